@@ -1,0 +1,25 @@
+"""Methods. A new one is a module with `Settings` and `build`, and a line in this table."""
+
+from __future__ import annotations
+
+from fedrl.registry import Entry
+
+METHODS = {
+    "pavg": Entry(
+        "fedrl.algorithms.momentum",
+        "classic",
+        "policy-gradient averaging, the baseline of the momentum family (β = 1)",
+        {"beta": 1.0},
+    ),
+    "fedsvrpg-m": Entry(
+        "fedrl.algorithms.momentum",
+        "classic",
+        "variance-reduced policy gradients anchored to the server's direction",
+    ),
+    "fedhapg-m": Entry(
+        "fedrl.algorithms.momentum",
+        "classic",
+        "the same with Hessian-vector products instead of gradient differences",
+        {"beta": 0.8},
+    ),
+}

@@ -1,0 +1,269 @@
+"""PAvg, FedSVRPG-M and FedHAPG-M: federated policy gradients with an anchored direction.
+
+Paper: "Momentum for the Win: Collaborative Federated Reinforcement Learning across Heterogeneous
+Environments" (ICML 2024), Algorithms 1 and 2.
+
+    round 0     every client: mean of B = ⌈K/(Rβ²)⌉ gradients at θ_0; the server's mean is u_0
+    round r     broadcast θ_r, θ_{r-1}, u_r
+      client    θ ← θ_r; K times: sample a trajectory, form u_{r,k}, θ ← θ + η u_{r,k}; send θ − θ_r
+        svrpg   at θ:     u_{r,k} = g(θ) + (1−β) [u_r − w g(θ_{r-1})]                      (Eq. 4)
+        hapg    at θ(α):  u_{r,k} = β w g(θ) + (1−β) [u_r + Λ]                             (Eq. 5)
+      server    u_{r+1} = mean Δ / (ηK),   θ_{r+1} = θ_r + λ u_{r+1}
+
+β = 1 with svrpg is PAvg: nothing is anchored, round 0 is skipped, only θ_r is broadcast.
+
+Where we differ from the paper, all by settings that are off by default: several trajectories per
+local step, a scale on or standardisation of the returns, a cap on the importance weight, a server
+optimiser other than plain ascent, and cohorts smaller than N (the server's mean is then over the
+cohort). λ defaults to ηK, the value of the paper's Figure 2.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from fedrl import optimizers, tree
+from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
+
+LAST = 100
+"""`train/return_last100` is over this many episodes of each client."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Settings shared by the three methods; `name` sets the method and β's default."""
+
+    name: Literal["pavg", "fedsvrpg-m", "fedhapg-m"] = "fedsvrpg-m"
+    # Momentum β in (0, 1]: the share of the fresh gradient. 1 anchors nothing (PAvg).
+    beta: float = 0.2
+    # K: local steps per round.
+    local_steps: int = 10
+    # η: local step size.
+    local_lr: float = 0.05
+    # λ: server step size; 0 stands for ηK, with which the server takes the clients' mean step.
+    server_lr: float = 0.0
+    # How the server moves along u: plain ascent is the paper's.
+    server: optimizers.Name = "sgd"
+    # Trajectories per local step; the paper samples one.
+    trajectories: int = 1
+    # B: trajectories per client for u_0; 0 stands for the paper's ⌈K/(Rβ²)⌉.
+    opening_trajectories: int = 0
+    # Cap on the importance weight; 0 is off.
+    weight_clip: float = 0.0
+    # Factor on every reward inside the gradient estimate (not on reported returns).
+    return_scale: float = 1.0
+    # Shift and scale the rewards-to-go of each minibatch to mean 0 and variance 1.
+    standardize: bool = False
+    # Table policy of tabular worlds: softmax logits, or the probabilities themselves.
+    policy: Literal["softmax", "direct"] = "softmax"
+    # Smallest probability of the direct table policy.
+    floor: float = 0.02
+    # Standard deviation (its logarithm) with which a Gaussian policy starts.
+    log_std: float = 0.0
+    # Episodes per client in an evaluation (sampled worlds; tabular ones are solved exactly).
+    eval_episodes: int = 10
+
+    @property
+    def method(self) -> str:
+        return "hapg" if self.name == "fedhapg-m" else "svrpg"
+
+    def __post_init__(self) -> None:
+        if not 0 < self.beta <= 1:
+            raise UserError(f"algorithm.beta is {self.beta}; it must lie in (0, 1]")
+        if self.name == "pavg" and self.beta != 1:
+            raise UserError("algorithm.name is pavg, which is β = 1: set algorithm.beta = 1.0")
+        for key in ("local_steps", "trajectories", "eval_episodes"):
+            if getattr(self, key) < 1:
+                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be at least 1")
+        for key in ("server_lr", "opening_trajectories", "weight_clip"):
+            if getattr(self, key) < 0:
+                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must not be negative")
+        if self.local_lr <= 0:
+            raise UserError(f"algorithm.local_lr is {self.local_lr}; it must be positive")
+        if self.policy == "direct" and self.name == "fedhapg-m":
+            raise UserError(
+                "algorithm.policy is direct, for which J is not twice differentiable: "
+                'FedHAPG-M needs algorithm.policy = "softmax"'
+            )
+
+
+def make_runner(world: Any, settings: Settings) -> Any:
+    """The sampler that fits the world: numba for tables, compiled JAX, or the host's own loop."""
+    if getattr(world, "tabular", False):
+        from fedrl.algorithms.pg_tabular import TabularRunner
+
+        if settings.standardize or settings.return_scale != 1.0:
+            raise UserError(
+                "algorithm.standardize and algorithm.return_scale are for sampled worlds; "
+                "remove them for a tabular one"
+            )
+        return TabularRunner(world, settings)
+    from fedrl.algorithms.policies import categorical_mlp, gaussian_mlp
+
+    if settings.policy != "softmax":
+        raise UserError('algorithm.policy = "direct" is for tabular worlds such as random_mdp')
+    if world.continuous:
+        policy = gaussian_mlp(
+            world.observation_size, world.action_size, log_std=settings.log_std
+        )
+    else:
+        policy = categorical_mlp(world.observation_size, world.action_size)
+    if world.traced:
+        from fedrl.algorithms.pg_traced import TracedRunner
+
+        return TracedRunner(world, settings, policy)
+    from fedrl.algorithms.pg_host import HostRunner
+
+    return HostRunner(world, settings, policy)
+
+
+class Momentum:
+    """The three methods over any world with a runner. `pools[c]` are the clients behind client c."""
+
+    def __init__(
+        self, settings: Settings, world: Any, rounds: int, pools: Sequence[Sequence[int]]
+    ) -> None:
+        self.settings = settings
+        self.world = world
+        self.pools = pools
+        self.runner = make_runner(world, settings)
+        self.opening = settings.beta < 1
+        self.server_lr = settings.server_lr or settings.local_lr * settings.local_steps
+        self.opening_batch = settings.opening_trajectories or math.ceil(
+            settings.local_steps / (max(rounds, 1) * settings.beta**2)
+        )
+
+    def init(self, seed: int) -> Tensors:
+        theta = self.runner.init(seed)
+        state = {"theta": theta, "previous": theta, "direction": tree.zeros_like(theta)}
+        return {**state, **_prefixed(optimizers.init(self.settings.server, theta))}
+
+    def broadcast(self, state: Tensors, round: int) -> Tensors:
+        if round == 0 or not self.opening:
+            return {"round": round, "theta": state["theta"]}
+        return {"round": round, **{k: state[k] for k in ("theta", "previous", "direction")}}
+
+    def declare(self, broadcast: Tensors) -> dict[str, Spec]:
+        """Only a change of θ (in round 0 a mean gradient) leaves a client."""
+        return {
+            name: Spec(leaf.shape, leaf.dtype.name)
+            for name, leaf in tree.leaves(broadcast["theta"])
+        }
+
+    def local(self, job: Job) -> Result:
+        return self.local_many([job])[0]
+
+    def local_many(self, jobs: Sequence[Job]) -> list[Result]:
+        """All clients of one broadcast in one call; `local` is the same call with one client."""
+        sent, count = jobs[0].broadcast, len(jobs)
+        params = stack([self.world.params(self.pools[job.client]) for job in jobs])
+        seeds = np.array([job.seed for job in jobs], np.uint64)
+        theta = spread(sent["theta"], count)
+        if self.opening and sent["round"] == 0:
+            updates, stats = self.runner.opening(theta, params, seeds, self.opening_batch)
+        else:
+            previous = spread(sent.get("previous", sent["theta"]), count)
+            direction = spread(sent.get("direction", tree.zeros_like(sent["theta"])), count)
+            updates, stats = self.runner.local(theta, previous, direction, params, seeds)
+        return [self._result(job, i, updates, stats) for i, job in enumerate(jobs)]
+
+    def _result(self, job: Job, i: int, updates: Tensors, stats: dict[str, Any]) -> Result:
+        metrics = {
+            f"train/{name}": float(stats[name][i])
+            for name in ("return", "weight_mean", "weight_var", "weight_clipped")
+        }
+        metrics["env/steps"] = float(stats["steps"][i])
+        state = job.state
+        if "returns" in stats:
+            before = np.zeros(0, np.float32) if job.state is None else job.state["returns"]
+            recent = np.concatenate([before, stats["returns"][i]])[-LAST:]
+            metrics["train/return_last100"] = float(recent.mean())
+            state = {"returns": recent.astype(np.float32)}
+        update = {name: np.asarray(leaf[i]) for name, leaf in updates.items()}
+        return Result(job.client, update, state=state, metrics=metrics)
+
+    def step(self, state: Tensors, mean: Tensors, round: int) -> Tensors:
+        if round == 0:
+            return {**state, "direction": mean}  # u_0
+        s = self.settings
+        scale = 1.0 / (s.local_lr * s.local_steps)
+        direction = tree.map(lambda d: (scale * d).astype(d.dtype), mean)  # u_{r+1}
+        theta, optimizer = optimizers.apply(
+            s.server, _unprefixed(state), state["theta"], direction, self.server_lr
+        )
+        theta = self.runner.project(theta)
+        return {
+            "theta": theta,
+            "previous": state["theta"],
+            "direction": direction,
+            **_prefixed(optimizer),
+        }
+
+    def evaluate(
+        self, states: Sequence[Tensors], owners: Sequence[Sequence[int]], round: int, seed: int
+    ) -> Metrics:
+        """Average performance J over all clients' environments; of its owners' where they differ."""
+        theta = stack([state["theta"] for state in states])
+        params = self.environments(len(states))
+        per_client = self.returns(
+            theta, params, [seed] * len(states), self.settings.eval_episodes
+        )
+        metrics = {
+            "eval/return": float(per_client.mean()),
+            "eval/return_min": float(per_client.min(1).mean()),
+        }
+        if any(len(own) < self.world.clients for own in owners):
+            own = [row[list(clients)].mean() for row, clients in zip(per_client, owners)]
+            metrics["eval/return_own"] = float(np.mean(own))
+        if hasattr(self.runner, "grad_norm_sq"):
+            metrics["eval/grad_norm_sq"] = float(self.runner.grad_norm_sq(theta, params).mean())
+        return metrics
+
+    def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
+        """Mean return of one policy in every client's environment [N]."""
+        return self.returns(stack([state["theta"]]), self.environments(1), [seed], episodes)[0]
+
+    def environments(self, copies: int) -> Tensors:
+        """All clients' environments, [copies, N, …], without a copy."""
+        return spread(stack([self.world.params([i]) for i in range(self.world.clients)]), copies)
+
+    def returns(
+        self, theta: Tensors, params: Tensors, seeds: Sequence[int], episodes: int
+    ) -> np.ndarray:
+        """Mean return [S,N] of S policies, each in its N environments (params [S,N,…])."""
+        policies, clients = len(seeds), self.world.clients
+        thetas = tree.map(lambda x: np.repeat(x, clients, 0), theta)
+        pairs = tree.map(lambda x: x.reshape(-1, *x.shape[2:]), params)
+        drawn = [
+            np.random.SeedSequence(int(seed)).generate_state(clients, np.uint64) for seed in seeds
+        ]
+        values = self.runner.returns(thetas, pairs, np.concatenate(drawn), episodes)
+        return values.mean(-1).reshape(policies, clients)
+
+
+def build(
+    settings: Settings, world: Any, rounds: int, pools: Sequence[Sequence[int]]
+) -> Momentum:
+    return Momentum(settings, world, rounds, pools)
+
+
+def stack(trees: Sequence[Tensors]) -> Tensors:
+    return tree.map(lambda *leaves: np.stack(leaves), *trees)
+
+
+def spread(params: Tensors, count: int) -> Tensors:
+    """The same parameters for `count` pairs, without a copy."""
+    return tree.map(lambda x: np.broadcast_to(x, (count, *x.shape)), params)
+
+
+def _prefixed(optimizer: Tensors) -> Tensors:
+    return {f"optimizer.{name}": value for name, value in optimizer.items()}
+
+
+def _unprefixed(state: Tensors) -> Tensors:
+    return {k.removeprefix("optimizer."): v for k, v in state.items() if k.startswith("optimizer.")}

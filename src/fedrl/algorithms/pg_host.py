@@ -1,0 +1,123 @@
+"""Local rounds for worlds outside JAX (MuJoCo): sampling on the host, the estimators compiled.
+
+Mirrors `pg_traced.TracedRunner`: the same batch axis, the same estimators, the same statistics.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from fedrl.algorithms import estimators
+from fedrl.algorithms.estimators import Trajectories
+from fedrl.algorithms.pg_traced import Stats, directions, over_steps, trajectory_stats
+from fedrl.algorithms.policies import Params, Policy, gaussian_sample_numpy
+
+Array = Any
+
+
+class HostRunner:
+    """Samples with the world's own loop, one row of parameters per trajectory; steps in JAX."""
+
+    def __init__(self, world: Any, settings: Any, policy: Policy) -> None:
+        self.world = world
+        self.settings = settings
+        self.policy = policy
+        self._step = jax.jit(self._step_traced)
+        self._gradient = jax.jit(self._gradient_traced)
+
+    def init(self, seed: int) -> Params:
+        return self.policy.init(seed)
+
+    def project(self, theta: Params) -> Params:
+        return theta
+
+    def local(
+        self, theta: Params, previous: Params, direction: Params, params: Any, seeds: np.ndarray
+    ) -> tuple[Params, Stats]:
+        """Δ = θ_{r,K} − θ_r for every pair, and what happened on the way."""
+        s, now, steps = self.settings, theta, []
+        for k in range(s.local_steps):
+            at, alpha = now, np.zeros(len(seeds), np.float32)
+            if s.method == "hapg":
+                alpha = _uniform(seeds, k)
+                at = jax.tree.map(
+                    lambda x, y, a=alpha: _rows(a, x) * y + (1 - _rows(a, x)) * x, now, previous
+                )
+            batch = self._sample(at, params, _seeds_of_step(seeds, k, s.trajectories))
+            now, stats = self._step(now, previous, direction, at, batch)
+            now = jax.tree.map(np.asarray, now)
+            steps.append(jax.tree.map(np.asarray, stats))
+        stacked = {name: np.stack([step[name] for step in steps]) for name in steps[0]}
+        delta = jax.tree.map(np.subtract, now, theta)
+        return delta, jax.tree.map(np.asarray, over_steps(stacked))
+
+    def opening(
+        self, theta: Params, params: Any, seeds: np.ndarray, batch: int
+    ) -> tuple[Params, Stats]:
+        """Mean of `batch` first gradients at θ_0 for every pair: the client's part of u_0."""
+        trajectories = self._sample(theta, params, _seeds_of_step(seeds, 0, batch))
+        gradient, stats = self._gradient(theta, trajectories)
+        stats = over_steps(jax.tree.map(lambda x: x[None], stats))
+        return jax.tree.map(np.asarray, gradient), jax.tree.map(np.asarray, stats)
+
+    def returns(self, theta: Params, params: Any, seeds: np.ndarray, episodes: int) -> np.ndarray:
+        """Undiscounted returns [B, episodes] of fresh episodes."""
+        batch = self._sample(theta, params, _seeds_of_step(seeds, 0, episodes))
+        return (batch.rewards * batch.mask).sum(-1)
+
+    def _sample(self, theta: Params, params: Any, seeds: np.ndarray) -> Trajectories:
+        """One trajectory per entry of `seeds` [B,M], with the parameters of its pair."""
+        pairs, count = seeds.shape
+        thetas = {name: np.repeat(np.asarray(leaf), count, 0) for name, leaf in theta.items()}
+        envs = {name: np.repeat(leaf, count, 0) for name, leaf in params.items()}
+
+        def act(observations: Array, noise: Array, alive: Array) -> Array:
+            # Almost always everybody is alive: no copy of the parameters then.
+            rows = thetas if len(alive) == pairs * count else {n: x[alive] for n, x in thetas.items()}
+            return gaussian_sample_numpy(rows, observations, noise)
+
+        raw = self.world.rollout(act, envs, seeds.reshape(-1))
+        fields = (raw.observations, raw.actions, raw.rewards, raw.mask)
+        return Trajectories(*(x.reshape(pairs, count, *x.shape[1:]) for x in fields))
+
+    def _psi(self, batch: Trajectories) -> Array:
+        s = self.settings
+        psi = estimators.rewards_to_go(batch.rewards, batch.mask, self.world.gamma, s.return_scale)
+        return jax.vmap(estimators.standardized)(psi, batch.mask) if s.standardize else psi
+
+    def _step_traced(
+        self, now: Params, previous: Params, direction: Params, at: Params, batch: Trajectories
+    ) -> tuple[Params, Stats]:
+        u, weight, clipped = directions(
+            self.policy, self.settings, now, previous, direction, at, batch, self._psi(batch)
+        )
+        moved = jax.tree.map(lambda x, d: x + self.settings.local_lr * d, now, u)
+        return moved, trajectory_stats(batch, weight, clipped)
+
+    def _gradient_traced(self, theta: Params, batch: Trajectories) -> tuple[Params, Stats]:
+        gradient = jax.vmap(partial(estimators.gradient, self.policy))(
+            theta, batch, self._psi(batch)
+        )
+        ones = jnp.ones(batch.mask.shape[:2])
+        return gradient, trajectory_stats(batch, ones, jnp.zeros_like(ones))
+
+
+def _seeds_of_step(seeds: np.ndarray, k: int, count: int) -> np.ndarray:
+    """[B] → [B, count]: a seed per trajectory of local step k."""
+    rows = [np.random.SeedSequence([int(s), k]).generate_state(count, np.uint64) for s in seeds]
+    return np.stack(rows)
+
+
+def _uniform(seeds: np.ndarray, k: int) -> np.ndarray:
+    """α of FedHAPG-M's local step k, one per pair."""
+    draws = [np.random.default_rng([int(s), k, 1]).uniform() for s in seeds]
+    return np.asarray(draws, np.float32)
+
+
+def _rows(alpha: np.ndarray, like: np.ndarray) -> np.ndarray:
+    return alpha.reshape(-1, *([1] * (like.ndim - 1)))

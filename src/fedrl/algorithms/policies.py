@@ -1,0 +1,115 @@
+"""Stochastic policies as pure functions of named parameters.
+
+`sample` takes its noise as an argument, so that a whole trajectory's randomness is drawn at once
+outside the loop over steps, and a trajectory depends on nothing but its own seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Array = Any
+Params = dict[str, Array]
+
+
+@dataclass(frozen=True)
+class Policy:
+    """π_θ(a|s). `noise_shape` is what `sample` wants per step, uniform or normal."""
+
+    init: Callable[[int], Params]
+    sample: Callable[[Params, Array, Array], Array]
+    log_prob: Callable[[Params, Array, Array], Array]
+    noise_shape: tuple[int, ...]
+    noise: str  # "uniform" or "normal"
+
+
+def _mlp_init(generator: np.random.Generator, sizes: list[int], last_scale: float) -> Params:
+    """Orthogonal weights; a small last layer starts the policy near its most random."""
+    params: Params = {}
+    for layer, (n_in, n_out) in enumerate(zip(sizes[:-1], sizes[1:])):
+        square = generator.standard_normal((max(n_in, n_out), min(n_in, n_out)))
+        q, r = np.linalg.qr(square)
+        q = q * np.sign(np.diag(r))
+        weight = q if n_in >= n_out else q.T
+        scale = last_scale if layer == len(sizes) - 2 else 1.0
+        params[f"w{layer}"] = (scale * weight).astype(np.float32)
+        params[f"b{layer}"] = np.zeros(n_out, np.float32)
+    return params
+
+
+def _mlp(params: Params, x: Array, layers: int) -> Array:
+    for layer in range(layers - 1):
+        x = jnp.tanh(x @ params[f"w{layer}"] + params[f"b{layer}"])
+    return x @ params[f"w{layers - 1}"] + params[f"b{layers - 1}"]
+
+
+def _mlp_one(params: Params, x: Array, layers: int) -> Array:
+    """The same for one small observation, products as multiply-and-sum.
+
+    XLA fuses these into one loop where a tiny matrix product would be a call. Only for sampling:
+    differentiated, the fusion would compute the layers below again for every entry of a weight.
+    """
+    for layer in range(layers):
+        x = (x[:, None] * params[f"w{layer}"]).sum(0) + params[f"b{layer}"]
+        x = jnp.tanh(x) if layer < layers - 1 else x
+    return x
+
+
+def categorical_mlp(observations: int, actions: int, hidden: tuple[int, ...] = (8, 8)) -> Policy:
+    """Softmax over discrete actions; the paper's CartPole policy has two tanh layers of 8."""
+    sizes = [observations, *hidden, actions]
+    layers = len(sizes) - 1
+
+    def init(seed: int) -> Params:
+        return _mlp_init(np.random.default_rng(seed), sizes, 0.01)
+
+    def sample(params: Params, observation: Array, uniform: Array) -> Array:
+        p = jax.nn.softmax(_mlp_one(params, observation, layers))
+        # The inverse of the distribution function: one uniform number per action.
+        return (uniform >= jnp.cumsum(p)[:-1]).sum(-1).astype(jnp.int32)
+
+    def log_prob(params: Params, observation: Array, action: Array) -> Array:
+        log_p = jax.nn.log_softmax(_mlp(params, observation, layers))
+        return (log_p * (action[..., None] == jnp.arange(actions))).sum(-1)
+
+    return Policy(init, sample, log_prob, (), "uniform")
+
+
+def gaussian_mlp(
+    observations: int, actions: int, hidden: tuple[int, ...] = (32, 32), log_std: float = 0.0
+) -> Policy:
+    """Independent normals with a learned, state-free standard deviation; two tanh layers of 32."""
+    sizes = [observations, *hidden, actions]
+    layers = len(sizes) - 1
+
+    def init(seed: int) -> Params:
+        params = _mlp_init(np.random.default_rng(seed), sizes, 0.01)
+        return {**params, "log_std": np.full(actions, log_std, np.float32)}
+
+    def sample(params: Params, observation: Array, normal: Array) -> Array:
+        mean = _mlp(params, observation, layers)
+        return mean + jnp.exp(params["log_std"]) * normal
+
+    def log_prob(params: Params, observation: Array, action: Array) -> Array:
+        mean = _mlp(params, observation, layers)
+        z = (action - mean) * jnp.exp(-params["log_std"])
+        return (-0.5 * z * z - params["log_std"] - 0.5 * np.log(2 * np.pi)).sum(-1)
+
+    return Policy(init, sample, log_prob, (actions,), "normal")
+
+
+def gaussian_sample_numpy(params: Params, observations: Array, normal: Array) -> Array:
+    """`gaussian_mlp`'s sample for worlds that live outside JAX: one row, one set of parameters."""
+    x = observations[:, None, :]
+    layers = sum(name.startswith("w") for name in params)
+    for layer in range(layers):
+        x = x @ params[f"w{layer}"] + params[f"b{layer}"][:, None, :]
+        if layer < layers - 1:
+            x = np.tanh(x)
+    return x[:, 0, :] + np.exp(params["log_std"]) * normal

@@ -1,0 +1,234 @@
+"""The command `fedrl`: parse, call, print. Everything else lives in the layers below."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Literal
+
+from fedrl import threads
+from fedrl.types import UserError
+
+HELP = """\
+fedrl: federated reinforcement learning of agents, from tabular MDPs to language models
+
+usage: fedrl COMMAND …
+
+  run RECIPE          train; every key of a recipe is a flag:  fedrl run momentum/cartpole --rounds 50
+  list                methods, worlds and recipes
+  report RUN…         one page with curves and tables; several runs are compared
+  eval RUN            evaluate a run's last checkpoint, client by client
+  reproduce PAPER     regenerate a paper's tables and figures
+
+`fedrl COMMAND --help` says more; `fedrl run RECIPE --help` lists every setting of that recipe.
+A first run:  fedrl run momentum/cartpole --seed 1 && fedrl report runs/momentum-cartpole/*
+"""
+
+RUN_HELP = """\
+usage: fedrl run RECIPE [--key VALUE …] [--dry-run]
+       fedrl run --resume RUN [--rounds R]
+
+  RECIPE         a TOML file, or the name of one that comes with fedrl (`fedrl list`)
+  --key VALUE    any setting:  --rounds 50 --seed 3 --out DIR --algorithm.beta 0.5
+                 --federation.kind centralized --world.length_spread 0.3 --engine workers
+  --dry-run      print the resolved settings and the size of a round, and stop
+  --resume RUN   go on with a run that was stopped; it ends with the numbers it would have had
+
+`fedrl run RECIPE --help` lists every setting with its meaning and value.
+"""
+
+
+def main() -> None:
+    sys.exit(call(sys.argv[1:]))
+
+
+def call(argv: list[str]) -> int:
+    """The exit code: 0, 1 for a failed check, 2 for a mistake, 130 for Ctrl-C."""
+    threads.pin()
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(HELP, end="")
+        return 0
+    if argv[0] == "--version":
+        import fedrl
+
+        print(fedrl.__version__)
+        return 0
+    try:
+        if argv[0] not in COMMANDS:
+            from fedrl.registry import suggestion
+
+            raise UserError(f"unknown command {argv[0]!r}; {suggestion(argv[0], list(COMMANDS))}")
+        return COMMANDS[argv[0]](argv[1:]) or 0
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()  # `fedrl list | head`: the reader has had enough
+        return 0
+
+
+def run(argv: list[str]) -> int:
+    """Train, or go on with a run that was stopped."""
+    from fedrl.experiment import config as configs
+    from fedrl.experiment import run as runs
+
+    words = [w for w in argv if w not in ("--dry-run", "--help", "-h")]
+    dry, wants_help = "--dry-run" in argv, "--help" in argv or "-h" in argv
+    if words and (words[0] == "--resume" or words[0].startswith("--resume=")):
+        head, flags = _value(words)
+        config, directory = runs.resume(Path(head), flags)
+    elif words and not words[0].startswith("-"):
+        if any(w.split("=")[0] == "--resume" for w in words):
+            raise UserError("--resume takes no recipe: fedrl run --resume RUN")
+        config = configs.resolve(configs.read_recipe(configs.find_recipe(words[0])), words[1:])
+        if wants_help:
+            from fedrl.experiment.settings_help import show
+
+            return show(config, f"fedrl run {words[0]}")
+        if dry:
+            return _dry_run(config)
+        directory = runs.start(config)
+    elif wants_help or not words:
+        print(RUN_HELP, end="")
+        return 0 if wants_help else 2
+    else:
+        raise UserError(f"the recipe comes first: fedrl run RECIPE {words[0]} …")
+    print(f"run directory: {directory.path}", flush=True)
+    try:
+        last = runs.train(config, directory)
+    except KeyboardInterrupt:
+        print(f"stopped; go on with: fedrl run --resume {directory.path}", file=sys.stderr)
+        return 130
+    except UserError as error:
+        if directory.checkpoints():
+            raise UserError(f"{error}\ngo on with: fedrl run --resume {directory.path}") from error
+        raise
+    print(f"finished round {last.round}; look at it: fedrl report {directory.path}")
+    return 0
+
+
+def _value(words: list[str]) -> tuple[str, list[str]]:
+    """`--resume RUN …` or `--resume=RUN …`."""
+    head, equals, value = words[0].partition("=")
+    if equals:
+        return value, words[1:]
+    if len(words) < 2:
+        raise UserError("--resume needs the run's folder: fedrl run --resume RUN")
+    return words[1], words[2:]
+
+
+def _dry_run(config: object) -> int:
+    from fedrl.experiment.config import to_toml
+    from fedrl.experiment.run import plan
+
+    print(to_toml(config), end="")
+    for line in plan(config):  # type: ignore[arg-type]
+        print(f"# {line}")
+    return 0
+
+
+def list_(argv: list[str]) -> int:
+    """Methods, worlds and recipes."""
+    from fedrl.algorithms import METHODS
+    from fedrl.envs import WORLDS
+    from fedrl.experiment.config import recipes_folder
+
+    if argv:
+        print("usage: fedrl list\n\nShows the methods, worlds and recipes that come with fedrl.")
+        return 0 if argv[0] in ("-h", "--help") else 2
+    for title, table in (("methods", METHODS), ("worlds", WORLDS)):
+        print(f"{title}:")
+        for name, entry in table.items():
+            print(f"  {name:<14}{entry.summary}  [{entry.extra}]")
+    print("recipes:")
+    folder = recipes_folder()
+    for path in sorted(folder.glob("*/*.toml")):
+        first = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+        print(f"  {path.relative_to(folder).with_suffix('')!s:<24}{first}")
+    return 0
+
+
+def report(argv: list[str]) -> int:
+    """Draw one page with curves and tables; several runs are compared."""
+    import tyro
+
+    def command(runs: tyro.conf.Positional[tuple[Path, ...]], out: Path | None = None) -> int:
+        """One page with curves and tables; runs that differ only in their seed form a band.
+
+        Args:
+            runs: Run folders (several are compared).
+            out: Where the page goes; RUN/report.html, or report.html for several runs.
+        """
+        from fedrl.experiment.report import build
+
+        if not runs:
+            raise UserError("name at least one run: fedrl report runs/NAME/METHOD-s0-…")
+        print(f"report: {build(runs, out)}")
+        return 0
+
+    return tyro.cli(command, args=argv, prog="fedrl report")
+
+
+def eval_(argv: list[str]) -> int:
+    """Evaluate a run's last checkpoint, client by client."""
+    import tyro
+
+    def command(
+        run: tyro.conf.Positional[Path], episodes: int = 100, seed: int = 0
+    ) -> int:
+        """Evaluate a run's last checkpoint on fresh episodes, client by client.
+
+        Args:
+            run: The run's folder.
+            episodes: Episodes per client (tabular worlds are solved exactly instead).
+            seed: Seed of these episodes; training never uses the same ones.
+        """
+        from fedrl.experiment.evaluate import evaluate
+
+        return evaluate(run, episodes, seed)
+
+    return tyro.cli(command, args=argv, prog="fedrl eval")
+
+
+def reproduce(argv: list[str]) -> int:
+    """Regenerate a paper's tables and figures."""
+    import tyro
+
+    def command(
+        paper: tyro.conf.Positional[Literal["momentum"]],
+        scale: Literal["smoke", "small", "full"] = "small",
+        only: tuple[str, ...] = (),
+        out: Path = Path("runs/reproduce"),
+        page: Path | None = None,
+    ) -> int:
+        """Regenerate a paper's tables and figures; stopped, it goes on where it was.
+
+        Args:
+            paper: Which paper.
+            scale: smoke: minutes. small: under an hour on two cores. full: the whole grid.
+            only: Parts to compute; the page shows what there is of the others.
+            out: Where measurements are kept.
+            page: Where the page goes; docs/results/momentum.md in a checkout by default.
+        """
+        from fedrl.experiment.reproduce import reproduce as go
+
+        return go(paper, scale, only, out, page)
+
+    return tyro.cli(command, args=argv, prog="fedrl reproduce")
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "run": run,
+    "list": list_,
+    "report": report,
+    "eval": eval_,
+    "reproduce": reproduce,
+}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,23 @@
+"""Worlds. A new one is a module with `Settings` and `World`, and a line in this table."""
+
+from __future__ import annotations
+
+from fedrl.registry import Entry
+
+WORLDS = {
+    "random_mdp": Entry(
+        "fedrl.envs.random_mdp", "classic", "random MDPs with exact solutions, three kernels"
+    ),
+    "cartpole": Entry(
+        "fedrl.envs.cartpole", "classic", "CartPole, compiled; clients differ in start and physics"
+    ),
+    "halfcheetah": Entry(
+        "fedrl.envs.mujoco", "mujoco", "MuJoCo HalfCheetah; clients differ in start and body"
+    ),
+    "walker2d": Entry(
+        "fedrl.envs.mujoco", "mujoco", "MuJoCo Walker2d; clients differ in start and body"
+    ),
+    "hopper": Entry(
+        "fedrl.envs.mujoco", "mujoco", "MuJoCo Hopper; clients differ in start and body"
+    ),
+}

@@ -1,0 +1,1 @@
+"""Experiments: settings, run directories, reports, reproductions."""

@@ -1,0 +1,303 @@
+"""Settings: frozen dataclasses, filled strictly from a TOML recipe and from flags of the same names.
+
+A recipe says only what differs from the defaults. `[algorithm] name` and `[world] name` choose
+which dataclass those two tables are checked against. Unknown keys, wrong types and impossible
+values are errors of one or two lines that name the key and the fix.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import tomllib
+import types
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import fedrl
+from fedrl import federation
+from fedrl.aggregate import AGGREGATORS
+from fedrl.algorithms import METHODS
+from fedrl.engines import faults
+from fedrl.envs import WORLDS
+from fedrl.registry import load, look_up, suggestion
+from fedrl.types import UserError
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """How updates become one."""
+
+    # mean: every client counts the same. weighted: by the number of its examples.
+    name: str = "mean"
+
+    def __post_init__(self) -> None:
+        if self.name not in AGGREGATORS:
+            raise UserError(
+                f"aggregate.name is {self.name!r}; {suggestion(self.name, AGGREGATORS)}"
+            )
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole experiment."""
+
+    # Folder of the run under `out`; the recipe's name by default.
+    name: str = "run"
+    # All randomness comes from this number.
+    seed: int = 0
+    # R: rounds of communication.
+    rounds: int = 100
+    # inprocess: clients in this process, compiled together where the method can.
+    # workers: clients in processes of their own, which a deadline can stop.
+    engine: Literal["inprocess", "workers"] = "inprocess"
+    # Worker processes; 0 is one per core.
+    workers: int = 0
+    # Where run directories go.
+    out: str = "runs"
+    # Evaluate every so many rounds, and after the last.
+    eval_every: int = 1
+    # Write a checkpoint every so many rounds, and after the last.
+    checkpoint_every: int = 1
+    # Live trackers: tensorboard, wandb, trackio.
+    track: tuple[str, ...] = ()
+    federation: federation.Settings = field(default_factory=federation.Settings)
+    algorithm: Any = None
+    world: Any = None
+    aggregate: Aggregate = field(default_factory=Aggregate)
+    faults: faults.Settings = field(default_factory=faults.Settings)
+
+    def __post_init__(self) -> None:
+        for key in ("rounds", "eval_every", "checkpoint_every"):
+            if getattr(self, key) < 1:
+                raise UserError(f"{key} is {getattr(self, key)}; it must be at least 1")
+        if self.seed < 0:
+            raise UserError(f"seed is {self.seed}; it must not be negative")
+        if self.workers < 0:
+            raise UserError(f"workers is {self.workers}; 0 is one per core")
+        if self.workers and self.engine != "workers":
+            raise UserError(f'workers is {self.workers}, which needs engine = "workers"')
+        if self.engine != "workers":
+            if self.federation.deadline:
+                raise UserError(
+                    "federation.deadline needs clients that can be stopped: "
+                    'set engine = "workers"'
+                )
+            if self.faults.clients and self.faults.kind in ("hang", "exit"):
+                raise UserError(
+                    f'faults.kind = "{self.faults.kind}" would stop the whole run: '
+                    'set engine = "workers"'
+                )
+        if self.faults.clients and self.faults.kind == "hang" and not self.federation.deadline:
+            raise UserError('faults.kind = "hang" needs federation.deadline, or the run waits too')
+        if self.faults.clients and not all(
+            0 <= c < self.federation.clients for c in self.faults.clients
+        ):
+            raise UserError(
+                f"faults.clients names clients outside 0 to {self.federation.clients - 1}"
+            )
+
+
+def read_recipe(path: Path) -> dict[str, Any]:
+    """The recipe's tables; its name is the default of `name`."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path}: not valid TOML: {error}") from error
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from error
+    return {"name": recipe_name(path)} | data
+
+
+def recipes_folder() -> Path:
+    """Recipes lie in the package when installed, beside `src` in a checkout."""
+    package = Path(fedrl.__file__).parent
+    inside = package / "recipes"
+    return inside if inside.is_dir() else package.parent.parent / "recipes"
+
+
+def find_recipe(name: str) -> Path:
+    """A path, or the name of a recipe that comes with fedrl (`momentum/cartpole`)."""
+    path = Path(name)
+    if path.is_file():
+        return path
+    if path.is_dir():
+        raise UserError(f"{name} is a folder; name a recipe file, for instance from `fedrl list`")
+    folder = recipes_folder()
+    known = {str(p.relative_to(folder).with_suffix("")): p for p in folder.glob("*/*.toml")}
+    wanted = name.removeprefix("recipes/").removesuffix(".toml")
+    if wanted in known:
+        return known[wanted]
+    raise UserError(f"no recipe {name!r}; {suggestion(wanted, known)}")
+
+
+def recipe_name(path: Path) -> str:
+    parent = path.resolve().parent
+    return f"{parent.name}-{path.stem}" if parent.parent.name == "recipes" else path.stem
+
+
+def resolve(data: Mapping[str, Any], flags: Sequence[str] = ()) -> Config:
+    """The whole configuration: defaults, then the recipe, then the flags."""
+    merged = {k: dict(v) if isinstance(v, Mapping) else v for k, v in data.items()}
+    pairs = split_flags(flags)
+    for key, text in pairs:  # names first: they choose what the other keys are checked against
+        if key in ("algorithm.name", "world.name"):
+            merged.setdefault(key.split(".")[0], {})["name"] = text
+    classes = {
+        "algorithm": _chosen(METHODS, merged, "algorithm", "fedsvrpg-m"),
+        "world": _chosen(WORLDS, merged, "world", "cartpole"),
+    }
+    for key, text in pairs:
+        _override(merged, classes, key, text)
+    return _fill(Config, merged, "", classes)
+
+
+def split_flags(flags: Sequence[str]) -> list[tuple[str, str]]:
+    """`--a.b 1 --c=2 --flag` → [("a.b", "1"), ("c", "2"), ("flag", "true")]."""
+    pairs, rest = [], list(flags)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            raise UserError(f"unexpected argument {word!r}; settings are flags: --key VALUE")
+        key, equals, value = word[2:].partition("=")
+        if not equals:
+            is_value = rest and not rest[0].startswith("--")
+            value = rest.pop(0) if is_value else "true"
+        pairs.append((key.replace("-", "_"), value))
+    return pairs
+
+
+def _chosen(table: Any, data: dict[str, Any], key: str, default: str) -> type:
+    """The settings class of the named method or world; its own defaults go under the recipe's."""
+    section = data.get(key, {})
+    if not isinstance(section, dict):
+        raise UserError(f"{key} must be a table: [{key}] name = …")
+    name = section.get("name", default)
+    entry = look_up(table, f"{key}.name", name)
+    data[key] = {"name": name} | dict(entry.defaults) | section
+    return load(entry, f"{key}.name", name).Settings
+
+
+def _fields(cls: type) -> dict[str, Any]:
+    hints = typing.get_type_hints(cls)
+    return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
+
+
+def _override(data: dict[str, Any], classes: dict[str, type], key: str, text: str) -> None:
+    """Put one flag into the tables, with the type that its key has."""
+    table, _, inner = key.partition(".")
+    fields = _fields(Config)
+    known = all_keys(classes)
+    if key not in known:
+        raise UserError(f"unknown key --{key}; {suggestion(key, known)}")
+    if inner:
+        cls = classes.get(table) or fields[table]
+        data.setdefault(table, {})[inner] = _parse(text, _fields(cls)[inner], key)
+    else:
+        data[key] = _parse(text, fields[key], key)
+
+
+def all_keys(classes: Mapping[str, type]) -> list[str]:
+    """Every key, dotted, in the order of the dataclasses."""
+    keys = []
+    for name, hint in _fields(Config).items():
+        cls = classes.get(name) or hint
+        if dataclasses.is_dataclass(cls):
+            keys += [f"{name}.{inner}" for inner in _fields(typing.cast(type, cls))]
+        else:
+            keys.append(name)
+    return keys
+
+
+def _parse(text: str, hint: Any, key: str) -> Any:
+    """A flag's text as a value of the hinted type; `_checked` has the last word."""
+    if typing.get_origin(hint) is tuple:
+        items = text.strip("[]() ").split(",")
+        inner = typing.get_args(hint)[0]
+        return [_parse(item.strip().strip("'\""), inner, key) for item in items if item.strip()]
+    if hint is str or typing.get_origin(hint) is Literal:
+        return text
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _fill(cls: Any, data: Mapping[str, Any], path: str, classes: Mapping[str, type]) -> Any:
+    """An instance of a settings class from a table, nothing unknown and nothing of a wrong type."""
+    fields = _fields(cls)
+    values: dict[str, Any] = {}
+    for key, value in data.items():
+        where = f"{path}{key}"
+        if key not in fields:
+            known = [k for k in all_keys(classes) if k.startswith(path)] if path else [
+                *fields, *all_keys(classes)
+            ]
+            raise UserError(f"unknown key {where}; {suggestion(where, known)}")
+        nested = classes.get(key) if not path else None
+        hint = nested or fields[key]
+        if dataclasses.is_dataclass(hint):
+            if not isinstance(value, Mapping):
+                raise UserError(f"{where} must be a table: [{where}]")
+            values[key] = _fill(hint, value, f"{where}.", classes)
+        else:
+            values[key] = _checked(value, hint, where)
+    return cls(**values)
+
+
+def _checked(value: Any, hint: Any, key: str) -> Any:
+    """The value as the hinted type, or an error that names the key."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        if value in args:
+            return value
+        choices = {str(a): None for a in args}
+        raise UserError(f"{key} is {value!r}; {suggestion(str(value), choices)}")
+    if origin is types.UnionType:
+        for option in args:
+            if option is type(None):
+                if value is None:
+                    return None
+            else:
+                return _checked(value, option, key)
+    if origin is tuple:
+        if not isinstance(value, list | tuple):
+            raise UserError(f"{key} is {value!r}; it must be a list")
+        return tuple(_checked(item, args[0], key) for item in value)
+    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
+        return value
+    kind = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[hint]
+    raise UserError(f"{key} is {value!r}; it must be {kind}")
+
+
+def as_dict(config: Any) -> dict[str, Any]:
+    return {
+        key: value for key, value in dataclasses.asdict(config).items() if value is not None
+    }
+
+
+def to_toml(config: Any) -> str:
+    """The resolved configuration as a recipe: reading it back gives the same configuration."""
+    top, tables = [], []
+    for key, value in as_dict(config).items():
+        if isinstance(value, dict):
+            lines = [f"{k} = {_toml(v)}" for k, v in value.items() if v is not None]
+            tables.append("\n".join([f"[{key}]", *lines]))
+        else:
+            top.append(f"{key} = {_toml(value)}")
+    return "\n\n".join(["\n".join(top), *tables]) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False)
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(v) for v in value) + "]"
+    return repr(value)

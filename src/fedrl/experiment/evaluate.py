@@ -1,0 +1,50 @@
+"""`fedrl eval`: a run's last checkpoint in every client's environment."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from fedrl import federation, seeding
+from fedrl.experiment import config as configs
+from fedrl.experiment.rundir import RunDir, read_checkpoint, require_run
+from fedrl.experiment.run import build_algorithm
+from fedrl.types import UserError
+
+
+def evaluate(path: Path, episodes: int, seed: int) -> int:
+    """Print the mean return per client, and over all clients, of the newest checkpoint."""
+    require_run(path)
+    if episodes < 1:
+        raise UserError(f"--episodes is {episodes}; it must be at least 1")
+    checkpoints = RunDir(path).checkpoints()
+    if not checkpoints:
+        raise UserError(f"{path} has no checkpoint yet")
+    snapshot, _ = read_checkpoint(checkpoints[0])
+    config = configs.resolve(configs.read_recipe(path / "config.toml"))
+    algorithm = build_algorithm(config)
+    inner = getattr(algorithm, "algorithm", algorithm)
+    drawn = seeding.derive(seed, "eval command", snapshot.round)
+    rows = np.stack(
+        [inner.evaluate_clients(state, drawn, episodes) for state in snapshot.states]
+    )
+    groups = federation.groups(config.federation)
+    table = Table(title=f"{config.algorithm.name} on {config.world.name}, round {snapshot.round}")
+    table.add_column("client", justify="right")
+    table.add_column("mean return", justify="right")
+    if len(groups) > 1:
+        table.add_column("of its own model", justify="right")
+    for client, value in enumerate(rows.mean(0)):
+        own = [f"{rows[client, client]:.3f}"] if len(groups) > 1 else []
+        table.add_row(str(client), f"{value:.3f}", *own)
+    console = Console(highlight=False)
+    console.print(table)
+    spread = rows.mean(0)
+    console.print(
+        f"all {len(spread)} clients: mean {spread.mean():.4f}, worst {spread.min():.4f}, "
+        f"best {spread.max():.4f}"
+    )
+    return 0

@@ -1,0 +1,64 @@
+"""Where a number came from: command, commit, versions, machine."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import fedrl
+
+PACKAGES = ("numpy", "jax", "numba", "mujoco", "gymnasium", "torch", "transformers", "flwr")
+
+
+def collect() -> dict[str, Any]:
+    return {
+        "command": " ".join(["fedrl", *sys.argv[1:]]),
+        "commit": commit(),
+        "versions": versions(),
+        "hardware": hardware(),
+        "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+        "seconds": 0.0,
+    }
+
+
+def commit() -> str | None:
+    """The checkout's commit, with a + when its tracked files are changed; None when installed."""
+    folder = Path(fedrl.__file__).parent
+    try:
+        head = _git(folder, "rev-parse", "--short=10", "HEAD")
+        # Result pages are written by the very command that they document.
+        changed = _git(folder, "status", "--porcelain", "-uno", "--", ":/", ":!/docs")
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return head + ("+" if changed else "")
+
+
+def _git(folder: Path, *words: str) -> str:
+    command = ["git", "-C", str(folder), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def versions() -> dict[str, str]:
+    found = {"fedrl": fedrl.__version__, "python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def hardware() -> dict[str, Any]:
+    cpu = platform.processor() or platform.machine()
+    info = Path("/proc/cpuinfo")
+    if info.is_file():
+        models = [x for x in info.read_text().splitlines() if x.startswith("model name")]
+        cpu = models[0].split(":", 1)[1].strip() if models else cpu
+    pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return {"cpu": cpu, "cores": os.cpu_count(), "memory_gb": round(pages / 2**30, 1)}

@@ -1,0 +1,259 @@
+"""A run's folder: everything that lasts, written so that a kill at any moment loses nothing.
+
+    config.toml     resolved settings            metrics.jsonl   one line per round
+    meta.json       command, versions, machine   clients.jsonl   one line per client and round
+    log.txt         what a person reads          timings.jsonl   seconds per round (not reproducible)
+    checkpoints/    round-NNNNNN.<sha>.safetensors, the newest few
+    summary.json    the last value of every metric, when the run has ended
+
+A checkpoint remembers how long the logs were when it was written. Resuming cuts the logs back to
+that length, so that a round which was logged but not saved is logged once all the same. The file
+name holds the checkpoint's hash: a torn or damaged one is found out, and the one before it is used.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import math
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TextIO
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load as load_tensors
+from safetensors.numpy import save as save_tensors
+
+from fedrl import tree
+from fedrl.experiment import provenance
+from fedrl.federation import Round, Snapshot
+from fedrl.types import Metrics, Tensors, UserError
+
+KEPT = 3
+"""Checkpoints kept: the newest, and two to fall back to."""
+LOGS = ("metrics.jsonl", "clients.jsonl", "timings.jsonl")
+CHECKPOINT = re.compile(r"round-(\d+)\.([0-9a-f]{16})\.safetensors")
+
+
+class RunDir:
+    """The store of one run."""
+
+    def __init__(
+        self, path: Path, checkpoint_every: int = 1, warn: Callable[[str], None] = print
+    ) -> None:
+        self.path = path
+        self.checkpoint_every = checkpoint_every
+        self.warn = warn
+        self._lock: TextIO | None = None
+        self._logs: dict[str, TextIO] = {}
+        self._latest: Metrics = {}
+
+    # Opening and closing -------------------------------------------------------------------------
+
+    @classmethod
+    def create(cls, root: Path, method: str, seed: int, config: str, **options: Any) -> RunDir:
+        """A new folder `<root>/<method>-s<seed>-<id>` with its configuration in it."""
+        path = root / f"{method}-s{seed}-{secrets.token_hex(3)}"
+        try:
+            (path / "checkpoints").mkdir(parents=True)
+            run = cls(path, **options)
+            run.lock()
+            write_atomically(path / "config.toml", config.encode())
+        except OSError as error:
+            raise UserError(
+                f"cannot write to {root}: {error.strerror}; choose another folder with --out"
+            ) from error
+        run.write_meta({"status": "running"} | provenance.collect())
+        return run
+
+    @classmethod
+    def open(cls, path: Path, **options: Any) -> RunDir:
+        require_run(path)
+        run = cls(path, **options)
+        try:
+            run.lock()
+        except PermissionError as error:
+            raise UserError(f"cannot write to {path}: {error.strerror}") from error
+        return run
+
+    def lock(self) -> None:
+        """One process per run: a second one would tear the logs."""
+        self._lock = (self.path / ".lock").open("w")
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            raise UserError(f"{self.path} is in use by another fedrl process") from error
+
+    def close(self) -> None:
+        for log in self._logs.values():
+            log.close()
+        self._logs = {}
+        if self._lock is not None:
+            self._lock.close()
+
+    # The store's two verbs -----------------------------------------------------------------------
+
+    def load(self) -> Snapshot | None:
+        """The newest whole checkpoint, with the logs cut back to it; None at the very start."""
+        snapshot, lengths = None, dict.fromkeys(LOGS, 0)
+        for path in self.checkpoints():
+            try:
+                snapshot, lengths = read_checkpoint(path)
+                break
+            except UserError as error:
+                self.warn(f"{error}; going back to the checkpoint before it")
+                path.unlink()
+        for name in LOGS:
+            log = (self.path / name).open("a+b")
+            log.truncate(min(lengths[name], log.seek(0, os.SEEK_END)))
+            log.close()
+            self._logs[name] = (self.path / name).open("a", encoding="utf-8")
+        self._latest = self._read_latest()
+        return snapshot
+
+    def save(self, snapshot: Snapshot, done: Round) -> None:
+        """Log a finished round, then write a checkpoint that knows how long the logs are."""
+        self._append("metrics.jsonl", [{"round": done.round} | done.metrics])
+        self._append("clients.jsonl", done.clients)
+        seconds = {name: round(value, 6) for name, value in done.seconds.items()}
+        self._append("timings.jsonl", [{"round": done.round} | seconds])
+        self._latest |= done.metrics
+        if done.round % self.checkpoint_every and done.round != done.rounds:
+            return
+        lengths = {name: os.fstat(log.fileno()).st_size for name, log in self._logs.items()}
+        for log in self._logs.values():
+            os.fsync(log.fileno())
+        data = pack(snapshot, lengths)
+        digest = hashlib.sha256(data).hexdigest()[:16]
+        name = f"round-{snapshot.round:06d}.{digest}.safetensors"
+        write_atomically(self.path / "checkpoints" / name, data)
+        for old in self.checkpoints()[KEPT:]:
+            old.unlink()
+
+    # Around a run --------------------------------------------------------------------------------
+
+    def log(self, line: str) -> None:
+        with (self.path / "log.txt").open("a", encoding="utf-8") as log:
+            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+
+    def finish(self, status: str, seconds: float) -> None:
+        """Close the books: how it ended, how long it took, and the last value of every metric."""
+        meta = self.read_meta()
+        self.write_meta(
+            meta | {"status": status, "seconds": round(meta.get("seconds", 0.0) + seconds, 3)}
+        )
+        text = json.dumps(plain(self._latest), indent=1, sort_keys=True)
+        write_atomically(self.path / "summary.json", text.encode())
+
+    def read_meta(self) -> dict[str, Any]:
+        try:
+            return json.loads((self.path / "meta.json").read_text(encoding="utf-8"))
+        except (OSError, json.JSONDecodeError):
+            return {}  # killed before it was written: the run itself does not need it
+
+    def write_meta(self, meta: dict[str, Any]) -> None:
+        write_atomically(self.path / "meta.json", json.dumps(meta, indent=1).encode())
+
+    def checkpoints(self) -> list[Path]:
+        """Newest first."""
+        found = [p for p in (self.path / "checkpoints").glob("*") if CHECKPOINT.fullmatch(p.name)]
+        return sorted(found, reverse=True)
+
+    def _append(self, name: str, records: list[dict[str, Any]]) -> None:
+        for record in records:
+            self._logs[name].write(json.dumps(plain(record)) + "\n")
+        self._logs[name].flush()
+
+    def _read_latest(self) -> Metrics:
+        latest: Metrics = {}
+        for line in (self.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
+            latest |= json.loads(line)
+        latest.pop("round", None)
+        return latest
+
+
+def require_run(path: Path) -> None:
+    if not path.is_dir():
+        raise UserError(f"{path} does not exist; name a run's folder, such as runs/NAME/METHOD-s0-…")
+    if not (path / "config.toml").is_file():
+        raise UserError(f"{path} is no run of fedrl: it has no config.toml")
+
+
+def pack(snapshot: Snapshot, lengths: dict[str, int]) -> bytes:
+    """A checkpoint as safetensors: tensors as they are, scalars as JSON in the header."""
+    tensors: dict[str, np.ndarray] = {}
+    scalars: dict[str, Any] = {}
+    trees = {f"state/{i}": state for i, state in enumerate(snapshot.states)}
+    trees |= {f"client/{i}": state for i, state in snapshot.clients.items()}
+    for prefix, state in trees.items():
+        for name, leaf in _deep(state):
+            if isinstance(leaf, np.ndarray | np.generic):
+                tensors[f"{prefix}:{name}"] = np.ascontiguousarray(leaf)
+            else:
+                scalars[f"{prefix}:{name}"] = leaf
+    header = {
+        "round": snapshot.round,
+        "states": len(snapshot.states),
+        "totals": snapshot.totals,
+        "lengths": lengths,
+        "scalars": scalars,
+    }
+    return save_tensors(tensors, {"fedrl": json.dumps(header)})
+
+
+def read_checkpoint(path: Path) -> tuple[Snapshot, dict[str, int]]:
+    data = path.read_bytes()
+    match = CHECKPOINT.fullmatch(path.name)
+    if match is None or hashlib.sha256(data).hexdigest()[:16] != match[2]:
+        raise UserError(f"checkpoint {path.name} is damaged")
+    try:
+        tensors = load_tensors(data)
+    except SafetensorError as error:
+        raise UserError(f"checkpoint {path.name} is damaged ({error})") from error
+    size = int.from_bytes(data[:8], "little")
+    header = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["fedrl"])
+    trees: dict[str, dict[str, Any]] = {}
+    for key, leaf in {**tensors, **header["scalars"]}.items():
+        prefix, _, name = key.partition(":")
+        trees.setdefault(prefix, {})[name] = leaf
+    states = [tree.unflatten(trees.get(f"state/{i}", {})) for i in range(header["states"])]
+    clients = {
+        int(key.split("/")[1]): tree.unflatten(flat)
+        for key, flat in trees.items()
+        if key.startswith("client/")
+    }
+    return Snapshot(header["round"], states, clients, header["totals"]), header["lengths"]
+
+
+def _deep(state: Tensors) -> Any:
+    return tree.leaves(state)
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """All of it or nothing, also if the power goes: write beside, sync, rename, sync the folder."""
+    beside = path.with_name(f".{path.name}.part")
+    with beside.open("wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
+def plain(value: Any) -> Any:
+    """Numbers that JSON knows: NaN and infinities become null."""
+    if isinstance(value, dict):
+        return {k: plain(v) for k, v in value.items()}
+    if isinstance(value, float | np.floating):
+        return float(value) if math.isfinite(value) else None
+    return int(value) if isinstance(value, np.integer) else value

@@ -1,0 +1,318 @@
+"""The round loop: what happens to data in one round of any method, top to bottom.
+
+    broadcast = algorithm.broadcast(state)               server → clients
+    update    = algorithm.local(broadcast, …)            where the private data lives (the engine)
+    mean      = aggregate(updates that pass the check)   streaming, in the order of clients
+    state     = algorithm.step(state, mean)              server
+    evaluate, record, checkpoint                         the store
+
+The algorithm knows nothing of the engine, the engine nothing of the method. All randomness comes
+from (seed, round, client, purpose), so a killed run resumes to the same numbers.
+
+Baselines are other federations of the same algorithm: `groups` says which clients share one server
+state. Federated: one group of all. Independent: a group per client. Local: one client alone.
+Centralized: one client that holds everybody's data.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal, Protocol
+
+import numpy as np
+
+from fedrl import seeding, tree
+from fedrl.aggregate import Aggregator
+from fedrl.types import Algorithm, Failure, Job, Metrics, Result, Spec, Tensors, UserError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Who takes part, and what a round does about clients that fail."""
+
+    # federated: all share one model. centralized: one client with everybody's data.
+    # local: one client alone. independent: every client alone.
+    kind: Literal["federated", "centralized", "local", "independent"] = "federated"
+    # N: number of clients.
+    clients: int = 5
+    # M: clients per round, drawn without replacement; 0 takes all of them.
+    cohort: int = 0
+    # The client that learns alone when kind is "local".
+    client: int = 0
+    # Smallest share of a round's clients whose updates must be usable.
+    quorum: float = 0.5
+    # How often a round below the quorum is tried again with a new cohort before the run stops.
+    retries: int = 2
+    # Seconds that a client may take; 0 is no limit. Needs engine = "workers".
+    deadline: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.clients < 1:
+            raise UserError(f"federation.clients is {self.clients}; it must be at least 1")
+        if not 0 <= self.cohort <= self.clients:
+            raise UserError(
+                f"federation.cohort is {self.cohort}; it must lie between 0 (all) and "
+                f"federation.clients = {self.clients}"
+            )
+        if not 0 <= self.client < self.clients:
+            raise UserError(
+                f"federation.client is {self.client}; clients are numbered 0 to {self.clients - 1}"
+            )
+        if self.cohort and self.kind != "federated":
+            raise UserError(
+                f"federation.cohort is {self.cohort}, but nothing is sampled when federation.kind "
+                f'is "{self.kind}": remove it'
+            )
+        if not 0 <= self.quorum <= 1:
+            raise UserError(f"federation.quorum is {self.quorum}; it is a share from 0 to 1")
+        if self.retries < 0 or self.deadline < 0:
+            raise UserError("federation.retries and federation.deadline must not be negative")
+
+
+def groups(settings: Settings) -> list[list[int]]:
+    """Clients that share one server state."""
+    if settings.kind == "independent":
+        return [[client] for client in range(settings.clients)]
+    if settings.kind == "local":
+        return [[settings.client]]
+    if settings.kind == "centralized":
+        return [[0]]
+    return [list(range(settings.clients))]
+
+
+def pools(settings: Settings) -> list[list[int]]:
+    """Whose data each client holds: its own, or everybody's for the one centralized client."""
+    if settings.kind == "centralized":
+        return [list(range(settings.clients))]
+    return [[client] for client in range(settings.clients)]
+
+
+@dataclass
+class Snapshot:
+    """Everything a run needs to go on: what a checkpoint holds."""
+
+    round: int
+    states: list[Tensors]
+    clients: dict[int, Tensors] = field(default_factory=dict)
+    totals: Metrics = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Round:
+    """What observers and the store are told of a finished round."""
+
+    round: int
+    rounds: int
+    metrics: Metrics
+    clients: list[dict[str, Any]]
+    seconds: dict[str, float]
+
+
+class Engine(Protocol):
+    def run(self, jobs: Sequence[Job], deadline: float) -> Iterator[Result | Failure]:
+        """Outcomes in the order of the jobs, as they come in."""
+
+
+class Store(Protocol):
+    def load(self) -> Snapshot | None: ...
+    def save(self, snapshot: Snapshot, done: Round | None) -> None: ...
+
+
+class QuorumLost(UserError):
+    """Too few usable updates, again and again."""
+
+
+def run(
+    settings: Settings,
+    algorithm: Algorithm,
+    engine: Engine,
+    aggregate: Aggregator,
+    store: Store,
+    *,
+    seed: int,
+    rounds: int,
+    eval_every: int = 1,
+    observers: Iterable[Callable[[Round], None]] = (),
+    warn: Callable[[str], None] = print,
+) -> Snapshot:
+    """Train from the store's last checkpoint, or from the start, to the last round."""
+    members = groups(settings)
+    now = store.load()
+    if now is None:
+        first = algorithm.init(seeding.derive(seed, "init"))
+        now = Snapshot(round=-1, states=[first] * len(members))
+    for number in range(now.round + 1, rounds + 1):
+        clock = Clock()
+        exchange = number > 0 or algorithm.opening
+        metrics, records = {}, []
+        if exchange:
+            now, metrics, records = _exchange(
+                settings, algorithm, engine, aggregate, now, members, seed, number, warn, clock
+            )
+        if number % eval_every == 0 or number == rounds:
+            owners = [[i for client in group for i in _holds(settings, client)] for group in members]
+            evaluation_seed = seeding.derive(seed, "evaluate", number)
+            metrics |= algorithm.evaluate(now.states, owners, number, evaluation_seed)
+            clock.lap("evaluate")
+        now.round = number
+        done = Round(number, rounds, metrics, records, clock.laps)
+        store.save(now, done)
+        for observe in observers:
+            observe(done)
+    return now
+
+
+def _exchange(
+    settings: Settings,
+    algorithm: Algorithm,
+    engine: Engine,
+    aggregate: Aggregator,
+    now: Snapshot,
+    members: list[list[int]],
+    seed: int,
+    number: int,
+    warn: Callable[[str], None],
+    clock: Clock,
+) -> tuple[Snapshot, Metrics, list[dict[str, Any]]]:
+    """One exchange with the clients, tried again with a new cohort while below the quorum."""
+    records: list[dict[str, Any]] = []
+    down = up = 0
+    for attempt in range(settings.retries + 1):
+        broadcasts = [algorithm.broadcast(state, number) for state in now.states]
+        jobs, behind = [], []
+        for group, clients in enumerate(members):
+            for client in _cohort(clients, settings.cohort, seed, number, attempt):
+                job_seed = seeding.derive(seed, f"local/{attempt}", number, client)
+                jobs.append(Job(client, broadcasts[group], now.clients.get(client), job_seed))
+                behind.append(group)
+        down += sum(tree.nbytes(job.broadcast) for job in jobs)
+        clock.lap("broadcast")
+
+        accepted: list[Result] = []  # without updates: these are dropped once aggregated
+        states = list(now.states)
+        outcomes = zip(behind, jobs, engine.run(jobs, settings.deadline))
+        for group, stream in itertools.groupby(outcomes, key=lambda item: item[0]):
+            received = _Received(algorithm.declare(broadcasts[group]), number, attempt, records)
+            mean = aggregate(received.check(outcome for _, _, outcome in stream))
+            accepted += received.accepted
+            up += received.bytes
+            if received.accepted:
+                states[group] = algorithm.step(now.states[group], mean, number)
+        clock.lap("clients")
+
+        needed = max(1, math.ceil(settings.quorum * len(jobs)))
+        if len(accepted) >= needed:
+            break
+        reasons = "; ".join(f"client {r['client']}: {r['reason']}" for r in records[-len(jobs) :]
+                            if r["status"] == "failed")
+        warn(
+            f"round {number}, attempt {attempt + 1}: {len(accepted)} of {len(jobs)} updates usable,"
+            f" {needed} needed ({reasons})"
+        )
+    else:
+        raise QuorumLost(
+            f"round {number}: only {len(accepted)} of {len(jobs)} clients gave a usable update in "
+            f"the last of {settings.retries + 1} attempts, {needed} needed (federation.quorum)"
+        )
+    kept = {result.client: result.state for result in accepted if result.state is not None}
+    totals = dict(now.totals)
+    _add(totals, {"comm/bytes_up": float(up), "comm/bytes_down": float(down)})
+    metrics = _combined(accepted, totals)
+    metrics["cohort/size"] = float(len(jobs))
+    metrics["cohort/failed"] = float(sum(r["status"] == "failed" for r in records))
+    return Snapshot(number, states, now.clients | kept, totals), metrics | totals, records
+
+
+class _Received:
+    """Checks a stream of outcomes: passes good updates on, writes down who failed and why."""
+
+    def __init__(
+        self, specs: Any, number: int, attempt: int, records: list[dict[str, Any]]
+    ) -> None:
+        self.specs = specs
+        self.where = {"round": number} | ({"attempt": attempt} if attempt else {})
+        self.records = records
+        self.accepted: list[Result] = []
+        self.bytes = 0
+
+    def check(self, outcomes: Iterable[Result | Failure]) -> Iterator[tuple[Tensors, float]]:
+        for outcome in outcomes:
+            record: dict[str, Any] = self.where | {"client": outcome.client}
+            reason = outcome.reason if isinstance(outcome, Failure) else refusal(outcome, self.specs)
+            if reason is not None or isinstance(outcome, Failure):
+                self.records.append(record | {"status": "failed", "reason": reason})
+                continue
+            self.records.append(record | {"status": "ok"} | outcome.metrics)
+            self.bytes += tree.nbytes(outcome.update)
+            self.accepted.append(
+                Result(outcome.client, {}, outcome.weight, outcome.state, outcome.metrics)
+            )
+            yield outcome.update, outcome.weight
+
+
+def refusal(result: Result, specs: dict[str, Spec]) -> str | None:
+    """Why an update cannot be used, or None: names, shapes, dtypes, finite numbers."""
+    update = tree.flatten(result.update)
+    if missing := sorted(set(specs) - set(update)):
+        return f"the update lacks {', '.join(missing)}"
+    if extra := sorted(set(update) - set(specs)):
+        return f"the update has {', '.join(extra)}, which the algorithm does not declare"
+    for name, spec in specs.items():
+        leaf = update[name]
+        if not isinstance(leaf, np.ndarray):
+            return f"{name} is a {type(leaf).__name__} instead of an array"
+        if leaf.shape != spec.shape:
+            return f"{name} has shape {leaf.shape} instead of {spec.shape}"
+        if leaf.dtype.name != spec.dtype:
+            return f"{name} has dtype {leaf.dtype.name} instead of {spec.dtype}"
+        if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
+            return f"{name} has {'NaN' if np.isnan(leaf).any() else 'infinite'} entries"
+    if not (math.isfinite(result.weight) and result.weight > 0):
+        return f"the weight is {result.weight} instead of a positive number"
+    return None
+
+
+def _cohort(clients: list[int], size: int, seed: int, number: int, attempt: int) -> list[int]:
+    """Clients of this round, in ascending order: sums then do not depend on the draw's order."""
+    if not size or size >= len(clients):
+        return clients
+    draw = seeding.generator(seed, f"cohort/{attempt}", number)
+    return sorted(int(c) for c in draw.choice(clients, size, replace=False))
+
+
+def _holds(settings: Settings, client: int) -> list[int]:
+    return pools(settings)[client]
+
+
+def _combined(accepted: list[Result], totals: Metrics) -> Metrics:
+    """Means over clients; counts (`env/…`) are added to the running totals instead."""
+    combined: Metrics = {}
+    for name in sorted({name for result in accepted for name in result.metrics}):
+        values = [result.metrics[name] for result in accepted if name in result.metrics]
+        if name.startswith("env/"):
+            _add(totals, {name: sum(values)})
+        else:
+            combined[name] = float(np.mean(values))
+    return combined
+
+
+def _add(totals: Metrics, amounts: Metrics) -> None:
+    for name, amount in amounts.items():
+        totals[name] = totals.get(name, 0.0) + amount
+
+
+class Clock:
+    """Seconds spent in each part of a round."""
+
+    def __init__(self) -> None:
+        self.laps: dict[str, float] = {}
+        self._last = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.laps[name] = self.laps.get(name, 0.0) + now - self._last
+        self._last = now

@@ -1,0 +1,100 @@
+"""The vocabulary: what servers, clients, engines and algorithms say to each other.
+
+Everything that crosses a boundary is named tensors (NumPy arrays, nested at most once) and plain
+scalars, because that is what NumPy, safetensors and Flower all speak. JAX and PyTorch stay inside
+`Algorithm.local`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+Tensors = dict[str, Any]
+"""`{"name": ndarray}` or `{"group": {"name": ndarray}}`; leaves may also be int, float or str."""
+
+Metrics = dict[str, float]
+"""Flat `group/name` keys: `eval/return`, `train/weight_mean`, `comm/bytes_up`."""
+
+
+class UserError(Exception):
+    """A mistake that the user can mend: shown as it is, one or two lines, without a traceback."""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """Shape and dtype that one tensor of an update must have: the declaration checked on the wire."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """One client's work in one round. `seed` is all the randomness that it gets."""
+
+    client: int
+    broadcast: Tensors
+    state: Tensors | None
+    seed: int
+
+
+@dataclass(frozen=True)
+class Result:
+    """What a client sends back: the update and its weight leave; `state` stays with the client."""
+
+    client: int
+    update: Tensors
+    weight: float = 1.0
+    state: Tensors | None = None
+    metrics: Metrics = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A client that gave nothing usable in this round, and why, in one line."""
+
+    client: int
+    reason: str
+
+
+@runtime_checkable
+class Algorithm(Protocol):
+    """One federated method. All state is in the arguments; nothing important hides on `self`.
+
+    `opening` says whether round 0 is an exchange too (FedSVRPG-M's first gradient estimate u_0);
+    otherwise round 0 only evaluates the initial parameters.
+    """
+
+    opening: bool
+
+    def init(self, seed: int) -> Tensors:
+        """The server's first state."""
+
+    def broadcast(self, state: Tensors, round: int) -> Tensors:
+        """What the server sends to every client of the round."""
+
+    def declare(self, broadcast: Tensors) -> Mapping[str, Spec]:
+        """Names, shapes and dtypes of what may leave a client in this round."""
+
+    def local(self, job: Job) -> Result:
+        """A client's work, where its private data lives."""
+
+    def step(self, state: Tensors, mean: Tensors, round: int) -> Tensors:
+        """The server's step with the aggregated update."""
+
+    def evaluate(
+        self, states: Sequence[Tensors], owners: Sequence[Sequence[int]], round: int, seed: int
+    ) -> Metrics:
+        """Metrics of the server's states: one, or one per client when nothing is aggregated.
+
+        `owners[i]` are the clients whose data state i was trained on.
+        """
+
+
+@runtime_checkable
+class Batched(Protocol):
+    """An algorithm that can do many clients in one compiled call; a test holds it to `local`."""
+
+    def local_many(self, jobs: Sequence[Job]) -> list[Result]: ...
