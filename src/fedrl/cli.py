@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from fedrl import threads
 from fedrl.types import UserError
@@ -15,7 +15,7 @@ fedrl: federated reinforcement learning of agents, from tabular MDPs to language
 
 usage: fedrl COMMAND …
 
-  run RECIPE          train; every key of a recipe is a flag:  fedrl run momentum/cartpole --rounds 50
+  run RECIPE          train; every key of a recipe is a flag: fedrl run momentum/cartpole --rounds 9
   list                methods, worlds and recipes
   report RUN…         one page with curves and tables; several runs are compared
   eval RUN            evaluate a run's last checkpoint, client by client
@@ -113,7 +113,7 @@ def run(argv: list[str]) -> int:
 
 def _value(words: list[str]) -> tuple[str, list[str]]:
     """`--resume RUN …` or `--resume=RUN …`."""
-    head, equals, value = words[0].partition("=")
+    _, equals, value = words[0].partition("=")
     if equals:
         return value, words[1:]
     if len(words) < 2:
@@ -177,9 +177,7 @@ def eval_(argv: list[str]) -> int:
     """Evaluate a run's last checkpoint, client by client."""
     import tyro
 
-    def command(
-        run: tyro.conf.Positional[Path], episodes: int = 100, seed: int = 0
-    ) -> int:
+    def command(run: tyro.conf.Positional[Path], episodes: int = 100, seed: int = 0) -> int:
         """Evaluate a run's last checkpoint on fresh episodes, client by client.
 
         Args:

@@ -119,7 +119,7 @@ class Engine(Protocol):
 
 class Store(Protocol):
     def load(self) -> Snapshot | None: ...
-    def save(self, snapshot: Snapshot, done: Round | None) -> None: ...
+    def save(self, snapshot: Snapshot, done: Round) -> None: ...
 
 
 class QuorumLost(UserError):
@@ -148,13 +148,15 @@ def run(
     for number in range(now.round + 1, rounds + 1):
         clock = Clock()
         exchange = number > 0 or algorithm.opening
-        metrics, records = {}, []
+        metrics: Metrics = {}
+        records: list[dict[str, Any]] = []
         if exchange:
             now, metrics, records = _exchange(
                 settings, algorithm, engine, aggregate, now, members, seed, number, warn, clock
             )
         if number % eval_every == 0 or number == rounds:
-            owners = [[i for client in group for i in _holds(settings, client)] for group in members]
+            holds = pools(settings)
+            owners = [[i for client in group for i in holds[client]] for group in members]
             evaluation_seed = seeding.derive(seed, "evaluate", number)
             metrics |= algorithm.evaluate(now.states, owners, number, evaluation_seed)
             clock.lap("evaluate")
@@ -207,8 +209,11 @@ def _exchange(
         needed = max(1, math.ceil(settings.quorum * len(jobs)))
         if len(accepted) >= needed:
             break
-        reasons = "; ".join(f"client {r['client']}: {r['reason']}" for r in records[-len(jobs) :]
-                            if r["status"] == "failed")
+        reasons = "; ".join(
+            f"client {r['client']}: {r['reason']}"
+            for r in records[-len(jobs) :]
+            if r["status"] == "failed"
+        )
         warn(
             f"round {number}, attempt {attempt + 1}: {len(accepted)} of {len(jobs)} updates usable,"
             f" {needed} needed ({reasons})"
@@ -242,8 +247,10 @@ class _Received:
     def check(self, outcomes: Iterable[Result | Failure]) -> Iterator[tuple[Tensors, float]]:
         for outcome in outcomes:
             record: dict[str, Any] = self.where | {"client": outcome.client}
-            reason = outcome.reason if isinstance(outcome, Failure) else refusal(outcome, self.specs)
-            if reason is not None or isinstance(outcome, Failure):
+            if isinstance(outcome, Failure):
+                self.records.append(record | {"status": "failed", "reason": outcome.reason})
+                continue
+            if reason := refusal(outcome, self.specs):
                 self.records.append(record | {"status": "failed", "reason": reason})
                 continue
             self.records.append(record | {"status": "ok"} | outcome.metrics)
@@ -282,10 +289,6 @@ def _cohort(clients: list[int], size: int, seed: int, number: int, attempt: int)
         return clients
     draw = seeding.generator(seed, f"cohort/{attempt}", number)
     return sorted(int(c) for c in draw.choice(clients, size, replace=False))
-
-
-def _holds(settings: Settings, client: int) -> list[int]:
-    return pools(settings)[client]
 
 
 def _combined(accepted: list[Result], totals: Metrics) -> Metrics:

@@ -42,13 +42,11 @@ def load(entry: Entry, key: str, name: str) -> ModuleType:
 def missing_extra(error: ModuleNotFoundError, what: str, extra: str) -> UserError:
     if error.name is not None and error.name.split(".")[0] == "fedrl":
         raise error  # our own bug, not the user's installation
-    return UserError(
-        f'{what} needs the package {error.name}: pip install "fedrl[{extra}]"'
-    )
+    return UserError(f'{what} needs the package {error.name}: pip install "fedrl[{extra}]"')
 
 
 def suggestion(wrong: str, right: Mapping[str, Any] | list[str]) -> str:
-    """"did you mean …?" when something is near, else the whole choice."""
+    """ "did you mean …?" when something is near, else the whole choice."""
     near = difflib.get_close_matches(wrong, list(right), n=1, cutoff=0.5)
     if near:
         return f"did you mean {near[0]!r}?"

@@ -22,10 +22,9 @@ def sequence(
 
 def derive(seed: int, purpose: str, round: int = 0, client: int = SERVER) -> int:
     """A 63-bit integer seed: fits a signed 64-bit field of any message format."""
-    return int(sequence(seed, purpose, round, client).generate_state(1, np.uint64)[0] >> np.uint64(1))
+    word = sequence(seed, purpose, round, client).generate_state(1, np.uint64)[0]
+    return int(word) >> 1
 
 
-def generator(
-    seed: int, purpose: str, round: int = 0, client: int = SERVER
-) -> np.random.Generator:
+def generator(seed: int, purpose: str, round: int = 0, client: int = SERVER) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(sequence(seed, purpose, round, client)))

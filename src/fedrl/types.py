@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+import numpy as np
+
 Tensors = dict[str, Any]
 """`{"name": ndarray}` or `{"group": {"name": ndarray}}`; leaves may also be int, float or str."""
 
@@ -24,7 +26,7 @@ class UserError(Exception):
 
 @dataclass(frozen=True)
 class Spec:
-    """Shape and dtype that one tensor of an update must have: the declaration checked on the wire."""
+    """Shape and dtype that one tensor of an update must have; checked on the wire."""
 
     shape: tuple[int, ...]
     dtype: str
@@ -91,6 +93,9 @@ class Algorithm(Protocol):
 
         `owners[i]` are the clients whose data state i was trained on.
         """
+
+    def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
+        """Mean return of one state for every client [N], for `fedrl eval`."""
 
 
 @runtime_checkable

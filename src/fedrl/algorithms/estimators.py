@@ -133,7 +133,5 @@ def hapg(
     here = gradient(policy, theta, batch, psi, weight)
     v = jax.tree.map(jnp.subtract, theta, previous)
     correction = hessian_correction(policy, at, v, batch, psi)
-    u = jax.tree.map(
-        lambda g, u, c: beta * g + (1 - beta) * (u + c), here, direction, correction
-    )
+    u = jax.tree.map(lambda g, u, c: beta * g + (1 - beta) * (u + c), here, direction, correction)
     return u, weight, clipped

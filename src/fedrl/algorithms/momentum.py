@@ -108,9 +108,7 @@ def make_runner(world: Any, settings: Settings) -> Any:
     if settings.policy != "softmax":
         raise UserError('algorithm.policy = "direct" is for tabular worlds such as random_mdp')
     if world.continuous:
-        policy = gaussian_mlp(
-            world.observation_size, world.action_size, log_std=settings.log_std
-        )
+        policy = gaussian_mlp(world.observation_size, world.action_size, log_std=settings.log_std)
     else:
         policy = categorical_mlp(world.observation_size, world.action_size)
     if world.traced:
@@ -123,7 +121,7 @@ def make_runner(world: Any, settings: Settings) -> Any:
 
 
 class Momentum:
-    """The three methods over any world with a runner. `pools[c]` are the clients behind client c."""
+    """The three methods over any world. `pools[c]` are the environments behind client c."""
 
     def __init__(
         self, settings: Settings, world: Any, rounds: int, pools: Sequence[Sequence[int]]
@@ -167,8 +165,11 @@ class Momentum:
         if self.opening and sent["round"] == 0:
             updates, stats = self.runner.opening(theta, params, seeds, self.opening_batch)
         else:
-            previous = spread(sent.get("previous", sent["theta"]), count)
-            direction = spread(sent.get("direction", tree.zeros_like(sent["theta"])), count)
+            # β = 1 reads neither: anything of the right shape will do.
+            previous, direction = (
+                spread(sent[name] if name in sent else sent["theta"], count)
+                for name in ("previous", "direction")
+            )
             updates, stats = self.runner.local(theta, previous, direction, params, seeds)
         return [self._result(job, i, updates, stats) for i, job in enumerate(jobs)]
 
@@ -207,12 +208,10 @@ class Momentum:
     def evaluate(
         self, states: Sequence[Tensors], owners: Sequence[Sequence[int]], round: int, seed: int
     ) -> Metrics:
-        """Average performance J over all clients' environments; of its owners' where they differ."""
+        """Average performance J over all environments; over a state's own where these differ."""
         theta = stack([state["theta"] for state in states])
         params = self.environments(len(states))
-        per_client = self.returns(
-            theta, params, [seed] * len(states), self.settings.eval_episodes
-        )
+        per_client = self.returns(theta, params, [seed] * len(states), self.settings.eval_episodes)
         metrics = {
             "eval/return": float(per_client.mean()),
             "eval/return_min": float(per_client.min(1).mean()),
@@ -246,9 +245,7 @@ class Momentum:
         return values.mean(-1).reshape(policies, clients)
 
 
-def build(
-    settings: Settings, world: Any, rounds: int, pools: Sequence[Sequence[int]]
-) -> Momentum:
+def build(settings: Settings, world: Any, rounds: int, pools: Sequence[Sequence[int]]) -> Momentum:
     return Momentum(settings, world, rounds, pools)
 
 

@@ -78,7 +78,9 @@ class HostRunner:
 
         def act(observations: Array, noise: Array, alive: Array) -> Array:
             # Almost always everybody is alive: no copy of the parameters then.
-            rows = thetas if len(alive) == pairs * count else {n: x[alive] for n, x in thetas.items()}
+            rows = (
+                thetas if len(alive) == pairs * count else {n: x[alive] for n, x in thetas.items()}
+            )
             return gaussian_sample_numpy(rows, observations, noise)
 
         raw = self.world.rollout(act, envs, seeds.reshape(-1))

@@ -6,6 +6,7 @@ outside the loop over steps, and a trajectory depends on nothing but its own see
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -32,7 +33,7 @@ class Policy:
 def _mlp_init(generator: np.random.Generator, sizes: list[int], last_scale: float) -> Params:
     """Orthogonal weights; a small last layer starts the policy near its most random."""
     params: Params = {}
-    for layer, (n_in, n_out) in enumerate(zip(sizes[:-1], sizes[1:])):
+    for layer, (n_in, n_out) in enumerate(itertools.pairwise(sizes)):
         square = generator.standard_normal((max(n_in, n_out), min(n_in, n_out)))
         q, r = np.linalg.qr(square)
         q = q * np.sign(np.diag(r))

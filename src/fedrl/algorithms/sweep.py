@@ -57,7 +57,9 @@ def sweep(
             )
             sent = algorithm.broadcast(state, number)
             theta, previous, direction = (
-                tree.map(lambda x: np.repeat(x, clients, 0), sent.get(name, state[name]))
+                tree.map(
+                    lambda x: np.repeat(x, clients, 0), sent[name] if name in sent else state[name]
+                )
                 for name in ("theta", "previous", "direction")
             )
             if number == 0:

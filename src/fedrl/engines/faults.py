@@ -61,6 +61,9 @@ class Faulty:
     ) -> Metrics:
         return self.algorithm.evaluate(states, owners, round, seed)
 
+    def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
+        return self.algorithm.evaluate_clients(state, seed, episodes)
+
     def local(self, job: Job) -> Result:
         s = self.settings
         if job.client not in s.clients or np.random.default_rng(job.seed).uniform() >= s.rate:

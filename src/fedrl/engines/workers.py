@@ -7,6 +7,7 @@ the client that it served and is replaced.
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import signal
@@ -55,18 +56,17 @@ class Workers:
             for worker in self._workers:
                 if worker.job is None and waiting:
                     worker.give(*waiting.pop())
-            for index, outcome in self._collect(deadline):
-                finished[index] = outcome
+            finished |= self._collect(deadline)
             while turn in finished:
                 yield finished.pop(turn)
                 turn += 1
 
-    def _collect(self, deadline: float) -> list[tuple[int, Result | Failure]]:
+    def _collect(self, deadline: float) -> dict[int, Result | Failure]:
         """Wait until a busy worker answers, dies or outlasts the deadline."""
         busy = [worker for worker in self._workers if worker.job is not None]
         left = min(worker.started for worker in busy) + deadline - time.monotonic()
         ready = wait([worker.pipe for worker in busy], max(left, 0.0) if deadline else None)
-        outcomes = []
+        outcomes: dict[int, Result | Failure] = {}
         for worker in busy:
             assert worker.job is not None
             index, job = worker.job
@@ -79,7 +79,7 @@ class Workers:
             if worker.broken or worker.pipe not in ready:
                 worker.stop()
                 self._workers[self._workers.index(worker)] = _Worker(self.build)
-            outcomes.append((index, outcome))
+            outcomes[index] = outcome
         return outcomes
 
 
@@ -97,8 +97,7 @@ class _Worker:
         self.started = 0.0
         self.broken = False
         self._is_ready = False
-        self._sent: int | None = None
-        self._sent_keep: Tensors | None = None
+        self._sent: Tensors | None = None
 
     def ready(self) -> None:
         """Building the algorithm is not the clients' time: wait for it before the first job."""
@@ -117,13 +116,11 @@ class _Worker:
 
     def give(self, index: int, job: Job) -> None:
         self.ready()
-        # The broadcast is kept alive here, so that its id cannot be another object's.
-        new = self._sent_keep is not job.broadcast
-        self._sent_keep = job.broadcast
-        try:
+        new = self._sent is not job.broadcast
+        self._sent = job.broadcast
+        # If the process is dead, `take` finds the closed pipe and says so.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.pipe.send((job.client, job.broadcast if new else None, job.state, job.seed))
-        except (BrokenPipeError, ConnectionResetError):
-            pass  # the process is dead: `take` finds the closed pipe and says so
         self.job, self.started = (index, job), time.monotonic()
 
     def take(self) -> Result | Failure:

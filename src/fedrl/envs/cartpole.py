@@ -90,11 +90,15 @@ class World:
         return {name: values[index].astype(np.float32) for name, values in self._all.items()}
 
     def rollout(
-        self, sample: Callable[[Array, Array, Array], Array], noise: Array, params: Array, key: Array
+        self,
+        sample: Callable[[Array, Array], Array],
+        noise: Array,
+        params: Array,
+        key: Array,
     ) -> tuple[Array, Array, Array, Array]:
         """B episodes in lockstep: the loop outside, the batch inside, finished episodes masked.
 
-        `sample(observations [B,4], noise [B], …) -> actions [B]`; noise is [B,T,…], params [B,n].
+        `sample(observations [B,4], noise [B,…]) -> actions [B]`; noise is [B,T,…], params [B,n].
         Stops as soon as the last episode has ended. Returns observations [B,T,4], actions [B,T],
         rewards [B,T], mask [B,T].
         """
@@ -130,9 +134,7 @@ class World:
             jnp.zeros((horizon, batch)),
         )
         _, _, _, observations, actions, mask = jax.lax.while_loop(going, advance, start)
-        observations, actions, mask = (
-            jnp.moveaxis(x, 0, 1) for x in (observations, actions, mask)
-        )
+        observations, actions, mask = (jnp.moveaxis(x, 0, 1) for x in (observations, actions, mask))
         return observations, actions, mask, mask  # one point of reward per step upright
 
 

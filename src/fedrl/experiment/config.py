@@ -1,4 +1,4 @@
-"""Settings: frozen dataclasses, filled strictly from a TOML recipe and from flags of the same names.
+"""Settings: frozen dataclasses, filled strictly from a TOML recipe and flags of the same names.
 
 A recipe says only what differs from the defaults. `[algorithm] name` and `[world] name` choose
 which dataclass those two tables are checked against. Unknown keys, wrong types and impossible
@@ -83,8 +83,7 @@ class Config:
         if self.engine != "workers":
             if self.federation.deadline:
                 raise UserError(
-                    "federation.deadline needs clients that can be stopped: "
-                    'set engine = "workers"'
+                    'federation.deadline needs clients that can be stopped: set engine = "workers"'
                 )
             if self.faults.clients and self.faults.kind in ("hang", "exit"):
                 raise UserError(
@@ -233,9 +232,11 @@ def _fill(cls: Any, data: Mapping[str, Any], path: str, classes: Mapping[str, ty
     for key, value in data.items():
         where = f"{path}{key}"
         if key not in fields:
-            known = [k for k in all_keys(classes) if k.startswith(path)] if path else [
-                *fields, *all_keys(classes)
-            ]
+            known = (
+                [k for k in all_keys(classes) if k.startswith(path)]
+                if path
+                else [*fields, *all_keys(classes)]
+            )
             raise UserError(f"unknown key {where}; {suggestion(where, known)}")
         nested = classes.get(key) if not path else None
         hint = nested or fields[key]
@@ -276,9 +277,7 @@ def _checked(value: Any, hint: Any, key: str) -> Any:
 
 
 def as_dict(config: Any) -> dict[str, Any]:
-    return {
-        key: value for key, value in dataclasses.asdict(config).items() if value is not None
-    }
+    return {key: value for key, value in dataclasses.asdict(config).items() if value is not None}
 
 
 def to_toml(config: Any) -> str:

@@ -10,8 +10,8 @@ from rich.table import Table
 
 from fedrl import federation, seeding
 from fedrl.experiment import config as configs
-from fedrl.experiment.rundir import RunDir, read_checkpoint, require_run
 from fedrl.experiment.run import build_algorithm
+from fedrl.experiment.rundir import RunDir, read_checkpoint, require_run
 from fedrl.types import UserError
 
 
@@ -26,10 +26,9 @@ def evaluate(path: Path, episodes: int, seed: int) -> int:
     snapshot, _ = read_checkpoint(checkpoints[0])
     config = configs.resolve(configs.read_recipe(path / "config.toml"))
     algorithm = build_algorithm(config)
-    inner = getattr(algorithm, "algorithm", algorithm)
     drawn = seeding.derive(seed, "eval command", snapshot.round)
     rows = np.stack(
-        [inner.evaluate_clients(state, drawn, episodes) for state in snapshot.states]
+        [algorithm.evaluate_clients(state, drawn, episodes) for state in snapshot.states]
     )
     groups = federation.groups(config.federation)
     table = Table(title=f"{config.algorithm.name} on {config.world.name}, round {snapshot.round}")

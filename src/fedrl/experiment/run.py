@@ -39,7 +39,10 @@ def build_algorithm(config: Config) -> Algorithm:
     entry = look_up(METHODS, "algorithm.name", name)
     try:
         algorithm = load(entry, "algorithm.name", name).build(
-            config.algorithm, build_world(config), config.rounds, federation.pools(config.federation)
+            config.algorithm,
+            build_world(config),
+            config.rounds,
+            federation.pools(config.federation),
         )
     except ModuleNotFoundError as error:
         raise missing_extra(error, f"algorithm.name = {name!r}", entry.extra) from error

@@ -2,7 +2,7 @@
 
     config.toml     resolved settings            metrics.jsonl   one line per round
     meta.json       command, versions, machine   clients.jsonl   one line per client and round
-    log.txt         what a person reads          timings.jsonl   seconds per round (not reproducible)
+    log.txt         what a person reads          timings.jsonl   seconds per round (never the same)
     checkpoints/    round-NNNNNN.<sha>.safetensors, the newest few
     summary.json    the last value of every metric, when the run has ended
 
@@ -33,7 +33,7 @@ from safetensors.numpy import save as save_tensors
 from fedrl import tree
 from fedrl.experiment import provenance
 from fedrl.federation import Round, Snapshot
-from fedrl.types import Metrics, Tensors, UserError
+from fedrl.types import Metrics, UserError
 
 KEPT = 3
 """Checkpoints kept: the newest, and two to fall back to."""
@@ -180,7 +180,7 @@ class RunDir:
 
 def require_run(path: Path) -> None:
     if not path.is_dir():
-        raise UserError(f"{path} does not exist; name a run's folder, such as runs/NAME/METHOD-s0-…")
+        raise UserError(f"{path} does not exist; name a run's folder: runs/NAME/METHOD-s0-…")
     if not (path / "config.toml").is_file():
         raise UserError(f"{path} is no run of fedrl: it has no config.toml")
 
@@ -192,7 +192,7 @@ def pack(snapshot: Snapshot, lengths: dict[str, int]) -> bytes:
     trees = {f"state/{i}": state for i, state in enumerate(snapshot.states)}
     trees |= {f"client/{i}": state for i, state in snapshot.clients.items()}
     for prefix, state in trees.items():
-        for name, leaf in _deep(state):
+        for name, leaf in tree.leaves(state):
             if isinstance(leaf, np.ndarray | np.generic):
                 tensors[f"{prefix}:{name}"] = np.ascontiguousarray(leaf)
             else:
@@ -229,10 +229,6 @@ def read_checkpoint(path: Path) -> tuple[Snapshot, dict[str, int]]:
         if key.startswith("client/")
     }
     return Snapshot(header["round"], states, clients, header["totals"]), header["lengths"]
-
-
-def _deep(state: Tensors) -> Any:
-    return tree.leaves(state)
 
 
 def write_atomically(path: Path, data: bytes) -> None:

@@ -1,0 +1,50 @@
+# Two commands do everything on a fresh machine: `make demo` and `make test`.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+# Many small tensors: one thread per library, parallelism by processes.
+export OMP_NUM_THREADS ?= 1
+export OPENBLAS_NUM_THREADS ?= 1
+export XLA_FLAGS ?= --xla_cpu_multi_thread_eigen=false
+
+.PHONY: demo test quick check format bench clean
+.DEFAULT_GOAL := help
+
+help:
+	@echo "make demo    set up, train FedSVRPG-M on CartPole, print where the report is"
+	@echo "make test    set up, run the checks and all tests"
+	@echo "make quick   the tests without the slow ones"
+	@echo "make check   ruff and mypy"
+	@echo "make bench   all benchmarks (BENCH=--quick for under a minute each)"
+
+$(STAMP): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[dev]"
+	touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/fedrl run momentum/cartpole --out runs/demo
+	$(BIN)/fedrl report $$(ls -td runs/demo/momentum-cartpole/* | head -1)
+
+test: $(STAMP) check
+	$(BIN)/python -m pytest -n 2
+
+quick: $(STAMP)
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(STAMP)
+	for script in benchmarks/*.py; do $(BIN)/python $$script $(BENCH) || exit 1; done
+
+clean:
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,279 @@
+"""The round loop: order, cohorts, quorum, federations, failures, resuming."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from toy import BatchedToy, Toy
+
+from fedrl import aggregate, federation, tree
+from fedrl.engines.faults import Faulty, spoil
+from fedrl.engines.faults import Settings as Faults
+from fedrl.engines.inprocess import InProcess
+from fedrl.federation import QuorumLost, Round, Settings, Snapshot, refusal
+from fedrl.types import Failure, Result, Spec, UserError
+
+
+class Memory:
+    """A store that keeps everything in memory and can start from a snapshot."""
+
+    def __init__(self, start: Snapshot | None = None) -> None:
+        self.start = start
+        self.rounds: list[Round] = []
+        self.last: Snapshot | None = None
+
+    def load(self):
+        return self.start
+
+    def save(self, snapshot, done):
+        self.last = Snapshot(snapshot.round, snapshot.states, snapshot.clients, snapshot.totals)
+        self.rounds.append(done)
+
+
+def play(algorithm, rounds=4, engine=None, store=None, mean=aggregate.mean, **fields):
+    store = store or Memory()
+    federation.run(
+        Settings(**({"clients": 6} | fields)),
+        algorithm,
+        engine or InProcess(algorithm),
+        mean,
+        store,
+        seed=3,
+        rounds=rounds,
+        warn=lambda line: None,
+    )
+    return store
+
+
+class Shuffled:
+    """An engine that works the clients off in another order, as processes would."""
+
+    def __init__(self, algorithm, order):
+        self.algorithm, self.order = algorithm, order
+
+    def run(self, jobs, deadline=0.0):
+        order = sorted(range(len(jobs)), key=lambda i: self.order[i % len(self.order)])
+        done = {i: self.algorithm.local(jobs[i]) for i in order}
+        return iter([done[i] for i in range(len(jobs))])
+
+
+def same(a, b):
+    assert tree.flatten(a).keys() == tree.flatten(b).keys()
+    for (_, x), (_, y) in zip(tree.leaves(a), tree.leaves(b)):
+        np.testing.assert_array_equal(x, y)
+
+
+@settings(max_examples=20, deadline=None)
+@given(st.permutations(range(6)), st.sampled_from(["mean", "weighted"]))
+def test_result_does_not_depend_on_the_order_of_clients(order, name):
+    plain = play(Toy(), mean=aggregate.get(name))
+    other = play(Toy(), engine=Shuffled(Toy(), order), mean=aggregate.get(name))
+    same(plain.last.states[0], other.last.states[0])
+    assert [r.metrics for r in plain.rounds] == [r.metrics for r in other.rounds]
+    assert [r.clients for r in plain.rounds] == [r.clients for r in other.rounds]
+
+
+def test_batched_and_one_by_one_are_the_same_here():
+    same(play(Toy()).last.states[0], play(BatchedToy()).last.states[0])
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(2, 30), st.data())
+def test_cohorts_are_drawn_without_replacement(clients, data):
+    size = data.draw(st.integers(1, clients - 1))
+    seen = federation._cohort(list(range(clients)), size, 1, 5, 0)
+    assert len(set(seen)) == size
+    assert seen == sorted(seen)
+    assert set(seen) <= set(range(clients))
+
+
+def test_cohorts_are_fair():
+    draws = [federation._cohort(list(range(10)), 3, 0, r, 0) for r in range(2000)]
+    share = np.bincount(np.concatenate(draws), minlength=10) / 2000
+    np.testing.assert_allclose(share, 0.3, atol=0.05)
+
+
+def test_stopped_and_resumed_equals_undisturbed():
+    whole = play(Toy(), rounds=7)
+    first = play(Toy(), rounds=3)
+    rest = play(Toy(), rounds=7, store=Memory(first.last))
+    same(whole.last.states[0], rest.last.states[0])
+    assert [r.metrics for r in whole.rounds[4:]] == [r.metrics for r in rest.rounds]
+
+
+def test_client_state_stays_with_its_client():
+    store = play(Toy(), rounds=9, cohort=2)
+    taken = [r["client"] for done in store.rounds for r in done.clients]
+    for client, state in store.last.clients.items():
+        assert int(state["seen"]) == taken.count(client)
+
+
+def test_one_client_federated_equals_centralized_of_one():
+    alone = play(Toy(), clients=1)
+    central = play(Toy(), clients=1, kind="centralized")
+    same(alone.last.states[0], central.last.states[0])
+
+
+def test_independent_is_every_client_alone():
+    together = play(Toy(), kind="independent")
+    assert len(together.last.states) == 6
+    for client in range(6):
+        alone = play(Toy(), kind="local", client=client)
+        same(together.last.states[client], alone.last.states[0])
+
+
+def test_centralized_client_holds_everybody():
+    fields = Settings(kind="centralized", clients=4)
+    assert federation.groups(fields) == [[0]]
+    assert federation.pools(fields) == [[0, 1, 2, 3]]
+
+
+def test_bytes_are_those_of_what_was_sent():
+    store = play(Toy(), rounds=2)
+    update = 3 * 8 + 4 * 4
+    assert store.rounds[-1].metrics["comm/bytes_up"] == 2 * 6 * update
+    assert store.rounds[-1].metrics["comm/bytes_down"] == 2 * 6 * (update + 8)
+    assert store.rounds[-1].metrics["env/steps"] == 2 * 6 * 7
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        ("raise", "RuntimeError: a fault on purpose"),
+        ("nan", "a has NaN entries"),
+        ("inf", "a has infinite entries"),
+        ("shape", "a has shape (3, 2) instead of (3,)"),
+        ("dtype", "a has dtype float16 instead of float64"),
+    ],
+)
+def test_a_bad_client_costs_its_update_and_nothing_else(kind, words):
+    faulty = Faulty(Toy(), Faults(clients=(2,), kind=kind))
+    store = play(faulty)
+    failed = [r for r in store.rounds[2].clients if r["status"] == "failed"]
+    assert [r["client"] for r in failed] == [2]
+    assert words in failed[0]["reason"]
+    assert store.rounds[2].metrics["cohort/failed"] == 1
+    # The others' mean is what it would be without that client.
+    jobs_without = [Toy().local(job) for job in _jobs(store) if job.client != 2]
+    expected = aggregate.mean((r.update, 1.0) for r in jobs_without)
+    np.testing.assert_array_equal(
+        store.last.states[0]["theta"]["a"], _before(faulty)["theta"]["a"] + expected["a"]
+    )
+
+
+def _before(algorithm):
+    return play(algorithm, rounds=3).last.states[0]
+
+
+def _jobs(store):
+    from fedrl import seeding
+    from fedrl.types import Job
+
+    before = _before(Faulty(Toy(), Faults(clients=(2,))))
+    sent = Toy().broadcast(before, 4)
+    return [Job(c, sent, None, seeding.derive(3, "local/0", 4, c)) for c in range(6)]
+
+
+def test_a_batched_call_that_fails_is_retried_client_by_client():
+    algorithm = BatchedToy()
+    algorithm.broken = (4,)
+    store = play(algorithm)
+    failed = [r for r in store.rounds[1].clients if r["status"] == "failed"]
+    assert [(r["client"], r["reason"]) for r in failed] == [(4, "ValueError: broken on purpose")]
+
+
+def test_below_the_quorum_the_round_is_tried_again_then_the_run_stops():
+    faulty = Faulty(Toy(), Faults(clients=(0, 1, 2, 3), kind="nan"))
+    store = Memory()
+    with pytest.raises(QuorumLost, match="round 1: only 2 of 6 clients gave a usable update"):
+        play(faulty, store=store, retries=1)
+    assert [r.round for r in store.rounds] == [0]  # round 0 was saved, round 1 never happened
+
+
+def test_a_retry_draws_a_new_cohort_and_can_succeed():
+    faulty = Faulty(Toy(), Faults(clients=(0, 1, 2), kind="raise"))
+    store = play(faulty, rounds=12, cohort=2, quorum=1.0, retries=50)
+    attempts = [r.get("attempt", 0) for done in store.rounds for r in done.clients]
+    assert max(attempts) > 0
+    assert store.last.round == 12
+
+
+def test_independent_clients_fail_alone():
+    faulty = Faulty(Toy(), Faults(clients=(1,), kind="raise"))
+    store = play(faulty, kind="independent")
+    start = Toy().init(__import__("fedrl.seeding").seeding.derive(3, "init"))
+    same(store.last.states[1], start)
+    assert store.last.states[0]["steps"] == 4
+
+
+def test_refusals():
+    specs = {"a": Spec((2,), "float64")}
+    good = Result(0, {"a": np.zeros(2)})
+    assert refusal(good, specs) is None
+    assert "lacks a" in refusal(replace(good, update={}), specs)
+    assert "does not declare" in refusal(replace(good, update={**good.update, "x": 1}), specs)
+    assert "float instead" in refusal(replace(good, update={"a": 0.5}), specs)
+    for weight in (0.0, -1.0, float("nan"), float("inf")):
+        assert "weight" in refusal(replace(good, weight=weight), specs)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.tuples(st.floats(-1e6, 1e6), st.floats(1e-3, 1e3)), min_size=1, max_size=20))
+def test_streaming_means_are_the_means(pairs):
+    values = np.array([v for v, _ in pairs])
+    weights = np.array([w for _, w in pairs])
+    stream = [({"x": {"y": np.array([v, 2 * v])}}, w) for v, w in pairs]
+    plain = aggregate.mean(iter(stream))["x"]["y"]
+    np.testing.assert_allclose(plain, [values.mean(), 2 * values.mean()], rtol=1e-9, atol=1e-6)
+    heavy = aggregate.weighted(iter(stream))["x"]["y"][0]
+    expected = np.average(values, weights=weights)
+    np.testing.assert_allclose(heavy, expected, rtol=1e-9, atol=1e-6)
+
+
+def test_streaming_holds_one_update_at_a_time():
+    alive = []
+
+    def stream():
+        for i in range(50):
+            array = np.full(4, float(i))
+            import weakref
+
+            alive.append(weakref.ref(array))
+            yield {"x": array}, 1.0
+            del array
+
+    aggregate.mean(stream())
+    assert sum(ref() is not None for ref in alive) <= 1
+
+
+def test_spoil_spoils_a_copy():
+    update = {"a": np.zeros(3)}
+    spoil(update, "nan")
+    assert np.isfinite(update["a"]).all()
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"clients": 0}, "federation.clients"),
+        ({"cohort": 9}, "federation.cohort"),
+        ({"client": 6}, "federation.client"),
+        ({"kind": "local", "cohort": 2}, "federation.cohort"),
+        ({"quorum": 1.5}, "federation.quorum"),
+        ({"retries": -1}, "federation.retries"),
+    ],
+)
+def test_impossible_settings(fields, words):
+    with pytest.raises(UserError, match=words):
+        Settings(**({"clients": 6} | fields))
+
+
+def test_failures_pass_through_the_engine():
+    failure = Failure(1, "why")
+    received = federation._Received({}, 1, 0, [])
+    assert list(received.check([failure])) == []
+    assert received.records == [{"round": 1, "client": 1, "status": "failed", "reason": "why"}]

@@ -1,0 +1,63 @@
+"""Clients in processes of their own: the same numbers, and a hung or dead one is stopped."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+from test_federation import play, same
+from toy import Toy
+
+from fedrl.engines.faults import Faulty
+from fedrl.engines.faults import Settings as Faults
+from fedrl.engines.workers import Workers
+from fedrl.types import UserError
+
+
+def faulty(kind: str, clients: tuple[int, ...]) -> Faulty:
+    return Faulty(Toy(), Faults(clients=clients, kind=kind))
+
+
+def broken() -> Toy:
+    raise ValueError("no such world")
+
+
+def test_workers_give_the_numbers_of_one_process():
+    with Workers(Toy, 2) as engine:
+        store = play(Toy(), engine=engine)
+    alone = play(Toy())
+    same(store.last.states[0], alone.last.states[0])
+    assert [r.metrics for r in store.rounds] == [r.metrics for r in alone.rounds]
+    assert [r.clients for r in store.rounds] == [r.clients for r in alone.rounds]
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [("hang", "no answer within the deadline of 0.5 s"), ("exit", "its process died (exit code 3)")],
+)
+def test_a_hung_or_dead_client_costs_only_itself(kind, reason):
+    with Workers(partial(faulty, kind, (1, 4)), 2) as engine:
+        store = play(faulty(kind, (1, 4)), rounds=2, engine=engine, deadline=0.5)
+    for done in store.rounds[1:]:
+        failed = {r["client"]: r["reason"] for r in done.clients if r["status"] == "failed"}
+        assert failed == {1: reason, 4: reason}
+    # What a client that raises at once would leave: the failures' kind does not matter.
+    other = play(faulty("raise", (1, 4)), rounds=2)
+    same(store.last.states[0], other.last.states[0])
+
+
+def test_a_worker_that_cannot_build_says_why():
+    with (
+        Workers(broken, 1) as engine,
+        pytest.raises(UserError, match="could not start: ValueError: no such world"),
+    ):
+        play(Toy(), engine=engine)
+
+
+def test_no_process_is_left_behind():
+    import multiprocessing
+
+    with Workers(Toy, 2) as engine:
+        play(Toy(), rounds=1, engine=engine)
+        assert len(multiprocessing.active_children()) == 2
+    assert not multiprocessing.active_children()
