@@ -258,9 +258,7 @@ def test_categorical_sampling_follows_its_log_probabilities():
     observation = np.array([0.3, -0.1, 0.7, 0.2])
     uniform = (np.arange(3000) + 0.5) / 3000
     drawn = np.asarray(jax.vmap(lambda u: policy.sample(theta, observation, u))(uniform))
-    p = np.exp(
-        [policy.log_prob(theta, observation[None], np.array([a]))[0] for a in range(3)]
-    )
+    p = np.exp([policy.log_prob(theta, observation[None], np.array([a]))[0] for a in range(3)])
     assert abs(p.sum() - 1) < 1e-6
     np.testing.assert_allclose(np.bincount(drawn, minlength=3) / 3000, p, atol=1e-3)
 

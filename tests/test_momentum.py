@@ -155,8 +155,9 @@ def test_standard_errors_shrink_with_trajectories():
     sent = few.broadcast(few.init(0), 0)
     spread = []
     for method in (few, many):
-        job = Job(0, {**sent, "round": 1, "previous": sent["theta"], "direction": sent["theta"]},
-                  None, 0)
+        job = Job(
+            0, {**sent, "round": 1, "previous": sent["theta"], "direction": sent["theta"]}, None, 0
+        )
         draws = [method.local(replace(job, seed=i)).update["logits"] for i in range(200)]
         spread.append(np.var(draws, axis=0).sum())
     assert 8 < spread[0] / spread[1] < 32

@@ -14,6 +14,8 @@ import numpy as np
 import pytest
 
 from fedrl.experiment import plots, report
+from fedrl.experiment.runs import Group, curve, env_steps, figures, group, group_names, load
+from fedrl.experiment.words import si
 from fedrl.types import UserError
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
@@ -101,8 +103,8 @@ def write_run(
     return folder
 
 
-def groups_of(*folders: Path) -> list[report.Group]:
-    return report.group([report.load(folder) for folder in folders])
+def groups_of(*folders: Path) -> list[Group]:
+    return group([load(folder) for folder in folders])
 
 
 # Mathematics
@@ -164,12 +166,12 @@ def test_band_is_the_interval() -> None:
     ],
 )
 def test_si(value: float, unit: str, text: str) -> None:
-    assert plots.si(value, unit) == text
+    assert si(value, unit) == text
 
 
 def test_curve_against_steps_reads_each_seed_off_its_own_curve(tmp_path: Path) -> None:
-    runs = [report.load(write_run(tmp_path / f"{s}", seed=s)) for s in (0, 500)]
-    x, y = report.curve(runs, "eval/return", report.env_steps)
+    runs = [load(write_run(tmp_path / f"{s}", seed=s)) for s in (0, 500)]
+    x, y = curve(runs, "eval/return", env_steps)
     # Seed s makes 1000 + s steps a round and gains 10 a round: 10 x / (1000 + s) at step x.
     np.testing.assert_allclose(y[0], 10 * x / 1000)
     np.testing.assert_allclose(y[1], 10 * x / 1500)
@@ -178,10 +180,10 @@ def test_curve_against_steps_reads_each_seed_off_its_own_curve(tmp_path: Path) -
 
 def test_curve_stops_where_the_first_seed_stops(tmp_path: Path) -> None:
     runs = [
-        report.load(write_run(tmp_path / "a", final=100)),
-        report.load(write_run(tmp_path / "b", final=200, seed=1, done=5, status="stopped")),
+        load(write_run(tmp_path / "a", final=100)),
+        load(write_run(tmp_path / "b", final=200, seed=1, done=5, status="stopped")),
     ]
-    x, y = report.curve(runs, "eval/return")
+    x, y = curve(runs, "eval/return")
     assert x.tolist() == [0, 2, 4]
     np.testing.assert_allclose(y, [[0, 20, 40], [0, 40, 80]])
 
@@ -210,19 +212,19 @@ def test_names_of_settings_that_share_their_last_word() -> None:
         {"algorithm.clip": 2.0, "privacy.clip": 0.5, "rounds": 3},
         {"algorithm.clip": 2.0, "privacy.clip": 0.9, "rounds": 4},
     ]
-    assert report.group_names(configs) == [
+    assert group_names(configs) == [
         "algorithm.clip=1.0 privacy.clip=0.5 rounds=3",
         "algorithm.clip=2.0 privacy.clip=0.5 rounds=3",
         "algorithm.clip=2.0 privacy.clip=0.9 rounds=4",
     ]
-    assert report.group_names([{"a": 1}, {"a": "1"}, {}]) == ["a=1", "a=1 #2", "defaults"]
+    assert group_names([{"a": 1}, {"a": "1"}, {}]) == ["a=1", "a=1 #2", "defaults"]
 
 
 def test_numbers_of_a_group(tmp_path: Path) -> None:
     finals = (90.0, 100.0, 110.0)
     folders = [write_run(tmp_path / f"{s}", seed=s, final=f) for s, f in enumerate(finals)]
     [one] = groups_of(*folders)
-    row = report.figures(one, "eval/return")
+    row = figures(one, "eval/return")
     # Standard error 10 / sqrt(3), t of two degrees of freedom 4.3027: 24.8.
     assert row["final return"] == "100 ± 25"
     assert row["mean over rounds"] == "50 ± 12"
@@ -321,20 +323,20 @@ def test_resumed_rounds_count_once_and_costs_are_carried_on(tmp_path: Path) -> N
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"round": 1, "eval/return": 7.0, "env/steps": 900}\n')
         file.write('{"round": 2, "eval/return": 9.0}\n')
-    rounds = report.load(run).rounds
+    rounds = load(run).rounds
     assert list(rounds) == [0, 1, 2]
     assert (rounds[1]["eval/return"], rounds[2]["env/steps"]) == (7.0, 900.0)
 
 
 def test_torn_last_line_is_ignored_and_any_other_is_named(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
-    whole = report.load(run).rounds
+    whole = load(run).rounds
     path = run / "metrics.jsonl"
     path.write_text(path.read_text() + '{"round": 11, "eval/ret')
-    assert report.load(run).rounds == whole
+    assert load(run).rounds == whole
     path.write_text(path.read_text() + '\n{"round": 12}\n')
     with pytest.raises(UserError, match=r"metrics\.jsonl, line 12: no valid JSON$"):
-        report.load(run)
+        load(run)
 
 
 @pytest.mark.parametrize(
@@ -363,7 +365,7 @@ def test_run_without_metrics(tmp_path: Path) -> None:
 def test_failed_clients_are_counted_and_named(tmp_path: Path) -> None:
     failures = tuple((when, 3, "timeout") for when in (1, 2, 3, 7))
     [one] = groups_of(write_run(tmp_path / "run", failures=failures))
-    assert report.figures(one, "eval/return")["failures"] == "4"
+    assert figures(one, "eval/return")["failures"] == "4"
     assert "1–3, 7" in Page(report.failure_table([one])).text
     assert one.runs[0].rounds[10]["cohort/failed_so_far"] == 4
 

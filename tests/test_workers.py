@@ -33,7 +33,10 @@ def test_workers_give_the_numbers_of_one_process():
 
 @pytest.mark.parametrize(
     ("kind", "reason"),
-    [("hang", "no answer within the deadline of 0.5 s"), ("exit", "its process died (exit code 3)")],
+    [
+        ("hang", "no answer within the deadline of 0.5 s"),
+        ("exit", "its process died (exit code 3)"),
+    ],
 )
 def test_a_hung_or_dead_client_costs_only_itself(kind, reason):
     with Workers(partial(faulty, kind, (1, 4)), 2) as engine:

@@ -1,7 +1,5 @@
 """The command `fedrl`: parse, call, print. Everything else lives in the layers below."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -81,6 +79,7 @@ def run(argv: list[str]) -> int:
     if words and (words[0] == "--resume" or words[0].startswith("--resume=")):
         head, flags = _value(words)
         config, directory = runs.resume(Path(head), flags)
+        algorithm = runs.build_algorithm(config)
     elif words and not words[0].startswith("-"):
         if any(w.split("=")[0] == "--resume" for w in words):
             raise UserError("--resume takes no recipe: fedrl run --resume RUN")
@@ -88,9 +87,11 @@ def run(argv: list[str]) -> int:
         if wants_help:
             from fedrl.experiment.settings_help import show
 
-            return show(config, f"fedrl run {words[0]}")
+            show(config, f"fedrl run {words[0]}")
+            return 0
         if dry:
             return _dry_run(config)
+        algorithm = runs.build_algorithm(config)  # what cannot be built leaves no folder behind
         directory = runs.start(config)
     elif wants_help or not words:
         print(RUN_HELP, end="")
@@ -99,7 +100,7 @@ def run(argv: list[str]) -> int:
         raise UserError(f"the recipe comes first: fedrl run RECIPE {words[0]} …")
     print(f"run directory: {directory.path}", flush=True)
     try:
-        last = runs.train(config, directory)
+        last = runs.train(config, directory, algorithm)
     except KeyboardInterrupt:
         print(f"stopped; go on with: fedrl run --resume {directory.path}", file=sys.stderr)
         return 130

@@ -219,9 +219,25 @@ class Momentum:
         if any(len(own) < self.world.clients for own in owners):
             own = [row[list(clients)].mean() for row, clients in zip(per_client, owners)]
             metrics["eval/return_own"] = float(np.mean(own))
-        if hasattr(self.runner, "grad_norm_sq"):
-            metrics["eval/grad_norm_sq"] = float(self.runner.grad_norm_sq(theta, params).mean())
-        return metrics
+        exact = self.diagnostics(stack(states), params)
+        return metrics | {name: float(values.mean()) for name, values in exact.items()}
+
+    def diagnostics(self, state: Tensors, params: Tensors) -> dict[str, np.ndarray]:
+        """What only exact solutions can tell, per state [S]; nothing for sampled worlds.
+
+        `grad_norm_sq` is ‖∇J(θ_r)‖², the theory's yardstick; `direction_error` is Σ_r of its
+        proofs, ‖u_{r+1} − ∇J(θ_r)‖²: how far the server's direction is from the true one.
+        """
+        if not getattr(self.world, "tabular", False):
+            return {}
+        slope = self.runner.tangent(self.runner.exact_gradient(state["theta"], params))
+        before = self.runner.exact_gradient(state["previous"], params, self.world.settings.horizon)
+        name = self.runner.name
+        error = (state["direction"][name] - before) ** 2
+        return {
+            "eval/grad_norm_sq": (slope**2).sum((-2, -1)),
+            "eval/direction_error": error.sum((-2, -1)),
+        }
 
     def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
         """Mean return of one policy in every client's environment [N]."""
@@ -250,7 +266,11 @@ def build(settings: Settings, world: Any, rounds: int, pools: Sequence[Sequence[
 
 
 def stack(trees: Sequence[Tensors]) -> Tensors:
-    return tree.map(lambda *leaves: np.stack(leaves), *trees)
+    """One tree with a new leading axis; an optimiser's count of steps is the same in all."""
+    return tree.map(
+        lambda *leaves: np.stack(leaves) if isinstance(leaves[0], np.ndarray) else leaves[0],
+        *trees,
+    )
 
 
 def spread(params: Tensors, count: int) -> Tensors:

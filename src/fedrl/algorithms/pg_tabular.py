@@ -107,43 +107,30 @@ class TabularRunner:
         kernels.project(table.reshape(1, -1, table.shape[-1]), 0, self.settings.floor)
         return {self.name: table}
 
-    def evaluate(
-        self, theta: Tensors, params: Tensors, seeds: NDArray[np.uint64]
-    ) -> dict[str, Floats]:
-        """Exact infinite-horizon metrics of server states [S_] in their environments [S_,N].
-
-        Nothing is sampled: `seeds` is there because other runners need it.
-        """
-        per_client = self._performance(self._policy(theta)[:, None], params)
-        return {
-            "return": per_client.mean(axis=-1),
-            "return_min": per_client.min(axis=-1),
-            "grad_norm_sq": self.grad_norm_sq(theta, params),
-        }
-
     def returns(
         self, theta: Tensors, params: Tensors, seeds: NDArray[np.uint64], episodes: int
     ) -> Floats:
         """J of every pair, [B,1]: exact, so one "episode" says it all."""
         return self._performance(self._policy(theta), params)[:, None]
 
-    def grad_norm_sq(self, theta: Tensors, params: Tensors) -> Floats:
-        """‖∇J(θ)‖² [S_] of the average J over environments [N] or [S_,N].
-
-        For the direct policy the gradient is first projected on the simplex's tangent (Σ_a = 0).
-        """
+    def exact_gradient(self, theta: Tensors, params: Tensors, horizon: int | None = None) -> Floats:
+        """∇J(θ) [S_,S,A] of the average J over environments [S_,N]; of J_H where H is given."""
         world = self.world
-        slope = random_mdp.gradient(
+        if horizon is not None and world.settings.gamma**horizon < 1e-12:
+            horizon = None  # the same number, without a recursion over hundreds of steps
+        return random_mdp.gradient(
             self._policy(theta)[:, None],
             params["kernel"][..., 0, :, :, :],
             params["reward"][..., 0, :, :],
             world.initial,
             world.settings.gamma,
             "direct" if self.direct else "softmax",
+            horizon,
         ).mean(axis=-3)
-        if self.direct:
-            slope -= slope.mean(axis=-1, keepdims=True)
-        return np.sum(slope**2, axis=(-2, -1))
+
+    def tangent(self, slope: Floats) -> Floats:
+        """The part of a gradient along which θ may move: for the direct policy Σ_a = 0."""
+        return slope - slope.mean(axis=-1, keepdims=True) if self.direct else slope
 
     def _policy(self, theta: Tensors) -> Floats:
         table = theta[self.name]

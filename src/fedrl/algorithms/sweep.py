@@ -42,7 +42,7 @@ def sweep(
             [stack([w.params([i]) for i in range(w.clients)]) for w in worlds]
         )  # [S,N,1,…]
     pairs = tree.map(lambda x: x.reshape(-1, *x.shape[2:]), params)
-    state = stack_states([algorithm.init(seeding.derive(seed, "init")) for seed in seeds])
+    state = stack([algorithm.init(seeding.derive(seed, "init")) for seed in seeds])
     steps = np.zeros(count)
     for number in range(rounds + 1):
         metrics: Curves = {}
@@ -84,14 +84,4 @@ def _evaluate(
     drawn = [seeding.derive(seed, "evaluate", number) for seed in seeds]
     values = algorithm.returns(state["theta"], params, drawn, algorithm.settings.eval_episodes)
     metrics = {"eval/return": values.mean(1), "eval/return_min": values.min(1)}
-    if hasattr(algorithm.runner, "grad_norm_sq"):
-        metrics["eval/grad_norm_sq"] = algorithm.runner.grad_norm_sq(state["theta"], params)
-    return metrics
-
-
-def stack_states(states: Sequence[Tensors]) -> Tensors:
-    """States with the seeds as leading axis; an optimiser's count is the same for all."""
-    return tree.map(
-        lambda *leaves: np.stack(leaves) if isinstance(leaves[0], np.ndarray) else leaves[0],
-        *states,
-    )
+    return metrics | algorithm.diagnostics(state, params)

@@ -30,20 +30,20 @@ class Settings:
     """N random MDPs with common states, actions and rewards."""
 
     name: Literal["random_mdp"] = "random_mdp"
+    # Number of states |S|.
     states: int = 5
-    """Number of states |S|."""
+    # Number of actions |A|.
     actions: int = 5
-    """Number of actions |A|."""
+    # Discount factor γ.
     gamma: float = 0.9
-    """Discount factor γ."""
+    # Steps H of a sampled trajectory; exact values have no horizon.
     horizon: int = 500
-    """Steps H of a sampled trajectory; exact values have no horizon."""
+    # Heterogeneity κ: 0 gives everybody the nominal kernel, 1 gives each client its own.
     kappa: float = 0.0
-    """Heterogeneity κ: 0 gives everybody the nominal kernel, 1 gives each client its own."""
+    # How kernels are drawn; orthogonal: neighbours' own transitions never overlap.
     kernel: Literal["uniform", "bernoulli", "orthogonal"] = "uniform"
-    """How kernels are drawn; orthogonal: neighbours' own transitions never overlap."""
+    # Share of non-zero entries of a bernoulli kernel.
     density: float = 0.5
-    """Share of non-zero entries of a bernoulli kernel."""
 
     def __post_init__(self) -> None:
         for key, least in (("states", 1), ("actions", 1), ("horizon", 1)):

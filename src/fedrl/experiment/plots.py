@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedrl.experiment.words import prefix_of, si
+
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
@@ -120,26 +122,6 @@ def interval(samples: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
     return mean, t_quantile(count - 1, level) * error
 
 
-def si(value: float, unit: str = "", digits: int = 3) -> str:
-    """`1.2M`, `3.4 MB`, `0.012`: three digits, and a prefix only where it shortens."""
-    if not math.isfinite(value):
-        return "NaN"
-    scale, prefix = _prefix(abs(value), unit)
-    text = f"{value / scale:.{digits}g}"
-    if "e" in text and abs(value) >= 1:
-        text = f"{value / scale:.0f}"
-    return f"{text} {prefix}{unit}" if unit else f"{text}{prefix}"
-
-
-def _prefix(size: float, unit: str) -> tuple[float, str]:
-    smallest = 1e3 if unit else 1e4  # bare numbers up to 9,999 read better as they are
-    for scale, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
-        # What rounds up to the next prefix takes it: 999,999 is 1M and not 1000k.
-        if size >= max(smallest, scale) * (1 - 5e-4):
-            return scale, prefix
-    return 1.0, ""
-
-
 def _tick_labels(axis: Axis, unit: str = "") -> None:
     """Ticks with one prefix for the whole axis and just the decimals that tell them apart."""
     from matplotlib.ticker import Formatter
@@ -151,7 +133,7 @@ def _tick_labels(axis: Axis, unit: str = "") -> None:
         def format_ticks(self, values: Any) -> list[str]:
             low, high = sorted(axis.get_view_interval())
             ticks = np.array([value for value in values if low <= value <= high])
-            scale, prefix = _prefix(float(np.abs(ticks).max(initial=0.0)), unit)
+            scale, prefix = prefix_of(float(np.abs(ticks).max(initial=0.0)), unit)
             ticks = ticks / scale
             slack = np.ptp(ticks) / 1000 if len(ticks) > 1 else 0.01
             exact = (d for d in range(7) if np.allclose(ticks, ticks.round(d), 0, slack))

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
 from rich.progress import Progress as Bar
 
+from fedrl.experiment.words import duration, si
 from fedrl.federation import Round
 from fedrl.types import Metrics
 
@@ -75,7 +76,7 @@ class Progress:
         if "env/steps" in metrics:
             parts.append(f"{si(metrics['env/steps'])} steps")
         if "comm/bytes_up" in metrics:
-            parts.append(f"{si(metrics['comm/bytes_up'])}B up")
+            parts.append(f"{si(metrics['comm/bytes_up'], 'B')} up")
         if done.metrics.get("cohort/failed"):
             parts.append(f"{done.metrics['cohort/failed']:.0f} failed")
         return "  ".join([*parts, self._left(done)])
@@ -91,18 +92,4 @@ class Progress:
         if done.round <= first:
             return "…"
         seconds = (now - at) / (done.round - first) * (done.rounds - done.round)
-        return f"{clock(seconds)} left"
-
-
-def si(value: float) -> str:
-    for unit in ("", "k", "M", "G", "T"):
-        if abs(value) < 999.5 or unit == "T":
-            return f"{value:.3g}{' ' if unit else ''}{unit}"
-        value /= 1000
-    raise AssertionError
-
-
-def clock(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}" if hours else f"{minutes}:{rest:02d}"
+        return f"{duration(round(seconds))} left"

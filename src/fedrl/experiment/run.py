@@ -22,7 +22,7 @@ from fedrl.experiment import config as configs
 from fedrl.experiment.config import Config
 from fedrl.experiment.progress import Progress
 from fedrl.experiment.rundir import RunDir
-from fedrl.experiment.sinks import open_sinks
+from fedrl.experiment.sinks import check_sinks, open_sinks
 from fedrl.registry import load, look_up, missing_extra
 from fedrl.types import Algorithm, UserError
 
@@ -70,6 +70,7 @@ def plan(config: Config) -> list[str]:
 
 def start(config: Config) -> RunDir:
     """A new run directory for this configuration."""
+    check_sinks(config.track)
     root = Path(config.out) / config.name
     return RunDir.create(
         root,
@@ -94,7 +95,7 @@ def resume(path: Path, flags: list[str]) -> tuple[Config, RunDir]:
     return config, run
 
 
-def train(config: Config, run: RunDir) -> federation.Snapshot:
+def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snapshot:
     """Run the rounds that are left, with progress, trackers, and the books closed at the end."""
     started = time.monotonic()
     status = "stopped"
@@ -108,7 +109,6 @@ def train(config: Config, run: RunDir) -> federation.Snapshot:
 
         run.warn = warn
         try:
-            algorithm = build_algorithm(config)
             engine: federation.Engine = InProcess(algorithm)
             if config.engine == "workers":
                 build = partial(build_algorithm, config)

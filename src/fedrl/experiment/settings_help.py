@@ -1,26 +1,62 @@
-"""`fedrl run RECIPE --help`: every setting of the recipe, its meaning and its value."""
+"""`fedrl run RECIPE --help`: every setting of the recipe, its value and its meaning.
+
+The meaning is the comment above a field of a settings class: written once, where the code is read.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import inspect
+import re
+from typing import Any
 
-import tyro
+from rich.console import Console
+from rich.table import Table
 
 from fedrl.experiment.config import Config
 
 
-def show(config: Config, prog: str) -> int:
-    """Let tyro draw the help of the resolved configuration (it reads the comments of fields)."""
-    chosen = {"algorithm": type(config.algorithm), "world": type(config.world)}
-    resolved = dataclasses.make_dataclass(
-        "Config",
-        [(f.name, chosen.get(f.name, f.type)) for f in dataclasses.fields(Config)],
-        bases=(Config,),
-        frozen=True,
-    )
-    values = {f.name: getattr(config, f.name) for f in dataclasses.fields(config)}
-    try:
-        tyro.cli(resolved, default=resolved(**values), args=["--help"], prog=prog)
-    except SystemExit as done:
-        return int(done.code or 0)
-    return 0
+def comments(cls: type) -> dict[str, str]:
+    """The comment above each field of a dataclass."""
+    found: dict[str, str] = {}
+    above: list[str] = []
+    for line in inspect.getsource(cls).splitlines():
+        text = line.strip()
+        if text.startswith("#"):
+            above.append(text.lstrip("# "))
+        else:
+            if match := re.match(r"(\w+):", text):
+                found.setdefault(match[1], " ".join(above))
+            above = []
+    return found
+
+
+def show(config: Config, prog: str) -> None:
+    console = Console(highlight=False)
+    console.print(f"usage: {prog} \\[--key VALUE …] \\[--dry-run]\n")
+    top = [f for f in dataclasses.fields(config) if not _is_section(getattr(config, f.name))]
+    console.print(_table("", config, [f.name for f in top]))
+    for field in dataclasses.fields(config):
+        section = getattr(config, field.name)
+        if _is_section(section):
+            doc = (inspect.getdoc(type(section)) or "").splitlines()[0]
+            console.print(f"\n\\[{field.name}] {doc}", style="bold")
+            names = [f.name for f in dataclasses.fields(section)]
+            console.print(_table(f"{field.name}.", section, names))
+
+
+def _is_section(value: Any) -> bool:
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
+def _table(prefix: str, section: Any, names: list[str]) -> Table:
+    meaning = comments(type(section))
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True, style="cyan")
+    table.add_column()
+    for name in names:
+        value = getattr(section, name)
+        shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
+        table.add_row(f"  --{prefix}{name}", shown, meaning.get(name, ""))
+    return table

@@ -114,14 +114,19 @@ SINKS: dict[str, Callable[[Path, dict[str, Any]], Sink]] = {
 }
 
 
-def open_sinks(names: Sequence[str], run_dir: Path, config: dict[str, Any]) -> list[Sink]:
-    """The sinks called `names` for the run in `run_dir`; none is opened if one cannot be."""
+def check_sinks(names: Sequence[str]) -> None:
+    """Every name is known and its package installed, or the user is told."""
     for name in names:
         if name not in SINKS:
             near = difflib.get_close_matches(name, SINKS, n=1, cutoff=0.4)
             hint = f'did you mean "{near[0]}"?' if near else "there are: " + ", ".join(SINKS)
             raise UserError(f'tracking "{name}" is unknown: {hint}')
         _package(name)
+
+
+def open_sinks(names: Sequence[str], run_dir: Path, config: dict[str, Any]) -> list[Sink]:
+    """The sinks called `names` for the run in `run_dir`; none is opened if one cannot be."""
+    check_sinks(names)
     return [SINKS[name](run_dir, config) for name in names]
 
 

@@ -1,0 +1,1 @@
+"""Reproductions: a paper's cells, and the page that shows them beside the paper's own numbers."""

@@ -1,0 +1,2 @@
+def write(*a):
+    print("page later")

@@ -1,0 +1,52 @@
+"""Numbers, durations and metrics in words, the same on a terminal, in a figure and on a page."""
+
+from __future__ import annotations
+
+import math
+
+WORDS = {
+    "eval": "evaluation",
+    "train": "training",
+    "success": "success rate",
+    "failed_so_far": "failed clients so far",
+    "grad_norm_sq": "squared gradient norm ‖∇J‖²",
+    "grad_norm": "gradient norm ‖∇J‖",
+    "weight_mean": "mean importance weight",
+    "return_last100": "return over the last 100 episodes",
+}
+
+
+def si(value: float, unit: str = "", digits: int = 3) -> str:
+    """`1.2M`, `3.4 MB`, `0.012`: three digits, and a prefix only where it shortens."""
+    if not math.isfinite(value):
+        return "NaN"
+    scale, prefix = prefix_of(abs(value), unit)
+    text = f"{value / scale:.{digits}g}"
+    if "e" in text and abs(value) >= 1:
+        text = f"{value / scale:.0f}"
+    return f"{text} {prefix}{unit}" if unit else f"{text}{prefix}"
+
+
+def prefix_of(size: float, unit: str) -> tuple[float, str]:
+    """The scale and the SI prefix that a number of this size is written with."""
+    smallest = 1e3 if unit else 1e4  # bare numbers up to 9,999 read better as they are
+    for scale, prefix in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        # What rounds up to the next prefix takes it: 999,999 is 1M and not 1000k.
+        if size >= max(smallest, scale) * (1 - 5e-4):
+            return scale, prefix
+    return 1.0, ""
+
+
+def duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{int(seconds // 60)} min {int(seconds % 60):02d} s"
+    return f"{minutes // 60} h {minutes % 60:02d} min"
+
+
+def label(metric: str) -> str:
+    part, _, name = metric.partition("/")
+    words = WORDS.get(name, name.replace("_", " "))
+    return words if part in ("eval", "cohort") else f"{words} ({WORDS.get(part, part)})"
