@@ -72,6 +72,10 @@ def importance_weight(
 ) -> tuple[Array, Array]:
     """w(τ|target, behaviour) [M], at most `clip` if that is positive, and which were clipped."""
     log_weight = log_likelihood(policy, target, batch) - log_likelihood(policy, behaviour, batch)
+    return capped_exp(log_weight, clip)
+
+
+def capped_exp(log_weight: Array, clip: float) -> tuple[Array, Array]:
     weight = jnp.exp(log_weight)
     if clip <= 0:
         return weight, jnp.zeros_like(weight)
@@ -92,13 +96,19 @@ def svrpg(
 
     β = 1 never touches θ_{r-1} or u_r: it is PAvg to the last bit.
     """
-    here = gradient(policy, theta, batch, psi)
     if beta == 1.0:
         ones = jnp.ones(psi.shape[0], psi.dtype)
-        return here, ones, jnp.zeros_like(ones)
-    weight, clipped = importance_weight(policy, previous, theta, batch, clip)
-    there = gradient(policy, previous, batch, psi, weight)
-    u = jax.tree.map(lambda g, u, h: g + (1 - beta) * (u - h), here, direction, there)
+        return gradient(policy, theta, batch, psi), ones, jnp.zeros_like(ones)
+
+    def log_prob(params: Params) -> Array:
+        return policy.log_prob(params, batch.observations, batch.actions) * batch.mask
+
+    # Both parameters in one pass forwards and one backwards: twice the batch, half the calls.
+    both = jax.tree.map(lambda *leaves: jnp.stack(leaves), theta, previous)
+    (at_theta, at_previous), pull_back = jax.vjp(jax.vmap(log_prob), both)
+    weight, clipped = capped_exp((at_previous - at_theta).sum(-1), clip)
+    (gradients,) = pull_back(jnp.stack([psi, weight[:, None] * psi]) / len(psi))
+    u = jax.tree.map(lambda g, u: g[0] + (1 - beta) * (u - g[1]), gradients, direction)
     return u, weight, clipped
 
 

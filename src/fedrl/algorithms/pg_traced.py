@@ -76,9 +76,9 @@ class TracedRunner:
         noise_keys, world_keys = jax.vmap(jax.random.split, out_axes=1)(keys)
         draw = jax.random.uniform if policy.noise == "uniform" else jax.random.normal
         noise = jax.vmap(lambda key: draw(key, (world.horizon, *policy.noise_shape)))(noise_keys)
-        thetas = repeat(theta, count)
+        thetas = jax.tree.map(lambda x: jnp.moveaxis(x, 0, -1), repeat(theta, count))
         raw = world.rollout(
-            lambda observation, z: jax.vmap(policy.sample)(thetas, observation, z),
+            partial(policy.sample, thetas),
             noise,
             repeat(params, count),
             world_keys,

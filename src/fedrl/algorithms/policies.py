@@ -21,7 +21,12 @@ Params = dict[str, Array]
 
 @dataclass(frozen=True)
 class Policy:
-    """π_θ(a|s). `noise_shape` is what `sample` wants per step, uniform or normal."""
+    """π_θ(a|s). `noise_shape` is what `sample` wants per step, uniform or normal.
+
+    `log_prob` takes one set of parameters and any leading axes of observations and actions.
+    `sample` takes trailing batch axes instead, common to parameters, observation and noise: in the
+    loop over steps the batch is the one axis long enough to vectorise.
+    """
 
     init: Callable[[int], Params]
     sample: Callable[[Params, Array, Array], Array]
@@ -44,40 +49,54 @@ def _mlp_init(generator: np.random.Generator, sizes: list[int], last_scale: floa
     return params
 
 
-def _mlp(params: Params, x: Array, layers: int) -> Array:
-    for layer in range(layers - 1):
-        x = jnp.tanh(x @ params[f"w{layer}"] + params[f"b{layer}"])
-    return x @ params[f"w{layers - 1}"] + params[f"b{layers - 1}"]
+def _mlp(params: Params, x: Array) -> Array:
+    """Features lead, whatever axes follow: x [in,…] and weights [in,out] or [in,out,…].
 
-
-def _mlp_one(params: Params, x: Array, layers: int) -> Array:
-    """The same for one small observation, products as multiply-and-sum.
-
-    XLA fuses these into one loop where a tiny matrix product would be a call. Only for sampling:
-    differentiated, the fusion would compute the layers below again for every entry of a weight.
+    Written as a sum over inputs, which XLA turns into one vectorised loop per layer where a tiny
+    matrix product would be a call. Only for sampling: differentiated, `_mlp_columns` is quicker.
     """
+    layers = _layers(params)
     for layer in range(layers):
-        x = (x[:, None] * params[f"w{layer}"]).sum(0) + params[f"b{layer}"]
+        weight, bias = params[f"w{layer}"], params[f"b{layer}"]
+        x = sum((x[i] * weight[i] for i in range(1, len(weight))), x[0] * weight[0]) + bias
         x = jnp.tanh(x) if layer < layers - 1 else x
     return x
+
+
+def _mlp_columns(params: Params, observations: Array) -> Array:
+    """Outputs [out,P] for observations […,in] of P points in all.
+
+    Points as columns: the long axis is the one that vectorises, forwards and backwards.
+    """
+    x = observations.reshape(-1, observations.shape[-1]).T
+    layers = _layers(params)
+    for layer in range(layers):
+        x = params[f"w{layer}"].T @ x + params[f"b{layer}"][:, None]
+        x = jnp.tanh(x) if layer < layers - 1 else x
+    return x
+
+
+def _layers(params: Params) -> int:
+    return sum(name.startswith("w") for name in params)
 
 
 def categorical_mlp(observations: int, actions: int, hidden: tuple[int, ...] = (8, 8)) -> Policy:
     """Softmax over discrete actions; the paper's CartPole policy has two tanh layers of 8."""
     sizes = [observations, *hidden, actions]
-    layers = len(sizes) - 1
 
     def init(seed: int) -> Params:
         return _mlp_init(np.random.default_rng(seed), sizes, 0.01)
 
     def sample(params: Params, observation: Array, uniform: Array) -> Array:
-        p = jax.nn.softmax(_mlp_one(params, observation, layers))
+        p = jax.nn.softmax(_mlp(params, observation), axis=0)
         # The inverse of the distribution function: one uniform number per action.
-        return (uniform >= jnp.cumsum(p)[:-1]).sum(-1).astype(jnp.int32)
+        below = itertools.accumulate(p[i] for i in range(actions - 1))
+        return sum((uniform >= edge).astype(jnp.int32) for edge in below)
 
     def log_prob(params: Params, observation: Array, action: Array) -> Array:
-        log_p = jax.nn.log_softmax(_mlp(params, observation, layers))
-        return (log_p * (action[..., None] == jnp.arange(actions))).sum(-1)
+        log_p = jax.nn.log_softmax(_mlp_columns(params, observation), axis=0)
+        chosen = action.reshape(-1) == jnp.arange(actions)[:, None]
+        return (log_p * chosen).sum(0).reshape(action.shape)
 
     return Policy(init, sample, log_prob, (), "uniform")
 
@@ -87,18 +106,16 @@ def gaussian_mlp(
 ) -> Policy:
     """Independent normals with a learned, state-free standard deviation; two tanh layers of 32."""
     sizes = [observations, *hidden, actions]
-    layers = len(sizes) - 1
 
     def init(seed: int) -> Params:
         params = _mlp_init(np.random.default_rng(seed), sizes, 0.01)
         return {**params, "log_std": np.full(actions, log_std, np.float32)}
 
     def sample(params: Params, observation: Array, normal: Array) -> Array:
-        mean = _mlp(params, observation, layers)
-        return mean + jnp.exp(params["log_std"]) * normal
+        return _mlp(params, observation) + jnp.exp(params["log_std"]) * normal
 
     def log_prob(params: Params, observation: Array, action: Array) -> Array:
-        mean = _mlp(params, observation, layers)
+        mean = _mlp_columns(params, observation).T.reshape(action.shape)
         z = (action - mean) * jnp.exp(-params["log_std"])
         return (-0.5 * z * z - params["log_std"] - 0.5 * np.log(2 * np.pi)).sum(-1)
 
@@ -108,7 +125,7 @@ def gaussian_mlp(
 def gaussian_sample_numpy(params: Params, observations: Array, normal: Array) -> Array:
     """`gaussian_mlp`'s sample for worlds that live outside JAX: one row, one set of parameters."""
     x = observations[:, None, :]
-    layers = sum(name.startswith("w") for name in params)
+    layers = _layers(params)
     for layer in range(layers):
         x = x @ params[f"w{layer}"] + params[f"b{layer}"][:, None, :]
         if layer < layers - 1:

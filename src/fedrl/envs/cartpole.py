@@ -108,34 +108,35 @@ class World:
         pick = jax.vmap(lambda k: jax.random.randint(k, (), 0, n))(choose)
         physics = jax.tree.map(lambda leaf: leaf[jnp.arange(batch), pick], params)
         unit = jax.vmap(lambda k: jax.random.uniform(k, (4,), minval=-1.0))(place)
-        state = unit * physics["initial"][:, None]
-        noise_t = jnp.moveaxis(noise, 1, 0)
+        state = (unit * physics["initial"][:, None]).T
+        noise_t = jnp.moveaxis(noise, (0, 1), (-1, 0))
 
         def going(carry: Array) -> Array:
             t, _, alive, *_ = carry
             return (t < horizon) & alive.any()
 
         def advance(carry: Array) -> Array:
-            t, state, alive, observations, actions, mask = carry
+            t, state, alive, length, observations, actions = carry
             action = sample(state, noise_t[t])
             observations = observations.at[t].set(state)
             actions = actions.at[t].set(action)
-            mask = mask.at[t].set(alive.astype(jnp.float32))
-            state = physics_step(state, action, physics)
-            fallen = (jnp.abs(state[:, 0]) > X_LIMIT) | (jnp.abs(state[:, 2]) > ANGLE_LIMIT)
-            return t + 1, state, alive & ~fallen, observations, actions, mask
+            length = length + alive
+            state = physics_step(state.T, action, physics).T
+            fallen = (jnp.abs(state[0]) > X_LIMIT) | (jnp.abs(state[2]) > ANGLE_LIMIT)
+            return t + 1, state, alive & ~fallen, length, observations, actions
 
         start = (
             0,
             state,
             jnp.ones(batch, bool),
-            jnp.zeros((horizon, batch, 4)),
+            jnp.zeros(batch, jnp.int32),
+            jnp.zeros((horizon, 4, batch)),
             jnp.zeros((horizon, batch), jnp.int32),
-            jnp.zeros((horizon, batch)),
         )
-        _, _, _, observations, actions, mask = jax.lax.while_loop(going, advance, start)
-        observations, actions, mask = (jnp.moveaxis(x, 0, 1) for x in (observations, actions, mask))
-        return observations, actions, mask, mask  # one point of reward per step upright
+        *_, length, observations, actions = jax.lax.while_loop(going, advance, start)
+        mask = (jnp.arange(horizon) < length[:, None]).astype(jnp.float32)
+        # One point of reward per step upright.
+        return jnp.moveaxis(observations, -1, 0), actions.T, mask, mask
 
 
 def physics_step(state: Array, action: Array, physics: Array) -> Array:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import io
 import json
 import multiprocessing
 import os
@@ -53,7 +54,7 @@ class Cell:
 
 @dataclass(frozen=True)
 class Measured:
-    """A cell's numbers: `curves[metric]` is [seeds, points], `at[metric]` the rounds of the points."""
+    """A cell's numbers: `curves[metric]` is [seeds, points], `at[metric]` the points' rounds."""
 
     cell: Cell
     curves: dict[str, np.ndarray]
@@ -96,8 +97,8 @@ def compute(cell: Cell) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], f
             for metric, values in metrics.items():
                 points.setdefault(metric, []).append(np.asarray(values, np.float64))
                 at.setdefault(metric, []).append(number)
-        for metric, values in points.items():
-            curves.setdefault(metric, []).append(np.stack(values, 1))
+        for metric, rows in points.items():
+            curves.setdefault(metric, []).append(np.stack(rows, 1))
     joined = {metric: np.concatenate(parts) for metric, parts in curves.items()}
     rounds = {metric: np.array(numbers) for metric, numbers in at.items()}
     return joined, rounds, time.perf_counter() - started
@@ -108,8 +109,6 @@ def path_of(folder: Path, cell: Cell) -> Path:
 
 
 def save(folder: Path, cell: Cell, result: Any) -> None:
-    import io
-
     curves, at, seconds = result
     meta = {"cell": dataclasses.asdict(cell), "seconds": seconds} | provenance.collect()
     arrays = {f"curve:{k}": v for k, v in curves.items()} | {f"at:{k}": v for k, v in at.items()}

@@ -25,13 +25,13 @@ def reproduce(paper: str, scale: str, only: tuple[str, ...], out: Path, page: Pa
     except OSError as error:
         raise UserError(f"cannot write to {error.filename}: {error.strerror}") from error
     results = module.measure_all(scale, only, folder, say)
-    module.write_page(results, scale, page, only)
+    module.write_page(results, scale, page)
     print(f"page: {page}")
     return 0
 
 
 def default_page(paper: str, scale: str, folder: Path) -> Path:
-    """The published page is the full scale's, in a checkout; smaller ones stay with their numbers."""
+    """In a checkout the full scale's page is published; others stay with their numbers."""
     docs = Path(fedrl.__file__).parent.parent.parent / "docs" / "results"
     return docs / f"{paper}.md" if scale == "full" and docs.is_dir() else folder / f"{paper}.md"
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedrl.experiment.cells import Measured, cores, measure
+from fedrl.experiment.cells import Cell, Measured, cores, measure
 from fedrl.experiment.papers import momentum_cells as plan
 from fedrl.experiment.papers.momentum_page import write
 
@@ -36,7 +35,7 @@ def measure_all(scale: str, only: tuple[str, ...], folder: Path, say: Say) -> Re
     sizes = plan.SCALES[scale]
     results = Results()
 
-    def get(part: str, cells: list, processes: int) -> Found:
+    def get(part: str, cells: list[Cell], processes: int) -> Found:
         wanted = not only or part.removeprefix("tune_").removeprefix("figure1_") in only
         return measure(folder, cells, say, processes if wanted else 0)
 
@@ -59,5 +58,5 @@ def measure_all(scale: str, only: tuple[str, ...], folder: Path, say: Say) -> Re
     return results
 
 
-def write_page(results: Results, scale: str, page: Path, only: tuple[str, ...]) -> None:
-    write(results.parts, results.rates, plan.tasks(plan.SCALES[scale]), scale, page, sys.argv[1:])
+def write_page(results: Results, scale: str, page: Path) -> None:
+    write(results.parts, results.rates, plan.tasks(plan.SCALES[scale]), scale, page)

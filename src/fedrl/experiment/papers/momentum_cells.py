@@ -1,4 +1,4 @@
-"""What is measured for the momentum paper: Table 2, Figures 1 and 2, Table 3, and why they come out.
+"""What is measured for the momentum paper: Table 2, Figures 1 and 2, Table 3, and their causes.
 
 Every learner gets the same tuning: one grid of step sizes, the same tuning seeds (which are never
 reported), the step with the best mean return over the run. Reported seeds start at 0, tuning seeds
@@ -8,7 +8,7 @@ at 10,000.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fedrl.experiment.cells import Cell, Measured
@@ -249,7 +249,7 @@ def tuning(key: str, task: Task, learners: Iterable[tuple[str, float]]) -> list[
                 rounds=task.tuning_rounds,
                 first=TUNING,
             )
-            cells.append(_renamed(one, f"{one.name},rate={rate}"))
+            cells.append(replace(one, name=f"{one.name},rate={rate}"))
     return cells
 
 
@@ -277,18 +277,8 @@ def figure2(task: Task, rates: dict[tuple[str, float], float]) -> list[Cell]:
     for name in ("fedsvrpg-m", "fedhapg-m"):
         for clients in (1, 2, 4, 5, 8, 16):
             one = sampled("figure2", task, name, 0.2, rates[name, 0.2], clients=clients)
-            cells.append(_renamed(one, f"{one.name},N={clients}"))
+            cells.append(replace(one, name=f"{one.name},N={clients}"))
     return cells
-
-
-def walker_learners() -> tuple[tuple[str, float], ...]:
-    return tuple(learner for learner in LEARNERS if learner[0] != "fedsvrpg-m")
-
-
-def _renamed(cell: Cell, name: str) -> Cell:
-    from dataclasses import replace
-
-    return replace(cell, name=name)
 
 
 PARTS: dict[str, Callable[[Scale], list[Cell]]] = {

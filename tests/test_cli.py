@@ -1,0 +1,219 @@
+"""The command as a user calls it: runs, mistakes, faults, Ctrl-C, kill -9."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from fedrl.experiment.rundir import RunDir, read_checkpoint
+
+SMALL = ("momentum/random_mdp", "--rounds", "12", "--world.horizon", "20", "--out", "runs")
+
+
+def only_run(folder: Path) -> Path:
+    runs = list(folder.glob("runs/*/*"))
+    assert len(runs) == 1
+    return runs[0]
+
+
+def lines(path: Path) -> list[dict]:
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_help_is_quick_and_loads_nothing_heavy():
+    code = (
+        "import sys; from fedrl.cli import call; call(['--help']); "
+        "heavy = {'jax', 'torch', 'numba', 'matplotlib'} & set(sys.modules); assert not heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
+
+
+def test_run_report_and_eval(fedrl, tmp_path):
+    said = fedrl("run", *SMALL)
+    run = only_run(tmp_path)
+    assert str(run.relative_to(tmp_path)) in said.stdout
+    assert {p.name for p in run.iterdir()} >= {
+        "config.toml", "meta.json", "metrics.jsonl", "clients.jsonl", "timings.jsonl",
+        "summary.json", "log.txt", "checkpoints",
+    }  # fmt: skip
+    metrics = lines(run / "metrics.jsonl")
+    assert [m["round"] for m in metrics] == list(range(13))
+    summary = json.loads((run / "summary.json").read_text())
+    assert summary["eval/return"] == metrics[-1]["eval/return"]
+    assert json.loads((run / "meta.json").read_text())["status"] == "finished"
+    assert "report.html" in fedrl("report", str(run)).stdout
+    assert "all 20 clients" in fedrl("eval", str(run)).stdout
+
+
+@pytest.mark.parametrize("kind", ["centralized", "local", "independent"])
+def test_other_federations_by_one_flag(fedrl, tmp_path, kind):
+    fedrl("run", *SMALL, "--rounds", "2", "--federation.kind", kind, "--federation.clients", "3")
+    last = lines(only_run(tmp_path) / "metrics.jsonl")[-1]
+    assert last["cohort/size"] == {"centralized": 1, "local": 1, "independent": 3}[kind]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("run", "momentum/cartpol"), "did you mean 'momentum/cartpole'"),
+        (("run", "momentum/cartpole", "--algorithm.betta", "1"), "algorithm.beta"),
+        (("run", "--rounds", "3"), "the recipe comes first"),
+        (("run", "--resume", "."), "has no config.toml"),
+        (("run", "--resume", "nowhere"), "does not exist"),
+        (("run", "--resume"), "--resume needs the run's folder"),
+        (("run", *SMALL, "--out", "/proc/nowhere"), "choose another folder with --out"),
+        (("run", *SMALL, "--track", "wandbb"), 'did you mean "wandb"'),
+        (("report", "."), "expected config.toml"),
+        (("report",), "name at least one run"),
+        (("eval", "."), "has no config.toml"),
+        (("reprot",), "did you mean 'report'"),
+        (("reproduce", "momentum", "--only", "table3"), "the parts are"),
+    ],
+)
+def test_mistakes_are_one_or_two_lines(fedrl, tmp_path, words, message):
+    said = fedrl(*words, check=False)
+    assert said.returncode == 2
+    assert message in said.stderr
+    assert len(said.stderr.strip().splitlines()) <= 2
+    assert not list(tmp_path.glob("runs/*/*"))  # no empty run is left behind
+
+
+def test_a_missing_extra_names_itself(fedrl, tmp_path):
+    """Python that cannot import jax, as in an installation without the extra."""
+    (tmp_path / "jax.py").write_text(
+        "raise ModuleNotFoundError(\"No module named 'jax'\", name='jax')"
+    )
+    env = os.environ | {"PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"}
+    said = fedrl("run", "momentum/cartpole", check=False, env=env)
+    assert said.returncode == 2
+    assert 'pip install "fedrl[classic]"' in said.stderr
+    assert len(said.stderr.strip().splitlines()) == 1
+
+
+@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("chattr"), reason="root writes anywhere")
+def test_an_unwritable_folder(fedrl, tmp_path):
+    (tmp_path / "runs").write_text("a file where the folder should be")
+    said = fedrl("run", *SMALL, check=False)
+    assert said.returncode == 2
+    assert "cannot write to runs/momentum-random_mdp" in said.stderr
+
+
+@pytest.mark.parametrize("kind", ["raise", "nan", "inf", "shape", "dtype"])
+def test_faulty_clients_are_named(fedrl, tmp_path, kind):
+    fedrl("run", *SMALL, "--rounds", "2", "--faults.clients", "3", "--faults.kind", kind)
+    failed = [r for r in lines(only_run(tmp_path) / "clients.jsonl") if r["status"] == "failed"]
+    assert [(r["round"], r["client"]) for r in failed] == [(0, 3), (1, 3), (2, 3)]
+    assert all(r["reason"] for r in failed)
+
+
+@pytest.mark.slow
+def test_a_hung_client_is_stopped_and_named(fedrl, tmp_path):
+    fedrl("run", *SMALL, "--rounds", "1", "--out", "warm")  # compiling is not the clients' time
+    fedrl(
+        "run", *SMALL, "--rounds", "1", "--engine", "workers", "--federation.clients", "4",
+        "--algorithm.name", "pavg", "--algorithm.beta", "1.0", "--federation.deadline", "8",
+        "--faults.clients", "2", "--faults.kind", "hang",
+    )  # fmt: skip
+    failed = [r for r in lines(only_run(tmp_path) / "clients.jsonl") if r["status"] == "failed"]
+    assert [(r["client"], r["reason"]) for r in failed] == [
+        (2, "no answer within the deadline of 8 s")
+    ]
+
+
+def test_below_the_quorum_the_run_stops_with_a_checkpoint(fedrl, tmp_path):
+    faults = ("--faults.clients", "0,1,2", "--faults.kind", "nan", "--faults.rate", "0.7")
+    few = ("--federation.clients", "4", "--federation.quorum", "0.75", "--federation.retries", "0")
+    said = fedrl("run", *SMALL, *faults, *few, "--rounds", "60", "--algorithm.name", "pavg",
+                 "--algorithm.beta", "1.0", check=False)  # fmt: skip
+    assert said.returncode == 2
+    error = [line for line in said.stderr.splitlines() if line.startswith("error:")]
+    assert len(error) == 1
+    assert "federation.quorum" in error[0]
+    run = only_run(tmp_path)
+    assert f"fedrl run --resume {run.relative_to(tmp_path)}" in said.stderr
+    snapshot, _ = read_checkpoint(RunDir(run).checkpoints()[0])
+    assert snapshot.round == lines(run / "metrics.jsonl")[-1]["round"]
+    assert json.loads((run / "meta.json").read_text())["status"] == "stopped"
+
+
+def test_resume_refuses_other_settings_and_extends_rounds(fedrl, tmp_path):
+    fedrl("run", *SMALL, "--rounds", "3", "--algorithm.opening_trajectories", "5")
+    run = str(only_run(tmp_path))
+    said = fedrl("run", "--resume", run, "--algorithm.beta", "0.5", check=False)
+    assert "a resumed run keeps its settings" in said.stderr
+    fedrl("run", "--resume", run, "--rounds", "6")
+    assert [m["round"] for m in lines(Path(run) / "metrics.jsonl")] == list(range(7))
+
+
+def start(tmp_path: Path, *words: str) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "fedrl", *words],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # A test runner in the background has SIGINT ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
+
+
+def test_control_c_loses_nothing(fedrl, tmp_path):
+    process = start(tmp_path, "run", *SMALL, "--rounds", "100000")
+    while not list(tmp_path.glob("runs/*/*/checkpoints/round-00002*")):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    try:
+        _, said = process.communicate(timeout=60)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    assert b"Traceback" not in said
+    run = only_run(tmp_path)
+    assert f"fedrl run --resume {run.relative_to(tmp_path)}".encode() in said
+    snapshot, _ = read_checkpoint(RunDir(run).checkpoints()[0])
+    assert lines(run / "metrics.jsonl")[-1]["round"] >= snapshot.round >= 20
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("engine", ["inprocess", "workers"])
+def test_killed_ten_times_a_run_ends_with_the_same_numbers(fedrl, tmp_path, engine):
+    """kill -9 at ten random moments; then everything that lasts equals an undisturbed run."""
+    rounds = "900" if engine == "inprocess" else "60"
+    recipe = (
+        "momentum/random_mdp", "--rounds", rounds, "--world.horizon", "20", "--engine", engine,
+        "--federation.cohort", "7", "--algorithm.server", "adam",
+    )  # fmt: skip
+    fedrl("run", *recipe, "--out", "whole")
+    whole = next(tmp_path.glob("whole/*/*"))
+    draw = random.Random(0)
+    process = start(tmp_path, "run", *recipe, "--out", "runs")
+    kills = 0
+    while kills < 10:
+        time.sleep(draw.uniform(0.2, 2.2))
+        assert process.poll() is None, "finished before it was killed ten times: more rounds"
+        process.kill()
+        process.communicate()
+        kills += 1
+        if not list(tmp_path.glob("runs/*/*/config.toml")):
+            process = start(tmp_path, "run", *recipe, "--out", "runs")  # killed while starting
+            continue
+        process = start(tmp_path, "run", "--resume", str(only_run(tmp_path)))
+    process.communicate(timeout=120)
+    killed = only_run(tmp_path)
+    fedrl("run", "--resume", str(killed))
+    for name in ("metrics.jsonl", "clients.jsonl", "summary.json"):
+        assert (killed / name).read_text() == (whole / name).read_text(), name
+    ends = [read_checkpoint(RunDir(run).checkpoints()[0])[0] for run in (whole, killed)]
+    for a, b in zip(ends[0].states, ends[1].states):
+        from test_rundir import equal
+
+        equal(a, b)

@@ -1,0 +1,150 @@
+"""Settings: strict, typed, and errors that name the key and the fix."""
+
+from __future__ import annotations
+
+import tomllib
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedrl.experiment import config as configs
+from fedrl.experiment.config import find_recipe, read_recipe, recipes_folder, resolve, to_toml
+from fedrl.types import UserError
+
+RECIPES = sorted(recipes_folder().glob("*/*.toml"))
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda p: p.stem)
+def test_every_recipe_resolves_and_survives_a_round_trip(path):
+    config = resolve(read_recipe(path))
+    assert resolve(tomllib.loads(to_toml(config))) == config
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda p: p.stem)
+def test_recipes_say_only_what_differs_from_the_defaults(path):
+    data = tomllib.loads(path.read_text())
+    names = {k: {"name": data[k]["name"]} for k in ("algorithm", "world")}
+    plain = resolve(names)
+    for table, value in data.items():
+        keys = value.items() if isinstance(value, dict) else [(None, value)]
+        for key, chosen in keys:
+            if key == "name":
+                continue
+            default = getattr(plain, table) if key is None else getattr(getattr(plain, table), key)
+            assert chosen != default, f"{table}.{key} = {chosen} is the default"
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    rounds=st.integers(1, 10**6),
+    beta=st.floats(1e-6, 1.0),
+    clients=st.integers(1, 10**5),
+    standardize=st.booleans(),
+)
+def test_flags_and_recipes_mean_the_same(rounds, beta, clients, standardize):
+    flags = resolve(
+        {},
+        [
+            "--rounds",
+            str(rounds),
+            f"--algorithm.beta={beta!r}",
+            "--federation.clients",
+            str(clients),
+            "--algorithm.standardize",
+            str(standardize).lower(),
+        ],
+    )
+    recipe = resolve(
+        {
+            "rounds": rounds,
+            "algorithm": {"beta": beta, "standardize": standardize},
+            "federation": {"clients": clients},
+        }
+    )
+    assert flags == recipe
+    assert resolve(tomllib.loads(to_toml(flags))) == flags
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        (
+            ["--algorithm.betta", "1"],
+            "unknown key --algorithm.betta; did you mean 'algorithm.beta'",
+        ),
+        (["--ronds", "3"], "did you mean 'rounds'"),
+        (["--beta", "0.5"], "algorithm.beta"),
+        (["--rounds", "3.5"], "rounds is 3.5; it must be a whole number"),
+        (["--rounds", "true"], "rounds is True; it must be a whole number"),
+        (["--algorithm.standardize", "1"], "algorithm.standardize is 1; it must be true or false"),
+        (["--federation.kind", "centralised"], "did you mean 'centralized'"),
+        (["--algorithm.name", "fedsvrpg"], "did you mean 'fedsvrpg-m'"),
+        (["--world.name", "cartpol"], "did you mean 'cartpole'"),
+        (["--aggregate.name", "meen"], "did you mean 'mean'"),
+        (["--world.kappa", "0.5"], "unknown key --world.kappa"),  # a random MDP's, not CartPole's
+        (["--federation.deadline", "2"], "federation.deadline needs clients that can be stopped"),
+        (["--workers", "2"], "needs engine"),
+        (["--faults.clients", "[99]"], "faults.clients names clients outside 0 to 4"),
+        (["rounds"], "unexpected argument 'rounds'"),
+        (["--seed", "-1"], "seed is -1"),
+    ],
+)
+def test_mistakes_in_flags(flags, words):
+    with pytest.raises(UserError) as error:
+        resolve({}, flags)
+    assert words in str(error.value)
+    assert len(str(error.value).splitlines()) <= 2
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ronds = 3", "unknown key ronds; did you mean 'rounds'"),
+        ("[algorithm]\nbetta = 1", "unknown key algorithm.betta; did you mean 'algorithm.beta'"),
+        ("[algoritm]\nbeta = 1", "unknown key algoritm; did you mean 'algorithm'"),
+        ("rounds = '3'", "rounds is '3'; it must be a whole number"),
+        ("federation = 3", "federation must be a table"),
+        ("algorithm = 3", "algorithm must be a table"),
+        ("rounds =", "not valid TOML"),
+    ],
+)
+def test_mistakes_in_recipes(tmp_path, text, words):
+    path = tmp_path / "mine.toml"
+    path.write_text(text)
+    with pytest.raises(UserError) as error:
+        resolve(read_recipe(path))
+    assert words in str(error.value)
+
+
+def test_a_methods_own_default_can_be_overridden():
+    assert resolve({"algorithm": {"name": "pavg"}}).algorithm.beta == 1.0
+    assert resolve({}, ["--algorithm.name", "fedhapg-m"]).algorithm.beta == 0.8
+    both = resolve({}, ["--algorithm.name", "fedhapg-m", "--algorithm.beta", "0.5"])
+    assert both.algorithm.beta == 0.5
+
+
+def test_recipes_are_found_by_name_and_by_path():
+    by_name = find_recipe("momentum/cartpole")
+    assert find_recipe(str(by_name)) == by_name
+    assert find_recipe("recipes/momentum/cartpole.toml").name == "cartpole.toml"
+    with pytest.raises(UserError, match="did you mean 'momentum/cartpole'"):
+        find_recipe("momentum/cartpol")
+
+
+def test_lists_in_flags():
+    config = resolve({}, ["--track", "tensorboard,trackio", "--faults.clients", "1,3"])
+    assert config.track == ("tensorboard", "trackio")
+    assert config.faults.clients == (1, 3)
+
+
+def test_every_setting_has_a_meaning():
+    """`fedrl run RECIPE --help` shows a comment for every key."""
+    from fedrl.experiment.settings_help import comments
+
+    for path in RECIPES:
+        config = resolve(read_recipe(path))
+        for section in (config.federation, config.algorithm, config.world, config.faults):
+            meaning = comments(type(section))
+            for key in configs._fields(type(section)):
+                assert meaning.get(key) or key == "name", f"{type(section)}: {key}"
