@@ -31,7 +31,10 @@ def header(title: str) -> None:
     settings = ", ".join(f"{name}={os.environ[name]}" for name in threads.SINGLE)
     load = " ".join(f"{value:.1f}" for value in os.getloadavg())
     print(f"{title}\n{machine['cpu']}, {machine['cores']} cores, {machine['memory_gb']} GB")
-    print(f"commit {provenance.commit()}; load {load}; {settings}\n", flush=True)
+    print(f"commit {provenance.commit()}; load {load}; {settings}", flush=True)
+    if os.getloadavg()[0] > 0.5:
+        print("the machine is busy with other work: ratios are rough, absolute numbers too low")
+    print()
 
 
 def missing(*packages: str) -> list[str]:

@@ -11,11 +11,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import harness
+import numba
 import numpy as np
 
 from fedrl import tree
+from fedrl.algorithms import pg_tabular_kernels as kernels
 from fedrl.algorithms.momentum import Momentum, Settings, spread, stack
 from fedrl.algorithms.sweep import sweep
 from fedrl.envs import cartpole, random_mdp
@@ -118,12 +121,10 @@ def cartpole_speed(results: harness.Results, quick: bool) -> None:
 
 def tabular_speed(results: harness.Results, quick: bool) -> None:
     """Table 2: thirty cells of β and κ. numba's loop over pairs uses every core."""
-    import numba
-
     seeds, chunk, goal = (10, 10, 1000) if quick else (1000, 100, 1000)
     # compiled, or read from numba's cache
     for beta in (0.5, 1.0):
-        table_cell(beta, 0.0, range(2))
+        table_cell(beta, 0.0, range(2), Stopwatch())
     inside = Stopwatch()
     start = time.perf_counter()
     for beta, kappa in itertools.product(BETAS, KAPPAS):
@@ -159,16 +160,10 @@ class Stopwatch:
         return timed
 
 
-def table_cell(
-    beta: float, kappa: float, seeds: Sequence[int], inside: Stopwatch | None = None
-) -> float:
+def table_cell(beta: float, kappa: float, seeds: Sequence[int], inside: Stopwatch) -> float:
     """Mean final J of one cell of Table 2; `inside` collects the kernel's time."""
-    from fedrl.algorithms import pg_tabular_kernels as kernels
-
     world = random_mdp.Settings(kappa=kappa, horizon=500)
-    plain = kernels.run
-    kernels.run = inside(plain) if inside else plain
-    try:
+    with mock.patch.object(kernels, "run", inside(kernels.run)):
         *_, (_, last) = sweep(
             replace(TABULAR, beta=beta),
             lambda seed: random_mdp.World(world, 20, seed),
@@ -176,15 +171,11 @@ def table_cell(
             rounds=6,
             eval_every=6,
         )
-    finally:
-        kernels.run = plain
     return float(last["eval/return"].mean())
 
 
 def growth(results: harness.Results, quick: bool, path: Path | None) -> None:
     """Seconds per round against clients, local steps and seeds, one thing at a time, one thread."""
-    import numba
-
     numba.set_num_threads(1)
     few = {"clients": [5, 20, 80], "local steps": [5, 20, 80], "seeds": [1, 4, 16]}
     many = {

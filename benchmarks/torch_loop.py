@@ -97,7 +97,7 @@ class Loop:
             step = self.direction(policy, previous, u, bound)
             with torch.no_grad():
                 for parameter, d in zip(policy.parameters(), step):
-                    parameter += self.settings.local_lr * d
+                    parameter.add_(d, alpha=self.settings.local_lr)
         return [b.detach() - a.detach() for a, b in zip(server.parameters(), policy.parameters())]
 
     def run(self) -> Iterator[int]:
@@ -114,7 +114,7 @@ class Loop:
             u = [d / (s.local_lr * s.local_steps) for d in mean(changes)]
             with torch.no_grad():
                 for parameter, d in zip(server.parameters(), u):
-                    parameter += s.local_lr * s.local_steps * d  # λ = ηK
+                    parameter.add_(d, alpha=s.local_lr * s.local_steps)  # λ = ηK
             yield self.steps
 
 

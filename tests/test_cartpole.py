@@ -28,13 +28,13 @@ def test_same_actions_same_states_as_gymnasium(values):
     draw = np.random.default_rng(0)
     for episode in range(5):
         state, _ = env.reset(seed=episode)
-        ours = jnp.asarray(env.state, jnp.float32)[None]
+        ours = jnp.asarray(env.state, jnp.float32)[:, None]
         for _ in range(200):
             action = int(draw.integers(2))
             state, _, ended, _, _ = env.step(action)
             ours = cartpole.physics_step(ours, jnp.array([action]), physics(**values))
-            np.testing.assert_allclose(ours[0], state, rtol=1e-4, atol=1e-5)
-            fallen = abs(ours[0, 0]) > cartpole.X_LIMIT or abs(ours[0, 2]) > cartpole.ANGLE_LIMIT
+            np.testing.assert_allclose(ours[:, 0], state, rtol=1e-4, atol=1e-5)
+            fallen = abs(ours[0, 0]) > cartpole.X_LIMIT or abs(ours[2, 0]) > cartpole.ANGLE_LIMIT
             assert bool(fallen) == ended
             if ended:
                 break

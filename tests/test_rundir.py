@@ -13,7 +13,8 @@ from hypothesis.extra import numpy as hnp
 
 from fedrl import tree
 from fedrl.experiment import rundir
-from fedrl.experiment.rundir import RunDir, pack, read_checkpoint
+from fedrl.experiment.checkpoint import pack
+from fedrl.experiment.rundir import RunDir, read_checkpoint
 from fedrl.federation import Round, Snapshot
 from fedrl.types import UserError
 
@@ -36,6 +37,7 @@ def equal(a, b):
         np.testing.assert_array_equal(flat_a[name], flat_b[name])
         if isinstance(flat_a[name], np.ndarray):
             assert flat_a[name].dtype == flat_b[name].dtype
+            assert flat_a[name].shape == flat_b[name].shape
 
 
 @settings(max_examples=60, deadline=None)

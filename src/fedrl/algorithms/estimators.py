@@ -112,6 +112,12 @@ def svrpg(
     return u, weight, clipped
 
 
+def shortened(u: Params, longest: float) -> Params:
+    """u, scaled down to the norm `longest` where it is longer."""
+    norm = jnp.sqrt(sum((leaf**2).sum() for leaf in jax.tree.leaves(u)))
+    return jax.tree.map(lambda leaf: leaf * jnp.minimum(1.0, longest / (norm + 1e-12)), u)
+
+
 def interpolate(theta: Params, previous: Params, alpha: Array) -> Params:
     """θ(α) = α θ_{r-1} + (1-α) θ_{r,k}, where FedHAPG-M samples."""
     return jax.tree.map(lambda a, b: alpha * b + (1 - alpha) * a, theta, previous)

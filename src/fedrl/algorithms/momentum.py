@@ -13,9 +13,10 @@ Environments" (ICML 2024), Algorithms 1 and 2.
 β = 1 with svrpg is PAvg: nothing is anchored, round 0 is skipped, only θ_r is broadcast.
 
 Where we differ from the paper, all by settings that are off by default: several trajectories per
-local step, a scale on or standardisation of the returns, a cap on the importance weight, a server
-optimiser other than plain ascent, and cohorts smaller than N (the server's mean is then over the
-cohort). λ defaults to ηK, the value of the paper's Figure 2.
+local step, a scale on or standardisation of the returns, caps on the importance weight and on the
+direction's norm (FedHAPG-M's ⟨∇log p, v⟩ g grows with v, so with H in the hundreds a constant step
+diverges without one), a server optimiser other than plain ascent, and cohorts smaller than N (the
+server's mean is then over the cohort). λ defaults to ηK, the value of the paper's Figure 2.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class Settings:
     opening_trajectories: int = 0
     # Cap on the importance weight; 0 is off.
     weight_clip: float = 0.0
+    # Cap on the norm of a local direction u_{r,k}; 0 is off.
+    direction_clip: float = 0.0
     # Factor on every reward inside the gradient estimate (not on reported returns).
     return_scale: float = 1.0
     # Shift and scale the rewards-to-go of each minibatch to mean 0 and variance 1.
@@ -80,7 +83,7 @@ class Settings:
         for key in ("local_steps", "trajectories", "eval_episodes"):
             if getattr(self, key) < 1:
                 raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be at least 1")
-        for key in ("server_lr", "opening_trajectories", "weight_clip"):
+        for key in ("server_lr", "opening_trajectories", "weight_clip", "direction_clip"):
             if getattr(self, key) < 0:
                 raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must not be negative")
         if self.local_lr <= 0:
@@ -97,9 +100,9 @@ def make_runner(world: Any, settings: Settings) -> Any:
     if getattr(world, "tabular", False):
         from fedrl.algorithms.pg_tabular import TabularRunner
 
-        if settings.standardize or settings.return_scale != 1.0:
+        if settings.standardize or settings.direction_clip or settings.return_scale != 1.0:
             raise UserError(
-                "algorithm.standardize and algorithm.return_scale are for sampled worlds; "
+                "algorithm.standardize, direction_clip and return_scale are for sampled worlds; "
                 "remove them for a tabular one"
             )
         return TabularRunner(world, settings)

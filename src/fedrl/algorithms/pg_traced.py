@@ -141,9 +141,13 @@ def directions(
     s = settings
     if s.method == "hapg":
         one = partial(estimators.hapg, policy, beta=s.beta, clip=s.weight_clip)
-        return jax.vmap(one)(theta, previous, direction, at, batch, psi)
-    one = partial(estimators.svrpg, policy, beta=s.beta, clip=s.weight_clip)
-    return jax.vmap(one)(theta, previous, direction, batch, psi)
+        u, weight, clipped = jax.vmap(one)(theta, previous, direction, at, batch, psi)
+    else:
+        one = partial(estimators.svrpg, policy, beta=s.beta, clip=s.weight_clip)
+        u, weight, clipped = jax.vmap(one)(theta, previous, direction, batch, psi)
+    if s.direction_clip > 0:
+        u = jax.vmap(partial(estimators.shortened, longest=s.direction_clip))(u)
+    return u, weight, clipped
 
 
 def trajectory_stats(batch: Trajectories, weight: Array, clipped: Array) -> Stats:

@@ -98,7 +98,7 @@ class World:
     ) -> tuple[Array, Array, Array, Array]:
         """B episodes in lockstep: the loop outside, the batch inside, finished episodes masked.
 
-        `sample(observations [B,4], noise [B,…]) -> actions [B]`; noise is [B,T,…], params [B,n].
+        `sample(observations [4,B], noise […,B]) -> actions [B]`; noise is [B,T,…], params [B,n].
         Stops as soon as the last episode has ended. Returns observations [B,T,4], actions [B,T],
         rewards [B,T], mask [B,T].
         """
@@ -121,7 +121,7 @@ class World:
             observations = observations.at[t].set(state)
             actions = actions.at[t].set(action)
             length = length + alive
-            state = physics_step(state.T, action, physics).T
+            state = physics_step(state, action, physics)
             fallen = (jnp.abs(state[0]) > X_LIMIT) | (jnp.abs(state[2]) > ANGLE_LIMIT)
             return t + 1, state, alive & ~fallen, length, observations, actions
 
@@ -140,8 +140,8 @@ class World:
 
 
 def physics_step(state: Array, action: Array, physics: Array) -> Array:
-    """One Euler step of Gymnasium's CartPole-v1; arrays [B,4], [B] and a dict of [B]."""
-    x, x_dot, angle, angle_dot = state[:, 0], state[:, 1], state[:, 2], state[:, 3]
+    """One Euler step of Gymnasium's CartPole-v1; arrays [4,B], [B] and a dict of [B]."""
+    x, x_dot, angle, angle_dot = state
     force = jnp.where(action == 1, physics["force"], -physics["force"])
     length = physics["length"]
     sin, cos = jnp.sin(angle), jnp.cos(angle)
@@ -156,8 +156,7 @@ def physics_step(state: Array, action: Array, physics: Array) -> Array:
             x_dot + SECONDS * x_acc,
             angle + SECONDS * angle_dot,
             angle_dot + SECONDS * angle_acc,
-        ],
-        axis=1,
+        ]
     )
 
 

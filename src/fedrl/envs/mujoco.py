@@ -150,6 +150,9 @@ class World:
 
     def __init__(self, settings: Settings, clients: int, seed: int) -> None:
         self._mujoco, assets = _require(settings.name)
+        # A policy that diverges gives NaN controls: its update is refused, and that is the message.
+        # MuJoCo would add a line per step to a log file in the user's folder.
+        self._mujoco.set_mju_user_warning(_silent)
         self._task = TASKS[settings.name]
         self.settings = settings
         self.clients = clients
@@ -285,6 +288,10 @@ def is_healthy(health: Health, state: np.ndarray) -> np.ndarray:
     if health.state < math.inf:
         healthy &= (np.abs(state[:, 2:]) < health.state).all(axis=1)
     return healthy
+
+
+def _silent(message: str) -> None:
+    pass
 
 
 def _require(name: str) -> tuple[ModuleType, Path]:

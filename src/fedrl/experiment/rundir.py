@@ -26,12 +26,9 @@ from pathlib import Path
 from typing import Any, TextIO
 
 import numpy as np
-from safetensors import SafetensorError
-from safetensors.numpy import load as load_tensors
-from safetensors.numpy import save as save_tensors
 
-from fedrl import tree
 from fedrl.experiment import provenance
+from fedrl.experiment.checkpoint import pack, unpack
 from fedrl.federation import Round, Snapshot
 from fedrl.types import Metrics, UserError
 
@@ -178,57 +175,20 @@ class RunDir:
         return latest
 
 
+def read_checkpoint(path: Path) -> tuple[Snapshot, dict[str, int]]:
+    """The snapshot and the lengths of the logs at its time; a UserError if the file is damaged."""
+    data = path.read_bytes()
+    match = CHECKPOINT.fullmatch(path.name)
+    if match is None or hashlib.sha256(data).hexdigest()[:16] != match[2]:
+        raise UserError(f"checkpoint {path.name} is damaged")
+    return unpack(data)
+
+
 def require_run(path: Path) -> None:
     if not path.is_dir():
         raise UserError(f"{path} does not exist; name a run's folder: runs/NAME/METHOD-s0-…")
     if not (path / "config.toml").is_file():
         raise UserError(f"{path} is no run of fedrl: it has no config.toml")
-
-
-def pack(snapshot: Snapshot, lengths: dict[str, int]) -> bytes:
-    """A checkpoint as safetensors: tensors as they are, scalars as JSON in the header."""
-    tensors: dict[str, np.ndarray] = {}
-    scalars: dict[str, Any] = {}
-    trees = {f"state/{i}": state for i, state in enumerate(snapshot.states)}
-    trees |= {f"client/{i}": state for i, state in snapshot.clients.items()}
-    for prefix, state in trees.items():
-        for name, leaf in tree.leaves(state):
-            if isinstance(leaf, np.ndarray | np.generic):
-                tensors[f"{prefix}:{name}"] = np.ascontiguousarray(leaf)
-            else:
-                scalars[f"{prefix}:{name}"] = leaf
-    header = {
-        "round": snapshot.round,
-        "states": len(snapshot.states),
-        "totals": snapshot.totals,
-        "lengths": lengths,
-        "scalars": scalars,
-    }
-    return save_tensors(tensors, {"fedrl": json.dumps(header)})
-
-
-def read_checkpoint(path: Path) -> tuple[Snapshot, dict[str, int]]:
-    data = path.read_bytes()
-    match = CHECKPOINT.fullmatch(path.name)
-    if match is None or hashlib.sha256(data).hexdigest()[:16] != match[2]:
-        raise UserError(f"checkpoint {path.name} is damaged")
-    try:
-        tensors = load_tensors(data)
-    except SafetensorError as error:
-        raise UserError(f"checkpoint {path.name} is damaged ({error})") from error
-    size = int.from_bytes(data[:8], "little")
-    header = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["fedrl"])
-    trees: dict[str, dict[str, Any]] = {}
-    for key, leaf in {**tensors, **header["scalars"]}.items():
-        prefix, _, name = key.partition(":")
-        trees.setdefault(prefix, {})[name] = leaf
-    states = [tree.unflatten(trees.get(f"state/{i}", {})) for i in range(header["states"])]
-    clients = {
-        int(key.split("/")[1]): tree.unflatten(flat)
-        for key, flat in trees.items()
-        if key.startswith("client/")
-    }
-    return Snapshot(header["round"], states, clients, header["totals"]), header["lengths"]
 
 
 def write_atomically(path: Path, data: bytes) -> None:
