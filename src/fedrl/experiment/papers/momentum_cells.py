@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
+
 from fedrl.experiment.cells import Cell, Measured
 
 BETAS = (0.1, 0.2, 0.5, 0.8, 1.0)
@@ -48,8 +50,8 @@ class Scale:
 
 SCALES = {
     "smoke": Scale(4, 4, 4, 2, 4, 1, 1, 2, 20, 1, (0.2, 1.0), (0.0, 1.0)),
-    "small": Scale(200, 100, 50, 8, 150, 4, 2, 40, 500, 15),
-    "full": Scale(1000, 100, 200, 24, 150, 8, 5, 100, 500, 20),
+    "small": Scale(200, 100, 50, 8, 150, 4, 2, 30, 500, 8),
+    "full": Scale(1000, 100, 200, 24, 150, 8, 4, 80, 500, 15),
 }
 
 
@@ -206,14 +208,14 @@ def tasks(scale: Scale) -> dict[str, Task]:
         ),
         "halfcheetah": Task(
             {"name": "halfcheetah"} | body,
-            shared | {"log_std": -1.0, "eval_episodes": 2},
-            (0.0001, 0.0003),
+            shared | {"log_std": -1.0, "eval_episodes": 2, "direction_clip": 100.0},
+            (0.0001, 0.0003, 0.001),
             *mujoco,
         ),
         "walker2d": Task(
             {"name": "walker2d"} | body,
-            shared | {"log_std": -0.5, "eval_episodes": 4},
-            (0.0003, 0.001),
+            shared | {"log_std": -0.5, "eval_episodes": 4, "direction_clip": 30.0},
+            (0.0003, 0.001, 0.003),
             *mujoco,
         ),
     }
@@ -263,7 +265,7 @@ def chosen(
             rate: float(tuned[f"{learner_name(name, beta)},rate={rate}"].area().mean())
             for rate in task.rates
         }
-        best[name, beta] = max(scores, key=lambda rate: scores[rate])
+        best[name, beta] = max(scores, key=lambda rate: np.nan_to_num(scores[rate], nan=-np.inf))
     return best
 
 
