@@ -116,6 +116,21 @@ def test_faulty_clients_are_named(fedrl, tmp_path, kind):
 
 
 @pytest.mark.slow
+def test_reproduce_keeps_cells_and_writes_its_page(fedrl, tmp_path):
+    words = ("reproduce", "momentum", "--scale", "smoke", "--only", "table2", "speedup")
+    first = fedrl(*words)
+    page = tmp_path / "runs/reproduce/momentum/smoke/momentum.md"
+    assert "table2: beta=0.2,kappa=1.0 in" in first.stderr
+    text = page.read_text()
+    assert "## Table 2" in text
+    assert "Not measured at this scale yet" in text  # the parts that were not asked for
+    assert (page.with_suffix("") / "table2.png").is_file()
+    again = fedrl(*words)
+    assert " in " not in again.stderr  # nothing is computed twice
+    assert page.read_text() == text
+
+
+@pytest.mark.slow
 def test_a_hung_client_is_stopped_and_named(fedrl, tmp_path):
     fedrl("run", *SMALL, "--rounds", "1", "--out", "warm")  # compiling is not the clients' time
     fedrl(

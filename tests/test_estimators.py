@@ -243,6 +243,13 @@ def test_minibatch_is_the_mean_of_its_trajectories():
     np.testing.assert_allclose(direction(some), np.mean(each, 0), rtol=1e-12)
 
 
+def test_long_directions_are_shortened_and_short_ones_left_alone():
+    u = {"a": np.array([3.0, 0.0]), "b": np.array([[4.0]])}  # of norm 5
+    np.testing.assert_allclose(estimators.shortened(u, 1.0)["b"], 0.8)
+    np.testing.assert_allclose(estimators.shortened(u, 1.0)["a"], [0.6, 0.0])
+    np.testing.assert_allclose(estimators.shortened(u, 10.0)["a"], u["a"])
+
+
 def test_standardized_returns():
     draw = np.random.default_rng(0)
     values, mask = draw.uniform(size=(3, 9)), np.ones((3, 9))

@@ -163,6 +163,14 @@ def test_standard_errors_shrink_with_trajectories():
     assert 8 < spread[0] / spread[1] < 32
 
 
+@pytest.mark.parametrize("kind", ["cartpole", "hopper"])
+def test_a_capped_direction_bounds_the_clients_step(kind):
+    method = algorithm(kind, beta=1.0, direction_clip=0.001)
+    update = method.local(Job(0, method.broadcast(method.init(0), 1), None, 3)).update
+    length = np.sqrt(sum((leaf.astype(float) ** 2).sum() for leaf in update.values()))
+    assert 0 < length <= 3 * 0.01 * 0.001 * 1.01  # K η cap
+
+
 @pytest.mark.parametrize("server", ["momentum", "adam"])
 def test_server_optimisers_keep_their_state(server):
     store = played(algorithm("cartpole", server=server))

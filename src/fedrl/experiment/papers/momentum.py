@@ -44,7 +44,7 @@ def measure_all(scale: str, only: tuple[str, ...], folder: Path, say: Say) -> Re
     tasks = plan.tasks(sizes)
     for key in ("cartpole", "walker2d", "halfcheetah"):
         task = tasks[key]
-        learners = plan.LEARNERS
+        learners = sizes.learners
         tuned = get(f"tune_{key}", plan.tuning(key, task, learners), cores())
         if len(tuned) < len(learners) * len(task.rates):
             continue
@@ -53,7 +53,7 @@ def measure_all(scale: str, only: tuple[str, ...], folder: Path, say: Say) -> Re
         figure = plan.figure1(key, task, results.rates[key])
         results.parts[f"figure1_{key}"] = get(f"figure1_{key}", figure, cores())
         if key == "cartpole":
-            second = plan.figure2(task, results.rates[key])
+            second = plan.figure2(task, results.rates[key], sizes.agents)
             results.parts["figure2"] = get("figure2", second, cores())
     return results
 

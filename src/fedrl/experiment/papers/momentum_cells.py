@@ -46,10 +46,20 @@ class Scale:
     mujoco_tuning_rounds: int
     betas: tuple[float, ...] = BETAS
     kappas: tuple[float, ...] = KAPPAS
+    learners: tuple[tuple[str, float], ...] = LEARNERS
+    agents: tuple[int, ...] = (1, 2, 4, 5, 8, 16)
+    most_rates: int = 9
 
 
 SCALES = {
-    "smoke": Scale(4, 4, 4, 2, 4, 1, 1, 2, 20, 1, (0.2, 1.0), (0.0, 1.0)),
+    "smoke": Scale(
+        *(4, 4, 4, 2, 4, 1, 1, 2, 20, 1),
+        betas=(0.2, 1.0),
+        kappas=(0.0, 1.0),
+        learners=(("pavg", 1.0), ("fedsvrpg-m", 0.2), ("fedhapg-m", 0.2)),
+        agents=(4, 8),
+        most_rates=1,
+    ),
     "small": Scale(200, 100, 50, 8, 150, 4, 2, 30, 500, 8),
     "full": Scale(1000, 100, 200, 24, 150, 8, 4, 80, 500, 15),
 }
@@ -194,7 +204,7 @@ def tasks(scale: Scale) -> dict[str, Task]:
         every,
         0,
     )
-    return {
+    found = {
         "cartpole": Task(
             {"name": "cartpole"},
             shared,
@@ -219,6 +229,7 @@ def tasks(scale: Scale) -> dict[str, Task]:
             *mujoco,
         ),
     }
+    return {key: replace(task, rates=task.rates[: scale.most_rates]) for key, task in found.items()}
 
 
 def learner_name(name: str, beta: float) -> str:
@@ -273,11 +284,13 @@ def figure1(key: str, task: Task, rates: dict[tuple[str, float], float]) -> list
     return [sampled(f"figure1_{key}", task, *learner, rate) for learner, rate in rates.items()]
 
 
-def figure2(task: Task, rates: dict[tuple[str, float], float]) -> list[Cell]:
+def figure2(
+    task: Task, rates: dict[tuple[str, float], float], agents: tuple[int, ...]
+) -> list[Cell]:
     """More agents, β = 0.2: N = 4, 5, 8 (and 1, 2, 16 to see the trend)."""
     cells = []
     for name in ("fedsvrpg-m", "fedhapg-m"):
-        for clients in (1, 2, 4, 5, 8, 16):
+        for clients in agents:
             one = sampled("figure2", task, name, 0.2, rates[name, 0.2], clients=clients)
             cells.append(replace(one, name=f"{one.name},N={clients}"))
     return cells
