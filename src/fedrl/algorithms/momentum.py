@@ -176,10 +176,14 @@ class Momentum:
             updates, stats = self.runner.local(theta, previous, direction, params, seeds)
         return [self._result(job, i, updates, stats) for i, job in enumerate(jobs)]
 
+    def measured(self, round: int) -> tuple[str, ...]:
+        """What a client's round says of itself; weights only where there are any."""
+        weights = ("weight_mean", "weight_var", "weight_clipped")
+        return ("return", *weights) if self.opening and round > 0 else ("return",)
+
     def _result(self, job: Job, i: int, updates: Tensors, stats: dict[str, Any]) -> Result:
         metrics = {
-            f"train/{name}": float(stats[name][i])
-            for name in ("return", "weight_mean", "weight_var", "weight_clipped")
+            f"train/{name}": float(stats[name][i]) for name in self.measured(job.broadcast["round"])
         }
         metrics["env/steps"] = float(stats["steps"][i])
         state = job.state

@@ -70,7 +70,7 @@ def sweep(
             mean = tree.map(lambda x: x.mean(1, dtype=np.float64).astype(x.dtype), per_seed)
             state = algorithm.step(state, mean, number)
             steps += stats["steps"].reshape(count, clients).sum(1)
-            for name in ("return", "weight_mean", "weight_var", "weight_clipped"):
+            for name in algorithm.measured(number):
                 metrics[f"train/{name}"] = stats[name].reshape(count, clients).mean(1)
         metrics["env/steps"] = steps.copy()
         if number % eval_every == 0 or number == rounds:

@@ -70,8 +70,8 @@ class Measured:
         return self.curves[metric][:, 1:].mean(1)
 
     def overall(self, metric: str) -> np.ndarray:
-        """Mean over all rounds in which the metric was measured."""
-        return self.curves[metric].mean(1)
+        """Mean over all rounds after round 0 in which the metric was measured."""
+        return self.curves[metric][:, self.at[metric] > 0].mean(1)
 
 
 def compute(cell: Cell) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], float]:
@@ -110,7 +110,7 @@ def path_of(folder: Path, cell: Cell) -> Path:
 
 def save(folder: Path, cell: Cell, result: Any) -> None:
     curves, at, seconds = result
-    meta = {"cell": dataclasses.asdict(cell), "seconds": seconds} | provenance.collect()
+    meta = provenance.collect() | {"cell": dataclasses.asdict(cell), "seconds": seconds}
     arrays = {f"curve:{k}": v for k, v in curves.items()} | {f"at:{k}": v for k, v in at.items()}
     buffer = io.BytesIO()
     np.savez_compressed(buffer, meta=np.array(json.dumps(meta)), **arrays)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 from fedrl.experiment import plots
 from fedrl.experiment.cells import Measured
 from fedrl.experiment.papers.markdown import missing, number, panel, picture, table, verdict
@@ -37,9 +39,9 @@ def figure1(
         one = found.get(learner_name(name, beta))
         if one is None:
             continue
-        last = one.curves["train/weight_mean"][:, -1].mean()
-        clipped = one.overall("train/weight_clipped").mean()
         baseline = one is base
+        last = np.nan if baseline else one.curves["train/weight_mean"][:, -1].mean()
+        clipped = np.nan if baseline else one.overall("train/weight_clipped").mean()
         rows.append([
             learner_name(name, beta), f"{rates[name, beta]:g}", number(one.area(), 1),
             "–" if baseline else verdict(one.area(), base.area(), 1), number(one.final(), 1),

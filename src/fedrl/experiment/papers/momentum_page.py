@@ -10,6 +10,8 @@ import shlex
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
+
 from fedrl.experiment import plots
 from fedrl.experiment.cells import Measured
 from fedrl.experiment.papers import momentum_theory as theory
@@ -184,8 +186,8 @@ def regimes(found: Found, base: Found) -> str:
     rows = []
 
     def add(setting: str, name: str, one: Measured, reference: Measured | None) -> None:
-        weight = one.overall("train/weight_mean").mean()
-        known = one.cell.algorithm["name"] != "pavg" and one.cell.algorithm.get("beta", 1.0) < 1
+        known = one.cell.algorithm["beta"] < 1
+        weight = one.overall("train/weight_mean").mean() if known else np.nan
         rows.append(
             [
                 setting,
