@@ -24,6 +24,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
@@ -33,6 +34,8 @@ from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
 
 LAST = 100
 """`train/return_last100` is over this many episodes of each client."""
+AT_ONCE = 1000
+"""Pairs of a policy and an environment in one evaluation call: memory does not grow with N."""
 
 
 @dataclass(frozen=True)
@@ -250,22 +253,32 @@ class Momentum:
         """Mean return of one policy in every client's environment [N]."""
         return self.returns(stack([state["theta"]]), self.environments(1), [seed], episodes)[0]
 
+    @cached_property
+    def _everyone(self) -> Tensors:
+        return stack([self.world.params([i]) for i in range(self.world.clients)])
+
     def environments(self, copies: int) -> Tensors:
         """All clients' environments, [copies, N, …], without a copy."""
-        return spread(stack([self.world.params([i]) for i in range(self.world.clients)]), copies)
+        return spread(self._everyone, copies)
 
     def returns(
         self, theta: Tensors, params: Tensors, seeds: Sequence[int], episodes: int
     ) -> np.ndarray:
         """Mean return [S,N] of S policies, each in its N environments (params [S,N,…])."""
         policies, clients = len(seeds), self.world.clients
-        thetas = tree.map(lambda x: np.repeat(x, clients, 0), theta)
-        pairs = tree.map(lambda x: x.reshape(-1, *x.shape[2:]), params)
-        drawn = [
-            np.random.SeedSequence(int(seed)).generate_state(clients, np.uint64) for seed in seeds
-        ]
-        values = self.runner.returns(thetas, pairs, np.concatenate(drawn), episodes)
-        return values.mean(-1).reshape(policies, clients)
+        count = policies * clients
+        drawn = np.concatenate(
+            [np.random.SeedSequence(int(s)).generate_state(clients, np.uint64) for s in seeds]
+        )
+        values = []
+        for first in range(0, count, size := min(count, AT_ONCE)):
+            # The last chunk repeats its last pair: one shape, one compiled program.
+            pair = np.minimum(np.arange(first, first + size), count - 1)
+            policy, client = np.divmod(pair, clients)
+            here = tree.map(lambda x, i=policy: x[i], theta)
+            there = tree.map(lambda x, i=policy, j=client: x[i, j], params)
+            values.append(self.runner.returns(here, there, drawn[pair], episodes).mean(-1))
+        return np.concatenate(values)[:count].reshape(policies, clients)
 
 
 def build(settings: Settings, world: Any, rounds: int, pools: Sequence[Sequence[int]]) -> Momentum:
