@@ -16,6 +16,7 @@ Found = dict[str, Measured]
 PARTS = (
     *plan.PARTS,
     "cartpole",
+    "equal_step",
     "figure2",
     "walker2d",
     "halfcheetah",
@@ -53,10 +54,13 @@ def measure_all(scale: str, only: tuple[str, ...], folder: Path, say: Say) -> Re
         figure = plan.figure1(key, task, results.rates[key])
         results.parts[f"figure1_{key}"] = get(f"figure1_{key}", figure, cores())
         if key == "cartpole":
+            results.parts["equal_step"] = get(
+                "equal_step", plan.equal_step(task, learners), cores()
+            )
             second = plan.figure2(task, results.rates[key], sizes.agents)
             results.parts["figure2"] = get("figure2", second, cores())
     return results
 
 
 def write_page(results: Results, scale: str, page: Path) -> None:
-    write(results.parts, results.rates, plan.tasks(plan.SCALES[scale]), scale, page)
+    write(results.parts, plan.tasks(plan.SCALES[scale]), scale, page)

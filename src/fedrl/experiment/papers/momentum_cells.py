@@ -284,6 +284,15 @@ def figure1(key: str, task: Task, rates: dict[tuple[str, float], float]) -> list
     return [sampled(f"figure1_{key}", task, *learner, rate) for learner, rate in rates.items()]
 
 
+def equal_step(task: Task, learners: Iterable[tuple[str, float]]) -> list[Cell]:
+    """One small step size for all, a third of the rounds: before anybody has converged."""
+    rounds, rate = max(1, task.rounds // 3), task.rates[min(1, len(task.rates) - 1)]
+    return [
+        sampled("equal_step", task, *learner, rate, rounds=rounds, eval_every=1)
+        for learner in learners
+    ]
+
+
 def figure2(
     task: Task, rates: dict[tuple[str, float], float], agents: tuple[int, ...]
 ) -> list[Cell]:

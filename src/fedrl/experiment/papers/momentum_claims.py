@@ -25,6 +25,8 @@ def claims(parts: Mapping[str, Found]) -> str:
     for key, title in TITLES.items():
         if found := parts.get(f"figure1_{key}"):
             rows += momentum_wins(found, title)
+    if found := parts.get("equal_step"):
+        rows += momentum_wins(found, "CartPole, one small step size, before convergence")
     if found := parts.get("figure2"):
         rows += more_agents_are_better(found)
     return "## The claims\n\n" + table(("the paper says", "here"), rows) if rows else ""
@@ -81,10 +83,11 @@ def momentum_wins(found: Found, title: str) -> Iterator[Row]:
 
 def more_agents_are_better(found: Found) -> Iterator[Row]:
     for method in ("fedsvrpg-m", "fedhapg-m"):
-        four, eight = (found[f"{method} β=0.2,N={n}"].area() for n in (4, 8))
+        four, eight = (found[f"{method} β=0.2,N={n}"] for n in (4, 8))
         yield (
             f"Figure 2: more agents are better ({method}, N = 8 against 4)",
-            f"{verdict(eight, four, 1)} over the run",
+            f"{verdict(eight.area(), four.area(), 1)} over the run, "
+            f"{verdict(eight.final(), four.final(), 1)} at its end",
         )
 
 

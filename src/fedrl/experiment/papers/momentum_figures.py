@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-
 from fedrl.experiment import plots
 from fedrl.experiment.cells import Measured
 from fedrl.experiment.papers.markdown import missing, number, panel, picture, table, verdict
@@ -27,29 +25,74 @@ def figure1(
     title: str,
     key: str,
     found: Found,
-    rates: Mapping[tuple[str, float], float],
     task: Task,
     pictures: Path,
 ) -> str:
+    name = f"{'Figure 1' if key != 'walker2d' else 'The curves behind Table 3'}: {title}"
     if not found:
-        return missing(f"Figure 1: {title}")
+        return missing(name)
     base = found["pavg"]
-    rows = []
+    steps = base.curves["env/steps"][:, -1].mean()
+    cap = task.algorithm.get("direction_clip")
+    extra = f", ‖u_{{r,k}}‖ at most {cap:g}" if cap else ""
+    return f"""## {name}
+
+N = 5, K = 10, one trajectory per local step, λ = ηK, {base.cell.rounds} rounds, horizon
+{task.world.get("horizon", 100)}, importance weight capped at 1.2{extra}, rewards-to-go
+standardised, η tuned for every row alike (see *Tuning*), {base.cell.seeds} seeds,
+{steps / 1e6:.2f} M environment steps in a PAvg run. Evaluation on fresh episodes of all clients.
+
+{learner_table(found)}
+
+{learner_plot(found, pictures, f"figure1_{key}", f"{title}: return by round")}"""
+
+
+def equal_step(found: Found, pictures: Path) -> str:
+    name = "CartPole at one small step size, before convergence"
+    if not found:
+        return missing(name)
+    cell = found["pavg"].cell
+    return f"""## {name}
+
+The same η = {cell.algorithm["local_lr"]:g} for every row and {cell.rounds} rounds: the policies are
+still moving slowly and the weights are alive. Everything else as in Figure 1, {cell.seeds} seeds.
+
+{learner_table(found)}
+
+{learner_plot(found, pictures, "equal_step", "CartPole with one step size")}"""
+
+
+def learner_table(found: Found) -> str:
+    """One row per method and β, compared with PAvg on the same seeds."""
+    base, rows = found["pavg"], []
     for name, beta in LEARNERS:
         one = found.get(learner_name(name, beta))
         if one is None:
             continue
-        baseline = one is base
-        last = np.nan if baseline else one.curves["train/weight_mean"][:, -1].mean()
-        clipped = np.nan if baseline else one.overall("train/weight_clipped").mean()
-        rows.append([
-            learner_name(name, beta), f"{rates[name, beta]:g}", number(one.area(), 1),
-            "–" if baseline else verdict(one.area(), base.area(), 1), number(one.final(), 1),
-            "–" if baseline else verdict(one.final(), base.final(), 1),
-            f"{one.final().std(ddof=1) if len(one.final()) > 1 else 0.0:.1f}",
-            "–" if baseline else f"{last:.2f}", "–" if baseline else f"{100 * clipped:.0f}%",
-        ])  # fmt: skip
-    panels = []
+        row = [
+            learner_name(name, beta),
+            f"{one.cell.algorithm['local_lr']:g}",
+            number(one.area(), 1),
+        ]
+        spread = f"{one.final().std(ddof=1):.1f}" if one.cell.seeds > 1 else "–"
+        if one is base:
+            row += ["–", number(one.final(), 1), "–", spread, "–", "–"]
+        else:
+            weight = one.curves["train/weight_mean"][:, -1].mean()
+            clipped = one.overall("train/weight_clipped").mean()
+            row += [
+                verdict(one.area(), base.area(), 1), number(one.final(), 1),
+                verdict(one.final(), base.final(), 1), spread, f"{weight:.2f}",
+                f"{100 * clipped:.0f}%",
+            ]  # fmt: skip
+        rows.append(row)
+    head = ("method", "η", "mean over the run", "against PAvg", "at the end", "against PAvg",
+            "sd over seeds", "last weight", "clipped")  # fmt: skip
+    return table(head, rows)
+
+
+def learner_plot(found: Found, pictures: Path, file: str, alt: str) -> str:
+    base, panels = found["pavg"], []
     for method, label in (("fedsvrpg-m", "FedSVRPG-M"), ("fedhapg-m", "FedHAPG-M")):
         lines = {"PAvg": base.curves["eval/return"]} | {
             f"β = {beta}": found[learner_name(name, beta)].curves["eval/return"]
@@ -57,21 +100,7 @@ def figure1(
             if name == method and learner_name(name, beta) in found
         }
         panels.append(panel(f"{label}: mean return", "rounds", base.at["eval/return"], lines))
-    image = picture(plots.curves(panels), pictures, f"figure1_{key}", f"{title}: return by round")
-    steps = base.curves["env/steps"][:, -1].mean()
-    head = ("method", "η", "mean over the run", "against PAvg", "at the end", "against PAvg",
-            "sd over seeds", "last weight", "clipped")  # fmt: skip
-    name = "Figure 1" if key != "walker2d" else "The curves behind Table 3"
-    return f"""## {name}: {title}
-
-N = 5, K = 10, one trajectory per local step, λ = ηK, {base.cell.rounds} rounds, horizon
-{task.world.get("horizon", 100)}, importance weight capped at 1.2, rewards-to-go standardised,
-η tuned for every row alike (see *Tuning*), {base.cell.seeds} seeds, {steps / 1e6:.2f} M environment
-steps in a PAvg run. Evaluation on fresh episodes of all clients.
-
-{table(head, rows)}
-
-{image}"""
+    return picture(plots.curves(panels), pictures, file, alt)
 
 
 def figure2(found: Found, pictures: Path) -> str:

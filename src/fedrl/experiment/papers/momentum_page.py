@@ -18,7 +18,13 @@ from fedrl.experiment.papers import momentum_theory as theory
 from fedrl.experiment.papers.markdown import missing, number, panel, picture, table, verdict
 from fedrl.experiment.papers.momentum_cells import KAPPAS, Task
 from fedrl.experiment.papers.momentum_claims import betas, claims, kappas
-from fedrl.experiment.papers.momentum_figures import figure1, figure2, table3, tuning
+from fedrl.experiment.papers.momentum_figures import (
+    equal_step,
+    figure1,
+    figure2,
+    table3,
+    tuning,
+)
 from fedrl.experiment.words import duration
 
 Found = Mapping[str, Measured]
@@ -36,7 +42,6 @@ PAPER_SPREAD = 0.07
 
 def write(
     parts: Mapping[str, Found],
-    rates: Mapping[str, Mapping[tuple[str, float], float]],
     tasks: Mapping[str, Task],
     scale: str,
     page: Path,
@@ -52,7 +57,9 @@ def write(
     titles = {"cartpole": "CartPole", "halfcheetah": "HalfCheetah", "walker2d": "Walker2d"}
     for key, title in titles.items():
         found = parts.get(f"figure1_{key}", {})
-        sections.append(figure1(title, key, found, rates.get(key, {}), tasks[key], pictures))
+        sections.append(figure1(title, key, found, tasks[key], pictures))
+        if key == "cartpole":
+            sections.append(equal_step(parts.get("equal_step", {}), pictures))
     sections.append(figure2(parts.get("figure2", {}), pictures))
     sections.append(table3(parts.get("figure1_cartpole", {}), parts.get("figure1_walker2d", {})))
     sections.append(tuning(parts, tasks))
