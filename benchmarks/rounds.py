@@ -110,6 +110,7 @@ class Constant:
 
     update: np.ndarray
     opening: bool = False
+    reports: frozenset[str] = frozenset()
 
     def init(self, seed: int) -> Tensors:
         return {"w": np.zeros_like(self.update)}

@@ -164,9 +164,59 @@ def test_resume_refuses_other_settings_and_extends_rounds(fedrl, tmp_path):
     fedrl("run", *SMALL, "--rounds", "3", "--algorithm.opening_trajectories", "5")
     run = str(only_run(tmp_path))
     said = fedrl("run", "--resume", run, "--algorithm.beta", "0.5", check=False)
-    assert "a resumed run keeps its settings" in said.stderr
+    assert "a resumed run keeps what its numbers depend on" in said.stderr
+    said = fedrl("run", "--resume", run, "--rounds", "2", check=False)
+    assert "may only grow" in said.stderr
+    for flag in ("--dry-run", "--help"):
+        assert fedrl("run", "--resume", run, "--rounds", "9", flag, check=False).returncode == 2
     fedrl("run", "--resume", run, "--rounds", "6")
     assert [m["round"] for m in lines(Path(run) / "metrics.jsonl")] == list(range(7))
+    fedrl("run", "--resume", run)  # remembers the six rounds, and has nothing left to do
+    assert len(lines(Path(run) / "metrics.jsonl")) == 7
+
+
+def test_a_run_stopped_by_its_quorum_can_be_rescued(fedrl, tmp_path):
+    said = fedrl(
+        "run", *SMALL, "--faults.clients", "0,1,2", "--federation.clients", "4", check=False
+    )
+    assert said.returncode == 2
+    run = only_run(
+        tmp_path
+    )  # FedSVRPG-M's very first exchange failed: there is a checkpoint even so
+    assert [p.name[:5] for p in RunDir(run).checkpoints()] == ["start"]
+    failed = [r["client"] for r in lines(run / "clients.jsonl") if r["status"] == "failed"]
+    assert failed == [0, 1, 2] * 3  # three attempts
+    fedrl("run", "--resume", str(run), "--federation.quorum", "0.25")
+    assert lines(run / "metrics.jsonl")[-1]["round"] == 12
+
+
+def test_a_reader_that_leaves_does_not_stop_the_run(tmp_path):
+    command = f"{sys.executable} -m fedrl run {' '.join(SMALL)} 2>&1 | head -1"
+    subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True, capture_output=True)
+    assert json.loads((only_run(tmp_path) / "meta.json").read_text())["status"] == "finished"
+
+
+def test_worker_processes_give_the_same_bytes(fedrl, tmp_path):
+    for engine in ("inprocess", "workers"):
+        fedrl("run", *SMALL, "--rounds", "3", "--engine", engine, "--out", engine)
+    one, two = (next(tmp_path.glob(f"{engine}/*/*")) for engine in ("inprocess", "workers"))
+    for name in ("metrics.jsonl", "clients.jsonl", "summary.json"):
+        assert (one / name).read_bytes() == (two / name).read_bytes()
+
+
+def test_no_private_number_in_messages_logs_or_the_servers_state(fedrl, tmp_path):
+    """The canary: rewards and transition probabilities are a client's own, to the last byte."""
+    from fedrl.envs import random_mdp
+
+    fedrl("run", *SMALL, "--rounds", "2", "--engine", "workers", "--workers", "1")
+    world = random_mdp.World(random_mdp.Settings(kappa=1.0, horizon=20), 20, 0)
+    private = [x.tobytes() for x in world.rewards.ravel()]
+    private += [x.tobytes() for x in world.kernels[:3].ravel()]
+    texts = [repr(float(x)).encode() for x in world.rewards.ravel()]
+    for path in only_run(tmp_path).rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            assert not [number for number in private + texts if number in data], path
 
 
 def start(tmp_path: Path, *words: str) -> subprocess.Popen:

@@ -74,9 +74,13 @@ def test_flags_and_recipes_mean_the_same(rounds, beta, clients, standardize):
             "unknown key --algorithm.betta; did you mean 'algorithm.beta'",
         ),
         (["--ronds", "3"], "did you mean 'rounds'"),
-        (["--beta", "0.5"], "algorithm.beta"),
+        (["--beta", "0.5"], "did you mean 'algorithm.beta'"),
         (["--rounds", "3.5"], "rounds is 3.5; it must be a whole number"),
         (["--rounds", "true"], "rounds is True; it must be a whole number"),
+        (["--rounds"], "--rounds needs a value"),
+        (["--out", "--rounds", "3"], "--out needs a value"),
+        (["--algorithm.local_lr", "nan"], "algorithm.local_lr is nan; it must be a finite number"),
+        (["--name", "../x"], "name is '../x'"),
         (["--algorithm.standardize", "1"], "algorithm.standardize is 1; it must be true or false"),
         (["--federation.kind", "centralised"], "did you mean 'centralized'"),
         (["--algorithm.name", "fedsvrpg"], "did you mean 'fedsvrpg-m'"),
@@ -107,6 +111,8 @@ def test_mistakes_in_flags(flags, words):
         ("federation = 3", "federation must be a table"),
         ("algorithm = 3", "algorithm must be a table"),
         ("rounds =", "not valid TOML"),
+        ("[algorithm]\nname = 3", "algorithm.name is 3; it must be a text"),
+        ("[algorithm]\nname = ['a']", "it must be a text"),
     ],
 )
 def test_mistakes_in_recipes(tmp_path, text, words):
@@ -115,6 +121,26 @@ def test_mistakes_in_recipes(tmp_path, text, words):
     with pytest.raises(UserError) as error:
         resolve(read_recipe(path))
     assert words in str(error.value)
+
+
+def test_a_flag_that_names_another_method_brings_its_presets():
+    recipe = {"algorithm": {"name": "fedsvrpg-m", "beta": 0.5, "local_lr": 0.004}}
+    other = resolve(recipe, ["--algorithm.name", "pavg"])
+    assert (other.algorithm.beta, other.algorithm.local_lr) == (1.0, 0.004)
+    assert resolve(recipe, ["--algorithm.name", "fedsvrpg-m"]).algorithm.beta == 0.5
+
+
+def test_none_restores_an_optional_setting():
+    data = {"world": {"name": "hopper", "noise": 0.1}}
+    assert resolve(data).world.noise == 0.1
+    assert resolve(data, ["--world.noise", "none"]).world.noise is None
+
+
+def test_a_recipe_names_its_method_and_world():
+    with pytest.raises(UserError, match="names no algorithm"):
+        configs.require_names({"rounds": 3})
+    with pytest.raises(UserError, match="names no world"):
+        configs.require_names({"algorithm": {"name": "pavg"}, "world": {}})
 
 
 def test_a_methods_own_default_can_be_overridden():

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy import BatchedToy, Toy
 
-from fedrl import aggregate, federation, tree
+from fedrl import aggregate, federation, seeding, tree
 from fedrl.engines.faults import Faulty, spoil
 from fedrl.engines.faults import Settings as Faults
 from fedrl.engines.inprocess import InProcess
 from fedrl.federation import QuorumLost, Round, Settings, Snapshot, refusal
-from fedrl.types import Failure, Result, Spec, UserError
+from fedrl.types import Failure, Job, Result, Spec, UserError
 
 
 class Memory:
@@ -29,9 +29,14 @@ class Memory:
     def load(self):
         return self.start
 
-    def save(self, snapshot, done):
-        self.last = Snapshot(snapshot.round, snapshot.states, snapshot.clients, snapshot.totals)
+    def log(self, done):
         self.rounds.append(done)
+
+    def log_clients(self, records):
+        self.failures = records
+
+    def checkpoint(self, snapshot):
+        self.last = snapshot
 
 
 def play(algorithm, rounds=4, engine=None, store=None, mean=aggregate.mean, **fields):
@@ -50,14 +55,14 @@ def play(algorithm, rounds=4, engine=None, store=None, mean=aggregate.mean, **fi
 
 
 class Shuffled:
-    """An engine that works the clients off in another order, as processes would."""
+    """The in-process engine, given the clients in another order, as a network would."""
 
     def __init__(self, algorithm, order):
-        self.algorithm, self.order = algorithm, order
+        self.engine, self.order = InProcess(algorithm), order
 
     def run(self, jobs, deadline=0.0):
         order = sorted(range(len(jobs)), key=lambda i: self.order[i % len(self.order)])
-        done = {i: self.algorithm.local(jobs[i]) for i in order}
+        done = dict(zip(order, self.engine.run([jobs[i] for i in order])))
         return iter([done[i] for i in range(len(jobs))])
 
 
@@ -70,8 +75,8 @@ def same(a, b):
 @settings(max_examples=20, deadline=None)
 @given(st.permutations(range(6)), st.sampled_from(["mean", "weighted"]))
 def test_result_does_not_depend_on_the_order_of_clients(order, name):
-    plain = play(Toy(), mean=aggregate.get(name))
-    other = play(Toy(), engine=Shuffled(Toy(), order), mean=aggregate.get(name))
+    plain = play(BatchedToy(), mean=aggregate.get(name))
+    other = play(Toy(), engine=Shuffled(BatchedToy(), order), mean=aggregate.get(name))
     same(plain.last.states[0], other.last.states[0])
     assert [r.metrics for r in plain.rounds] == [r.metrics for r in other.rounds]
     assert [r.clients for r in plain.rounds] == [r.clients for r in other.rounds]
@@ -170,9 +175,6 @@ def _before(algorithm):
 
 
 def _jobs(store):
-    from fedrl import seeding
-    from fedrl.types import Job
-
     before = _before(Faulty(Toy(), Faults(clients=(2,))))
     sent = Toy().broadcast(before, 4)
     return [Job(c, sent, None, seeding.derive(3, "local/0", 4, c)) for c in range(6)]
@@ -192,20 +194,37 @@ def test_below_the_quorum_the_round_is_tried_again_then_the_run_stops():
     with pytest.raises(QuorumLost, match="round 1: only 2 of 6 clients gave a usable update"):
         play(faulty, store=store, retries=1)
     assert [r.round for r in store.rounds] == [0]  # round 0 was saved, round 1 never happened
+    assert store.last.round == 0
+    assert {
+        (r["client"], r.get("attempt", 1)) for r in store.failures if r["status"] == "failed"
+    } == {(client, attempt) for client in range(4) for attempt in (1, 2)}
 
 
 def test_a_retry_draws_a_new_cohort_and_can_succeed():
     faulty = Faulty(Toy(), Faults(clients=(0, 1, 2), kind="raise"))
     store = play(faulty, rounds=12, cohort=2, quorum=1.0, retries=50)
-    attempts = [r.get("attempt", 0) for done in store.rounds for r in done.clients]
-    assert max(attempts) > 0
+    attempts = [r.get("attempt", 1) for done in store.rounds for r in done.clients]
+    assert max(attempts) > 1
     assert store.last.round == 12
+
+
+def test_a_retry_draws_new_randomness():
+    seen = []
+
+    class Listening(Toy):
+        def local(self, job):
+            seen.append(job.seed)
+            return super().local(job) if len(seen) > 6 else None
+
+    play(Listening(), rounds=1)
+    assert len(seen) == 12
+    assert len(set(seen)) == 12
 
 
 def test_independent_clients_fail_alone():
     faulty = Faulty(Toy(), Faults(clients=(1,), kind="raise"))
     store = play(faulty, kind="independent")
-    start = Toy().init(__import__("fedrl.seeding").seeding.derive(3, "init"))
+    start = Toy().init(seeding.derive(3, "init"))
     same(store.last.states[1], start)
     assert store.last.states[0]["steps"] == 4
 
@@ -213,12 +232,68 @@ def test_independent_clients_fail_alone():
 def test_refusals():
     specs = {"a": Spec((2,), "float64")}
     good = Result(0, {"a": np.zeros(2)})
-    assert refusal(good, specs) is None
-    assert "lacks a" in refusal(replace(good, update={}), specs)
-    assert "does not declare" in refusal(replace(good, update={**good.update, "x": 1}), specs)
-    assert "float instead" in refusal(replace(good, update={"a": 0.5}), specs)
-    for weight in (0.0, -1.0, float("nan"), float("inf")):
-        assert "weight" in refusal(replace(good, weight=weight), specs)
+    reports = {"train/x"}
+
+    def why(**fields):
+        return refusal(replace(good, **fields), specs, reports)
+
+    assert why() is None
+    assert why(metrics={"train/x": 1.0}) is None
+    assert "lacks a" in why(update={})
+    assert "does not declare" in why(update={**good.update, "x": 1})
+    assert "float instead" in why(update={"a": 0.5})
+    for weight in (0.0, -1.0, float("nan"), float("inf"), None, "1"):
+        assert "weight" in why(weight=weight)
+    assert "train/y, which the algorithm does not declare" in why(metrics={"train/y": 1.0})
+    assert "str as train/x" in why(metrics={"train/x": "secret"})
+    assert "must be dicts" in why(update=None)
+    assert "must be dicts" in why(metrics=None)
+    assert "NoneType instead of a Result" in refusal(None, specs, reports)
+
+
+@pytest.mark.parametrize("what", [None, "text", Result(0, None), Result(0, {}, None)])
+def test_nonsense_from_a_client_never_stops_the_run(what):
+    class Odd(Toy):
+        def local(self, job):
+            return what if job.client == 1 else super().local(job)
+
+    store = play(Odd())
+    failed = [r["client"] for r in store.rounds[2].clients if r["status"] == "failed"]
+    assert failed == [1]
+
+
+def test_a_client_cannot_speak_for_another():
+    class Liar(Toy):
+        def local(self, job):
+            return replace(super().local(job), client=0)
+
+    store = play(Liar(), rounds=1)
+    assert [r["client"] for r in store.rounds[1].clients] == list(range(6))
+    assert set(store.last.clients) == set(range(6))
+
+
+def test_metrics_that_are_not_finite_do_not_spoil_the_totals():
+    class Endless(Toy):
+        def local(self, job):
+            result = super().local(job)
+            return replace(result, metrics={"env/steps": float("nan"), "train/seen": 1.0})
+
+    last = play(Endless(), rounds=2).rounds[-1].metrics
+    assert last["train/seen"] == 1.0
+    assert "env/steps" not in last
+
+
+def test_updates_that_overflow_together_leave_the_server_as_it_was():
+    class Huge(Toy):
+        def step(self, state, mean, round):
+            moved = super().step(state, mean, round)
+            return {**moved, "theta": {**moved["theta"], "a": moved["theta"]["a"] + np.inf}}
+
+    store = Memory()
+    with pytest.raises(QuorumLost):
+        play(Huge(), store=store)
+    assert tree.all_finite(store.last.states[0])
+    assert "not be finite" in store.failures[-1]["reason"]
 
 
 @settings(max_examples=50, deadline=None)
@@ -273,7 +348,30 @@ def test_impossible_settings(fields, words):
 
 
 def test_failures_pass_through_the_engine():
-    failure = Failure(1, "why")
-    received = federation._Received({}, 1, 0, [])
-    assert list(received.check([failure])) == []
-    assert received.records == [{"round": 1, "client": 1, "status": "failed", "reason": "why"}]
+    records = []
+    received = federation._Received(Toy(), {}, 1, 0, records)
+    job = Job(1, {}, None, 0)
+    assert list(received.check([(job, Failure(1, "why"))])) == []
+    assert records == [{"round": 1, "client": 1, "status": "failed", "reason": "why"}]
+
+
+def test_the_last_finished_round_is_kept_when_a_run_is_interrupted():
+    class Interrupted(Toy):
+        def evaluate(self, states, owners, round, seed):
+            if round == 6:
+                raise KeyboardInterrupt
+            return super().evaluate(states, owners, round, seed)
+
+    store = Memory()
+    with pytest.raises(KeyboardInterrupt):
+        federation.run(
+            Settings(clients=6), Interrupted(), InProcess(Toy()), aggregate.mean, store,
+            seed=3, rounds=9, checkpoint_every=100,
+        )  # fmt: skip
+    assert store.last.round == 5
+    same(store.last.states[0], play(Toy(), rounds=5).last.states[0])
+
+
+def test_alone_nothing_is_sent():
+    for kind in ("local", "independent", "centralized"):
+        assert "comm/bytes_up" not in play(Toy(), kind=kind).rounds[-1].metrics

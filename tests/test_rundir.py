@@ -50,7 +50,8 @@ def test_a_checkpoint_comes_back_as_it_was(tmp_path_factory, states, clients):
     (folder / "checkpoints").mkdir()
     run.load()
     before = Snapshot(7, states, clients, {"env/steps": 3.0})
-    run.save(before, Round(7, 7, {}, [], {}))
+    run.log(Round(7, 7, {}, [], {}))
+    run.checkpoint(before)
     run.close()
     after, _ = read_checkpoint(run.checkpoints()[0])
     assert (after.round, after.totals) == (7, {"env/steps": 3.0})
@@ -68,7 +69,8 @@ def written(folder: Path, rounds: int, warn=print) -> RunDir:
     for number in range(rounds):
         snapshot = Snapshot(number, [{"x": np.array([float(number)])}])
         clients = [{"round": number, "client": 0, "status": "ok"}]
-        run.save(snapshot, Round(number, 99, {"eval/return": number / 2}, clients, {"all": 0.1}))
+        run.log(Round(number, 99, {"eval/return": number / 2}, clients, {"all": 0.1}))
+        run.checkpoint(snapshot)
     return run
 
 
@@ -130,13 +132,57 @@ def test_numbers_that_json_does_not_know_become_null(tmp_path):
     (tmp_path / "checkpoints").mkdir()
     run = RunDir(tmp_path)
     run.load()
-    run.save(Snapshot(0, [{}]), Round(0, 1, {"a/b": float("inf"), "a/c": np.float32(1.5)}, [], {}))
+    run.log(Round(0, 1, {"a/b": float("inf"), "a/c": np.float32(1.5)}, [], {}))
     line = json.loads((tmp_path / "metrics.jsonl").read_text())
     assert line == {"round": 0, "a/b": None, "a/c": 1.5}
 
 
-def test_packing_is_stable():
+def test_packing_does_not_depend_on_the_order_of_clients():
     """The file's name is its hash: the same state must give the same bytes."""
-    snapshot = Snapshot(1, [{"b": np.ones(2), "a": {"y": 1, "x": np.zeros(1)}}], {3: {"n": 2}})
-    assert pack(snapshot, {}) == pack(snapshot, {})
-    assert rundir.CHECKPOINT.fullmatch("round-000001.0123456789abcdef.safetensors")
+    state = {"b": np.ones(2), "a": {"y": 1, "x": np.zeros(1)}}
+    one, two = {"n": np.array([1.0])}, {"n": np.array([2.0])}
+    a = pack(Snapshot(1, [state], {3: one, 8: two}), {})
+    b = pack(Snapshot(1, [state], {8: two, 3: one}), {})
+    assert a == b
+
+
+def test_checkpoints_are_ordered_by_number(tmp_path):
+    run = RunDir(tmp_path)
+    (tmp_path / "checkpoints").mkdir()
+    for number in (-1, 999_999, 1_000_000):
+        run.checkpoint(Snapshot(number, [{}]))
+    assert [p.name.split(".")[0] for p in run.checkpoints()] == [
+        "round-1000000", "round-999999", "start"
+    ]  # fmt: skip
+
+
+def test_a_log_shorter_than_the_checkpoint_remembers(tmp_path):
+    written(tmp_path, 5).close()
+    log = tmp_path / "metrics.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:4]))
+    said: list[str] = []
+    assert RunDir(tmp_path, warn=said.append).load().round == 3
+    assert "metrics.jsonl is shorter" in said[0]
+
+
+def test_nothing_is_thrown_away_when_every_checkpoint_is_damaged(tmp_path):
+    written(tmp_path, 5).close()
+    for path in RunDir(tmp_path).checkpoints():
+        path.write_bytes(b"x")
+    with pytest.raises(UserError, match="every checkpoint"):
+        RunDir(tmp_path, warn=lambda line: None).load()
+    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 5
+    assert len(list((tmp_path / "checkpoints").glob("*.damaged"))) == 3
+
+
+def test_a_full_disk_is_a_sentence(tmp_path, monkeypatch):
+    run = written(tmp_path, 2)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(rundir, "write_atomically", full)
+    with pytest.raises(UserError, match="No space left on device"):
+        run.checkpoint(Snapshot(2, [{}]))
+    monkeypatch.undo()
+    assert RunDir(tmp_path).load().round == 1

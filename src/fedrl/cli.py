@@ -1,5 +1,9 @@
 """The command `fedrl`: parse, call, print. Everything else lives in the layers below."""
 
+import io
+import os
+import shlex
+import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -44,6 +48,9 @@ def main() -> None:
 def call(argv: list[str]) -> int:
     """The exit code: 0, 1 for a failed check, 2 for a mistake, 130 for Ctrl-C."""
     threads.pin()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # β on a terminal that knows only ASCII
     if not argv or argv[0] in ("-h", "--help", "help"):
         print(HELP, end="")
         return 0
@@ -64,8 +71,8 @@ def call(argv: list[str]) -> int:
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130
-    except BrokenPipeError:
-        sys.stderr.close()  # `fedrl list | head`: the reader has had enough
+    except BrokenPipeError:  # `fedrl list | head`: the reader has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
 
 
@@ -77,13 +84,17 @@ def run(argv: list[str]) -> int:
     words = [w for w in argv if w not in ("--dry-run", "--help", "-h")]
     dry, wants_help = "--dry-run" in argv, "--help" in argv or "-h" in argv
     if words and (words[0] == "--resume" or words[0].startswith("--resume=")):
+        if dry or wants_help:
+            raise UserError("--dry-run and --help go with a recipe, not with --resume")
         head, flags = _value(words)
         config, directory = runs.resume(Path(head), flags)
         algorithm = runs.build_algorithm(config)
     elif words and not words[0].startswith("-"):
         if any(w.split("=")[0] == "--resume" for w in words):
             raise UserError("--resume takes no recipe: fedrl run --resume RUN")
-        config = configs.resolve(configs.read_recipe(configs.find_recipe(words[0])), words[1:])
+        recipe = configs.read_recipe(configs.find_recipe(words[0]))
+        configs.require_names(recipe)
+        config = configs.resolve(recipe, words[1:])
         if wants_help:
             from fedrl.experiment.settings_help import show
 
@@ -98,17 +109,20 @@ def run(argv: list[str]) -> int:
         return 0 if wants_help else 2
     else:
         raise UserError(f"the recipe comes first: fedrl run RECIPE {words[0]} …")
+    again = shlex.join(["fedrl", "run", "--resume", str(directory.path)])
+    look = shlex.join(["fedrl", "report", str(directory.path)])
     print(f"run directory: {directory.path}", flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # schedulers: stop as by Ctrl-C
     try:
         last = runs.train(config, directory, algorithm)
     except KeyboardInterrupt:
-        print(f"stopped; go on with: fedrl run --resume {directory.path}", file=sys.stderr)
+        print(f"stopped; go on with: {again}", file=sys.stderr)
         return 130
     except UserError as error:
         if directory.checkpoints():
-            raise UserError(f"{error}\ngo on with: fedrl run --resume {directory.path}") from error
+            raise UserError(f"{error}\ngo on with: {again}") from error
         raise
-    print(f"finished round {last.round}; look at it: fedrl report {directory.path}")
+    print(f"finished round {last.round}; look at it: {look}")
     return 0
 
 

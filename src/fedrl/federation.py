@@ -19,8 +19,9 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -34,14 +35,15 @@ from fedrl.types import Algorithm, Failure, Job, Metrics, Result, Spec, Tensors,
 class Settings:
     """Who takes part, and what a round does about clients that fail."""
 
-    # federated: all share one model. centralized: one client with everybody's data.
+    # federated: all share one model. centralized: one client with everybody's data (it does one
+    # client's steps per round: raise algorithm.trajectories for the samples of all of them).
     # local: one client alone. independent: every client alone.
     kind: Literal["federated", "centralized", "local", "independent"] = "federated"
     # N: number of clients.
     clients: int = 5
     # M: clients per round, drawn without replacement; 0 takes all of them.
     cohort: int = 0
-    # The client that learns alone when kind is "local".
+    # The client that learns alone; only read when kind is "local".
     client: int = 0
     # Smallest share of a round's clients whose updates must be usable.
     quorum: float = 0.5
@@ -119,11 +121,17 @@ class Engine(Protocol):
 
 class Store(Protocol):
     def load(self) -> Snapshot | None: ...
-    def save(self, snapshot: Snapshot, done: Round) -> None: ...
+    def log(self, done: Round) -> None: ...
+    def log_clients(self, records: list[dict[str, Any]]) -> None: ...
+    def checkpoint(self, snapshot: Snapshot) -> None: ...
 
 
 class QuorumLost(UserError):
-    """Too few usable updates, again and again."""
+    """Too few usable updates, again and again; `records` say whose and why."""
+
+    def __init__(self, message: str, records: list[dict[str, Any]]) -> None:
+        super().__init__(message)
+        self.records = records
 
 
 def run(
@@ -136,6 +144,7 @@ def run(
     seed: int,
     rounds: int,
     eval_every: int = 1,
+    checkpoint_every: int = 1,
     observers: Iterable[Callable[[Round], None]] = (),
     warn: Callable[[str], None] = print,
 ) -> Snapshot:
@@ -145,26 +154,37 @@ def run(
     if now is None:
         first = algorithm.init(seeding.derive(seed, "init"))
         now = Snapshot(round=-1, states=[first] * len(members))
-    for number in range(now.round + 1, rounds + 1):
-        clock = Clock()
-        exchange = number > 0 or algorithm.opening
-        metrics: Metrics = {}
-        records: list[dict[str, Any]] = []
-        if exchange:
-            now, metrics, records = _exchange(
-                settings, algorithm, engine, aggregate, now, members, seed, number, warn, clock
-            )
-        if number % eval_every == 0 or number == rounds:
-            holds = pools(settings)
-            owners = [[i for client in group for i in holds[client]] for group in members]
-            evaluation_seed = seeding.derive(seed, "evaluate", number)
-            metrics |= algorithm.evaluate(now.states, owners, number, evaluation_seed)
-            clock.lap("evaluate")
-        now.round = number
-        done = Round(number, rounds, metrics, records, clock.laps)
-        store.save(now, done)
-        for observe in observers:
-            observe(done)
+        store.checkpoint(now)
+    saved = now.round
+    try:
+        for number in range(now.round + 1, rounds + 1):
+            clock = Clock()
+            after, metrics = replace(now, round=number), dict(now.totals)
+            records: list[dict[str, Any]] = []
+            if number > 0 or algorithm.opening:
+                after, metrics, records = _exchange(
+                    settings, algorithm, engine, aggregate, now, members, seed, number, warn, clock
+                )
+            if number % eval_every == 0 or number == rounds:
+                holds = pools(settings)
+                owners = [[i for client in group for i in holds[client]] for group in members]
+                evaluation_seed = seeding.derive(seed, "evaluate", number)
+                metrics |= algorithm.evaluate(after.states, owners, number, evaluation_seed)
+                clock.lap("evaluate")
+            done = Round(number, rounds, metrics, records, clock.laps)
+            store.log(done)
+            now = after
+            if number % checkpoint_every == 0 or number == rounds:
+                store.checkpoint(now)
+                saved = number
+            for observe in observers:
+                observe(done)
+    except BaseException as error:  # Ctrl-C too: the last finished round is never lost
+        if now.round > saved:
+            store.checkpoint(now)
+        if isinstance(error, QuorumLost):
+            store.log_clients(error.records)
+        raise
     return now
 
 
@@ -198,12 +218,17 @@ def _exchange(
         states = list(now.states)
         outcomes = zip(behind, jobs, engine.run(jobs, settings.deadline))
         for group, stream in itertools.groupby(outcomes, key=lambda item: item[0]):
-            received = _Received(algorithm.declare(broadcasts[group]), number, attempt, records)
-            mean = aggregate(received.check(outcome for _, _, outcome in stream))
-            accepted += received.accepted
+            received = _Received(algorithm, broadcasts[group], number, attempt, records)
+            mean = aggregate(received.check((job, outcome) for _, job, outcome in stream))
             up += received.bytes
-            if received.accepted:
-                states[group] = algorithm.step(now.states[group], mean, number)
+            if not received.accepted:
+                continue
+            stepped = algorithm.step(now.states[group], mean, number)
+            if tree.all_finite(stepped):
+                states[group] = stepped
+                accepted += received.accepted
+            else:  # finite updates can still overflow together: keep what was good
+                received.blame("with it the server's step would not be finite")
         clock.lap("clients")
 
         needed = max(1, math.ceil(settings.quorum * len(jobs)))
@@ -221,11 +246,13 @@ def _exchange(
     else:
         raise QuorumLost(
             f"round {number}: only {len(accepted)} of {len(jobs)} clients gave a usable update in "
-            f"the last of {settings.retries + 1} attempts, {needed} needed (federation.quorum)"
+            f"the last of {settings.retries + 1} attempts, {needed} needed (federation.quorum)",
+            records,
         )
     kept = {result.client: result.state for result in accepted if result.state is not None}
     totals = dict(now.totals)
-    _add(totals, {"comm/bytes_up": float(up), "comm/bytes_down": float(down)})
+    if settings.kind == "federated":  # alone, a client and its server are one
+        _add(totals, {"comm/bytes_up": float(up), "comm/bytes_down": float(down)})
     metrics = _combined(accepted, totals)
     metrics["cohort/size"] = float(len(jobs))
     metrics["cohort/failed"] = float(sum(r["status"] == "failed" for r in records))
@@ -236,37 +263,57 @@ class _Received:
     """Checks a stream of outcomes: passes good updates on, writes down who failed and why."""
 
     def __init__(
-        self, specs: Any, number: int, attempt: int, records: list[dict[str, Any]]
+        self,
+        algorithm: Algorithm,
+        broadcast: Tensors,
+        number: int,
+        attempt: int,
+        records: list[dict[str, Any]],
     ) -> None:
-        self.specs = specs
-        self.where = {"round": number} | ({"attempt": attempt} if attempt else {})
+        self.specs = algorithm.declare(broadcast)
+        self.reports = algorithm.reports
+        self.where = {"round": number} | ({"attempt": attempt + 1} if attempt else {})
         self.records = records
         self.accepted: list[Result] = []
         self.bytes = 0
 
-    def check(self, outcomes: Iterable[Result | Failure]) -> Iterator[tuple[Tensors, float]]:
-        for outcome in outcomes:
-            record: dict[str, Any] = self.where | {"client": outcome.client}
-            if isinstance(outcome, Failure):
-                self.records.append(record | {"status": "failed", "reason": outcome.reason})
-                continue
-            if reason := refusal(outcome, self.specs):
+    def check(
+        self, outcomes: Iterable[tuple[Job, Result | Failure]]
+    ) -> Iterator[tuple[Tensors, float]]:
+        for job, outcome in outcomes:
+            # The job knows whose turn it was; a client's own word for it does not count.
+            record: dict[str, Any] = self.where | {"client": job.client}
+            reason = refusal(outcome, self.specs, self.reports)
+            if reason is not None or isinstance(outcome, Failure):
                 self.records.append(record | {"status": "failed", "reason": reason})
                 continue
-            self.records.append(record | {"status": "ok"} | outcome.metrics)
+            metrics = {name: value for name, value in outcome.metrics.items() if isfinite(value)}
+            self.records.append(record | {"status": "ok"} | metrics)
             self.bytes += tree.nbytes(outcome.update)
-            self.accepted.append(
-                Result(outcome.client, {}, outcome.weight, outcome.state, outcome.metrics)
-            )
+            self.accepted.append(Result(job.client, {}, outcome.weight, outcome.state, metrics))
             yield outcome.update, outcome.weight
 
+    def blame(self, reason: str) -> None:
+        """All that were accepted turn out to be of no use together."""
+        for record in self.records[-len(self.accepted) :]:
+            if record["status"] == "ok":
+                record |= {"status": "failed", "reason": reason}
 
-def refusal(result: Result, specs: dict[str, Spec]) -> str | None:
-    """Why an update cannot be used, or None: names, shapes, dtypes, finite numbers."""
+
+def refusal(
+    result: Result | Failure, specs: Mapping[str, Spec], reports: Collection[str]
+) -> str | None:
+    """Why an outcome cannot be used, or None: what was declared, and finite numbers."""
+    if isinstance(result, Failure):
+        return result.reason
+    if not isinstance(result, Result):
+        return f"a client returned a {type(result).__name__} instead of a Result"
+    if not isinstance(result.update, dict) or not isinstance(result.metrics, dict):
+        return "the update and the metrics must be dicts"
     update = tree.flatten(result.update)
     if missing := sorted(set(specs) - set(update)):
         return f"the update lacks {', '.join(missing)}"
-    if extra := sorted(set(update) - set(specs)):
+    if extra := sorted(map(str, set(update) - set(specs))):
         return f"the update has {', '.join(extra)}, which the algorithm does not declare"
     for name, spec in specs.items():
         leaf = update[name]
@@ -278,8 +325,13 @@ def refusal(result: Result, specs: dict[str, Spec]) -> str | None:
             return f"{name} has dtype {leaf.dtype.name} instead of {spec.dtype}"
         if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
             return f"{name} has {'NaN' if np.isnan(leaf).any() else 'infinite'} entries"
-    if not (math.isfinite(result.weight) and result.weight > 0):
+    if not (isinstance(result.weight, float | int) and 0 < result.weight < math.inf):
         return f"the weight is {result.weight} instead of a positive number"
+    if extra := sorted(map(str, set(result.metrics) - set(reports))):
+        return f"it reports {', '.join(extra)}, which the algorithm does not declare"
+    for name, value in result.metrics.items():
+        if not isinstance(value, float | int):
+            return f"it reports a {type(value).__name__} as {name} instead of a number"
     return None
 
 

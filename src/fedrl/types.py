@@ -44,7 +44,12 @@ class Job:
 
 @dataclass(frozen=True)
 class Result:
-    """What a client sends back: the update and its weight leave; `state` stays with the client."""
+    """What a client sends back: the update, its weight and metrics.
+
+    `state` is what the client keeps on its own disk until its next round. Engines that simulate
+    clients carry it for them, and the run's checkpoint stands for those disks; no other code of the
+    server reads it.
+    """
 
     client: int
     update: Tensors
@@ -66,10 +71,12 @@ class Algorithm(Protocol):
     """One federated method. All state is in the arguments; nothing important hides on `self`.
 
     `opening` says whether round 0 is an exchange too (FedSVRPG-M's first gradient estimate u_0);
-    otherwise round 0 only evaluates the initial parameters.
+    otherwise round 0 only evaluates the initial parameters. `reports` are the names of the numbers
+    that a client may tell about its round: with `declare`, all that leaves it.
     """
 
     opening: bool
+    reports: frozenset[str]
 
     def init(self, seed: int) -> Tensors:
         """The server's first state."""
@@ -103,3 +110,10 @@ class Batched(Protocol):
     """An algorithm that can do many clients in one compiled call; a test holds it to `local`."""
 
     def local_many(self, jobs: Sequence[Job]) -> list[Result]: ...
+
+
+@runtime_checkable
+class WarmUp(Protocol):
+    """An algorithm that compiles: worker processes do it before the first client is waiting."""
+
+    def warm_up(self) -> None: ...

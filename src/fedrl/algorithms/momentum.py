@@ -11,6 +11,7 @@ Environments" (ICML 2024), Algorithms 1 and 2.
       server    u_{r+1} = mean Δ / (ηK),   θ_{r+1} = θ_r + λ u_{r+1}
 
 β = 1 with svrpg is PAvg: nothing is anchored, round 0 is skipped, only θ_r is broadcast.
+(β = 1 with hapg still samples at θ(α), so it needs θ_{r-1}, but neither u_r nor round 0.)
 
 Where we differ from the paper, all by settings that are off by default: several trajectories per
 local step, a scale on or standardisation of the returns, caps on the importance weight and on the
@@ -137,10 +138,20 @@ class Momentum:
         self.pools = pools
         self.runner = make_runner(world, settings)
         self.opening = settings.beta < 1
+        self.anchored = self.opening or settings.method == "hapg"
+        self.reports = frozenset(
+            {"env/steps", "train/return_last100", *(f"train/{name}" for name in self.measured(1))}
+        )
         self.server_lr = settings.server_lr or settings.local_lr * settings.local_steps
         self.opening_batch = settings.opening_trajectories or math.ceil(
             settings.local_steps / (max(rounds, 1) * settings.beta**2)
         )
+
+    def warm_up(self) -> None:
+        """Compile what clients will run, with one client's work thrown away."""
+        state = self.init(0)
+        for round in (0, 1) if self.opening else (1,):
+            self.local(Job(0, self.broadcast(state, round), None, 0))
 
     def init(self, seed: int) -> Tensors:
         theta = self.runner.init(seed)
@@ -148,9 +159,12 @@ class Momentum:
         return {**state, **_prefixed(optimizers.init(self.settings.server, theta))}
 
     def broadcast(self, state: Tensors, round: int) -> Tensors:
-        if round == 0 or not self.opening:
-            return {"round": round, "theta": state["theta"]}
-        return {"round": round, **{k: state[k] for k in ("theta", "previous", "direction")}}
+        sent = {"round": round, "theta": state["theta"]}
+        if round > 0 and self.anchored:
+            sent["previous"] = state["previous"]
+        if round > 0 and self.opening:
+            sent["direction"] = state["direction"]
+        return sent
 
     def declare(self, broadcast: Tensors) -> dict[str, Spec]:
         """Only a change of θ (in round 0 a mean gradient) leaves a client."""
@@ -171,7 +185,7 @@ class Momentum:
         if self.opening and sent["round"] == 0:
             updates, stats = self.runner.opening(theta, params, seeds, self.opening_batch)
         else:
-            # β = 1 reads neither: anything of the right shape will do.
+            # What was not sent is not read: anything of the right shape will do.
             previous, direction = (
                 spread(sent[name] if name in sent else sent["theta"], count)
                 for name in ("previous", "direction")
@@ -182,7 +196,7 @@ class Momentum:
     def measured(self, round: int) -> tuple[str, ...]:
         """What a client's round says of itself; weights only where there are any."""
         weights = ("weight_mean", "weight_var", "weight_clipped")
-        return ("return", *weights) if self.opening and round > 0 else ("return",)
+        return ("return", *weights) if self.anchored and round > 0 else ("return",)
 
     def _result(self, job: Job, i: int, updates: Tensors, stats: dict[str, Any]) -> Result:
         metrics = {
@@ -243,7 +257,7 @@ class Momentum:
         slope = self.runner.tangent(self.runner.exact_gradient(state["theta"], params))
         before = self.runner.exact_gradient(state["previous"], params, self.world.settings.horizon)
         name = self.runner.name
-        error = (state["direction"][name] - before) ** 2
+        error = self.runner.tangent(state["direction"][name] - before) ** 2
         return {
             "eval/grad_norm_sq": (slope**2).sum((-2, -1)),
             "eval/direction_error": error.sum((-2, -1)),

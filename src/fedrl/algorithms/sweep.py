@@ -25,22 +25,13 @@ def sweep(
     seeds: Sequence[int],
     rounds: int,
     eval_every: int = 1,
-    members: Sequence[Sequence[int]] | None = None,
 ) -> Iterator[tuple[int, Curves]]:
-    """Yield (round, metrics [S]) for S seeds; each seed has its own world.
-
-    `members[c]` are the environments behind client c: each its own by default.
-    """
+    """Yield (round, metrics [S]) for S seeds; each seed has its own world."""
     worlds = [make_world(seed) for seed in seeds]
-    pools = members or [[client] for client in range(worlds[0].clients)]
+    pools = [[client] for client in range(worlds[0].clients)]
     algorithm = Momentum(settings, worlds[0], rounds, pools)
     runner, count, clients = algorithm.runner, len(seeds), len(pools)
     params = stack([stack([w.params(pool) for pool in pools]) for w in worlds])  # [S,clients,n,…]
-    everyone = params
-    if members is not None:
-        everyone = stack(
-            [stack([w.params([i]) for i in range(w.clients)]) for w in worlds]
-        )  # [S,N,1,…]
     pairs = tree.map(lambda x: x.reshape(-1, *x.shape[2:]), params)
     state = stack([algorithm.init(seeding.derive(seed, "init")) for seed in seeds])
     steps = np.zeros(count)
@@ -74,7 +65,7 @@ def sweep(
                 metrics[f"train/{name}"] = stats[name].reshape(count, clients).mean(1)
         metrics["env/steps"] = steps.copy()
         if number % eval_every == 0 or number == rounds:
-            metrics |= _evaluate(algorithm, state, everyone, seeds, number)
+            metrics |= _evaluate(algorithm, state, params, seeds, number)
         yield number, metrics
 
 

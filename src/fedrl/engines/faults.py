@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fedrl import tree
-from fedrl.types import Algorithm, Job, Metrics, Result, Spec, Tensors, UserError
+from fedrl.types import Algorithm, Job, Metrics, Result, Spec, Tensors, UserError, WarmUp
 
 Kind = Literal["raise", "hang", "exit", "nan", "inf", "shape", "dtype"]
 
@@ -43,6 +43,11 @@ class Faulty:
         self.algorithm = algorithm
         self.settings = settings
         self.opening = algorithm.opening
+        self.reports = algorithm.reports
+
+    def warm_up(self) -> None:
+        if isinstance(self.algorithm, WarmUp):
+            self.algorithm.warm_up()
 
     def init(self, seed: int) -> Tensors:
         return self.algorithm.init(seed)

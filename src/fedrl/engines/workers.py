@@ -1,8 +1,9 @@
 """Clients in processes of their own, one per core: a client that hangs can be stopped.
 
-Processes are spawned, build the algorithm from a picklable recipe, and compute on one thread each.
-A broadcast travels to a worker once per round. A worker that dies or outlasts the deadline costs
-the client that it served and is replaced.
+Processes are spawned, build the algorithm from a picklable recipe, warm it up (compiling is not the
+clients' time) and compute on one thread each. A broadcast travels to a worker once per round. A
+worker that dies or outlasts the deadline costs the client that it served and is replaced; the
+others go on meanwhile.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
@@ -18,10 +20,10 @@ from typing import Any
 
 from fedrl.engines.inprocess import attempt, one_line
 from fedrl.threads import pinned_children
-from fedrl.types import Algorithm, Failure, Job, Result, Tensors, UserError
+from fedrl.types import Algorithm, Failure, Job, Result, Tensors, UserError, WarmUp
 
-START_SECONDS = 120.0
-"""A worker that has not built its algorithm by then is taken for broken."""
+START_SECONDS = 600.0
+"""A worker that has not built and compiled its algorithm by then is taken for broken."""
 
 
 class Workers:
@@ -47,40 +49,48 @@ class Workers:
         """Outcomes in the order of the jobs; early ones of later jobs wait for their turn."""
         while len(self._workers) < min(self.count, len(jobs)):
             self._workers.append(_Worker(self.build))
-        for worker in self._workers:
-            worker.ready()
         waiting = list(enumerate(jobs))[::-1]
         finished: dict[int, Result | Failure] = {}
         turn = 0
-        while turn < len(jobs):
-            for worker in self._workers:
-                if worker.job is None and waiting:
-                    worker.give(*waiting.pop())
-            finished |= self._collect(deadline)
-            while turn in finished:
-                yield finished.pop(turn)
-                turn += 1
+        try:
+            while turn < len(jobs):
+                for worker in self._workers:
+                    if worker.ready and worker.job is None and waiting:
+                        worker.give(*waiting.pop())
+                finished |= self._collect(deadline)
+                while turn in finished:
+                    yield finished.pop(turn)
+                    turn += 1
+        finally:
+            # Left before the end: what is still under way must not answer a later round.
+            for worker in [w for w in self._workers if w.job is not None]:
+                self._replace(worker)
 
     def _collect(self, deadline: float) -> dict[int, Result | Failure]:
-        """Wait until a busy worker answers, dies or outlasts the deadline."""
-        busy = [worker for worker in self._workers if worker.job is not None]
-        left = min(worker.started for worker in busy) + deadline - time.monotonic()
-        ready = wait([worker.pipe for worker in busy], max(left, 0.0) if deadline else None)
+        """Wait until a worker is ready, answers, dies or outlasts its time."""
+        engaged = [w for w in self._workers if w.job is not None or not w.ready]
+        left = min(w.expires(deadline) for w in engaged) - time.monotonic()
+        answered = wait([w.pipe for w in engaged], None if left == float("inf") else max(left, 0))
         outcomes: dict[int, Result | Failure] = {}
-        for worker in busy:
-            assert worker.job is not None
-            index, job = worker.job
-            if worker.pipe in ready:
-                outcome = worker.take()
-            elif deadline and time.monotonic() - worker.started >= deadline:
-                outcome = Failure(job.client, f"no answer within the deadline of {deadline:g} s")
-            else:
-                continue
-            if worker.broken or worker.pipe not in ready:
-                worker.stop()
-                self._workers[self._workers.index(worker)] = _Worker(self.build)
-            outcomes[index] = outcome
+        for worker in engaged:
+            late = time.monotonic() >= worker.expires(deadline)
+            if not worker.ready:
+                worker.check_start(worker.pipe in answered, late)
+            elif worker.pipe in answered or late:
+                assert worker.job is not None
+                index, job = worker.job
+                if worker.pipe in answered:
+                    outcomes[index] = worker.take()
+                else:
+                    reason = f"no answer within the deadline of {deadline:g} s"
+                    outcomes[index] = Failure(job.client, reason)
+                if worker.broken or worker.job is not None:
+                    self._replace(worker)
         return outcomes
+
+    def _replace(self, worker: _Worker) -> None:
+        worker.stop()
+        self._workers[self._workers.index(worker)] = _Worker(self.build)
 
 
 class _Worker:
@@ -89,33 +99,40 @@ class _Worker:
     def __init__(self, build: Callable[[], Algorithm]) -> None:
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
-        self.process = context.Process(target=_serve, args=(theirs, build), daemon=True)
-        with pinned_children():
+        self.process = context.Process(
+            target=_serve, args=(theirs, build, os.getpid()), daemon=True
+        )
+        with pinned_children(), _interrupts_ignored():
             self.process.start()
         theirs.close()
         self.job: tuple[int, Job] | None = None
-        self.started = 0.0
+        self.started = time.monotonic()
+        self.ready = False
         self.broken = False
-        self._is_ready = False
         self._sent: Tensors | None = None
 
-    def ready(self) -> None:
-        """Building the algorithm is not the clients' time: wait for it before the first job."""
-        if self._is_ready:
-            return
-        answer: Any = f"no answer within {START_SECONDS:g} s"
-        try:
-            if self.pipe.poll(START_SECONDS):
+    def expires(self, deadline: float) -> float:
+        """When its time is up: the deadline for a job, a long while for a start."""
+        if not self.ready:
+            return self.started + START_SECONDS
+        return self.started + deadline if deadline else float("inf")
+
+    def check_start(self, answered: bool, late: bool) -> None:
+        """Ready once it says True; anything else stops the run, because every worker would fail."""
+        answer: Any = None
+        if answered:
+            try:
                 answer = self.pipe.recv()
-        except EOFError:
-            self.process.join(5)
-            answer = f"it ended with exit code {self.process.exitcode}"
-        if answer is not True:
+            except (EOFError, ConnectionResetError):
+                self.process.join(5)
+                answer = f"it ended with exit code {self.process.exitcode}"
+        elif late:
+            answer = f"no answer within {START_SECONDS:g} s"
+        if isinstance(answer, str):
             raise UserError(f"a worker process could not start: {answer}")
-        self._is_ready = True
+        self.ready = answer is True
 
     def give(self, index: int, job: Job) -> None:
-        self.ready()
         new = self._sent is not job.broadcast
         self._sent = job.broadcast
         # If the process is dead, `take` finds the closed pipe and says so.
@@ -140,11 +157,26 @@ class _Worker:
         self.pipe.close()
 
 
-def _serve(pipe: Connection, build: Callable[[], Algorithm]) -> None:
-    """A worker's life: build, say so, then one job after the other until the pipe closes."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to handle
+@contextlib.contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Children inherit it: Ctrl-C is the parent's to handle, from their first moment on."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _serve(pipe: Connection, build: Callable[[], Algorithm], parent: int) -> None:
+    """A worker's life: build, warm up, say so, then one job after the other."""
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     try:
         algorithm = build()
+        if isinstance(algorithm, WarmUp):
+            algorithm.warm_up()
     except Exception as error:  # noqa: BLE001 - reported to the parent, which stops the run
         pipe.send(one_line(error))
         return
@@ -157,3 +189,10 @@ def _serve(pipe: Connection, build: Callable[[], Algorithm]) -> None:
             return
         broadcast = broadcast if new is None else new
         pipe.send(attempt(algorithm, Job(client, broadcast, state, seed)))
+
+
+def _end_with(parent: int) -> None:
+    """A client that hangs must not outlive a parent that was killed."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)

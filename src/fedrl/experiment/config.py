@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
+import re
 import tomllib
 import types
 import typing
@@ -74,6 +76,11 @@ class Config:
         for key in ("rounds", "eval_every", "checkpoint_every"):
             if getattr(self, key) < 1:
                 raise UserError(f"{key} is {getattr(self, key)}; it must be at least 1")
+        if not self.out or not re.fullmatch(r"[\w.+-]+", self.name) or set(self.name) == {"."}:
+            raise UserError(
+                f"name is {self.name!r} and out is {self.out!r}: a folder's name and its parent, "
+                "neither of them empty"
+            )
         if self.seed < 0:
             raise UserError(f"seed is {self.seed}; it must not be negative")
         if self.workers < 0:
@@ -100,15 +107,28 @@ class Config:
             )
 
 
+SECTIONS = (federation.Settings, Aggregate, faults.Settings)
+
+
 def read_recipe(path: Path) -> dict[str, Any]:
     """The recipe's tables; its name is the default of `name`."""
     try:
-        data = tomllib.loads(path.read_text(encoding="utf-8"))
+        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"{path}: not valid TOML: {error}") from error
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not a UTF-8 text: save it as UTF-8") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
     return {"name": recipe_name(path)} | data
+
+
+def require_names(recipe: Mapping[str, Any]) -> None:
+    """No step size suits every world, so a recipe says which method and world it is for."""
+    for key, example in (("algorithm", "fedsvrpg-m"), ("world", "cartpole")):
+        section = recipe.get(key)
+        if section is None or (isinstance(section, Mapping) and "name" not in section):
+            raise UserError(f'the recipe names no {key}: add [{key}] name = "{example}"')
 
 
 def recipes_folder() -> Path:
@@ -142,9 +162,12 @@ def resolve(data: Mapping[str, Any], flags: Sequence[str] = ()) -> Config:
     """The whole configuration: defaults, then the recipe, then the flags."""
     merged = {k: dict(v) if isinstance(v, Mapping) else v for k, v in data.items()}
     pairs = split_flags(flags)
+    for key, value in merged.items():
+        if _fields(Config).get(key) in (Any, *SECTIONS) and not isinstance(value, dict):
+            raise UserError(f"{key} must be a table: [{key}]")
     for key, text in pairs:  # names first: they choose what the other keys are checked against
         if key in ("algorithm.name", "world.name"):
-            merged.setdefault(key.split(".")[0], {})["name"] = text
+            _choose_name(merged.setdefault(key.split(".")[0], {}), key, text)
     classes = {
         "algorithm": _chosen(METHODS, merged, "algorithm", "fedsvrpg-m"),
         "world": _chosen(WORLDS, merged, "world", "cartpole"),
@@ -154,17 +177,32 @@ def resolve(data: Mapping[str, Any], flags: Sequence[str] = ()) -> Config:
     return _fill(Config, merged, "", classes)
 
 
-def split_flags(flags: Sequence[str]) -> list[tuple[str, str]]:
-    """`--a.b 1 --c=2 --flag` → [("a.b", "1"), ("c", "2"), ("flag", "true")]."""
-    pairs, rest = [], list(flags)
+def _choose_name(section: dict[str, Any], key: str, name: str | None) -> None:
+    """A flag that names another method: what that method presets goes over the recipe's value."""
+    if name is None:
+        raise UserError(f"--{key} needs a value")
+    if section.get("name") != name:
+        table = METHODS if key == "algorithm.name" else WORLDS
+        section |= look_up(table, key, name).defaults
+    section["name"] = name
+
+
+def split_flags(flags: Sequence[str]) -> list[tuple[str, str | None]]:
+    """`--a.b 1 --c=2 --flag` → [("a.b", "1"), ("c", "2"), ("flag", None)]."""
+    pairs: list[tuple[str, str | None]] = []
+    rest = list(flags)
     while rest:
         word = rest.pop(0)
         if not word.startswith("--"):
-            raise UserError(f"unexpected argument {word!r}; settings are flags: --key VALUE")
-        key, equals, value = word[2:].partition("=")
+            raise UserError(
+                f"unexpected argument {word!r}; settings are flags, lists without blanks: "
+                "--key VALUE --list 1,2,3"
+            )
+        key, equals, text = word[2:].partition("=")
+        value: str | None = text
         if not equals:
             is_value = rest and not rest[0].startswith("--")
-            value = rest.pop(0) if is_value else "true"
+            value = rest.pop(0) if is_value else None
         pairs.append((key.replace("-", "_"), value))
     return pairs
 
@@ -172,9 +210,9 @@ def split_flags(flags: Sequence[str]) -> list[tuple[str, str]]:
 def _chosen(table: Any, data: dict[str, Any], key: str, default: str) -> type:
     """The settings class of the named method or world; its own defaults go under the recipe's."""
     section = data.get(key, {})
-    if not isinstance(section, dict):
-        raise UserError(f"{key} must be a table: [{key}] name = …")
     name = section.get("name", default)
+    if not isinstance(name, str):
+        raise UserError(f"{key}.name is {name!r}; it must be a text")
     entry = look_up(table, f"{key}.name", name)
     data[key] = {"name": name} | dict(entry.defaults) | section
     return load(entry, f"{key}.name", name).Settings
@@ -185,18 +223,27 @@ def _fields(cls: type) -> dict[str, Any]:
     return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
 
 
-def _override(data: dict[str, Any], classes: dict[str, type], key: str, text: str) -> None:
+def _override(data: dict[str, Any], classes: dict[str, type], key: str, text: str | None) -> None:
     """Put one flag into the tables, with the type that its key has."""
     table, _, inner = key.partition(".")
     fields = _fields(Config)
     known = all_keys(classes)
     if key not in known:
-        raise UserError(f"unknown key --{key}; {suggestion(key, known)}")
+        raise UserError(f"unknown key --{key}; {_nearest(key, known)}")
+    hint = _fields(classes.get(table) or fields[table])[inner] if inner else fields[key]
+    if text is None and hint is not bool:
+        raise UserError(f"--{key} needs a value")
+    value = True if text is None else _parse(text, hint, key)
     if inner:
-        cls = classes.get(table) or fields[table]
-        data.setdefault(table, {})[inner] = _parse(text, _fields(cls)[inner], key)
+        data.setdefault(table, {})[inner] = value
     else:
-        data[key] = _parse(text, fields[key], key)
+        data[key] = value
+
+
+def _nearest(key: str, known: Sequence[str]) -> str:
+    """A key of the same last part (`--beta`) is nearer than one that is spelled alike."""
+    same = [name for name in known if name.rpartition(".")[2] == key]
+    return f"did you mean {same[0]!r}?" if same else suggestion(key, list(known))
 
 
 def all_keys(classes: Mapping[str, type]) -> list[str]:
@@ -219,6 +266,8 @@ def _parse(text: str, hint: Any, key: str) -> Any:
         return [_parse(item.strip().strip("'\""), inner, key) for item in items if item.strip()]
     if hint is str or typing.get_origin(hint) is Literal:
         return text
+    if typing.get_origin(hint) is types.UnionType and text.lower() == "none":
+        return None
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -237,7 +286,7 @@ def _fill(cls: Any, data: Mapping[str, Any], path: str, classes: Mapping[str, ty
                 if path
                 else [*fields, *all_keys(classes)]
             )
-            raise UserError(f"unknown key {where}; {suggestion(where, known)}")
+            raise UserError(f"unknown key {where}; {_nearest(where, known)}")
         nested = classes.get(key) if not path else None
         hint = nested or fields[key]
         if dataclasses.is_dataclass(hint):
@@ -258,17 +307,16 @@ def _checked(value: Any, hint: Any, key: str) -> Any:
         choices = {str(a): None for a in args}
         raise UserError(f"{key} is {value!r}; {suggestion(str(value), choices)}")
     if origin is types.UnionType:
-        for option in args:
-            if option is type(None):
-                if value is None:
-                    return None
-            else:
-                return _checked(value, option, key)
+        if value is None and type(None) in args:
+            return None
+        hint = next(option for option in args if option is not type(None))
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise UserError(f"{key} is {value!r}; it must be a list")
         return tuple(_checked(item, args[0], key) for item in value)
-    if hint is float and isinstance(value, int) and not isinstance(value, bool):
+    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise UserError(f"{key} is {value}; it must be a finite number")
         return float(value)
     if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         return value

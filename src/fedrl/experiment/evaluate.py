@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +16,24 @@ from fedrl.experiment.rundir import RunDir, read_checkpoint, require_run
 from fedrl.types import UserError
 
 
+def newest(checkpoints: list[Path]) -> federation.Snapshot | None:
+    """The newest one that is whole; unlike a resumed run, a reader moves no file."""
+    for checkpoint in checkpoints:
+        try:
+            return read_checkpoint(checkpoint)[0]
+        except UserError as error:
+            print(f"{error}; taking the one before it", file=sys.stderr)
+    return None
+
+
 def evaluate(path: Path, episodes: int, seed: int) -> int:
     """Print the mean return per client, and over all clients, of the newest checkpoint."""
     require_run(path)
     if episodes < 1:
         raise UserError(f"--episodes is {episodes}; it must be at least 1")
-    checkpoints = RunDir(path).checkpoints()
-    if not checkpoints:
-        raise UserError(f"{path} has no checkpoint yet")
-    snapshot, _ = read_checkpoint(checkpoints[0])
+    snapshot = newest(RunDir(path).checkpoints())
+    if snapshot is None:
+        raise UserError(f"{path} has no whole checkpoint")
     config = configs.resolve(configs.read_recipe(path / "config.toml"))
     algorithm = build_algorithm(config)
     drawn = seeding.derive(seed, "eval command", snapshot.round)

@@ -5,12 +5,13 @@ A line says the round, the main metric, bytes sent, environment steps and the ti
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import time
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as Bar
+from rich.status import Status
+from rich.text import Text
 
 from fedrl.experiment.words import duration, si
 from fedrl.federation import Round
@@ -22,34 +23,25 @@ PLAIN_SECONDS = 2.0
 
 
 class Progress:
-    """`with Progress(rounds) as p: … p.round_done(done)`."""
+    """`with Progress() as p: … p.round_done(done)`."""
 
-    def __init__(self, rounds: int, console: Console | None = None) -> None:
+    def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True, highlight=False)
-        self.rounds = rounds
         self._first: tuple[int, float] | None = None
         self._printed = float("-inf")
         self._latest: Metrics = {}
-        self._bar: Bar | None = None
+        self._living: Status | None = None
         if self.console.is_terminal:
-            columns = (
-                TextColumn("round"),
-                MofNCompleteColumn(),
-                BarColumn(bar_width=24),
-                TextColumn("{task.description}"),
-                TimeElapsedColumn(),
-            )
-            self._bar = Bar(*columns, console=self.console)
-            self._task = self._bar.add_task("compiling", total=rounds)
+            self._living = self.console.status("compiling")
 
     def __enter__(self) -> Progress:
-        if self._bar is not None:
-            self._bar.start()
+        if self._living is not None:
+            self._living.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._bar is not None:
-            self._bar.stop()
+        if self._living is not None:
+            self._living.stop()
 
     def note(self, line: str) -> None:
         """Something worth a line of its own: a failed client, a damaged checkpoint."""
@@ -57,14 +49,18 @@ class Progress:
 
     def round_done(self, done: Round) -> None:
         self._latest |= done.metrics
-        text = self.summary(done)
-        if self._bar is not None:
-            self._bar.update(self._task, completed=done.round, description=text)
+        line = self.line(done)
+        if self._living is not None:
+            # One line: what is cut off on a narrow terminal is its end, never the round.
+            self._living.update(Text(line, no_wrap=True, overflow="ellipsis"))
+            if done.round == done.rounds:
+                self.console.print(line, markup=False, no_wrap=True, overflow="ellipsis")
             return
         now = time.monotonic()
         if now - self._printed >= PLAIN_SECONDS or done.round == done.rounds:
             self._printed = now
-            print(f"round {done.round}/{done.rounds}  {text}", file=sys.stderr, flush=True)
+            with contextlib.suppress(OSError):  # nobody reads any more: no reason to stop
+                print(line, file=sys.stderr, flush=True)
 
     def line(self, done: Round) -> str:
         return f"round {done.round}/{done.rounds}  {self.summary(done)}"

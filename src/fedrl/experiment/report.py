@@ -51,9 +51,13 @@ def build(runs: Sequence[Path], out: Path | None = None) -> Path:
         raise UserError(f"{page} is a folder: name the page to write, such as {page}/report.html")
     pictures = single / "plots" if single else page.with_name(f"{page.stem}_plots")
     groups = group(tuple(load(folder) for folder in folders))
-    text = html_page(groups, pictures)
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(text, encoding="utf-8")
+    try:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(html_page(groups, pictures), encoding="utf-8")
+    except OSError as error:
+        raise UserError(
+            f"cannot write {error.filename or page}: {error.strerror}; choose a place with --out"
+        ) from error
     return page
 
 

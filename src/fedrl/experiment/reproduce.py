@@ -22,6 +22,7 @@ def reproduce(paper: str, scale: str, only: tuple[str, ...], out: Path, page: Pa
     try:
         folder.mkdir(parents=True, exist_ok=True)
         page.parent.mkdir(parents=True, exist_ok=True)
+        page.touch()
     except OSError as error:
         raise UserError(f"cannot write to {error.filename}: {error.strerror}") from error
     results = module.measure_all(scale, only, folder, say)

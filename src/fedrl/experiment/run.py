@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import math
-import sys
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,16 +15,28 @@ import numpy as np
 from fedrl import aggregate, federation, seeding, tree
 from fedrl.algorithms import METHODS
 from fedrl.engines.faults import Faulty
-from fedrl.engines.inprocess import InProcess
+from fedrl.engines.inprocess import InProcess, one_line
 from fedrl.engines.workers import Workers
 from fedrl.envs import WORLDS
 from fedrl.experiment import config as configs
 from fedrl.experiment.config import Config
 from fedrl.experiment.progress import Progress
-from fedrl.experiment.rundir import RunDir
+from fedrl.experiment.rundir import RunDir, require_run
 from fedrl.experiment.sinks import check_sinks, open_sinks
 from fedrl.registry import load, look_up, missing_extra
 from fedrl.types import Algorithm, UserError
+
+MAY_CHANGE = {
+    "rounds",
+    "engine",
+    "workers",
+    "track",
+    "checkpoint_every",
+    "federation.quorum",
+    "federation.retries",
+    "federation.deadline",
+}
+"""Settings of a stopped run that may be changed when it is resumed: how it runs, not what."""
 
 
 def build_world(config: Config) -> Any:
@@ -77,21 +89,30 @@ def start(config: Config) -> RunDir:
         config.algorithm.name,
         config.seed,
         configs.to_toml(config),
-        checkpoint_every=config.checkpoint_every,
     )
 
 
 def resume(path: Path, flags: list[str]) -> tuple[Config, RunDir]:
-    """An earlier run's directory and configuration; only `--rounds` may be raised."""
+    """An earlier run's directory and configuration, with what may change changed and kept."""
     for key, _ in configs.split_flags(flags):
-        if key != "rounds":
+        if key not in MAY_CHANGE and not key.startswith("faults."):
             raise UserError(
-                f"--{key}: a resumed run keeps its settings (only --rounds may grow); "
-                "start a new run to change them"
+                f"--{key}: a resumed run keeps what its numbers depend on; start a new run to "
+                f"change it (--rounds may grow, and {', '.join(sorted(MAY_CHANGE - {'rounds'}))})"
             )
+    path = path.parent if path.name == "config.toml" else path
+    require_run(path)
+    before = configs.resolve(configs.read_recipe(path / "config.toml"))
+    config = configs.resolve(configs.as_dict(before), flags)
+    if config.rounds < before.rounds:
+        raise UserError(f"--rounds {config.rounds}: it has {before.rounds}, and may only grow")
+    check_sinks(config.track)
     run = RunDir.open(path)
-    config = configs.resolve(configs.read_recipe(path / "config.toml"), flags)
-    run.checkpoint_every = config.checkpoint_every
+    try:
+        run.write_config(configs.to_toml(config))
+        run.write_meta(run.read_meta() | {"status": "running"})
+    except OSError as error:
+        raise UserError(f"cannot write to {path}: {error.strerror}") from error
     return config, run
 
 
@@ -101,23 +122,27 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
     status = "stopped"
     with contextlib.ExitStack() as stack:
         stack.callback(run.close)
-        progress = stack.enter_context(Progress(config.rounds))
+        progress = stack.enter_context(Progress())
 
         def warn(line: str) -> None:
             progress.note(line)
-            run.log(line)
+            with contextlib.suppress(OSError):
+                run.say(line)
 
         run.warn = warn
+        engine: federation.Engine = InProcess(algorithm)
+        if config.engine == "workers":
+            build = partial(build_algorithm, config)
+            engine = stack.enter_context(Workers(build, config.workers))
+        sinks = open_sinks(config.track, run.path, configs.as_dict(config))
+        for sink in sinks:
+            stack.callback(sink.close)
+        observers: list[Callable[[federation.Round], None]] = [
+            progress.round_done,
+            lambda done: run.say(progress.line(done)),
+            *(partial(_track, sink, warn) for sink in sinks),
+        ]
         try:
-            engine: federation.Engine = InProcess(algorithm)
-            if config.engine == "workers":
-                build = partial(build_algorithm, config)
-                engine = stack.enter_context(Workers(build, config.workers))
-            sinks = open_sinks(config.track, run.path, configs.as_dict(config))
-            for sink in sinks:
-                stack.callback(sink.close)
-            observers = [progress.round_done, lambda done: run.log(progress.line(done))]
-            observers += [partial(_track, sink) for sink in sinks]
             last = federation.run(
                 config.federation,
                 algorithm,
@@ -127,24 +152,24 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
                 seed=config.seed,
                 rounds=config.rounds,
                 eval_every=config.eval_every,
+                checkpoint_every=config.checkpoint_every,
                 observers=observers,
                 warn=warn,
             )
             status = "finished"
             return last
-        except OSError as error:
-            raise UserError(
-                f"cannot write to {run.path}: {error.strerror or error}; the last checkpoint is "
-                f"whole: fedrl run --resume {run.path}"
-            ) from error
+        except BaseException as error:
+            with contextlib.suppress(OSError):
+                run.say(f"stopped: {type(error).__name__} {error}")
+            raise
         finally:
-            failure = sys.exc_info()[1]
-            if failure is not None:
-                with contextlib.suppress(OSError):
-                    run.log(f"stopped: {type(failure).__name__} {failure}")
             with contextlib.suppress(OSError):
                 run.finish(status, time.monotonic() - started)
 
 
-def _track(sink: Any, done: federation.Round) -> None:
-    sink.log(done.round, done.metrics)
+def _track(sink: Any, warn: Callable[[str], None], done: federation.Round) -> None:
+    """A tracker's trouble is not the run's."""
+    try:
+        sink.log(done.round, done.metrics)
+    except Exception as error:  # noqa: BLE001 - third-party code, network included
+        warn(f"tracking failed in round {done.round}: {one_line(error)}")

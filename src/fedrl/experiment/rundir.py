@@ -13,6 +13,7 @@ name holds the checkpoint's hash: a torn or damaged one is found out, and the on
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import hashlib
 import json
@@ -21,7 +22,8 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -35,47 +37,45 @@ from fedrl.types import Metrics, UserError
 KEPT = 3
 """Checkpoints kept: the newest, and two to fall back to."""
 LOGS = ("metrics.jsonl", "clients.jsonl", "timings.jsonl")
-CHECKPOINT = re.compile(r"round-(\d+)\.([0-9a-f]{16})\.safetensors")
+CHECKPOINT = re.compile(r"(?:start|round-(\d+))\.([0-9a-f]{16})\.safetensors")
 
 
 class RunDir:
     """The store of one run."""
 
-    def __init__(
-        self, path: Path, checkpoint_every: int = 1, warn: Callable[[str], None] = print
-    ) -> None:
+    def __init__(self, path: Path, warn: Callable[[str], None] = print) -> None:
         self.path = path
-        self.checkpoint_every = checkpoint_every
         self.warn = warn
         self._lock: TextIO | None = None
         self._logs: dict[str, TextIO] = {}
+        self._lengths = dict.fromkeys(LOGS, 0)
         self._latest: Metrics = {}
 
     # Opening and closing -------------------------------------------------------------------------
 
     @classmethod
-    def create(cls, root: Path, method: str, seed: int, config: str, **options: Any) -> RunDir:
+    def create(cls, root: Path, method: str, seed: int, config: str) -> RunDir:
         """A new folder `<root>/<method>-s<seed>-<id>` with its configuration in it."""
         path = root / f"{method}-s{seed}-{secrets.token_hex(3)}"
         try:
             (path / "checkpoints").mkdir(parents=True)
-            run = cls(path, **options)
+            run = cls(path)
             run.lock()
-            write_atomically(path / "config.toml", config.encode())
+            run.write_meta({"status": "running"} | provenance.collect())
+            run.write_config(config)
         except OSError as error:
             raise UserError(
                 f"cannot write to {root}: {error.strerror}; choose another folder with --out"
             ) from error
-        run.write_meta({"status": "running"} | provenance.collect())
         return run
 
     @classmethod
-    def open(cls, path: Path, **options: Any) -> RunDir:
+    def open(cls, path: Path) -> RunDir:
         require_run(path)
-        run = cls(path, **options)
+        run = cls(path)
         try:
             run.lock()
-        except PermissionError as error:
+        except OSError as error:
             raise UserError(f"cannot write to {path}: {error.strerror}") from error
         return run
 
@@ -89,53 +89,92 @@ class RunDir:
 
     def close(self) -> None:
         for log in self._logs.values():
-            log.close()
+            with contextlib.suppress(OSError):  # a full disk was said already
+                log.close()
         self._logs = {}
         if self._lock is not None:
             self._lock.close()
 
-    # The store's two verbs -----------------------------------------------------------------------
+    # The store -----------------------------------------------------------------------------------
 
     def load(self) -> Snapshot | None:
         """The newest whole checkpoint, with the logs cut back to it; None at the very start."""
-        snapshot, lengths = None, dict.fromkeys(LOGS, 0)
-        for path in self.checkpoints():
-            try:
-                snapshot, lengths = read_checkpoint(path)
-                break
-            except UserError as error:
-                self.warn(f"{error}; going back to the checkpoint before it")
-                path.unlink()
+        self._sweep_up()
+        snapshot, lengths = self._newest()
         for name in LOGS:
-            log = (self.path / name).open("a+b")
-            log.truncate(min(lengths[name], log.seek(0, os.SEEK_END)))
-            log.close()
+            with self._writing(), (self.path / name).open("a+b") as log:
+                log.truncate(min(lengths[name], log.seek(0, os.SEEK_END)))
             self._logs[name] = (self.path / name).open("a", encoding="utf-8")
+        self._lengths = {name: lengths[name] for name in LOGS}
         self._latest = self._read_latest()
         return snapshot
 
-    def save(self, snapshot: Snapshot, done: Round) -> None:
-        """Log a finished round, then write a checkpoint that knows how long the logs are."""
-        self._append("metrics.jsonl", [{"round": done.round} | done.metrics])
-        self._append("clients.jsonl", done.clients)
-        seconds = {name: round(value, 6) for name, value in done.seconds.items()}
-        self._append("timings.jsonl", [{"round": done.round} | seconds])
+    def _newest(self) -> tuple[Snapshot | None, dict[str, int]]:
+        found = self.checkpoints()
+        for path in found:
+            try:
+                snapshot, lengths = read_checkpoint(path)
+                for name in LOGS:
+                    size = (self.path / name).stat().st_size if (self.path / name).exists() else 0
+                    if size < lengths[name]:
+                        raise UserError(f"{name} is shorter than checkpoint {path.name} remembers")
+                return snapshot, lengths
+            except UserError as error:
+                self.warn(f"{error}; going back to the checkpoint before it")
+                path.rename(path.with_name(f"{path.name}.damaged"))
+        if found:
+            raise UserError(f"every checkpoint in {self.path / 'checkpoints'} is damaged")
+        return None, dict.fromkeys(LOGS, 0)
+
+    def log(self, done: Round) -> None:
+        """Add a finished round to the logs; the next checkpoint knows how long they are."""
+        with self._writing():
+            self._append("metrics.jsonl", [{"round": done.round} | done.metrics])
+            self._append("clients.jsonl", done.clients)
+            seconds = {name: round(value, 6) for name, value in done.seconds.items()}
+            self._append("timings.jsonl", [{"round": done.round} | seconds])
+            self._lengths = {
+                name: os.fstat(log.fileno()).st_size for name, log in self._logs.items()
+            }
         self._latest |= done.metrics
-        if done.round % self.checkpoint_every and done.round != done.rounds:
-            return
-        lengths = {name: os.fstat(log.fileno()).st_size for name, log in self._logs.items()}
-        for log in self._logs.values():
-            os.fsync(log.fileno())
-        data = pack(snapshot, lengths)
-        digest = hashlib.sha256(data).hexdigest()[:16]
-        name = f"round-{snapshot.round:06d}.{digest}.safetensors"
-        write_atomically(self.path / "checkpoints" / name, data)
-        for old in self.checkpoints()[KEPT:]:
-            old.unlink()
+
+    def log_clients(self, records: list[dict[str, Any]]) -> None:
+        """Who failed in a round that never came about; cut off again when the run is resumed."""
+        with self._writing():
+            self._append("clients.jsonl", records)
+
+    def checkpoint(self, snapshot: Snapshot) -> None:
+        with self._writing():
+            for log in self._logs.values():
+                os.fsync(log.fileno())
+            data = pack(snapshot, self._lengths)
+            digest = hashlib.sha256(data).hexdigest()[:16]
+            label = f"round-{snapshot.round:06d}" if snapshot.round >= 0 else "start"
+            name = f"{label}.{digest}.safetensors"
+            write_atomically(self.path / "checkpoints" / name, data)
+            for old in self.checkpoints()[KEPT:]:
+                old.unlink()
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """A full or vanished disk is a sentence, and what was saved before is whole."""
+        try:
+            yield
+        except OSError as error:
+            raise UserError(
+                f"cannot write to {self.path}: {error.strerror or error}; "
+                "what was saved before is whole"
+            ) from error
+
+    def _sweep_up(self) -> None:
+        """Halves of files that a kill left behind."""
+        for half in [*self.path.glob(".*.part"), *(self.path / "checkpoints").glob(".*.part")]:
+            half.unlink(missing_ok=True)
 
     # Around a run --------------------------------------------------------------------------------
 
-    def log(self, line: str) -> None:
+    def say(self, line: str) -> None:
+        """A line for people, with the time."""
         with (self.path / "log.txt").open("a", encoding="utf-8") as log:
             log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
 
@@ -154,13 +193,20 @@ class RunDir:
         except (OSError, json.JSONDecodeError):
             return {}  # killed before it was written: the run itself does not need it
 
+    def write_config(self, config: str) -> None:
+        write_atomically(self.path / "config.toml", config.encode())
+
     def write_meta(self, meta: dict[str, Any]) -> None:
         write_atomically(self.path / "meta.json", json.dumps(meta, indent=1).encode())
 
     def checkpoints(self) -> list[Path]:
         """Newest first."""
-        found = [p for p in (self.path / "checkpoints").glob("*") if CHECKPOINT.fullmatch(p.name)]
-        return sorted(found, reverse=True)
+        found = {
+            path: int(match[1] or -1)
+            for path in (self.path / "checkpoints").glob("*")
+            if (match := CHECKPOINT.fullmatch(path.name))
+        }
+        return sorted(found, key=lambda path: found[path], reverse=True)
 
     def _append(self, name: str, records: list[dict[str, Any]]) -> None:
         for record in records:

@@ -93,7 +93,12 @@ def load(folder: Path) -> Run:
     except json.JSONDecodeError as error:
         raise UserError(f"{meta_file} cannot be read: {error}") from None
     failed = [line for line in _lines(folder / "clients.jsonl") if line.get("status") == "failed"]
-    timed = sum(float(line.get("seconds", 0.0)) for line in _lines(folder / "timings.jsonl"))
+    timed = sum(
+        float(value)
+        for line in _lines(folder / "timings.jsonl")
+        for part, value in line.items()
+        if part != "round"
+    )
     seconds = float(meta.get("seconds") or timed)
     return Run(folder, flatten(config), meta, rounds, failed, seconds)
 

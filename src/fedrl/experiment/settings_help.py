@@ -8,11 +8,14 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import re
+import typing
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
+from fedrl.algorithms import METHODS
+from fedrl.envs import WORLDS
 from fedrl.experiment.config import Config
 
 
@@ -45,12 +48,22 @@ def show(config: Config, prog: str) -> None:
             console.print(_table(f"{field.name}.", section, names))
 
 
+def _choice(prefix: str, name: str, hint: Any) -> str:
+    """The values to choose from, where there are few."""
+    tables: dict[str, Any] = {"algorithm.name": METHODS, "world.name": WORLDS}
+    values = tables.get(prefix + name) or (
+        typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
+    )
+    return f"({', '.join(map(str, values))})" if values else ""
+
+
 def _is_section(value: Any) -> bool:
     return dataclasses.is_dataclass(value) and not isinstance(value, type)
 
 
 def _table(prefix: str, section: Any, names: list[str]) -> Table:
     meaning = comments(type(section))
+    hints = typing.get_type_hints(type(section))
     table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
     table.add_column(no_wrap=True)
     table.add_column(no_wrap=True, style="cyan")
@@ -58,5 +71,6 @@ def _table(prefix: str, section: Any, names: list[str]) -> Table:
     for name in names:
         value = getattr(section, name)
         shown = ",".join(map(str, value)) if isinstance(value, tuple) else str(value)
-        table.add_row(f"  --{prefix}{name}", shown, meaning.get(name, ""))
+        choice = _choice(prefix, name, hints[name])
+        table.add_row(f"  --{prefix}{name}", shown, f"{meaning.get(name, '')} {choice}".strip())
     return table
