@@ -44,7 +44,9 @@ format: $(STAMP)
 	$(BIN)/ruff format .
 
 bench: $(STAMP)
-	for script in benchmarks/*.py; do $(BIN)/python $$script $(BENCH) || exit 1; done
+	$(BIN)/python -m pip install --quiet -c constraints.txt torch
+	$(BIN)/python benchmarks/momentum.py $(BENCH)
+	$(BIN)/python benchmarks/rounds.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

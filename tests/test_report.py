@@ -373,12 +373,3 @@ def test_failed_clients_are_counted_and_named(tmp_path: Path) -> None:
 def test_matplotlib_is_loaded_only_to_draw() -> None:
     program = "import sys, fedrl.experiment.report; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
-
-
-def test_bars_carry_the_interval() -> None:
-    _, [axes] = plots.figure()
-    plots.bar_plot(axes, {"a": [1.0, 3.0], "b": [5.0]})
-    assert [bar.get_width() for bar in axes.patches] == [2.0, 5.0]
-    [ends] = axes.collections[0].get_segments()
-    np.testing.assert_allclose(ends[:, 0], [2 - 12.7062, 2 + 12.7062], atol=1e-4)
-    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["a", "b"]

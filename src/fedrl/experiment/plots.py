@@ -1,4 +1,4 @@
-"""Figures: curves with bands over seeds and bars with intervals, in one style.
+"""Figures: curves with bands over seeds, in one style.
 
 Figures are made without pyplot, so that nothing global changes and no window can ever open, and
 matplotlib is imported only when something is drawn. A figure's colours are those of `PALETTE`;
@@ -229,30 +229,6 @@ def band_plot(
         room = (values.max() - values.min()) / 2
         axes.set_ylim(max(low, values.min() - room), min(high, values.max() + room))
     _tick_labels(axes.yaxis)
-
-
-def bar_plot(axes: Axes, bars: Mapping[str, ArrayLike], unit: str = "") -> None:
-    """One horizontal bar per name at the mean of its samples, with interval and every sample.
-
-    Horizontal, because then names of any length can be read without turning the head.
-    """
-    names = list(bars)
-    for row, name in enumerate(names):
-        samples = np.atleast_1d(np.asarray(bars[name], dtype=float))
-        mean, half = interval(samples)
-        colour, _ = line_style(row)
-        error = None if np.isnan(half) else half
-        axes.barh(row, mean, color=colour, alpha=0.5, height=0.62)
-        axes.errorbar(mean, row, xerr=error, color=INK, capsize=4, linewidth=1.2)
-        if len(samples) > 1:  # beside the interval, so that neither hides the other
-            at = np.full(len(samples), row + 0.2)
-            axes.plot(samples, at, "o", color=colour, markersize=3.5, markeredgewidth=0)
-    axes.set_yticks(range(len(names)), names)
-    axes.invert_yaxis()
-    axes.grid(visible=False, axis="y")
-    axes.tick_params(axis="y", length=0)
-    axes.locator_params(axis="x", nbins=5)
-    _tick_labels(axes.xaxis, unit)
 
 
 def legend(figure: Figure, axes: Axes) -> None:
