@@ -231,7 +231,7 @@ def test_numbers_of_a_group(tmp_path: Path) -> None:
     assert row["best"] == "100 (round 10)"
     assert row["sent"] == "30 MB"
     assert row["wall time"] == "1 min 30 s"
-    assert (row["seeds"], row["failures"]) == ("0, 1, 2", "0")
+    assert (row["seeds"], row["failures"]) == ("3: 0, 1, 2", "0")
 
 
 # The page

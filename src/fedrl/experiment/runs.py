@@ -1,7 +1,8 @@
 """Run directories as a report sees them: read, grouped by what differs, and put into numbers.
 
 Runs that differ only in their seed form a group. Every number of a group is taken over rounds that
-all of its seeds have reached, so that no curve bends because a seed stopped early.
+all of its seeds have reached, so that no curve bends because a seed stopped early; what a group
+cost (steps, bytes, time, failures) is of its runs as far as each went.
 """
 
 from __future__ import annotations
@@ -285,7 +286,8 @@ def figures(group: Group, metric: str) -> dict[str, str]:
         "environment steps": si(float(np.mean([env_steps(one) for one in last]))),
         "sent": si(float(np.mean([bytes_sent(one) for one in last])), "B"),
         "wall time": duration(float(np.mean([run.seconds for run in group.runs]))),
-        "seeds": ", ".join(str(run.config.get("seed", "–")) for run in group.runs),
+        "seeds": f"{len(group.runs)}: "
+        + ", ".join(str(run.config.get("seed", "–")) for run in group.runs),
         "failures": str(failed),
     }
 

@@ -11,7 +11,12 @@ WORDS = {
     "failed_so_far": "failed clients so far",
     "grad_norm_sq": "squared gradient norm ‖∇J‖²",
     "grad_norm": "gradient norm ‖∇J‖",
+    "direction_error": "error of the direction ‖u − ∇J‖²",
     "weight_mean": "mean importance weight",
+    "weight_var": "variance of the weights",
+    "weight_clipped": "share of weights clipped",
+    "return_min": "return of the worst client",
+    "return_own": "return on the client's own task",
     "return_last100": "return over the last 100 episodes",
 }
 
