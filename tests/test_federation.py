@@ -14,8 +14,9 @@ from fedrl import aggregate, federation, seeding, tree
 from fedrl.engines.faults import Faulty, spoil
 from fedrl.engines.faults import Settings as Faults
 from fedrl.engines.inprocess import InProcess
-from fedrl.federation import QuorumLost, Round, Settings, Snapshot, refusal
+from fedrl.federation import QuorumLost, Round, Settings, Snapshot
 from fedrl.types import Failure, Job, Result, Spec, UserError
+from fedrl.wire import Received, refusal
 
 
 class Memory:
@@ -349,7 +350,7 @@ def test_impossible_settings(fields, words):
 
 def test_failures_pass_through_the_engine():
     records = []
-    received = federation._Received(Toy(), {}, 1, 0, records)
+    received = Received(Toy(), {}, 1, 0, records)
     job = Job(1, {}, None, 0)
     assert list(received.check([(job, Failure(1, "why"))])) == []
     assert records == [{"round": 1, "client": 1, "status": "failed", "reason": "why"}]

@@ -12,7 +12,7 @@ import fedrl
 PACKAGE = Path(fedrl.__file__).parent
 LAYERS = [
     {"types", "tree", "seeding", "threads", "registry"},
-    {"partition", "aggregate", "optimizers", "privacy"},
+    {"partition", "aggregate", "optimizers", "privacy", "wire"},
     {"envs", "llm", "feedback"},
     {"algorithms"},
     {"engines"},

@@ -19,16 +19,16 @@ from __future__ import annotations
 import itertools
 import math
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from math import isfinite
 from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from fedrl import seeding, tree
 from fedrl.aggregate import Aggregator
-from fedrl.types import Algorithm, Failure, Job, Metrics, Result, Spec, Tensors, UserError
+from fedrl.types import Algorithm, Failure, Job, Metrics, Result, Tensors, UserError
+from fedrl.wire import Received
 
 
 @dataclass(frozen=True)
@@ -149,6 +149,7 @@ def run(
     warn: Callable[[str], None] = print,
 ) -> Snapshot:
     """Train from the store's last checkpoint, or from the start, to the last round."""
+    parts = Parts(settings, algorithm, engine, aggregate, seed, warn)
     members = groups(settings)
     now = store.load()
     if now is None:
@@ -162,9 +163,7 @@ def run(
             after, metrics = replace(now, round=number), dict(now.totals)
             records: list[dict[str, Any]] = []
             if number > 0 or algorithm.opening:
-                after, metrics, records = _exchange(
-                    settings, algorithm, engine, aggregate, now, members, seed, number, warn, clock
-                )
+                after, metrics, records = _exchange(parts, now, members, number, clock)
             if number % eval_every == 0 or number == rounds:
                 holds = pools(settings)
                 owners = [[i for client in group for i in holds[client]] for group in members]
@@ -188,19 +187,23 @@ def run(
     return now
 
 
+@dataclass(frozen=True)
+class Parts:
+    """What a run is made of."""
+
+    settings: Settings
+    algorithm: Algorithm
+    engine: Engine
+    aggregate: Aggregator
+    seed: int
+    warn: Callable[[str], None]
+
+
 def _exchange(
-    settings: Settings,
-    algorithm: Algorithm,
-    engine: Engine,
-    aggregate: Aggregator,
-    now: Snapshot,
-    members: list[list[int]],
-    seed: int,
-    number: int,
-    warn: Callable[[str], None],
-    clock: Clock,
+    parts: Parts, now: Snapshot, members: list[list[int]], number: int, clock: Clock
 ) -> tuple[Snapshot, Metrics, list[dict[str, Any]]]:
     """One exchange with the clients, tried again with a new cohort while below the quorum."""
+    settings, algorithm, seed = parts.settings, parts.algorithm, parts.seed
     records: list[dict[str, Any]] = []
     down = up = 0
     for attempt in range(settings.retries + 1):
@@ -216,10 +219,10 @@ def _exchange(
 
         accepted: list[Result] = []  # without updates: these are dropped once aggregated
         states = list(now.states)
-        outcomes = zip(behind, jobs, engine.run(jobs, settings.deadline))
+        outcomes = zip(behind, jobs, parts.engine.run(jobs, settings.deadline))
         for group, stream in itertools.groupby(outcomes, key=lambda item: item[0]):
-            received = _Received(algorithm, broadcasts[group], number, attempt, records)
-            mean = aggregate(received.check((job, outcome) for _, job, outcome in stream))
+            received = Received(algorithm, broadcasts[group], number, attempt, records)
+            mean = parts.aggregate(received.check((job, outcome) for _, job, outcome in stream))
             up += received.bytes
             if not received.accepted:
                 continue
@@ -239,7 +242,7 @@ def _exchange(
             for r in records[-len(jobs) :]
             if r["status"] == "failed"
         )
-        warn(
+        parts.warn(
             f"round {number}, attempt {attempt + 1}: {len(accepted)} of {len(jobs)} updates usable,"
             f" {needed} needed ({reasons})"
         )
@@ -257,82 +260,6 @@ def _exchange(
     metrics["cohort/size"] = float(len(jobs))
     metrics["cohort/failed"] = float(sum(r["status"] == "failed" for r in records))
     return Snapshot(number, states, now.clients | kept, totals), metrics | totals, records
-
-
-class _Received:
-    """Checks a stream of outcomes: passes good updates on, writes down who failed and why."""
-
-    def __init__(
-        self,
-        algorithm: Algorithm,
-        broadcast: Tensors,
-        number: int,
-        attempt: int,
-        records: list[dict[str, Any]],
-    ) -> None:
-        self.specs = algorithm.declare(broadcast)
-        self.reports = algorithm.reports
-        self.where = {"round": number} | ({"attempt": attempt + 1} if attempt else {})
-        self.records = records
-        self.accepted: list[Result] = []
-        self.bytes = 0
-
-    def check(
-        self, outcomes: Iterable[tuple[Job, Result | Failure]]
-    ) -> Iterator[tuple[Tensors, float]]:
-        for job, outcome in outcomes:
-            # The job knows whose turn it was; a client's own word for it does not count.
-            record: dict[str, Any] = self.where | {"client": job.client}
-            reason = refusal(outcome, self.specs, self.reports)
-            if reason is not None or isinstance(outcome, Failure):
-                self.records.append(record | {"status": "failed", "reason": reason})
-                continue
-            metrics = {name: value for name, value in outcome.metrics.items() if isfinite(value)}
-            self.records.append(record | {"status": "ok"} | metrics)
-            self.bytes += tree.nbytes(outcome.update)
-            self.accepted.append(Result(job.client, {}, outcome.weight, outcome.state, metrics))
-            yield outcome.update, outcome.weight
-
-    def blame(self, reason: str) -> None:
-        """All that were accepted turn out to be of no use together."""
-        for record in self.records[-len(self.accepted) :]:
-            if record["status"] == "ok":
-                record |= {"status": "failed", "reason": reason}
-
-
-def refusal(
-    result: Result | Failure, specs: Mapping[str, Spec], reports: Collection[str]
-) -> str | None:
-    """Why an outcome cannot be used, or None: what was declared, and finite numbers."""
-    if isinstance(result, Failure):
-        return result.reason
-    if not isinstance(result, Result):
-        return f"a client returned a {type(result).__name__} instead of a Result"
-    if not isinstance(result.update, dict) or not isinstance(result.metrics, dict):
-        return "the update and the metrics must be dicts"
-    update = tree.flatten(result.update)
-    if missing := sorted(set(specs) - set(update)):
-        return f"the update lacks {', '.join(missing)}"
-    if extra := sorted(map(str, set(update) - set(specs))):
-        return f"the update has {', '.join(extra)}, which the algorithm does not declare"
-    for name, spec in specs.items():
-        leaf = update[name]
-        if not isinstance(leaf, np.ndarray):
-            return f"{name} is a {type(leaf).__name__} instead of an array"
-        if leaf.shape != spec.shape:
-            return f"{name} has shape {leaf.shape} instead of {spec.shape}"
-        if leaf.dtype.name != spec.dtype:
-            return f"{name} has dtype {leaf.dtype.name} instead of {spec.dtype}"
-        if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
-            return f"{name} has {'NaN' if np.isnan(leaf).any() else 'infinite'} entries"
-    if not (isinstance(result.weight, float | int) and 0 < result.weight < math.inf):
-        return f"the weight is {result.weight} instead of a positive number"
-    if extra := sorted(map(str, set(result.metrics) - set(reports))):
-        return f"it reports {', '.join(extra)}, which the algorithm does not declare"
-    for name, value in result.metrics.items():
-        if not isinstance(value, float | int):
-            return f"it reports a {type(value).__name__} as {name} instead of a number"
-    return None
 
 
 def _cohort(clients: list[int], size: int, seed: int, number: int, attempt: int) -> list[int]:
