@@ -61,7 +61,7 @@ SCALES = {
         most_rates=1,
     ),
     "small": Scale(200, 100, 50, 8, 150, 4, 2, 30, 500, 8),
-    "full": Scale(1000, 100, 200, 24, 150, 8, 4, 60, 500, 15),
+    "full": Scale(1000, 100, 200, 24, 150, 8, 4, 40, 500, 15),
 }
 
 
@@ -195,7 +195,7 @@ class Task:
 def tasks(scale: Scale) -> dict[str, Task]:
     shared = {"local_steps": 10, "standardize": True, "weight_clip": 1.2}
     body = {"horizon": scale.mujoco_horizon}
-    every = max(1, scale.mujoco_rounds // 15)
+    every = max(1, scale.mujoco_rounds // 10)
     mujoco = (
         scale.mujoco_seeds,
         scale.mujoco_rounds,
@@ -219,7 +219,7 @@ def tasks(scale: Scale) -> dict[str, Task]:
         "halfcheetah": Task(
             {"name": "halfcheetah"} | body,
             shared | {"log_std": -1.0, "eval_episodes": 2, "direction_clip": 100.0},
-            (0.0001, 0.0003, 0.001),
+            (0.0003, 0.001),
             *mujoco,
         ),
         "walker2d": Task(
@@ -229,8 +229,6 @@ def tasks(scale: Scale) -> dict[str, Task]:
             *mujoco,
         ),
     }
-    # A walker's steps cost three times a cheetah's, and it learns in fewer rounds.
-    found["walker2d"] = replace(found["walker2d"], rounds=max(1, scale.mujoco_rounds * 2 // 3))
     return {key: replace(task, rates=task.rates[: scale.most_rates]) for key, task in found.items()}
 
 
