@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -99,7 +98,6 @@ def test_a_missing_extra_names_itself(fedrl, tmp_path):
     assert len(said.stderr.strip().splitlines()) == 1
 
 
-@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("chattr"), reason="root writes anywhere")
 def test_an_unwritable_folder(fedrl, tmp_path):
     (tmp_path / "runs").write_text("a file where the folder should be")
     said = fedrl("run", *SMALL, check=False)

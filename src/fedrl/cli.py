@@ -7,10 +7,13 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from fedrl import threads
 from fedrl.types import UserError
+
+if TYPE_CHECKING:
+    from fedrl.experiment.config import Config
 
 HELP = """\
 fedrl: federated reinforcement learning of agents, from tabular MDPs to language models
@@ -136,12 +139,12 @@ def _value(words: list[str]) -> tuple[str, list[str]]:
     return words[1], words[2:]
 
 
-def _dry_run(config: object) -> int:
+def _dry_run(config: "Config") -> int:
     from fedrl.experiment.config import to_toml
     from fedrl.experiment.run import plan
 
     print(to_toml(config), end="")
-    for line in plan(config):  # type: ignore[arg-type]
+    for line in plan(config):
         print(f"# {line}")
     return 0
 

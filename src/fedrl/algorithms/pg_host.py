@@ -14,7 +14,13 @@ import numpy as np
 
 from fedrl.algorithms import estimators
 from fedrl.algorithms.estimators import Trajectories
-from fedrl.algorithms.pg_traced import Stats, directions, over_steps, trajectory_stats
+from fedrl.algorithms.pg_traced import (
+    Stats,
+    directions,
+    over_steps,
+    rewards_to_go,
+    trajectory_stats,
+)
 from fedrl.algorithms.policies import Params, Policy, gaussian_sample_numpy
 
 Array = Any
@@ -87,24 +93,19 @@ class HostRunner:
         fields = (raw.observations, raw.actions, raw.rewards, raw.mask)
         return Trajectories(*(x.reshape(pairs, count, *x.shape[1:]) for x in fields))
 
-    def _psi(self, batch: Trajectories) -> Array:
-        s = self.settings
-        psi = estimators.rewards_to_go(batch.rewards, batch.mask, self.world.gamma, s.return_scale)
-        return jax.vmap(estimators.standardized)(psi, batch.mask) if s.standardize else psi
-
     def _step_traced(
         self, now: Params, previous: Params, direction: Params, at: Params, batch: Trajectories
     ) -> tuple[Params, Stats]:
+        psi = rewards_to_go(batch, self.settings, self.world.gamma)
         u, weight, clipped = directions(
-            self.policy, self.settings, now, previous, direction, at, batch, self._psi(batch)
+            self.policy, self.settings, now, previous, direction, at, batch, psi
         )
         moved = jax.tree.map(lambda x, d: x + self.settings.local_lr * d, now, u)
         return moved, trajectory_stats(batch, weight, clipped)
 
     def _gradient_traced(self, theta: Params, batch: Trajectories) -> tuple[Params, Stats]:
-        gradient = jax.vmap(partial(estimators.gradient, self.policy))(
-            theta, batch, self._psi(batch)
-        )
+        psi = rewards_to_go(batch, self.settings, self.world.gamma)
+        gradient = jax.vmap(partial(estimators.gradient, self.policy))(theta, batch, psi)
         ones = jnp.ones(batch.mask.shape[:2])
         return gradient, trajectory_stats(batch, ones, jnp.zeros_like(ones))
 

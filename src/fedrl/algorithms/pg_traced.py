@@ -84,12 +84,7 @@ class TracedRunner:
             world_keys,
         )
         batch = Trajectories(*(x.reshape(pairs, count, *x.shape[1:]) for x in raw))
-        return batch, self._psi(batch)
-
-    def _psi(self, batch: Trajectories) -> Array:
-        s = self.settings
-        psi = estimators.rewards_to_go(batch.rewards, batch.mask, self.world.gamma, s.return_scale)
-        return jax.vmap(estimators.standardized)(psi, batch.mask) if s.standardize else psi
+        return batch, rewards_to_go(batch, self.settings, world.gamma)
 
     def _local_traced(
         self, theta: Params, previous: Params, direction: Params, params: Any, keys: Array
@@ -125,6 +120,12 @@ class TracedRunner:
     def _returns_traced(self, theta: Params, params: Any, keys: Array, episodes: int) -> Array:
         batch, _ = self._sample(theta, params, keys, episodes)
         return (batch.rewards * batch.mask).sum(-1)
+
+
+def rewards_to_go(batch: Trajectories, settings: Any, gamma: float) -> Array:
+    """Ψ [B,M,T] for every pair, scaled or standardised as the settings say."""
+    psi = estimators.rewards_to_go(batch.rewards, batch.mask, gamma, settings.return_scale)
+    return jax.vmap(estimators.standardized)(psi, batch.mask) if settings.standardize else psi
 
 
 def directions(
