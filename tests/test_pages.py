@@ -63,7 +63,7 @@ def test_tuning_prefers_the_best_and_never_a_diverged_run():
         def area(self):
             return np.array([self.score])
 
-    task = tasks(SCALES["smoke"])["cartpole"]
+    task = tasks(SCALES["full"])["cartpole"]
     scores = dict(zip(task.rates, (float("nan"), 3.0, 5.0, float("nan"))))
     tuned = {f"pavg,rate={rate}": Fake(score) for rate, score in scores.items()}
     assert chosen(tuned, task, [("pavg", 1.0)]) == {("pavg", 1.0): task.rates[2]}
