@@ -218,14 +218,13 @@ def test_no_private_number_in_messages_logs_or_the_servers_state(fedrl, tmp_path
 
 
 def start(tmp_path: Path, *words: str) -> subprocess.Popen:
-    return subprocess.Popen(
-        [sys.executable, "-m", "fedrl", *words],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        # A test runner in the background has SIGINT ignored, and children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    # A test runner in the background has SIGINT ignored, and children inherit that.
+    code = (
+        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
+        "os.execv(sys.executable, [sys.executable, '-m', 'fedrl', *sys.argv[1:]])"
     )
+    command = [sys.executable, "-c", code, *words]
+    return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
 
 
 def test_control_c_loses_nothing(fedrl, tmp_path):
