@@ -237,14 +237,9 @@ def _exchange(
         needed = max(1, math.ceil(settings.quorum * len(jobs)))
         if len(accepted) >= needed:
             break
-        reasons = "; ".join(
-            f"client {r['client']}: {r['reason']}"
-            for r in records[-len(jobs) :]
-            if r["status"] == "failed"
-        )
         parts.warn(
             f"round {number}, attempt {attempt + 1}: {len(accepted)} of {len(jobs)} updates usable,"
-            f" {needed} needed ({reasons})"
+            f" {needed} needed ({_reasons(records[-len(jobs) :])})"
         )
     else:
         raise QuorumLost(
@@ -260,6 +255,15 @@ def _exchange(
     metrics["cohort/size"] = float(len(jobs))
     metrics["cohort/failed"] = float(sum(r["status"] == "failed" for r in records))
     return Snapshot(number, states, now.clients | kept, totals), metrics | totals, records
+
+
+def _reasons(records: list[dict[str, Any]]) -> str:
+    """Who failed and why, a reason once for all clients that share it."""
+    clients: dict[str, list[str]] = {}
+    for record in records:
+        if record["status"] == "failed":
+            clients.setdefault(record["reason"], []).append(str(record["client"]))
+    return "; ".join(f"client {', '.join(who)}: {reason}" for reason, who in clients.items())
 
 
 def _cohort(clients: list[int], size: int, seed: int, number: int, attempt: int) -> list[int]:

@@ -89,7 +89,9 @@ class HostRunner:
             )
             return gaussian_sample_numpy(rows, observations, noise)
 
-        raw = self.world.rollout(act, envs, seeds.reshape(-1))
+        # A policy may diverge: its update is refused then, and that says it better than warnings.
+        with np.errstate(over="ignore", invalid="ignore"):
+            raw = self.world.rollout(act, envs, seeds.reshape(-1))
         fields = (raw.observations, raw.actions, raw.rewards, raw.mask)
         return Trajectories(*(x.reshape(pairs, count, *x.shape[1:]) for x in fields))
 

@@ -35,12 +35,15 @@ def figure1(
     steps = base.curves["env/steps"][:, -1].mean()
     cap = task.algorithm.get("direction_clip")
     extra = f", ‖u_{{r,k}}‖ at most {cap:g}" if cap else ""
+    why = """ Without the cap FedHAPG-M diverges in the
+first rounds (`fedrl run momentum/halfcheetah --algorithm.name fedhapg-m --algorithm.direction_clip
+0`): with H = 500 its ⟨∇log p, v⟩ g is far longer than g for any v that a useful step makes."""
     return f"""## {name}
 
 N = 5, K = 10, one trajectory per local step, λ = ηK, {base.cell.rounds} rounds, horizon
 {task.world.get("horizon", 100)}, importance weight capped at 1.2{extra}, rewards-to-go
 standardised, η tuned for every row alike (see *Tuning*), {base.cell.seeds} seeds,
-{steps / 1e6:.2f} M environment steps in a PAvg run. Evaluation on fresh episodes of all clients.
+{steps / 1e6:.2f} M environment steps in a PAvg run. Evaluation on fresh episodes of all clients.{why if cap else ""}
 
 {learner_table(found)}
 
