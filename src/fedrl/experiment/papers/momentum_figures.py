@@ -43,7 +43,8 @@ first rounds (`fedrl run momentum/halfcheetah --algorithm.name fedhapg-m --algor
 N = 5, K = 10, one trajectory per local step, λ = ηK, {base.cell.rounds} rounds, horizon
 {task.world.get("horizon", 100)}, importance weight capped at 1.2{extra}, rewards-to-go
 standardised, η tuned for every row alike (see *Tuning*), {base.cell.seeds} seeds,
-{steps / 1e6:.2f} M environment steps in a PAvg run. Evaluation on fresh episodes of all clients.{why if cap else ""}
+{steps / 1e6:.2f} M environment steps in a PAvg run. Evaluation on fresh episodes of all
+clients.{why if cap else ""}
 
 {learner_table(found)}
 
