@@ -60,7 +60,7 @@ def play(
     """`observe` is also told the seconds that the store has taken so far."""
     with tempfile.TemporaryDirectory() as folder:
         store = RunDir.create(Path(folder), "benchmark", 0, "")
-        storing = timed(store, ["save"])
+        storing = timed(store, ["log", "checkpoint"])
         federation.run(
             settings,
             algorithm,
