@@ -8,6 +8,7 @@ import platform
 import subprocess
 import sys
 import time
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,12 @@ def collect() -> dict[str, Any]:
     }
 
 
+@cache
 def commit() -> str | None:
-    """The checkout's commit, with a + when its tracked files are changed; None when installed."""
+    """The checkout's commit, with a + when its tracked files are changed; None when installed.
+
+    Asked once: a long run is of the code that it started with.
+    """
     folder = Path(fedrl.__file__).parent
     try:
         head = _git(folder, "rev-parse", "--short=10", "HEAD")

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 import fedrl
+from fedrl.experiment import provenance
 from fedrl.types import UserError
 
 PAPERS = {"momentum": "fedrl.experiment.papers.momentum"}
@@ -15,6 +16,7 @@ PAPERS = {"momentum": "fedrl.experiment.papers.momentum"}
 def reproduce(paper: str, scale: str, only: tuple[str, ...], out: Path, page: Path | None) -> int:
     """Compute what is missing under `out`, write the page, say where it is."""
     module = importlib.import_module(PAPERS[paper])
+    provenance.commit()  # before the first cell, which may take hours
     if unknown := [part for part in only if part not in module.PARTS]:
         raise UserError(f"--only {unknown[0]}: the parts are {', '.join(module.PARTS)}")
     folder = out / paper / scale
