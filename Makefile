@@ -47,6 +47,7 @@ bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet -c constraints.txt torch
 	$(BIN)/python benchmarks/momentum.py $(BENCH)
 	$(BIN)/python benchmarks/rounds.py $(BENCH)
+	$(BIN)/python benchmarks/mujoco_worlds.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

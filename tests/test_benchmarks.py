@@ -14,7 +14,14 @@ FOLDER = Path(__file__).parent.parent / "benchmarks"
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "words", [("rounds.py",), ("momentum.py", "tabular"), ("momentum.py", "growth")], ids=" ".join
+    "words",
+    [
+        ("rounds.py",),
+        ("mujoco_worlds.py",),
+        ("momentum.py", "tabular"),
+        ("momentum.py", "growth"),
+    ],
+    ids=" ".join,
 )
 def test_quick_benchmarks(tmp_path, words):
     command = [sys.executable, str(FOLDER / words[0]), *words[1:], "--quick", "--json", "out.json"]

@@ -75,6 +75,9 @@ def test_other_federations_by_one_flag(fedrl, tmp_path, kind):
         (("report",), "name at least one run"),
         (("eval", "."), "has no config.toml"),
         (("reprot",), "did you mean 'report'"),
+        (("report", "--foo", "x"), "see `fedrl report --help`"),
+        (("eval", ".", "--episodes", "x"), "invalid int value: 'x'"),
+        (("reproduce", "momentm"), "invalid choice: 'momentm'"),
         (("reproduce", "momentum", "--only", "table3"), "the parts are"),
     ],
 )

@@ -1,5 +1,6 @@
 """The command `fedrl`: parse, call, print. Everything else lives in the layers below."""
 
+import argparse
 import io
 import os
 import shlex
@@ -7,7 +8,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, NoReturn
 
 from fedrl import threads
 from fedrl.types import UserError
@@ -42,6 +43,10 @@ usage: fedrl run RECIPE [--key VALUE …] [--dry-run]
 
 `fedrl run RECIPE --help` lists every setting with its meaning and value.
 """
+
+REPORT = "One page with curves and tables; runs that differ only in their seed form a band."
+EVAL = "Evaluate a run's last checkpoint on fresh episodes (tabular worlds: exactly), by client."
+REPRODUCE = "Regenerate a paper's tables and figures; stopped, it goes on where it was."
 
 
 def main() -> None:
@@ -170,71 +175,60 @@ def list_(argv: list[str]) -> int:
     return 0
 
 
+class Parser(argparse.ArgumentParser):
+    """argparse whose complaints are one line, as everywhere else."""
+
+    def error(self, message: str) -> NoReturn:
+        raise UserError(f"{message}; see `{self.prog} --help`")
+
+
 def report(argv: list[str]) -> int:
     """Draw one page with curves and tables; several runs are compared."""
-    import tyro
+    parser = Parser("fedrl report", description=REPORT)
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="run folders")
+    parser.add_argument("--out", type=Path, metavar="PAGE", help="RUN/report.html by default")
+    asked = parser.parse_args(argv)
+    if not asked.runs:
+        raise UserError("name at least one run: fedrl report runs/NAME/METHOD-s0-…")
+    from fedrl.experiment.report import build
 
-    def command(runs: tyro.conf.Positional[tuple[Path, ...]], out: Path | None = None) -> int:
-        """One page with curves and tables; runs that differ only in their seed form a band.
-
-        Args:
-            runs: Run folders (several are compared).
-            out: Where the page goes; RUN/report.html, or report.html for several runs.
-        """
-        from fedrl.experiment.report import build
-
-        if not runs:
-            raise UserError("name at least one run: fedrl report runs/NAME/METHOD-s0-…")
-        print(f"report: {build(runs, out)}")
-        return 0
-
-    return tyro.cli(command, args=argv, prog="fedrl report")
+    print(f"report: {build(asked.runs, asked.out)}")
+    return 0
 
 
 def eval_(argv: list[str]) -> int:
     """Evaluate a run's last checkpoint, client by client."""
-    import tyro
+    parser = Parser("fedrl eval", description=EVAL)
+    parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
+    parser.add_argument("--episodes", type=int, default=100, help="per client (100)")
+    parser.add_argument("--seed", type=int, default=0, help="of these episodes (0)")
+    asked = parser.parse_args(argv)
+    from fedrl.experiment.evaluate import evaluate
 
-    def command(run: tyro.conf.Positional[Path], episodes: int = 100, seed: int = 0) -> int:
-        """Evaluate a run's last checkpoint on fresh episodes, client by client.
-
-        Args:
-            run: The run's folder.
-            episodes: Episodes per client (tabular worlds are solved exactly instead).
-            seed: Seed of these episodes; training never uses the same ones.
-        """
-        from fedrl.experiment.evaluate import evaluate
-
-        return evaluate(run, episodes, seed)
-
-    return tyro.cli(command, args=argv, prog="fedrl eval")
+    return evaluate(asked.run, asked.episodes, asked.seed)
 
 
 def reproduce(argv: list[str]) -> int:
     """Regenerate a paper's tables and figures."""
-    import tyro
+    from fedrl.experiment.reproduce import PAPERS, SCALES
+    from fedrl.experiment.reproduce import reproduce as go
 
-    def command(
-        paper: tyro.conf.Positional[Literal["momentum"]],
-        scale: Literal["smoke", "small", "full"] = "small",
-        only: tuple[str, ...] = (),
-        out: Path = Path("runs/reproduce"),
-        page: Path | None = None,
-    ) -> int:
-        """Regenerate a paper's tables and figures; stopped, it goes on where it was.
-
-        Args:
-            paper: Which paper.
-            scale: smoke: minutes. small: under an hour on two cores. full: the whole grid.
-            only: Parts to compute; the page shows what there is of the others.
-            out: Where measurements are kept.
-            page: Where the page goes; docs/results/momentum.md in a checkout by default.
-        """
-        from fedrl.experiment.reproduce import reproduce as go
-
-        return go(paper, scale, only, out, page)
-
-    return tyro.cli(command, args=argv, prog="fedrl reproduce")
+    parser = Parser("fedrl reproduce", description=REPRODUCE)
+    parser.add_argument("paper", choices=PAPERS, metavar="PAPER", help=", ".join(PAPERS))
+    parser.add_argument(
+        "--scale", choices=SCALES, default="small", help="smoke: minutes. small: about an hour on "
+        "two cores. full: the published page, a few hours."
+    )  # fmt: skip
+    parser.add_argument("--only", nargs="+", default=[], metavar="PART", help="parts to compute")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/reproduce"), help="where measurements are kept"
+    )
+    parser.add_argument(
+        "--page", type=Path, help="docs/results/PAPER.md for the full scale in a checkout, else "
+        "beside the measurements"
+    )  # fmt: skip
+    asked = parser.parse_args(argv)
+    return go(asked.paper, asked.scale, tuple(asked.only), asked.out, asked.page)
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {

@@ -11,6 +11,7 @@ from fedrl.experiment import provenance
 from fedrl.types import UserError
 
 PAPERS = {"momentum": "fedrl.experiment.papers.momentum"}
+SCALES = ("smoke", "small", "full")
 
 
 def reproduce(paper: str, scale: str, only: tuple[str, ...], out: Path, page: Path | None) -> int:

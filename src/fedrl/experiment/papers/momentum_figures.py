@@ -184,6 +184,7 @@ One grid of step sizes η per task for all methods, {
             f"{t.tuning_seeds} seeds and {t.tuning_rounds} rounds on {k}" for k, t in tasks.items()
         )
     }; seeds that are reported nowhere. The
-score is the mean return over the run.
+score is the mean return over the run. Where the best η is the largest of its grid, a larger one may
+do better still.
 
 {table(("task", "method", "η: score"), rows)}"""
