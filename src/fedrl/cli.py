@@ -216,8 +216,8 @@ def reproduce(argv: list[str]) -> int:
     parser = Parser("fedrl reproduce", description=REPRODUCE)
     parser.add_argument("paper", choices=PAPERS, metavar="PAPER", help=", ".join(PAPERS))
     parser.add_argument(
-        "--scale", choices=SCALES, default="small", help="smoke: minutes. small: about an hour on "
-        "two cores. full: the published page, a few hours."
+        "--scale", choices=SCALES, default="small", help="smoke: minutes. small: under an hour on "
+        "two cores. full: the published page, up to two hours."
     )  # fmt: skip
     parser.add_argument("--only", nargs="+", default=[], metavar="PART", help="parts to compute")
     parser.add_argument(
