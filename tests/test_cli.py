@@ -19,7 +19,8 @@ SMALL = ("momentum/random_mdp", "--rounds", "12", "--world.horizon", "20", "--ou
 
 
 def only_run(folder: Path) -> Path:
-    runs = list(folder.glob("runs/*/*"))
+    # A kill in the first moments may leave a folder that is no run yet.
+    runs = [path.parent for path in folder.glob("runs/*/*/config.toml")]
     assert len(runs) == 1
     return runs[0]
 
@@ -220,6 +221,12 @@ def test_no_private_number_in_messages_logs_or_the_servers_state(fedrl, tmp_path
             assert not [number for number in private + texts if number in data], path
 
 
+def logged(tmp_path: Path) -> int:
+    """Rounds in the run's log so far."""
+    logs = list(tmp_path.glob("runs/*/*/metrics.jsonl"))
+    return logs[0].read_bytes().count(b"\n") if logs else 0
+
+
 def start(tmp_path: Path, *words: str) -> subprocess.Popen:
     # A test runner in the background has SIGINT ignored, and children inherit that.
     code = (
@@ -252,27 +259,27 @@ def test_control_c_loses_nothing(fedrl, tmp_path):
 @pytest.mark.parametrize("engine", ["inprocess", "workers"])
 def test_killed_ten_times_a_run_ends_with_the_same_numbers(fedrl, tmp_path, engine):
     """kill -9 at ten random moments; then everything that lasts equals an undisturbed run."""
-    rounds = "900" if engine == "inprocess" else "60"
+    rounds = 240 if engine == "inprocess" else 90
     recipe = (
-        "momentum/random_mdp", "--rounds", rounds, "--world.horizon", "20", "--engine", engine,
+        "momentum/random_mdp", "--rounds", str(rounds), "--world.horizon", "20", "--engine", engine,
         "--federation.cohort", "7", "--algorithm.server", "adam",
     )  # fmt: skip
     fedrl("run", *recipe, "--out", "whole")
     whole = next(tmp_path.glob("whole/*/*"))
     draw = random.Random(0)
-    process = start(tmp_path, "run", *recipe, "--out", "runs")
-    kills = 0
-    while kills < 10:
-        time.sleep(draw.uniform(0.2, 2.2))
-        assert process.poll() is None, "finished before it was killed ten times: more rounds"
+    # Two kills while it starts, eight soon after a random round was logged, none near the end.
+    moments = [-1, *sorted(draw.sample(range(rounds - 60), 8)), -1]
+    for moment in moments:
+        begun = list(tmp_path.glob("runs/*/*/config.toml"))
+        words = ("--resume", str(only_run(tmp_path))) if begun else (*recipe, "--out", "runs")
+        process = start(tmp_path, "run", *words)
+        while moment >= 0 and logged(tmp_path) <= moment:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.002)
+        time.sleep(draw.uniform(0, 0.6 if moment < 0 else 0.01))
+        assert process.poll() is None
         process.kill()
         process.communicate()
-        kills += 1
-        if not list(tmp_path.glob("runs/*/*/config.toml")):
-            process = start(tmp_path, "run", *recipe, "--out", "runs")  # killed while starting
-            continue
-        process = start(tmp_path, "run", "--resume", str(only_run(tmp_path)))
-    process.communicate(timeout=120)
     killed = only_run(tmp_path)
     fedrl("run", "--resume", str(killed))
     for name in ("metrics.jsonl", "clients.jsonl", "summary.json"):
