@@ -93,7 +93,7 @@ def pools(settings: Settings) -> list[list[int]]:
     return [[client] for client in range(settings.clients)]
 
 
-@dataclass
+@dataclass(frozen=True)
 class Snapshot:
     """Everything a run needs to go on: what a checkpoint holds."""
 

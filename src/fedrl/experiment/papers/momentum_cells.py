@@ -189,7 +189,6 @@ class Task:
     tuning_seeds: int
     tuning_rounds: int
     eval_every: int
-    chunk: int
 
 
 def tasks(scale: Scale) -> dict[str, Task]:
@@ -202,7 +201,6 @@ def tasks(scale: Scale) -> dict[str, Task]:
         2 if scale.mujoco_seeds > 1 else 1,
         scale.mujoco_tuning_rounds,
         every,
-        0,
     )
     found = {
         "cartpole": Task(
@@ -214,7 +212,6 @@ def tasks(scale: Scale) -> dict[str, Task]:
             scale.cartpole_tuning,
             scale.cartpole_rounds,
             max(1, scale.cartpole_rounds // 75),
-            0,
         ),
         "halfcheetah": Task(
             {"name": "halfcheetah"} | body,
@@ -242,7 +239,6 @@ def sampled(part: str, task: Task, name: str, beta: float, rate: float, **fields
         "rounds": task.rounds,
         "seeds": task.seeds,
         "eval_every": task.eval_every,
-        "chunk": task.chunk,
     } | fields
     algorithm = task.algorithm | {"name": name, "beta": beta, "local_lr": rate}
     return Cell(part, f"{learner_name(name, beta)}", algorithm, task.world, **settings)

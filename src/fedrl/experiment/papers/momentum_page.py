@@ -1,7 +1,8 @@
 """The result page of the momentum paper: the paper's number, ours with its interval, the verdict.
 
 Every figure on the page comes from a cell on disk; a part that was not measured is said to be
-missing. Verdicts are computed, never typed: a paired 95% interval over common seeds decides.
+missing. Verdicts are computed, never typed: a paired 95% interval over common seeds decides. Only
+the three explanations in *Why* are prose, written for the full scale.
 """
 
 from __future__ import annotations
@@ -245,6 +246,8 @@ def regimes(found: Found, base: Found) -> str:
 
 κ = 1, {count} seeds. *weight* is the mean importance weight of a run, and ‖u − ∇J‖² the exact error
 of its direction, both averaged over rounds; medians over seeds, because a weight has a heavy tail.
+
+Read at the full scale:
 
 - At H = 500 the sampled weight is close to 0, the correction −w g(θ_prev) is gone, and Eq. (4)
   becomes u = g + (1−β)u_r: heavy-ball momentum with a step up to 1/β times as long. The rows

@@ -66,7 +66,8 @@ def section(found: Mapping[str, Measured], pictures: Path) -> str:
     }  # fmt: skip
     one = next(iter(found.values())).cell
     steps, rounds = one.algorithm["local_steps"], one.rounds
-    rows = []
+    rows, holds = [], True
+    lower = bool((errors[betas[0]].mean(0) < errors[1.0].mean(0)).all())
     for n in sizes:
         cell = found[f"N={n},beta={betas[0]}"]
         base = found[f"N={n},beta=1.0"]
@@ -81,6 +82,7 @@ def section(found: Mapping[str, Measured], pictures: Path) -> str:
         )
         left = float(cell.curves["eval/grad_norm_sq"].mean())
         right = constants.bound(n, steps, rounds)
+        holds &= left <= right
         rows.append([
             str(n), f"{errors[betas[0]].mean(0)[sizes.index(n)]:.4f}",
             f"{errors[1.0].mean(0)[sizes.index(n)]:.4f}", f"{left:.4f}", f"{right:.3g}",
@@ -102,8 +104,10 @@ def section(found: Mapping[str, Measured], pictures: Path) -> str:
 Softmax tables, κ = 1, H = {one.world["horizon"]}, K = {steps}, η = {one.algorithm["local_lr"]},
 R = {rounds}, {one.seeds} seeds; everything but the sampled trajectories is exact. The error of the
 server's direction falls with the number of agents with a log-log slope of {slopes} (−1 is linear
-speed-up), and momentum lowers it at every N. The bound is computed with measured σ² and W and
-without its unnamed numeric constant; it holds, and is looser than the truth by the factor shown.
+speed-up), and momentum {"lowers" if lower else "does not lower"} it at every N. The bound is
+computed with measured σ² and W and without its unnamed numeric constant; it {
+        "holds" if holds else "is violated"
+    }, and the table shows how far it is from the truth.
 
 {table(head, rows)}
 
