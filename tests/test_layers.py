@@ -11,8 +11,8 @@ import fedrl
 
 PACKAGE = Path(fedrl.__file__).parent
 LAYERS = [
-    {"types", "tree", "seeding", "threads", "registry"},
-    {"partition", "aggregate", "optimizers", "privacy", "wire"},
+    {"types", "tree", "seeding", "threads", "registry", "plugin"},
+    {"partition", "aggregate", "optimizers", "privacy", "wire", "datasets"},
     {"envs", "llm", "feedback"},
     {"algorithms"},
     {"engines"},

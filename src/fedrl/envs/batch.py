@@ -1,0 +1,50 @@
+"""Many episodes of a text world side by side: what a rollout steps, hundreds per call.
+
+An episode that is over stays in its place and costs nothing until `reset` gives it a new task, so
+slot i of every answer belongs to the same episode as slot i of the commands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedrl.envs.text import Episode, TextWorld, Turn
+from fedrl.types import UserError
+
+
+class Batch:
+    """`turns[i]` is what slot i saw last, `steps[i]` how many commands it has taken."""
+
+    def __init__(self, world: TextWorld, max_steps: int | None = None) -> None:
+        self.world = world
+        self.max_steps = world.max_steps if max_steps is None else max_steps
+        self.episodes: list[Episode] = []
+        self.turns: list[Turn] = []
+        self.steps: list[int] = []
+        self.over: list[bool] = []
+
+    def reset(self, tasks: Sequence[str], seed: int = 0) -> list[Turn]:
+        """One episode per task; the same task may come many times (the group of GRPO)."""
+        begun = [self.world.start(task, seed) for task in tasks]
+        self.episodes = [episode for episode, _ in begun]
+        self.turns = [turn for _, turn in begun]
+        self.steps = [0] * len(begun)
+        self.over = [turn.done for turn in self.turns]
+        return list(self.turns)
+
+    def step(self, commands: Sequence[str]) -> list[Turn]:
+        """One command per slot. Slots that are over ignore theirs and repeat their last turn."""
+        if len(commands) != len(self.episodes):
+            raise UserError(f"{len(commands)} commands for {len(self.episodes)} episodes")
+        for i, command in enumerate(commands):
+            if self.over[i]:
+                continue
+            turn = self.turns[i] = self.episodes[i].step(command)
+            self.steps[i] += 1
+            self.over[i] = turn.done or self.steps[i] >= self.max_steps
+        return list(self.turns)
+
+    @property
+    def running(self) -> list[int]:
+        """The slots that still play: the ones to ask a policy about."""
+        return [i for i, over in enumerate(self.over) if not over]

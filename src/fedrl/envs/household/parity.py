@@ -1,0 +1,68 @@
+"""Replays transcripts of the real ALFWorld engine: every sentence and every command must agree.
+
+A record names a genuine game and lists what was typed and what the engine answered; the game itself
+comes from the ALFWorld data. `score`, `done` and `won` are the same thing in this world.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from fedrl.datasets import alfworld
+from fedrl.envs.household.game import Game
+from fedrl.envs.household.layout import Layout
+from fedrl.envs.household.pddl import parse
+from fedrl.envs.household.problem import Problem
+from fedrl.envs.parity import Line, records
+from fedrl.types import UserError
+
+
+def replay(files: Sequence[Path], data: Path) -> list[Line]:
+    """One line per file; `data` is the folder with the ALFWorld games."""
+    transcripts = {path: list(records(path)) for path in files}
+    for path, found in transcripts.items():
+        if not found or not all({"id", "generation", "reset", "steps"} <= r.keys() for r in found):
+            raise UserError(f"{path} holds no household transcripts (id, generation, reset, steps)")
+    ids = {record["id"] for found in transcripts.values() for record in found}
+    games = _games(ids, data)
+    return [_file(path.name, found, games) for path, found in transcripts.items()]
+
+
+def _games(ids: Iterable[str], data: Path) -> dict[str, Problem]:
+    wanted = set(ids)
+    found = {
+        game.id: parse(game.pddl_problem, game.id, game.task)
+        for split in sorted({id.partition("/")[0] for id in wanted})
+        for game in alfworld.games(data, split)
+        if game.id in wanted
+    }
+    if lacking := sorted(wanted - found.keys()):
+        raise UserError(f"{data} lacks {len(lacking)} games of the transcripts: {lacking[0]} …")
+    return found
+
+
+def _file(name: str, transcripts: list[dict[str, Any]], games: dict[str, Problem]) -> Line:
+    line = Line(name, note=f"{len(transcripts)} games")
+    for record in transcripts:
+        game = Game(Layout(games[record["id"]], record["generation"]))
+        _compare(line, record, "reset", record["reset"], game, game.reset())
+        for step in record["steps"]:
+            observation = game.step(step["command"])
+            _compare(line, record, step["command"], step, game, observation)
+    return line
+
+
+def _compare(
+    line: Line, record: dict[str, Any], what: str, step: dict[str, Any], game: Game, seen: str
+) -> None:
+    got = {
+        "observation": seen,
+        "admissible": game.admissible,
+        "score": int(game.won),
+        "done": game.won,
+        "won": game.won,
+    }
+    expected = {key: step[key] for key in got if key in step}
+    line.compare(f"{record['id']} {what!r}", expected, got)

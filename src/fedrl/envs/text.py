@@ -1,0 +1,64 @@
+"""The interface of a text world: tasks with a goal in words, commands in, sentences out.
+
+A third-party environment plugs in with one class that has `tasks` and `start` (docs/worlds.md
+shows one in thirty lines); everything above (Gymnasium, rollouts, partitions) speaks only this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+
+class Task(NamedTuple):
+    """What a partition may know of a task: never its content."""
+
+    id: str
+    category: str  # the task type of the household, the department of the shop
+    scene: str = ""  # the room it plays in, where a world has rooms
+
+
+class Turn(NamedTuple):
+    """What the world answers: after `start`, and after every command."""
+
+    observation: str
+    reward: float
+    done: bool  # the game has ended by itself; a step limit is the caller's
+    admissible: Sequence[str]  # commands that would do something now, in the world's order
+    info: Mapping[str, Any]  # always "won"; at the end also the parts of the reward
+
+
+class Episode(Protocol):
+    """One running game; cheap, by the hundred."""
+
+    @property
+    def goal(self) -> str:
+        """The task in words, as the agent is told it."""
+        ...
+
+    def step(self, command: str) -> Turn: ...
+
+
+class TextWorld(Protocol):
+    """A family of tasks. `splits` never share a task."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def splits(self) -> tuple[str, ...]: ...
+
+    @property
+    def max_steps(self) -> int:
+        """The step limit that the papers use: 50 in the household, 15 in the shop."""
+        ...
+
+    def tasks(self, split: str) -> Sequence[Task]: ...
+
+    def start(self, task: str, seed: int = 0) -> tuple[Episode, Turn]:
+        """A fresh episode of the task with this id, and what the agent sees first."""
+        ...
+
+    def demonstrate(self, task: str, seed: int = 0) -> list[str]:
+        """The expert's commands; played in order they win the task."""
+        ...
