@@ -172,5 +172,5 @@ def test_every_setting_has_a_meaning():
         config = resolve(read_recipe(path))
         for section in (config.federation, config.algorithm, config.world, config.faults):
             meaning = comments(type(section))
-            for key in configs._fields(type(section)):
+            for key in configs.fields(type(section)):
                 assert meaning.get(key) or key == "name", f"{type(section)}: {key}"

@@ -14,7 +14,7 @@ LAYERS = [
     {"types", "tree", "seeding", "threads", "registry", "plugin"},
     {"partition", "aggregate", "optimizers", "privacy", "wire", "datasets"},
     {"envs", "llm", "feedback"},
-    {"algorithms"},
+    {"algorithms", "play"},
     {"engines"},
     {"federation"},
     {"experiment"},

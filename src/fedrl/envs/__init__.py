@@ -20,4 +20,8 @@ WORLDS = {
     "hopper": Entry(
         "fedrl.envs.mujoco", "mujoco", "MuJoCo Hopper; clients differ in start and body"
     ),
+    "household": Entry(
+        "fedrl.envs.household.world", "gym", "ALFWorld's text games, generated or genuine"
+    ),
+    "webshop": Entry("fedrl.envs.webshop.shop", "gym", "a shop with a goal, generated or genuine"),
 }

@@ -29,7 +29,7 @@ class TextEnv(gymnasium.Env[str, str]):
     `info` holds `admissible_commands`, `won`, `goal`, `task`, and the reward's parts at the end.
     """
 
-    metadata = {"render_modes": ["ansi"]}  # noqa: RUF012
+    metadata = {"render_modes": ["ansi"], "render_fps": 1}  # noqa: RUF012
 
     def __init__(
         self,

@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import math
 import re
 import tomllib
-import types
 import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,6 +23,7 @@ from fedrl.aggregate import AGGREGATORS
 from fedrl.algorithms import METHODS
 from fedrl.engines import faults
 from fedrl.envs import WORLDS
+from fedrl.experiment.values import checked, fields, nearest, parse, split_flags
 from fedrl.registry import load, look_up, suggestion
 from fedrl.types import UserError
 
@@ -163,7 +162,7 @@ def resolve(data: Mapping[str, Any], flags: Sequence[str] = ()) -> Config:
     merged = {k: dict(v) if isinstance(v, Mapping) else v for k, v in data.items()}
     pairs = split_flags(flags)
     for key, value in merged.items():
-        if _fields(Config).get(key) in (Any, *SECTIONS) and not isinstance(value, dict):
+        if fields(Config).get(key) in (Any, *SECTIONS) and not isinstance(value, dict):
             raise UserError(f"{key} must be a table: [{key}]")
     for key, text in pairs:  # names first: they choose what the other keys are checked against
         if key in ("algorithm.name", "world.name"):
@@ -187,26 +186,6 @@ def _choose_name(section: dict[str, Any], key: str, name: str | None) -> None:
     section["name"] = name
 
 
-def split_flags(flags: Sequence[str]) -> list[tuple[str, str | None]]:
-    """`--a.b 1 --c=2 --flag` → [("a.b", "1"), ("c", "2"), ("flag", None)]."""
-    pairs: list[tuple[str, str | None]] = []
-    rest = list(flags)
-    while rest:
-        word = rest.pop(0)
-        if not word.startswith("--"):
-            raise UserError(
-                f"unexpected argument {word!r}; settings are flags, lists without blanks: "
-                "--key VALUE --list 1,2,3"
-            )
-        key, equals, text = word[2:].partition("=")
-        value: str | None = text
-        if not equals:
-            is_value = rest and not rest[0].startswith("--")
-            value = rest.pop(0) if is_value else None
-        pairs.append((key.replace("-", "_"), value))
-    return pairs
-
-
 def _chosen(table: Any, data: dict[str, Any], key: str, default: str) -> type:
     """The settings class of the named method or world; its own defaults go under the recipe's."""
     section = data.get(key, {})
@@ -218,110 +197,57 @@ def _chosen(table: Any, data: dict[str, Any], key: str, default: str) -> type:
     return load(entry, f"{key}.name", name).Settings
 
 
-def _fields(cls: type) -> dict[str, Any]:
-    hints = typing.get_type_hints(cls)
-    return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
-
-
 def _override(data: dict[str, Any], classes: dict[str, type], key: str, text: str | None) -> None:
     """Put one flag into the tables, with the type that its key has."""
     table, _, inner = key.partition(".")
-    fields = _fields(Config)
+    hints = fields(Config)
     known = all_keys(classes)
     if key not in known:
-        raise UserError(f"unknown key --{key}; {_nearest(key, known)}")
-    hint = _fields(classes.get(table) or fields[table])[inner] if inner else fields[key]
+        raise UserError(f"unknown key --{key}; {nearest(key, known)}")
+    hint = fields(classes.get(table) or hints[table])[inner] if inner else hints[key]
     if text is None and hint is not bool:
         raise UserError(f"--{key} needs a value")
-    value = True if text is None else _parse(text, hint, key)
+    value = True if text is None else parse(text, hint, key)
     if inner:
         data.setdefault(table, {})[inner] = value
     else:
         data[key] = value
 
 
-def _nearest(key: str, known: Sequence[str]) -> str:
-    """A key of the same last part (`--beta`) is nearer than one that is spelled alike."""
-    same = [name for name in known if name.rpartition(".")[2] == key]
-    return f"did you mean {same[0]!r}?" if same else suggestion(key, list(known))
-
-
 def all_keys(classes: Mapping[str, type]) -> list[str]:
     """Every key, dotted, in the order of the dataclasses."""
     keys = []
-    for name, hint in _fields(Config).items():
+    for name, hint in fields(Config).items():
         cls = classes.get(name) or hint
         if dataclasses.is_dataclass(cls):
-            keys += [f"{name}.{inner}" for inner in _fields(typing.cast(type, cls))]
+            keys += [f"{name}.{inner}" for inner in fields(typing.cast(type, cls))]
         else:
             keys.append(name)
     return keys
 
 
-def _parse(text: str, hint: Any, key: str) -> Any:
-    """A flag's text as a value of the hinted type; `_checked` has the last word."""
-    if typing.get_origin(hint) is tuple:
-        items = text.strip("[]() ").split(",")
-        inner = typing.get_args(hint)[0]
-        return [_parse(item.strip().strip("'\""), inner, key) for item in items if item.strip()]
-    if hint is str or typing.get_origin(hint) is Literal:
-        return text
-    if typing.get_origin(hint) is types.UnionType and text.lower() == "none":
-        return None
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
-
-
 def _fill(cls: Any, data: Mapping[str, Any], path: str, classes: Mapping[str, type]) -> Any:
     """An instance of a settings class from a table, nothing unknown and nothing of a wrong type."""
-    fields = _fields(cls)
+    hints = fields(cls)
     values: dict[str, Any] = {}
     for key, value in data.items():
         where = f"{path}{key}"
-        if key not in fields:
+        if key not in hints:
             known = (
                 [k for k in all_keys(classes) if k.startswith(path)]
                 if path
-                else [*fields, *all_keys(classes)]
+                else [*hints, *all_keys(classes)]
             )
-            raise UserError(f"unknown key {where}; {_nearest(where, known)}")
+            raise UserError(f"unknown key {where}; {nearest(where, known)}")
         nested = classes.get(key) if not path else None
-        hint = nested or fields[key]
+        hint = nested or hints[key]
         if dataclasses.is_dataclass(hint):
             if not isinstance(value, Mapping):
                 raise UserError(f"{where} must be a table: [{where}]")
             values[key] = _fill(hint, value, f"{where}.", classes)
         else:
-            values[key] = _checked(value, hint, where)
+            values[key] = checked(value, hint, where)
     return cls(**values)
-
-
-def _checked(value: Any, hint: Any, key: str) -> Any:
-    """The value as the hinted type, or an error that names the key."""
-    origin, args = typing.get_origin(hint), typing.get_args(hint)
-    if origin is Literal:
-        if value in args:
-            return value
-        choices = {str(a): None for a in args}
-        raise UserError(f"{key} is {value!r}; {suggestion(str(value), choices)}")
-    if origin is types.UnionType:
-        if value is None and type(None) in args:
-            return None
-        hint = next(option for option in args if option is not type(None))
-    if origin is tuple:
-        if not isinstance(value, list | tuple):
-            raise UserError(f"{key} is {value!r}; it must be a list")
-        return tuple(_checked(item, args[0], key) for item in value)
-    if hint is float and isinstance(value, int | float) and not isinstance(value, bool):
-        if not math.isfinite(value):
-            raise UserError(f"{key} is {value}; it must be a finite number")
-        return float(value)
-    if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
-        return value
-    kind = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[hint]
-    raise UserError(f"{key} is {value!r}; it must be {kind}")
 
 
 def as_dict(config: Any) -> dict[str, Any]:

@@ -249,6 +249,31 @@ class Game:
     def states_of(self, o: int) -> frozenset[str]:
         return self.states.get(o, self.layout.problem.things[o].states)
 
+    def goal_parts(self) -> dict[str, bool]:
+        """What the goal asks for, in words, and which of it holds: for people who watch."""
+        layout, goal = self.layout, self.layout.problem.goal
+        thing, target = goal.object.lower(), goal.target.lower()
+        if goal.kind == "look":
+            lit = any("isToggled" in self.states_of(o) for o in layout.lights)
+            return {
+                f"a {thing} in hand": self.holding in layout.wanted,
+                f"a {target} is on": lit,
+                "both at the same place": self.won,
+            }
+        moved = {o for o, _ in self.left} & layout.wanted
+        parts = {f"a {thing} was picked up": bool(moved)}
+        if layout.goal_state is not None:
+            word = layout.goal_state.removeprefix("is").lower()
+            treated = any(layout.goal_state in self.states_of(o) for o in layout.wanted)
+            parts[f"a {thing} is {word}"] = treated
+        if layout.needed == 2:
+            there = [layout.wanted.intersection(self.contents[r]) for r in layout.targets]
+            parts[f"a {thing} in/on a {target}"] = any(there)
+            parts[f"two {thing} in/on the same {target}"] = self.won
+        else:
+            parts[f"it is in/on a {target}"] = self.won
+        return parts
+
     def _goal_holds(self) -> bool:
         layout = self.layout
         if layout.problem.goal.kind == "look":

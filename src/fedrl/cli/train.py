@@ -1,35 +1,16 @@
-"""The command `fedrl`: parse, call, print. Everything else lives in the layers below."""
+"""The commands that train and show results: run, list, report, eval, reproduce."""
 
-import argparse
-import io
-import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
-from fedrl import threads
+from fedrl.cli.parser import Parser
 from fedrl.types import UserError
 
 if TYPE_CHECKING:
     from fedrl.experiment.config import Config
-
-HELP = """\
-fedrl: federated reinforcement learning of agents, from tabular MDPs to language models
-
-usage: fedrl COMMAND …
-
-  run RECIPE          train; every key of a recipe is a flag: fedrl run momentum/cartpole --rounds 9
-  list                methods, worlds and recipes
-  report RUN…         one page with curves and tables; several runs are compared
-  eval RUN            evaluate a run's last checkpoint, client by client
-  reproduce PAPER     regenerate a paper's tables and figures
-
-`fedrl COMMAND --help` says more; `fedrl run RECIPE --help` lists every setting of that recipe.
-A first run:  fedrl run momentum/cartpole --seed 1 && fedrl report runs/momentum-cartpole/*
-"""
 
 RUN_HELP = """\
 usage: fedrl run RECIPE [--key VALUE …] [--dry-run]
@@ -47,41 +28,6 @@ usage: fedrl run RECIPE [--key VALUE …] [--dry-run]
 REPORT = "One page with curves and tables; runs that differ only in their seed form a band."
 EVAL = "Evaluate a run's last checkpoint on fresh episodes (tabular worlds: exactly), by client."
 REPRODUCE = "Regenerate a paper's tables and figures; stopped, it goes on where it was."
-
-
-def main() -> None:
-    sys.exit(call(sys.argv[1:]))
-
-
-def call(argv: list[str]) -> int:
-    """The exit code: 0, 1 for a failed check, 2 for a mistake, 130 for Ctrl-C."""
-    threads.pin()
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")  # β on a terminal that knows only ASCII
-    if not argv or argv[0] in ("-h", "--help", "help"):
-        print(HELP, end="")
-        return 0
-    if argv[0] == "--version":
-        import fedrl
-
-        print(fedrl.__version__)
-        return 0
-    try:
-        if argv[0] not in COMMANDS:
-            from fedrl.registry import suggestion
-
-            raise UserError(f"unknown command {argv[0]!r}; {suggestion(argv[0], list(COMMANDS))}")
-        return COMMANDS[argv[0]](argv[1:]) or 0
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    except KeyboardInterrupt:
-        print("stopped", file=sys.stderr)
-        return 130
-    except BrokenPipeError:  # `fedrl list | head`: the reader has had enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
 
 
 def run(argv: list[str]) -> int:
@@ -175,13 +121,6 @@ def list_(argv: list[str]) -> int:
     return 0
 
 
-class Parser(argparse.ArgumentParser):
-    """argparse whose complaints are one line, as everywhere else."""
-
-    def error(self, message: str) -> NoReturn:
-        raise UserError(f"{message}; see `{self.prog} --help`")
-
-
 def report(argv: list[str]) -> int:
     """Draw one page with curves and tables; several runs are compared."""
     parser = Parser("fedrl report", description=REPORT)
@@ -229,16 +168,3 @@ def reproduce(argv: list[str]) -> int:
     )  # fmt: skip
     asked = parser.parse_args(argv)
     return go(asked.paper, asked.scale, tuple(asked.only), asked.out, asked.page)
-
-
-COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "run": run,
-    "list": list_,
-    "report": report,
-    "eval": eval_,
-    "reproduce": reproduce,
-}
-
-
-if __name__ == "__main__":
-    main()

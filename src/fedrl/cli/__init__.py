@@ -1,0 +1,77 @@
+"""The command `fedrl`: parse, call, print. Everything else lives in the layers below."""
+
+import io
+import os
+import sys
+from collections.abc import Callable
+
+from fedrl import threads
+from fedrl.cli import gym, train
+from fedrl.types import UserError
+
+HELP = """\
+fedrl: federated reinforcement learning of agents, from tabular MDPs to language models
+
+usage: fedrl COMMAND …
+
+  run RECIPE          train; every key of a recipe is a flag: fedrl run momentum/cartpole --rounds 9
+  list                methods, worlds and recipes
+  report RUN…         one page with curves and tables; several runs are compared
+  eval RUN            evaluate a run's last checkpoint, client by client
+  reproduce PAPER     regenerate a paper's tables and figures
+  play WORLD          play the household in the terminal, or the shop in your browser
+  partition WORLD     deal a world's tasks out to clients, measure and draw how they differ
+  parity WORLD …      replay recorded transcripts of the real engines against ours
+  data NAME           get real data (ALFWorld, WebShop, MovieLens, IMDb) from its publisher
+
+`fedrl COMMAND --help` says more; `fedrl run RECIPE --help` lists every setting of that recipe.
+A first run:  fedrl run momentum/cartpole --seed 1 && fedrl report runs/momentum-cartpole/*
+"""
+
+
+def main() -> None:
+    sys.exit(call(sys.argv[1:]))
+
+
+def call(argv: list[str]) -> int:
+    """The exit code: 0, 1 for a failed check, 2 for a mistake, 130 for Ctrl-C."""
+    threads.pin()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # β on a terminal that knows only ASCII
+    if not argv or argv[0] in ("-h", "--help", "help"):
+        print(HELP, end="")
+        return 0
+    if argv[0] == "--version":
+        import fedrl
+
+        print(fedrl.__version__)
+        return 0
+    try:
+        if argv[0] not in COMMANDS:
+            from fedrl.registry import suggestion
+
+            raise UserError(f"unknown command {argv[0]!r}; {suggestion(argv[0], list(COMMANDS))}")
+        return COMMANDS[argv[0]](argv[1:]) or 0
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # `fedrl list | head`: the reader has had enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "run": train.run,
+    "list": train.list_,
+    "report": train.report,
+    "eval": train.eval_,
+    "reproduce": train.reproduce,
+    "play": gym.play,
+    "partition": gym.partition,
+    "parity": gym.parity,
+    "data": gym.data,
+}

@@ -1,0 +1,178 @@
+"""The household as a text world: generated games by default, the genuine ALFWorld ones by setting.
+
+Both come in the original's splits: `seen` has new tasks in scenes of the training tasks, `unseen`
+has scenes that no training task plays in, and `public` has tasks that nobody trains or evaluates
+on, for warm starts.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from fedrl.datasets import alfworld
+from fedrl.datasets.fetch import root
+from fedrl.envs.household import expert, generate
+from fedrl.envs.household.game import Game
+from fedrl.envs.household.layout import GENERATIONS, Layout
+from fedrl.envs.household.pddl import parse
+from fedrl.envs.household.problem import FOLDERS, Problem
+from fedrl.envs.text import Task, Turn
+from fedrl.registry import suggestion
+from fedrl.types import UserError
+
+SPLITS = {"train": "train", "seen": "valid_seen", "unseen": "valid_unseen", "public": "valid_train"}
+"""Our splits, and what ALFWorld calls them; its valid_train shares no game with train."""
+
+OPEN: Mapping[str, Any] = {"won": False}
+WON: Mapping[str, Any] = {"won": True}
+
+
+@dataclass(frozen=True)
+class Settings:
+    name: str = "household"
+    # "generated", "alfworld" (the games of `fedrl data alfworld`), or a folder with ALFWorld games
+    source: str = "generated"
+    # of the generated games: tiny, small, medium, or dataset (like ALFWorld's own)
+    size: str = "small"
+    # wording of the engine: "2.1.2" (move X to Y) or the older "2.1.1" (put X in/on Y)
+    generation: str = "2.1.2"
+    # generated tasks for training, shared out among the clients
+    train: int = 3553
+    # generated tasks in scenes of the training tasks, for evaluation
+    seen: int = 140
+    # generated tasks in scenes that no training task plays in, for evaluation
+    unseen: int = 134
+    # generated tasks that nobody trains or evaluates on, for warm starts
+    public: int = 300
+    # which family of generated games; runs with other seeds still play the same games
+    games: int = 0
+    # steps after which an episode is cut off
+    max_steps: int = 50
+
+
+class HouseholdEpisode:
+    """One game under way, behind the interface of all text worlds."""
+
+    __slots__ = ("done", "game")
+
+    def __init__(self, layout: Layout) -> None:
+        self.game = Game(layout)
+        self.done = self.game.won
+
+    @property
+    def goal(self) -> str:
+        return self.game.layout.problem.task
+
+    def step(self, command: str) -> Turn:
+        game = self.game
+        if self.done:  # nothing happens after the end, and it is not paid twice
+            return Turn("The game is over.", 0.0, True, (), WON)
+        observation = game.step(command)
+        if game.won:
+            self.done = True
+            return Turn(observation, 1.0, True, game.admissible, WON)
+        return Turn(observation, 0.0, False, game.admissible, OPEN)
+
+
+class Household:
+    """The world of a recipe's [world] section; see `Settings`."""
+
+    name = "household"
+    splits = tuple(SPLITS)
+
+    def __init__(self, settings: Settings | None = None) -> None:
+        self.settings = settings = settings or Settings()
+        if settings.generation not in GENERATIONS:
+            raise UserError(
+                f"world.generation is {settings.generation!r}; "
+                f"{suggestion(settings.generation, list(GENERATIONS))}"
+            )
+        self.max_steps = settings.max_steps
+        generated = settings.source == "generated"
+        self._games: _Generated | _Genuine = (
+            _Generated(settings) if generated else _Genuine(_folder(settings.source))
+        )
+        # A compiled game is some 50 KB: keep those of a few rounds, not of a whole split.
+        self._layout = lru_cache(maxsize=1024)(self._compile)
+
+    def tasks(self, split: str) -> Sequence[Task]:
+        if split not in SPLITS:
+            raise UserError(f"split is {split!r}; {suggestion(split, list(SPLITS))}")
+        return self._games.tasks(split)
+
+    def start(self, task: str, seed: int = 0) -> tuple[HouseholdEpisode, Turn]:
+        """The seed changes nothing here: a household game has no chance in it."""
+        layout = self._layout(task)
+        episode = HouseholdEpisode(layout)
+        info = WON if episode.done else OPEN
+        return episode, Turn(layout.intro(), 0.0, episode.done, episode.game.admissible, info)
+
+    def demonstrate(self, task: str, seed: int = 0, search: bool = False) -> list[str]:
+        return expert.demonstrate(Game(self._layout(task)), search, limit=10 * self.max_steps)
+
+    def problem(self, task: str) -> Problem:
+        return self._games.problem(task)
+
+    def _compile(self, task: str) -> Layout:
+        return Layout(self._games.problem(task), self.settings.generation)
+
+
+class _Generated:
+    """Games made when they are asked for: a task is its split and a number."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+
+    def tasks(self, split: str) -> list[Task]:
+        count = getattr(self.settings, split)
+        problems = generate.tasks(split, count, self.settings.games, self.settings.size)
+        return [Task(p.id, p.goal.kind, p.scene) for p in problems]
+
+    def problem(self, task: str) -> Problem:
+        split, _, number = task.partition("/")
+        if split not in SPLITS or not number.isascii() or not number.isdigit():
+            raise UserError(f"no game {task!r}; the generated ones are called like train/00042")
+        return generate.task(split, int(number), self.settings.games, self.settings.size)
+
+
+class _Genuine:
+    """ALFWorld's own games, kept compressed: a split is 184 MB of PDDL."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._splits: dict[str, list[Task]] = {}
+        self._records: dict[str, tuple[bytes, str, str]] = {}
+
+    def tasks(self, split: str) -> list[Task]:
+        if split not in self._splits:
+            self._splits[split] = []
+            for game in alfworld.games(self.folder, SPLITS[split]):
+                kind = FOLDERS.get(game.task_type, game.task_type)
+                self._splits[split].append(Task(game.id, kind, game.floor_plan))
+                packed = zlib.compress(game.pddl_problem.encode(), 1)
+                self._records[game.id] = packed, game.task, game.floor_plan
+        return self._splits[split]
+
+    def problem(self, task: str) -> Problem:
+        ours = {theirs: split for split, theirs in SPLITS.items()}
+        split = ours.get(task.partition("/")[0])
+        if split is not None and task not in self._records:
+            self.tasks(split)
+        if task not in self._records:
+            raise UserError(f"no game {task!r} in {self.folder}")
+        packed, sentence, scene = self._records[task]
+        return parse(zlib.decompress(packed).decode(), task, sentence, scene)
+
+
+def _folder(source: str) -> Path:
+    return root("alfworld") if source == "alfworld" else Path(source)
+
+
+def World(settings: Settings, clients: int, seed: int) -> Household:
+    """What a recipe builds. Clients differ in their tasks, which the partition deals out."""
+    return Household(settings)
