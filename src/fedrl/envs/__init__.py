@@ -21,7 +21,15 @@ WORLDS = {
         "fedrl.envs.mujoco", "mujoco", "MuJoCo Hopper; clients differ in start and body"
     ),
     "household": Entry(
-        "fedrl.envs.household.world", "gym", "ALFWorld's text games, generated or genuine"
+        "fedrl.envs.household.world",
+        "gym",
+        "ALFWorld's text games, generated or genuine",
+        kind="text",
     ),
-    "webshop": Entry("fedrl.envs.webshop.shop", "gym", "a shop with a goal, generated or genuine"),
+    "webshop": Entry(
+        "fedrl.envs.webshop.shop",
+        "gym",
+        "WebShop: search, choose, buy; generated or genuine products",
+        kind="text",
+    ),
 }

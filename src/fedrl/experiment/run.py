@@ -49,6 +49,13 @@ def build_algorithm(config: Config) -> Algorithm:
     """The method over its world; some clients made to fail if the configuration asks for it."""
     name = config.algorithm.name
     entry = look_up(METHODS, "algorithm.name", name)
+    world = config.world.name
+    if look_up(WORLDS, "world.name", world).kind != entry.kind:
+        fitting = [known for known, other in WORLDS.items() if other.kind == entry.kind]
+        raise UserError(
+            f"world.name is {world!r}, which algorithm.name = {name!r} cannot play; "
+            f"choose from {', '.join(fitting)}"
+        )
     try:
         algorithm = load(entry, "algorithm.name", name).build(
             config.algorithm,

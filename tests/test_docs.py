@@ -1,0 +1,32 @@
+"""The code in the documentation runs."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from gymnasium.utils.env_checker import check_env
+
+PAGE = (Path(__file__).parent.parent / "docs" / "worlds.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_every_block_of_the_page_runs(number):
+    exec(compile(BLOCKS[number], f"docs/worlds.md, block {number}", "exec"), {})
+
+
+@pytest.mark.filterwarnings("ignore:.*Not able to test alternative render modes")
+def test_the_example_of_a_world_is_a_whole_one():
+    example = PAGE.split("<!-- example -->")[1]
+    code = re.search(r"```python\n(.*?)```", example, re.DOTALL)[1]
+    names: dict = {}
+    exec(compile(code, "docs/worlds.md", "exec"), names)
+    check_env(names["env"])
+    batch = names["batch"]
+    batch.reset(["secret-3", "secret-7"])
+    assert [turn.observation for turn in batch.step(["5", "5"])] == ["lower", "higher"]
+    assert [turn.done for turn in batch.step(["3", "6"])] == [True, False]
+    classes = code.split("class Guess:")[1].split("env = ")[0]
+    assert len([line for line in classes.splitlines() if line.strip()]) <= 30
