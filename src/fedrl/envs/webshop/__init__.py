@@ -1,0 +1,1 @@
+"""The shop: pages, products, search, goals and reward of WebShop, native."""

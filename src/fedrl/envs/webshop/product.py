@@ -1,0 +1,45 @@
+"""A product of the shop, and the text by which the search engine knows it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+DEPARTMENTS = ("beauty", "electronics", "fashion", "garden", "grocery")
+"""The five categories of the catalogue: what preference heterogeneity is about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    asin: str
+    title: str
+    description: str
+    bullets: tuple[str, ...]
+    options: Mapping[str, tuple[str, ...]]  # {"color": ("red", "blue")}, lower case
+    pricing: tuple[float, ...]  # nothing: missing; one: the price; two: a range
+    category: str  # one of DEPARTMENTS
+    query: str  # the search that found it, "console tables"
+    path: str  # "Home & Kitchen › Furniture › …"
+    attributes: tuple[str, ...]
+    instruction: str = ""  # products with one make goals
+    instruction_attributes: tuple[str, ...] = ()
+    images: tuple[str, ...] = field(default=())
+
+
+def indexed_text(
+    product: Product, fields: tuple[str, ...] = ("title", "description", "bullet", "options")
+) -> str:
+    """What the search index reads, lower case: title, description, FIRST bullet, options.
+
+    `fields` leaves parts out: a shop with a poorer index (environment heterogeneity).
+    """
+    options = ", and ".join(
+        f"{name}: {', '.join(values)}" for name, values in product.options.items()
+    )
+    parts = {
+        "title": product.title,
+        "description": product.description,
+        "bullet": product.bullets[0] if product.bullets else "",
+        "options": options,
+    }
+    return " ".join(parts[name] if name in fields else "" for name in parts).lower()
