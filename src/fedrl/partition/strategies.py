@@ -1,0 +1,201 @@
+"""`partition` and its strategies (FedAgent, Algorithms 2 and 4; Algorithm 3 is in `spread`).
+
+Preference, per client (Algorithm 2):
+    z_c ~ N(ℓ_c, ω²), q = softmax(z), counts ~ Multinomial(L, q)
+    what a category of n_c tasks cannot hold goes to the others by q
+    a_c tasks of every category, without replacement
+
+Hardness (Algorithm 4): the successful tasks are spread by CoveragePartition, then every client is
+filled to exactly L with unsuccessful ones.
+
+Inside this file tasks are numbers: their places in the order of ids.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+
+import numpy as np
+
+from fedrl import seeding
+from fedrl.partition import spread
+from fedrl.partition.labels import successes
+from fedrl.partition.settings import Settings, TaskLike
+from fedrl.types import UserError
+
+
+def partition(
+    tasks: Sequence[TaskLike],
+    clients: int,
+    settings: Settings,
+    seed: int,
+    labels: Mapping[str, bool] | None = None,
+) -> list[list[str]]:
+    """The ids of every client's tasks, in order; `labels` (which tasks succeed) for hardness."""
+    if clients < 1:
+        raise UserError(f"federation.clients is {clients}; it must be at least 1")
+    tasks = sorted(tasks, key=lambda task: task.id)
+    ids = np.array([task.id for task in tasks], dtype=object)
+    for one, other in pairwise(ids):
+        if one == other:
+            raise UserError(f"two tasks are called {one!r}: a task needs an id of its own")
+    if settings.strategy != "coverage" and settings.size > len(tasks):
+        raise UserError(
+            f"partition.size = {settings.size} but {settings.strategy} needs at least as many "
+            f"tasks: there are {len(tasks)}"
+        )
+    if settings.strategy == "uniform":
+        rows = uniform(len(tasks), clients, settings.size, seed)
+    elif settings.strategy == "preference":
+        rows = preference(_groups([task.category for task in tasks]), clients, settings, seed)
+    elif settings.strategy == "coverage":
+        rows = coverage(len(tasks), clients, settings, seed)
+    elif settings.strategy == "hardness":
+        rows = hardness(successes(tasks, labels), clients, settings, seed)
+    else:
+        rows = scenes(_groups([task.scene for task in tasks]), clients, settings.size, seed)
+    return [ids[np.sort(row)].tolist() for row in rows]
+
+
+def _groups(names: Sequence[str]) -> list[np.ndarray]:
+    """The places of each name, names in order."""
+    _, codes = np.unique(np.array(names, dtype=str), return_inverse=True)
+    order = np.argsort(codes, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(codes))[:-1])
+
+
+def _sample(pool: np.ndarray, count: int, rng: np.random.Generator) -> np.ndarray:
+    return pool[rng.choice(len(pool), count, replace=False, shuffle=False)]
+
+
+def uniform(tasks: int, clients: int, size: int, seed: int) -> list[np.ndarray]:
+    everything = np.arange(tasks)
+    return [
+        _sample(everything, size, seeding.generator(seed, "partition uniform", client=client))
+        for client in range(clients)
+    ]
+
+
+def preference(
+    categories: Sequence[np.ndarray], clients: int, settings: Settings, seed: int
+) -> list[np.ndarray]:
+    room = np.array([len(pool) for pool in categories])
+    centre = anchors(room, settings.anchor)
+    rows = []
+    for client in range(clients):
+        rng = seeding.generator(seed, "partition preference", client=client)
+        logits = centre + settings.omega * rng.standard_normal(len(room))
+        counts = category_counts(logits, room, settings.size, rng)
+        parts = [
+            _sample(pool, count, rng)
+            for pool, count in zip(categories, counts, strict=True)
+            if count
+        ]
+        rows.append(np.concatenate(parts))
+    return rows
+
+
+def anchors(room: np.ndarray, kind: str) -> np.ndarray:
+    """ℓ_c: where the noise is added to the categories' shares of the pool."""
+    if kind == "log" or len(room) == 1:  # one category is all there is: its odds are infinite
+        return np.log(room / room.sum())
+    return np.log(room) - np.log(room.sum() - room)
+
+
+def category_counts(
+    logits: np.ndarray, room: np.ndarray, size: int, rng: np.random.Generator
+) -> np.ndarray:
+    """How many tasks of each category [C]: at most `room`, `size` in all, by softmax(logits).
+
+    What overflows is drawn again among the categories with room. That is the law of drawing one
+    task after another and ignoring draws from a category that is used up.
+    """
+    counts = np.zeros(len(room), dtype=np.int64)
+    while (missing := size - int(counts.sum())) > 0:
+        free = np.flatnonzero(counts < room)
+        odds = np.exp(logits[free] - logits[free].max())
+        counts[free] += rng.multinomial(missing, odds / odds.sum())
+        np.minimum(counts, room, out=counts)
+    return counts
+
+
+def coverage(tasks: int, clients: int, settings: Settings, seed: int) -> list[np.ndarray]:
+    total = _total(settings, tasks, clients * settings.size)
+    lowest = settings.fewest or 1
+    highest = settings.most or min(tasks, math.ceil(2 * total / clients))
+    if highest > tasks:
+        raise UserError(f"partition.most = {highest} but there are only {tasks} tasks")
+    _require_room(settings, clients, total, lowest, highest)
+    counts = spread.sizes(clients, total, lowest, highest, settings.xi, seed)
+    return spread.place(counts, tasks, seeding.generator(seed, "partition coverage"))
+
+
+def hardness(
+    successful: np.ndarray, clients: int, settings: Settings, seed: int
+) -> list[np.ndarray]:
+    """`successful` [N]: whether each task is."""
+    won, lost = np.flatnonzero(successful), np.flatnonzero(~successful)
+    size = settings.size
+    total = _total(settings, len(won), round(clients * size * len(won) / len(successful)))
+    lowest = max(settings.fewest, size - len(lost))  # there is nothing else to fill it with
+    highest = settings.most or min(size, len(won))
+    if highest > len(won):
+        raise UserError(
+            f"partition.most = {highest} but only {len(won)} of {len(successful)} tasks succeed"
+        )
+    _require_room(settings, clients, total, lowest, highest)
+    counts = spread.sizes(clients, total, lowest, highest, settings.xi, seed)
+    rows = spread.place(counts, len(won), seeding.generator(seed, "partition hardness"))
+    filled = []
+    for client, row in enumerate(rows):
+        rng = seeding.generator(seed, "partition fill", client=client)
+        filled.append(np.concatenate([won[row], _sample(lost, size - len(row), rng)]))
+    return filled
+
+
+def _total(settings: Settings, items: int, even: int) -> int:
+    """T = ⌊rN⌋ for the r that is set, else `even`."""
+    if not settings.overlap:
+        return even
+    return math.floor(settings.overlap * items + 1e-6)  # 0.29 × 100 is 28.999…
+
+
+def _require_room(settings: Settings, clients: int, total: int, lowest: int, highest: int) -> None:
+    """K·L_min ≤ T ≤ K·L_max, or an error that says which of them fails."""
+    key = "overlap" if settings.overlap else "size"
+    needs = (
+        f"partition.{key} = {getattr(settings, key)} but {settings.strategy} needs "
+        "clients × fewest ≤ ⌊rN⌋ ≤ clients × most"
+    )
+    if clients * lowest > total:
+        raise UserError(f"{needs}: {clients} × {lowest} = {clients * lowest} > {total}")
+    if clients * highest < total:
+        raise UserError(f"{needs}: {total} > {clients} × {highest} = {clients * highest}")
+
+
+def scenes(rooms: Sequence[np.ndarray], clients: int, size: int, seed: int) -> list[np.ndarray]:
+    """Scenes in random order, each to the client with the fewest tasks so far."""
+    if clients > len(rooms):
+        raise UserError(
+            f"federation.clients = {clients} but scenes needs a scene for every client: "
+            f"there {'is' if len(rooms) == 1 else 'are'} {len(rooms)}"
+        )
+    own: list[list[np.ndarray]] = [[] for _ in range(clients)]
+    fewest = [(0, client) for client in range(clients)]
+    for room in seeding.generator(seed, "partition scenes").permutation(len(rooms)):
+        held, client = fewest[0]
+        heapq.heapreplace(fewest, (held + len(rooms[room]), client))
+        own[client].append(rooms[room])
+    if size > fewest[0][0]:
+        raise UserError(
+            f"partition.size = {size} but the scenes of client {fewest[0][1]} hold only "
+            f"{fewest[0][0]} tasks: lower it, or federation.clients = {clients}"
+        )
+    rows = []
+    for client, parts in enumerate(own):
+        rng = seeding.generator(seed, "partition scenes", client=client)
+        rows.append(_sample(np.concatenate(parts), size, rng))
+    return rows
