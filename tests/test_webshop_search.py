@@ -191,6 +191,12 @@ def test_other_weights_share_the_postings() -> None:
     assert index.reweighted(index.k1, index.b).search("black bag") == index.search("black bag")
 
 
+@pytest.mark.parametrize(("k1", "b"), [(0.0, 0.4), (-1.0, 0.4), (0.9, 1.1), (0.9, -0.1)])
+def test_weights_out_of_range(k1: float, b: float) -> None:
+    with pytest.raises(UserError, match="k1 is"):
+        build(COLLECTION, k1=k1, b=b)
+
+
 def test_saved_and_loaded(tmp_path: Path) -> None:
     products = generate(100)
     index = Index.build([product.asin for product in products], map(indexed_text, products))

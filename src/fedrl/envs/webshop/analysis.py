@@ -37,12 +37,12 @@ _LETTERS = (
 )
 _PART = f"(?:{_LETTERS}|(?:K{_MARKS})+)"
 _LINK = f"(?:X{_MARKS})"
-_TRAIL = "(?:[FY]|J(?!J*[EOS]))*"  # a joiner before a picture belongs to that picture
+_TRAIL = "(?:[FY]|J++(?![EOS]))*"  # a joiner before a picture belongs to that picture
 _PICTURE = f"(?:J*O{_TRAIL}S{_TRAIL}|S{_TRAIL}|J*[EO]{_TRAIL}V?)"
 _CLASS_WORD = re.compile(
     f"{_LINK}*+{_PART}(?:{_LINK}++{_PART})*{_LINK}*"
     f"|{_PICTURE}(?:J{_PICTURE})*|U[FJ]*V?Y[FJY]*|R{_MARKS}R{_MARKS}|(?:C{_MARKS})+|I{_MARKS}"
-    f"|(?P<none>{_LINK}+)"
+    f"|(?P<none>{_LINK}+|J+)"
 )
 
 _SINGLES = {

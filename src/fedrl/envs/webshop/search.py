@@ -15,9 +15,11 @@ every one of them is a small table per query term, and other k1 and b change onl
 
 from __future__ import annotations
 
+import importlib.util
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -38,6 +40,7 @@ CHUNK = 20_000
 """Documents whose words are held at once while an index is built."""
 
 _DOC_BITS, _COUNT_BITS = 28, 12
+_SLICE = 1 << 20  # postings that are unpacked at once
 _ARRAYS = ("order", "starts", "docs", "codes", "frequencies", "lengths")
 
 Ints = NDArray[np.int32]
@@ -46,10 +49,10 @@ Floats = NDArray[np.float32]
 
 def length_code(length: NDArray[np.int64]) -> NDArray[np.int64]:
     """Lucene's byte for a document of so many terms: exact below 40, then 4 significant bits."""
-    above = np.maximum(length - 24, 1)
-    shift = np.maximum(np.floor(np.log2(above)).astype(np.int64) - 3, 0)
+    above = np.maximum(length - 24, 0)
+    shift = np.maximum(np.floor(np.log2(np.maximum(above, 1))).astype(np.int64) - 3, 0)
     coded = np.where(above < 8, above, ((above >> shift) & 7) | ((shift + 1) << 3))
-    return np.where(length < 24, length, np.where(length == 24, 24, 24 + coded))
+    return np.where(length < 24, length, 24 + coded)
 
 
 def coded_length(code: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -68,7 +71,7 @@ class Query(NamedTuple):
     weights: Floats
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Index:
     """Postings of a fixed set of documents. `build` or `load` one; `reweighted` shares postings."""
 
@@ -86,6 +89,8 @@ class Index:
     saturation: Floats = field(init=False)  # 1 + f · n(l) of code c
 
     def __post_init__(self) -> None:
+        if not (self.k1 > 0 and 0 <= self.b <= 1):
+            raise UserError(f"k1 is {self.k1} and b is {self.b}; choose k1 > 0 and 0 <= b <= 1")
         k1, b, mean = np.float32(self.k1), np.float32(self.b), np.float32(self.mean_length)
         one = np.float32(1)
         inverse = one / (k1 * ((one - b) + b * self.lengths / mean))
@@ -140,7 +145,8 @@ class Index:
         """A saved index; its postings are read from disk when a query needs them."""
         if not (folder / "terms.txt").exists():
             raise UserError(f"{folder} holds no search index: build it with Index.build and save")
-        arrays = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in _ARRAYS}
+        mapped = {name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in _ARRAYS}
+        arrays = {name: array.view(np.ndarray) for name, array in mapped.items()}
         mean, documents, k1, b = np.load(folder / "numbers.npy").tolist()
         text = (folder / "terms.txt").read_text(encoding="utf-8")
         terms = {word: number for number, word in enumerate(text.split("\n") if text else ())}
@@ -175,10 +181,9 @@ class Index:
         return docs, scores[docs]
 
 
+@cache
 def _compiled() -> bool:
     """Whether the compiler is installed; without it NumPy gives the same answers, later."""
-    import importlib.util
-
     return importlib.util.find_spec("numba") is not None
 
 
@@ -206,12 +211,9 @@ def _build(ids: Sequence[str], texts: Iterable[str], k1: float, b: float) -> Ind
     vocabulary = _Vocabulary()
     keys, lengths = _keys(texts, number, vocabulary)
     keys.sort()
-    docs = ((keys >> _COUNT_BITS) & ((1 << _DOC_BITS) - 1)).astype(np.int32)
-    term_of = keys >> (_DOC_BITS + _COUNT_BITS)
-    starts = np.searchsorted(term_of, np.arange(len(vocabulary.terms) + 1))
-    pairs = ((keys & ((1 << _COUNT_BITS) - 1)) << 8) | length_code(lengths)[docs]
-    del keys, term_of
-    kinds, codes = _codes(pairs)
+    edges = np.arange(len(vocabulary.terms) + 1) << (_DOC_BITS + _COUNT_BITS)
+    starts = np.searchsorted(keys, edges)
+    docs, codes, kinds = _postings(keys, length_code(lengths))
     held = int(np.count_nonzero(lengths))
     return Index(
         terms=vocabulary.terms,
@@ -255,14 +257,31 @@ def _keys(
         done += len(chunk)
     if done < len(number):
         raise ValueError("fewer texts than ids")
-    return np.concatenate(parts), lengths
+    keys = np.empty(sum(map(len, parts)), np.int64)
+    place = len(keys)
+    while parts:  # piece by piece, or all keys would be in memory twice
+        part = parts.pop()
+        place -= len(part)
+        keys[place : place + len(part)] = part
+    return keys, lengths
 
 
-def _codes(pairs: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.uint16]]:
-    """The distinct pairs and, per posting, which of them it is."""
-    present = np.flatnonzero(np.bincount(pairs)) if len(pairs) else np.empty(0, np.int64)
-    table = np.zeros(int(present[-1]) + 1 if len(present) else 1, np.uint16)
-    if len(present) > 1 << 16:
-        raise ValueError(f"{len(present)} kinds of postings; a code holds {1 << 16}")
-    table[present] = np.arange(len(present))
-    return present, table[pairs]
+def _postings(
+    keys: NDArray[np.int64], length_codes: NDArray[np.int64]
+) -> tuple[Ints, NDArray[np.uint16], NDArray[np.int64]]:
+    """Documents and codes of the sorted keys, and the pair (count, length byte) of each code."""
+    docs = np.empty(len(keys), np.int32)
+    pairs = np.empty(len(keys), np.uint32)
+    seen = np.zeros(1 << (_COUNT_BITS + 8), bool)
+    for start in range(0, len(keys), _SLICE):
+        part = slice(start, start + _SLICE)
+        docs[part] = (keys[part] >> _COUNT_BITS) & ((1 << _DOC_BITS) - 1)
+        counts = keys[part] & ((1 << _COUNT_BITS) - 1)
+        pairs[part] = (counts << 8) | length_codes[docs[part]]
+        seen[pairs[part]] = True
+    kinds = np.flatnonzero(seen)
+    if len(kinds) > 1 << 16:
+        raise ValueError(f"{len(kinds)} kinds of postings; a code holds {1 << 16}")
+    table = np.zeros(len(seen), np.uint16)
+    table[kinds] = np.arange(len(kinds))
+    return docs, table[pairs], kinds

@@ -1,6 +1,6 @@
 """Words of the generated catalogue: kinds of products, what is said of them, and their options.
 
-A kind is one line: name | search that finds it | category path below the department | price range |
+A kind is one line: name | search that finds it | aisle of the department | price range |
 options and the pool of each | what it is made with | what it is for | what it is like
 (beside the department's words, or only this).
 """
@@ -15,7 +15,7 @@ from typing import NamedTuple
 class Kind(NamedTuple):
     department: str
     noun: str  # "garden trowel"
-    query: str  # "hand tools for the garden"
+    query: str  # "hand tools": what one would look for
     path: str
     low: float
     high: float
@@ -64,12 +64,12 @@ POOLS = {
     "spice": "mild, medium, hot, extra hot, smoked",
 }
 
-DEPARTMENT_WORDS = {
-    "beauty": "Beauty & Personal Care",
-    "electronics": "Electronics",
-    "fashion": "Clothing, Shoes & Jewelry",
-    "garden": "Home & Kitchen",
-    "grocery": "Grocery & Gourmet Food",
+DEPARTMENT_NAMES = {
+    "beauty": "Beauty and Care",
+    "electronics": "Electronic Devices",
+    "fashion": "Fashion",
+    "garden": "House and Garden",
+    "grocery": "Food and Drink",
 }
 
 QUALITIES = {
@@ -85,103 +85,103 @@ QUALITIES = {
 }
 
 _BEAUTY = """
-face serum | face serums | Skin Care › Face › Serums | 8-65 | size volume, scent scent | hyaluronic acid, vitamin c, green tea, niacinamide | dry skin, fine lines, dark spots | oil free, fast absorbing
-night cream | face moisturizers | Skin Care › Face › Creams & Moisturizers | 9-70 | size volume, scent scent | shea butter, retinol, coconut oil, ceramides | mature skin, dry skin, dull skin | non greasy, deep hydrating
-clay face mask | face masks | Skin Care › Face › Treatments & Masks | 6-40 | size volume, style count | kaolin clay, charcoal powder, aloe vera, tea tree | oily skin, large pores, acne prone skin | rinse off, gentle
-lip balm | lip care products | Skin Care › Lip Care › Balms | 3-18 | color lip, size count | bee wax, cocoa butter, jojoba oil, mango butter | chapped lips, cold weather, daily use | tinted, sugar free
-matte lipstick | lips makeup | Makeup › Lips › Lipstick | 5-32 | color lip, size count | vitamin e, argan oil, rose extract | evening wear, daily use, sensitive lips | smudge proof, water proof, highly pigmented
-liquid foundation | face makeup | Makeup › Face › Foundation | 8-48 | color shade, size volume | broad spectrum filter, aloe vera, peptide blend | combination skin, oily skin, full coverage | oil free, buildable, water proof
-eyeshadow palette | makeup palettes | Makeup › Makeup Palettes | 9-55 | color lip, style count | built in mirror, mineral powder, soft brush | smoky eyes, travel, beginners | highly pigmented, blendable
-volumizing shampoo | shampoo & conditioner | Hair Care › Shampoo & Conditioner › Shampoos | 6-38 | size volume, scent scent | biotin, keratin, rosemary oil, tea tree | fine hair, damaged hair, color treated hair | salt free, color safe
-hair mask | hair masks | Hair Care › Hair & Scalp Treatments › Masks | 8-42 | size volume, scent scent | argan oil, coconut oil, silk protein, avocado oil | curly hair, dry hair, split ends | leave in, deep conditioning
-permanent hair color | hair coloring products | Hair Care › Hair Coloring Products › Hair Color | 6-30 | color hair, size count | coconut oil, brush applicator, olive extract | gray coverage, home use, short hair | ammonia free, odor free
-clip in hair extensions | hair extensions | Hair Care › Hair Extensions & Wigs › Extensions | 18-140 | color hair, size furniture | double weft, silicone clips, human hair | thin hair, weddings, daily use | only tangle free, heat resistant, long lasting, light weight, easy apply, natural looking
-hair brush | styling tools | Hair Care › Styling Tools › Brushes | 5-34 | color colour, style count | boar bristles, bamboo handle, cushion base | thick hair, wet hair, scalp massage | only anti static, detangling, cruelty free, travel size, eco friendly, light weight
-body lotion | body care | Skin Care › Body › Moisturizers | 5-36 | scent scent, size volume | oatmeal, shea butter, almond oil, aloe vera | sensitive skin, dry skin, rough elbows | non greasy, fast absorbing
-bath salts | bathing accessories | Personal Care › Bath & Bathing Accessories › Bath Salts | 6-32 | scent scent, size weight | epsom salt, essential oils, dried flowers | sore muscles, relaxation, tired feet | mineral rich, vegan
-bamboo toothbrush | manual toothbrushes | Oral Care › Toothbrushes & Accessories › Manual | 4-24 | color colour, size count | soft bristles, charcoal bristles, travel cap | sensitive teeth, bad breath, children | only biodegradable, bpa free, cruelty free, travel size, eco friendly, plastic free
-nail polish set | nail care | Foot, Hand & Nail Care › Nail Art & Polish › Polish | 5-38 | color lip, style count | glitter topcoat, wide brush, gel shine | salon use, beginners, parties | chip resistant, quick drying
-makeup bag | bags & cases | Tools & Accessories › Bags & Cases › Cosmetic Bags | 7-40 | color colour, size count | brush holder, adjustable dividers, double zipper | travel, brushes, toiletries | only water proof, easy carry, easy clean, light weight, leak proof, high capacity
+face serum | face serums | Face | 8-65 | size volume, scent scent | hyaluronic acid, vitamin c, green tea, niacinamide | dry skin, fine lines, dark spots | oil free, fast absorbing
+night cream | moisturizing creams | Face | 9-70 | size volume, scent scent | shea butter, retinol, coconut oil, ceramides | mature skin, dry skin, dull skin | non greasy, deep hydrating
+clay face mask | face masks | Face | 6-40 | size volume, style count | kaolin clay, charcoal powder, aloe vera, tea tree | oily skin, large pores, acne prone skin | rinse off, gentle
+lip balm | lip balms | Face | 3-18 | color lip, size count | bee wax, cocoa butter, jojoba oil, mango butter | chapped lips, cold weather, daily use | tinted, sugar free
+matte lipstick | lipsticks | Color Cosmetics | 5-32 | color lip, size count | vitamin e, argan oil, rose extract | evening wear, daily use, sensitive lips | smudge proof, water proof, highly pigmented
+liquid foundation | foundations | Color Cosmetics | 8-48 | color shade, size volume | broad spectrum filter, aloe vera, peptide blend | combination skin, oily skin, full coverage | oil free, buildable, water proof
+eyeshadow palette | eyeshadow palettes | Color Cosmetics | 9-55 | color lip, style count | built in mirror, mineral powder, soft brush | smoky eyes, travel, beginners | highly pigmented, blendable
+volumizing shampoo | shampoos | Hair | 6-38 | size volume, scent scent | biotin, keratin, rosemary oil, tea tree | fine hair, damaged hair, color treated hair | salt free, color safe
+hair mask | hair treatments | Hair | 8-42 | size volume, scent scent | argan oil, coconut oil, silk protein, avocado oil | curly hair, dry hair, split ends | leave in, deep conditioning
+permanent hair color | hair dyes | Hair | 6-30 | color hair, size count | coconut oil, brush applicator, olive extract | gray coverage, home use, short hair | ammonia free, odor free
+clip in hair extensions | hair extensions | Hair | 18-140 | color hair, size furniture | double weft, silicone clips, human hair | thin hair, weddings, daily use | only tangle free, heat resistant, long lasting, light weight, easy apply, natural looking
+hair brush | hair brushes | Hair | 5-34 | color colour, style count | boar bristles, bamboo handle, cushion base | thick hair, wet hair, scalp massage | only anti static, detangling, cruelty free, travel size, eco friendly, light weight
+body lotion | body lotions | Body | 5-36 | scent scent, size volume | oatmeal, shea butter, almond oil, aloe vera | sensitive skin, dry skin, rough elbows | non greasy, fast absorbing
+bath salts | bath salts | Body | 6-32 | scent scent, size weight | epsom salt, essential oils, dried flowers | sore muscles, relaxation, tired feet | mineral rich, vegan
+bamboo toothbrush | toothbrushes | Teeth | 4-24 | color colour, size count | soft bristles, charcoal bristles, travel cap | sensitive teeth, bad breath, children | only biodegradable, bpa free, cruelty free, travel size, eco friendly, plastic free
+nail polish set | nail polishes | Nails | 5-38 | color lip, style count | glitter topcoat, wide brush, gel shine | salon use, beginners, parties | chip resistant, quick drying
+makeup bag | cosmetic pouches | Beauty Travel | 7-40 | color colour, size count | brush holder, adjustable dividers, double zipper | travel, brushes, toiletries | only water proof, easy carry, easy clean, light weight, leak proof, high capacity
 """
 
 _ELECTRONICS = """
-wireless earbuds | headphones | Headphones › Earbud Headphones | 15-160 | color colour, style bundle | noise cancelling, charging case, touch control, built in microphone | running, phone calls, small ears | sweat proof, hands free
-over ear headphones | headphones | Headphones › Over Ear Headphones | 22-240 | color colour, style bundle | noise cancelling, memory foam cushions, stereo sound | studio work, gaming, long flights | foldable, wireless
-portable speaker | portable speakers | Portable Audio & Video › Portable Speakers | 14-180 | color colour, style bundle | stereo sound, led lights, carrying strap, dual drivers | camping, pool parties, small rooms | water proof, hands free
-usb c cable | cables & interconnects | Accessories & Supplies › Cables & Interconnects › Usb Cables | 5-28 | color colour, size cable | nylon braid, aluminum alloy shell, gold plated plugs | tablets, car charging, data transfer | fast charging, tangle free
-hdmi cable | cables & interconnects | Accessories & Supplies › Cables & Interconnects › Hdmi Cables | 6-40 | size cable, color colour | gold plated connectors, nylon braid, ethernet channel | home theater, game consoles, projectors | 4k ultra, tangle free
-phone case | cell phone cases | Cell Phones & Accessories › Cases, Holsters & Sleeves › Basic Cases | 7-45 | color colour, size phone | tempered glass, card slots, kickstand, magnetic ring | wireless charging, outdoor work, daily use | anti scratch, non slip
-screen protector | screen protectors | Cell Phones & Accessories › Maintenance & Protection › Screen Protectors | 5-26 | size phone, style count | tempered glass, alignment frame, privacy filter | phones, tablets, cameras | case friendly, anti glare
-power bank | portable chargers | Cell Phones & Accessories › Chargers & Power Adapters › Power Banks | 14-90 | color colour, style bundle | usb port, led display, solar panel, aluminum alloy shell | travel, hiking, tablets | fast charging, compact
-tablet stand | tablet accessories | Computers & Accessories › Tablet Accessories › Stands | 8-48 | color finish, style count | aluminum alloy, rubber feet, adjustable arm | desks, kitchens, video calls | non slip, foldable
-wireless keyboard | keyboards & mice | Computers & Accessories › Keyboards, Mice & Accessories › Keyboards | 16-120 | color colour, style bundle | back light, number pad, wrist rest, usb receiver | office work, tablets, small desks | quiet, rechargeable
-webcam | computer cameras | Computers & Accessories › Webcams | 18-130 | style bundle, color colour | privacy cover, built in microphone, ring light | video calls, streaming, online classes | auto focus, wide angle
-computer monitor | monitors | Computers & Accessories › Monitors | 90-480 | size screen, style bundle | adjustable stand, blue light filter, built in speakers | gaming, photo editing, office work | anti glare, frameless
-security camera | surveillance cameras | Camera & Photo › Video Surveillance › Cameras | 22-190 | color finish, style bundle | night vision, motion detection, two way audio | front doors, nurseries, garages | weather proof, wireless
-memory card | memory cards | Computers & Accessories › Memory Cards | 7-110 | size memory, style count | adapter, error correction, plastic case | cameras, drones, dash cams | temperature proof, read only lock
-camera tripod | tripods & monopods | Camera & Photo › Tripods & Monopods › Tripods | 15-160 | color colour, style bundle | ball head, quick release plate, carbon fiber legs, phone holder | bird watching, vlogging, night photography | foldable, easy carry
-binoculars | binoculars & scopes | Camera & Photo › Binoculars & Scopes › Binoculars | 20-220 | color colour, style bundle | phone adapter, coated lenses, neck strap | bird watching, concerts, hunting | fog proof, high power
-smart watch band | wearable technology | Wearable Technology › Bands | 6-50 | color colour, size letters | stainless steel buckle, silicone strap, leather strap | sports, office wear, small wrists | only quick release, sweat proof, light weight, long lasting, easy clean, water resistant
+wireless earbuds | earphones | Listening | 15-160 | color colour, style bundle | noise cancelling, charging case, touch control, built in microphone | running, phone calls, small ears | sweat proof, hands free
+over ear headphones | headphones | Listening | 22-240 | color colour, style bundle | noise cancelling, memory foam cushions, stereo sound | studio work, gaming, long flights | foldable, wireless
+portable speaker | portable speakers | Listening | 14-180 | color colour, style bundle | stereo sound, led lights, carrying strap, dual drivers | camping, pool parties, small rooms | water proof, hands free
+usb c cable | charging cables | Cables | 5-28 | color colour, size cable | nylon braid, aluminum alloy shell, gold plated plugs | tablets, car charging, data transfer | fast charging, tangle free
+hdmi cable | video cables | Cables | 6-40 | size cable, color colour | gold plated connectors, nylon braid, ethernet channel | home theater, game consoles, projectors | 4k ultra, tangle free
+phone case | phone covers | Phones | 7-45 | color colour, size phone | tempered glass, card slots, kickstand, magnetic ring | wireless charging, outdoor work, daily use | anti scratch, non slip
+screen protector | screen protectors | Phones | 5-26 | size phone, style count | tempered glass, alignment frame, privacy filter | phones, tablets, cameras | case friendly, anti glare
+power bank | portable chargers | Phones | 14-90 | color colour, style bundle | usb port, led display, solar panel, aluminum alloy shell | travel, hiking, tablets | fast charging, compact
+tablet stand | tablet holders | Desk Devices | 8-48 | color finish, style count | aluminum alloy, rubber feet, adjustable arm | desks, kitchens, video calls | non slip, foldable
+wireless keyboard | computer keyboards | Desk Devices | 16-120 | color colour, style bundle | back light, number pad, wrist rest, usb receiver | office work, tablets, small desks | quiet, rechargeable
+webcam | computer cameras | Desk Devices | 18-130 | style bundle, color colour | privacy cover, built in microphone, ring light | video calls, streaming, online classes | auto focus, wide angle
+computer monitor | monitors | Desk Devices | 90-480 | size screen, style bundle | adjustable stand, blue light filter, built in speakers | gaming, photo editing, office work | anti glare, frameless
+security camera | home security cameras | Cameras | 22-190 | color finish, style bundle | night vision, motion detection, two way audio | front doors, nurseries, garages | weather proof, wireless
+memory card | memory cards | Cameras | 7-110 | size memory, style count | adapter, error correction, plastic case | cameras, drones, dash cams | temperature proof, read only lock
+camera tripod | tripods | Cameras | 15-160 | color colour, style bundle | ball head, quick release plate, carbon fiber legs, phone holder | bird watching, vlogging, night photography | foldable, easy carry
+binoculars | field glasses | Outdoor Optics | 20-220 | color colour, style bundle | phone adapter, coated lenses, neck strap | bird watching, concerts, hunting | fog proof, high power
+smart watch band | watch bands | Phones | 6-50 | color colour, size letters | stainless steel buckle, silicone strap, leather strap | sports, office wear, small wrists | only quick release, sweat proof, light weight, long lasting, easy clean, water resistant
 """
 
 _FASHION = """
-t-shirt | t-shirts & tanks | Men › Clothing › Shirts › T-Shirts | 8-42 | color colour, size letters, fit type fit | crew neck, short sleeves, chest pocket, combed cotton | gym workouts, daily wear, summer | tagless, classic
-henley shirt | casual shirts | Men › Clothing › Shirts › Henleys | 12-52 | color colour, size letters, fit type fit | long sleeves, button placket, waffle knit | layering, daily wear, cool evenings | slim cut, breathable
-hooded sweatshirt | hoodies & sweatshirts | Men › Clothing › Fashion Hoodies & Sweatshirts › Hoodies | 16-75 | color colour, size letters, fit type fit | fleece lining, kangaroo pocket, drawstring hood | cold weather, camping, school | loose, pill resistant
-chino pants | casual pants | Men › Clothing › Pants › Casual | 20-85 | color colour, size waist, fit type fit | elastic waist, stretch twill, deep pockets | office wear, golf, travel | stain resistant, slim cut
-swim trunks | swim trunks | Men › Clothing › Swim › Trunks | 12-48 | color colour, size letters, style pattern | mesh lining, drawstring closure, zipper pocket | beach days, surfing, pool parties | chlorine resistant, breathable
-summer dress | women's dresses | Women › Clothing › Dresses › Casual | 16-90 | color colour, size letters, style pattern | v neck, side pockets, short sleeves, tie waist | beach vacation, garden parties, daily wear | flowy, lined
-cocktail dress | women's dresses | Women › Clothing › Dresses › Club & Night Out | 24-150 | color colour, size letters, fit type fit | lace overlay, open back, polyester spandex, long sleeves | weddings, evening parties, dates | figure hugging, elegant
-knit cardigan | women's sweaters | Women › Clothing › Sweaters › Cardigans | 18-95 | color colour, size letters, fit type fit | front buttons, ribbed cuffs, merino wool, long sleeves | layering, office wear, chilly evenings | chunky, loose
-yoga leggings | women's leggings | Women › Clothing › Leggings | 14-70 | color colour, size letters, style pattern | high waist, side pockets, tummy control, nylon spandex | yoga, running, gym workouts | squat proof, four way stretch
-pajama set | sleep & lounge | Women › Clothing › Lingerie, Sleep & Lounge › Sleep Sets | 18-80 | color colour, size letters, style pattern | button front, elastic waist, bamboo viscose | hot sleepers, lounging, gifts | breathable, loose
-rain jacket | coats & jackets | Women › Clothing › Coats, Jackets & Vests › Raincoats | 26-140 | color colour, size letters, fit type fit | adjustable hood, taped seams, zipper pockets | hiking, commuting, spring showers | wind proof, packable
-ankle boots | women's boots | Women › Shoes › Boots › Ankle & Bootie | 28-160 | color colour, size shoes, fit type fit | rubber sole, side zipper, memory foam insole, block heel | wide feet, office wear, autumn | only slip resistant, faux leather, light weight, true to size, water resistant, easy clean
-running sneakers | men's fashion sneakers | Men › Shoes › Fashion Sneakers | 26-150 | color colour, size shoes, fit type fit | arch support, rubber sole, mesh upper, reflective strips | road running, gym workouts, standing all day | only slip resistant, cushioned, light weight, true to size, breathable, quick drying
-leather sandals | sandals | Women › Shoes › Sandals | 18-95 | color colour, size shoes | ankle strap, open toe, cork footbed, rubber sole | beach vacation, wide feet, summer | only slip resistant, hand stitched, light weight, true to size, easy clean, quick drying
-crew socks | socks & hosiery | Men › Clothing › Socks | 6-30 | color colour, size letters, style pattern | arch support, cushioned sole, merino wool | hiking, diabetics, work boots | seamless, odor resistant
-leather belt | belts | Men › Accessories › Belts | 12-65 | color colour, size letters | metal buckle, full grain leather, reversible strap | jeans, suits, gifts | only scratch resistant, classic, long lasting, hand made, true to size, fade resistant
-crossbody bag | handbags & wallets | Women › Handbags & Wallets › Crossbody Bags | 16-110 | color colour, style pattern | adjustable strap, card slots, vegan leather, zipper pocket | travel, concerts, daily use | only water resistant, small, light weight, easy carry, hand made, fade resistant
+t-shirt | men's tees | Menswear | 8-42 | color colour, size letters, fit type fit | crew neck, short sleeves, chest pocket, combed cotton | gym workouts, daily wear, summer | tagless, classic
+henley shirt | men's casual shirts | Menswear | 12-52 | color colour, size letters, fit type fit | long sleeves, button placket, waffle knit | layering, daily wear, cool evenings | slim cut, breathable
+hooded sweatshirt | men's hoodies | Menswear | 16-75 | color colour, size letters, fit type fit | fleece lining, kangaroo pocket, drawstring hood | cold weather, camping, school | loose, pill resistant
+chino pants | men's trousers | Menswear | 20-85 | color colour, size waist, fit type fit | elastic waist, stretch twill, deep pockets | office wear, golf, travel | stain resistant, slim cut
+swim trunks | men's swimwear | Menswear | 12-48 | color colour, size letters, style pattern | mesh lining, drawstring closure, zipper pocket | beach days, surfing, pool parties | chlorine resistant, breathable
+summer dress | day dresses | Womenswear | 16-90 | color colour, size letters, style pattern | v neck, side pockets, short sleeves, tie waist | beach vacation, garden parties, daily wear | flowy, lined
+cocktail dress | party dresses | Womenswear | 24-150 | color colour, size letters, fit type fit | lace overlay, open back, polyester spandex, long sleeves | weddings, evening parties, dates | figure hugging, elegant
+knit cardigan | cardigans | Womenswear | 18-95 | color colour, size letters, fit type fit | front buttons, ribbed cuffs, merino wool, long sleeves | layering, office wear, chilly evenings | chunky, loose
+yoga leggings | sports leggings | Womenswear | 14-70 | color colour, size letters, style pattern | high waist, side pockets, tummy control, nylon spandex | yoga, running, gym workouts | squat proof, four way stretch
+pajama set | women's nightwear | Womenswear | 18-80 | color colour, size letters, style pattern | button front, elastic waist, bamboo viscose | hot sleepers, lounging, gifts | breathable, loose
+rain jacket | rainwear | Womenswear | 26-140 | color colour, size letters, fit type fit | adjustable hood, taped seams, zipper pockets | hiking, commuting, spring showers | wind proof, packable
+ankle boots | women's short boots | Footwear | 28-160 | color colour, size shoes, fit type fit | rubber sole, side zipper, memory foam insole, block heel | wide feet, office wear, autumn | only slip resistant, faux leather, light weight, true to size, water resistant, easy clean
+running sneakers | men's running shoes | Footwear | 26-150 | color colour, size shoes, fit type fit | arch support, rubber sole, mesh upper, reflective strips | road running, gym workouts, standing all day | only slip resistant, cushioned, light weight, true to size, breathable, quick drying
+leather sandals | women's summer shoes | Footwear | 18-95 | color colour, size shoes | ankle strap, open toe, cork footbed, rubber sole | beach vacation, wide feet, summer | only slip resistant, hand stitched, light weight, true to size, easy clean, quick drying
+crew socks | men's socks | Footwear | 6-30 | color colour, size letters, style pattern | arch support, cushioned sole, merino wool | hiking, diabetics, work boots | seamless, odor resistant
+leather belt | men's belts | Bags and Belts | 12-65 | color colour, size letters | metal buckle, full grain leather, reversible strap | jeans, suits, gifts | only scratch resistant, classic, long lasting, hand made, true to size, fade resistant
+crossbody bag | shoulder bags | Bags and Belts | 16-110 | color colour, style pattern | adjustable strap, card slots, vegan leather, zipper pocket | travel, concerts, daily use | only water resistant, small, light weight, easy carry, hand made, fade resistant
 """
 
 _GARDEN = """
-console table | console tables | Furniture › Living Room Furniture › Tables › Sofa & Console Tables | 60-420 | color wood, size furniture | metal frame, solid wood top, storage shelf, two drawers | entryways, living rooms, narrow halls | scratch resistant, rustic
-coffee table | coffee tables | Furniture › Living Room Furniture › Tables › Coffee Tables | 70-450 | color wood, size furniture | tempered glass top, storage shelf, steel legs, lift top | living rooms, small apartments, offices | rustic, sturdy
-bookcase | bookcases | Furniture › Home Office Furniture › Bookcases | 55-360 | color wood, size furniture | five shelves, metal frame, anti tip kit, glass doors | home offices, bedrooms, plants | free standing, sturdy
-bar stool | bar stools | Furniture › Game & Recreation Room Furniture › Bar Stools | 45-260 | color colour, style count | foot rest, faux leather seat, swivel base, high back | kitchen islands, pubs, dining rooms | height adjustable, stackable
-upholstered bed frame | beds & frames | Furniture › Bedroom Furniture › Beds, Frames & Bases › Beds | 120-640 | color colour, size bed | button tufted headboard, wood slats, storage drawers | guest rooms, bedrooms, heavy sleepers | noise free, box spring free
-memory foam mattress | mattresses | Furniture › Bedroom Furniture › Mattresses | 130-720 | size bed, style count | gel foam, removable cover, bamboo fabric | side sleepers, back pain, guest rooms | only medium firm, breathable, eco friendly, noise free, super soft, ready use
-throw pillow covers | decorative pillows | Bedding › Decorative Pillows, Inserts & Covers › Covers | 8-42 | color colour, size pillow, style pattern | hidden zipper, linen fabric, velvet fabric, tassels | couches, patio chairs, bedrooms | only double sided, machine washable, super soft, eco friendly, fade resistant, hand made
-area rug | area rugs | Home Décor › Rugs, Pads & Protectors › Area Rugs | 25-320 | color colour, size rug, style pattern | rubber backing, jute fibers, low pile, fringe edges | living rooms, dining rooms, pets | non slip, stain resistant
-blackout curtains | window treatments | Home Décor › Window Treatments › Curtains & Drapes | 16-95 | color colour, size curtain | grommet top, thermal lining, linen texture | bedrooms, nurseries, sliding doors | only noise reducing, energy saving, machine washable, wrinkle free, eco friendly, super soft
-pendant light | pendants and chandeliers | Lighting & Ceiling Fans › Ceiling Lights › Pendant Lights | 28-240 | color finish, style count | glass shade, adjustable cord, metal cage, led bulb | kitchen islands, dining rooms, sloped ceilings | dimmable, industrial
-table lamp | table lamps | Lighting & Ceiling Fans › Lamps & Shades › Table Lamps | 18-140 | color finish, style count | linen shade, usb port, ceramic base, touch switch | bedside tables, reading, living rooms | dimmable, flicker free
-floating shelf | wall shelves | Storage & Organization › Home Storage Hooks › Floating Shelves | 14-85 | color wood, size furniture | metal brackets, towel bar, solid pine | bathrooms, books, spice jars | wall mounted, rustic
-storage basket | storage & organization | Storage & Organization › Baskets, Bins & Containers › Baskets | 10-60 | color colour, size count | cotton rope, leather handles, wooden lid | blankets, toys, laundry | foldable, woven
-folding screen | room dividers | Furniture › Accent Furniture › Room Dividers | 60-300 | color wood, size furniture | solid wood frame, linen panels, double hinges | studio apartments, offices, dressing rooms | foldable, free standing
-patio chair set | patio furniture | Patio Furniture & Accessories › Patio Seating › Chairs | 80-540 | color colour, style count | steel frame, seat cushions, wicker weave | balconies, gardens, poolside | weather proof, stackable
-wall art print | wall art | Wall Art › Posters & Prints | 9-120 | size pillow, style pattern | wooden frame, canvas texture, hanging hooks | living rooms, offices, bathrooms | ready hang, fade resistant
-ceramic planter | planters | Home Décor › Planters & Pots | 12-80 | color colour, size count, style pattern | drainage hole, bamboo saucer, wooden stand | succulents, herbs, window sills | frost proof, glazed
+console table | hallway tables | Tables | 60-420 | color wood, size furniture | metal frame, solid wood top, storage shelf, two drawers | entryways, living rooms, narrow halls | scratch resistant, rustic
+coffee table | coffee tables | Tables | 70-450 | color wood, size furniture | tempered glass top, storage shelf, steel legs, lift top | living rooms, small apartments, offices | rustic, sturdy
+bookcase | bookcases | Storage | 55-360 | color wood, size furniture | five shelves, metal frame, anti tip kit, glass doors | home offices, bedrooms, plants | free standing, sturdy
+bar stool | bar stools | Seating | 45-260 | color colour, style count | foot rest, faux leather seat, swivel base, high back | kitchen islands, pubs, dining rooms | height adjustable, stackable
+upholstered bed frame | bed frames | Bedroom | 120-640 | color colour, size bed | button tufted headboard, wood slats, storage drawers | guest rooms, bedrooms, heavy sleepers | noise free, box spring free
+memory foam mattress | foam mattresses | Bedroom | 130-720 | size bed, style count | gel foam, removable cover, bamboo fabric | side sleepers, back pain, guest rooms | only medium firm, breathable, eco friendly, noise free, super soft, ready use
+throw pillow covers | cushion covers | Textiles | 8-42 | color colour, size pillow, style pattern | hidden zipper, linen fabric, velvet fabric, tassels | couches, patio chairs, bedrooms | only double sided, machine washable, super soft, eco friendly, fade resistant, hand made
+area rug | floor rugs | Textiles | 25-320 | color colour, size rug, style pattern | rubber backing, jute fibers, low pile, fringe edges | living rooms, dining rooms, pets | non slip, stain resistant
+blackout curtains | curtains | Textiles | 16-95 | color colour, size curtain | grommet top, thermal lining, linen texture | bedrooms, nurseries, sliding doors | only noise reducing, energy saving, machine washable, wrinkle free, eco friendly, super soft
+pendant light | hanging lamps | Lighting | 28-240 | color finish, style count | glass shade, adjustable cord, metal cage, led bulb | kitchen islands, dining rooms, sloped ceilings | dimmable, industrial
+table lamp | table lamps | Lighting | 18-140 | color finish, style count | linen shade, usb port, ceramic base, touch switch | bedside tables, reading, living rooms | dimmable, flicker free
+floating shelf | wall shelves | Storage | 14-85 | color wood, size furniture | metal brackets, towel bar, solid pine | bathrooms, books, spice jars | wall mounted, rustic
+storage basket | storage baskets | Storage | 10-60 | color colour, size count | cotton rope, leather handles, wooden lid | blankets, toys, laundry | foldable, woven
+folding screen | room dividers | Decoration | 60-300 | color wood, size furniture | solid wood frame, linen panels, double hinges | studio apartments, offices, dressing rooms | foldable, free standing
+patio chair set | patio chairs | Seating | 80-540 | color colour, style count | steel frame, seat cushions, wicker weave | balconies, gardens, poolside | weather proof, stackable
+wall art print | framed pictures | Decoration | 9-120 | size pillow, style pattern | wooden frame, canvas texture, hanging hooks | living rooms, offices, bathrooms | ready hang, fade resistant
+ceramic planter | plant pots | Decoration | 12-80 | color colour, size count, style pattern | drainage hole, bamboo saucer, wooden stand | succulents, herbs, window sills | frost proof, glazed
 """
 
 _GROCERY = """
-ground coffee | coffee beverages | Beverages › Coffee › Ground Coffee | 8-42 | flavor name roast, size weight | single origin beans, arabica beans, resealable bag | cold brew, espresso machines, offices | only fair trade, small batch, usda organic, kosher certified, freshly roasted, non gmo
-herbal tea bags | tea beverages | Beverages › Tea › Herbal | 5-30 | flavor name drink, size count | chamomile flowers, lemon peel, ginger root | bedtime, sore throats, gifts | caffeine free, usda organic
-sparkling water | carbonated beverages | Beverages › Water › Sparkling | 8-36 | flavor name drink, size multipack | natural flavors, real fruit juice, mineral salts | picnics, cocktails, parties | zero calorie, sugar free
-trail mix | nuts & seeds | Snack Foods › Nuts & Seeds › Trail Mix | 8-40 | flavor name sweet, size weight | dried cranberries, roasted almonds, pumpkin seeds | hiking, school lunches, road trips | protein rich, vegan
-roasted almonds | nuts & seeds | Snack Foods › Nuts & Seeds › Almonds | 9-44 | flavor name snack, size weight | sea salt, olive oil, resealable bag | snacking, baking, gifts | protein rich, plant based
-beef jerky | meat snacks | Snack Foods › Meat Snacks › Jerky | 7-48 | flavor name snack, size multipack | grass fed beef, natural smoke, sea salt | camping, road trips, gym bags | high protein, sugar free
-potato chips | chips & crisps | Snack Foods › Chips & Crisps › Potato | 5-34 | flavor name snack, size multipack | sea salt, avocado oil, kettle cooking | parties, lunch boxes, movie nights | trans fat free, crunchy
-granola bars | breakfast foods | Breakfast Foods › Bars › Granola | 6-36 | flavor name sweet, size multipack | whole grains, chia seeds, real honey | school lunches, quick breakfasts, hiking | nut free, chewy
-steel cut oatmeal | breakfast foods | Breakfast Foods › Cereals › Oatmeal | 5-32 | flavor name sweet, size weight | whole grains, flax seeds, dried fruit | quick breakfasts, meal prep, children | usda organic, high fiber
-chocolate truffles | candy & chocolate | Candy & Chocolate › Chocolate Truffles | 8-55 | flavor name sweet, size count | cocoa butter, hazelnut filling, gift box | gifts, valentine's day, weddings | hand made, soy free
-gummy candy | candy & chocolate | Candy & Chocolate › Gummy Candies | 4-28 | flavor name drink, size weight | real fruit juice, natural colors, resealable bag | parties, movie nights, party favors | gelatin free, nut free
-hot sauce | sauces & marinades | Pantry Staples › Sauces, Gravies & Marinades › Hot Sauce | 5-30 | flavor name spice, size count | habanero peppers, cane vinegar, roasted garlic | tacos, chicken wings, eggs | small batch, sugar free
-pasta sauce | sauces & marinades | Pantry Staples › Sauces, Gravies & Marinades › Pasta Sauces | 5-28 | flavor name spice, size multipack | san marzano tomatoes, fresh basil, olive oil | lasagna, weeknight dinners, pizza | slow cooked, usda organic
-spice blend | herbs, spices & seasonings | Pantry Staples › Herbs, Spices & Seasonings › Mixed Spices | 4-26 | flavor name spice, size weight | smoked paprika, sea salt, shaker lid | grilling, roasted vegetables, soups | msg free, salt free
-cupcake toppers | baking supplies | Pantry Staples › Cooking & Baking › Decorations | 5-24 | color colour, size count | glitter paper, food safe sticks, reusable picks | birthday parties, baby showers, weddings | only double sided, ready use, food grade, hand made, eco friendly, party perfect
-instant noodles | pasta & noodles | Pantry Staples › Packaged Meals › Noodles | 6-38 | flavor name spice, size multipack | rice noodles, miso broth, dried vegetables | quick lunches, dorm rooms, camping | ready eat, vegan
-dried mango | dried fruits | Produce › Dried Fruits › Mango | 7-36 | flavor name spice, size weight | lime juice, no added sugar, resealable bag | snacking, trail mixes, school lunches | usda organic, chewy
+ground coffee | coffees | Drinks | 8-42 | flavor name roast, size weight | single origin beans, arabica beans, resealable bag | cold brew, espresso machines, offices | only fair trade, small batch, usda organic, kosher certified, freshly roasted, non gmo
+herbal tea bags | herbal teas | Drinks | 5-30 | flavor name drink, size count | chamomile flowers, lemon peel, ginger root | bedtime, sore throats, gifts | caffeine free, usda organic
+sparkling water | fizzy drinks | Drinks | 8-36 | flavor name drink, size multipack | natural flavors, real fruit juice, mineral salts | picnics, cocktails, parties | zero calorie, sugar free
+trail mix | nut mixes | Snacks | 8-40 | flavor name sweet, size weight | dried cranberries, roasted almonds, pumpkin seeds | hiking, school lunches, road trips | protein rich, vegan
+roasted almonds | roasted nuts | Snacks | 9-44 | flavor name snack, size weight | sea salt, olive oil, resealable bag | snacking, baking, gifts | protein rich, plant based
+beef jerky | dried meats | Snacks | 7-48 | flavor name snack, size multipack | grass fed beef, natural smoke, sea salt | camping, road trips, gym bags | high protein, sugar free
+potato chips | salty snacks | Snacks | 5-34 | flavor name snack, size multipack | sea salt, avocado oil, kettle cooking | parties, lunch boxes, movie nights | trans fat free, crunchy
+granola bars | cereal bars | Breakfast | 6-36 | flavor name sweet, size multipack | whole grains, chia seeds, real honey | school lunches, quick breakfasts, hiking | nut free, chewy
+steel cut oatmeal | hot cereals | Breakfast | 5-32 | flavor name sweet, size weight | whole grains, flax seeds, dried fruit | quick breakfasts, meal prep, children | usda organic, high fiber
+chocolate truffles | chocolates | Sweets | 8-55 | flavor name sweet, size count | cocoa butter, hazelnut filling, gift box | gifts, valentine's day, weddings | hand made, soy free
+gummy candy | chewy sweets | Sweets | 4-28 | flavor name drink, size weight | real fruit juice, natural colors, resealable bag | parties, movie nights, party favors | gelatin free, nut free
+hot sauce | spicy sauces | Larder | 5-30 | flavor name spice, size count | habanero peppers, cane vinegar, roasted garlic | tacos, chicken wings, eggs | small batch, sugar free
+pasta sauce | pasta sauces | Larder | 5-28 | flavor name spice, size multipack | san marzano tomatoes, fresh basil, olive oil | lasagna, weeknight dinners, pizza | slow cooked, usda organic
+spice blend | seasonings | Larder | 4-26 | flavor name spice, size weight | smoked paprika, sea salt, shaker lid | grilling, roasted vegetables, soups | msg free, salt free
+cupcake toppers | cake decorations | Sweets | 5-24 | color colour, size count | glitter paper, food safe sticks, reusable picks | birthday parties, baby showers, weddings | only double sided, ready use, food grade, hand made, eco friendly, party perfect
+instant noodles | noodle meals | Larder | 6-38 | flavor name spice, size multipack | rice noodles, miso broth, dried vegetables | quick lunches, dorm rooms, camping | ready eat, vegan
+dried mango | dried fruits | Snacks | 7-36 | flavor name spice, size weight | lime juice, no added sugar, resealable bag | snacking, trail mixes, school lunches | usda organic, chewy
 """
 
 
@@ -190,13 +190,13 @@ def _kinds(department: str, text: str) -> tuple[Kind, ...]:
 
 
 def _kind(department: str, line: str) -> Kind:
-    noun, query, path, prices, options, features, purposes, own = map(str.strip, line.split("|"))
+    noun, query, aisle, prices, options, features, purposes, own = map(str.strip, line.split("|"))
     low, high = map(float, prices.split("-"))
     return Kind(
         department,
         noun,
         query,
-        f"{DEPARTMENT_WORDS[department]} › {path}",
+        f"{DEPARTMENT_NAMES[department]} › {aisle} › {query.capitalize()} › {noun.capitalize()}",
         low,
         high,
         tuple(_option(words) for words in options.split(", ")),
