@@ -48,6 +48,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/momentum.py $(BENCH)
 	$(BIN)/python benchmarks/rounds.py $(BENCH)
 	$(BIN)/python benchmarks/mujoco_worlds.py $(BENCH)
+	$(BIN)/python benchmarks/gym.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

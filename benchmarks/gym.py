@@ -111,11 +111,11 @@ def _real_engine(results: harness.Results, world, limit: int) -> None:
     if lacking := harness.missing("alfworld", "textworld"):
         print(f"the real engine is not installed ({', '.join(lacking)}): no ratio")
         return
-    from fedrl.envs.household.alfworld import AlfWorld
+    from fedrl.envs.household.alfworld import Alfworld
 
     task = _kitchen(world)
     commands = [c for played in _commands(world, task, 10) for c in played[:20]][:limit]
-    real = AlfWorld([world.problem(task)])
+    real = Alfworld(world)
     start = time.perf_counter()
     episode, _ = real.start(task)
     reset = time.perf_counter() - start

@@ -20,6 +20,9 @@ FOLDER = Path(__file__).parent.parent / "benchmarks"
         ("mujoco_worlds.py",),
         ("momentum.py", "tabular"),
         ("momentum.py", "growth"),
+        ("gym.py", "household"),
+        ("gym.py", "webshop"),
+        ("gym.py", "million"),
     ],
     ids=" ".join,
 )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 from realdata import data, parity
 
 from fedrl.envs.household.world import Household, Settings
-from fedrl.play.terminal import play
 from fedrl.types import UserError
 
 
@@ -15,7 +17,7 @@ def test_a_partition_is_measured_and_drawn(fedrl, tmp_path):
         *"partition household --world.size tiny --world.train 300 --strategy preference".split(),
         *"--omega 0.9 --clients 12 --size 20 --plot out.png".split(),
     )
-    assert "category" in done.stdout or "categories" in done.stdout
+    assert "total variation" in done.stdout
     assert (tmp_path / "out.png").stat().st_size > 5000
 
 
@@ -26,13 +28,22 @@ def test_a_partition_is_measured_and_drawn(fedrl, tmp_path):
         ("partition household --strategy preferences", "did you mean 'preference'"),
         ("partition household --world.siz tiny", "did you mean 'world.size'"),
         ("partition household --omega much", "omega is 'much'; it must be a number"),
-        ("partition household --strategy hardness", "fedrl label"),
+        ("partition household --strategy hardness", "--success-rate"),
         ("partition houshold", "choose from"),
         ("partition household --world.train 50 --size 100", "size"),
         ("play household --split tset", "'tset'"),
         ("play household --task train/abc", "train/00042"),
         ("play household --world.size huge", "huge"),
         ("play household --world.generation 2.1.3", "2.1.2"),
+        ("play household --world.seen 0", "no"),
+        ("play household --world.games -1", "world.games is -1"),
+        ("play household --world.max_steps 0", "world.max_steps is 0"),
+        ("play household --task train/99999999", "train/00000 to train/03552"),
+        ("play household --port 80", "--port is for the shop"),
+        ("play webshop --world.catalogue_seed -1 --no-browser", "world.catalogue_seed is -1"),
+        ("play household --world.source nowhere", 'choose "generated"'),
+        ("partition household --seed -1", "seed is -1"),
+        ("partition household --clien 5", "clien"),
         ("parity household nothing.jsonl.xz --data .", "nothing.jsonl.xz"),
         ("data mnist", "mnist"),
         ("run momentum/cartpole --world.name household", "choose from random_mdp, cartpole"),
@@ -46,47 +57,37 @@ def test_mistakes_are_one_line(fedrl, words, told):
 
 
 def test_a_damaged_transcript_is_one_line(fedrl, tmp_path):
-    for name, content in (("a.jsonl", '{"id": 1}\n'), ("b.jsonl", "{"), ("c.jsonl.xz", "no xz")):
+    for name, content in (
+        ("a.jsonl", '{"id": 1}\n'), ("b.jsonl", "{"), ("c.jsonl.xz", "no xz"), ("d.jsonl", "3\n"),
+    ):  # fmt: skip
         (tmp_path / name).write_text(content)
         done = fedrl("parity", "household", name, "--data", ".", check=False)
         assert done.returncode == 2
         assert name in done.stderr
 
 
-def typed(*commands: str):
-    """Somebody who types these words and then leaves."""
-    left = list(commands)
-
-    def ask(prompt: str) -> str:
-        if not left:
-            raise EOFError
-        return left.pop(0)
-
-    return ask
-
-
-def test_a_person_wins_a_game_with_the_experts_hints(capsys):
-    world = Household(Settings(size="tiny"))
-    task = "seen/00003"
-    play(world, "seen", task, typed("?", "goal", "fly", "hint", *world.demonstrate(task)))
-    told = capsys.readouterr().out
-    assert "Your task is to:" in told
-    assert "[ ]" in told
-    assert "Nothing happens." in told
-    assert "Won after" in told
-    assert "reward 1" in told
-
-
-def test_a_person_may_type_numbers_and_leave(capsys):
-    play(Household(Settings(size="tiny")), "seen", "seen/00000", typed("1", "quit"))
-    told = capsys.readouterr().out
-    assert "You arrive at" in told
-    assert "left after 1 steps" in told
-
-
 def test_an_unknown_task_is_named():
     with pytest.raises(UserError, match="no game 'train/x'"):
         Household(Settings(size="tiny")).start("train/x")
+
+
+def test_a_damaged_catalogue_is_one_line(fedrl, tmp_path):
+    (tmp_path / "items_ins_v2_1000.json").write_text("{}")
+    for content in ("", "[{", '[{"asin": "A"}]', "3"):
+        (tmp_path / "items_shuffle_1000.json").write_text(content)
+        done = fedrl("partition", "webshop", "--world.source", ".", check=False)
+        assert done.returncode == 2
+        assert "items_shuffle_1000.json" in done.stderr
+
+
+def test_a_full_disk_is_one_line(fedrl):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "fedrl", "list"], stdout=full, stderr=subprocess.PIPE, text=True
+        )
+    assert done.returncode == 2
+    assert "no space left" in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.realdata

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import errno
 import fcntl
@@ -63,12 +64,14 @@ class Publisher:
         request.send_response(206 if start else 200)
         kind = "text/html" if flaw == "page" else "application/octet-stream"
         request.send_header("Content-Type", kind)
-        request.send_header("Content-Length", str(len(body) - start))
+        length = "abc" if flaw == "no length" else str(len(body) - start)
+        request.send_header("Content-Length", length)
         if start:
             request.send_header("Content-Range", f"bytes {start}-{len(body) - 1}/{len(body)}")
         request.end_headers()
         rest = body[start:]
-        request.wfile.write(rest[: len(rest) // 2] if flaw == "break" else rest)
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):  # it has had enough
+            request.wfile.write(rest[: len(rest) // 2] if flaw == "break" else rest)
 
 
 @pytest.fixture
@@ -96,11 +99,12 @@ def toy(publisher, monkeypatch, tmp_path) -> Path:
 
 
 def by_hand(error: pytest.ExceptionInfo[UserError], folder: Path) -> str:
-    """The one line, after checking that it says what to save where."""
-    line = str(error.value)
-    assert "\n" not in line
-    assert line.endswith(f"save {DATASETS['toy'].files[0].url} as {folder / 'toy.bin'}")
-    return line
+    """The two lines at most, after checking that they say what to save where, and what then."""
+    lines = str(error.value)
+    assert lines.count("\n") <= 1
+    save = f"save {DATASETS['toy'].files[0].url} as {folder / 'toy.bin'}"
+    assert f"{save} (make its folder), then run `fedrl data toy` again" in lines
+    return lines
 
 
 def test_a_download_is_checked_recorded_and_not_repeated(toy, publisher, capsys):
@@ -167,7 +171,7 @@ def test_a_wrong_file_is_refused_and_forgotten(toy, publisher):
     with pytest.raises(UserError) as error:
         fetch.fetch("toy", yes=True)
     assert SUM in by_hand(error, toy)
-    assert list(toy.iterdir()) == []
+    assert not toy.exists()
     publisher.files["/files/toy.bin"] = BODY
     fetch.fetch("toy", yes=True)
 
@@ -184,7 +188,6 @@ def test_a_file_that_is_gone(toy, publisher):
     with pytest.raises(UserError) as error:
         fetch.fetch("toy", yes=True)
     assert "127.0.0.1 answered 404" in by_hand(error, toy)
-    assert list(toy.iterdir()) == []
 
 
 def test_offline(toy, monkeypatch):
@@ -194,7 +197,10 @@ def test_offline(toy, monkeypatch):
     monkeypatch.setattr(socket, "getaddrinfo", no_name)
     with pytest.raises(UserError) as error:
         fetch.fetch("toy", yes=True)
-    assert "offline" in by_hand(error, toy)
+    told = by_hand(error, toy)
+    assert "offline" in told
+    assert "set FEDRL_MIRROR to an address that serves toy/toy.bin" in told
+    assert "FEDRL_DATA to a folder with toy/ in it" in told
 
 
 def test_nobody_listens(toy, publisher, monkeypatch):
@@ -225,9 +231,9 @@ def test_a_disk_that_fills_up(toy, monkeypatch):
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(download.os, "fsync", full)
-    with pytest.raises(UserError) as error:
+    with pytest.raises(UserError, match=r"disk is full.*FEDRL_DATA.*`fedrl data toy`") as error:
         fetch.fetch("toy", yes=True)
-    assert "disk is full" in by_hand(error, toy)
+    assert "save" not in str(error.value)  # no address is to blame
 
 
 def test_a_disk_that_is_too_small_is_known_beforehand(toy, publisher, monkeypatch):
@@ -282,7 +288,7 @@ def test_fedrl_data_wins_over_the_cache(toy, monkeypatch, tmp_path):
 
 
 def test_data_that_is_not_here(toy):
-    with pytest.raises(UserError, match=r"`fedrl data toy`.*FEDRL_DATA"):
+    with pytest.raises(UserError, match=r"`fedrl data toy`.*FEDRL_DATA to .* holds toy/"):
         fetch.root("toy")
     with pytest.raises(UserError, match="'movielens'"):
         fetch.root("movielense")
@@ -318,10 +324,137 @@ def test_mirrors(toy, publisher, monkeypatch, tmp_path):
     monkeypatch.setenv("FEDRL_MIRROR", (tmp_path / "disk").as_uri())
     monkeypatch.setenv("FEDRL_DATA", str(tmp_path / "again"))
     assert (fetch.fetch("toy", yes=True) / "toy.bin").read_bytes() == BODY
-    monkeypatch.setenv("FEDRL_DATA", str(tmp_path / "third"))
-    monkeypatch.setenv("FEDRL_MIRROR", "mirror.example")
-    with pytest.raises(UserError, match=r"FEDRL_MIRROR is 'mirror\.example'"):
+
+
+@pytest.mark.parametrize("where", ["/pub/", "/pub", "/nobody"])
+def test_a_mirror_without_the_file(toy, publisher, monkeypatch, where):
+    """What was asked for in full, how a mirror is laid out, and the publisher's address."""
+    mirror = publisher.url + where
+    monkeypatch.setenv("FEDRL_MIRROR", mirror)
+    with pytest.raises(UserError) as error:
         fetch.fetch("toy", yes=True)
+    told = by_hand(error, toy)
+    assert f"answered 404 Not Found (asked for {mirror.rstrip('/')}/toy/toy.bin)" in told
+    assert "FEDRL_MIRROR must be an address that serves toy/toy.bin" in told
+    assert "unset FEDRL_MIRROR" in told
+
+
+def test_a_mirror_with_another_file(toy, publisher, monkeypatch):
+    publisher.files["/pub/toy/toy.bin"] = b"other"
+    monkeypatch.setenv("FEDRL_MIRROR", f"{publisher.url}/pub")
+    with pytest.raises(UserError) as error:
+        fetch.fetch("toy", yes=True)
+    told = by_hand(error, toy)
+    assert told.count(f"{publisher.url}/pub/toy/toy.bin") == 1
+    assert "unset FEDRL_MIRROR" in told
+
+
+def test_a_mirror_on_disk_without_the_file(toy, monkeypatch, tmp_path):
+    mirror = (tmp_path / "a disk").as_uri()
+    monkeypatch.setenv("FEDRL_MIRROR", mirror)
+    with pytest.raises(UserError) as error:
+        fetch.fetch("toy", yes=True)
+    assert f"{mirror}/toy/toy.bin: No such file or directory; FEDRL_MIRROR" in by_hand(error, toy)
+
+
+@pytest.mark.parametrize(
+    "mirror",
+    [
+        "mirror.example",
+        "ftp://mirror.example/pub",
+        "/data/mirror",
+        "https:///pub",
+        "https://mirror.example:port/",
+        "http://[::1/pub",
+        "http://mirror.example/my pub",
+        "http://mirror.example/püb",
+        "file://data/mirror",
+        "file:mirror",
+    ],
+)
+def test_a_mirror_that_is_no_address(toy, publisher, monkeypatch, capsys, mirror):
+    monkeypatch.setenv("FEDRL_MIRROR", mirror)
+    with pytest.raises(UserError) as error:
+        fetch.fetch("toy")
+    told = str(error.value)
+    assert told == f"FEDRL_MIRROR is {mirror!r}; https://HOST/PATH or file:///FOLDER is expected"
+    assert capsys.readouterr().err == ""  # before anybody reads and agrees to terms
+    assert not toy.exists()
+
+
+def test_a_failure_leaves_no_folders_behind(toy, publisher, monkeypatch, tmp_path):
+    before = publisher.files.copy()
+    publisher.files.clear()
+    with pytest.raises(UserError, match="404"):
+        fetch.fetch("toy", yes=True)
+    assert not (tmp_path / "cache").exists()
+    with pytest.raises(UserError, match="toy is not here"):
+        fetch.root("toy")
+    (tmp_path / "cache" / "fedrl").mkdir(parents=True)
+    with pytest.raises(UserError, match="404"):
+        fetch.fetch("toy", yes=True)
+    assert list((tmp_path / "cache" / "fedrl").iterdir()) == []  # this one was there before
+    publisher.files, publisher.flaws = before, ["break"]
+    with pytest.raises(UserError, match="broke off"):
+        fetch.fetch("toy", yes=True)
+    assert [path.name for path in toy.iterdir()] == ["toy.bin.part"]
+
+
+def test_an_empty_folder_holds_no_data(toy, monkeypatch):
+    toy.mkdir(parents=True)
+    with pytest.raises(UserError, match="toy is not here; get it with `fedrl data toy`"):
+        fetch.root("toy")
+    monkeypatch.setenv("FEDRL_DATA", str(toy.parent))
+    with pytest.raises(
+        UserError, match="has no toy/ with data in it; get it with `fedrl data toy`"
+    ):
+        fetch.root("toy")
+    (toy / "something").touch()
+    assert fetch.root("toy") == toy
+
+
+def test_fedrl_data_one_level_too_deep(toy, publisher, monkeypatch, capsys):
+    fetch.fetch("toy", yes=True)
+    monkeypatch.setenv("FEDRL_DATA", str(toy))
+    asked = len(publisher.asked)
+    meant = re.escape(f"did you mean {toy.parent}?")
+    with pytest.raises(UserError, match=meant):
+        fetch.root("toy")
+    with pytest.raises(UserError, match=meant):
+        fetch.fetch("toy", yes=True)
+    command(None)
+    assert re.search(meant, capsys.readouterr().out)
+    monkeypatch.chdir(toy)
+    monkeypatch.setenv("FEDRL_DATA", ".")
+    with pytest.raises(UserError, match=meant):
+        fetch.root("toy")
+    assert len(publisher.asked) == asked
+
+
+def test_a_data_folder_may_be_called_like_a_data_set(toy, monkeypatch, tmp_path):
+    (tmp_path / "toy" / "toy").mkdir(parents=True)
+    (tmp_path / "toy" / "toy" / "toy.bin").touch()
+    monkeypatch.setenv("FEDRL_DATA", str(tmp_path / "toy"))
+    assert fetch.doubt() is None
+    assert fetch.root("toy") == tmp_path / "toy" / "toy"
+
+
+def test_fedrl_data_that_is_no_folder(toy, monkeypatch, tmp_path, capsys):
+    monkeypatch.setenv("FEDRL_DATA", str(tmp_path / "mine"))
+    command(None)
+    assert capsys.readouterr().out.startswith(
+        f"FEDRL_DATA is {tmp_path / 'mine'}, which is not there"
+    )
+    (tmp_path / "mine").touch()
+    command(None)
+    assert capsys.readouterr().out.startswith(
+        f"FEDRL_DATA is {tmp_path / 'mine'}, which is no folder"
+    )
+    with pytest.raises(UserError, match="which is no folder; get it with"):
+        fetch.root("toy")
+    monkeypatch.delenv("FEDRL_DATA")
+    command(None)
+    assert "FEDRL_DATA" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("name", DATASETS)
@@ -368,3 +501,24 @@ def test_the_list_says_what_is_where(toy, capsys):
     for name, dataset in DATASETS.items():
         assert name in after
         assert dataset.licence in after
+
+
+def test_a_server_that_sends_without_end_is_stopped(toy, publisher):
+    publisher.files["/files/toy.bin"] = BODY * 5  # the file is known to have one MiB
+    with pytest.raises(UserError, match="sends more than"):
+        fetch.fetch("toy", yes=True)
+    assert not toy.exists()
+
+
+def test_a_length_that_is_no_number_does_no_harm(toy, publisher):
+    publisher.flaws = ["no length"]
+    fetch.fetch("toy", yes=True)
+    assert (toy / "toy.bin").read_bytes() == BODY
+
+
+def test_an_address_that_is_none_is_one_line(toy, monkeypatch):
+    monkeypatch.setenv("FEDRL_MIRROR", "http://[::1")
+    with pytest.raises(UserError) as error:
+        fetch.fetch("toy", yes=True)
+    assert "http://[::1" in str(error.value)
+    assert str(error.value).count("\n") <= 1

@@ -22,7 +22,8 @@ JUNK = [
     "", " ", "\n", "\x00", "[", "]", "[]", "click[", "click[]", "search[]", "search[\n]", "[[[]]]",
     "click[buy now]]", "search[" + "long " * 300 + "]", "CLICK[BUY NOW]", "click[search]", "🛒",
     "go to", "go to fridge", "take  from ", "move x to y", "search[<q> ]", "search[<r>]",
-    "search[<c> fashion]", "search[<script>alert(1)</script>]", "click[../../etc]", "\u202e", "%s%n",
+    "search[<c> fashion]", "search[<script>alert(1)</script>]", "click[../../etc]", "\u202e",
+    "%s%n",
 ]  # fmt: skip
 
 

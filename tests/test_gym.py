@@ -82,6 +82,37 @@ def test_an_unknown_split_names_the_choice():
         TextEnv(Household(Settings(size="tiny", train=3)), "tset")
 
 
+def test_mistakes_are_named():
+    for name, keywords, told in (
+        ("Household", {"siz": "tiny"}, "did you mean 'size'"),
+        ("Household", {"size": "huge"}, "world.size is 'huge'"),
+        ("Household", {"train": -4}, "world.train is -4"),
+        ("Household", {"train": 0}, "no tasks"),
+        ("WebShop", {"split": "public"}, "no tasks"),
+    ):
+        with pytest.raises(UserError, match=told):
+            gymnasium.make(f"fedrl/{name}-v0", **keywords)
+    with pytest.raises(UserError, match="max_steps is 0"):
+        Household(Settings(max_steps=0))
+    env = gymnasium.make("fedrl/Household-v0", **WORLDS["fedrl/Household-v0"])
+    with pytest.raises(UserError, match="options has tsk"):
+        env.reset(options={"tsk": "train/00001"})
+
+
+@pytest.mark.parametrize("task", ["train/00020", "train/1", "train/999999999", "valid/00000", ""])
+def test_a_task_that_is_not_in_the_world_is_refused_at_once(task):
+    with pytest.raises(UserError, match="no game"):
+        Household(Settings(size="tiny", train=20)).start(task)
+
+
+def test_a_batch_takes_tasks_or_their_ids():
+    world = Household(Settings(size="tiny", train=5))
+    tasks = world.tasks("train")
+    assert Batch(world).reset(tasks) == Batch(world).reset([task.id for task in tasks])
+    with pytest.raises(UserError, match="a list of tasks"):
+        Batch(world).reset("train/00001")
+
+
 def test_a_batch_equals_its_episodes_one_by_one():
     world = Household(Settings(size="tiny", train=12))
     tasks = [task.id for task in world.tasks("train")] * 2

@@ -9,6 +9,7 @@ import json
 import math
 import os
 import random
+import re
 import subprocess
 import sys
 from collections import Counter
@@ -258,46 +259,133 @@ def test_clients_of_disjoint_scenes_share_none_and_use_all():
 @pytest.mark.parametrize(
     ("strategy", "clients", "options", "words"),
     [
-        ("uniform", 3, {"size": 101}, ["partition.size = 101", "there are 100"]),
-        ("preference", 3, {"size": 101}, ["partition.size = 101", "preference", "100"]),
-        ("coverage", 3, {"size": 101}, ["partition.size = 101", "303 > 3 × 100 = 300"]),
-        ("coverage", 9, {"overlap": 0.5, "fewest": 6, "most": 9}, ["overlap", "9 × 6 = 54 > 50"]),
-        ("coverage", 9, {"overlap": 2.0, "most": 20}, ["overlap = 2.0", "200 > 9 × 20 = 180"]),
-        ("coverage", 9, {"size": 20, "most": 101}, ["partition.most = 101", "only 100 tasks"]),
-        ("coverage", 9, {"size": 5, "fewest": 6}, ["partition.size = 5", "9 × 6 = 54 > 45"]),
-        ("hardness", 9, {"size": 90, "most": 60}, ["partition.most = 60", "of 100 tasks succeed"]),
-        ("hardness", 9, {"size": 20, "overlap": 5.0}, ["overlap = 5.0", "> 9 × 20 = 180"]),
-        ("scenes", 13, {"size": 1}, ["federation.clients = 13", "12"]),
-        ("scenes", 12, {"size": 20}, ["partition.size = 20", "hold only 8 tasks"]),
-        ("uniform", 0, {}, ["federation.clients is 0"]),
+        ("uniform", 3, {"size": 101}, ["size = 101", "only 100", "lower size"]),
+        ("preference", 3, {"size": 101}, ["size = 101", "only 100", "lower size"]),
+        (
+            "coverage",
+            3,
+            {"size": 101},
+            ["size = 101 makes 303 tasks", "3 clients", "at most 100 each they hold 300"],
+        ),
+        (
+            "coverage",
+            9,
+            {"overlap": 0.5, "fewest": 6, "most": 9},
+            ["overlap = 0.5 makes 50 tasks", "at least 6 each they hold 54", "or lower fewest"],
+        ),
+        (
+            "coverage",
+            9,
+            {"overlap": 2.0, "most": 20},
+            ["overlap = 2.0 makes 200 tasks", "at most 20 each they hold 180", "or raise most"],
+        ),
+        ("coverage", 9, {"size": 20, "most": 101}, ["most = 101", "only 100 tasks"]),
+        ("coverage", 9, {"size": 5, "fewest": 6}, ["size = 5 makes 45 tasks", "they hold 54"]),
+        ("hardness", 9, {"size": 90, "most": 60}, ["most = 60", "of 100 tasks succeed"]),
+        (
+            "hardness",
+            9,
+            {"size": 20, "overlap": 5.0},
+            ["overlap = 5.0", "successful tasks", "at most 20 each they hold 180: lower overlap"],
+        ),
+        ("scenes", 13, {"size": 1}, ["clients = 13", "only 12 scenes", "at most clients = 12"]),
+        ("scenes", 12, {"size": 20}, ["size = 20", "hold only 8 tasks", "at most size = 8"]),
+        ("uniform", 0, {}, ["clients is 0; it must be at least 1"]),
     ],
 )
 def test_an_infeasible_setting_names_itself_and_the_bound(strategy, clients, options, words):
     with pytest.raises(UserError) as caught:
         made(strategy, pool(100), clients, **options)
+    said = str(caught.value)
     for word in words:
-        assert word in str(caught.value)
+        assert word in said
+    # The same words serve a recipe's `partition.size` and a command's `--size`.
+    assert not re.search(r"partition\.|federation\.|--|\n", said)
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "told"),
     [
-        {"size": 0},
-        {"omega": -0.1},
-        {"xi": 0.0},
-        {"overlap": -1.0},
-        {"fewest": 5, "most": 4},
-        {"strategy": "hardness", "size": 10, "most": 11},
+        ({"strategy": "zz"}, "strategy is 'zz'; choose from uniform, preference, coverage"),
+        ({"strategy": "scene"}, "strategy is 'scene'; did you mean 'scenes'?"),
+        ({"anchor": "logt"}, "anchor is 'logt'; did you mean 'logit'?"),
+        ({"size": 0}, "size is 0; "),
+        ({"omega": -0.1}, "omega is -0.1; "),
+        ({"omega": math.nan}, "omega is nan; "),
+        ({"xi": 0.0}, "xi is 0.0; "),
+        ({"xi": math.inf}, "xi is inf; "),
+        ({"overlap": -1.0}, "overlap is -1.0; "),
+        ({"fewest": 5, "most": 4}, "fewest = 5 is above most = 4"),
+        ({"strategy": "hardness", "size": 10, "most": 11}, "most = 11 .* size = 10"),
     ],
 )
-def test_an_impossible_setting_is_refused_before_any_task_is_seen(options):
-    with pytest.raises(UserError, match=r"partition\."):
+def test_an_impossible_setting_is_refused_before_any_task_is_seen(options, told):
+    with pytest.raises(UserError, match=told.replace("?", r"\?")):
         Settings(**options)
 
 
-def test_hardness_without_labels_says_who_writes_them():
-    with pytest.raises(UserError, match="fedrl label"):
+def test_a_negative_seed_is_refused():
+    for draw in (
+        lambda: made("uniform", pool(20), 2, -1, size=4),
+        lambda: draw_labels(pool(20), 0.5, -1),
+    ):
+        with pytest.raises(UserError, match="seed is -1; it must not be negative"):
+            draw()
+
+
+def test_tasks_without_scenes_ask_for_another_strategy():
+    """Even where the clients or the size would not fit either: those are not what to mend."""
+    tasks = [Task(f"{i}", "x") for i in range(20)]
+    for clients, size in ((1, 4), (5, 4), (2, 99)):
+        with pytest.raises(UserError, match=r"no scenes \(the shop has none\): choose another"):
+            made("scenes", tasks, clients, size=size)
+
+
+# Which knobs are read.
+
+OTHER = {
+    "size": 8,
+    "omega": 3.0,
+    "anchor": "log",
+    "xi": 0.4,
+    "overlap": 1.5,
+    "fewest": 8,
+    "most": 11,
+}
+"""A value of each knob that moves every partition whose strategy reads it."""
+
+
+@pytest.mark.parametrize("knob", OTHER)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_knob_is_called_unread_if_and_only_if_it_moves_nothing(strategy, knob):
+    tasks = pool(90)
+    # Loose sizes and few kinds of task: a change in any knob shows.
+    base = {"strategy": strategy, "size": 20 if strategy == "hardness" else 9, "xi": 1.0}
+    labels = draw_labels(tasks, 0.5, 7)
+    with_it = Settings(**{**base, knob: OTHER[knob]})
+    same = partition(tasks, 6, with_it, 0, labels) == partition(
+        tasks, 6, Settings(**base), 0, labels
+    )
+    told = with_it.unread([knob, "strategy", "labels"])
+    assert told == ([f"{knob} is not read by strategy {strategy}"] if same else [])
+
+
+def test_the_size_is_not_read_where_overlap_says_how_many_tasks_there_are():
+    options = {"strategy": "coverage", "overlap": 1.5}
+    tasks = pool(90)
+    one, other = Settings(**options, size=9), Settings(**options, size=20)
+    assert partition(tasks, 6, one, 0) == partition(tasks, 6, other, 0)
+    assert one.unread(["size", "overlap"]) == [
+        "size is not read by strategy coverage when overlap is set"
+    ]
+    assert Settings(strategy="coverage", size=9).unread(["size"]) == []
+
+
+def test_hardness_without_labels_says_what_they_are():
+    with pytest.raises(UserError) as caught:
         partition(pool(20), 2, Settings(strategy="hardness", size=4), 0)
+    for words in ('{"task id": true or false}', "fedrl.partition.write_labels", "--success-rate P"):
+        assert words in str(caught.value)
     with pytest.raises(UserError, match="19 of 20"):
         partition(pool(20), 2, Settings(strategy="hardness", size=4), 0, {pool(20)[0].id: True})
 

@@ -15,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from fedrl.experiment import partition_plot, partitions
 from fedrl.partition import (
     Measures,
     Settings,
@@ -151,6 +150,9 @@ def test_labels_come_back_as_they_were_written(tmp_path: Path):
     path = tmp_path / "deep" / "labels.json"
     write_labels(path, LABELS)
     assert read_labels(path) == LABELS
+    write_labels(str(path), {"a": True})
+    assert read_labels(str(path)) == {"a": True}
+    write_labels(path, LABELS)
     assert load_labels(Settings(labels=str(path))) == LABELS
     assert load_labels(Settings()) is None
     assert len(path.read_text().splitlines()) == len(LABELS) + 2  # a line each, for a diff
@@ -160,9 +162,9 @@ def test_labels_come_back_as_they_were_written(tmp_path: Path):
     ("text", "words"),
     [
         ("{", "not a JSON file"),
-        ("[1]", "one object"),
+        ("[1]", '{"task id": true or false}'),
         ('{"a": 1}', "the label of 'a' is 1; it must be true or false"),
-        (None, "`fedrl label` writes them"),
+        (None, "fedrl.partition.write_labels"),
     ],
 )
 def test_a_bad_label_file_is_named(tmp_path: Path, text, words):
@@ -181,52 +183,6 @@ def test_drawn_labels_have_the_rate_and_know_no_order():
     assert draw_labels(TASKS, 0.4, 2) != LABELS
     with pytest.raises(UserError, match=r"1\.2"):
         draw_labels(TASKS, 1.2, 0)
-
-
-# The command.
-
-
-@pytest.mark.parametrize(
-    ("strategy", "clients"),
-    [
-        *itertools.product(["uniform", "preference", "coverage", "hardness"], [1, 100, 250]),
-        ("scenes", 1),
-        ("scenes", 24),
-    ],
-)
-def test_the_command_says_what_it_measured_and_draws(tmp_path: Path, strategy, clients):
-    options = Settings(strategy=strategy, size=20)
-    path = tmp_path / "figure.png"
-    told = partitions.command(TASKS, clients, options, 0, path, LABELS)
-    assert path.read_bytes()[:4] == b"\x89PNG"
-    text = "\n".join(told)
-    assert f"{clients:,} with {clients * 20:,} tasks" in text
-    assert "±" in text
-    assert str(path) in text
-
-
-def test_the_command_reads_the_label_file_of_the_settings(tmp_path: Path):
-    path = tmp_path / "labels.json"
-    write_labels(path, LABELS)
-    options = Settings(strategy="hardness", size=20, labels=str(path))
-    assert any(line.startswith("success") for line in partitions.command(TASKS, 5, options, 0))
-    without = partitions.command(TASKS, 5, Settings(size=20), 0)
-    assert not any(line.startswith("success") for line in without)
-
-
-@pytest.mark.parametrize(
-    ("strategy", "words"),
-    [
-        ("preference", ["ω = 0.5", "category divergence"]),
-        ("coverage", ["ξ = 16", "60 ±"]),
-        ("hardness", ["ξ′ = 16", "success rate"]),
-    ],
-)
-def test_the_title_tells_the_knob_and_what_came_of_it(strategy, words):
-    options = Settings(strategy=strategy, size=60)
-    found: Measures = measure(partition(TASKS, 30, options, 0, LABELS), TASKS, LABELS)
-    title = partition_plot.title(options, found)
-    assert all(word in title for word in ["30 clients", *words]), title
 
 
 @pytest.mark.realdata

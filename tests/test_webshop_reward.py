@@ -20,6 +20,7 @@ from fedrl.envs.webshop.reward import (
     unwinnable,
     winnable,
 )
+from fedrl.envs.webshop.shop import Settings, WebShop
 from fedrl.types import UserError
 
 DEFAULT, FAITHFUL = Rules(), Rules(faithful=True)
@@ -123,18 +124,42 @@ def test_unwinnable_goals_are_counted():
         ("titanium", "tan", 1, 0),
         ("tan", "titanium", 0, 0),
         ("x-large", "large", 0, 0),
+        ("large", "x-large", 1, 1),  # its words are among the wanted ones
         ("black rug", "the black one", 1, 1),
     ],
 )
 def test_values_of_options(bought, wanted, faithful, default):
     goal = replace(GOAL, options={"color": wanted})
-    assert count_options(goal, [bought], faithful=True) == faithful
-    assert count_options(goal, [bought], faithful=False) == default
+    product = replace(TABLE, options={"color": (bought,)})
+    assert count_options(product, goal, [bought], faithful=True) == faithful
+    assert count_options(product, goal, [bought], faithful=False) == default
+
+
+@pytest.mark.parametrize(
+    "wanted, other", [("x-large", "large"), ("pack of 2", "pack of 5"), ("blue", "dark blue")]
+)
+def test_where_the_very_value_is_offered_no_other_counts(wanted, other):
+    goal = replace(GOAL, options={"size": wanted})
+    product = replace(TABLE, options={"size": (wanted, other)})
+    assert count_options(product, goal, [other], faithful=True) == 1
+    assert count_options(product, goal, [other], faithful=False) == 0
+    assert count_options(product, goal, [wanted], faithful=False) == 1
+
+
+def test_no_other_value_of_a_goals_own_product_wins():
+    shop = WebShop(Settings(products=150, validation=10))
+    for goal in shop.goals[:300]:
+        product = shop.store.by_asin[goal.asin]
+        for name, values in product.options.items():
+            for value in values:
+                chosen = {**goal.options, name: value}
+                won = reward(product, goal, 1.0, chosen, shop.rules).value == 1.0
+                assert won == (chosen == goal.options)
 
 
 def test_values_without_names_are_normalised_on_both_sides():
     goal = replace(GOAL, options=("titanium",))
-    assert count_options(goal, ["titanium"], faithful=True) == 1
+    assert count_options(TABLE, goal, ["titanium"], faithful=True) == 1
 
 
 VALUES = st.one_of(

@@ -1,5 +1,6 @@
 """The command `fedrl`: parse, call, print. Everything else lives in the layers below."""
 
+import errno
 import io
 import os
 import sys
@@ -52,7 +53,9 @@ def call(argv: list[str]) -> int:
             from fedrl.registry import suggestion
 
             raise UserError(f"unknown command {argv[0]!r}; {suggestion(argv[0], list(COMMANDS))}")
-        return COMMANDS[argv[0]](argv[1:]) or 0
+        code = COMMANDS[argv[0]](argv[1:])
+        sys.stdout.flush()
+        return code
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -62,6 +65,12 @@ def call(argv: list[str]) -> int:
     except BrokenPipeError:  # `fedrl list | head`: the reader has had enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.errno != errno.ENOSPC:
+            raise
+        print("error: no space left where the output goes", file=sys.stderr)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 2
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {

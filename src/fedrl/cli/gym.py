@@ -2,7 +2,11 @@
 
 import argparse
 import dataclasses
+import sys
 import textwrap
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -24,8 +28,7 @@ draw it. The strategy's knob: --omega (preference), --xi (coverage, hardness).""
 PARITY = """\
 Replay recorded transcripts of the real engines against ours: household FILE… or webshop FOLDER.
 One line per file; exit code 1 on any mismatch."""
-WORLD = """\
-Settings of the world are flags as in `fedrl run`: --world.size tiny, --world.source alfworld."""
+WORLD = "Settings of the world are flags, as in `fedrl run`; `fedrl play WORLD --help` lists them."
 DATA = "Download real data from its publisher, check its sha256 and keep it; without NAME, a list."
 
 
@@ -37,7 +40,7 @@ def play(argv: list[str]) -> int:
         "fedrl play",
         description=PLAY,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=WORLD,
+        epilog=_world_help(argv),
     )
     parser.add_argument("world", choices=TEXT_WORLDS, metavar="WORLD", help="household or webshop")
     parser.add_argument("--task", help="the id of a task; one of the split otherwise")
@@ -45,7 +48,10 @@ def play(argv: list[str]) -> int:
     parser.add_argument("--port", type=int, default=0, help="of the shop's page (any free one)")
     parser.add_argument("--no-browser", action="store_true", help="only print the page's address")
     asked, rest = parser.parse_known_args(argv)
-    world = _world(asked.world, split_flags(rest))
+    if asked.world == "household" and asked.port:
+        raise UserError("--port is for the shop's page; the household is played in the terminal")
+    with patience("opening the world"):
+        world = _world(asked.world, split_flags(rest))
     split = asked.split or world.splits[1]
     if split not in world.splits:
         raise UserError(f"--split is {split!r}; {suggestion(split, list(world.splits))}")
@@ -61,7 +67,7 @@ def play(argv: list[str]) -> int:
 def partition(argv: list[str]) -> int:
     """Deal tasks out to clients, measure, draw."""
     from fedrl import partition as dealing
-    from fedrl.experiment.partitions import command
+    from fedrl.experiment.partitions import command, figure_path
     from fedrl.experiment.values import section, split_flags
 
     parser = Parser(
@@ -73,20 +79,29 @@ def partition(argv: list[str]) -> int:
     parser.add_argument("world", choices=TEXT_WORLDS, metavar="WORLD", help="household or webshop")
     parser.add_argument("--clients", type=int, default=100, help="how many clients (100)")
     parser.add_argument("--seed", type=int, default=0, help="of the partition (0)")
-    parser.add_argument("--plot", type=Path, metavar="PNG", help="draw the clients into this file")
+    parser.add_argument("--plot", metavar="FILE", help="draw the clients: .png, .svg, .pdf")
     parser.add_argument(
         "--success-rate", type=float, metavar="P", help="draw success labels with this rate, to "
         "look at hardness without a label file"
     )  # fmt: skip
     asked, rest = parser.parse_known_args(argv)
+    if asked.plot is not None:
+        figure_path(asked.plot)  # before the work, not after it
     of_world = [pair for pair in split_flags(rest) if pair[0].startswith("world.")]
     of_partition = [pair for pair in split_flags(rest) if not pair[0].startswith("world.")]
     settings = section(dealing.Settings, of_partition, "")
-    tasks = _world(asked.world, of_world).tasks("train")
+    for line in settings.unread([key for key, _ in of_partition]):
+        print(f"note: {line}", file=sys.stderr)
+    if settings.labels and asked.success_rate is not None:
+        raise UserError("--labels and --success-rate are two sources of labels; give one of them")
     labels = None
-    if asked.success_rate is not None:
-        labels = dealing.draw_labels(tasks, asked.success_rate, asked.seed)
-    print("\n".join(command(tasks, asked.clients, settings, asked.seed, asked.plot, labels)))
+    with patience("dealing the tasks out"):
+        tasks = _world(asked.world, of_world).tasks("train")
+        if asked.success_rate is not None:
+            labels = dealing.draw_labels(tasks, asked.success_rate, asked.seed)
+        lines = command(tasks, asked.clients, settings, asked.seed, asked.plot, labels)
+    for line in lines:
+        print(line)
     return 0
 
 
@@ -108,9 +123,10 @@ def parity(argv: list[str]) -> int:
     else:
         from fedrl.envs.webshop.parity import replay as replay_shop
 
-        lines = [line for folder in asked.paths for line in replay_shop(folder, data)]
+        folders = {path if path.is_dir() else path.parent: None for path in asked.paths}
+        lines = [line for folder in folders for line in replay_shop(folder, data)]
     for line in lines:
-        print(line)
+        print(line, flush=True)
         for example in line.examples:
             print(f"  {example}")
     return 0 if all(line.passed for line in lines) else 1
@@ -152,7 +168,29 @@ def _world(name: str, flags: list[tuple[str, str | None]]) -> "TextWorld":
     return module.World(section(module.Settings, flags, "world."), 0, 0)
 
 
-def _meanings(settings: type) -> str:
+def _world_help(argv: list[str]) -> str:
+    """The settings of the world that is asked about, where it can be loaded."""
+    from fedrl.envs import WORLDS
+
+    if not argv or argv[0] not in TEXT_WORLDS or not {"-h", "--help"} & set(argv):
+        return WORLD
+    module = load(look_up(WORLDS, "world", argv[0]), "world", argv[0])
+    return f"the world:\n{_meanings(module.Settings, 'world.')}"
+
+
+@contextmanager
+def patience(what: str) -> Iterator[None]:
+    """A sign of life for work that turns out to take more than two seconds."""
+    timer = threading.Timer(2.0, print, (f"{what} …",), {"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def _meanings(settings: type, prefix: str = "") -> str:
     """The flags of a settings class with the comments above its fields, for a help text."""
     from fedrl.experiment.settings_help import comments
 
@@ -160,7 +198,7 @@ def _meanings(settings: type) -> str:
     lines = []
     for field in dataclasses.fields(settings):
         if field.name != "name":
-            flag = f"  --{field.name.replace('_', '-')} {field.default}"
+            flag = f"  --{prefix}{field.name.replace('_', '-')} {field.default}"
             lines += textwrap.wrap(
                 f"{flag:<28}  {told.get(field.name, '')}", 98, subsequent_indent=" " * 30
             )

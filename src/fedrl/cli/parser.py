@@ -1,13 +1,16 @@
 """argparse, as quiet as the rest of fedrl."""
 
 import argparse
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from fedrl.types import UserError
 
 
 class Parser(argparse.ArgumentParser):
     """argparse whose complaints are one line, as everywhere else."""
+
+    def __init__(self, name: str, **options: Any) -> None:
+        super().__init__(name, **{"allow_abbrev": False, **options})
 
     def error(self, message: str) -> NoReturn:
         raise UserError(f"{message}; see `{self.prog} --help`")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rich.filesize import decimal
 
 from fedrl.datasets import DATASETS
-from fedrl.datasets.fetch import fetch, place, present
+from fedrl.datasets.fetch import doubt, fetch, place, present
 
 
 def command(name: str | None, yes: bool = False) -> int:
@@ -13,6 +13,8 @@ def command(name: str | None, yes: bool = False) -> int:
     if name is not None:
         print(fetch(name, yes))
         return 0
+    if doubted := doubt():
+        print(f"{doubted}\n")
     for known, dataset in DATASETS.items():
         print(f"{known:<14}{dataset.title}")
         print(f"{'':<14}{decimal(dataset.size)}; licence: {dataset.licence}")

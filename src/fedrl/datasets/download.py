@@ -26,6 +26,7 @@ from rich.progress import (
 )
 
 import fedrl
+from fedrl.types import UserError
 
 CHUNK = 1 << 18
 TIMEOUT = 30.0
@@ -36,12 +37,15 @@ class NotTheFile(Exception):
     """The address answered, but with something else than the file."""
 
 
-FAILURES = (OSError, http.client.HTTPException, NotTheFile)
-"""What `download` raises; `why` says it in words. urllib's errors are OSErrors."""
+FAILURES = (OSError, http.client.HTTPException, NotTheFile, ValueError)
+"""What an address or a disk can do to `download`; `why` says it in words.
+
+urllib's errors are OSErrors; an address that is none ("http://[::1") is a ValueError.
+"""
 
 
-def download(url: str, target: Path, sha256: str, console: Console) -> None:
-    """`target` appears when it is whole and its sha256 right.
+def download(url: str, target: Path, sha256: str, console: Console, most: int) -> None:
+    """`target` appears when it is whole and its sha256 right; more than `most` bytes are refused.
 
     What arrived of a broken download stays in `target`.part, and the next call goes on from there.
     """
@@ -52,7 +56,7 @@ def download(url: str, target: Path, sha256: str, console: Console) -> None:
             with _open(url, file.tell()) as response:
                 if response.status != http.client.PARTIAL_CONTENT:
                     _start_over(file)  # a server that cannot resume sends all of it
-                _copy(response, file, target.name, console)
+                _copy(response, file, target.name, console, most)
             file.flush()
             os.fsync(file.fileno())
             found = digest(part)
@@ -75,7 +79,7 @@ def _claim(file: BinaryIO, part: Path) -> None:
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        raise NotTheFile(f"another process is downloading {part}") from None
+        raise UserError(f"another process is downloading {part}; wait for it") from None
 
 
 def _open(url: str, start: int) -> http.client.HTTPResponse:
@@ -96,10 +100,12 @@ def _open(url: str, start: int) -> http.client.HTTPResponse:
     return response
 
 
-def _copy(response: http.client.HTTPResponse, file: BinaryIO, name: str, console: Console) -> None:
+def _copy(
+    response: http.client.HTTPResponse, file: BinaryIO, name: str, console: Console, most: int
+) -> None:
     start = file.tell()
-    length = response.headers.get("Content-Length")
-    total = start + int(length) if length else None
+    length = response.headers.get("Content-Length", "")
+    total = start + int(length) if length.isascii() and length.isdigit() else None
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -112,6 +118,9 @@ def _copy(response: http.client.HTTPResponse, file: BinaryIO, name: str, console
         while chunk := response.read(CHUNK):
             file.write(chunk)
             progress.advance(task, len(chunk))
+            if file.tell() > most:
+                _start_over(file)
+                raise NotTheFile(f"{response.url} sends more than {most:,} bytes: not the file")
     if total is not None and file.tell() < total:
         raise ConnectionResetError(f"the connection broke off after {file.tell():,} bytes")
 
@@ -123,22 +132,33 @@ def digest(path: Path) -> str:
 
 def why(error: Exception, url: str) -> str:
     """One clause for the user: what went wrong with this address."""
-    host = urllib.parse.urlsplit(url).hostname or url
+    try:
+        host = urllib.parse.urlsplit(url).hostname or url
+    except ValueError as wrong:
+        return f"{url} is no address ({wrong})"
     if isinstance(error, NotTheFile):
         return str(error)
     if isinstance(error, urllib.error.HTTPError):
         return f"{host} answered {error.code} {error.reason}"
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(cause, socket.gaierror):
-        return f"{host} cannot be found: this machine seems to be offline"
+        return f"{host} cannot be found: this machine is offline, or the name is wrong"
     if isinstance(cause, ssl.SSLError):
         return f"{host} has no certificate that this machine trusts ({cause})"
     if isinstance(cause, TimeoutError):
         return f"{host} does not answer"
     if isinstance(cause, http.client.HTTPException):
         return f"{host} broke off ({type(cause).__name__})"
-    if isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT):
+    return (
+        of_disk(error)
+        or f"{host}: {cause.strerror if isinstance(cause, OSError) and cause.strerror else cause}"
+    )
+
+
+def of_disk(error: Exception) -> str | None:
+    """The same, where this machine's disk is to blame and no address."""
+    if not isinstance(error, OSError) or isinstance(error, urllib.error.URLError):
+        return None
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
         return "the disk is full"
-    if isinstance(error, OSError) and error.filename:
-        return f"cannot write {error.filename}: {error.strerror}"
-    return f"{host}: {cause}"
+    return f"cannot write {error.filename}: {error.strerror}" if error.filename else None

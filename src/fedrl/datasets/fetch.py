@@ -11,6 +11,9 @@ import json
 import os
 import shutil
 import sys
+import urllib.parse
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,12 +21,16 @@ from rich.console import Console
 from rich.filesize import decimal
 
 from fedrl.datasets import DATASETS, Dataset, File
-from fedrl.datasets.download import FAILURES, digest, download, why
+from fedrl.datasets.download import FAILURES, digest, download, of_disk, why
+from fedrl.datasets.reading import readable
 from fedrl.registry import suggestion
 from fedrl.types import UserError
 
 RECORD = "fedrl-sources.jsonl"
 """Beside the files: where they came from, their sums, and when."""
+
+SLACK = 1 << 20
+"""Bytes that a file may have beyond twice its known size before it is something else."""
 
 
 def find(name: str) -> Dataset:
@@ -34,31 +41,57 @@ def find(name: str) -> Dataset:
 
 def place(name: str) -> Path:
     """Where the data set belongs, whether it is there or not."""
+    return (_named() or _cache()) / find(name).folder
+
+
+def _named() -> Path | None:
+    """FEDRL_DATA, whether it is there or not."""
     named = os.environ.get("FEDRL_DATA")
-    if named:
-        return Path(named).expanduser() / find(name).folder
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "fedrl" / "data" / find(name).folder
+    return Path(os.path.expanduser(named)) if named else None
+
+
+def _cache() -> Path:
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fedrl" / "data"
+
+
+def doubt() -> str | None:
+    """What seems to be wrong with FEDRL_DATA: it is no folder, or one level too deep."""
+    named = _named()
+    if named is None:
+        return None
+    if not os.path.isdir(named):
+        what = "no folder" if os.path.exists(named) else "not there"
+        return f"FEDRL_DATA is {named}, which is {what}"
+    folders = {dataset.folder for dataset in DATASETS.values()}
+    outer, inner = os.path.split(os.path.abspath(named))
+    if inner in folders and not any((named / folder).is_dir() for folder in folders):
+        return f"FEDRL_DATA is {named}, the folder of {inner} itself; did you mean {outer}?"
+    return None
 
 
 def present(name: str) -> bool:
     """Whether the data set is in its place, in one of the forms that the readers know."""
-    folder = place(name)
-    return any(
-        all(any(folder.glob(pattern)) for pattern in layout) for layout in find(name).layouts
-    )
+    return _holds(place(name), find(name))
+
+
+def _holds(folder: Path, dataset: Dataset) -> bool:
+    return any(all(any(folder.glob(pattern)) for pattern in layout) for layout in dataset.layouts)
 
 
 def root(name: str) -> Path:
-    """The folder of a data set that is there."""
+    """The folder of a data set that is there; an empty one is not."""
     folder = place(name)
-    if folder.is_dir():
-        return folder
+    if os.path.isdir(folder):
+        with readable(name, folder):
+            if any(folder.iterdir()):
+                return folder
     get = f"get it with `fedrl data {name}` ({decimal(find(name).size)})"
-    named = os.environ.get("FEDRL_DATA")
-    if named:
-        raise UserError(f"FEDRL_DATA is {named}, which has no folder {folder.name}; {get}")
-    raise UserError(f"{name} is not here; {get}, or set FEDRL_DATA to the folder that holds it")
+    named = _named()
+    if named is None:
+        holds = f"set FEDRL_DATA to the folder that holds {folder.name}/"
+        raise UserError(f"{name} is not here; {get}, or {holds}")
+    what = doubt() or f"FEDRL_DATA is {named}, which has no {folder.name}/ with data in it"
+    raise UserError(f"{what} Otherwise {get}" if what.endswith("?") else f"{what}; {get}")
 
 
 def fetch(name: str, yes: bool = False) -> Path:
@@ -68,14 +101,18 @@ def fetch(name: str, yes: bool = False) -> Path:
     if present(name):
         console.print(f"{name} is here already", markup=False)
         return folder
+    doubted = doubt()
+    if doubted and _holds(folder.parent, dataset):  # to get it once more would be the next mistake
+        raise UserError(doubted)
+    mirror = _mirror()
     for line in terms(dataset, folder):
         console.print(line, markup=False, soft_wrap=True)
     if not yes:
         _agree(name)
-    _prepare(dataset, folder)
-    for file in dataset.files:
-        source = _get(dataset, file, folder, console)
-        _note(folder, file, source)
+    with _prepared(dataset, folder):
+        for file in dataset.files:
+            source = _get(name, file, folder, mirror, console)
+            _note(folder, file, source)
     return folder
 
 
@@ -97,6 +134,19 @@ def _agree(name: str) -> None:
         raise UserError(f"nothing downloaded; fedrl data {name} --yes does not ask")
 
 
+@contextmanager
+def _prepared(dataset: Dataset, folder: Path) -> Iterator[None]:
+    """A folder with enough room; the folders made for it go again when nothing comes into them."""
+    made = [path for path in (folder, *folder.parents) if not os.path.exists(path)]
+    try:
+        _prepare(dataset, folder)
+        yield
+    finally:
+        with suppress(OSError):  # the first that is not empty, or never came to be, ends it
+            for path in made:
+                path.rmdir()
+
+
 def _prepare(dataset: Dataset, folder: Path) -> None:
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -114,20 +164,18 @@ def _prepare(dataset: Dataset, folder: Path) -> None:
         )
 
 
-def _get(dataset: Dataset, file: File, folder: Path, console: Console) -> str:
+def _get(name: str, file: File, folder: Path, mirror: str | None, console: Console) -> str:
     """The address that a file came from; "by hand" when it was there already."""
     target = folder / file.name
     if target.is_file():
         if digest(target) == file.sha256:
             return "by hand"
         raise UserError(f"{target} is not the published file (sha256 differs): move it away")
-    url = _address(dataset, file)
+    url = f"{mirror}/{find(name).folder}/{file.name}" if mirror else file.url
     try:
-        download(url, target, file.sha256, console)
+        download(url, target, file.sha256, console, most=2 * file.size + SLACK)
     except FAILURES as error:
-        raise UserError(
-            f"{why(error, url)}; try again, or by hand: save {file.url} as {target}"
-        ) from error
+        raise UserError(_failed(name, file, target, url, error)) from error
     except KeyboardInterrupt:
         console.print("the same command goes on from here", markup=False)
         raise
@@ -135,13 +183,47 @@ def _get(dataset: Dataset, file: File, folder: Path, console: Console) -> str:
     return url
 
 
-def _address(dataset: Dataset, file: File) -> str:
+def _failed(name: str, file: File, target: Path, url: str, error: Exception) -> str:
+    """Two lines: what went wrong with which address, and every way on."""
+    clause, again = why(error, url), f"run `fedrl data {name}` again"
+    if of_disk(error):
+        return f"{clause}; mend that or set FEDRL_DATA to another folder, then {again}"
+    by_hand = f"save {file.url} as {target} (make its folder), then {again}"
+    path = f"{find(name).folder}/{file.name}"
+    if url == file.url:
+        return (
+            f"{clause}; try again, or {by_hand}\n"
+            f"or set FEDRL_MIRROR to an address that serves {path}, or FEDRL_DATA to a folder with "
+            f"{find(name).folder}/ in it"
+        )
+    asked = "" if url in clause else f" (asked for {url})"
+    return (
+        f"{clause}{asked}; FEDRL_MIRROR must be an address that serves {path}\n"
+        f"mend or unset FEDRL_MIRROR, or {by_hand}"
+    )
+
+
+def _mirror() -> str | None:
+    """FEDRL_MIRROR without a slash at its end."""
     mirror = os.environ.get("FEDRL_MIRROR")
-    if not mirror:
-        return file.url
-    if "://" not in mirror:
-        raise UserError(f"FEDRL_MIRROR is {mirror!r}; it is an address: https://HOST/PATH")
-    return f"{mirror.rstrip('/')}/{dataset.folder}/{file.name}"
+    if mirror and not _is_address(mirror):
+        raise UserError(
+            f"FEDRL_MIRROR is {mirror!r}; https://HOST/PATH or file:///FOLDER is expected"
+        )
+    return mirror.rstrip("/") if mirror else None
+
+
+def _is_address(text: str) -> bool:
+    """Whether urllib can do something with it."""
+    try:
+        parts = urllib.parse.urlsplit(text)
+        _ = parts.port
+    except ValueError:  # brackets that do not close, a port that is no number
+        return False
+    if parts.scheme == "file":
+        return parts.netloc in ("", "localhost") and parts.path.startswith("/")
+    plain = text.isascii() and text.split() == [text]
+    return parts.scheme in ("http", "https") and bool(parts.hostname) and plain
 
 
 def _note(folder: Path, file: File, source: str) -> None:

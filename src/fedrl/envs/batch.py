@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fedrl.envs.text import Episode, TextWorld, Turn
+from fedrl.envs.text import Episode, Task, TextWorld, Turn
 from fedrl.types import UserError
 
 
@@ -23,9 +23,12 @@ class Batch:
         self.steps: list[int] = []
         self.over: list[bool] = []
 
-    def reset(self, tasks: Sequence[str], seed: int = 0) -> list[Turn]:
-        """One episode per task; the same task may come many times (the group of GRPO)."""
-        begun = [self.world.start(task, seed) for task in tasks]
+    def reset(self, tasks: Sequence[str | Task], seed: int = 0) -> list[Turn]:
+        """One episode per task or task id; one may come many times (the group of GRPO)."""
+        if isinstance(tasks, str):
+            raise UserError(f"a batch needs a list of tasks: [{tasks!r}]")
+        ids = [task.id if isinstance(task, Task) else task for task in tasks]
+        begun = [self.world.start(id, seed) for id in ids]
         self.episodes = [episode for episode, _ in begun]
         self.turns = [turn for _, turn in begun]
         self.steps = [0] * len(begun)
@@ -34,7 +37,7 @@ class Batch:
 
     def step(self, commands: Sequence[str]) -> list[Turn]:
         """One command per slot. Slots that are over ignore theirs and repeat their last turn."""
-        if len(commands) != len(self.episodes):
+        if isinstance(commands, str) or len(commands) != len(self.episodes):
             raise UserError(f"{len(commands)} commands for {len(self.episodes)} episodes")
         for i, command in enumerate(commands):
             if self.over[i]:

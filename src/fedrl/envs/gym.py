@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, SupportsFloat
+import dataclasses
+from typing import Any, SupportsFloat, TypeVar
 
 import gymnasium
 from gymnasium import spaces
@@ -13,6 +14,9 @@ from fedrl.types import UserError
 
 LONGEST = 100_000
 """Characters of an observation or command that the spaces declare; nothing here comes near."""
+
+
+Chosen = TypeVar("Chosen")
 
 
 class AnyText(spaces.Text):
@@ -45,6 +49,8 @@ class TextEnv(gymnasium.Env[str, str]):
         self.observation_space = AnyText(LONGEST, min_length=0)
         self.action_space = AnyText(200, min_length=0)
         self._ids = [task.id for task in world.tasks(split)]
+        if not self._ids:
+            raise UserError(f"split is {split!r}, which has no tasks in this world")
         self._episode: Episode | None = None
         self._task, self._steps, self._seen = "", 0, ""
 
@@ -54,6 +60,8 @@ class TextEnv(gymnasium.Env[str, str]):
         super().reset(seed=seed)
         chosen = int(self.np_random.integers(len(self._ids)))
         draw = int(self.np_random.integers(2**31))  # also where the task is given: one stream
+        if unknown := set(options or {}) - {"task"}:
+            raise UserError(f"options has {', '.join(sorted(unknown))}; there is only 'task'")
         self._task = str((options or {}).get("task", self._ids[chosen]))
         self._episode, turn = self.world.start(self._task, draw)
         self._steps = 0
@@ -89,7 +97,7 @@ def household(
     """`world` are the settings of the household: size="tiny", source="alfworld", …"""
     from fedrl.envs.household.world import Household, Settings
 
-    return TextEnv(Household(Settings(**world)), split, max_steps, render_mode)
+    return TextEnv(Household(_settings(Settings, world)), split, max_steps, render_mode)
 
 
 def webshop(
@@ -98,4 +106,13 @@ def webshop(
     """`world` are the settings of the shop: products=5000, observation="text_rich", …"""
     from fedrl.envs.webshop.shop import Settings, WebShop
 
-    return TextEnv(WebShop(Settings(**world)), split, max_steps, render_mode)
+    return TextEnv(WebShop(_settings(Settings, world)), split, max_steps, render_mode)
+
+
+def _settings(cls: type[Chosen], given: dict[str, Any]) -> Chosen:
+    """The settings of a world from keywords; a wrong one is named, as in a recipe."""
+    names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
+    for name in given:
+        if name not in names:
+            raise UserError(f"the world has no setting {name!r}; {suggestion(name, names)}")
+    return cls(**given)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import lzma
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -59,16 +62,29 @@ def difference(expected: Any, got: Any) -> str:
     return f"should be {expected!r}, is {got!r}"
 
 
+@contextmanager
+def transcript(path: Path) -> Iterator[None]:
+    """A record without the fields that it should have becomes one line that names the file."""
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise UserError(
+            f"{path} is not a transcript file: a record has no {error}"
+            if isinstance(error, KeyError)
+            else f"{path} is not a transcript file: {error}"
+        ) from error
+
+
 def records(path: Path) -> Iterator[dict[str, Any]]:
     """The JSON lines of a transcript file, compressed with xz or not."""
-    import json
-    import lzma
-
     try:
         opened = lzma.open if path.suffix == ".xz" else open
         with opened(path, "rt", encoding="utf-8") as lines:
             for line in lines:
-                yield json.loads(line)
+                record = json.loads(line)
+                if not isinstance(record, dict):
+                    raise ValueError(f"a line holds {str(record)[:40]!r} instead of a record")
+                yield record
     except FileNotFoundError:
         raise UserError(f"no transcript file {path}") from None
     except (OSError, EOFError, lzma.LZMAError, ValueError) as error:

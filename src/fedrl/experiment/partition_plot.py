@@ -1,8 +1,9 @@
 """What the clients of a partition hold, in one figure (FedAgent's Figures 5 to 16).
 
-    preference, uniform, scenes   tasks of every category
-    coverage                      tasks
-    hardness                      tasks that succeed and tasks that fail
+    preference, uniform   tasks of every category
+    coverage              tasks
+    hardness              tasks that succeed and tasks that fail
+    scenes                tasks of every scene, coloured by the kind of room
 
 Up to `CLIENT_BY_CLIENT` clients have a bar each; of more, the figure shows the distribution over
 clients, since bars thinner than a dot say nothing.
@@ -23,8 +24,11 @@ from fedrl.partition.measures import Table, codes, tabulate
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.axis import Axis
 
 CLIENT_BY_CLIENT = 200
+NUMBERED = 40
+"""As many bars leave room for a number above each."""
 SIZE = (8.6, 3.3)
 REST = "#b4bac6"
 """The colour of what is not told apart: failed tasks, and categories beyond the palette."""
@@ -51,8 +55,10 @@ def draw(
         elif settings.strategy == "hardness":
             won = successes(tasks, labels)
             (_success_bars if few else _success_histogram)(axes, table, won)
+        elif settings.strategy == "scenes":
+            (_scene_bars if few else _scene_histogram)(axes, table, [task.scene for task in tasks])
         else:
-            names, kind = _categories([task.category for task in tasks])
+            names, kind = _kinds([task.category for task in tasks])
             (_category_bars if few else _category_bands)(axes, table, names, kind)
         axes.set_title(title(settings, measures))
         if len(axes.get_legend_handles_labels()[1]) > 1:
@@ -79,11 +85,14 @@ def title(settings: Settings, found: Measures) -> str:
             f"(by chance ± {found.success_chance:.3f})"
         )
         return f"Hardness, ξ′ = {settings.xi:g}, {count}: {rate}"
+    if settings.strategy == "scenes":
+        scene = f"scene divergence {found.scene_divergence:.3f}"
+        return f"Scenes, {count}: {scene} (by chance {found.scene_chance:.3f})"
     return f"{settings.strategy.capitalize()}, {count}: {category}"
 
 
-def _categories(names: Sequence[str]) -> tuple[list[str], np.ndarray]:
-    """Names of the categories, largest first, and each task's; the smallest share one colour."""
+def _kinds(names: Sequence[str]) -> tuple[list[str], np.ndarray]:
+    """Names of the kinds of task, largest first, and each task's; the smallest share one colour."""
     kind = codes(names)
     order = np.argsort(-np.bincount(kind), kind="stable")
     place = np.empty(len(order), dtype=np.int64)
@@ -104,18 +113,33 @@ def _colour(index: int, names: Sequence[str]) -> str:
 
 def _stack(axes: Axes, counts: np.ndarray, names: Sequence[str], colours: Sequence[str]) -> None:
     """One bar per client: counts [K, C] on top of each other."""
-    from matplotlib.ticker import MaxNLocator
-
     at = np.arange(len(counts))
     floor = np.zeros(len(counts))
     for column, name, colour in zip(counts.T, names, colours, strict=True):
         axes.bar(at, column, 0.86, floor, color=colour, label=name, linewidth=0)
         floor += column
+    _client_axis(axes, floor)
+
+
+def _client_axis(axes: Axes, heights: np.ndarray) -> None:
+    """Axes around a bar for each client, with ticks at clients that there are."""
+    from matplotlib.ticker import MaxNLocator
+
+    clients = len(heights)
     axes.set_xlabel("client")
     axes.set_ylabel("tasks")
-    axes.set_xlim(-1, len(counts))
-    axes.set_ylim(0, 1.05 * max(floor.max(), 1))
-    axes.xaxis.set_major_locator(MaxNLocator(7, integer=True, steps=[1, 2, 5, 10]))
+    axes.set_xlim(-1, clients)
+    axes.set_ylim(0, 1.05 * max(heights.max(), 1))
+    ticks = MaxNLocator(7, integer=True, steps=[1, 2, 5, 10]).tick_values(0, max(clients - 1, 1))
+    axes.set_xticks([tick for tick in ticks if 0 <= tick < clients])
+    _whole(axes.yaxis)
+
+
+def _whole(axis: Axis) -> None:
+    """Ticks at whole numbers: there are no half tasks."""
+    from matplotlib.ticker import MaxNLocator
+
+    axis.set_major_locator(MaxNLocator("auto", integer=True, steps=[1, 2, 2.5, 5, 10]))
 
 
 def _category_bars(axes: Axes, table: Table, names: Sequence[str], kind: np.ndarray) -> None:
@@ -176,6 +200,7 @@ def _size_bars(axes: Axes, table: Table) -> None:
 def _size_histogram(axes: Axes, table: Table) -> None:
     _histogram(axes, table.sizes, 1, float(table.sizes.mean()), "mean")
     axes.set_xlabel("tasks of a client")
+    _whole(axes.xaxis)
 
 
 def _success_bars(axes: Axes, table: Table, won: np.ndarray) -> None:
@@ -190,6 +215,61 @@ def _success_histogram(axes: Axes, table: Table, won: np.ndarray) -> None:
     _histogram(axes, wins, int(table.sizes.max()), float(won.mean()), "pool")
     axes.set_xlim(0, 1)
     axes.set_xlabel("success rate of a client's tasks")
+
+
+def room_kind(scene: str) -> str:
+    """`kitchen-12` and `kitchen12` are kitchens: what a scene's name is without its number."""
+    return scene.rstrip("0123456789").rstrip("-_ ") or scene
+
+
+def _scene_bars(axes: Axes, table: Table, scenes: Sequence[str]) -> None:
+    """A bar of the client's scenes, neighbours in two shades of their room's colour."""
+    names, kind = _kinds([room_kind(scene) for scene in scenes])
+    scene = codes(scenes)
+    # One piece per client and scene, in the order in which they lie on each other.
+    pieces, tasks = np.unique(
+        np.stack([table.client, kind[table.task], scene[table.task]]), axis=1, return_counts=True
+    )
+    client, room = pieces[0], pieces[1]
+    bottom = np.cumsum(tasks) - tasks
+    bottom -= bottom[_firsts(client)]
+    light = (np.arange(len(client)) - _firsts(client * len(names) + room)) % 2 == 1
+    for index, name in enumerate(names):
+        colour = _colour(index, names)
+        for which, shade, label in ((~light, colour, name), (light, _lighter(colour), "_")):
+            here = which & (room == index)
+            if here.any():
+                axes.bar(
+                    client[here], tasks[here], 0.86, bottom[here], color=shade, label=label, lw=0
+                )
+    _client_axis(axes, table.sizes)
+    axes.set_xlabel("client (every band is a scene)")
+    if len(table.sizes) <= NUMBERED:
+        axes.set_xlabel("client (every band is a scene; above the bar: how many)")
+        held = np.bincount(client, minlength=len(table.sizes))
+        for where, (height, number) in enumerate(zip(table.sizes, held, strict=True)):
+            axes.annotate(
+                f"{number}", (where, height), (0, 2), textcoords="offset points", ha="center"
+            )
+
+
+def _firsts(values: np.ndarray) -> np.ndarray:
+    """Where in sorted values each one's equals begin."""
+    return np.searchsorted(values, values)
+
+
+def _lighter(colour: str) -> tuple[float, ...]:
+    """Half way to the paper; mixed, since a grid shines through what is transparent."""
+    from matplotlib.colors import to_rgb
+
+    return tuple((np.array(to_rgb(colour)) + to_rgb(plots.PAPER)) / 2)
+
+
+def _scene_histogram(axes: Axes, table: Table, scenes: Sequence[str]) -> None:
+    held = np.count_nonzero(table.counts(codes(scenes)), axis=1)
+    _histogram(axes, held, 1, float(held.mean()), "mean")
+    axes.set_xlabel("scenes of a client")
+    _whole(axes.xaxis)
 
 
 def _histogram(axes: Axes, values: np.ndarray, unit: int, mark: float, name: str) -> None:

@@ -1,4 +1,7 @@
-"""Which tasks succeed: a JSON file `{"task id": true, …}`, written by rolling out a checkpoint."""
+"""Which tasks succeed: a JSON file `{"task id": true, …}`, one entry for every task.
+
+Whoever has rolled out a model on the tasks writes it with `write_labels`.
+"""
 
 from __future__ import annotations
 
@@ -9,28 +12,31 @@ from pathlib import Path
 import numpy as np
 
 from fedrl import seeding
-from fedrl.partition.settings import Settings, TaskLike
+from fedrl.partition.settings import Settings, TaskLike, require_seed
 from fedrl.types import UserError
 
+FORMAT = 'a JSON object {"task id": true or false} (fedrl.partition.write_labels writes it)'
 
-def read_labels(path: Path) -> dict[str, bool]:
+
+def read_labels(path: str | Path) -> dict[str, bool]:
     try:
-        labels = json.loads(path.read_text(encoding="utf-8"))
+        labels = json.loads(Path(path).read_text(encoding="utf-8"))
     except OSError as error:
         raise UserError(
-            f"{path}: cannot read the labels ({error.strerror}); `fedrl label` writes them"
+            f"{path}: cannot read the labels ({error.strerror}); they are {FORMAT}"
         ) from error
     except ValueError as error:
         raise UserError(f"{path}: not a JSON file of labels: {error}") from error
     if not isinstance(labels, dict):
-        raise UserError(f'{path}: labels are one object, {{"task id": true, …}}')
+        raise UserError(f"{path}: labels are {FORMAT}")
     for task, label in labels.items():
         if not isinstance(label, bool):
             raise UserError(f"{path}: the label of {task!r} is {label!r}; it must be true or false")
     return labels
 
 
-def write_labels(path: Path, labels: Mapping[str, bool]) -> None:
+def write_labels(path: str | Path, labels: Mapping[str, bool]) -> None:
+    path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     ordered = {task: bool(labels[task]) for task in sorted(labels)}
     path.write_text(json.dumps(ordered, indent=0, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -38,13 +44,14 @@ def write_labels(path: Path, labels: Mapping[str, bool]) -> None:
 
 def load_labels(settings: Settings) -> dict[str, bool] | None:
     """The labels that the settings name, if any."""
-    return read_labels(Path(settings.labels)) if settings.labels else None
+    return read_labels(settings.labels) if settings.labels else None
 
 
 def draw_labels(tasks: Iterable[TaskLike], rate: float, seed: int) -> dict[str, bool]:
     """Made-up labels, each task successful with probability `rate`: for a look at a partition."""
     if not 0 <= rate <= 1:
         raise UserError(f"the success rate is {rate}; it is a share from 0 to 1")
+    require_seed(seed)
     ids = sorted(task.id for task in tasks)
     drawn = seeding.generator(seed, "partition labels").random(len(ids)) < rate
     return dict(zip(ids, drawn.tolist(), strict=True))
@@ -54,13 +61,13 @@ def successes(tasks: Sequence[TaskLike], labels: Mapping[str, bool] | None) -> n
     """Whether each task succeeds [N]."""
     if labels is None:
         raise UserError(
-            'partition.strategy = "hardness" needs partition.labels, the file that says which '
-            "tasks succeed: `fedrl label` writes it"
+            f"strategy hardness needs labels, the file that says which tasks succeed: {FORMAT}; "
+            "for a look with made-up labels `fedrl partition` has --success-rate P"
         )
     unknown = [task.id for task in tasks if task.id not in labels]
     if unknown:
         raise UserError(
-            f"partition.labels says nothing of {len(unknown)} of {len(tasks)} tasks, such as "
-            f"{unknown[0]!r}: write them again with `fedrl label`"
+            f"labels says nothing of {len(unknown)} of {len(tasks)} tasks, such as {unknown[0]!r}: "
+            "it needs true or false for every task"
         )
     return np.array([labels[task.id] for task in tasks], dtype=bool)

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Literal, Protocol, get_args
 
+from fedrl.registry import suggestion
 from fedrl.types import UserError
+
+Strategy = Literal["uniform", "preference", "coverage", "hardness", "scenes"]
+Anchor = Literal["logit", "log"]
+
+ALWAYS = frozenset({"strategy", "size", "labels"})
+"""Knobs of every strategy: with labels each of them is measured."""
+READS: dict[Strategy, frozenset[str]] = {
+    "uniform": ALWAYS,
+    "preference": ALWAYS | {"omega", "anchor"},
+    "coverage": ALWAYS | {"xi", "overlap", "fewest", "most"},
+    "hardness": ALWAYS | {"xi", "overlap", "fewest", "most"},
+    "scenes": ALWAYS,
+}
+"""The knobs that a strategy reads; the others do nothing."""
 
 
 class TaskLike(Protocol):
@@ -28,7 +45,7 @@ class Settings:
     # uniform: any tasks. preference: every client its own mix of categories. coverage: clients with
     # many tasks and with few. hardness: clients with easy tasks and with hard ones. scenes: no two
     # clients share a scene.
-    strategy: Literal["uniform", "preference", "coverage", "hardness", "scenes"] = "uniform"
+    strategy: Strategy = "uniform"
     # L: tasks per client; with coverage the mean over clients, unless overlap says another.
     size: int = 100
     # ω of preference: noise on the shares of the categories; 0.1 mild, 0.9 strong.
@@ -36,7 +53,7 @@ class Settings:
     # What preference adds its noise to. logit: log(p/(1−p)) of the pool's shares p, as in the
     # paper's Algorithm 2, which favours large categories a little. log: log p, as in its text:
     # without noise the pool's own shares.
-    anchor: Literal["logit", "log"] = "logit"
+    anchor: Anchor = "logit"
     # ξ of coverage and ξ′ of hardness: how alike the clients are; 1 wild, 256 even.
     xi: float = 16.0
     # r of coverage and hardness: in how many clients a task (hardness: a successful one) lies on
@@ -46,25 +63,48 @@ class Settings:
     fewest: int = 0
     # Most tasks (hardness: successful ones) of a client; 0: twice the mean (hardness: all).
     most: int = 0
-    # File that says which tasks succeed, as `fedrl label` writes it; hardness needs it.
+    # JSON file {"task id": true or false} that says which tasks succeed; hardness needs it, the
+    # other strategies are measured with it.
     labels: str = ""
 
     def __post_init__(self) -> None:
+        for key, choice in (("strategy", Strategy), ("anchor", Anchor)):
+            value = getattr(self, key)
+            if value not in get_args(choice):
+                raise UserError(
+                    f"{key} is {value!r}; {suggestion(str(value), list(get_args(choice)))}"
+                )
         if self.size < 1:
-            raise UserError(f"partition.size is {self.size}; it must be at least 1")
-        if self.omega < 0:
-            raise UserError(f"partition.omega is {self.omega}; it must not be negative")
-        if not self.xi > 0:
-            raise UserError(f"partition.xi is {self.xi}; it must be above 0")
+            raise UserError(f"size is {self.size}; a client needs at least 1 task")
+        if not 0 <= self.omega < math.inf:
+            raise UserError(f"omega is {self.omega}; it must be finite and not negative")
+        if not 0 < self.xi < math.inf:
+            raise UserError(f"xi is {self.xi}; it must be finite and above 0")
         for key in ("overlap", "fewest", "most"):
-            if getattr(self, key) < 0:
-                raise UserError(f"partition.{key} is {getattr(self, key)}; 0 chooses it for you")
+            if not 0 <= getattr(self, key) < math.inf:
+                raise UserError(
+                    f"{key} is {getattr(self, key)}; it must be above 0, or 0 to be chosen for you"
+                )
         if self.most and self.fewest > self.most:
-            raise UserError(
-                f"partition.fewest = {self.fewest} is above partition.most = {self.most}"
-            )
+            raise UserError(f"fewest = {self.fewest} is above most = {self.most}")
         if self.strategy == "hardness" and self.most > self.size:
             raise UserError(
-                f"partition.most = {self.most} successful tasks do not fit into "
-                f"partition.size = {self.size}"
+                f"most = {self.most} successful tasks do not fit into a client of "
+                f"size = {self.size}: lower most or raise size"
             )
+
+    def unread(self, names: Sequence[str]) -> list[str]:
+        """A sentence for each of these knobs that does nothing here: what somebody set in vain."""
+        told = [
+            f"{name} is not read by strategy {self.strategy}"
+            for name in names
+            if name not in READS[self.strategy]
+        ]
+        if self.strategy == "coverage" and self.overlap and "size" in names:
+            told.append("size is not read by strategy coverage when overlap is set")
+        return told
+
+
+def require_seed(seed: int) -> None:
+    if seed < 0:
+        raise UserError(f"seed is {seed}; it must not be negative")

@@ -23,7 +23,7 @@ import numpy as np
 from fedrl import seeding
 from fedrl.partition import spread
 from fedrl.partition.labels import successes
-from fedrl.partition.settings import Settings, TaskLike
+from fedrl.partition.settings import Settings, TaskLike, require_seed
 from fedrl.types import UserError
 
 
@@ -36,16 +36,21 @@ def partition(
 ) -> list[list[str]]:
     """The ids of every client's tasks, in order; `labels` (which tasks succeed) for hardness."""
     if clients < 1:
-        raise UserError(f"federation.clients is {clients}; it must be at least 1")
+        raise UserError(f"clients is {clients}; it must be at least 1")
+    require_seed(seed)
     tasks = sorted(tasks, key=lambda task: task.id)
     ids = np.array([task.id for task in tasks], dtype=object)
     for one, other in pairwise(ids):
         if one == other:
             raise UserError(f"two tasks are called {one!r}: a task needs an id of its own")
+    if settings.strategy == "scenes" and not any(task.scene for task in tasks):
+        raise UserError(
+            "strategy is 'scenes' but these tasks have no scenes (the shop has none): "
+            "choose another strategy"
+        )
     if settings.strategy != "coverage" and settings.size > len(tasks):
         raise UserError(
-            f"partition.size = {settings.size} but {settings.strategy} needs at least as many "
-            f"tasks: there are {len(tasks)}"
+            f"size = {settings.size} tasks per client but there are only {len(tasks)}: lower size"
         )
     if settings.strategy == "uniform":
         rows = uniform(len(tasks), clients, settings.size, seed)
@@ -127,7 +132,7 @@ def coverage(tasks: int, clients: int, settings: Settings, seed: int) -> list[np
     lowest = settings.fewest or 1
     highest = settings.most or min(tasks, math.ceil(2 * total / clients))
     if highest > tasks:
-        raise UserError(f"partition.most = {highest} but there are only {tasks} tasks")
+        raise UserError(f"most = {highest} but there are only {tasks} tasks")
     _require_room(settings, clients, total, lowest, highest)
     counts = spread.sizes(clients, total, lowest, highest, settings.xi, seed)
     return spread.place(counts, tasks, seeding.generator(seed, "partition coverage"))
@@ -143,9 +148,7 @@ def hardness(
     lowest = max(settings.fewest, size - len(lost))  # there is nothing else to fill it with
     highest = settings.most or min(size, len(won))
     if highest > len(won):
-        raise UserError(
-            f"partition.most = {highest} but only {len(won)} of {len(successful)} tasks succeed"
-        )
+        raise UserError(f"most = {highest} but only {len(won)} of {len(successful)} tasks succeed")
     _require_room(settings, clients, total, lowest, highest)
     counts = spread.sizes(clients, total, lowest, highest, settings.xi, seed)
     rows = spread.place(counts, len(won), seeding.generator(seed, "partition hardness"))
@@ -166,22 +169,26 @@ def _total(settings: Settings, items: int, even: int) -> int:
 def _require_room(settings: Settings, clients: int, total: int, lowest: int, highest: int) -> None:
     """K·L_min ≤ T ≤ K·L_max, or an error that says which of them fails."""
     key = "overlap" if settings.overlap else "size"
-    needs = (
-        f"partition.{key} = {getattr(settings, key)} but {settings.strategy} needs "
-        "clients × fewest ≤ ⌊rN⌋ ≤ clients × most"
-    )
+    kind = "successful tasks" if settings.strategy == "hardness" else "tasks"
+    makes = f"{key} = {getattr(settings, key)} makes {total:,} {kind} for {clients} clients"
     if clients * lowest > total:
-        raise UserError(f"{needs}: {clients} × {lowest} = {clients * lowest} > {total}")
+        mend = f"raise {key}, or lower fewest" if lowest == settings.fewest else f"raise {key}"
+        raise UserError(
+            f"{makes}, but with at least {lowest} each they hold {clients * lowest:,}: {mend}"
+        )
     if clients * highest < total:
-        raise UserError(f"{needs}: {total} > {clients} × {highest} = {clients * highest}")
+        mend = f"lower {key}, or raise most" if highest == settings.most else f"lower {key}"
+        raise UserError(
+            f"{makes}, but with at most {highest} each they hold {clients * highest:,}: {mend}"
+        )
 
 
 def scenes(rooms: Sequence[np.ndarray], clients: int, size: int, seed: int) -> list[np.ndarray]:
     """Scenes in random order, each to the client with the fewest tasks so far."""
     if clients > len(rooms):
         raise UserError(
-            f"federation.clients = {clients} but scenes needs a scene for every client: "
-            f"there {'is' if len(rooms) == 1 else 'are'} {len(rooms)}"
+            f"clients = {clients} but there are only {len(rooms)} scenes, and every client needs "
+            f"one of its own: at most clients = {len(rooms)}, or another strategy"
         )
     own: list[list[np.ndarray]] = [[] for _ in range(clients)]
     fewest = [(0, client) for client in range(clients)]
@@ -191,8 +198,8 @@ def scenes(rooms: Sequence[np.ndarray], clients: int, size: int, seed: int) -> l
         own[client].append(rooms[room])
     if size > fewest[0][0]:
         raise UserError(
-            f"partition.size = {size} but the scenes of client {fewest[0][1]} hold only "
-            f"{fewest[0][0]} tasks: lower it, or federation.clients = {clients}"
+            f"size = {size} but the scenes of client {fewest[0][1]} hold only {fewest[0][0]} "
+            f"tasks: at most size = {fewest[0][0]} with clients = {clients}, or fewer clients"
         )
     rows = []
     for client, parts in enumerate(own):

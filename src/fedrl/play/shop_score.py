@@ -105,7 +105,7 @@ def _option(
 
     def matches(chosen: str) -> bool:
         # The original's rule needs the wanted option as the goal has it: with its name, or without.
-        return bool(count_options(replace(goal, options=one), (chosen,), rules.faithful))
+        return bool(count_options(product, replace(goal, options=one), (chosen,), rules.faithful))
 
     wanted = f"{name}: {value}" if isinstance(name, str) else value
     for own, chosen in options.items():

@@ -43,14 +43,15 @@ def game(problem: Problem, generation: str = GENERATIONS[0]) -> dict[str, Any]:
     }
 
 
-def write_game(problem: Problem, path: Path, generation: str = GENERATIONS[0]) -> None:
+def write_game(problem: Problem, path: Path | str, generation: str = GENERATIONS[0]) -> None:
     """Write the game file, and beside it the description that `alfworld` looks for.
 
     `alfworld` collects folders that hold both, so give each game a folder of its own.
     """
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path = Path(path)
     walkthrough = demonstrate(Game(Layout(problem, generation)))
     content = game(problem, generation) | {"solvable": True, "walkthrough": walkthrough}
+    path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content), encoding="utf-8")
     goal = problem.goal
     looking = goal.kind == "look"

@@ -95,6 +95,17 @@ def task(
     return _build(dice, f"{split}/{index:05d}", sketch, size)
 
 
+def briefs(
+    split: str, count: int, seed: int = 0, size: str = "small"
+) -> list[tuple[str, str, str]]:
+    """Id, kind and scene of the first `count` tasks, without building them."""
+    _check("split", split, SPLITS)
+    _check("size", size, SIZES)
+    roll = _roll(split, seed, size, _shares(None))
+    sketches = [roll[index] for index in range(count)]
+    return [(f"{split}/{i:05d}", s.goal.kind, s.scene) for i, s in enumerate(sketches)]
+
+
 def fingerprint(problem: Problem) -> str:
     """Equal for problems that are the same game: furniture, what lies where, and the goal.
 
@@ -128,6 +139,10 @@ class Sketch(NamedTuple):
     placed: tuple[tuple[str, int], ...]  # (object type, number of the receptacle), sorted
 
 
+TRIES = 10_000
+"""Draws for one new task before the world counts as used up."""
+
+
 class _Roll:
     """A split's sketches in order, drawn as far as they have been asked for."""
 
@@ -147,12 +162,16 @@ class _Roll:
         kind = _kind(dice, self.shares)
         unseen = self.split == "unseen"
         low, high = (TRAINED, SCENES - 1) if unseen else (0, TRAINED - 1)
-        while True:
+        for _ in range(TRIES):
             sketch = _sketch(dice, self.size, kind, dice.between(low, high))
             if sketch not in self.drawn and (unseen or _owner(sketch) == self.split):
-                break
-        self.drawn.add(sketch)
-        self.listed.append(sketch)
+                self.drawn.add(sketch)
+                self.listed.append(sketch)
+                return
+        raise UserError(
+            f"no more than {index} different {self.split} tasks of size {self.size!r} were found: "
+            "ask for fewer, or a larger size"
+        )
 
 
 _roll = lru_cache(maxsize=32)(_Roll)

@@ -15,19 +15,37 @@ from fedrl.envs.household.game import Game
 from fedrl.envs.household.layout import Layout
 from fedrl.envs.household.pddl import parse
 from fedrl.envs.household.problem import Problem
-from fedrl.envs.parity import Line, records
+from fedrl.envs.parity import Line, records, transcript
 from fedrl.types import UserError
+
+KEYS = {"id", "generation", "reset", "steps"}
+"""What a record of a transcript has at least."""
 
 
 def replay(files: Sequence[Path], data: Path) -> list[Line]:
     """One line per file; `data` is the folder with the ALFWorld games."""
-    transcripts = {path: list(records(path)) for path in files}
+    transcripts = {path: list(records(path)) for path in _files(files)}
     for path, found in transcripts.items():
-        if not found or not all({"id", "generation", "reset", "steps"} <= r.keys() for r in found):
-            raise UserError(f"{path} holds no household transcripts (id, generation, reset, steps)")
-    ids = {record["id"] for found in transcripts.values() for record in found}
+        if not found or any(KEYS - record.keys() for record in found):
+            raise UserError(f"{path} holds no household transcripts ({', '.join(sorted(KEYS))})")
+    ids = {str(record["id"]) for found in transcripts.values() for record in found}
     games = _games(ids, data)
-    return [_file(path.name, found, games) for path, found in transcripts.items()]
+    lines = []
+    for path, found in transcripts.items():
+        with transcript(path):
+            lines.append(_file(path.name, found, games))
+    return lines
+
+
+def _files(paths: Sequence[Path]) -> list[Path]:
+    """A folder stands for the transcripts in it: other files that may lie there are passed over."""
+    found: list[Path] = []
+    for path in paths:
+        inside = [path] if not path.is_dir() else sorted(path.glob("alfworld_2*.jsonl*"))
+        if not inside:
+            raise UserError(f"{path} has no files alfworld_2….jsonl.xz")
+        found += inside
+    return found
 
 
 def _games(ids: Iterable[str], data: Path) -> dict[str, Problem]:

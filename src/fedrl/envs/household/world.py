@@ -21,6 +21,7 @@ from fedrl.envs.household.game import Game
 from fedrl.envs.household.layout import GENERATIONS, Layout
 from fedrl.envs.household.pddl import parse
 from fedrl.envs.household.problem import FOLDERS, Problem
+from fedrl.envs.household.rooms import SIZES
 from fedrl.envs.text import Task, Turn
 from fedrl.registry import suggestion
 from fedrl.types import UserError
@@ -53,6 +54,19 @@ class Settings:
     games: int = 0
     # steps after which an episode is cut off
     max_steps: int = 50
+
+    def __post_init__(self) -> None:
+        for key, choice in (("size", SIZES), ("generation", GENERATIONS)):
+            value = getattr(self, key)
+            if value not in choice:
+                raise UserError(f"world.{key} is {value!r}; {suggestion(str(value), list(choice))}")
+        for split in SPLITS:
+            if getattr(self, split) < 0:
+                raise UserError(f"world.{split} is {getattr(self, split)}; it must not be negative")
+        if self.games < 0:
+            raise UserError(f"world.games is {self.games}; it must not be negative")
+        if self.max_steps < 1:
+            raise UserError(f"world.max_steps is {self.max_steps}; it must be at least 1")
 
 
 class HouseholdEpisode:
@@ -87,15 +101,10 @@ class Household:
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.settings = settings = settings or Settings()
-        if settings.generation not in GENERATIONS:
-            raise UserError(
-                f"world.generation is {settings.generation!r}; "
-                f"{suggestion(settings.generation, list(GENERATIONS))}"
-            )
         self.max_steps = settings.max_steps
         generated = settings.source == "generated"
         self._games: _Generated | _Genuine = (
-            _Generated(settings) if generated else _Genuine(_folder(settings.source))
+            _Generated(settings) if generated else _genuine(_folder(settings.source))
         )
         # A compiled game is some 50 KB: keep those of a few rounds, not of a whole split.
         self._layout = lru_cache(maxsize=1024)(self._compile)
@@ -130,13 +139,19 @@ class _Generated:
 
     def tasks(self, split: str) -> list[Task]:
         count = getattr(self.settings, split)
-        problems = generate.tasks(split, count, self.settings.games, self.settings.size)
-        return [Task(p.id, p.goal.kind, p.scene) for p in problems]
+        briefs = generate.briefs(split, count, self.settings.games, self.settings.size)
+        return [Task(*brief) for brief in briefs]
 
     def problem(self, task: str) -> Problem:
         split, _, number = task.partition("/")
         if split not in SPLITS or not number.isascii() or not number.isdigit():
             raise UserError(f"no game {task!r}; the generated ones are called like train/00042")
+        count = getattr(self.settings, split)
+        if int(number) >= count or number != f"{int(number):05d}":
+            raise UserError(
+                f"no game {task!r}; world.{split} = {count} games are called {split}/00000 to "
+                f"{split}/{max(count - 1, 0):05d}"
+            )
         return generate.task(split, int(number), self.settings.games, self.settings.size)
 
 
@@ -169,8 +184,18 @@ class _Genuine:
         return parse(zlib.decompress(packed).decode(), task, sentence, scene)
 
 
+_genuine = lru_cache(maxsize=2)(_Genuine)
+"""One per folder and process: environments are made by the hundred, the games are read once."""
+
+
 def _folder(source: str) -> Path:
-    return root("alfworld") if source == "alfworld" else Path(source)
+    if source == "alfworld":
+        return root("alfworld")
+    if not Path(source).is_dir():
+        raise UserError(
+            f'world.source is {source!r}; choose "generated", "alfworld", or a folder with games'
+        )
+    return Path(source)
 
 
 def World(settings: Settings, clients: int, seed: int) -> Household:

@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, cast
 
+from fedrl.datasets.reading import readable
 from fedrl.envs.webshop.product import Product
 from fedrl.types import UserError
 
@@ -39,10 +40,13 @@ def load(folder: Path | str, limit: int | None = None) -> tuple[Product, ...]:
     folder = Path(folder)
     whole = limit is not None and limit > SMALL_SIZE
     path = _find(folder, WHOLE + SMALL if whole else SMALL + WHOLE)
-    instructions = json.loads(_text(_find(folder, INSTRUCTIONS[::-1] if whole else INSTRUCTIONS)))
+    beside = _find(folder, INSTRUCTIONS[::-1] if whole else INSTRUCTIONS)
+    with readable("webshop", beside):
+        instructions = json.loads(_text(beside))
     count = itertools.count()
     numbered = zip(itertools.islice(_records(path), limit), count)
-    products = clean((record for record, _ in numbered), instructions)
+    with readable("webshop", path):
+        products = clean((record for record, _ in numbered), instructions)
     if limit is not None and (read := next(count)) < limit:
         raise UserError(f"world.products is {limit}; {path} has only {read}")
     return products
@@ -50,7 +54,8 @@ def load(folder: Path | str, limit: int | None = None) -> tuple[Product, ...]:
 
 def load_lookalikes(path: Path | str) -> tuple[Product, ...]:
     """Raw records of distractors, whose ids are longer; they have no instruction, so no goals."""
-    return clean(json.loads(_text(Path(path))), {}, longest_id=None)
+    with readable("webshop", Path(path)):
+        return clean(json.loads(_text(Path(path))), {}, longest_id=None)
 
 
 def clean(
@@ -139,7 +144,7 @@ def _find(folder: Path, names: tuple[str, ...]) -> Path:
                 return path
     raise UserError(
         f"world.source: {folder} holds none of {', '.join(names)} (plain or .gz); "
-        "name the folder of a WebShop catalogue"
+        "name the folder of a WebShop catalogue, or get the genuine one with `fedrl data webshop`"
     )
 
 

@@ -12,7 +12,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fedrl.envs.parity import Line, records
+from fedrl.envs.parity import Line, records, transcript
 from fedrl.envs.text import Turn
 from fedrl.envs.webshop.goals import Goal
 from fedrl.envs.webshop.nouns import lookup
@@ -26,13 +26,14 @@ OVERLAP = 0.99  # share of the original's results that must be among ours
 
 def replay(folder: Path, data: Path) -> list[Line]:
     """One line per file in `folder`; `data` is the catalogue's folder, or the one above it."""
-    shop = recorded_shop(folder, data / "webshop" if (data / "webshop").is_dir() else data)
-    return [
-        goals_line(shop, _path(folder, "goals")),
-        rewards_line(shop, _path(folder, "rewards")),
-        search_line(shop, _path(folder, "search")),
-        sessions_line(shop, _path(folder, "sessions")),
-    ]
+    with transcript(_path(folder, "goals")):
+        shop = recorded_shop(folder, data / "webshop" if (data / "webshop").is_dir() else data)
+    lines = []
+    for name, check in CHECKS.items():
+        path = _path(folder, name)
+        with transcript(path):
+            lines.append(check(shop, path))
+    return lines
 
 
 def recorded_shop(folder: Path, catalogue: Path) -> WebShop:
@@ -144,3 +145,12 @@ def _said(turn: Turn, **more: Any) -> dict[str, Any]:
 
 def _path(folder: Path, name: str) -> Path:
     return folder / f"webshop_{name}.jsonl.xz"
+
+
+CHECKS = {
+    "goals": goals_line,
+    "rewards": rewards_line,
+    "search": search_line,
+    "sessions": sessions_line,
+}
+"""The files of a folder of recordings, and what each is compared with."""

@@ -66,7 +66,8 @@ def reward(
     """What buying `product` at `price` with the chosen `options` is worth."""
     kind = match_type(product, goal, rules)
     attributes = count_attributes(product, goal.attributes)
-    return _combine(goal, kind, attributes, price, tuple(options.values()), rules.faithful)
+    matched = count_options(product, goal, tuple(options.values()), rules.faithful)
+    return _combine(goal, kind, attributes, price, matched)
 
 
 def _combine(
@@ -74,11 +75,9 @@ def _combine(
     kind: TypeMatch,
     attributes: int,
     price: float,
-    bought: Sequence[str],
-    faithful: bool,
+    matched: int,
 ) -> Reward:
     wanted = len(goal.options)
-    matched = count_options(goal, bought, faithful)
     affordable = price <= goal.price_upper
     whole = len(goal.attributes) + wanted + 1
     parts: dict[str, Any] = {
@@ -131,8 +130,14 @@ def count_attributes(product: Product, wanted: Sequence[str]) -> int:
     )
 
 
-def count_options(goal: Goal, bought: Sequence[str], faithful: bool) -> int:
-    """How many of the wanted options some chosen value stands for; names do not matter."""
+def count_options(product: Product, goal: Goal, bought: Sequence[str], faithful: bool) -> int:
+    """How many of the wanted options some chosen value stands for; names do not matter.
+
+    The original takes "pack of 5" for "pack of 2" and "large" for "x-large", because the words of
+    the one are among those of the other. Unless `faithful`, a product that offers the very value
+    counts only with it; likeness is for products that call it otherwise.
+    """
+    offered = set() if faithful else {v for values in product.options.values() for v in values}
     colour = _first_colour if faithful else _whole_colour
     chosen = [colour(own) for own in bought]
     wanted = (
@@ -141,7 +146,8 @@ def count_options(goal: Goal, bought: Sequence[str], faithful: bool) -> int:
         else [colour(value) for value in goal.options]
     )
     return sum(
-        (not faithful and value in bought) or any(close(own, option) for own in chosen)
+        (not faithful and value in bought)
+        or (value not in offered and any(close(own, option) for own in chosen))
         for value, option in zip(goal.values, wanted)
     )
 
@@ -198,7 +204,7 @@ def unwinnable(
         kind, attributes, clicks = own[goal.asin]
         chosen = {clicks[value]: value for value in goal.values if value in clicks}
         price = prices[goal.asin]
-        bought = tuple(chosen.values())
-        if _combine(goal, kind, attributes, price, bought, rules.faithful).value != 1.0:
+        matched = count_options(product, goal, tuple(chosen.values()), rules.faithful)
+        if _combine(goal, kind, attributes, price, matched).value != 1.0:
             lost.append(position)
     return lost

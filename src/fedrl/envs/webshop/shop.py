@@ -64,7 +64,7 @@ class Settings:
             )
         if self.tagger not in ("plain", "spacy"):
             raise UserError(f'world.tagger is {self.tagger!r}; choose "plain" or "spacy"')
-        for name in ("validation", "public"):
+        for name in ("validation", "public", "catalogue_seed"):
             if getattr(self, name) < 0:
                 raise UserError(f"world.{name} is {getattr(self, name)}; it must not be negative")
 
@@ -104,7 +104,11 @@ class WebShop:
         tagger: Tagger | None = None,
         store: Store | None = None,
     ) -> None:
-        """`tagger` and `store`, where given, are used instead of the ones that settings name."""
+        """`tagger` and `store`, where given, are used instead of the ones that settings name.
+
+        Goals are drawn from the store's products and numbered anew. For a client's version of one
+        shop, with the same tasks under the same ids, use `variant`.
+        """
         named = spacy_tagger() if settings.tagger == "spacy" and tagger is None else plain
         self.settings = settings
         self.store = store or open_store(

@@ -6,8 +6,8 @@ the bit, and what it draws for a client depends only on (seed, client), so more 
 further in the same direction.
 
     variants = reweighted(split_catalogue(plain(10), products, owned, overlap=0.3), spread=0.5)
-    for client, ranker in enumerate(rankers(variants, products)):
-        shop = Store(variants[client].catalogue(products), ranker)
+    for variant, ranker in zip(variants, rankers(variants, products)):
+        client_shop = shop.variant(variant.catalogue(products), ranker)
 """
 
 from __future__ import annotations
