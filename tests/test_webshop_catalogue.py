@@ -137,7 +137,7 @@ def test_the_limit_counts_records(tmp_path: Path, records, instructions):
 def test_a_broken_file_is_not_a_short_one(tmp_path: Path, records, instructions):
     (tmp_path / "items_shuffle.json").write_text(json.dumps(records)[:-50])
     (tmp_path / "items_ins_v2.json").write_text(json.dumps(instructions))
-    with pytest.raises(json.JSONDecodeError):
+    with pytest.raises(UserError, match="damaged"):
         catalogue.load(tmp_path)
 
 
