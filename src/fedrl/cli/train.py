@@ -1,7 +1,6 @@
 """The commands that train and show results: run, list, report, eval, reproduce."""
 
 import shlex
-import signal
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,7 +65,6 @@ def run(argv: list[str]) -> int:
     again = shlex.join(["fedrl", "run", "--resume", str(directory.path)])
     look = shlex.join(["fedrl", "report", str(directory.path)])
     print(f"run directory: {directory.path}", flush=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # schedulers: stop as by Ctrl-C
     try:
         last = runs.train(config, directory, algorithm)
     except KeyboardInterrupt:

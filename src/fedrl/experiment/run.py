@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -20,6 +21,7 @@ from fedrl.engines.workers import Workers
 from fedrl.envs import WORLDS
 from fedrl.experiment import config as configs
 from fedrl.experiment.config import Config
+from fedrl.experiment.interrupt import Interrupt
 from fedrl.experiment.progress import Progress
 from fedrl.experiment.rundir import RunDir, require_run
 from fedrl.experiment.sinks import check_sinks, open_sinks
@@ -141,6 +143,9 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
         if config.engine == "workers":
             build = partial(build_algorithm, config)
             engine = stack.enter_context(Workers(build, config.workers))
+        interrupt = Interrupt()
+        if threading.current_thread() is threading.main_thread():  # signals are its business
+            stack.enter_context(interrupt)
         sinks = open_sinks(config.track, run.path, configs.as_dict(config))
         for sink in sinks:
             stack.callback(sink.close)
@@ -148,6 +153,7 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
             progress.round_done,
             lambda done: run.say(progress.line(done)),
             *(partial(_track, sink, warn) for sink in sinks),
+            interrupt.check,
         ]
         try:
             last = federation.run(
