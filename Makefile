@@ -49,6 +49,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/rounds.py $(BENCH)
 	$(BIN)/python benchmarks/mujoco_worlds.py $(BENCH)
 	$(BIN)/python benchmarks/gym.py $(BENCH)
+	$(BIN)/python benchmarks/llm.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -23,6 +23,7 @@ FOLDER = Path(__file__).parent.parent / "benchmarks"
         ("gym.py", "household"),
         ("gym.py", "webshop"),
         ("gym.py", "million"),
+        ("llm.py",),
     ],
     ids=" ".join,
 )

@@ -3,13 +3,28 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
 from gymnasium.utils.env_checker import check_env
 
+from fedrl.experiment.config import resolve
+
 PAGE = (Path(__file__).parent.parent / "docs" / "worlds.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+AGENTS = (Path(__file__).parent.parent / "docs" / "agents.md").read_text(encoding="utf-8")
+
+
+def test_the_recipe_of_the_agents_page_is_one():
+    recipe = re.search(r"```toml\n(.*?)```", AGENTS, re.DOTALL)[1]
+    config = resolve(tomllib.loads(recipe))
+    assert config.algorithm.name == "fedagent"
+    for kind in ("centralized", "local --federation.client 21"):
+        flags = f"--federation.cohort 0 --federation.kind {kind}"
+        resolve(tomllib.loads(recipe), flags.split())
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))

@@ -13,7 +13,8 @@ PACKAGE = Path(fedrl.__file__).parent
 LAYERS = [
     {"types", "tree", "seeding", "threads", "registry", "plugin"},
     {"partition", "aggregate", "optimizers", "privacy", "wire", "datasets"},
-    {"envs", "llm", "feedback"},
+    {"envs"},
+    {"llm", "feedback"},
     {"algorithms", "play"},
     {"engines"},
     {"federation"},

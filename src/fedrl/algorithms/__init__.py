@@ -22,4 +22,10 @@ METHODS = {
         "the same with Hessian-vector products instead of gradient differences",
         {"beta": 0.8},
     ),
+    "fedagent": Entry(
+        "fedrl.algorithms.fedagent",
+        "llm",
+        "language agents: groups of episodes on each client's own tasks, averaged",
+        kind="text",
+    ),
 }

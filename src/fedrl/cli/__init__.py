@@ -7,7 +7,7 @@ import sys
 from collections.abc import Callable
 
 from fedrl import threads
-from fedrl.cli import gym, train
+from fedrl.cli import agents, gym, train
 from fedrl.types import UserError
 
 HELP = """\
@@ -20,6 +20,8 @@ usage: fedrl COMMAND …
   report RUN…         one page with curves and tables; several runs are compared
   eval RUN            evaluate a run's last checkpoint, client by client
   reproduce PAPER     regenerate a paper's tables and figures
+  warmstart WORLD     teach a model to act by imitating the expert on public tasks
+  label RUN           which tasks a run's agent solves: labels for the hardness partition
   play WORLD          play the household in the terminal, or the shop in your browser
   partition WORLD     deal a world's tasks out to clients, measure and draw how they differ
   parity WORLD …      replay recorded transcripts of the real engines against ours
@@ -83,4 +85,6 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "partition": gym.partition,
     "parity": gym.parity,
     "data": gym.data,
+    "warmstart": agents.warmstart,
+    "label": agents.label,
 }

@@ -51,7 +51,7 @@ def play(argv: list[str]) -> int:
     if asked.world == "household" and asked.port:
         raise UserError("--port is for the shop's page; the household is played in the terminal")
     with patience("opening the world"):
-        world = _world(asked.world, split_flags(rest))
+        world = open_world(asked.world, split_flags(rest))
     split = asked.split or world.splits[1]
     if split not in world.splits:
         raise UserError(f"--split is {split!r}; {suggestion(split, list(world.splits))}")
@@ -74,7 +74,7 @@ def partition(argv: list[str]) -> int:
         "fedrl partition",
         description=PARTITION,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"the partition:\n{_meanings(dealing.Settings)}\n\n{WORLD}",
+        epilog=f"the partition:\n{meanings(dealing.Settings)}\n\n{WORLD}",
     )
     parser.add_argument("world", choices=TEXT_WORLDS, metavar="WORLD", help="household or webshop")
     parser.add_argument("--clients", type=int, default=100, help="how many clients (100)")
@@ -96,7 +96,7 @@ def partition(argv: list[str]) -> int:
         raise UserError("--labels and --success-rate are two sources of labels; give one of them")
     labels = None
     with patience("dealing the tasks out"):
-        tasks = _world(asked.world, of_world).tasks("train")
+        tasks = open_world(asked.world, of_world).tasks("train")
         if asked.success_rate is not None:
             labels = dealing.draw_labels(tasks, asked.success_rate, asked.seed)
         lines = command(tasks, asked.clients, settings, asked.seed, asked.plot, labels)
@@ -159,7 +159,7 @@ def _data(given: Path | None, transcripts: Path, name: str) -> Path:
     return root(name)
 
 
-def _world(name: str, flags: list[tuple[str, str | None]]) -> "TextWorld":
+def open_world(name: str, flags: list[tuple[str, str | None]]) -> "TextWorld":
     """The text world with the settings that the `--world.…` flags name."""
     from fedrl.envs import WORLDS
     from fedrl.experiment.values import section
@@ -175,7 +175,7 @@ def _world_help(argv: list[str]) -> str:
     if not argv or argv[0] not in TEXT_WORLDS or not {"-h", "--help"} & set(argv):
         return WORLD
     module = load(look_up(WORLDS, "world", argv[0]), "world", argv[0])
-    return f"the world:\n{_meanings(module.Settings, 'world.')}"
+    return f"the world:\n{meanings(module.Settings, 'world.')}"
 
 
 @contextmanager
@@ -190,7 +190,7 @@ def patience(what: str) -> Iterator[None]:
         timer.cancel()
 
 
-def _meanings(settings: type, prefix: str = "") -> str:
+def meanings(settings: type, prefix: str = "") -> str:
     """The flags of a settings class with the comments above its fields, for a help text."""
     from fedrl.experiment.settings_help import comments
 

@@ -139,7 +139,12 @@ def eval_(argv: list[str]) -> int:
     parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
     parser.add_argument("--episodes", type=int, default=100, help="per client (100)")
     parser.add_argument("--seed", type=int, default=0, help="of these episodes (0)")
+    parser.add_argument("--split", help="language agents: which tasks, by type (seen, unseen, …)")
     asked = parser.parse_args(argv)
+    if asked.split is not None:
+        from fedrl.experiment.agents import evaluate_split
+
+        return evaluate_split(asked.run, asked.split, asked.seed)
     from fedrl.experiment.evaluate import evaluate
 
     return evaluate(asked.run, asked.episodes, asked.seed)

@@ -7,6 +7,7 @@ shows one in thirty lines); everything above (Gymnasium, rollouts, partitions) s
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 
@@ -62,3 +63,11 @@ class TextWorld(Protocol):
     def demonstrate(self, task: str, seed: int = 0) -> list[str]:
         """The expert's commands; played in order they win the task."""
         ...
+
+
+@dataclass(frozen=True)
+class Dealt:
+    """A world whose training tasks have been dealt out: `shares[k]` are client k's task ids."""
+
+    world: TextWorld
+    shares: tuple[tuple[str, ...], ...]

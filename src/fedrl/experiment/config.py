@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import fedrl
-from fedrl import federation
+from fedrl import federation, partition
 from fedrl.aggregate import AGGREGATORS
 from fedrl.algorithms import METHODS
 from fedrl.engines import faults
@@ -68,6 +68,7 @@ class Config:
     federation: federation.Settings = field(default_factory=federation.Settings)
     algorithm: Any = None
     world: Any = None
+    partition: partition.Settings = field(default_factory=partition.Settings)
     aggregate: Aggregate = field(default_factory=Aggregate)
     faults: faults.Settings = field(default_factory=faults.Settings)
 
@@ -106,7 +107,7 @@ class Config:
             )
 
 
-SECTIONS = (federation.Settings, Aggregate, faults.Settings)
+SECTIONS = (federation.Settings, partition.Settings, Aggregate, faults.Settings)
 
 
 def read_recipe(path: Path) -> dict[str, Any]:

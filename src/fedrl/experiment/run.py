@@ -19,12 +19,14 @@ from fedrl.engines.faults import Faulty
 from fedrl.engines.inprocess import InProcess, one_line
 from fedrl.engines.workers import Workers
 from fedrl.envs import WORLDS
+from fedrl.envs.text import Dealt
 from fedrl.experiment import config as configs
 from fedrl.experiment.config import Config
 from fedrl.experiment.interrupt import Interrupt
 from fedrl.experiment.progress import Progress
 from fedrl.experiment.rundir import RunDir, require_run
 from fedrl.experiment.sinks import check_sinks, open_sinks
+from fedrl.partition import load_labels, partition
 from fedrl.registry import load, look_up, missing_extra
 from fedrl.types import Algorithm, UserError
 
@@ -43,8 +45,17 @@ MAY_CHANGE = {
 
 def build_world(config: Config) -> Any:
     name = config.world.name
-    module = load(look_up(WORLDS, "world.name", name), "world.name", name)
-    return module.World(config.world, config.federation.clients, config.seed)
+    entry = look_up(WORLDS, "world.name", name)
+    world = load(entry, "world.name", name).World(
+        config.world, config.federation.clients, config.seed
+    )
+    if entry.kind != "text":
+        return world
+    labels = load_labels(config.partition)
+    shares = partition(
+        world.tasks("train"), config.federation.clients, config.partition, config.seed, labels
+    )
+    return Dealt(world, tuple(tuple(share) for share in shares))
 
 
 def build_algorithm(config: Config) -> Algorithm:

@@ -1,0 +1,243 @@
+"""FedAgent: language agents trained by reinforcement learning across clients.
+
+Papers: "FedAgent" and "FedAgentGym" (federated agent reinforcement learning), Algorithm 1.
+
+    round t     broadcast θ_t to M clients drawn without replacement
+      client    θ ← θ_t; τ times: draw a batch of its own tasks, play each G times with θ,
+                advantages within each task's group, one pass of clipped policy gradients
+      server    θ_{t+1} = θ_t + mean (θ − θ_t), or a server optimiser's step along that mean
+
+Every environment step is one sample (prompt, answer); the episode's return gives the advantage of
+all its steps. What a client sends is its change of θ (of the adapters alone with LoRA) and the
+numbers in `reports`; tasks, trajectories and rewards stay where they are.
+
+Where we differ from the authors' release: a client's tasks are drawn afresh on every visit; group
+statistics are over episodes, not weighted by their lengths; evaluation is on tasks that nobody
+trains on, which is asserted; the optimiser starts anew in every round, so that a client has no
+state to keep. Options of ours, off by default: FedProx (`prox`), server momentum and Adam, episodes
+that count the same whatever their length (`by_episode`), and FedSVRPG-M's anchored momentum carried
+over to language agents (`beta` < 1): the server also broadcasts θ_{t-1} and its direction u, and
+the clients send the mean of their directions, which becomes the next u.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+
+from fedrl import optimizers, tree
+from fedrl.envs.text import Dealt
+from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
+
+DIRECTION = "u."
+"""Before a parameter's name: the mean of a client's anchored directions, sent if β < 1."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a client learns, and what the server does with it."""
+
+    name: Literal["fedagent"] = "fedagent"
+    # Model folder (`fedrl warmstart` writes one) or Hugging Face id.
+    model: str = ""
+    # How the agent is told its situation: compact (small models) or chat.
+    format: Literal["compact", "chat"] = "compact"
+    # Chat: answers carry their reasoning in <think> before the choice in <action>.
+    thinking: bool = True
+    # τ: batches of tasks that a client plays and learns from in a round.
+    local_epochs: int = 3
+    # Tasks per batch, drawn with replacement from the client's own.
+    tasks: int = 16
+    # G: episodes of each task, compared with each other.
+    group: int = 8
+    # How an episode is judged within its group.
+    estimator: Literal["grpo", "rloo", "gigpo", "ppo"] = "grpo"
+    # Learning rate of PPO's value head; only read with estimator = "ppo".
+    critic_lr: float = 1e-5
+    # Learning rate of AdamW, which starts anew in every round.
+    lr: float = 1e-6
+    # Weight decay of AdamW.
+    weight_decay: float = 0.01
+    # Largest norm of a minibatch's gradient.
+    clip_norm: float = 1.0
+    # ε: how far the ratio of new to old probability may pay.
+    clip: float = 0.2
+    # Weight of the KL divergence to the model that the run began with.
+    kl: float = 0.01
+    # Weight of the policy's entropy.
+    entropy: float = 0.001
+    # Step samples per optimiser step.
+    minibatch: int = 64
+    # Step samples per forward pass: less memory, the same result.
+    microbatch: int = 64
+    # What counts the same in a minibatch: every answer token, or every step sample.
+    average: Literal["token", "sequence"] = "token"
+    # Every episode counts the same, however many steps it took; false: every token does.
+    by_episode: bool = False
+    # Sampling temperature in training.
+    temperature: float = 1.0
+    # Sampling temperature in evaluation.
+    eval_temperature: float = 0.4
+    # Longest answer, in tokens.
+    answer_tokens: int = 512
+    # Longest prompt, in tokens: history is cut first, then the observation.
+    prompt_tokens: int = 2048
+    # What an answer that is not well formed costs, in units of the final reward.
+    invalid_penalty: float = 0.0
+    # Tasks per evaluation; 0 is the whole split.
+    eval_tasks: int = 0
+    # Which tasks are evaluated; none of them may be trained on.
+    eval_split: str = "unseen"
+    # β of FedSVRPG-M's anchored momentum, a share of the fresh gradient in (0, 1]; 1 is without.
+    beta: float = 1.0
+    # Largest importance weight between the last round's model and this one; only read if β < 1.
+    weight_cap: float = 2.0
+    # μ of FedProx: pulls a client towards the round's model.
+    prox: float = 0.0
+    # How the server moves along the clients' mean change: plain averaging is the paper's.
+    server: optimizers.Name = "sgd"
+    # The server's step along that mean; 1 is the average itself.
+    server_lr: float = 1.0
+    # Where the model runs: auto (a GPU if there is one), cpu, cuda.
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        for key in (
+            "local_epochs",
+            "tasks",
+            "group",
+            "minibatch",
+            "microbatch",
+            "answer_tokens",
+            "prompt_tokens",
+        ):
+            if getattr(self, key) < 1:
+                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be at least 1")
+        if self.group == 1:
+            raise UserError("algorithm.group is 1; an episode needs others to be compared with")
+        for key in ("kl", "entropy", "prox", "weight_decay", "invalid_penalty", "eval_tasks"):
+            if getattr(self, key) < 0:
+                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must not be negative")
+        if not 0 < self.beta <= 1:
+            raise UserError(f"algorithm.beta is {self.beta}; it must lie in (0, 1]")
+        if self.beta < 1 and (self.estimator == "ppo" or self.kl or self.prox or self.entropy):
+            raise UserError(
+                "algorithm.beta < 1 anchors the plain policy gradient: set kl, entropy and prox to "
+                '0, and choose another estimator than "ppo"'
+            )
+        for key in ("lr", "server_lr", "temperature", "clip", "clip_norm", "weight_cap"):
+            if not getattr(self, key) > 0:
+                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be above 0")
+
+
+class FedAgent:
+    """See the module's docstring. The model on `self` is a workbench: calls set its weights."""
+
+    opening = False
+    reports = frozenset(
+        {
+            "train/success", "train/return", "train/steps", "train/invalid", "train/loss",
+            "train/entropy", "train/ratio_far", "train/kl", "train/drift", "train/gradient_norm",
+            "train/value_loss", "train/weight_mean", "train/weight_capped",
+            "env/steps", "env/episodes", "env/tokens",
+        }
+    )  # fmt: skip
+
+    def __init__(self, settings: Settings, dealt: Dealt, pools: Sequence[Sequence[int]]) -> None:
+        self.settings, self.world = settings, dealt.world
+        self.shares = [
+            sorted({task for owner in pool for task in dealt.shares[owner]}) for pool in pools
+        ]
+        tasks = dealt.world.tasks(settings.eval_split)
+        self.eval_tasks = list(tasks)[: settings.eval_tasks or None]
+        trained = {task for share in self.shares for task in share}
+        if not self.eval_tasks:
+            raise UserError(f"algorithm.eval_split: {settings.eval_split!r} has no tasks")
+        if shared := trained & {task.id for task in self.eval_tasks}:
+            raise UserError(f"task {min(shared)} is both trained on and evaluated")
+        self._bench: Any = None
+
+    # The server
+
+    def init(self, seed: int) -> Tensors:
+        theta = self.bench.policy.weights()
+        state = {"theta": theta} | optimizers.init(self.settings.server, theta)
+        if self.settings.beta < 1:
+            state |= {"previous": theta, "u": tree.zeros_like(theta)}
+        return state
+
+    def broadcast(self, state: Tensors, round: int) -> Tensors:
+        names = ("theta", "previous", "u") if self.settings.beta < 1 else ("theta",)
+        return {name: state[name] for name in names}
+
+    def declare(self, broadcast: Tensors) -> dict[str, Spec]:
+        sent = {name: Spec(a.shape, str(a.dtype)) for name, a in broadcast["theta"].items()}
+        if self.settings.beta < 1:
+            sent |= {DIRECTION + name: spec for name, spec in sent.items()}
+        return sent
+
+    def step(self, state: Tensors, mean: Tensors, round: int) -> Tensors:
+        settings = self.settings
+        change = {name: mean[name] for name in state["theta"]}
+        theta, rest = optimizers.apply(
+            settings.server, state, state["theta"], change, settings.server_lr
+        )
+        if settings.beta < 1:
+            u = {name: mean[DIRECTION + name] for name in theta}
+            rest = rest | {"previous": state["theta"], "u": u}
+        return {"theta": theta} | rest
+
+    # A client
+
+    def local(self, job: Job) -> Result:
+        start = job.broadcast["theta"]
+        anchor = None
+        if self.settings.beta < 1:
+            anchor = (job.broadcast["previous"], job.broadcast["u"])
+        metrics, direction = self.bench.train(start, self.shares[job.client], job.seed, anchor)
+        now = self.bench.policy.weights()
+        update = {name: now[name] - start[name] for name in start}
+        update |= {DIRECTION + name: array for name, array in direction.items()}
+        return Result(job.client, update, metrics=metrics)
+
+    # Evaluation
+
+    def evaluate(
+        self, states: Sequence[Tensors], owners: Sequence[Sequence[int]], round: int, seed: int
+    ) -> Metrics:
+        found = [self.bench.evaluate(state["theta"], self.eval_tasks, seed) for state in states]
+        return {name: float(np.mean([f[name] for f in found])) for name in found[0]}
+
+    def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
+        """Success on (some of) every client's own tasks."""
+        rates = []
+        for share in self.shares:
+            tasks = [task for task in self.world.tasks("train") if task.id in set(share)]
+            found = self.bench.evaluate(state["theta"], tasks[:episodes], seed)
+            rates.append(found["eval/success"])
+        return np.array(rates)
+
+    def play_tasks(self, theta: Tensors, tasks: Sequence[Any], seed: int) -> Any:
+        """Episodes of these tasks at the evaluation's temperature, with their transcripts."""
+        return self.bench.play(theta, [task.id for task in tasks], seed, transcripts=True)
+
+    @property
+    def bench(self) -> Any:
+        """The model is loaded when it is first needed, in the process that needs it."""
+        if self._bench is None:
+            from fedrl.llm.bench import Bench
+
+            self._bench = Bench(self.settings, self.world)
+        return self._bench
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__ | {"_bench": None}
+
+
+def build(
+    settings: Settings, dealt: Dealt, rounds: int, pools: Sequence[Sequence[int]]
+) -> FedAgent:
+    return FedAgent(settings, dealt, pools)

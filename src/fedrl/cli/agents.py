@@ -1,0 +1,51 @@
+"""The commands around language agents: warmstart, label."""
+
+import argparse
+from pathlib import Path
+
+from fedrl.cli.gym import TEXT_WORLDS, meanings, open_world
+from fedrl.cli.parser import Parser
+from fedrl.types import UserError
+
+WARMSTART = """\
+Teach a model to act by imitating the world's expert on PUBLIC tasks, which no client trains on and
+nobody is evaluated on. The result is an ordinary model folder for `algorithm.model`."""
+LABEL = """\
+Play every training task once with a run's agent and write which ones it solves: the label file
+of `partition.strategy = "hardness"`."""
+
+
+def warmstart(argv: list[str]) -> int:
+    """Imitate the expert on public tasks."""
+    from fedrl.experiment.values import section, split_flags
+    from fedrl.experiment.warmstart import Settings
+    from fedrl.experiment.warmstart import warmstart as make
+
+    parser = Parser(
+        "fedrl warmstart",
+        description=WARMSTART,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog=f"the imitation:\n{meanings(Settings)}\n\nThe world's settings: --world.KEY VALUE.",
+    )
+    parser.add_argument("world", choices=TEXT_WORLDS, metavar="WORLD", help="household or webshop")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="to be made")
+    asked, rest = parser.parse_known_args(argv)
+    pairs = split_flags(rest)
+    settings = section(Settings, [pair for pair in pairs if not pair[0].startswith("world.")], "")
+    world = open_world(asked.world, [pair for pair in pairs if pair[0].startswith("world.")])
+    print(f"model: {make(world, settings, asked.out)}")
+    return 0
+
+
+def label(argv: list[str]) -> int:
+    """Which tasks a run's agent solves."""
+    parser = Parser("fedrl label", description=LABEL)
+    parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="RUN/labels.json by default")
+    parser.add_argument("--seed", type=int, default=0, help="of the episodes (0)")
+    asked = parser.parse_args(argv)
+    if asked.seed < 0:
+        raise UserError(f"--seed is {asked.seed}; it must not be negative")
+    from fedrl.experiment.agents import label as write
+
+    return write(asked.run, asked.out or asked.run / "labels.json", asked.seed)

@@ -1,0 +1,82 @@
+"""What is done with a trained agent: `fedrl eval RUN --split`, `fedrl label RUN`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from fedrl import federation, seeding
+from fedrl.experiment import config as configs
+from fedrl.experiment.evaluate import newest
+from fedrl.experiment.run import build_algorithm
+from fedrl.experiment.rundir import RunDir, require_run
+from fedrl.partition import write_labels
+from fedrl.registry import suggestion
+from fedrl.types import UserError
+
+AT_ONCE = 256
+"""Episodes side by side: what a progress line counts in."""
+
+
+def agent(path: Path) -> tuple[Any, federation.Snapshot]:
+    """The algorithm and the newest checkpoint of a run of language agents."""
+    require_run(path)
+    config = configs.resolve(configs.read_recipe(path / "config.toml"))
+    algorithm = build_algorithm(config)
+    if not hasattr(algorithm, "play_tasks"):
+        raise UserError(f"{path} is a run of {config.algorithm.name}, which trains no text agent")
+    snapshot = newest(RunDir(path).checkpoints())
+    if snapshot is None:
+        raise UserError(f"{path} has no whole checkpoint")
+    return algorithm, snapshot
+
+
+def evaluate_split(path: Path, split: str, seed: int) -> int:
+    """Success by type of task on one split; several states are averaged."""
+    algorithm, snapshot = agent(path)
+    if split not in algorithm.world.splits:
+        raise UserError(f"--split is {split!r}; {suggestion(split, list(algorithm.world.splits))}")
+    tasks = list(algorithm.world.tasks(split))
+    if not tasks:
+        raise UserError(f"--split {split}: the world has no such tasks")
+    won = np.mean([_won(algorithm, state, tasks, seed) for state in snapshot.states], axis=0)
+    kinds = np.array([task.category for task in tasks])
+    table = Table(title=f"success on {split}, round {snapshot.round}")
+    for column in ("type of task", "tasks", "success"):
+        table.add_column(column, justify="left" if column == "type of task" else "right")
+    for kind in sorted(set(kinds)):
+        mine = won[kinds == kind]
+        table.add_row(kind, str(len(mine)), f"{mine.mean():.1%}")
+    error = 1.96 * np.sqrt(won.mean() * (1 - won.mean()) / len(won))
+    table.add_row("all", str(len(won)), f"{won.mean():.1%} ± {error:.1%}", style="bold")
+    Console(highlight=False).print(table)
+    return 0
+
+
+def label(path: Path, out: Path, seed: int) -> int:
+    """Which training tasks the run's agent solves: the file that `hardness` partitions by."""
+    algorithm, snapshot = agent(path)
+    if out.exists():
+        raise UserError(f"{out} exists already; name another file, or delete it")
+    tasks = list(algorithm.world.tasks("train"))
+    won = _won(algorithm, snapshot.states[0], tasks, seed)
+    write_labels(out, {task.id: bool(w) for task, w in zip(tasks, won, strict=True)})
+    print(f"{int(won.sum()):,} of {len(tasks):,} tasks succeed; labels: {out}")
+    return 0
+
+
+def _won(algorithm: Any, state: Any, tasks: list[Any], seed: int) -> np.ndarray:
+    """1 for a task that was won [tasks]."""
+    console = Console(stderr=True)
+    won: list[bool] = []
+    with console.status("playing …") as status:
+        for start in range(0, len(tasks), AT_ONCE):
+            part = tasks[start : start + AT_ONCE]
+            drawn = seeding.derive(seed, "agents", start)
+            won += algorithm.play_tasks(state["theta"], part, drawn).won
+            status.update(f"{len(won):,} of {len(tasks):,} tasks played, {sum(won):,} won")
+    return np.array(won, float)

@@ -1,0 +1,100 @@
+"""How much better an episode, or a step, went than its likes: GRPO, RLOO, GiGPO.
+
+Every estimator turns a rollout into one number per step sample; all tokens of the step's answer
+share it. Statistics are over episodes of the same task, never weighted by their length.
+
+    GRPO    A = (R − mean) / std                      over the task's group of episodes
+    RLOO    A = R − mean of the OTHERS                of the group
+    GiGPO   A = A_episode + w · A_step                A_episode as GRPO; A_step compares the
+            discounted returns-to-go of all steps of the group that start from the same situation
+
+Deviations divide by n − 1. Where a group has no variance (or one member) there is nothing to
+compare and the advantage is 0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from fedrl.llm.rollout import Rollout
+
+ROUNDING = 1e-6
+"""A deviation below this is rounding error: dividing by it would turn noise into a signal."""
+
+
+def grpo(rollout: Rollout, scale: bool = True) -> np.ndarray:
+    """(R − mean) / std within the group [samples]; without `scale` it is only centred."""
+    return _per_sample(rollout, normalised(rollout.returns, rollout.groups, scale))
+
+
+def rloo(rollout: Rollout) -> np.ndarray:
+    """R − mean of the others of the group [samples], which is (R − mean) · n / (n − 1)."""
+    count = np.bincount(rollout.groups)[rollout.groups]
+    centred = normalised(rollout.returns, rollout.groups, scale=False)
+    return _per_sample(rollout, centred * count / np.maximum(count - 1, 1))
+
+
+def gigpo(
+    rollout: Rollout, gamma: float = 0.95, weight: float = 1.0, scale: bool = True
+) -> np.ndarray:
+    """Group-in-group [samples]; arXiv 2505.10978. `weight` is ω, `scale` divides both parts.
+
+    A situation counts as the same only within one task's group: the same words in another task
+    mean another goal.
+    """
+    numbers: dict[tuple[int, str], int] = {}
+    anchors = [
+        numbers.setdefault((rollout.groups[s.episode], s.situation), len(numbers))
+        for s in rollout.samples
+    ]
+    step = normalised(returns_to_go(rollout, gamma), anchors, scale)
+    return grpo(rollout, scale) + weight * step
+
+
+ESTIMATORS: dict[str, Callable[[Rollout], np.ndarray]] = {
+    "grpo": grpo,
+    "rloo": rloo,
+    "gigpo": gigpo,
+}
+
+
+def returns_to_go(rollout: Rollout, gamma: float) -> np.ndarray:
+    """Σ_{h≥t} γ^(h−t) r_h of every step sample [samples], from the rewards of the steps."""
+    found = np.zeros(len(rollout.samples))
+    after = np.zeros(len(rollout.groups))
+    for i in backwards(rollout):
+        sample = rollout.samples[i]
+        found[i] = after[sample.episode] = sample.reward + gamma * after[sample.episode]
+    return found
+
+
+def backwards(rollout: Rollout) -> list[int]:
+    """Numbers of the samples, every episode from its last step to its first."""
+    return sorted(range(len(rollout.samples)), key=lambda i: -rollout.samples[i].step)
+
+
+def penalise(rollout: Rollout, amount: float) -> None:
+    """Take `amount` off the reward of every step whose answer was not well formed."""
+    for sample in rollout.samples:
+        if not sample.valid:
+            sample.reward -= amount
+            rollout.returns[sample.episode] -= amount
+
+
+def normalised(
+    values: Sequence[float] | np.ndarray, groups: Sequence[int], scale: bool
+) -> np.ndarray:
+    """value − mean of its group, over the group's deviation where `scale`."""
+    value, group = np.asarray(values, float), np.asarray(groups, int)
+    count = np.maximum(np.bincount(group), 1)
+    centred = value - (np.bincount(group, value) / count)[group]
+    variance = np.bincount(group, centred**2) / np.maximum(count - 1, 1)
+    deviation = np.sqrt(variance)[group]
+    varied = deviation > ROUNDING
+    return np.where(varied, centred / np.where(varied & scale, deviation, 1.0), 0.0)
+
+
+def _per_sample(rollout: Rollout, advantages: np.ndarray) -> np.ndarray:
+    return advantages[[sample.episode for sample in rollout.samples]]

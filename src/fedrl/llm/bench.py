@@ -1,0 +1,207 @@
+"""The workbench of a client: the model, its sampler and its learner, put to work for one round.
+
+Nothing is remembered from one call to the next: every call sets the weights first. The sampler
+reads the weights by version, so that a rollout can never be made with older ones than the learner
+believes.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from fedrl.envs.text import Task, TextWorld
+from fedrl.llm import anchored, formats, learner, ppo
+from fedrl.llm.advantages import ESTIMATORS, penalise
+from fedrl.llm.policy import choose_device, load
+from fedrl.llm.rollout import Play, Rollout, play
+from fedrl.llm.sampler import Sampler
+from fedrl.types import Metrics, Tensors, UserError
+
+NOTHING = 1e-9
+"""Advantages below this teach nothing: groups whose episodes all went alike."""
+
+
+class Anchor(NamedTuple):
+    """FedSVRPG-M's: the model of the round before, and the server's direction u."""
+
+    previous: Tensors
+    u: Tensors
+
+
+class Bench:
+    """Plays and learns as the settings of `fedagent` say."""
+
+    def __init__(self, settings: Any, world: TextWorld) -> None:
+        if not settings.model:
+            raise UserError("algorithm.model is empty; name a model folder (`fedrl warmstart`)")
+        self.settings = settings
+        self.policy = load(settings.model, choose_device(settings.device))
+        self.critic = ppo.Critic(lr=settings.critic_lr) if settings.estimator == "ppo" else None
+        if self.critic is not None:
+            ppo.attach(self.policy.model)
+        self.reference = copy.deepcopy(self.policy.model) if settings.kl else None
+        self.previous = copy.deepcopy(self.policy.model) if settings.beta < 1 else None
+        self.sampler: Any = Sampler(self.policy.model, self.policy.end, self.policy.pad)
+        self.on_gpu = self.policy.device.type == "cuda"
+        if self.on_gpu:
+            from fedrl.llm.cuda import Engine
+
+            self.sampler = Engine(self.policy.model, self.policy.end, self.policy.pad)
+        format = formats.choose(settings.format, world.name, settings.thinking)
+        self.how = Play(
+            world, format, self.policy.tokenizer, settings.answer_tokens, world.max_steps,
+            settings.prompt_tokens,
+        )  # fmt: skip
+        self.version = 0
+
+    def train(
+        self,
+        theta: Tensors,
+        share: Sequence[str],
+        seed: int,
+        anchor: tuple[Tensors, Tensors] | None = None,
+    ) -> tuple[Metrics, Tensors]:
+        """τ epochs on these tasks, from `theta`; the model then holds the result.
+
+        Gives what to log, and the mean of the directions that were stepped (only with an anchor).
+        """
+        settings, policy = self.settings, self.policy
+        self.load(theta)
+        rng = np.random.default_rng(seed)
+        generator = torch.Generator(policy.device).manual_seed(seed % 2**63)
+        course = Course(self, theta, generator, Anchor(*anchor) if anchor else None)
+        logs = []
+        for _ in range(settings.local_epochs):
+            tasks = [share[i] for i in rng.integers(len(share), size=settings.tasks)]
+            rollout = play(
+                self.how, self.sampler, tasks, settings.temperature, generator, settings.group
+            )
+            assert rollout.version == self.version, "rollout made with other weights"
+            penalise(rollout, settings.invalid_penalty)
+            logs.append(told(rollout, course.learn(rollout)))
+            self.moved()
+        totals = {k: float(sum(log[k] for log in logs)) for k in logs[0] if k.startswith("env/")}
+        mean = {k: float(np.mean([log[k] for log in logs])) for k in logs[0]}
+        return mean | totals, course.direction()
+
+    def play(
+        self, theta: Tensors, ids: Sequence[str], seed: int, transcripts: bool = False
+    ) -> Rollout:
+        """One episode of each task at the evaluation's temperature."""
+        self.load(theta)
+        generator = torch.Generator(self.policy.device).manual_seed(seed % 2**63)
+        temperature = self.settings.eval_temperature
+        return play(self.how, self.sampler, ids, temperature, generator, transcripts=transcripts)
+
+    def evaluate(self, theta: Tensors, tasks: Sequence[Task], seed: int) -> Metrics:
+        rollout = self.play(theta, [task.id for task in tasks], seed)
+        won = np.array(rollout.won, float)
+        kinds = np.array([task.category for task in tasks])
+        found = {
+            "eval/success": float(won.mean()),
+            "eval/return": float(np.mean(rollout.returns)),
+            "eval/steps": float(np.mean(rollout.lengths)),
+        }
+        return found | {
+            f"eval/success_{kind}": float(won[kinds == kind].mean()) for kind in sorted(set(kinds))
+        }
+
+    def load(self, theta: Tensors) -> None:
+        self.policy.set_weights(theta)
+        self.moved()
+
+    def moved(self) -> None:
+        """Tell the sampler of new weights: the engine copies them, the plain one shares them."""
+        self.version += 1
+        self.policy.model.eval()
+        weights = None
+        if self.on_gpu:
+            from fedrl.llm.weights import merged
+
+            weights = merged(self.policy.model)
+        self.sampler.push(weights, self.version)
+
+
+class Course:
+    """The optimiser and what it needs, for the epochs of one round."""
+
+    def __init__(
+        self, bench: Bench, theta: Tensors, generator: torch.Generator, anchor: Anchor | None
+    ) -> None:
+        settings, policy = bench.settings, bench.policy
+        self.bench, self.settings, self.generator = bench, settings, generator
+        self.weights = learner.Loss(
+            settings.clip, settings.kl, settings.entropy, settings.temperature, settings.average
+        )
+        self.pull: learner.Pull = (0.0, ())
+        if settings.prox:
+            start = [p.detach().clone() for p in policy.trained().values()]
+            self.pull = (settings.prox, start)
+        groups: Any = policy.trained().values()
+        if bench.critic is not None:
+            groups = ppo.groups(policy.model, settings.lr, bench.critic)
+        self.optimizer = torch.optim.AdamW(groups, settings.lr, weight_decay=settings.weight_decay)
+        self.u: list[torch.Tensor] = []
+        if anchor is not None:
+            assert bench.previous is not None
+            named = dict(bench.previous.named_parameters())
+            with torch.no_grad():
+                for name in theta:
+                    named[name].copy_(torch.from_numpy(anchor.previous[name]))
+            device = policy.device
+            self.u = [torch.from_numpy(anchor.u[name]).to(device) for name in policy.trained()]
+        self.stepped: list[list[torch.Tensor]] = []
+
+    def learn(self, rollout: Rollout) -> dict[str, float]:
+        """One pass over the rollout's samples."""
+        settings, bench = self.settings, self.bench
+        model, pad = bench.policy.model, bench.policy.pad
+        sizes = (pad, settings.minibatch, settings.microbatch, settings.clip_norm, self.generator)
+        if bench.critic is not None:
+            targets = ppo.judge(model, rollout, bench.critic, pad, settings.microbatch)
+            return ppo.update(
+                model, self.optimizer, rollout.samples, targets, bench.critic, self.weights, *sizes,
+                bench.reference, self.pull,
+            )  # fmt: skip
+        advantages = ESTIMATORS[settings.estimator](rollout)
+        if settings.by_episode:
+            lengths = np.array([rollout.lengths[s.episode] for s in rollout.samples])
+            advantages = advantages * np.mean(rollout.lengths) / lengths
+        useful = np.flatnonzero(np.abs(advantages) > NOTHING)
+        samples, judged = [rollout.samples[i] for i in useful], advantages[useful].tolist()
+        if bench.previous is not None:
+            found, mean = anchored.update(
+                model, bench.previous, self.optimizer, samples, judged, self.u, settings.beta,
+                settings.weight_cap, settings.temperature, *sizes,
+            )  # fmt: skip
+            self.stepped.append(mean)
+            return found
+        return learner.update(
+            model, self.optimizer, samples, judged, self.weights, *sizes, bench.reference, self.pull
+        )
+
+    def direction(self) -> Tensors:
+        """The mean of the anchored directions, by the parameters' names."""
+        if not self.stepped:
+            return {}
+        means = [torch.stack(parts).mean(0) for parts in zip(*self.stepped, strict=True)]
+        names = self.bench.policy.trained()
+        return {name: m.float().cpu().numpy() for name, m in zip(names, means, strict=True)}
+
+
+def told(rollout: Rollout, learned: dict[str, float]) -> Metrics:
+    """What a client reports of an epoch: means and counts, nothing of a single episode."""
+    return {
+        "train/success": float(np.mean(rollout.won)),
+        "train/return": float(np.mean(rollout.returns)),
+        "train/steps": float(np.mean(rollout.lengths)),
+        "train/invalid": float(np.sum(rollout.invalid) / max(len(rollout.samples), 1)),
+        "env/steps": float(len(rollout.samples)),
+        "env/episodes": float(len(rollout.won)),
+        "env/tokens": float(rollout.tokens),
+    } | {f"train/{name}": float(value) for name, value in learned.items()}

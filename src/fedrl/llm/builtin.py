@@ -1,0 +1,53 @@
+"""The built-in small model: a Llama of 0.1 to 0.6M parameters over the world's own words.
+
+An entity's first embedding is the sum of its noun's and its number's, so that "drawer 7" is a
+drawer before any training has seen it.
+"""
+
+from __future__ import annotations
+
+import re
+
+import torch
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+
+from fedrl.llm.tokenizer import ENTITY
+
+
+def build(
+    tokenizer: PreTrainedTokenizerFast, width: int = 64, layers: int = 2, seed: int = 0
+) -> LlamaForCausalLM:
+    config = LlamaConfig(
+        vocab_size=len(tokenizer),
+        hidden_size=width,
+        intermediate_size=3 * width,
+        num_hidden_layers=layers,
+        num_attention_heads=max(width // 16, 1),
+        num_key_value_heads=max(width // 16, 1),
+        max_position_embeddings=512,
+        tie_word_embeddings=True,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        bos_token_id=None,
+    )
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = LlamaForCausalLM(config)
+        _tie_numbers(model, tokenizer)
+    return model
+
+
+@torch.no_grad()
+def _tie_numbers(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
+    table: torch.Tensor = model.get_parameter("model.embed_tokens.weight")
+    width, scale = table.shape[1], float(table.std())
+    nouns: dict[str, torch.Tensor] = {}
+    numbers: dict[str, torch.Tensor] = {}
+    for token, i in sorted(tokenizer.get_vocab().items()):
+        if re.fullmatch(ENTITY, token):
+            noun, _, number = token.rpartition(" ")
+            if noun not in nouns:
+                nouns[noun] = scale * torch.randn(width)
+            if number not in numbers:
+                numbers[number] = scale * torch.randn(width)
+            table[i] = nouns[noun] + numbers[number]

@@ -1,0 +1,68 @@
+"""What a layer does besides matrix products, in plain PyTorch; `decode.py` has it in Triton."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.functional import silu
+
+
+class Ops(NamedTuple):
+    """What a layer does besides matrix products; `decode` has the same as Triton kernels."""
+
+    norm: Callable[..., Tensor]
+    gate: Callable[..., Tensor]
+    rotate: Callable[..., Tensor]
+    attend: Callable[..., Tensor]
+    choose: Callable[..., tuple[Tensor, Tensor]]
+
+
+def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    wide = x.float()
+    return weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)).to(x.dtype)
+
+
+def gate(x: Tensor) -> Tensor:
+    left, right = x.chunk(2, -1)
+    return silu(left) * right
+
+
+def rotate(
+    qkv: Tensor, cos: Tensor, sin: Tensor, positions: Tensor, keys: Tensor, values: Tensor
+) -> Tensor:
+    """Queries [tokens, heads, size]; writes keys and values at each token's row and position.
+
+    The tokens are those of all rows of `keys` in order, equally many of each.
+    """
+    kv, size = keys.shape[1], keys.shape[3]
+    x = qkv.view(len(qkv), -1, size)
+    c, s = cos[:, None].to(x.dtype), sin[:, None].to(x.dtype)
+    a, b = x[:, :-kv].chunk(2, -1)
+    turned = torch.cat((a * c - b * s, b * c + a * s), -1)
+    row = torch.arange(len(x), device=x.device) // (len(x) // len(keys))
+    keys[row, :, positions] = turned[:, -kv:]
+    values[row, :, positions] = x[:, -kv:]
+    return turned[:, :-kv]
+
+
+def attend(queries: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, scale: float) -> Tensor:
+    """One query per row over the first `lengths` of its keys [rows, heads · size]."""
+    rows, kv, filled, size = keys.shape
+    grouped = queries.reshape(rows, kv, -1, size)
+    scores = (grouped @ keys.transpose(-1, -2)).float() * scale
+    empty = torch.arange(filled, device=keys.device) >= lengths[:, None]
+    weights = scores.masked_fill_(empty[:, None, None], -torch.inf).softmax(-1)
+    return (weights.to(values.dtype) @ values).reshape(rows, -1)
+
+
+def choose(
+    logits: Tensor, noise: Tensor, temperature: Tensor, sampling: Tensor
+) -> tuple[Tensor, Tensor]:
+    """A token per row, by Gumbel's maximum where `sampling` is 1, and its log-probability."""
+    logprobs = (logits / temperature).log_softmax(-1)
+    gumbel = -(-noise.clamp_min(1e-20).log()).log()
+    token = (logprobs + sampling * gumbel).argmax(-1)
+    return token, logprobs.gather(-1, token[:, None])[:, 0]

@@ -1,0 +1,107 @@
+"""Answers of a model to a batch of prompts: the part of a rollout that costs.
+
+Prompts are padded on the right and masks come from lengths, so a tokenizer whose pad is its end is
+no trap. Equal prompts (the group's first step) are read once. `version` says which weights answer:
+a rollout made with older weights than the learner believes is the classic silent bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class Answers(NamedTuple):
+    tokens: list[list[int]]  # with the end token, unless the limit came first
+    logprobs: list[list[float]]  # of the distribution that was sampled from
+
+
+class Sampler:
+    """Plain batched decoding with a growing cache; works for any causal model on any device."""
+
+    def __init__(self, model: nn.Module, end: Sequence[int], pad: int) -> None:
+        self.model: Any = model
+        self.pad = pad
+        self.end = torch.tensor(list(end))
+        self.version = 0
+
+    def push(self, weights: dict[str, Tensor] | None, version: int) -> None:
+        """New weights; None where the learner trains this very model."""
+        if weights is not None:
+            self.model.load_state_dict(weights, strict=False)
+        self.version = version
+
+    @torch.no_grad()
+    def answer(
+        self,
+        prompts: Sequence[Sequence[int]],
+        limit: int,
+        temperature: float,
+        generator: torch.Generator,
+    ) -> Answers:
+        """Sample up to `limit` tokens each; temperature 0 takes the most likely."""
+        unique = {tuple(prompt): None for prompt in prompts}
+        number = {prompt: i for i, prompt in enumerate(unique)}
+        rows = torch.tensor([number[tuple(prompt)] for prompt in prompts])
+        hidden, cache, mask, lengths = self._read(list(unique))
+        cache.batch_select_indices(rows)
+        hidden, mask, lengths = hidden[rows], mask[rows], lengths[rows]
+        tokens, logprobs = [], []
+        over = torch.zeros(len(rows), dtype=torch.bool)
+        for step in range(limit):
+            token, logprob = choose(self.model.lm_head(hidden), temperature, generator)
+            tokens.append(token)
+            logprobs.append(logprob)
+            over |= torch.isin(token, self.end)
+            if over.all() or step == limit - 1:
+                break
+            mask = torch.cat([mask, mask.new_ones(len(rows), 1)], 1)
+            out = self.model.model(
+                input_ids=token[:, None],
+                attention_mask=mask,
+                position_ids=(lengths + step)[:, None],
+                past_key_values=cache,
+                use_cache=True,
+            )
+            hidden = out.last_hidden_state[:, -1]
+        return cut(torch.stack(tokens, 1), torch.stack(logprobs, 1), self.end)
+
+    def _read(self, prompts: list[tuple[int, ...]]) -> tuple[Tensor, Any, Tensor, Tensor]:
+        """The hidden state after each prompt, and the cache of what was read."""
+        ids, mask, lengths = padded(prompts, self.pad)
+        out = self.model.model(input_ids=ids, attention_mask=mask, use_cache=True)
+        hidden = out.last_hidden_state[torch.arange(len(ids)), lengths - 1]
+        return hidden, out.past_key_values, mask, lengths
+
+
+def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Ids [B, T], mask [B, T] and lengths [B] of rows of different lengths."""
+    lengths = torch.tensor([len(row) for row in rows])
+    ids = torch.full((len(rows), int(lengths.max())), pad)
+    mask = torch.arange(ids.shape[1])[None] < lengths[:, None]
+    ids[mask] = torch.tensor([token for row in rows for token in row])
+    return ids, mask.long(), lengths
+
+
+def choose(logits: Tensor, temperature: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """A token per row and its log-probability at this temperature (of the softmax, if 0)."""
+    scaled = logits.float() / (temperature or 1.0)
+    logprobs = scaled.log_softmax(-1)
+    if temperature == 0:
+        token = logprobs.argmax(-1)
+    else:
+        noise = torch.rand(logprobs.shape, generator=generator, device=logprobs.device)
+        token = (logprobs - (-noise.clamp_min(1e-20).log()).log()).argmax(-1)
+    return token, logprobs.gather(-1, token[:, None])[:, 0]
+
+
+def cut(tokens: Tensor, logprobs: Tensor, end: Tensor) -> Answers:
+    """Everything up to the first end token, as lists."""
+    ended = torch.isin(tokens, end)
+    lengths = torch.where(ended.any(1), ended.int().argmax(1) + 1, tokens.shape[1]).tolist()
+    pairs = zip(tokens.tolist(), logprobs.tolist(), lengths, strict=True)
+    cut = [(row[:length], logs[:length]) for row, logs, length in pairs]
+    return Answers([row for row, _ in cut], [logs for _, logs in cut])
