@@ -1,6 +1,6 @@
 """The text worlds: steps per second, resets, start-up and memory, and search at a million products.
 
-python benchmarks/gym.py [household] [webshop] [million] [--quick] [--json FILE]
+python benchmarks/gym.py [household] [webshop] [million] [partition] [--quick] [--json FILE]
 
 With FEDRL_DATA set, the genuine ALFWorld kitchens and the genuine catalogue are played too; where
 the packages alfworld and textworld are installed, the real engine plays the same commands.
@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 import harness
 import numpy as np
 
-PARTS = ("household", "webshop", "million")
+PARTS = ("household", "webshop", "million", "partition")
 
 
 def best_rate(play: Callable[[], int], seconds: float) -> float:
@@ -267,6 +267,29 @@ def million(results: harness.Results, quick: bool) -> None:
     results.add("search_p95", p95, "ms")
 
 
+# Partitions
+
+
+def partition(results: harness.Results, quick: bool) -> None:
+    """10,000 clients × 1,000 tasks from 100,000, by strategy; seconds of CPU time."""
+    from fedrl import partition as dealing
+    from fedrl.envs.text import Task
+
+    clients, size, count = (1000, 100, 10_000) if quick else (10_000, 1000, 100_000)
+    tasks = [Task(f"task-{i:06d}", f"kind-{i % 6}") for i in range(count)]
+    labels = dealing.draw_labels(tasks, 0.4, 0)
+    for strategy in ("uniform", "preference", "coverage", "hardness"):
+        settings = dealing.Settings(strategy=strategy, size=size, xi=1.0)
+        start = time.process_time()
+        dealing.partition(tasks, clients, settings, 0, labels)
+        took = time.process_time() - start
+        print(f"{strategy}: {clients:,} clients × {size:,} of {count:,} tasks in {took:.1f} s")
+        results.add(f"partition_{strategy}", took, "s")
+
+
+PLAYED = {"household": household, "webshop": webshop, "million": million, "partition": partition}
+
+
 def main() -> None:
     parser = harness.options(__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)}; all by default")
@@ -276,7 +299,7 @@ def main() -> None:
     harness.header("text worlds")
     results = harness.Results()
     for part in asked.parts or PARTS:
-        {"household": household, "webshop": webshop, "million": million}[part](results, asked.quick)
+        PLAYED[part](results, asked.quick)
     results.finish(asked.json)
 
 

@@ -22,7 +22,7 @@ FOLDER = Path(__file__).parent.parent / "benchmarks"
         ("momentum.py", "growth"),
         ("gym.py", "household"),
         ("gym.py", "webshop"),
-        ("gym.py", "million"),
+        ("gym.py", "million", "partition"),
         ("llm.py",),
     ],
     ids=" ".join,

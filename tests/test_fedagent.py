@@ -168,7 +168,7 @@ def test_tasks_and_trajectories_never_leave_a_client(model, tmp_path, monkeypatc
 @pytest.mark.parametrize(
     "change",
     [
-        {"estimator": "rloo"},
+        {"estimator": "rloo", "save_memory": True},
         {"estimator": "gigpo", "by_episode": True},
         {"estimator": "ppo", "critic_lr": 1e-2},
         {"beta": 0.5, "kl": 0.0, "entropy": 0.0},

@@ -18,7 +18,6 @@ from fedrl.envs.webshop.reward import (
     reward,
     title_score,
     unwinnable,
-    winnable,
 )
 from fedrl.envs.webshop.shop import Settings, WebShop
 from fedrl.types import UserError
@@ -103,8 +102,9 @@ def test_a_colour_within_a_word_loses_only_in_the_original():
     options = {"color": "titanium", "size": "small"}
     assert reward(TABLE, goal, 42.5, options, FAITHFUL).value < 1.0
     assert reward(TABLE, goal, 42.5, options, DEFAULT).value == 1.0
-    assert not winnable(goal, TABLE, 42.5, FAITHFUL)
-    assert winnable(goal, TABLE, 42.5, DEFAULT)
+    goods, prices = {TABLE.asin: TABLE}, {TABLE.asin: 42.5}
+    assert unwinnable([goal], goods, prices, FAITHFUL) == [0]
+    assert unwinnable([goal], goods, prices, DEFAULT) == []
 
 
 def test_unwinnable_goals_are_counted():

@@ -75,6 +75,8 @@ class Settings:
     microbatch: int = 64
     # What counts the same in a minibatch: every answer token, or every step sample.
     average: Literal["token", "sequence"] = "token"
+    # Compute activations again on the way back instead of keeping them: less memory, more time.
+    save_memory: bool = False
     # Every episode counts the same, however many steps it took; false: every token does.
     by_episode: bool = False
     # Sampling temperature in training.

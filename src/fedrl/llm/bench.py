@@ -44,6 +44,8 @@ class Bench:
         self.critic = ppo.Critic(lr=settings.critic_lr) if settings.estimator == "ppo" else None
         if self.critic is not None:
             ppo.attach(self.policy.model)
+        if settings.save_memory:
+            learner.save_memory(self.policy.model)
         self.reference = copy.deepcopy(self.policy.model) if settings.kl else None
         self.previous = copy.deepcopy(self.policy.model) if settings.beta < 1 else None
         self.sampler: Any = Sampler(self.policy.model, self.policy.end, self.policy.pad)

@@ -87,7 +87,6 @@ def _product(record: Record, instruction: Record) -> Product:
         attributes=tuple(instruction.get("attributes", record.get("Attributes", ()))),
         instruction=instruction.get("instruction") or "",
         instruction_attributes=tuple(instruction.get("instruction_attributes") or ()),
-        images=tuple(record.get("images") or ())[:1],
     )
 
 

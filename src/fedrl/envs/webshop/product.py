@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 DEPARTMENTS = ("beauty", "electronics", "fashion", "garden", "grocery")
 """The five categories of the catalogue: what preference heterogeneity is about."""
@@ -23,7 +23,6 @@ class Product:
     attributes: tuple[str, ...]
     instruction: str = ""  # products with one make goals
     instruction_attributes: tuple[str, ...] = ()
-    images: tuple[str, ...] = field(default=())
 
 
 def indexed_text(

@@ -179,11 +179,6 @@ def _processed(text: str) -> str:
     return default_process(text.translate(LATIN_1))
 
 
-def winnable(goal: Goal, product: Product, price: float, rules: Rules) -> bool:
-    """Does buying the goal's own product, with all wanted options that can be clicked, win?"""
-    return not unwinnable([goal], {product.asin: product}, {product.asin: price}, rules)
-
-
 def unwinnable(
     goals: Sequence[Goal],
     products: Mapping[str, Product],

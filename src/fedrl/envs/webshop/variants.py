@@ -15,7 +15,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, NamedTuple
 
 import numpy as np
 
@@ -23,20 +23,17 @@ from fedrl.envs.webshop.generate import asin_of
 from fedrl.envs.webshop.goals import NO_LIMIT, Goal
 from fedrl.envs.webshop.product import Product, indexed_text
 from fedrl.envs.webshop.search import K1, B, Index
+from fedrl.envs.webshop.store import FOUND, Ranker
 from fedrl.seeding import derive, generator
 from fedrl.types import UserError
 
 FIELDS = ("title", "description", "bullet", "options")
-DEPTH = 50
-"""Results that a shop shows, and that a re-ranking moves about among themselves."""
+DEPTH = FOUND
+"""Results that a re-ranking moves about among themselves: those that a shop shows."""
 
 Change = Literal["color", "size", "price"]
 CHANGES: tuple[Change, ...] = ("color", "size", "price")
 Reranking = Literal["promoted", "shuffled", "demoted"]
-
-
-class Ranker(Protocol):
-    def search(self, query: str, k: int = 50) -> list[int]: ...
 
 
 class Rerank(NamedTuple):
