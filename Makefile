@@ -12,7 +12,7 @@ export XLA_FLAGS ?= --xla_cpu_multi_thread_eigen=false
 .DEFAULT_GOAL := help
 
 help:
-	@echo "make demo    set up, train FedSVRPG-M on CartPole, print where the report is"
+	@echo "make demo    set up, train a language agent across clients (5 minutes), print where its page is"
 	@echo "make test    set up, run the checks and all tests"
 	@echo "make quick   the tests without the slow ones"
 	@echo "make check   ruff and mypy"
@@ -25,8 +25,9 @@ $(STAMP): pyproject.toml constraints.txt
 	touch $(STAMP)
 
 demo: $(STAMP)
-	$(BIN)/fedrl run momentum/cartpole --out runs/demo
-	$(BIN)/fedrl report $$(ls -td runs/demo/momentum-cartpole/* | head -1)
+	test -d models/household-tiny || $(BIN)/fedrl warmstart household \
+		--out models/household-tiny --steps 300 --batch 32 --world.size tiny
+	$(BIN)/fedrl sweep fedagent/baselines --out runs/demo
 
 test: $(STAMP) check
 	$(BIN)/python -m pytest -n 2

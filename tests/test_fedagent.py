@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -12,73 +11,23 @@ import pytest
 pytest.importorskip("torch", reason="FedAgent needs the extra llm")
 pytest.importorskip("transformers", reason="FedAgent needs the extra llm")
 
+from agent_runs import WORLD, last, make_model, recipe, train, won_by_walking  # noqa: F401
+
 from fedrl import seeding
 from fedrl.envs.household.game import Game
-from fedrl.envs.household.world import Household
-from fedrl.envs.household.world import Settings as HouseholdSettings
-from fedrl.experiment import config as configs
 from fedrl.experiment import run as runs
 from fedrl.experiment.run import build_algorithm, build_world
-from fedrl.experiment.rundir import RunDir, read_checkpoint
-from fedrl.experiment.warmstart import Settings, warmstart
 from fedrl.types import Job, UserError
-
-WORLD = {
-    "name": "household",
-    "size": "tiny",
-    "train": 60,
-    "unseen": 12,
-    "public": 40,
-    "max_steps": 6,
-}
 
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("models") / "tiny"
-    world = Household(HouseholdSettings(**{k: v for k, v in WORLD.items() if k != "name"}))
-    return warmstart(
-        world, Settings(tasks=40, steps=150, width=32, layers=1, batch=32, lr=1e-2), folder
-    )
+    return make_model(tmp_path_factory.mktemp("models") / "tiny")
 
 
 @pytest.fixture(autouse=True)
 def an_easier_game(monkeypatch):
-    """Won by walking to every third place: a model of no skill wins now and then, and learns."""
-
-    def holds(self: Game) -> bool:
-        return self.place % 3 == 0 and self.place != self.layout.start
-
-    monkeypatch.setattr(Game, "_goal_holds", holds)
-
-
-def recipe(model: Path, **more) -> configs.Config:
-    data = {
-        "name": "test",
-        "rounds": 2,
-        "federation": {"clients": 5, "cohort": 2},
-        "algorithm": {
-            "name": "fedagent", "model": str(model), "local_epochs": 1, "tasks": 3, "group": 2,
-            "lr": 1e-3, "kl": 0.0, "answer_tokens": 6, "device": "cpu",
-        },
-        "world": dict(WORLD),
-        "partition": {"size": 8},
-    }  # fmt: skip
-    for key, value in more.items():
-        data[key] = data.get(key, {}) | value if isinstance(value, dict) else value
-    return configs.resolve(data)
-
-
-def train(config: configs.Config, tmp_path: Path) -> Path:
-    config = replace(config, out=str(tmp_path))
-    algorithm = build_algorithm(config)
-    directory = runs.start(config)
-    runs.train(config, directory, algorithm)
-    return directory.path
-
-
-def last(path: Path):
-    return read_checkpoint(RunDir(path).checkpoints()[0])[0]
+    monkeypatch.setattr(Game, "_goal_holds", won_by_walking)
 
 
 def test_one_client_federated_equals_centralized_to_the_bit(model, tmp_path):
@@ -219,13 +168,20 @@ def test_prox_pulls_towards_the_rounds_model(model):
         ({"lr": 0.0}, "lr is 0"),
         ({"beta": 0.0}, "beta is 0"),
         ({"beta": 0.5, "kl": 0.1}, "anchors the plain policy gradient"),
+        ({"lora_rank": -1}, "lora_rank is -1"),
+        ({"lora_rank": 4, "lora_alpha": 0}, "lora_alpha is 0"),
+        ({"rollouts": "cuda"}, "runs on the CPU"),
+        ({"rollouts": "vllm"}, "runs on the CPU"),
+        ({"device": "spread"}, "no GPU"),
+        ({"device": "spread", "estimator": "ppo"}, "its critic"),
+        ({"device": "toaster"}, "toaster"),
         ({"model": "./nowhere"}, "no folder"),
     ],
 )
 def test_mistakes_are_named(model, change, told):
     import torch
 
-    if change.get("device") == "cuda" and torch.cuda.is_available():
+    if change.get("device") in ("cuda", "spread") and torch.cuda.is_available():
         pytest.skip("this machine has a GPU")
     with pytest.raises(UserError, match=told):
         build_algorithm(recipe(model, algorithm=change)).init(0)

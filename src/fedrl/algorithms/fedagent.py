@@ -24,12 +24,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from fedrl import optimizers, tree
 from fedrl.envs.text import Dealt
+from fedrl.registry import missing_extra
 from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
 
 DIRECTION = "u."
@@ -41,8 +43,12 @@ class Settings:
     """How a client learns, and what the server does with it."""
 
     name: Literal["fedagent"] = "fedagent"
-    # Model folder (`fedrl warmstart` writes one) or Hugging Face id.
+    # Model folder (`fedrl warmstart` writes one), GGUF file or Hugging Face id.
     model: str = ""
+    # Rank of LoRA's adapters: all that is then trained and sent. 0 trains the whole model.
+    lora_rank: int = 0
+    # Adapters count lora_alpha / lora_rank times; only read if lora_rank is above 0.
+    lora_alpha: int = 32
     # How the agent is told its situation: compact (small models) or chat.
     format: Literal["compact", "chat"] = "compact"
     # Chat: answers carry their reasoning in <think> before the choice in <action>.
@@ -103,8 +109,12 @@ class Settings:
     server: optimizers.Name = "sgd"
     # The server's step along that mean; 1 is the average itself.
     server_lr: float = 1.0
-    # Where the model runs: auto (a GPU if there is one), cpu, cuda.
+    # Where the model runs: auto (a GPU if there is one, each worker its own), cpu, cuda, cuda:1,
+    # spread (over all GPUs, for a model too large for one).
     device: str = "auto"
+    # What answers in rollouts: plain (any model), cuda (our engine, Llama and Qwen2 kinds), vllm
+    # (where it is installed), or auto: cuda on a GPU for the models it knows, else plain.
+    rollouts: Literal["auto", "plain", "cuda", "vllm"] = "auto"
 
     def __post_init__(self) -> None:
         for key in (
@@ -120,7 +130,9 @@ class Settings:
                 raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be at least 1")
         if self.group == 1:
             raise UserError("algorithm.group is 1; an episode needs others to be compared with")
-        for key in ("kl", "entropy", "prox", "weight_decay", "invalid_penalty", "eval_tasks"):
+        for key in (
+            "kl", "entropy", "prox", "weight_decay", "invalid_penalty", "eval_tasks", "lora_rank",
+        ):  # fmt: skip
             if getattr(self, key) < 0:
                 raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must not be negative")
         if not 0 < self.beta <= 1:
@@ -130,7 +142,14 @@ class Settings:
                 "algorithm.beta < 1 anchors the plain policy gradient: set kl, entropy and prox to "
                 '0, and choose another estimator than "ppo"'
             )
-        for key in ("lr", "server_lr", "temperature", "clip", "clip_norm", "weight_cap"):
+        if self.device == "spread" and self.estimator == "ppo":
+            raise UserError(
+                'algorithm.device is "spread", which estimator = "ppo" cannot train on: its critic '
+                "reads the model on one device; choose another estimator"
+            )
+        for key in (
+            "lr", "server_lr", "temperature", "clip", "clip_norm", "weight_cap", "lora_alpha",
+        ):  # fmt: skip
             if not getattr(self, key) > 0:
                 raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be above 0")
 
@@ -165,7 +184,7 @@ class FedAgent:
     # The server
 
     def init(self, seed: int) -> Tensors:
-        theta = self.bench.policy.weights()
+        theta = self.bench.first(seed)
         state = {"theta": theta} | optimizers.init(self.settings.server, theta)
         if self.settings.beta < 1:
             state |= {"previous": theta, "u": tree.zeros_like(theta)}
@@ -226,13 +245,36 @@ class FedAgent:
         """Episodes of these tasks at the evaluation's temperature, with their transcripts."""
         return self.bench.play(theta, [task.id for task in tasks], seed, transcripts=True)
 
+    def save(self, theta: Tensors, out: Path) -> None:
+        """The model with these weights as an ordinary folder."""
+        from fedrl.llm.export import save
+
+        save(self.settings, theta, out)
+
+    def outline(self) -> tuple[Tensors, list[str]]:
+        """The server's state in shapes alone, and what a client needs; no weights are read."""
+        if not self.settings.model:
+            raise UserError("algorithm.model is empty; name a model folder (`fedrl warmstart`)")
+        try:
+            from fedrl.llm import memory
+        except ModuleNotFoundError as error:
+            raise missing_extra(error, 'algorithm.name = "fedagent"', "llm") from error
+        found = memory.plan(self.settings, len(self.eval_tasks))
+        nothing = np.zeros((), np.float32)  # seen as if it were an array, without one's memory
+        theta = {name: np.broadcast_to(nothing, shape) for name, shape in found.trained.items()}
+        state = {"theta": theta, "previous": theta, "u": theta}
+        return state, memory.lines(found, self.settings)
+
     @property
     def bench(self) -> Any:
         """The model is loaded when it is first needed, in the process that needs it."""
         if self._bench is None:
-            from fedrl.llm.bench import Bench
+            try:
+                from fedrl.llm.bench import Bench
 
-            self._bench = Bench(self.settings, self.world)
+                self._bench = Bench(self.settings, self.world)
+            except ModuleNotFoundError as error:
+                raise missing_extra(error, 'algorithm.name = "fedagent"', "llm") from error
         return self._bench
 
     def __getstate__(self) -> dict[str, Any]:

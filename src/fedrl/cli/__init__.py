@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 from fedrl import threads
 from fedrl.cli import agents, gym, train
+from fedrl.cli import plan as planning
+from fedrl.cli import sweep as sweeping
 from fedrl.types import UserError
 
 HELP = """\
@@ -16,12 +18,15 @@ fedrl: federated reinforcement learning of agents, from tabular MDPs to language
 usage: fedrl COMMAND …
 
   run RECIPE          train; every key of a recipe is a flag: fedrl run momentum/cartpole --rounds 9
+  sweep SWEEP         several variants of a recipe side by side, and a page that compares them
   list                methods, worlds and recipes
   report RUN…         one page with curves and tables; several runs are compared
   eval RUN            evaluate a run's last checkpoint, client by client
   reproduce PAPER     regenerate a paper's tables and figures
   warmstart WORLD     teach a model to act by imitating the expert on public tasks
+  plan [RUN]          what clients per round, local steps and rounds buy, by FedAgent's theorem
   label RUN           which tasks a run's agent solves: labels for the hardness partition
+  export RUN          a run's language model as an ordinary folder
   play WORLD          play the household in the terminal, or the shop in your browser
   partition WORLD     deal a world's tasks out to clients, measure and draw how they differ
   parity WORLD …      replay recorded transcripts of the real engines against ours
@@ -77,6 +82,7 @@ def call(argv: list[str]) -> int:
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "run": train.run,
+    "sweep": sweeping.sweep,
     "list": train.list_,
     "report": train.report,
     "eval": train.eval_,
@@ -87,4 +93,6 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "data": gym.data,
     "warmstart": agents.warmstart,
     "label": agents.label,
+    "export": agents.export,
+    "plan": planning.plan,
 }

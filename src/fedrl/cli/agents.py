@@ -1,4 +1,4 @@
-"""The commands around language agents: warmstart, label."""
+"""The commands around language agents: warmstart, label, export."""
 
 import argparse
 from pathlib import Path
@@ -13,6 +13,9 @@ nobody is evaluated on. The result is an ordinary model folder for `algorithm.mo
 LABEL = """\
 Play every training task once with a run's agent and write which ones it solves: the label file
 of `partition.strategy = "hardness"`."""
+EXPORT = """\
+Write the model of a run's newest checkpoint as an ordinary folder: LoRA's adapters are merged into
+it. It loads with transformers anywhere, and as `algorithm.model` of the next run."""
 
 
 def warmstart(argv: list[str]) -> int:
@@ -49,3 +52,14 @@ def label(argv: list[str]) -> int:
     from fedrl.experiment.agents import label as write
 
     return write(asked.run, asked.out or asked.run / "labels.json", asked.seed)
+
+
+def export(argv: list[str]) -> int:
+    """A run's model as an ordinary folder."""
+    parser = Parser("fedrl export", description=EXPORT)
+    parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
+    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="to be made")
+    asked = parser.parse_args(argv)
+    from fedrl.experiment.agents import export as write
+
+    return write(asked.run, asked.out)

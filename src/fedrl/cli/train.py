@@ -103,6 +103,7 @@ def list_(argv: list[str]) -> int:
     from fedrl.algorithms import METHODS
     from fedrl.envs import WORLDS
     from fedrl.experiment.config import recipes_folder
+    from fedrl.experiment.sweeps import sweeps
 
     if argv:
         print("usage: fedrl list\n\nShows the methods, worlds and recipes that come with fedrl.")
@@ -116,6 +117,10 @@ def list_(argv: list[str]) -> int:
     for path in sorted(folder.glob("*/*.toml")):
         first = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
         print(f"  {path.relative_to(folder).with_suffix('')!s:<24}{first}")
+    print("sweeps:")
+    for name, path in sweeps().items():
+        first = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
+        print(f"  {name:<24}{first}")
     return 0
 
 
@@ -158,16 +163,29 @@ def reproduce(argv: list[str]) -> int:
     parser = Parser("fedrl reproduce", description=REPRODUCE)
     parser.add_argument("paper", choices=PAPERS, metavar="PAPER", help=", ".join(PAPERS))
     parser.add_argument(
-        "--scale", choices=SCALES, default="small", help="smoke: minutes. small: under an hour on "
-        "two cores. full: the published page, up to two hours."
+        "--scale", choices=SCALES, default="small", help="smoke: a minute or two. small: up to two "
+        "hours on two cores. full: up to two hours, for fedagent on a GPU."
     )  # fmt: skip
     parser.add_argument("--only", nargs="+", default=[], metavar="PART", help="parts to compute")
     parser.add_argument(
         "--out", type=Path, default=Path("runs/reproduce"), help="where measurements are kept"
     )
     parser.add_argument(
-        "--page", type=Path, help="docs/results/PAPER.md for the full scale in a checkout, else "
+        "--page", type=Path, help="docs/results/PAPER.md for published scales in a checkout, else "
         "beside the measurements"
     )  # fmt: skip
+    parser.add_argument(
+        "--processes", type=int, metavar="N", help="fedagent: runs at a time (one per core, 3 on a "
+        "GPU); 0 computes nothing and writes the page of what is there"
+    )  # fmt: skip
+    parser.add_argument(
+        "--minutes", type=float, metavar="LIMIT", help="fedagent: stop then, keep what there is "
+        "and write the page; the same command goes on"
+    )  # fmt: skip
+    parser.add_argument(
+        "--model", metavar="MODEL", help="fedagent, full scale: folder or Hugging Face id that the "
+        "warm starts begin with (or set FEDRL_MODEL)"
+    )  # fmt: skip
     asked = parser.parse_args(argv)
-    return go(asked.paper, asked.scale, tuple(asked.only), asked.out, asked.page)
+    options = {name: getattr(asked, name) for name in ("processes", "minutes", "model")}
+    return go(asked.paper, asked.scale, tuple(asked.only), asked.out, asked.page, options)

@@ -25,6 +25,10 @@ from fedrl.types import Algorithm, Failure, Job, Result, Tensors, UserError, War
 START_SECONDS = 600.0
 """A worker that has not built and compiled its algorithm by then is taken for broken."""
 
+NUMBER = "FEDRL_WORKER"
+"""Environment variable with a worker's number, counted from 0; its replacement keeps it. Workers
+that use GPUs take one each by it."""
+
 
 class Workers:
     """`build()` must be picklable: a function of a module, or a partial of one."""
@@ -48,7 +52,7 @@ class Workers:
     def run(self, jobs: Sequence[Job], deadline: float = 0.0) -> Iterator[Result | Failure]:
         """Outcomes in the order of the jobs; early ones of later jobs wait for their turn."""
         while len(self._workers) < min(self.count, len(jobs)):
-            self._workers.append(_Worker(self.build))
+            self._workers.append(_Worker(self.build, len(self._workers)))
         waiting = list(enumerate(jobs))[::-1]
         finished: dict[int, Result | Failure] = {}
         turn = 0
@@ -90,17 +94,18 @@ class Workers:
 
     def _replace(self, worker: _Worker) -> None:
         worker.stop()
-        self._workers[self._workers.index(worker)] = _Worker(self.build)
+        self._workers[worker.number] = _Worker(self.build, worker.number)
 
 
 class _Worker:
     """One spawned process and the pipe to it."""
 
-    def __init__(self, build: Callable[[], Algorithm]) -> None:
+    def __init__(self, build: Callable[[], Algorithm], number: int) -> None:
+        self.number = number
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(
-            target=_serve, args=(theirs, build, os.getpid()), daemon=True
+            target=_serve, args=(theirs, build, os.getpid(), number), daemon=True
         )
         with pinned_children(), _interrupts_ignored():
             self.process.start()
@@ -170,8 +175,9 @@ def _interrupts_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _serve(pipe: Connection, build: Callable[[], Algorithm], parent: int) -> None:
+def _serve(pipe: Connection, build: Callable[[], Algorithm], parent: int, number: int) -> None:
     """A worker's life: build, warm up, say so, then one job after the other."""
+    os.environ[NUMBER] = str(number)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     try:
         algorithm = build()

@@ -1,7 +1,8 @@
-"""What is done with a trained agent: `fedrl eval RUN --split`, `fedrl label RUN`."""
+"""What is done with a trained agent: `fedrl eval RUN --split`, `fedrl label`, `fedrl export`."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedrl import federation, seeding
+from fedrl.engines import faults
 from fedrl.experiment import config as configs
 from fedrl.experiment.evaluate import newest
 from fedrl.experiment.run import build_algorithm
@@ -26,7 +28,7 @@ def agent(path: Path) -> tuple[Any, federation.Snapshot]:
     """The algorithm and the newest checkpoint of a run of language agents."""
     require_run(path)
     config = configs.resolve(configs.read_recipe(path / "config.toml"))
-    algorithm = build_algorithm(config)
+    algorithm = build_algorithm(replace(config, faults=faults.Settings()))
     if not hasattr(algorithm, "play_tasks"):
         raise UserError(f"{path} is a run of {config.algorithm.name}, which trains no text agent")
     snapshot = newest(RunDir(path).checkpoints())
@@ -62,10 +64,31 @@ def label(path: Path, out: Path, seed: int) -> int:
     algorithm, snapshot = agent(path)
     if out.exists():
         raise UserError(f"{out} exists already; name another file, or delete it")
+    won = write_successes(algorithm, snapshot.states[0], out, seed)
+    print(f"{int(won.sum()):,} of {len(won):,} tasks succeed; labels: {out}")
+    return 0
+
+
+def write_successes(algorithm: Any, state: Any, out: Path, seed: int) -> np.ndarray:
+    """Play every training task once and write which ones were won, 1 or 0 [tasks]."""
     tasks = list(algorithm.world.tasks("train"))
-    won = _won(algorithm, snapshot.states[0], tasks, seed)
+    won = _won(algorithm, state, tasks, seed)
     write_labels(out, {task.id: bool(w) for task, w in zip(tasks, won, strict=True)})
-    print(f"{int(won.sum()):,} of {len(tasks):,} tasks succeed; labels: {out}")
+    return won
+
+
+def export(path: Path, out: Path) -> int:
+    """The newest checkpoint's model as an ordinary folder, for transformers or the next run."""
+    if out.exists():
+        raise UserError(f"{out} exists already; name another folder, or delete it")
+    algorithm, snapshot = agent(path)
+    if len(snapshot.states) > 1:
+        raise UserError(
+            f"{path} has {len(snapshot.states)} models, one per client: only a run with one model "
+            "can be exported"
+        )
+    algorithm.save(snapshot.states[0]["theta"], out)
+    print(f"model of round {snapshot.round}: {out}")
     return 0
 
 

@@ -75,7 +75,7 @@ def gallery(panels: Iterable[plots.Panel]) -> str:
 
 def image(one: plots.Panel) -> str:
     ends = "; ".join(
-        f"{name} ends at {plus_minus(values[:, -1])}"
+        f"{name} ends at {plus_minus(values[:, -1], one.share)}"
         for name, values in one.lines.items()
         if values.size
     )
@@ -91,8 +91,8 @@ def css() -> str:
     sheet = files(__package__).joinpath("report.css").read_text(encoding="utf-8")
     return (
         f":root{{{colours(plots.PALETTE)}--ink:{plots.INK};--paper:{plots.PAPER};--soft:#5b6472;"
-        f"--line:#e1e4ea;--card:#f6f7f9;--warn:#fff3d6;--edge:#d99a00}}"
+        f"--line:#e1e4ea;--card:#f6f7f9;--warn:#fff3d6;--edge:#d99a00;--good:#1a7f4b;--bad:#b3402e}}"
         f"@media(prefers-color-scheme:dark){{:root{{{colours(plots.PALETTE_DARK)}"
         f"--ink:{plots.INK_DARK};--paper:#14171d;--soft:#a2aab8;--line:#2e343f;--card:#1c2028;"
-        "--warn:#3a2f12;--edge:#d9a520}}\n" + sheet
+        "--warn:#3a2f12;--edge:#d9a520;--good:#5fd39a;--bad:#f2917f}}\n" + sheet
     )

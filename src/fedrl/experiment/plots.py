@@ -77,6 +77,8 @@ class Panel:
     lines: Mapping[str, np.ndarray]
     x_unit: str = ""
     log: bool = False
+    share: bool = False  # of one: the axis is in percent
+    start: float | None = None  # what there was before training: a dotted line
 
 
 @cache
@@ -122,7 +124,7 @@ def interval(samples: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
     return mean, t_quantile(count - 1, level) * error
 
 
-def _tick_labels(axis: Axis, unit: str = "") -> None:
+def _tick_labels(axis: Axis, unit: str = "", share: bool = False) -> None:
     """Ticks with one prefix for the whole axis and just the decimals that tell them apart."""
     from matplotlib.ticker import Formatter
 
@@ -133,11 +135,14 @@ def _tick_labels(axis: Axis, unit: str = "") -> None:
         def format_ticks(self, values: Any) -> list[str]:
             low, high = sorted(axis.get_view_interval())
             ticks = np.array([value for value in values if low <= value <= high])
-            scale, prefix = prefix_of(float(np.abs(ticks).max(initial=0.0)), unit)
+            largest = float(np.abs(ticks).max(initial=0.0))
+            scale, prefix = (0.01, "%") if share else prefix_of(largest, unit)
             ticks = ticks / scale
             slack = np.ptp(ticks) / 1000 if len(ticks) > 1 else 0.01
             exact = (d for d in range(7) if np.allclose(ticks, ticks.round(d), 0, slack))
             decimals, space = next(exact, 7), " " if unit else ""
+            if decimals > 5:  # so many zeros would leave the page
+                return [f"{value:.2g}".replace("e-0", "e-") if value else "0" for value in values]
             return [
                 f"{value / scale:.{decimals}f}{space}{prefix}{unit}" if value else "0"
                 for value in values
@@ -250,7 +255,12 @@ def curves(panels: Sequence[Panel], *, names: bool = True) -> Figure:
     result, row = figure(len(panels))
     with matplotlib.rc_context(STYLE):
         for axes, panel in zip(row, panels, strict=True):
+            if panel.start is not None:
+                axes.axhline(panel.start, color=INK, linestyle=":", linewidth=1, label="round 0")
             band_plot(axes, panel.x, panel.lines, log=panel.log)
+            if panel.share:
+                axes.set_ylim(max(axes.get_ylim()[0], -0.02), min(axes.get_ylim()[1], 1.02))
+                _tick_labels(axes.yaxis, share=True)
             axes.set_title(panel.title)
             axes.set_xlabel(panel.x_label)
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))

@@ -13,15 +13,17 @@ from typing import Any
 import numpy as np
 
 from fedrl.experiment import plots
+from fedrl.experiment.episodes_page import episodes_section
+from fedrl.experiment.names import differing, show
 from fedrl.experiment.page import document, gallery, legend, section, spans, swatch, table, tiles
 from fedrl.experiment.runs import (
     Against,
     Group,
     bytes_sent,
     curve,
-    differing,
     drawn_metrics,
     env_steps,
+    episodes_played,
     failure_count,
     figures,
     flatten,
@@ -29,9 +31,8 @@ from fedrl.experiment.runs import (
     load,
     main_metric,
     plus_minus,
-    show,
 )
-from fedrl.experiment.words import duration, label
+from fedrl.experiment.words import duration, is_share, label
 from fedrl.types import UserError
 
 MOST_POINTS = 600
@@ -40,8 +41,8 @@ MOST_ROWS = 200
 """Rows of the table of failures."""
 
 
-def build(runs: Sequence[Path], out: Path | None = None) -> Path:
-    """Write the page (and its PNGs beside it) and say where it is."""
+def build(runs: Sequence[Path], out: Path | None = None, title: str = "") -> Path:
+    """Write the page (and its PNGs beside it) and say where it is; titled by the runs' names."""
     folders = list(dict.fromkeys(Path(run).resolve() for run in runs))
     if not folders:
         raise UserError("a report needs at least one run folder")
@@ -53,7 +54,7 @@ def build(runs: Sequence[Path], out: Path | None = None) -> Path:
     groups = group(tuple(load(folder) for folder in folders))
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(html_page(groups, pictures), encoding="utf-8")
+        page.write_text(html_page(groups, pictures, title), encoding="utf-8")
     except OSError as error:
         raise UserError(
             f"cannot write {error.filename or page}: {error.strerror}; choose a place with --out"
@@ -61,10 +62,11 @@ def build(runs: Sequence[Path], out: Path | None = None) -> Path:
     return page
 
 
-def html_page(groups: Sequence[Group], pictures: Path) -> str:
+def html_page(groups: Sequence[Group], pictures: Path, title: str = "") -> str:
     metric = main_metric(groups)
     runs = [run for one in groups for run in one.runs]
-    title = " and ".join(dict.fromkeys(str(run.config.get("name", "run")) for run in runs))
+    names = dict.fromkeys(str(run.config.get("name", "run")) for run in runs)
+    title = title or " and ".join(names)
     main = main_panels(groups, metric)
     plots.save(plots.curves(main), pictures / f"{_file(metric)}.png")
     rows = {one.name: figures(one, metric) for one in groups}
@@ -73,7 +75,8 @@ def html_page(groups: Sequence[Group], pictures: Path) -> str:
         f"<p class=headline>{headline(groups, metric)}</p></header>",
         warnings(groups),
         tiles(rows[groups[0].name]) if len(groups) == 1 else comparison(rows),
-        section(_sentence(label(metric)), legend(groups) + gallery(main) + note(groups)),
+        section(_sentence(label(metric)), legend(groups) + gallery(main) + note(groups, main)),
+        episodes_section(groups, metric),
         other_curves(groups, metric, pictures),
         failure_table(groups),
         config_section(groups),
@@ -108,7 +111,9 @@ def headline(groups: Sequence[Group], metric: str) -> str:
     for one in groups:
         values = curve(one.runs, metric)[1]
         if values.size:
-            finals.append((float(values[:, -1].mean()), plus_minus(values[:, -1]), one.name))
+            finals.append(
+                (float(values[:, -1].mean()), plus_minus(values[:, -1], is_share(metric)), one.name)
+            )
     finals.sort(key=lambda final: -math.inf if math.isnan(final[0]) else final[0], reverse=True)
     result = f"final {escape(label(metric))} <strong>{finals[0][1]}</strong>"
     if len(finals) > 1:
@@ -162,6 +167,8 @@ def panel(
     for one in groups:
         at, values = curve(one.runs, metric, against)
         keep = np.unique(np.linspace(0, len(at) - 1, min(len(at), MOST_POINTS)).astype(int))
+        if against is not None and at.size and not at.any():
+            at, keep, values = at[:0], keep[:0], values[:0]  # nothing to set the metric against
         x[one.name], lines[one.name] = at[keep], values[:, keep]
     positive = all((values > 0).all() for values in lines.values())
     return plots.Panel(
@@ -171,27 +178,51 @@ def panel(
         lines=lines,
         x_unit="B" if against is bytes_sent else "",
         log=positive and "grad_norm" in metric,
+        share=is_share(metric),
+        start=warm_start(groups, metric),
     )
+
+
+def warm_start(groups: Sequence[Group], metric: str) -> float | None:
+    """What the first model of language agents can do, which all their runs begin with."""
+    agents = all(one.config.get("algorithm.name") == "fedagent" for one in groups)
+    if not agents or not metric.startswith("eval/success"):
+        return None
+    models = {one.config.get("algorithm.model") for one in groups}
+    firsts = [run.rounds[0][metric] for one in groups for run in one.runs
+              if metric in run.rounds.get(0, {})]  # fmt: skip
+    return float(np.mean(firsts)) if firsts and len(models) == 1 else None
 
 
 def main_panels(groups: Sequence[Group], metric: str) -> list[plots.Panel]:
     panels = [panel(groups, metric)]
+    rounds = [one for g in groups for run in g.runs for one in run.rounds.values()]
+    played = ("episodes played", episodes_played)
+    steps = ("environment steps", env_steps)
     for x_label, against in (
-        ("environment steps", env_steps),
+        played if any(map(episodes_played, rounds)) else steps,
         ("sent, both directions", bytes_sent),
     ):
-        if any(against(one) for g in groups for run in g.runs for one in run.rounds.values()):
+        if any(map(against, rounds)):
             panels.append(panel(groups, metric, x_label, against))
     return panels
 
 
-def note(groups: Sequence[Group]) -> str:
-    if all(len(one.runs) == 1 for one in groups):
-        return ""
-    return (
-        "<p class=note>Line: mean over seeds. Band: 95% t interval of that mean; that of two or "
-        "three seeds is wide and may leave its panel.</p>"
-    )
+def note(groups: Sequence[Group], panels: Sequence[plots.Panel]) -> str:
+    lines = []
+    if any(one.start is not None for one in panels):
+        lines.append("Dotted: the model that training began with (round 0).")
+    if any(len(one.runs) > 1 for one in groups):
+        lines.append(
+            "Line: mean over seeds. Band: 95% t interval of that mean; that of two or three seeds "
+            "is wide and may leave its panel."
+        )
+    if any(one.x_label == "episodes played" for one in panels) and len(groups) > 1:
+        lines.append(
+            "M clients per round play M times the episodes of one client alone: compare at equal "
+            "rounds and at equal episodes."
+        )
+    return f"<p class=note>{' '.join(lines)}</p>" if lines else ""
 
 
 def other_curves(groups: Sequence[Group], metric: str, pictures: Path) -> str:
@@ -201,7 +232,8 @@ def other_curves(groups: Sequence[Group], metric: str, pictures: Path) -> str:
     panels = []
     for name in names:
         one = panel(groups, name)
-        if any(values.size for values in one.lines.values()):
+        switched_off = name.startswith("train/") and not any(v.any() for v in one.lines.values())
+        if any(values.size for values in one.lines.values()) and not switched_off:
             panels.append(one)
             plots.save(plots.curves([one]), pictures / f"{_file(name)}.png")
     return section("More curves", legend(groups) + gallery(panels)) if panels else ""

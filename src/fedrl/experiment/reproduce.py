@@ -4,19 +4,52 @@ from __future__ import annotations
 
 import importlib
 import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import fedrl
 from fedrl.experiment import provenance
 from fedrl.types import UserError
 
-PAPERS = {"momentum": "fedrl.experiment.papers.momentum"}
+
+@dataclass(frozen=True)
+class Paper:
+    """Where a paper's module is, the scales of its published page, the options that it reads."""
+
+    module: str
+    published: tuple[str, ...]
+    options: tuple[str, ...] = ()
+
+
+PAPERS = {
+    "momentum": Paper("fedrl.experiment.papers.momentum", ("full",)),
+    "fedagent": Paper(
+        "fedrl.experiment.papers.fedagent", ("small", "full"), ("processes", "minutes", "model")
+    ),
+}
 SCALES = ("smoke", "small", "full")
 
 
-def reproduce(paper: str, scale: str, only: tuple[str, ...], out: Path, page: Path | None) -> int:
+def reproduce(
+    paper: str,
+    scale: str,
+    only: tuple[str, ...],
+    out: Path,
+    page: Path | None,
+    options: Mapping[str, Any],
+) -> int:
     """Compute what is missing under `out`, write the page, say where it is."""
-    module = importlib.import_module(PAPERS[paper])
+    about = PAPERS[paper]
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given:
+        if name not in about.options:
+            readers = ", ".join(p for p, one in PAPERS.items() if name in one.options)
+            raise UserError(f"--{name} is not for {paper}, only for {readers}: remove it")
+    if given.get("processes", 0) < 0 or given.get("minutes", 1) <= 0:
+        raise UserError("--processes must not be negative, and --minutes must be above 0")
+    module = importlib.import_module(about.module)
     provenance.commit()  # before the first cell, which may take hours
     if unknown := [part for part in only if part not in module.PARTS]:
         raise UserError(f"--only {unknown[0]}: the parts are {', '.join(module.PARTS)}")
@@ -28,16 +61,17 @@ def reproduce(paper: str, scale: str, only: tuple[str, ...], out: Path, page: Pa
         page.touch()
     except OSError as error:
         raise UserError(f"cannot write to {error.filename}: {error.strerror}") from error
-    results = module.measure_all(scale, only, folder, say)
+    results = module.measure_all(scale, only, folder, say, **given)
     module.write_page(results, scale, page)
     print(f"page: {page}")
     return 0
 
 
 def default_page(paper: str, scale: str, folder: Path) -> Path:
-    """In a checkout the full scale's page is published; others stay with their numbers."""
+    """In a checkout some scales' page is published; that of others stays with their numbers."""
     docs = Path(fedrl.__file__).parent.parent.parent / "docs" / "results"
-    return docs / f"{paper}.md" if scale == "full" and docs.is_dir() else folder / f"{paper}.md"
+    published = scale in PAPERS[paper].published and docs.is_dir()
+    return docs / f"{paper}.md" if published else folder / f"{paper}.md"
 
 
 def say(line: str) -> None:

@@ -7,6 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ import numpy as np
 
 from fedrl import aggregate, federation, seeding, tree
 from fedrl.algorithms import METHODS
+from fedrl.engines import faults
 from fedrl.engines.faults import Faulty
 from fedrl.engines.inprocess import InProcess, one_line
 from fedrl.engines.workers import Workers
@@ -39,8 +41,15 @@ MAY_CHANGE = {
     "federation.quorum",
     "federation.retries",
     "federation.deadline",
+    "algorithm.device",
+    "algorithm.microbatch",
+    "algorithm.rollouts",
+    "algorithm.save_memory",
 }
 """Settings of a stopped run that may be changed when it is resumed: how it runs, not what."""
+
+SHOWN = 8
+"""Names of tensors that a plan lists; more are counted."""
 
 
 def build_world(config: Config) -> Any:
@@ -83,8 +92,12 @@ def build_algorithm(config: Config) -> Algorithm:
 
 def plan(config: Config) -> list[str]:
     """What a run will move and do, before it does: the size of a model and of a round."""
-    algorithm = build_algorithm(config)
-    state = algorithm.init(seeding.derive(config.seed, "init"))
+    algorithm: Any = build_algorithm(replace(config, faults=faults.Settings()))
+    needs: list[str] = []
+    if hasattr(algorithm, "outline"):  # a large model: its shapes, without its weights
+        state, needs = algorithm.outline()
+    else:
+        state = algorithm.init(seeding.derive(config.seed, "init"))
     sent = algorithm.broadcast(state, 1)
     specs = algorithm.declare(sent)
     numbers = sum(math.prod(spec.shape) for spec in specs.values())
@@ -93,10 +106,12 @@ def plan(config: Config) -> list[str]:
         min(len(group), config.federation.cohort or len(group))
         for group in federation.groups(config.federation)
     )
+    names = ", ".join(specs) if len(specs) <= SHOWN else f"{len(specs)} tensors"
     return [
-        f"a client sends {numbers:,} numbers: {', '.join(specs)}",
+        f"a client sends {numbers:,} numbers: {names}",
         f"a round: {clients} clients, {up * clients:,} bytes up, "
         f"{tree.nbytes(sent) * clients:,} bytes down",
+        *needs,
     ]
 
 

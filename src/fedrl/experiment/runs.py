@@ -18,27 +18,14 @@ from typing import Any
 import numpy as np
 
 from fedrl.experiment import plots
-from fedrl.experiment.words import duration, label, si
+from fedrl.experiment.names import group_names
+from fedrl.experiment.words import duration, is_share, label, si
 from fedrl.types import UserError
 
-CUMULATIVE = ("env/steps", "comm/bytes_up", "comm/bytes_down")
+CUMULATIVE = ("env/steps", "env/episodes", "env/tokens", "comm/bytes_up", "comm/bytes_down")
 NO_SETTING = ("seed", "out", "track", "checkpoint_every")
 """Keys that may differ within a group: a seed is a repetition, the others move no number."""
 MAIN = ("eval/success", "eval/return")
-BARE = ("algorithm.name", "federation.kind", "world.name")
-"""Keys that need no `key=` in a name."""
-SYMBOLS = {
-    "alpha": "α",
-    "beta": "β",
-    "gamma": "γ",
-    "epsilon": "ε",
-    "eta": "η",
-    "lambda": "λ",
-    "mu": "μ",
-    "sigma": "σ",
-    "tau": "τ",
-    "omega": "ω",
-}
 
 
 @dataclass(frozen=True)
@@ -157,7 +144,7 @@ def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return flat
 
 
-# Groups and their names
+# Groups
 
 
 def settings(run: Run) -> dict[str, Any]:
@@ -176,43 +163,6 @@ def group(runs: Sequence[Run]) -> list[Group]:
     ]
 
 
-def differing(dicts: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Keys whose values are not the same in all of them, absent counting as a value."""
-    keys = dict.fromkeys(key for one in dicts for key in one)
-    return [key for key in keys if len({show(one.get(key)) for one in dicts}) > 1]
-
-
-def group_names(configs: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Short names made of what differs: first the method, the federation and the world.
-
-    Other keys are named only among groups that those three do not tell apart: that a method has
-    settings of its own is no news.
-    """
-    if len(configs) == 1:
-        return [str(configs[0].get("algorithm.name") or configs[0].get("name") or "run")]
-    kinds = [key for key in BARE if key in differing(configs)]
-    names: list[str] = []
-    for config in configs:
-        alike = [other for other in configs if all(other.get(k) == config.get(k) for k in kinds)]
-        keys = [key for key in differing(alike) if key != "name"] or differing(alike)
-        words = [str(config[key]) for key in kinds if key in config]
-        words += [_word(key, config[key], keys) for key in keys if key in config]
-        name = " ".join(words) or "defaults"
-        # A name is also a key: two settings that only look the same (1 and "1") must stay two.
-        names.append(name if name not in names else f"{name} #{len(names) + 1}")
-    return names
-
-
-def _word(key: str, value: Any, among: Sequence[str]) -> str:
-    last = key.rpartition(".")[2]
-    alone = sum(other.rpartition(".")[2] == last for other in among) == 1
-    return f"{SYMBOLS.get(last, last) if alone else key}={show(value).strip(chr(34))}"
-
-
-def show(value: Any) -> str:
-    return "–" if value is None else json.dumps(value, ensure_ascii=False, default=str)
-
-
 # Numbers
 
 Against = Callable[[Mapping[str, float]], float]
@@ -224,6 +174,10 @@ def bytes_sent(metrics: Mapping[str, float]) -> float:
 
 def env_steps(metrics: Mapping[str, float]) -> float:
     return metrics.get("env/steps", 0.0)
+
+
+def episodes_played(metrics: Mapping[str, float]) -> float:
+    return metrics.get("env/episodes", 0.0)
 
 
 def common_rounds(runs: Sequence[Run], metric: str) -> tuple[list[Run], list[int]]:
@@ -252,17 +206,18 @@ def curve(
     return x, np.array([np.interp(x, *pair) for pair in zip(own, y, strict=True)])
 
 
-def plus_minus(samples: np.ndarray) -> str:
-    """`478 ± 12`: as many digits as the interval can carry."""
-    mean, half = plots.interval(samples)
+def plus_minus(samples: np.ndarray, share: bool = False) -> str:
+    """`478 ± 12`: as many digits as the interval can carry; shares in percent."""
+    mean, half = plots.interval(samples * 100 if share else samples)
+    sign = "%" if share else ""
     if not math.isfinite(mean):
         return "NaN"
     if not math.isfinite(half):
-        return si(mean, digits=4)
+        return f"{mean:.1f}%" if share else si(mean, digits=4)
     if half == 0 or abs(mean) < 1e-3:
-        return f"{mean:.4g} ± {half:.2g}"
-    decimals = max(0, 1 - math.floor(math.log10(half)))
-    return f"{mean:,.{decimals}f} ± {half:,.{decimals}f}"
+        return f"{mean:.4g} ± {half:.2g}{sign}"
+    decimals = max(0, (0 if share else 1) - math.floor(math.log10(half)))
+    return f"{mean:,.{decimals}f} ± {half:,.{decimals}f}{sign}"
 
 
 def figures(group: Group, metric: str) -> dict[str, str]:
@@ -270,6 +225,7 @@ def figures(group: Group, metric: str) -> dict[str, str]:
     rounds, values = curve(group.runs, metric)
     last = [list(run.rounds.values())[-1] for run in group.runs]
     failed = sum(failure_count(run) for run in group.runs)
+    share = is_share(metric)
     row = {"final " + label(metric): "–", "at round": "–", "best": "–", "mean over rounds": "–"}
     if values.size:
         mean, _ = plots.interval(values)
@@ -277,11 +233,13 @@ def figures(group: Group, metric: str) -> dict[str, str]:
         width = rounds[-1] - rounds[0]
         area = np.trapezoid(values, rounds, axis=1) / width if width else values[:, 0]
         row = {
-            "final " + label(metric): plus_minus(values[:, -1]),
+            "final " + label(metric): plus_minus(values[:, -1], share),
             "at round": f"{rounds[-1]:.0f}",
-            "best": f"{si(mean[best], digits=4)} (round {rounds[best]:.0f})",
-            "mean over rounds": plus_minus(area),
+            "best": f"{plus_minus(mean[[best]], share)} (round {rounds[best]:.0f})",
+            "mean over rounds": plus_minus(area, share),
         }
+    if any(map(episodes_played, last)):
+        row["episodes"] = si(float(np.mean([episodes_played(one) for one in last])))
     return row | {
         "environment steps": si(float(np.mean([env_steps(one) for one in last]))),
         "sent": si(float(np.mean([bytes_sent(one) for one in last])), "B"),

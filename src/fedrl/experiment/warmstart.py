@@ -2,7 +2,8 @@
 
 Reinforcement learning needs episodes that succeed now and then. The public tasks are disjoint from
 every client's and from the evaluation's (`splits` of a world never share a task), and the folder's
-`warmstart.json` records which ones were shown.
+`warmstart.json` records which ones were shown. Public tasks that are not shown tell how well the
+imitation carries over.
 """
 
 from __future__ import annotations
@@ -10,13 +11,17 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
-from fedrl.registry import missing_extra
+from fedrl.registry import missing_extra, suggestion
 from fedrl.types import UserError
+
+HELD_OUT = 50
+"""Public tasks, beyond those that are shown, on which the loss is told at the end."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,77 +32,196 @@ class Settings:
     model: str = "builtin"
     # How the agent is told its situation: compact (small models) or chat.
     format: str = "compact"
-    # Public tasks that the expert plays.
+    # Chat: answers carry their reasoning in <think> before the choice in <action>.
+    thinking: bool = True
+    # Public tasks that the expert plays; further ones tell the loss on tasks that were not shown.
     tasks: int = 300
+    # How often the expert plays each of them, with other mistakes.
+    times: int = 1
+    # Share of the expert's commands that are replaced by random ones: what to do after a mistake.
+    noise: float = 0.15
     # Optimiser steps.
     steps: int = 600
     # Examples per step.
     batch: int = 64
     # Learning rate of AdamW at its highest.
     lr: float = 4e-3
+    # Longest prompt, in tokens, as in the run that follows.
+    prompt_tokens: int = 2048
     # Width of the built-in model.
     width: int = 64
     # Layers of the built-in model.
     layers: int = 2
+    # Deviation of the built-in model's first weights; 0 is 1/√width.
+    spread: float = 0.0
+    # Split whose tasks the agent plays at the end, to tell its success; of "public", those that it
+    # was not shown. Empty: none.
+    eval: str = ""
+    # Tasks of that split, evenly spaced; 0 is all of them.
+    eval_tasks: int = 0
     # Of the demonstrations, the model's first weights and the order of examples.
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for key in ("tasks", "steps", "batch", "width", "layers"):
+        for key in ("tasks", "times", "steps", "batch", "prompt_tokens", "width", "layers"):
             if getattr(self, key) < 1:
                 raise UserError(f"--{key} is {getattr(self, key)}; it must be at least 1")
-        if self.seed < 0:
-            raise UserError(f"--seed is {self.seed}; it must not be negative")
+        for key in ("seed", "spread", "eval_tasks"):
+            if getattr(self, key) < 0:
+                raise UserError(f"--{key} is {getattr(self, key)}; it must not be negative")
+        if not 0 <= self.noise < 1:
+            raise UserError(f"--noise is {self.noise}; it is a share from 0 to below 1")
         if not self.lr > 0:
             raise UserError(f"--lr is {self.lr}; it must be above 0")
 
 
 def warmstart(world: Any, settings: Settings, out: Path, console: Console | None = None) -> Path:
     """Make the folder `out`; one that exists is left alone."""
-    console = console or Console()
+    console = console or Console(highlight=False)
     if out.exists():
         raise UserError(f"{out} exists already; name another folder, or delete it")
     try:
         import torch
 
-        from fedrl.llm import builtin, formats, tokenizer
-        from fedrl.llm.imitate import imitate, lessons
-        from fedrl.llm.policy import Policy, choose_device, load
+        from fedrl.llm import formats
+        from fedrl.llm.imitate import examples, imitate, surprise
     except ModuleNotFoundError as error:
         raise missing_extra(error, "fedrl warmstart", "llm") from error
-    public = [task.id for task in world.tasks("public")][: settings.tasks]
+    shown, held_out = _public(world, settings)
+    exam = _exam(world, settings, shown)
+    start = time.perf_counter()
+    format = formats.choose(settings.format, world.name, settings.thinking)
+    with console.status("the expert plays …") as status:
+        policy = _model(world, format, settings, shown)
+        how = (settings.noise, settings.prompt_tokens)
+        samples = examples(policy.tokenizer, world, format, shown, settings.seed, *how)
+        others = examples(policy.tokenizer, world, format, held_out, settings.seed, *how)
+    lengths = sorted(len(sample.prompt) for sample in samples)
+    console.print(
+        f"{len(samples):,} examples of {len(set(shown)):,} public tasks; prompts of "
+        f"{lengths[len(lengths) // 2]} tokens in the middle, {lengths[-1]} at most"
+    )
+    torch.manual_seed(settings.seed)
+    began, losses = time.perf_counter(), list[float]()
+    with console.status("imitating the expert …") as status:
+
+        def tell(step: int, loss: float) -> None:
+            losses.append(loss)
+            if step % 20 == 19:
+                pace = 1e3 * (time.perf_counter() - began) / (step + 1)
+                status.update(
+                    f"step {step + 1} of {settings.steps}, loss {loss:.3f}, {pace:.0f} ms a step"
+                )
+
+        imitate(policy, samples, settings.steps, settings.lr, settings.batch, settings.seed, tell)
+    found = {"loss": _last(losses)}
+    if others:
+        found["held_out_loss"] = surprise(policy, others)
+    console.print(
+        f"{settings.steps:,} steps in {time.perf_counter() - began:.0f} s: loss {found['loss']:.3f}"
+        + (
+            f", on {len(held_out)} tasks that were not shown {found['held_out_loss']:.3f}"
+            if others
+            else ""
+        )
+    )
+    policy.model.save_pretrained(out)
+    policy.tokenizer.save_pretrained(out)
+    parameters = sum(p.numel() for p in policy.model.parameters())
+    answers = max(len(sample.answer) for sample in samples)
+    del policy  # the evaluation loads it anew, and both need not fit on one GPU
+    if exam:
+        found |= _evaluate(world, settings, out, exam, answers)
+        console.print(
+            f"{found['success']:.1%} success, score {found['return']:.3f} on "
+            f"{len(exam):,} tasks of {settings.eval}"
+        )
+    record = {
+        "settings": dataclasses.asdict(settings),
+        "world": dataclasses.asdict(world.settings),
+        "tasks": sorted(set(shown), key=shown.index),
+        "examples": len(samples),
+        "parameters": parameters,
+        "seconds": round(time.perf_counter() - start, 1),
+        "found": found,
+    }
+    (out / "warmstart.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    return out
+
+
+def _public(world: Any, settings: Settings) -> tuple[list[str], list[str]]:
+    """Public tasks that are shown (each `times` times), and some of the others.
+
+    Both evenly spaced: a world may list its tasks by type.
+    """
+    public = [task.id for task in world.tasks("public")]
     if len(public) < settings.tasks:
         raise UserError(
             f"--tasks is {settings.tasks}, but the world has only {len(public)} public tasks: "
             f"raise --world.public"
         )
-    start = time.perf_counter()
-    format = formats.choose(settings.format, world.name)
-    examples = list(lessons(world, format, public, settings.seed))
+    shown = spaced(public, settings.tasks)
+    others = sorted(set(public).difference(shown), key=public.index)
+    return shown * settings.times, spaced(others, min(HELD_OUT, len(others)))
+
+
+def spaced(items: Sequence[Any], count: int) -> list[Any]:
+    """So many of the items, evenly spaced."""
+    return [items[i * len(items) // count] for i in range(count)]
+
+
+def _model(world: Any, format: Any, settings: Settings, shown: Sequence[str]) -> Any:
+    """The model to teach: a new one over the words of these tasks, or the one that is named."""
+    from fedrl.llm import builtin, tokenizer
+    from fedrl.llm.imitate import lessons
+    from fedrl.llm.policy import Policy, choose_device, load
+
     device = choose_device("auto")
-    if settings.model == "builtin":
-        words = tokenizer.build(text for pair in examples for text in pair)
-        model: Any = builtin.build(words, settings.width, settings.layers, settings.seed)
-        policy = Policy(model.to(device), words, device)
-    else:
-        policy = load(settings.model, device)
-    torch.manual_seed(settings.seed)
-    with console.status("imitating the expert …") as status:
+    if settings.model != "builtin":
+        return load(settings.model, device)
+    said = lessons(world, format, shown, settings.seed, settings.noise)
+    words = tokenizer.build(text for pair in said for text in pair)
+    shape = (settings.width, settings.layers, settings.seed, settings.spread)
+    model: Any = builtin.build(words, *shape)
+    return Policy(model.to(device), words, device)
 
-        def tell(step: int, loss: float) -> None:
-            if step % 20 == 19:
-                status.update(f"step {step + 1} of {settings.steps}, loss {loss:.3f}")
 
-        imitate(policy, examples, settings.steps, settings.lr, settings.batch, settings.seed, tell)
-    policy.model.save_pretrained(out)
-    policy.tokenizer.save_pretrained(out)
-    record = {
-        "settings": dataclasses.asdict(settings),
-        "world": dataclasses.asdict(world.settings),
-        "tasks": public,
-        "examples": len(examples),
-        "parameters": sum(p.numel() for p in policy.model.parameters()),
-        "seconds": round(time.perf_counter() - start, 1),
-    }
-    (out / "warmstart.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    return out
+def _last(losses: Sequence[float]) -> float:
+    """The mean of the last tenth: a single step's is noise."""
+    tail = losses[-max(len(losses) // 10, 1) :]
+    return sum(tail) / len(tail)
+
+
+def _exam(world: Any, settings: Settings, shown: Sequence[str]) -> list[Any]:
+    """The tasks to play at the end."""
+    if not settings.eval:
+        return []
+    if settings.eval not in world.splits:
+        raise UserError(
+            f"--eval is {settings.eval!r}; {suggestion(settings.eval, list(world.splits))}"
+        )
+    known = set(shown)
+    tasks = [task for task in world.tasks(settings.eval) if task.id not in known]
+    if not tasks:
+        raise UserError(f"--eval {settings.eval}: the world has no such tasks that are not shown")
+    return spaced(tasks, min(settings.eval_tasks or len(tasks), len(tasks)))
+
+
+def _evaluate(
+    world: Any, settings: Settings, model: Path, exam: Sequence[Any], answers: int
+) -> dict[str, float]:
+    """Success and score of the folder's agent, as a run's evaluation would find them."""
+    from fedrl.algorithms.fedagent import Settings as Agent
+    from fedrl.llm.bench import Bench
+
+    agent = Agent(
+        model=str(model),
+        format="chat" if settings.format == "chat" else "compact",
+        thinking=settings.thinking,
+        answer_tokens=2 * answers,
+        prompt_tokens=settings.prompt_tokens,
+        kl=0.0,
+    )
+    bench = Bench(agent, world)
+    found = bench.evaluate(bench.policy.weights(), exam, settings.seed)
+    return {name: found[f"eval/{name}"] for name in ("success", "return", "steps")}

@@ -17,8 +17,22 @@ WORDS = {
     "weight_clipped": "share of weights clipped",
     "return_min": "return of the worst client",
     "return_own": "return on the client's own task",
+    "ratio_far": "share of ratios outside the clip range",
+    "drift": "KL to the policy that played",
+    "invalid": "share of answers not well formed",
+    "kl": "KL to the reference model",
     "return_last100": "return over the last 100 episodes",
 }
+
+
+TITLES = {"fedagent": "FedAgent"}
+"""Methods whose name for people is not their name in a recipe."""
+
+
+def is_share(metric: str) -> bool:
+    """Shares of one are shown in percent."""
+    name = metric.partition("/")[2]
+    return name == "success" or name.startswith("success_")
 
 
 def si(value: float, unit: str = "", digits: int = 3) -> str:
@@ -54,4 +68,6 @@ def duration(seconds: float) -> str:
 def label(metric: str) -> str:
     part, _, name = metric.partition("/")
     words = WORDS.get(name, name.replace("_", " "))
+    if name.startswith("success_"):
+        words = f"success rate: {name.removeprefix('success_').replace('_', ' ')}"
     return words if part in ("eval", "cohort") else f"{words} ({WORDS.get(part, part)})"

@@ -7,19 +7,23 @@ believes.
 
 from __future__ import annotations
 
+import contextlib
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import nn
 
 from fedrl.envs.text import Task, TextWorld
-from fedrl.llm import anchored, formats, learner, ppo
+from fedrl.llm import anchored, answering, formats, learner, lora, ppo
 from fedrl.llm.advantages import ESTIMATORS, penalise
-from fedrl.llm.policy import choose_device, load
+from fedrl.llm.policy import SPREAD, choose_device, load
 from fedrl.llm.rollout import Play, Rollout, play
 from fedrl.llm.sampler import Sampler
+from fedrl.llm.weights import Merged
 from fedrl.types import Metrics, Tensors, UserError
 
 NOTHING = 1e-9
@@ -33,6 +37,35 @@ class Anchor(NamedTuple):
     u: Tensors
 
 
+class OutOfMemory(UserError):
+    """The GPU's memory was too small; the message says what needs less."""
+
+
+@contextlib.contextmanager
+def advice(model: nn.Module | None = None) -> Iterator[None]:
+    """Running out of the GPU's memory becomes a line that names what to change."""
+    try:
+        yield
+    except torch.OutOfMemoryError as error:
+        if model is not None:
+            model.zero_grad(set_to_none=True)  # half a step's: the next client starts without
+        raise OutOfMemory(
+            "out of GPU memory: lower algorithm.microbatch, set algorithm.save_memory, or train "
+            "adapters with algorithm.lora_rank"
+        ) from error
+
+
+def equipped(model: Any, settings: Any) -> Any:
+    """The model with what the settings add: adapters, a critic, activation checkpointing."""
+    if settings.lora_rank:
+        model = lora.adapt(model, settings.lora_rank, settings.lora_alpha)
+    if settings.estimator == "ppo":
+        ppo.attach(model)
+    if settings.save_memory:
+        learner.save_memory(model)
+    return model
+
+
 class Bench:
     """Plays and learns as the settings of `fedagent` say."""
 
@@ -40,26 +73,31 @@ class Bench:
         if not settings.model:
             raise UserError("algorithm.model is empty; name a model folder (`fedrl warmstart`)")
         self.settings = settings
-        self.policy = load(settings.model, choose_device(settings.device))
-        self.critic = ppo.Critic(lr=settings.critic_lr) if settings.estimator == "ppo" else None
-        if self.critic is not None:
-            ppo.attach(self.policy.model)
-        if settings.save_memory:
-            learner.save_memory(self.policy.model)
-        self.reference = copy.deepcopy(self.policy.model) if settings.kl else None
-        self.previous = copy.deepcopy(self.policy.model) if settings.beta < 1 else None
-        self.sampler: Any = Sampler(self.policy.model, self.policy.end, self.policy.pad)
-        self.on_gpu = self.policy.device.type == "cuda"
-        if self.on_gpu:
-            from fedrl.llm.cuda import Engine
-
-            self.sampler = Engine(self.policy.model, self.policy.end, self.policy.pad)
+        with advice():
+            self._set_up(settings)
         format = formats.choose(settings.format, world.name, settings.thinking)
         self.how = Play(
             world, format, self.policy.tokenizer, settings.answer_tokens, world.max_steps,
             settings.prompt_tokens,
         )  # fmt: skip
         self.version = 0
+
+    def _set_up(self, settings: Any) -> None:
+        loaded = load(settings.model, choose_device(settings.device), settings.device == SPREAD)
+        self.policy = replace(loaded, model=equipped(loaded.model, settings))
+        model = self.policy.model
+        self.critic = ppo.Critic(lr=settings.critic_lr) if settings.estimator == "ppo" else None
+        self.reference: Any = None
+        if settings.kl:  # adapters leave the model that the run began with as it was
+            self.reference = model if lora.has_adapters(model) else copy.deepcopy(model)
+        self.previous: Any = lora.twin(model) if settings.beta < 1 else None
+        self.sampler: Any = answering.choose(settings, self.policy)
+
+    def first(self, seed: int) -> Tensors:
+        """What the server begins with: the folder's weights, or new adapters by the run's seed."""
+        if self.settings.lora_rank:
+            lora.draw(self.policy.model, seed)
+        return self.policy.weights()
 
     def train(
         self,
@@ -72,11 +110,17 @@ class Bench:
 
         Gives what to log, and the mean of the directions that were stepped (only with an anchor).
         """
+        with advice(self.policy.model):
+            return self._train(theta, share, seed, Anchor(*anchor) if anchor else None)
+
+    def _train(
+        self, theta: Tensors, share: Sequence[str], seed: int, anchor: Anchor | None
+    ) -> tuple[Metrics, Tensors]:
         settings, policy = self.settings, self.policy
         self.load(theta)
         rng = np.random.default_rng(seed)
         generator = torch.Generator(policy.device).manual_seed(seed % 2**63)
-        course = Course(self, theta, generator, Anchor(*anchor) if anchor else None)
+        course = Course(self, theta, generator, anchor)
         logs = []
         for _ in range(settings.local_epochs):
             tasks = [share[i] for i in rng.integers(len(share), size=settings.tasks)]
@@ -95,10 +139,13 @@ class Bench:
         self, theta: Tensors, ids: Sequence[str], seed: int, transcripts: bool = False
     ) -> Rollout:
         """One episode of each task at the evaluation's temperature."""
-        self.load(theta)
         generator = torch.Generator(self.policy.device).manual_seed(seed % 2**63)
         temperature = self.settings.eval_temperature
-        return play(self.how, self.sampler, ids, temperature, generator, transcripts=transcripts)
+        with advice():
+            self.load(theta)
+            return play(
+                self.how, self.sampler, ids, temperature, generator, transcripts=transcripts
+            )
 
     def evaluate(self, theta: Tensors, tasks: Sequence[Task], seed: int) -> Metrics:
         rollout = self.play(theta, [task.id for task in tasks], seed)
@@ -118,15 +165,11 @@ class Bench:
         self.moved()
 
     def moved(self) -> None:
-        """Tell the sampler of new weights: the engine copies them, the plain one shares them."""
+        """Tell the sampler of new weights: the plain one shares them, others keep a copy."""
         self.version += 1
-        self.policy.model.eval()
-        weights = None
-        if self.on_gpu:
-            from fedrl.llm.weights import merged
-
-            weights = merged(self.policy.model)
-        self.sampler.push(weights, self.version)
+        model = self.policy.model.eval()
+        shares = isinstance(self.sampler, Sampler)
+        self.sampler.push(None if shares else Merged(model), self.version)
 
 
 class Course:
@@ -155,8 +198,10 @@ class Course:
             with torch.no_grad():
                 for name in theta:
                     named[name].copy_(torch.from_numpy(anchor.previous[name]))
-            device = policy.device
-            self.u = [torch.from_numpy(anchor.u[name]).to(device) for name in policy.trained()]
+            self.u = [
+                torch.from_numpy(anchor.u[name]).to(p.device)
+                for name, p in policy.trained().items()
+            ]
         self.stepped: list[list[torch.Tensor]] = []
 
     def learn(self, rollout: Rollout) -> dict[str, float]:

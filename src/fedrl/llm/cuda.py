@@ -387,7 +387,7 @@ def fused_ops() -> Ops:
     except ImportError as error:
         raise UserError(
             "the CUDA engine's kernels need the package triton, which PyTorch for CUDA brings; "
-            "install it, or use the plain sampler"
+            'install it, or set algorithm.rollouts to "plain"'
         ) from error
     return Ops(decode.norm, decode.gate, decode.rotate, decode.attend, decode.choose)
 

@@ -18,8 +18,10 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from fedrl.llm.lora import bare
 from fedrl.llm.rollout import Sample
 from fedrl.llm.sampler import padded
+from fedrl.llm.weights import parts
 
 
 class Rows(NamedTuple):
@@ -49,18 +51,13 @@ def rows(samples: Sequence[Sample], pad: int, device: torch.device) -> Rows:
     return Rows(*(part.to(device) for part in (ids, mask, *numbers)))
 
 
-def parts(model: nn.Module) -> tuple[nn.Module, nn.Linear]:
-    """(body, output layer) of any causal model, also inside an adapter's wrapper."""
-    known: Any = model
-    return known.get_decoder(), known.get_output_embeddings()
-
-
 def states(model: nn.Module, batch: Rows) -> Tensor:
     """The last hidden state at every position [B · T, d]."""
     kind = batch.ids.device.type
     with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
         out = parts(model)[0](input_ids=batch.ids, attention_mask=batch.mask, use_cache=False)
-    return out.last_hidden_state.flatten(0, 1)
+    # A model that is spread over GPUs ends on another one than it began on.
+    return out.last_hidden_state.flatten(0, 1).to(batch.ids.device)
 
 
 def scores(
@@ -68,7 +65,7 @@ def scores(
 ) -> tuple[Tensor, Tensor]:
     """Log-probability of every answer token [A], and the entropy at its position [A]."""
     head = parts(model)[1]
-    logits = head(hidden[batch.at].to(head.weight.dtype)).float()
+    logits = head(hidden[batch.at].to(head.weight.dtype)).to(hidden.device).float()
     logs = (logits / temperature).log_softmax(-1)
     entropy = -(logs.exp() * logs).sum(-1)
     return logs.gather(-1, batch.target[:, None])[:, 0], entropy
@@ -166,6 +163,8 @@ def update(
 ) -> dict[str, float]:
     """One pass over the samples; the numbers to log are means over tokens.
 
+    `reference` may be a model with adapters, this one too: it answers without them.
+
     `also` is a further loss (a critic's): it gets the hidden state before each answer [B, d] and
     the samples' numbers, gives one value per sample, and their mean is added.
     """
@@ -180,16 +179,16 @@ def update(
         for part in microbatches(numbers, samples, microbatch):
             chosen = [samples[i] for i in part]
             batch = rows(chosen, pad, device)
+            far = None
+            if reference is not None and weights.kl:
+                with torch.no_grad(), bare(reference):
+                    far, _ = logprobs(reference, batch, weights.temperature)
             hidden = states(model, batch)
             now, entropy = scores(model, hidden, batch, weights.temperature)
             old = torch.tensor([x for s in chosen for x in s.logprobs], device=device)
             advantage, each = torch.tensor(
                 [[advantages[i] for i in part], [share[i] for i in part]], device=device
             )[:, batch.row]
-            far = None
-            if reference is not None and weights.kl:
-                with torch.no_grad():
-                    far, _ = logprobs(reference, batch, weights.temperature)
             total = (loss(now, old, far, entropy, advantage, weights) * each).sum()
             if also is not None:
                 total = total + also(hidden[batch.before], part).sum() / len(numbers)

@@ -1,12 +1,18 @@
 """A language model as a policy: load it, and exchange its weights as named arrays.
 
-`load` takes a Hugging Face id or an ordinary model folder (one that `fedrl warmstart` wrote, too).
+`load` takes an ordinary model folder (one that `fedrl warmstart` or `fedrl export` wrote, too), a
+GGUF file or a Hugging Face id; `skeleton` its shapes alone.
 Only what is trained travels: all parameters, or the adapters alone with LoRA. Tied parameters are
 one tensor and are sent once.
 """
 
 from __future__ import annotations
 
+import contextlib
+import logging
+import os
+import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -54,29 +60,130 @@ class Policy:
             parameter.copy_(torch.from_numpy(np.ascontiguousarray(weights[name])))
 
 
+TOKENIZER = re.compile(r"(tokenizer|vocab|spiece|sentencepiece)\.|tekken|.*\.tiktoken$")
+"""Names of files that hold a vocabulary."""
+
+SPREAD = "spread"
+"""The device of a model that is too large for one GPU: its layers over all of them."""
+
+WORKER = "FEDRL_WORKER"
+"""Environment variable with a worker process's number: each takes a GPU of its own."""
+
+
 def choose_device(name: str) -> torch.device:
-    """ "auto" is the GPU where there is one."""
+    """ "auto" is a GPU where there is one: the worker's own, if this is a worker process."""
+    gpus = torch.cuda.device_count() if torch.cuda.is_available() else 0
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise UserError(f"algorithm.device is {name!r}, but PyTorch sees no GPU here; use auto")
-    return torch.device(name)
+        worker = os.environ.get(WORKER)
+        if gpus and worker is not None:
+            return torch.device("cuda", int(worker) % gpus)
+        return torch.device("cuda" if gpus else "cpu")
+    if name == SPREAD or name.startswith("cuda"):
+        if not gpus:
+            raise UserError(
+                f'algorithm.device is {name!r}, but PyTorch sees no GPU here; use "auto"'
+            )
+        if name == SPREAD:
+            return torch.device("cuda", 0)
+    try:
+        device = torch.device(name)
+    except RuntimeError as error:
+        raise UserError(
+            f"algorithm.device is {name!r}; use auto, cpu, cuda, cuda:1 or {SPREAD}"
+        ) from error
+    if device.type == "cuda" and (device.index or 0) >= gpus:
+        raise UserError(
+            f"algorithm.device is {name!r}, but PyTorch sees {gpus} GPUs here, numbered from 0"
+        )
+    return device
 
 
-def load(name: str, device: torch.device) -> Policy:
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-    from transformers.utils import logging
+def load(name: str, device: torch.device, spread: bool = False) -> Policy:
+    """The model of a folder, a GGUF file or a Hugging Face id, in single precision.
 
-    logging.disable_progress_bar()
+    `spread` puts its layers on all GPUs, `device` first.
+    """
+    with _told(name):
+        config = shape(name)
+        model, tokenizer = _read(name, config, spread)
+    if device.type == "cuda":
+        torch.cuda.set_device(device)  # kernels of ours run on the current one
+    if not spread:
+        model = model.to(device)
+    return Policy(model.eval(), tokenizer, device)
+
+
+def skeleton(name: str) -> Any:
+    """The model without its weights: names and shapes of its parameters, and no memory."""
+    from transformers import AutoModelForCausalLM
+
+    with _told(name):
+        config = shape(name)
+        with torch.device("meta"):
+            return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
+
+
+def shape(name: str) -> Any:
+    """The model's configuration; a place that holds no model is refused."""
+    from transformers import AutoConfig
+    from transformers.utils import logging as messages
+
+    from fedrl.llm import gguf
+
+    messages.disable_progress_bar()
+    # Its warnings are about every try to reach the network; the last one's error says it all.
+    logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
     place = Path(name)
+    if gguf.is_gguf(name):
+        if not place.is_file():
+            raise UserError(f"algorithm.model: there is no file {name}")
+        return gguf.shape(place)
+    if place.is_file():
+        raise UserError(f"algorithm.model: {name} is a file; name a model folder or a .gguf file")
     if not place.is_dir() and (place.is_absolute() or name.startswith(".")):
         raise UserError(f"algorithm.model: there is no folder {name}")
     if place.is_dir() and not (place / "config.json").is_file():
         raise UserError(f"algorithm.model: {name} is no model folder (it has no config.json)")
+    return AutoConfig.from_pretrained(name)
+
+
+def _read(name: str, config: Any, spread: bool) -> tuple[Any, Any]:
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    from fedrl.llm import gguf
+
+    if gguf.is_gguf(name):
+        if spread:
+            raise UserError(
+                f"algorithm.device is {SPREAD!r}, which needs a model folder: make one of {name} "
+                "with `fedrl warmstart --model`"
+            )
+        return gguf.read(Path(name))
+    if Path(name).is_dir() and not any(TOKENIZER.match(p.name) for p in Path(name).iterdir()):
+        # transformers would make up an empty one for some kinds of model
+        raise UserError(
+            f"algorithm.model: {name} has no tokenizer; copy the model's tokenizer.json and "
+            "tokenizer_config.json there"
+        )
+    more = {"device_map": "auto"} if spread else {}
+    model = AutoModelForCausalLM.from_pretrained(name, config=config, dtype=torch.float32, **more)
+    return model, AutoTokenizer.from_pretrained(name)
+
+
+@contextlib.contextmanager
+def _told(name: str) -> Iterator[None]:
+    """Whatever is wrong with a model is one line that names it."""
+    from safetensors import SafetensorError
+
     try:
-        model = AutoModelForCausalLM.from_pretrained(name, dtype=torch.float32)
-        tokenizer = AutoTokenizer.from_pretrained(name)
-    except (OSError, ValueError) as error:
+        yield
+    except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
+        if isinstance(error, torch.OutOfMemoryError):
+            raise
         first = str(error).strip().splitlines()[0]
+        if "couldn't connect" in first or "offline mode" in first:
+            raise UserError(
+                f"algorithm.model is {name!r}: no such folder here, and Hugging Face cannot be "
+                "reached; name the folder of a model that is on this machine"
+            ) from error
         raise UserError(f"algorithm.model is {name!r}, which cannot be loaded: {first}") from error
-    return Policy(model.to(device).eval(), tokenizer, device)  # type: ignore[arg-type]

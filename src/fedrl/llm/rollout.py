@@ -40,6 +40,7 @@ class Sample:
     situation: str  # what the world showed: equal situations are compared by GiGPO
     reward: float = 0.0  # what the world paid for this step
     valid: bool = True  # the answer was well formed
+    command: str = ""  # what the world was told
 
 
 @dataclass
@@ -104,7 +105,7 @@ def play(
             rollout.invalid[i] += not valid
             step, seen = batch.steps[i], turns[i].observation
             sample = Sample(i, step, prompts[row], answers.tokens[row], answers.logprobs[row], seen)
-            sample.valid = valid
+            sample.valid, sample.command = valid, commands[i]
             rollout.samples.append(sample)
         turns = batch.step(commands)
         for row, i in enumerate(running):

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from fedrl.llm.weights import parts
+
 
 class Answers(NamedTuple):
     tokens: list[list[int]]  # with the end token, unless the limit came first
@@ -23,9 +25,10 @@ class Sampler:
     """Plain batched decoding with a growing cache; works for any causal model on any device."""
 
     def __init__(self, model: nn.Module, end: Sequence[int], pad: int) -> None:
-        self.model: Any = model
+        self.model = model
         self.pad = pad
         self.end = torch.tensor(list(end))
+        self.device = next(model.parameters()).device
         self.version = 0
 
     def push(self, weights: dict[str, Tensor] | None, version: int) -> None:
@@ -46,35 +49,56 @@ class Sampler:
         unique = {tuple(prompt): None for prompt in prompts}
         number = {prompt: i for i, prompt in enumerate(unique)}
         rows = torch.tensor([number[tuple(prompt)] for prompt in prompts])
-        hidden, cache, mask, lengths = self._read(list(unique))
+        body, head = parts(self.model)
+        hidden, cache, mask, lengths = self._read(body, list(unique))
         cache.batch_select_indices(rows)
+        rows, end = rows.to(self.device), self.end.to(self.device)
         hidden, mask, lengths = hidden[rows], mask[rows], lengths[rows]
         tokens, logprobs = [], []
-        over = torch.zeros(len(rows), dtype=torch.bool)
+        over = torch.zeros(len(rows), dtype=torch.bool, device=self.device)
         for step in range(limit):
-            token, logprob = choose(self.model.lm_head(hidden), temperature, generator)
+            logits = head(hidden.to(head.weight.dtype)).to(self.device)
+            token, logprob = choose(logits, temperature, generator)
             tokens.append(token)
             logprobs.append(logprob)
-            over |= torch.isin(token, self.end)
+            over |= torch.isin(token, end)
             if over.all() or step == limit - 1:
                 break
             mask = torch.cat([mask, mask.new_ones(len(rows), 1)], 1)
-            out = self.model.model(
-                input_ids=token[:, None],
+            positions = (lengths + step)[:, None]
+            out = self._forward(body, token[:, None], mask, positions, cache)
+            hidden = out.last_hidden_state[:, -1].to(self.device)
+        said = torch.stack(tokens, 1).cpu(), torch.stack(logprobs, 1).cpu()
+        return cut(*said, self.end)
+
+    def _read(
+        self, body: nn.Module, prompts: list[tuple[int, ...]]
+    ) -> tuple[Tensor, Any, Tensor, Tensor]:
+        """The hidden state after each prompt, and the cache of what was read."""
+        ids, mask, lengths = (part.to(self.device) for part in padded(prompts, self.pad))
+        out = self._forward(body, ids, mask)
+        states = out.last_hidden_state.to(self.device)
+        hidden = states[torch.arange(len(ids), device=self.device), lengths - 1]
+        return hidden, out.past_key_values, mask, lengths
+
+    def _forward(
+        self,
+        body: nn.Module,
+        ids: Tensor,
+        mask: Tensor,
+        positions: Tensor | None = None,
+        cache: Any = None,
+    ) -> Any:
+        """One pass, in the learner's precision: its log-probabilities must be the same."""
+        kind = self.device.type
+        with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
+            return body(
+                input_ids=ids,
                 attention_mask=mask,
-                position_ids=(lengths + step)[:, None],
+                position_ids=positions,
                 past_key_values=cache,
                 use_cache=True,
             )
-            hidden = out.last_hidden_state[:, -1]
-        return cut(torch.stack(tokens, 1), torch.stack(logprobs, 1), self.end)
-
-    def _read(self, prompts: list[tuple[int, ...]]) -> tuple[Tensor, Any, Tensor, Tensor]:
-        """The hidden state after each prompt, and the cache of what was read."""
-        ids, mask, lengths = padded(prompts, self.pad)
-        out = self.model.model(input_ids=ids, attention_mask=mask, use_cache=True)
-        hidden = out.last_hidden_state[torch.arange(len(ids)), lengths - 1]
-        return hidden, out.past_key_values, mask, lengths
 
 
 def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor, Tensor]:

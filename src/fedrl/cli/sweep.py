@@ -1,0 +1,47 @@
+"""`fedrl sweep`: several variants of a recipe side by side."""
+
+import argparse
+from pathlib import Path
+
+from fedrl.cli.parser import Parser
+from fedrl.types import UserError
+
+SWEEP = """\
+Train one recipe in several variants and seeds, as many at a time as there are cores, and draw the
+page that compares them. Stopped, the same command goes on where it was."""
+
+
+def sweep(argv: list[str]) -> int:
+    """Variants of a recipe side by side."""
+    parser = Parser(
+        "fedrl sweep",
+        description=SWEEP,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="Any other flag is a setting of all runs: --rounds 10 --algorithm.lr 3e-4.\n"
+        "A sweep is a TOML file: recipe, seeds, and [runs] with the flags of each variant.",
+    )
+    parser.add_argument("sweep", metavar="SWEEP", help="file, or a name of `fedrl list`")
+    parser.add_argument("--seeds", metavar="0,1,2", help="instead of the file's")
+    parser.add_argument("--out", type=Path, metavar="DIR", help="runs/SWEEP by default")
+    parser.add_argument("--processes", type=int, metavar="N", help="runs at a time (one per core)")
+    parser.add_argument("--minutes", type=float, metavar="LIMIT", help="stop then, keep all")
+    asked, flags = parser.parse_known_args(argv)
+    if asked.processes is not None and asked.processes < 1:
+        raise UserError(f"--processes is {asked.processes}; it must be at least 1")
+    from dataclasses import replace
+
+    from fedrl.experiment import sweeps
+
+    found = sweeps.read(asked.sweep)
+    if asked.seeds is not None:
+        words = asked.seeds.split(",")
+        if not all(word.strip().isdecimal() for word in words):
+            raise UserError(f"--seeds is {asked.seeds!r}; it must be like 0,1,2")
+        found = replace(found, seeds=tuple(dict.fromkeys(int(word) for word in words)))
+    out = asked.out or Path("runs") / found.name
+    page, whole = sweeps.run(found, flags, out, asked.processes, asked.minutes)
+    if page is not None:
+        print(f"report: {page}")
+    if not whole:
+        print("not all runs are finished; the same command goes on")
+    return 0

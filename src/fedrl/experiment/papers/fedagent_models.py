@@ -1,0 +1,68 @@
+"""What FedAgent's runs start from: a warm-started model per world, and labels of its successes.
+
+Both are made once and kept under a hash of how they are made.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from fedrl.envs import WORLDS
+from fedrl.experiment import agents
+from fedrl.experiment import config as configs
+from fedrl.experiment.config import Config
+from fedrl.experiment.run import build_algorithm
+from fedrl.experiment.run_cells import digest, short_hash
+from fedrl.experiment.warmstart import Settings, warmstart
+from fedrl.registry import load, look_up
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """A world, as in a recipe, and how its expert is imitated."""
+
+    world: Mapping[str, Any]
+    settings: Settings
+
+    @property
+    def name(self) -> str:
+        return str(self.world["name"])
+
+    def path(self, folder: Path) -> Path:
+        """The model's folder; its hash knows the model it starts from by its last name."""
+        said = dataclasses.asdict(self.settings) | {"model": Path(self.settings.model).name}
+        return folder / "models" / f"{self.name}.{short_hash([dict(self.world), said])}"
+
+
+def make(start: WarmStart, path: Path) -> None:
+    """Imitate the expert; the folder appears when it is whole."""
+    half = path.with_name(f".{path.name}.part")
+    if half.exists():
+        shutil.rmtree(half)
+    entry = look_up(WORLDS, "world.name", start.name)
+    module = load(entry, "world.name", start.name)
+    settings = configs.resolve({"world": dict(start.world)}).world
+    path.parent.mkdir(parents=True, exist_ok=True)
+    warmstart(module.World(settings, 0, 0), start.settings, half, Console(quiet=True))
+    half.rename(path)
+
+
+def labels_path(recipe: Mapping[str, Any], folder: Path) -> Path:
+    """Labels are of a model and a world, whatever else the recipe says."""
+    config = configs.resolve({k: recipe[k] for k in ("federation", "algorithm", "world")})
+    return folder / "models" / f"labels.{digest(config)}.json"
+
+
+def label(config: Config, path: Path) -> None:
+    """Play every training task once with the model that the runs start from."""
+    algorithm: Any = build_algorithm(config)
+    half = path.with_name(f".{path.name}.part")
+    agents.write_successes(algorithm, algorithm.init(0), half, seed=0)
+    half.rename(path)

@@ -1,0 +1,217 @@
+"""Cells of a reproduction that are whole runs: one recipe, a few seeds, run folders that last.
+
+A run lies in `runs/PART/NAME-seedS.HASH`, where the hash is of everything that its numbers depend
+on. One that was stopped goes on from its checkpoint, one that is there is only read, and one whose
+recipe changed is computed anew. What may change when a run is resumed is not part of the hash, the
+number of rounds included: more rounds lengthen the runs that are there, fewer read less of them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrl import federation
+from fedrl.experiment import config as configs
+from fedrl.experiment import run as runs
+from fedrl.experiment.config import Config
+from fedrl.experiment.rundir import RunDir
+from fedrl.experiment.runs import Run, flatten
+from fedrl.experiment.runs import load as load_run
+
+MOVES_NOTHING = frozenset({"name", "out"}) | runs.MAY_CHANGE
+"""Settings that the numbers of a round do not depend on."""
+TAIL = 2
+"""Evaluations behind a number of a table: one of 200 episodes is noisy."""
+
+
+@dataclass(frozen=True)
+class RunCell:
+    """One row of a table or curve of a figure: a recipe, as `config.resolve` takes it, and seeds.
+
+    Models and labels are named by paths whose last part holds a hash of how they are made.
+    """
+
+    part: str
+    name: str
+    recipe: Mapping[str, Any]
+    seeds: tuple[int, ...]
+
+    def config(self, seed: int, folder: Path) -> Config:
+        """The run of one seed, with its place under `folder`."""
+        plain = configs.resolve({**self.recipe, "seed": seed})
+        name = f"{self.name}-seed{seed}.{digest(plain)}"
+        return replace(plain, name=name, out=str(folder / "runs" / self.part))
+
+    @property
+    def rounds(self) -> int:
+        return int(self.recipe["rounds"])
+
+    @property
+    def local_epochs(self) -> int:
+        return int(self.recipe["algorithm"]["local_epochs"])
+
+    @property
+    def clients_per_round(self) -> int:
+        settings = self.recipe["federation"]
+        alone = settings.get("kind", "federated") in ("local", "centralized")
+        return 1 if alone else int(settings.get("cohort") or settings["clients"])
+
+    def epochs(self, rounds: int | None = None) -> int:
+        """Client epochs of one seed."""
+        rounds = self.rounds if rounds is None else rounds
+        return rounds * self.clients_per_round * self.local_epochs
+
+
+def digest(config: Config) -> str:
+    flat = {k: v for k, v in flatten(configs.as_dict(config)).items() if k not in MOVES_NOTHING}
+    for key in ("algorithm.model", "partition.labels"):
+        flat[key] = Path(flat[key]).name
+    return short_hash(flat)
+
+
+def short_hash(data: Any) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:12]
+
+
+# Computing
+
+
+def find(config: Config) -> Path | None:
+    """The run's folder, if it was ever begun."""
+    place = Path(config.out) / config.name
+    begun = sorted(path.parent for path in place.glob("*/config.toml"))
+    return begun[0] if begun else None
+
+
+def reached(config: Config) -> int:
+    """The last round that is logged; −1 if there is none."""
+    path = find(config)
+    log = None if path is None else path / "metrics.jsonl"
+    if log is None or not log.is_file():
+        return -1
+    whole = log.read_text(encoding="utf-8").split("\n")[:-1]  # a last line without end was cut
+    return int(json.loads(whole[-1])["round"]) if whole else -1
+
+
+def compute(config: Config) -> None:
+    """Begin the run, or go on with it: to its last round."""
+    path = find(config)
+    algorithm = runs.build_algorithm(config)
+    if path is None:
+        directory = runs.start(config)
+    else:
+        before = configs.resolve(configs.read_recipe(path / "config.toml"))
+        longer = ["--rounds", str(config.rounds)] if config.rounds > before.rounds else []
+        _, directory = runs.resume(path, longer)
+    directory.write_meta(directory.read_meta() | {"accelerator": accelerator()})
+    runs.train(config, directory, algorithm)
+    _keep_the_last(directory)
+
+
+def _keep_the_last(directory: RunDir) -> None:
+    """Of a finished run one checkpoint is enough; those of a language model are large."""
+    for old in directory.checkpoints()[1:]:
+        old.unlink()
+
+
+def accelerator() -> str:
+    """The GPU that runs use here, or nothing."""
+    import torch
+
+    return str(torch.cuda.get_device_name()) if torch.cuda.is_available() else ""
+
+
+def cost(config: Config, done: int = 0) -> float:
+    """Client epochs of 128 episodes that are left after round `done`; an evaluation is cheaper."""
+    settings = config.algorithm
+    clients = sum(
+        min(len(group), config.federation.cohort or len(group))
+        for group in federation.groups(config.federation)
+    )
+    rounds = config.rounds - max(done, 0)
+    trained = rounds * clients * settings.local_epochs * settings.tasks * settings.group
+    evaluated = (rounds // config.eval_every + 1) * (settings.eval_tasks or 200)
+    return (trained + evaluated / 2) / 128
+
+
+# Reading
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What there is of a cell, by seed. Runs count as far as they went."""
+
+    cell: RunCell
+    runs: Mapping[int, Run]
+
+    def value(self, metric: str, rounds: int | None = None) -> dict[int, float]:
+        """By seed, the mean of the last evaluations up to this round, for runs that reached it."""
+        rounds = self.cell.rounds if rounds is None else rounds
+        found = {}
+        for seed, run in self.runs.items():
+            at = [r for r, metrics in run.rounds.items() if metric in metrics and 0 < r <= rounds]
+            if at and max(run.rounds) >= rounds:
+                found[seed] = float(np.mean([run.rounds[r][metric] for r in at[-TAIL:]]))
+        return found
+
+    def first(self, metric: str) -> dict[int, float]:
+        """By seed, before any training."""
+        return {s: run.rounds[0][metric] for s, run in self.runs.items() if metric in run.rounds[0]}
+
+    def episodes(self, rounds: np.ndarray) -> np.ndarray:
+        """Episodes played up to each of these rounds, by the first run."""
+        first = next(iter(self.runs.values()), None)
+        if first is None:
+            return np.empty(0)
+        return np.array([first.rounds[int(r)].get("env/episodes", 0.0) for r in rounds])
+
+    def missing(self) -> str:
+        """What is not there, in words; nothing if all is."""
+        told, nothing = [], []
+        for seed in self.cell.seeds:
+            last = max(self.runs[seed].rounds) if seed in self.runs else -1
+            if last < 0:
+                nothing.append(str(seed))
+            elif last < self.cell.rounds:
+                told.append(f"seed {seed} is at round {last} of {self.cell.rounds}")
+        return "; ".join(told + ([f"seed {', '.join(nothing)} not begun"] if nothing else []))
+
+
+def curve(cells: Sequence[Trained], metric: str, rounds: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rounds [points] and the metric [seeds, points] up to a round, averaged over these cells.
+
+    Only seeds that every cell has begun, and rounds that all of their runs have evaluated.
+    """
+    seeds = sorted(set.intersection(*(set(cell.runs) for cell in cells))) if cells else []
+    logs = [[cell.runs[seed].rounds for seed in seeds] for cell in cells]
+    each = [
+        {r for r, metrics in log.items() if metric in metrics and r <= rounds}
+        for row in logs
+        for log in row
+    ]
+    at = sorted(set.intersection(*each)) if each else []
+    values = [[[log[r][metric] for r in at] for log in row] for row in logs]
+    shape = (len(cells), len(seeds), len(at))
+    return np.array(at, int), np.array(values, float).reshape(shape).mean(0)
+
+
+def read(folder: Path, cells: Sequence[RunCell]) -> dict[str, Trained]:
+    """Every cell by name, with the runs that have logged a round."""
+    found = {}
+    for cell in cells:
+        begun = {}
+        for seed in cell.seeds:
+            config = cell.config(seed, folder)
+            if reached(config) >= 0:
+                path = find(config)
+                assert path is not None
+                begun[seed] = load_run(path)
+        found[cell.name] = Trained(cell, begun)
+    return found

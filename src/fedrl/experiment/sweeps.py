@@ -1,0 +1,195 @@
+"""`fedrl sweep`: one recipe in several variants and seeds, side by side, and one page about them.
+
+A sweep is a TOML file: the recipe, the seeds, and for each variant a name and the flags that one
+would type after `fedrl run RECIPE`. Runs that are there are only read, stopped ones go on.
+"""
+
+from __future__ import annotations
+
+import shlex
+import threading
+import time
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
+
+from fedrl.experiment import config as configs
+from fedrl.experiment import report
+from fedrl.experiment.cells import cores
+from fedrl.experiment.config import Config
+from fedrl.experiment.progress import MAIN
+from fedrl.experiment.run import build_algorithm
+from fedrl.experiment.run_cells import RunCell, compute, cost, find, reached
+from fedrl.experiment.run_pool import Job, finish, pool
+from fedrl.experiment.runs import load as load_run
+from fedrl.registry import suggestion
+from fedrl.types import UserError
+
+KEYS = ("recipe", "seeds", "runs")
+LOOK = 1.0
+"""Seconds between two looks at the runs' logs."""
+PLAIN_SECONDS = 15.0
+"""Without a terminal, a line at most this often."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """`variants` gives the flags of each by its name."""
+
+    name: str
+    recipe: str
+    seeds: tuple[int, ...]
+    variants: Mapping[str, str]
+
+    def cells(self, flags: Sequence[str]) -> list[RunCell]:
+        """One per variant; `flags` count for all of them."""
+        recipe = configs.read_recipe(configs.find_recipe(self.recipe))
+        configs.require_names(recipe)
+        return [
+            RunCell("", name, _recipe(recipe, [*shlex.split(own), *flags], name), self.seeds)
+            for name, own in self.variants.items()
+        ]
+
+
+def _recipe(recipe: Mapping[str, Any], flags: Sequence[str], name: str) -> dict[str, Any]:
+    try:
+        return configs.as_dict(configs.resolve(recipe, flags))
+    except UserError as error:
+        raise UserError(f"variant {name!r}: {error}") from error
+
+
+def read(name: str) -> Sweep:
+    """A path, or the name of a sweep that comes with fedrl (`fedagent/baselines`)."""
+    path = find_sweep(name)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not valid TOML: {error}") from error
+    for key in data:
+        if key not in KEYS:
+            raise UserError(f"{path}: unknown key {key!r}; {suggestion(key, list(KEYS))}")
+    recipe, seeds, runs = data.get("recipe"), data.get("seeds", [0]), data.get("runs")
+    if not isinstance(recipe, str):
+        raise UserError(f'{path}: name the recipe: recipe = "fedagent/demo"')
+    if not isinstance(runs, dict) or not all(isinstance(own, str) for own in runs.values()):
+        raise UserError(f'{path}: [runs] gives the flags of each variant: more = "--rounds 9"')
+    if not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
+        raise UserError(f"{path}: seeds is {seeds}; it must be a list of whole numbers")
+    return Sweep(path.stem, recipe, tuple(seeds), runs)
+
+
+def find_sweep(name: str) -> Path:
+    path = Path(name)
+    if path.is_file():
+        return path
+    known = sweeps()
+    wanted = name.removeprefix("recipes/").removesuffix(".toml").replace("/sweeps/", "/")
+    if wanted in known:
+        return known[wanted]
+    raise UserError(f"no sweep {name!r}; {suggestion(wanted, known)}")
+
+
+def sweeps() -> dict[str, Path]:
+    """Those that come with fedrl."""
+    folder = configs.recipes_folder()
+    found = sorted(folder.glob("*/sweeps/*.toml"))
+    return {f"{path.parent.parent.name}/{path.stem}": path for path in found}
+
+
+def run(
+    sweep: Sweep, flags: Sequence[str], out: Path, processes: int | None, minutes: float | None
+) -> tuple[Path | None, bool]:
+    """Do what is missing; the page about what there is (none yet: None), and whether all is."""
+    until = None if minutes is None else time.time() + 60 * minutes
+    wanted = {
+        f"{cell.name}, seed {seed}" if len(sweep.seeds) > 1 else cell.name: cell.config(seed, out)
+        for cell in sweep.cells(flags)
+        for seed in sweep.seeds
+    }
+    for config in wanted.values():
+        build_algorithm(config)  # what cannot be built is said before anything runs
+    missing = {name: one for name, one in wanted.items() if reached(one) < one.rounds}
+    console = Console(stderr=True, highlight=False)
+    if missing:
+        many = min(processes or cores(), len(missing))
+        console.print(f"{len(missing)} of {len(wanted)} runs to do, {many} at a time, under {out}")
+        with Watch(missing, console) as watch, pool(many) as executor:
+            jobs = [
+                Job(name, cost(config, reached(config)), partial(compute, config))
+                for name, config in missing.items()
+            ]
+            finish(executor, jobs, watch.say, until)
+    begun = [path for one in wanted.values() if reached(one) >= 0 and (path := find(one))]
+    whole = all(reached(one) >= one.rounds for one in wanted.values())
+    title = f"{sweep.recipe}: {sweep.name}"
+    return (report.build(begun, out / "report.html", title) if begun else None), whole
+
+
+class Watch:
+    """A bar per run on a terminal, a line now and then elsewhere: what their logs say so far."""
+
+    def __init__(self, runs: Mapping[str, Config], console: Console) -> None:
+        self.runs, self.console = runs, console
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look_on, daemon=True)
+        self._bars: Progress | None = None
+        if console.is_terminal:
+            columns = (
+                SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20),
+                TextColumn("{task.fields[told]}"),
+            )  # fmt: skip
+            self._bars = Progress(*columns, console=console)
+
+    def __enter__(self) -> Watch:
+        if self._bars is not None:
+            self._bars.start()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        if self._bars is not None:
+            self._bars.stop()
+
+    def say(self, line: str) -> None:
+        self.console.print(line, markup=False, soft_wrap=True)
+
+    def _look_on(self) -> None:
+        bars: dict[str, TaskID] = {}
+        if self._bars is not None:
+            for name, config in self.runs.items():
+                bars[name] = self._bars.add_task(name, total=config.rounds, told="waits")
+        spoken = time.monotonic()
+        while not self._over.wait(LOOK):
+            if self._bars is None and time.monotonic() - spoken < PLAIN_SECONDS:
+                continue
+            found = {name: standing(config) for name, config in self.runs.items()}
+            if self._bars is None:
+                spoken = time.monotonic()
+                told = [f"{name}: {words}" for name, (_, words) in found.items() if words]
+                self.say("; ".join(told) or "starting")
+                continue
+            for name, (round_, words) in found.items():
+                self._bars.update(bars[name], completed=max(round_, 0), told=words or "waits")
+
+
+def standing(config: Config) -> tuple[int, str]:
+    """The last round of a run, and in words where it stands."""
+    last = reached(config)
+    path = find(config)
+    if last < 0 or path is None:
+        return -1, ""
+    rounds = load_run(path).rounds
+    told = f"round {last} of {config.rounds}"
+    for metric in MAIN:
+        values = [metrics[metric] for metrics in rounds.values() if metric in metrics]
+        if values:
+            return last, f"{told}, {metric} {values[0]:.3g} → {values[-1]:.3g}"
+    return last, told

@@ -1,0 +1,42 @@
+"""Workers have numbers, by which they take GPUs; a replacement keeps its predecessor's."""
+
+from __future__ import annotations
+
+import os
+
+from fedrl.engines.workers import NUMBER, Workers
+from fedrl.types import Failure, Job, Result
+
+DIES, LIVES = 0, 1
+
+
+class Numbered:
+    """An algorithm whose clients say which worker served them, or take it with them."""
+
+    opening, reports = False, frozenset({"train/worker"})
+
+    def local(self, job):
+        if job.seed == DIES:
+            os._exit(1)
+        return Result(job.client, {}, metrics={"train/worker": float(os.environ[NUMBER])})
+
+
+def outcomes(workers: Workers, seed: int) -> list[Result | Failure]:
+    """Of two clients, one for each worker: both are up before the next call."""
+    found = list(workers.run([Job(client, {}, None, seed) for client in (0, 1)]))
+    for worker in workers._workers:
+        while not worker.ready:
+            worker.check_start(worker.pipe.poll(60), late=False)
+    return found
+
+
+def test_workers_are_numbered_and_replacements_keep_the_number():
+    with Workers(Numbered, 2) as workers:
+        outcomes(workers, LIVES)
+        for seed in (LIVES, DIES, LIVES):
+            found = outcomes(workers, seed)
+            if seed == DIES:
+                assert all(isinstance(outcome, Failure) for outcome in found)
+            else:
+                assert sorted(f.metrics["train/worker"] for f in found) == [0.0, 1.0]
+    assert NUMBER not in os.environ
