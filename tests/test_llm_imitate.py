@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -11,19 +12,19 @@ import pytest
 torch = pytest.importorskip("torch", reason="the warm start needs the extra llm")
 pytest.importorskip("transformers", reason="the warm start needs the extra llm")
 
-from tiny_model import nudged, samples, tiny
+from tiny_model import nudged, samples, tiny  # noqa: E402
 
-from fedrl.cli.agents import warmstart as command
-from fedrl.envs.household.world import Household
-from fedrl.envs.household.world import Settings as Home
-from fedrl.envs.webshop.shop import Settings as ShopSettings
-from fedrl.envs.webshop.shop import WebShop
-from fedrl.experiment.warmstart import Settings, spaced, warmstart
-from fedrl.llm import imitate as lesson
-from fedrl.llm.chat import Chat
-from fedrl.llm.compact_webshop import CompactWebShop
-from fedrl.llm.policy import Policy
-from fedrl.types import UserError
+from fedrl.cli.agents import warmstart as command  # noqa: E402
+from fedrl.envs.household.world import Household  # noqa: E402
+from fedrl.envs.household.world import Settings as Home  # noqa: E402
+from fedrl.envs.webshop.shop import Settings as ShopSettings  # noqa: E402
+from fedrl.envs.webshop.shop import WebShop  # noqa: E402
+from fedrl.experiment.warmstart import Settings, spaced, warmstart  # noqa: E402
+from fedrl.llm import imitate as lesson  # noqa: E402
+from fedrl.llm.chat import Chat  # noqa: E402
+from fedrl.llm.compact_webshop import CompactWebShop  # noqa: E402
+from fedrl.llm.policy import Policy  # noqa: E402
+from fedrl.types import UserError  # noqa: E402
 
 SHOP = WebShop(ShopSettings(products=300, validation=50, public=60))
 PUBLIC = [task.id for task in SHOP.tasks("public")]
@@ -111,7 +112,7 @@ def test_parts_hold_every_sample_once_and_pad_little():
     widths = [[len(s.prompt) + len(s.answer) for s in part] for part in found]
     assert all(len(part) * max(part) <= 50 for part in widths)
     assert len(found) > 3
-    for before, after in zip(widths, widths[1:], strict=False):
+    for before, after in pairwise(widths):
         assert max(before) <= min(after)
     assert [len(part) for part in lesson.parts(every[:1], padded=1)] == [1]
 

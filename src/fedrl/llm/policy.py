@@ -107,7 +107,7 @@ def load(name: str, device: torch.device, spread: bool = False) -> Policy:
         config = shape(name)
         model, tokenizer = _read(name, config, spread)
     if device.type == "cuda":
-        torch.cuda.set_device(device)  # kernels of ours run on the current one
+        torch.cuda.set_device(device.index or 0)  # kernels of ours run on the current one
     if not spread:
         model = model.to(device)
     return Policy(model.eval(), tokenizer, device)
