@@ -26,7 +26,7 @@ $(STAMP): pyproject.toml constraints.txt
 
 demo: $(STAMP)
 	test -d models/household-tiny || $(BIN)/fedrl warmstart household \
-		--out models/household-tiny --steps 300 --batch 32 --world.size tiny
+		--out models/household-tiny --steps 300 --batch 32 --listed --world.size tiny
 	$(BIN)/fedrl sweep fedagent/baselines --out runs/demo
 
 test: $(STAMP) check

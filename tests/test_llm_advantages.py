@@ -19,6 +19,7 @@ from fedrl.llm.advantages import (  # noqa: E402
     ESTIMATORS,
     gigpo,
     grpo,
+    pay_success,
     penalise,
     returns_to_go,
     rloo,
@@ -259,3 +260,17 @@ def test_rewards_and_flaws_stay_with_their_step():
     assert {step for step, reward in rewards().items() if reward == -0.25} == {
         (0, 1), (1, 1), (1, 2)
     }  # fmt: skip
+
+
+def test_success_is_paid_once_at_the_end_of_episodes_that_were_won():
+    played = rollout(
+        [[("a", 0.25), ("b", 0.25)], [("a", 0.5)], [("a", 0.0), ("c", 1.0)]], [0, 0, 0]
+    )
+    played.won = [False, False, True]
+    pay_success(played)
+    assert played.returns == [0.0, 0.0, 1.0]
+    paid = {(s.episode, s.step): s.reward for s in played.samples}
+    assert paid == {(0, 0): 0, (0, 1): 0, (1, 0): 0, (2, 0): 0, (2, 1): 1}
+    assert returns_to_go(played, 0.5).tolist() == [
+        0.5 if (s.episode, s.step) == (2, 0) else s.reward for s in played.samples
+    ]

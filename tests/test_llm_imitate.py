@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -17,11 +18,13 @@ from tiny_model import nudged, samples, tiny  # noqa: E402
 from fedrl.cli.agents import warmstart as command  # noqa: E402
 from fedrl.envs.household.world import Household  # noqa: E402
 from fedrl.envs.household.world import Settings as Home  # noqa: E402
+from fedrl.envs.text import spaced  # noqa: E402
 from fedrl.envs.webshop.shop import Settings as ShopSettings  # noqa: E402
 from fedrl.envs.webshop.shop import WebShop  # noqa: E402
-from fedrl.experiment.warmstart import Settings, spaced, warmstart  # noqa: E402
+from fedrl.experiment.warmstart import Settings, warmstart  # noqa: E402
 from fedrl.llm import imitate as lesson  # noqa: E402
 from fedrl.llm.chat import Chat  # noqa: E402
+from fedrl.llm.compact_household import CompactHousehold  # noqa: E402
 from fedrl.llm.compact_webshop import CompactWebShop  # noqa: E402
 from fedrl.llm.policy import Policy  # noqa: E402
 from fedrl.types import UserError  # noqa: E402
@@ -93,6 +96,40 @@ def test_the_shopper_wins_from_wherever_chance_has_led(task):
             break
         turn = visit.step(shopper.advise())
     assert turn.info["won"]
+
+
+FLAT = Household(Home(size="tiny", public=60))
+ROOMS = [task.id for task in FLAT.tasks("public")]
+
+
+def searching(prompt: str) -> list[str]:
+    """The places that are new, if the agent holds nothing and knows of nothing."""
+    parts = [part.strip() for part in prompt.split(" ;")]
+    if parts[2] != "know" or parts[3] != "hold nothing":
+        return []
+    return re.findall(r"[a-z]+ \d+", parts[1])
+
+
+def test_listed_the_expert_searches_as_the_room_is_read():
+    orders = {}
+    for listed in (True, False):
+        said = lesson.lessons(FLAT, CompactHousehold(), ROOMS, 0, 0.0, listed)
+        orders[listed] = [
+            answer == f"go to {new[0]}"
+            for prompt, answer in said
+            if (new := searching(prompt)) and answer.startswith("go to")
+        ]
+    assert len(orders[True]) > 50
+    assert all(orders[True])
+    assert not all(orders[False]), "likely places first is another order"
+
+
+def test_some_mistakes_do_nothing_and_are_answered_too():
+    said = list(lesson.lessons(FLAT, CompactHousehold(), ROOMS, 0, 0.3))
+    after = [answer for prompt, answer in said if "nothing happens" in prompt]
+    assert len(after) > 20
+    assert not any("nothing happens" in p for p, _ in lesson.lessons(
+        FLAT, CompactHousehold(), ROOMS, 0, 0.0))  # fmt: skip
 
 
 # Learning

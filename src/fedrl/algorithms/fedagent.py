@@ -22,6 +22,7 @@ the clients send the mean of their directions, which becomes the next u.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +31,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fedrl import optimizers, tree
-from fedrl.envs.text import Dealt
+from fedrl.envs.text import Dealt, spaced
 from fedrl.registry import missing_extra
 from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
 
@@ -93,9 +94,12 @@ class Settings:
     answer_tokens: int = 512
     # Longest prompt, in tokens: history is cut first, then the observation.
     prompt_tokens: int = 2048
+    # What an episode is paid for: success (1 if it is won), or the world's score, which in a shop
+    # also pays for products that are nearly right.
+    reward: Literal["success", "score"] = "success"
     # What an answer that is not well formed costs, in units of the final reward.
     invalid_penalty: float = 0.0
-    # Tasks per evaluation; 0 is the whole split.
+    # Tasks per evaluation, spread evenly over the split; 0 is all of it.
     eval_tasks: int = 0
     # Which tasks are evaluated; none of them may be trained on.
     eval_split: str = "unseen"
@@ -173,12 +177,16 @@ class FedAgent:
             sorted({task for owner in pool for task in dealt.shares[owner]}) for pool in pools
         ]
         tasks = dealt.world.tasks(settings.eval_split)
-        self.eval_tasks = list(tasks)[: settings.eval_tasks or None]
-        trained = {task for share in self.shares for task in share}
+        self.eval_tasks = spaced(tasks, min(settings.eval_tasks or len(tasks), len(tasks)))
         if not self.eval_tasks:
             raise UserError(f"algorithm.eval_split: {settings.eval_split!r} has no tasks")
-        if shared := trained & {task.id for task in self.eval_tasks}:
+        evaluated = {task.id for task in self.eval_tasks}
+        if shared := evaluated & {task for share in self.shares for task in share}:
             raise UserError(f"task {min(shared)} is both trained on and evaluated")
+        if shared := evaluated & shown(settings.model):
+            raise UserError(
+                f"algorithm.model: its warm start was shown task {min(shared)}, which is evaluated"
+            )
         self._bench: Any = None
 
     # The server
@@ -279,6 +287,14 @@ class FedAgent:
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_bench": None}
+
+
+def shown(model: str) -> set[str]:
+    """The tasks of a warm start, which its folder remembers."""
+    record = Path(model) / "warmstart.json"
+    return (
+        set(json.loads(record.read_text(encoding="utf-8"))["tasks"]) if record.is_file() else set()
+    )
 
 
 def build(

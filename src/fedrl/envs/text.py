@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+Item = TypeVar("Item")
 
 
 class Task(NamedTuple):
@@ -71,3 +73,8 @@ class Dealt:
 
     world: TextWorld
     shares: tuple[tuple[str, ...], ...]
+
+
+def spaced(items: Sequence[Item], count: int) -> list[Item]:
+    """So many of the items, evenly spaced: a world may list its tasks by type."""
+    return [items[i * len(items) // count] for i in range(count)]

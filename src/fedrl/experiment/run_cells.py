@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from fedrl import federation
+from fedrl.algorithms import METHODS
 from fedrl.experiment import config as configs
 from fedrl.experiment import run as runs
 from fedrl.experiment.config import Config
@@ -70,10 +71,14 @@ class RunCell:
 
 
 def digest(config: Config) -> str:
-    flat = {k: v for k, v in flatten(configs.as_dict(config)).items() if k not in MOVES_NOTHING}
+    """Of what differs from the defaults: a new setting leaves the runs that do not use it alone."""
+    names = {key: {"name": getattr(config, key).name} for key in ("algorithm", "world")}
+    usual = flatten(configs.as_dict(configs.resolve(names)))
+    said = flatten(configs.as_dict(config)).items()
+    flat = {k: v for k, v in said if k not in MOVES_NOTHING and v != usual.get(k)}
     for key in ("algorithm.model", "partition.labels"):
-        flat[key] = Path(flat[key]).name
-    return short_hash(flat)
+        flat[key] = Path(flat.get(key, "")).name
+    return short_hash([names, flat])
 
 
 def short_hash(data: Any) -> str:
@@ -110,7 +115,8 @@ def compute(config: Config) -> None:
         before = configs.resolve(configs.read_recipe(path / "config.toml"))
         longer = ["--rounds", str(config.rounds)] if config.rounds > before.rounds else []
         _, directory = runs.resume(path, longer)
-    directory.write_meta(directory.read_meta() | {"accelerator": accelerator()})
+    if METHODS[config.algorithm.name].kind == "text":
+        directory.write_meta(directory.read_meta() | {"accelerator": accelerator()})
     runs.train(config, directory, algorithm)
     _keep_the_last(directory)
 
@@ -129,13 +135,19 @@ def accelerator() -> str:
 
 
 def cost(config: Config, done: int = 0) -> float:
-    """Client epochs of 128 episodes that are left after round `done`; an evaluation is cheaper."""
+    """What is left after round `done`: which run of a list takes longest.
+
+    For language agents in client epochs of 128 episodes, where an evaluation's are cheaper; for
+    others in rounds of one client.
+    """
     settings = config.algorithm
     clients = sum(
         min(len(group), config.federation.cohort or len(group))
         for group in federation.groups(config.federation)
     )
     rounds = config.rounds - max(done, 0)
+    if METHODS[settings.name].kind != "text":
+        return float(rounds * clients)
     trained = rounds * clients * settings.local_epochs * settings.tasks * settings.group
     evaluated = (rounds // config.eval_every + 1) * (settings.eval_tasks or 200)
     return (trained + evaluated / 2) / 128

@@ -17,6 +17,7 @@ from typing import Any
 
 from rich.console import Console
 
+from fedrl.envs.text import spaced
 from fedrl.registry import missing_extra, suggestion
 from fedrl.types import UserError
 
@@ -40,6 +41,9 @@ class Settings:
     times: int = 1
     # Share of the expert's commands that are replaced by random ones: what to do after a mistake.
     noise: float = 0.15
+    # Household: the expert searches in the order in which the room lists its places, which a small
+    # model can read, instead of likely places first, which it must know.
+    listed: bool = False
     # Optimiser steps.
     steps: int = 600
     # Examples per step.
@@ -93,7 +97,7 @@ def warmstart(world: Any, settings: Settings, out: Path, console: Console | None
     format = formats.choose(settings.format, world.name, settings.thinking)
     with console.status("the expert plays …") as status:
         policy = _model(world, format, settings, shown)
-        how = (settings.noise, settings.prompt_tokens)
+        how = (settings.noise, settings.prompt_tokens, settings.listed)
         samples = examples(policy.tokenizer, world, format, shown, settings.seed, *how)
         others = examples(policy.tokenizer, world, format, held_out, settings.seed, *how)
     lengths = sorted(len(sample.prompt) for sample in samples)
@@ -165,11 +169,6 @@ def _public(world: Any, settings: Settings) -> tuple[list[str], list[str]]:
     return shown * settings.times, spaced(others, min(HELD_OUT, len(others)))
 
 
-def spaced(items: Sequence[Any], count: int) -> list[Any]:
-    """So many of the items, evenly spaced."""
-    return [items[i * len(items) // count] for i in range(count)]
-
-
 def _model(world: Any, format: Any, settings: Settings, shown: Sequence[str]) -> Any:
     """The model to teach: a new one over the words of these tasks, or the one that is named."""
     from fedrl.llm import builtin, tokenizer
@@ -179,7 +178,7 @@ def _model(world: Any, format: Any, settings: Settings, shown: Sequence[str]) ->
     device = choose_device("auto")
     if settings.model != "builtin":
         return load(settings.model, device)
-    said = lessons(world, format, shown, settings.seed, settings.noise)
+    said = lessons(world, format, shown, settings.seed, settings.noise, settings.listed)
     words = tokenizer.build(text for pair in said for text in pair)
     shape = (settings.width, settings.layers, settings.seed, settings.spread)
     model: Any = builtin.build(words, *shape)

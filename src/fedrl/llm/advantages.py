@@ -75,6 +75,14 @@ def backwards(rollout: Rollout) -> list[int]:
     return sorted(range(len(rollout.samples)), key=lambda i: -rollout.samples[i].step)
 
 
+def pay_success(rollout: Rollout) -> None:
+    """1 for the last step of an episode that was won, nothing else, whatever the world paid."""
+    for sample in rollout.samples:
+        ended = sample.step == rollout.lengths[sample.episode] - 1
+        sample.reward = float(ended and rollout.won[sample.episode])
+    rollout.returns = [float(won) for won in rollout.won]
+
+
 def penalise(rollout: Rollout, amount: float) -> None:
     """Take `amount` off the reward of every step whose answer was not well formed."""
     for sample in rollout.samples:

@@ -19,7 +19,7 @@ from torch import nn
 
 from fedrl.envs.text import Task, TextWorld
 from fedrl.llm import anchored, answering, formats, learner, lora, ppo
-from fedrl.llm.advantages import ESTIMATORS, penalise
+from fedrl.llm.advantages import ESTIMATORS, pay_success, penalise
 from fedrl.llm.policy import SPREAD, choose_device, load
 from fedrl.llm.rollout import Play, Rollout, play
 from fedrl.llm.sampler import Sampler
@@ -128,8 +128,11 @@ class Bench:
                 self.how, self.sampler, tasks, settings.temperature, generator, settings.group
             )
             assert rollout.version == self.version, "rollout made with other weights"
+            scores = list(rollout.returns)
+            if settings.reward == "success":
+                pay_success(rollout)
             penalise(rollout, settings.invalid_penalty)
-            logs.append(told(rollout, course.learn(rollout)))
+            logs.append(told(rollout, scores, course.learn(rollout)))
             self.moved()
         totals = {k: float(sum(log[k] for log in logs)) for k in logs[0] if k.startswith("env/")}
         mean = {k: float(np.mean([log[k] for log in logs])) for k in logs[0]}
@@ -241,11 +244,11 @@ class Course:
         return {name: m.float().cpu().numpy() for name, m in zip(names, means, strict=True)}
 
 
-def told(rollout: Rollout, learned: dict[str, float]) -> Metrics:
+def told(rollout: Rollout, scores: Sequence[float], learned: dict[str, float]) -> Metrics:
     """What a client reports of an epoch: means and counts, nothing of a single episode."""
     return {
         "train/success": float(np.mean(rollout.won)),
-        "train/return": float(np.mean(rollout.returns)),
+        "train/return": float(np.mean(scores)),
         "train/steps": float(np.mean(rollout.lengths)),
         "train/invalid": float(np.sum(rollout.invalid) / max(len(rollout.samples), 1)),
         "env/steps": float(len(rollout.samples)),

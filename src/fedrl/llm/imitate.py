@@ -1,7 +1,9 @@
 """The warm start: a model learns to answer as the expert does, on PUBLIC tasks only.
 
-A part of the expert's commands is replaced by random ones while the label stays the expert's: so
-the model also learns what to do after a mistake. In the household the expert searches with what the
+A part of the expert's commands is replaced while the label stays the expert's: so the model also
+learns what to do after a mistake. Half of the replacements are random, half repeat the last
+command, which mostly does nothing: a model that never saw "Nothing happens" says the same thing
+again until its episode is over. In the household the expert searches with what the
 agent has seen; in the shop it leaves a wrong product and chooses another; in a third-party world,
 where nobody can advise after a mistake, its demonstrations are followed.
 
@@ -22,6 +24,7 @@ from fedrl.envs.household.world import HouseholdEpisode
 from fedrl.envs.text import Episode, TextWorld
 from fedrl.envs.webshop.pages import SEARCH_TEMPLATE
 from fedrl.envs.webshop.shop import Visit
+from fedrl.llm.compact_household import ENTITY
 from fedrl.llm.formats import Format, tokenize
 from fedrl.llm.learner import logprobs, rows
 from fedrl.llm.policy import Policy
@@ -42,10 +45,15 @@ short examples for the sake of a long one; less waits for kernel launches."""
 
 
 def lessons(
-    world: TextWorld, format: Format, tasks: Sequence[str], seed: int, noise: float = NOISE
+    world: TextWorld,
+    format: Format,
+    tasks: Sequence[str],
+    seed: int,
+    noise: float = NOISE,
+    listed: bool = False,
 ) -> Iterator[tuple[str, str]]:
     """(prompt, answer) of every step of the demonstrations, in words."""
-    for notes, answer in situations(world, format, tasks, seed, noise):
+    for notes, answer in situations(world, format, tasks, seed, noise, listed):
         yield format.prompt(notes), answer
 
 
@@ -57,10 +65,11 @@ def examples(
     seed: int,
     noise: float = NOISE,
     limit: int = 2048,
+    listed: bool = False,
 ) -> list[Sample]:
     """The same as tokens: prompts of at most `limit`, answers with the token that ends them."""
     found = []
-    for notes, said in situations(world, format, tasks, seed, noise):
+    for notes, said in situations(world, format, tasks, seed, noise, listed):
         (prompt,) = format.encode(tokenizer, [notes], limit)
         (answer,) = tokenize(tokenizer, [said], limit)
         found.append(Sample(0, 0, prompt, [*answer, tokenizer.eos_token_id], [], ""))
@@ -68,28 +77,41 @@ def examples(
 
 
 def situations(
-    world: TextWorld, format: Format, tasks: Sequence[str], seed: int, noise: float
+    world: TextWorld,
+    format: Format,
+    tasks: Sequence[str],
+    seed: int,
+    noise: float,
+    listed: bool = False,
 ) -> Iterator[tuple[Any, str]]:
-    """The agent's notes and the expert's answer; the notes change when the next are asked for."""
+    """The agent's notes and the expert's answer; the notes change when the next are asked for.
+
+    `listed`: the household's expert searches in the order in which the room lists its places, not
+    in likely places first.
+    """
     rng = random.Random(seed)
     for task in tasks:
-        yield from _lesson(world, format, task, rng, noise)
+        yield from _lesson(world, format, task, rng, noise, listed)
 
 
 def _lesson(
-    world: TextWorld, format: Format, task: str, rng: random.Random, noise: float
+    world: TextWorld, format: Format, task: str, rng: random.Random, noise: float, listed: bool
 ) -> Iterator[tuple[Any, str]]:
     episode, turn = world.start(task)
     notes = format.begin(episode.goal, turn)
-    adviser = _adviser(world, episode, task)
+    places = ENTITY.findall(turn.observation) if listed else ()
+    adviser = _adviser(world, episode, task, places)
     plan = iter(() if adviser else world.demonstrate(task))
+    last = ""
     for _ in range(2 * world.max_steps):
         command = adviser.advise() if adviser else next(plan, "")
         if turn.done or not command:
             return
         yield notes, format.answer(notes, command)
         if adviser and rng.random() < noise:
-            command = rng.choice([c for c in turn.admissible if c not in ENDS] or [command])
+            others = [c for c in turn.admissible if c not in ENDS]
+            command = last if last and rng.random() < 0.5 else rng.choice(others or [command])
+        last = command
         turn = episode.step(command)
         if adviser:
             adviser.watch(command)
@@ -104,9 +126,11 @@ class Adviser(Protocol):
     def watch(self, command: str) -> None: ...
 
 
-def _adviser(world: TextWorld, episode: Episode, task: str) -> Adviser | None:
+def _adviser(
+    world: TextWorld, episode: Episode, task: str, places: Sequence[str]
+) -> Adviser | None:
     if isinstance(episode, HouseholdEpisode):
-        return Expert(episode.game, search=True)
+        return Expert(episode.game, search=True, order=places)
     if isinstance(episode, Visit):
         return Shopper(episode, world.demonstrate(task))
     return None

@@ -74,12 +74,12 @@ SMALL = Scale(
     seeds=(0, 1, 2),
     rounds=20,
     side_rounds=10,
-    shop_rounds=8,
+    shop_rounds=4,
     eval_every=2,
-    recipes={"household": "fedagent/demo"},
+    recipes={"household": "fedagent/demo", "webshop": "fedagent/webshop_small"},
     imitation={
-        "household": Imitation(tasks=300, steps=300, batch=32),
-        "webshop": Imitation(tasks=300, steps=400, batch=32),
+        "household": Imitation(tasks=300, steps=300, batch=32, listed=True),
+        "webshop": Imitation(tasks=550, steps=300, spread=0.05, noise=0.0),
     },
     everywhere={
         "algorithm.eval_tasks": 200,
@@ -87,7 +87,7 @@ SMALL = Scale(
         "partition.size": 20,
     },
     household={"world.public": 300, "world.unseen": 200},
-    shop={"world.public": 300, "algorithm.answer_tokens": 20, "algorithm.eval_split": "valid"},
+    shop={"algorithm.estimator": "rloo", "partition.size": 100},  # as its recipe says
 )
 SMOKE = replace(
     SMALL,
@@ -146,7 +146,7 @@ FULL = Scale(
         "algorithm.tasks": 16,
         "algorithm.lr": 2e-5,
         "algorithm.minibatch": 256,
-        "algorithm.microbatch": 128,
+        "algorithm.microbatch": 32,  # so that several runs share a GPU
         "algorithm.temperature": 0.7,
         "algorithm.kl": 0.0,
         "algorithm.entropy": 0.0,
@@ -198,10 +198,7 @@ def with_model(scale: Scale, model: str) -> Scale:
 def base(scale: Scale, world: str) -> Recipe:
     """FedAgent's recipe at this scale, before its model is known."""
     own = scale.household if world == "household" else scale.shop
-    source = scale.recipes.get(world) or scale.recipes["household"]
-    recipe = read_recipe(source)
-    if recipe["world"]["name"] != world:  # the small shop: the household's learner in another world
-        recipe = recipe | {"world": {"name": world}}
+    recipe = read_recipe(scale.recipes[world])
     settings = {
         "seed": 0, "eval_every": scale.eval_every, "checkpoint_every": 1, "engine": "inprocess",
         "workers": 0, "track": [], "federation.kind": "federated",

@@ -36,8 +36,13 @@ class WarmStart:
         return str(self.world["name"])
 
     def path(self, folder: Path) -> Path:
-        """The model's folder; its hash knows the model it starts from by its last name."""
-        said = dataclasses.asdict(self.settings) | {"model": Path(self.settings.model).name}
+        """The model's folder; its hash knows the model it starts from by its last name.
+
+        Like a run's, it is of what differs from the defaults.
+        """
+        usual = dataclasses.asdict(Settings())
+        said = {k: v for k, v in dataclasses.asdict(self.settings).items() if v != usual[k]}
+        said["model"] = Path(self.settings.model).name
         return folder / "models" / f"{self.name}.{short_hash([dict(self.world), said])}"
 
 
