@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from fedrl.experiment.config import resolve
+from fedrl.algorithms.fedagent import Settings
+from fedrl.experiment.config import find_recipe, read_recipe, resolve
 
 PAGE = (Path(__file__).parent.parent / "docs" / "worlds.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -18,13 +19,18 @@ BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 AGENTS = (Path(__file__).parent.parent / "docs" / "agents.md").read_text(encoding="utf-8")
 
 
-def test_the_recipe_of_the_agents_page_is_one():
-    recipe = re.search(r"```toml\n(.*?)```", AGENTS, re.DOTALL)[1]
-    config = resolve(tomllib.loads(recipe))
-    assert config.algorithm.name == "fedagent"
-    for kind in ("centralized", "local --federation.client 21"):
-        flags = f"--federation.cohort 0 --federation.kind {kind}"
-        resolve(tomllib.loads(recipe), flags.split())
+def test_the_agents_page_names_what_there_is():
+    for recipe in re.findall(r"`(fedagent/\w+)`", AGENTS):
+        assert resolve(read_recipe(find_recipe(recipe))).algorithm.name == "fedagent"
+    fields = {field.name for field in dataclasses.fields(Settings)}
+    options = re.search(r"## Options\n(.*?)\n## ", AGENTS, re.DOTALL)[1]
+    named = [
+        w
+        for line in re.findall(r"^- (.*?)[:(]", options, re.M)
+        for w in re.findall(r"`(\w+)`", line)
+    ]
+    assert len(named) > 5
+    assert set(named) <= fields
 
 
 @pytest.mark.parametrize("number", range(len(BLOCKS)))

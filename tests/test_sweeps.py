@@ -37,8 +37,8 @@ def test_a_sweep_trains_every_variant_and_seed_once(sweep, tmp_path, capsys):
     assert f"report: {page}" in capsys.readouterr().out
     text = page.read_text()
     assert "momentum/random_mdp: two" in text
-    assert "pavg" in text.lower()
-    assert "FedSVRPG-M" in text
+    assert "pavg" in text
+    assert "fedsvrpg-m" in text
     logs = sorted((tmp_path / "out").rglob("metrics.jsonl"))
     assert len(logs) == 4
     before = {log: log.stat().st_mtime_ns for log in logs}
@@ -74,6 +74,10 @@ def test_time_that_is_over_leaves_the_rest_for_later(sweep, tmp_path, capsys):
         ('recipe = "momentum/cartpole"\nseeds = [-1]\n[runs]\na = ""', "seeds is [-1]"),
         ('recipe = "momentum/cartpole"\n[runs]\na = "--roundz 3"', "variant 'a': unknown key"),
         ("recipe =", "not valid TOML"),
+        ('recipe = "momentum/cartpole"\nseeds = 3\n[runs]\na = ""', "seeds is 3"),
+        ('recipe = "momentum/cartpole"\n[runs]', "[runs] gives the flags"),
+        ('recipe = "momentum/cartpole"\n[runs]\na = "--rounds \'3"', "variant 'a'"),
+        ('recipe = "momentum/cartpole"\n[runs]\n"../a" = ""', "names a folder"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path, text, words):
@@ -114,3 +118,38 @@ def test_a_runs_hash_is_of_what_differs_from_the_defaults():
     same = configs.resolve({"algorithm": {"name": "fedagent", "model": "b/m", "group": 8}})
     other = configs.resolve({"algorithm": {"name": "fedagent", "model": "a/m", "group": 4}})
     assert digest(plain) == digest(same) != digest(other)
+
+
+def test_another_model_in_the_same_place_is_another_run(tmp_path):
+    """A remade warm start or label file must not show the old runs."""
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    path = tmp_path / "one.toml"
+    path.write_text(f"recipe = 'fedagent/demo'\n[runs]\na = '--algorithm.model {model}'\n")
+
+    def name(*flags: str) -> str:
+        (cell,) = sweeps.read(str(path)).cells(flags)
+        return cell.config(0, tmp_path).name
+
+    first = name()
+    assert name() == first
+    assert name("--rounds", "3") != first  # the page shows whole runs
+    (model / "model.safetensors").write_bytes(b"1")
+    second = name()
+    (model / "model.safetensors").write_bytes(b"2")
+    assert len({first, second, name()}) == 3
+
+
+@pytest.mark.parametrize("flag", ["--seed", "--name=x"])
+def test_flags_that_a_sweep_sets_itself_are_refused(sweep, flag, capsys):
+    assert call(["sweep", str(sweep), flag, "7"]) == 2
+    assert "--seeds" in capsys.readouterr().err
+
+
+def test_a_model_that_is_not_there_is_said_before_anything_runs(tmp_path, capsys):
+    pytest.importorskip("torch", reason="language agents need the extra llm")
+    flags = ["--algorithm.model", "./nowhere", "--out", str(tmp_path / "out")]
+    assert call(["sweep", "fedagent/baselines", *flags]) == 2
+    assert "./nowhere" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -84,7 +84,8 @@ class Settings:
     average: Literal["token", "sequence"] = "token"
     # Compute activations again on the way back instead of keeping them: less memory, more time.
     save_memory: bool = False
-    # Every episode counts the same, however many steps it took; false: every token does.
+    # Every episode counts the same, however many steps it took; false: every token does. PPO judges
+    # steps, not episodes, and does not read it.
     by_episode: bool = False
     # Sampling temperature in training.
     temperature: float = 1.0
@@ -104,6 +105,8 @@ class Settings:
     # Which tasks are evaluated; none of them may be trained on.
     eval_split: str = "unseen"
     # β of FedSVRPG-M's anchored momentum, a share of the fresh gradient in (0, 1]; 1 is without.
+    # Below 1 an answer's log-probability is a sum over its tokens, the ratio is not clipped, and
+    # clip and average are not read.
     beta: float = 1.0
     # Largest importance weight between the last round's model and this one; only read if β < 1.
     weight_cap: float = 2.0
@@ -132,7 +135,7 @@ class Settings:
         ):
             if getattr(self, key) < 1:
                 raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be at least 1")
-        if self.group == 1:
+        if self.group == 1 and self.estimator != "ppo":
             raise UserError("algorithm.group is 1; an episode needs others to be compared with")
         for key in (
             "kl", "entropy", "prox", "weight_decay", "invalid_penalty", "eval_tasks", "lora_rank",
@@ -181,12 +184,16 @@ class FedAgent:
         if not self.eval_tasks:
             raise UserError(f"algorithm.eval_split: {settings.eval_split!r} has no tasks")
         evaluated = {task.id for task in self.eval_tasks}
-        if shared := evaluated & {task for share in self.shares for task in share}:
+        trained = {task for share in self.shares for task in share}
+        if shared := evaluated & trained:
             raise UserError(f"task {min(shared)} is both trained on and evaluated")
-        if shared := evaluated & shown(settings.model):
-            raise UserError(
-                f"algorithm.model: its warm start was shown task {min(shared)}, which is evaluated"
-            )
+        known = shown(settings.model)
+        for what, ids in (("evaluated", evaluated), ("a client's", trained)):
+            if shared := known & ids:
+                raise UserError(
+                    f"algorithm.model: its warm start was shown task {min(shared)}, which is {what}"
+                    " here; choose the world's splits (world.public, …) as the warm start did"
+                )
         self._bench: Any = None
 
     # The server
@@ -244,9 +251,10 @@ class FedAgent:
         """Success on (some of) every client's own tasks."""
         rates = []
         for share in self.shares:
-            tasks = [task for task in self.world.tasks("train") if task.id in set(share)]
-            found = self.bench.evaluate(state["theta"], tasks[:episodes], seed)
-            rates.append(found["eval/success"])
+            own = set(share)
+            tasks = [task for task in self.world.tasks("train") if task.id in own]
+            some = spaced(tasks, min(episodes, len(tasks)))
+            rates.append(self.bench.evaluate(state["theta"], some, seed)["eval/success"])
         return np.array(rates)
 
     def play_tasks(self, theta: Tensors, tasks: Sequence[Any], seed: int) -> Any:

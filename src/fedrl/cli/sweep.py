@@ -28,6 +28,11 @@ def sweep(argv: list[str]) -> int:
     asked, flags = parser.parse_known_args(argv)
     if asked.processes is not None and asked.processes < 1:
         raise UserError(f"--processes is {asked.processes}; it must be at least 1")
+    if asked.minutes is not None and not asked.minutes >= 0:
+        raise UserError(f"--minutes is {asked.minutes}; it must not be negative")
+    for word in flags:
+        if word.split("=")[0] in ("--seed", "--name"):
+            raise UserError(f"{word}: a sweep names its runs itself; its seeds are --seeds 0,1,2")
     from dataclasses import replace
 
     from fedrl.experiment import sweeps
@@ -44,4 +49,4 @@ def sweep(argv: list[str]) -> int:
         print(f"report: {page}")
     if not whole:
         print("not all runs are finished; the same command goes on")
-    return 0
+    return 0 if whole or asked.minutes is not None else 1

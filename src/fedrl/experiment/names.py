@@ -21,6 +21,7 @@ SYMBOLS = {
     "sigma": "σ",
     "tau": "τ",
     "omega": "ω",
+    "xi": "ξ",
 }
 
 

@@ -29,25 +29,29 @@ from fedrl.experiment.runs import load as load_run
 MOVES_NOTHING = frozenset({"name", "out"}) | runs.MAY_CHANGE
 """Settings that the numbers of a round do not depend on."""
 TAIL = 2
-"""Evaluations behind a number of a table: one of 200 episodes is noisy."""
+"""Evaluations behind a number of a table, at most: one of 200 episodes is noisy."""
+LATE = 0.9
+"""Of a number's round: earlier evaluations would tell of an agent that has learned less."""
 
 
 @dataclass(frozen=True)
 class RunCell:
     """One row of a table or curve of a figure: a recipe, as `config.resolve` takes it, and seeds.
 
-    Models and labels are named by paths whose last part holds a hash of how they are made.
+    Models and labels are named by paths whose last part holds a hash of how they are made; if not,
+    `mark` tells what they hold.
     """
 
     part: str
     name: str
     recipe: Mapping[str, Any]
     seeds: tuple[int, ...]
+    mark: str = ""
 
     def config(self, seed: int, folder: Path) -> Config:
         """The run of one seed, with its place under `folder`."""
         plain = configs.resolve({**self.recipe, "seed": seed})
-        name = f"{self.name}-seed{seed}.{digest(plain)}"
+        name = f"{self.name}-seed{seed}.{digest(plain, self.mark)}"
         return replace(plain, name=name, out=str(folder / "runs" / self.part))
 
     @property
@@ -70,7 +74,11 @@ class RunCell:
         return rounds * self.clients_per_round * self.local_epochs
 
 
-def digest(config: Config) -> str:
+SALT: tuple[str, ...] = ()
+"""To be lengthened when a default changes its value: old runs are then computed anew."""
+
+
+def digest(config: Config, mark: str = "") -> str:
     """Of what differs from the defaults: a new setting leaves the runs that do not use it alone."""
     names = {key: {"name": getattr(config, key).name} for key in ("algorithm", "world")}
     usual = flatten(configs.as_dict(configs.resolve(names)))
@@ -78,7 +86,9 @@ def digest(config: Config) -> str:
     flat = {k: v for k, v in said if k not in MOVES_NOTHING and v != usual.get(k)}
     for key in ("algorithm.model", "partition.labels"):
         flat[key] = Path(flat.get(key, "")).name
-    return short_hash([names, flat])
+    if METHODS[config.algorithm.name].kind != "text":  # others plan with their rounds
+        flat["rounds"] = config.rounds
+    return short_hash([names, flat, *SALT, *([mark] if mark else [])])
 
 
 def short_hash(data: Any) -> str:
@@ -103,6 +113,18 @@ def reached(config: Config) -> int:
         return -1
     whole = log.read_text(encoding="utf-8").split("\n")[:-1]  # a last line without end was cut
     return int(json.loads(whole[-1])["round"]) if whole else -1
+
+
+def finished(config: Config) -> bool:
+    """Whether all rounds are there, the last checkpoint included.
+
+    A run that was longer is finished, too; one that was killed between its last line and its last
+    checkpoint is not.
+    """
+    path, last = find(config), reached(config)
+    if path is None or last < config.rounds:
+        return False
+    return last > config.rounds or RunDir(path).read_meta().get("status") == "finished"
 
 
 def compute(config: Config) -> None:
@@ -169,8 +191,9 @@ class Trained:
         found = {}
         for seed, run in self.runs.items():
             at = [r for r, metrics in run.rounds.items() if metric in metrics and 0 < r <= rounds]
+            late = [r for r in at[-TAIL:] if r >= LATE * at[-1]]
             if at and max(run.rounds) >= rounds:
-                found[seed] = float(np.mean([run.rounds[r][metric] for r in at[-TAIL:]]))
+                found[seed] = float(np.mean([run.rounds[r][metric] for r in late]))
         return found
 
     def first(self, metric: str) -> dict[int, float]:

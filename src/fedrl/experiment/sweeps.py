@@ -6,11 +6,13 @@ would type after `fedrl run RECIPE`. Runs that are there are only read, stopped 
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shlex
 import threading
 import time
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -25,7 +27,7 @@ from fedrl.experiment.cells import cores
 from fedrl.experiment.config import Config
 from fedrl.experiment.progress import MAIN
 from fedrl.experiment.run import build_algorithm
-from fedrl.experiment.run_cells import RunCell, compute, cost, find, reached
+from fedrl.experiment.run_cells import RunCell, compute, cost, find, finished, reached, short_hash
 from fedrl.experiment.run_pool import Job, finish, pool
 from fedrl.experiment.runs import load as load_run
 from fedrl.registry import suggestion
@@ -51,17 +53,39 @@ class Sweep:
         """One per variant; `flags` count for all of them."""
         recipe = configs.read_recipe(configs.find_recipe(self.recipe))
         configs.require_names(recipe)
-        return [
-            RunCell("", name, _recipe(recipe, [*shlex.split(own), *flags], name), self.seeds)
-            for name, own in self.variants.items()
-        ]
+        return [_cell(name, recipe, own, flags, self.seeds) for name, own in self.variants.items()]
 
 
-def _recipe(recipe: Mapping[str, Any], flags: Sequence[str], name: str) -> dict[str, Any]:
+def _cell(
+    name: str, recipe: Mapping[str, Any], own: str, flags: Sequence[str], seeds: tuple[int, ...]
+) -> RunCell:
     try:
-        return configs.as_dict(configs.resolve(recipe, flags))
-    except UserError as error:
+        config = configs.resolve(recipe, [*shlex.split(own), *flags])
+    except (UserError, ValueError) as error:  # shlex speaks of quotations that do not end
         raise UserError(f"variant {name!r}: {error}") from error
+    return RunCell("", name, configs.as_dict(config), seeds, _mark(config))
+
+
+def _mark(config: Config) -> str:
+    """What a run depends on beyond its settings: what the files hold that they name.
+
+    The rounds belong to it, because the page shows whole runs. Of large files a megabyte is enough:
+    the weights of another training differ from the first one on.
+    """
+    named = (getattr(config.algorithm, "model", ""), config.partition.labels)
+    files = [
+        file
+        for place in map(Path, filter(None, named))
+        for file in (sorted(place.iterdir()) if place.is_dir() else [place])
+        if file.is_file()
+    ]
+    held = [(file.name, file.stat().st_size, _start(file)) for file in files]
+    return short_hash([config.rounds, held])
+
+
+def _start(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.sha256(opened.read(2**20)).hexdigest()
 
 
 def read(name: str) -> Sweep:
@@ -77,10 +101,13 @@ def read(name: str) -> Sweep:
     recipe, seeds, runs = data.get("recipe"), data.get("seeds", [0]), data.get("runs")
     if not isinstance(recipe, str):
         raise UserError(f'{path}: name the recipe: recipe = "fedagent/demo"')
-    if not isinstance(runs, dict) or not all(isinstance(own, str) for own in runs.values()):
+    if not isinstance(runs, dict) or not runs or not all(isinstance(f, str) for f in runs.values()):
         raise UserError(f'{path}: [runs] gives the flags of each variant: more = "--rounds 9"')
-    if not seeds or not all(type(seed) is int and seed >= 0 for seed in seeds):
+    whole = isinstance(seeds, list) and all(type(seed) is int and seed >= 0 for seed in seeds)
+    if not seeds or not whole:
         raise UserError(f"{path}: seeds is {seeds}; it must be a list of whole numbers")
+    if odd := [name for name in runs if not re.fullmatch(r"[\w.-]*\w[\w.-]*", name)]:
+        raise UserError(f"{path}: {odd[0]!r} names a folder: use letters, digits, - and _")
     return Sweep(path.stem, recipe, tuple(seeds), runs)
 
 
@@ -112,9 +139,8 @@ def run(
         for cell in sweep.cells(flags)
         for seed in sweep.seeds
     }
-    for config in wanted.values():
-        build_algorithm(config)  # what cannot be built is said before anything runs
-    missing = {name: one for name, one in wanted.items() if reached(one) < one.rounds}
+    missing = {name: one for name, one in wanted.items() if not finished(one)}
+    _try(missing.values())
     console = Console(stderr=True, highlight=False)
     if missing:
         many = min(processes or cores(), len(missing))
@@ -126,9 +152,20 @@ def run(
             ]
             finish(executor, jobs, watch.say, until)
     begun = [path for one in wanted.values() if reached(one) >= 0 and (path := find(one))]
-    whole = all(reached(one) >= one.rounds for one in wanted.values())
+    whole = all(finished(one) for one in wanted.values())
     title = f"{sweep.recipe}: {sweep.name}"
     return (report.build(begun, out / "report.html", title) if begun else None), whole
+
+
+def _try(runs: Iterable[Config]) -> None:
+    """What cannot be built, a model that is not there included, is said before anything runs."""
+    seen: set[str] = set()
+    for config in runs:
+        algorithm: Any = build_algorithm(config)
+        model = getattr(config.algorithm, "model", "")
+        if hasattr(algorithm, "outline") and model not in seen:
+            seen.add(model)
+            algorithm.outline()
 
 
 class Watch:

@@ -2,21 +2,25 @@
 
 Reinforcement learning needs episodes that succeed now and then. The public tasks are disjoint from
 every client's and from the evaluation's (`splits` of a world never share a task), and the folder's
-`warmstart.json` records which ones were shown. Public tasks that are not shown tell how well the
-imitation carries over.
+`warmstart.json` records which ones were shown, to the model that it started from, too. Public tasks
+that are not shown tell how well the imitation carries over. A folder appears when it is whole.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import json
+import os
+import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
+from fedrl.algorithms import fedagent
 from fedrl.envs.text import spaced
 from fedrl.registry import missing_extra, suggestion
 from fedrl.types import UserError
@@ -81,19 +85,67 @@ class Settings:
 
 def warmstart(world: Any, settings: Settings, out: Path, console: Console | None = None) -> Path:
     """Make the folder `out`; one that exists is left alone."""
-    console = console or Console(highlight=False)
-    if out.exists():
-        raise UserError(f"{out} exists already; name another folder, or delete it")
     try:
-        import torch
-
-        from fedrl.llm import formats
-        from fedrl.llm.imitate import examples, imitate, surprise
+        import fedrl.llm.imitate  # noqa: F401 - what is missing is said before the work
     except ModuleNotFoundError as error:
         raise missing_extra(error, "fedrl warmstart", "llm") from error
-    shown, held_out = _public(world, settings)
-    exam = _exam(world, settings, shown)
-    start = time.perf_counter()
+    before = fedagent.shown(settings.model)
+    shown, held_out = _public(world, settings, before)
+    exam = _exam(world, settings, before.union(shown))
+    with whole(out) as half:
+        start = time.perf_counter()
+        console = console or Console(highlight=False)
+        record, answers = _teach(world, settings, half, shown, held_out, console)
+        if exam:
+            found = _evaluate(world, settings, half, exam, answers)
+            console.print(
+                f"{found['success']:.1%} success, score {found['return']:.3f} on "
+                f"{len(exam):,} tasks of {settings.eval}"
+            )
+            record["found"] |= found
+        record["tasks"] = [*sorted(before.difference(shown)), *dict.fromkeys(shown)]
+        record["seconds"] = round(time.perf_counter() - start, 1)
+        text = json.dumps(record, indent=1) + "\n"
+        (half / fedagent.RECORD).write_text(text, encoding="utf-8")
+    return out
+
+
+@contextmanager
+def whole(out: Path) -> Iterator[Path]:
+    """A folder beside `out` to write into, which takes its name at the end.
+
+    Nothing is left behind of one that came to no end, and what a kill left is cleared away.
+    """
+    if os.path.lexists(out):
+        raise UserError(f"{out} exists already; name another folder, or delete it")
+    half = out.with_name(f".{out.name}.part")
+    try:
+        if half.exists():
+            shutil.rmtree(half)
+        half.mkdir(parents=True)
+    except OSError as error:
+        raise UserError(f"--out {out}: cannot make this folder ({error.strerror})") from error
+    try:
+        yield half
+        half.rename(out)
+    finally:
+        shutil.rmtree(half, ignore_errors=True)
+
+
+def _teach(
+    world: Any,
+    settings: Settings,
+    half: Path,
+    shown: Sequence[str],
+    held_out: Sequence[str],
+    console: Console,
+) -> tuple[dict[str, Any], int]:
+    """Imitate and save; the record so far, and the tokens of the longest answer."""
+    import torch
+
+    from fedrl.llm import export, formats
+    from fedrl.llm.imitate import examples, imitate, surprise
+
     format = formats.choose(settings.format, world.name, settings.thinking)
     with console.status("the expert plays …") as status:
         policy = _model(world, format, settings, shown)
@@ -129,32 +181,19 @@ def warmstart(world: Any, settings: Settings, out: Path, console: Console | None
             else ""
         )
     )
-    policy.model.save_pretrained(out)
-    policy.tokenizer.save_pretrained(out)
-    parameters = sum(p.numel() for p in policy.model.parameters())
-    answers = max(len(sample.answer) for sample in samples)
-    del policy  # the evaluation loads it anew, and both need not fit on one GPU
-    if exam:
-        found |= _evaluate(world, settings, out, exam, answers)
-        console.print(
-            f"{found['success']:.1%} success, score {found['return']:.3f} on "
-            f"{len(exam):,} tasks of {settings.eval}"
-        )
+    export.write(policy.model, policy.tokenizer, half)
     record = {
         "settings": dataclasses.asdict(settings),
         "world": dataclasses.asdict(world.settings),
-        "tasks": sorted(set(shown), key=shown.index),
         "examples": len(samples),
-        "parameters": parameters,
-        "seconds": round(time.perf_counter() - start, 1),
+        "parameters": sum(p.numel() for p in policy.model.parameters()),
         "found": found,
     }
-    (out / "warmstart.json").write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    return out
+    return record, max(len(sample.answer) for sample in samples)
 
 
-def _public(world: Any, settings: Settings) -> tuple[list[str], list[str]]:
-    """Public tasks that are shown (each `times` times), and some of the others.
+def _public(world: Any, settings: Settings, before: set[str]) -> tuple[list[str], list[str]]:
+    """Public tasks that are shown (each `times` times), and some that never were.
 
     Both evenly spaced: a world may list its tasks by type.
     """
@@ -165,7 +204,7 @@ def _public(world: Any, settings: Settings) -> tuple[list[str], list[str]]:
             f"raise --world.public"
         )
     shown = spaced(public, settings.tasks)
-    others = sorted(set(public).difference(shown), key=public.index)
+    others = sorted(set(public).difference(shown, before), key=public.index)
     return shown * settings.times, spaced(others, min(HELD_OUT, len(others)))
 
 
@@ -191,7 +230,7 @@ def _last(losses: Sequence[float]) -> float:
     return sum(tail) / len(tail)
 
 
-def _exam(world: Any, settings: Settings, shown: Sequence[str]) -> list[Any]:
+def _exam(world: Any, settings: Settings, known: set[str]) -> list[Any]:
     """The tasks to play at the end."""
     if not settings.eval:
         return []
@@ -199,7 +238,6 @@ def _exam(world: Any, settings: Settings, shown: Sequence[str]) -> list[Any]:
         raise UserError(
             f"--eval is {settings.eval!r}; {suggestion(settings.eval, list(world.splits))}"
         )
-    known = set(shown)
     tasks = [task for task in world.tasks(settings.eval) if task.id not in known]
     if not tasks:
         raise UserError(f"--eval {settings.eval}: the world has no such tasks that are not shown")
@@ -210,10 +248,9 @@ def _evaluate(
     world: Any, settings: Settings, model: Path, exam: Sequence[Any], answers: int
 ) -> dict[str, float]:
     """Success and score of the folder's agent, as a run's evaluation would find them."""
-    from fedrl.algorithms.fedagent import Settings as Agent
     from fedrl.llm.bench import Bench
 
-    agent = Agent(
+    agent = fedagent.Settings(
         model=str(model),
         format="chat" if settings.format == "chat" else "compact",
         thinking=settings.thinking,

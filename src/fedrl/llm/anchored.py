@@ -7,7 +7,7 @@ Paper: momentum for federated policy gradients under heterogeneity (FedSVRPG-M, 
     g(θ)      gradient of the mean over step samples of A · log π_θ(answer | prompt)
     θ_prev    the model of the round before, u the server's direction, both broadcast
     w         π_θ_prev(answer) / π_θ(answer) of each step sample: E[w g(θ_prev)] = ∇J(θ_prev)
-              although it is θ that answers
+              although it is θ that answers (exact for an epoch's first minibatch)
 
 The bracket is the federation's direction u plus the change of the client's gradient since the last
 round: local steps follow all clients and not only this one.

@@ -223,6 +223,8 @@ class Course:
             lengths = np.array([rollout.lengths[s.episode] for s in rollout.samples])
             advantages = advantages * np.mean(rollout.lengths) / lengths
         useful = np.flatnonzero(np.abs(advantages) > NOTHING)
+        if settings.kl or settings.entropy:  # these count for every sample
+            useful = np.arange(len(advantages))
         samples, judged = [rollout.samples[i] for i in useful], advantages[useful].tolist()
         if bench.previous is not None:
             found, mean = anchored.update(

@@ -15,7 +15,7 @@ from fedrl.experiment.config import Config
 from fedrl.experiment.papers import fedagent_cells as plan
 from fedrl.experiment.papers.fedagent_models import label, make
 from fedrl.experiment.papers.fedagent_page import Found, write
-from fedrl.experiment.run_cells import accelerator, compute, cost, reached, read
+from fedrl.experiment.run_cells import accelerator, compute, cost, finished, reached, read
 from fedrl.experiment.run_pool import Job, finish, pool
 from fedrl.registry import missing_extra
 from fedrl.types import UserError
@@ -96,7 +96,7 @@ def _compute(
         say(f"{cell.part}: {cell.name}: {len(cell.seeds)} × {cell.epochs()} client epochs")
         for seed in cell.seeds:
             wanted[f"{cell.part}: {cell.name}, seed {seed}"] = cell.config(seed, folder)
-    missing = {name: one for name, one in wanted.items() if reached(one) < one.rounds}
+    missing = {name: one for name, one in wanted.items() if not finished(one)}
     say(f"{len(wanted) - len(missing)} of {len(wanted)} runs are there")
     if not missing:
         return
@@ -108,7 +108,7 @@ def _compute(
         ):
             if not finish(executor, jobs, say, until):
                 break
-    if left := sum(reached(one) < one.rounds for one in missing.values()):
+    if left := sum(not finished(one) for one in missing.values()):
         say(f"{left} of {len(wanted)} runs are missing; the same command goes on where it was")
 
 

@@ -69,12 +69,13 @@ which keeps every run and goes on where it was stopped (`--processes 0` writes t
 there). Hardware: {"; ".join(machines) or "unknown"}. Commits (+: with local changes):
 {", ".join(commits) or "unknown"}.
 
-Success is on tasks that nobody trains on, in percent, the mean of the last {TAIL} evaluations up
-to the round that is named; ± is a 95% t-interval over seeds. A seed changes the partition, the
-cohorts and everything that is sampled, but not the tasks of the evaluation: an interval says
-nothing about other tasks. FedAgent plays with M clients at once. So there are two
-views of Centralized and Local: at *equal local epochs* (the paper's) they have played an M-th of
-FedAgent's episodes, at *equal rollouts* they have trained M times as many rounds."""
+Success is on tasks that nobody trains on, in percent, the mean of the last {TAIL} evaluations in
+the last tenth of the rounds that are named; ± is a 95% t-interval over seeds. A seed changes the
+partition, the cohorts and everything that is sampled, but neither the tasks of the evaluation nor
+the warm start, of which there is one: an interval says nothing about others. FedAgent plays with
+M clients at once. So there are two views of Centralized and Local: at *equal local epochs* (the
+paper's) they have played an M-th of FedAgent's episodes, at *equal rollouts* they have trained M
+times as many rounds."""
 
 
 def runs_of(scales: Mapping[str, Parts]) -> Iterator[Run]:
