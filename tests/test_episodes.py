@@ -12,7 +12,9 @@ import pytest
 from test_report import Page
 
 from fedrl import federation
+from fedrl.cli import call
 from fedrl.envs.text import Task, Turn
+from fedrl.experiment import config as configs
 from fedrl.experiment import episodes, episodes_page, report
 from fedrl.experiment.episodes import Episode, Played, Step, best, worst
 from fedrl.experiment.names import group_names
@@ -158,7 +160,57 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Agent]:
     RunDir(path).checkpoint(federation.Snapshot(3, [{"theta": {}}]))
     snapshot = federation.Snapshot(3, [{"theta": {}}])
     monkeypatch.setattr(episodes, "agent", lambda path: (agent, snapshot))
+    monkeypatch.setattr(episodes, "size_on_cpu", lambda path: 1000)
     return path, agent
+
+
+def test_a_large_model_on_a_cpu_plays_only_if_asked(
+    run: tuple[Path, Agent], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, agent = run
+    monkeypatch.setattr(episodes, "size_on_cpu", lambda path: episodes.QUICK + 1)
+    page = Page(episodes_page.agent(path)).text
+    assert page.startswith("No episodes: the model has 50M parameters")
+    assert "`fedrl report --episodes` plays them" in page
+    assert agent.asked == []
+    assert "played 64 evaluation tasks" in Page(episodes_page.agent(path, asked=True)).text
+    assert len(agent.asked) == 64
+    assert "played 64 evaluation tasks" in Page(episodes_page.agent(path)).text  # they are kept
+    assert len(agent.asked) == 64
+
+
+def test_what_was_asked_reaches_the_section(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from test_report import write_run
+
+    run = write_run(tmp_path / "run", algorithm='name = "fedagent"')
+    monkeypatch.setattr(episodes_page, "agent", lambda path, asked: f"<p>asked: {asked}</p>")
+    for flags, said in (([], "False"), (["--episodes"], "True"), (["--no-episodes"], None)):
+        assert call(["report", str(run), *flags]) == 0
+        text = Page((run / "report.html").read_text(encoding="utf-8")).text
+        assert ("Episodes" in text, f"asked: {said}" in text) == (said is not None,) * 2
+
+
+@pytest.mark.parametrize("on_gpu", [False, True])
+def test_the_size_is_read_off_the_shapes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, on_gpu: bool
+) -> None:
+    torch = pytest.importorskip("torch", reason="language models need the extra llm")
+    pytest.importorskip("transformers", reason="language models need the extra llm")
+    from tiny_model import tiny
+
+    from fedrl.llm import policy
+
+    model = tiny()
+    model.config.save_pretrained(tmp_path / "model")  # no weights
+    recipe = {"name": "x", "world": {"name": "household"},
+              "algorithm": {"name": "fedagent", "model": str(tmp_path / "model")}}  # fmt: skip
+    (tmp_path / "config.toml").write_text(configs.to_toml(configs.resolve(recipe)))
+    device = torch.device("cuda" if on_gpu else "cpu")
+    monkeypatch.setattr(policy, "choose_device", lambda name: device)
+    size = sum(p.numel() for p in model.parameters())
+    assert episodes.size_on_cpu(tmp_path) == (0 if on_gpu else size)
 
 
 def test_played_once_and_again_for_a_newer_checkpoint(
@@ -194,6 +246,8 @@ def test_a_file_of_another_form_is_played_again(run: tuple[Path, Agent], text: s
     [
         (UserError("algorithm.model: there is no folder x"), "there is no folder x"),
         (ModuleNotFoundError("no", name="torch"), 'torch: pip install "fedrl[llm]"'),
+        (RuntimeError("CUDA error:\nout of <memory>"), "CUDA error: out of <memory>"),
+        (OSError(5, "Input/output error"), "Input/output error"),
     ],
 )
 def test_the_report_is_made_where_the_agent_cannot_play(
@@ -217,7 +271,7 @@ def agents_run(path: Path, name: str, final: float, kind: str = "federated") -> 
 
 
 def test_many_groups_show_only_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(episodes_page, "agent", lambda path: f"<p>agent of {path.name}</p>")
+    monkeypatch.setattr(episodes_page, "agent", lambda path, asked: f"<p>agent of {path.name}</p>")
     groups = [agents_run(tmp_path, name, final) for name, final in zip("abcd", (0.1, 0.9, 0.5, 0))]
     all_three = episodes_page.episodes_section(groups[:3], "eval/success")
     assert [f"agent of {name}" in all_three for name in "abc"] == [True] * 3

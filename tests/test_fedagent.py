@@ -15,6 +15,7 @@ from agent_runs import WORLD, last, make_model, recipe, train, won_by_walking  #
 
 from fedrl import seeding
 from fedrl.envs.household.game import Game
+from fedrl.experiment import report
 from fedrl.experiment import run as runs
 from fedrl.experiment.run import build_algorithm, build_world
 from fedrl.types import Job, UserError
@@ -88,30 +89,85 @@ def test_no_task_is_both_trained_on_and_evaluated(model):
     assert not evaluated & set(record["tasks"])
 
 
-def test_tasks_and_trajectories_never_leave_a_client(model, tmp_path, monkeypatch):
-    """A canary in one client's tasks appears in no message, server file, log or checkpoint."""
+def test_tasks_and_trajectories_never_leave_a_client(model, tmp_path, monkeypatch, capfd):
+    """A canary in all that the clients' games say, and in one's error, appears in no message,
+    server file, log, checkpoint or report, and not on the console."""
     from fedrl.envs.household import world as households
 
-    canary = "zanzibar9"
-    true = households.Household.start
+    monkeypatch.delenv("FEDRL_DEBUG", raising=False)
+    canary, raised = "zanzibar9", []
+    everybody = {"clients": 3, "cohort": 0, "quorum": 1.0, "retries": 1}
+    config = recipe(model, rounds=1, federation=everybody)
+    private = {task for share in build_world(config).shares for task in share}
+    games: dict[int, households.HouseholdEpisode] = {}  # the clients'; the server plays others
+    begin, go_on = households.Household.start, households.HouseholdEpisode.step
+
+    def marked(turn):
+        return turn._replace(observation=f"{turn.observation} {canary}")
 
     def start(self, task, seed=0):
-        episode, turn = true(self, task, seed)
-        return episode, turn._replace(observation=f"{turn.observation} {canary}")
+        episode, turn = begin(self, task, seed)
+        if task not in private:
+            return episode, turn
+        games[id(episode)] = episode
+        return episode, marked(turn)
+
+    def step(self, command):
+        turn = go_on(self, command)
+        if games.get(id(self)) is not self:
+            return turn
+        turn = marked(turn)
+        if len(games) > first and not raised:
+            raised.append(turn)
+            raise KeyError(turn.observation)
+        return turn
 
     monkeypatch.setattr(households.Household, "start", start)
-    algorithm = build_algorithm(recipe(model))
+    monkeypatch.setattr(households.HouseholdEpisode, "step", step)
+    first = 1000  # games without an error
+    algorithm = build_algorithm(config)
     result = algorithm.local(Job(0, {"theta": algorithm.init(0)["theta"]}, None, 1))
+    assert games
     assert result.state is None
     assert set(result.metrics) <= algorithm.reports
     assert all(isinstance(value, np.ndarray) for value in result.update.values())
-    path = train(recipe(model), tmp_path)
-    mine = build_world(recipe(model)).shares[0][0]
-    for file in path.rglob("*"):
-        if file.is_file():
-            content = file.read_bytes()
-            assert canary.encode() not in content, file
-            assert mine.encode() not in content, file
+    first = len(games)
+    path = train(config, tmp_path)
+    page = report.build([path])
+    assert raised
+    records = [json.loads(line) for line in (path / "clients.jsonl").read_text().splitlines()]
+    assert sum(record.get("reason", "").startswith("KeyError") for record in records) == 1
+    console = "".join(capfd.readouterr())
+    for place in (console, (path / "log.txt").read_text(), page.read_text()):
+        assert "KeyError" in place  # what there is to hide has come by here
+    found = {str(file): file.read_bytes() for file in path.rglob("*") if file.is_file()}
+    for place, content in (found | {"the console": console.encode()}).items():
+        for secret in (canary, *private):
+            assert secret.encode() not in content, place
+
+
+def test_weights_by_other_names_are_refused():
+    """They would leave the sampler with old weights and a new version."""
+    import torch
+    from tiny_model import tiny
+
+    from fedrl.llm.sampler import Sampler
+    from fedrl.llm.weights import Merged
+
+    sampler, weights = Sampler(tiny(), [1], 1), tiny(seed=1).state_dict()
+    key = "model.layers.1.mlp.up_proj.weight"
+    with pytest.raises(ValueError, match=r"push with base\.model\.embed_tokens\.weight"):
+        sampler.push(weights | {"base.model.embed_tokens.weight": weights[key]}, 1)
+    with pytest.raises(ValueError, match=f"push without {key}"):
+        sampler.push({name: value for name, value in weights.items() if name != key}, 1)
+    own = sampler.model.state_dict()
+    assert sampler.version == 0
+    assert not any(torch.equal(own[name], weights[name]) for name in weights if "proj" in name)
+    plain = dict(Merged(tiny(seed=1)))  # tied weights come once
+    assert plain.keys() < weights.keys()
+    sampler.push(plain, 2)
+    assert sampler.version == 2
+    assert all(torch.equal(own[name], weights[name]) for name in weights)
 
 
 @pytest.mark.parametrize(

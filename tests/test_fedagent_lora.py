@@ -15,6 +15,7 @@ from agent_runs import last, make_model, recipe, train, won_by_walking  # noqa: 
 
 from fedrl import cli, federation, tree  # noqa: E402
 from fedrl.aggregate import mean  # noqa: E402
+from fedrl.algorithms import fedagent  # noqa: E402
 from fedrl.engines.inprocess import InProcess  # noqa: E402
 from fedrl.envs.household.game import Game  # noqa: E402
 from fedrl.experiment import run as runs  # noqa: E402
@@ -187,6 +188,41 @@ def test_an_exported_folder_answers_like_the_runs_policy(model, tmp_path, change
     again = build_algorithm(recipe(out))  # the next run's algorithm.model
     assert set(again.init(0)["theta"]) == {name for name, _ in saved.named_parameters()}
     assert cli.call(["export", str(path), "--out", str(out)]) == 2  # what exists is left alone
+
+
+def test_an_exported_folder_remembers_what_its_model_was_shown(model, tmp_path):
+    path = train(recipe(model, rounds=1), tmp_path / "runs")
+    out = tmp_path / "mine"
+    assert cli.call(["export", str(path), "--out", str(out)]) == 0
+    assert fedagent.shown(str(out)) == fedagent.shown(str(model))
+    assert sorted(tmp_path.iterdir()) == [out, tmp_path / "runs"]
+    with pytest.raises(UserError, match="its warm start was shown task"):
+        build_algorithm(recipe(out, algorithm={"eval_split": "public"}))
+
+
+def test_an_export_that_fails_is_one_line_and_leaves_nothing(model, tmp_path, monkeypatch, capsys):
+    from safetensors import SafetensorError
+
+    path = train(recipe(model, rounds=1), tmp_path / "runs")
+    (tmp_path / "file").touch()
+    before = sorted(tmp_path.iterdir())
+    capsys.readouterr()
+    assert cli.call(["export", str(path), "--out", str(tmp_path / "file" / "m")]) == 2
+    told = capsys.readouterr().err
+    assert f"--out {tmp_path / 'file' / 'm'}: cannot make this folder" in told
+    assert told.count("\n") == 1
+
+    def full(self, folder, **more):
+        (folder / "half").touch()
+        raise SafetensorError("no space left")
+
+    kind = type(load(str(model), HERE).model)
+    monkeypatch.setattr(kind, "save_pretrained", full)
+    assert cli.call(["export", str(path), "--out", str(tmp_path / "mine")]) == 2
+    told = capsys.readouterr().err
+    assert "no space left" in told
+    assert told.count("\n") == 1
+    assert sorted(tmp_path.iterdir()) == before
 
 
 def test_a_run_of_many_models_is_not_exported(model, tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -47,5 +48,5 @@ def test_an_evaluation_of_some_tasks_is_spread_over_all(count):
     tasks = list(WORLD.tasks("unseen"))
     chosen = [tasks.index(task) for task in agent(TRAIN[:5], eval_tasks=count).eval_tasks]
     assert len(chosen) == len(set(chosen)) == min(count or len(tasks), len(tasks))
-    gaps = {b - a for a, b in zip(chosen, chosen[1:], strict=False)}
+    gaps = {b - a for a, b in pairwise(chosen)}
     assert max(gaps, default=1) - min(gaps, default=1) <= 1

@@ -13,9 +13,9 @@ from toy import BatchedToy, Toy
 from fedrl import aggregate, federation, seeding, tree
 from fedrl.engines.faults import Faulty, spoil
 from fedrl.engines.faults import Settings as Faults
-from fedrl.engines.inprocess import InProcess
+from fedrl.engines.inprocess import InProcess, reason
 from fedrl.federation import QuorumLost, Round, Settings, Snapshot
-from fedrl.types import Failure, Job, Result, Spec, UserError
+from fedrl.types import Failure, Job, Result, Shareable, Spec, UserError
 from fedrl.wire import Received, refusal
 
 
@@ -186,7 +186,56 @@ def test_a_batched_call_that_fails_is_retried_client_by_client():
     algorithm.broken = (4,)
     store = play(algorithm)
     failed = [r for r in store.rounds[1].clients if r["status"] == "failed"]
-    assert [(r["client"], r["reason"]) for r in failed] == [(4, "ValueError: broken on purpose")]
+    assert [r["client"] for r in failed] == [4]
+    assert failed[0]["reason"].startswith("ValueError")
+
+
+SECRET = "the mug is in drawer 4"
+
+
+class Talkative(Toy):
+    """A client whose error quotes its task."""
+
+    error: Exception = KeyError(SECRET)
+
+    def local(self, job):
+        if job.client == 2:
+            raise self.error
+        return super().local(job)
+
+
+@pytest.mark.parametrize(
+    "error", [KeyError(SECRET), UserError(f"no game {SECRET!r}"), OSError(2, SECRET, SECRET)]
+)
+def test_an_errors_words_stay_with_the_client(error, monkeypatch):
+    """Also in the warning of a round below the quorum, and in the error that ends the run."""
+    monkeypatch.delenv("FEDRL_DEBUG", raising=False)
+    algorithm, store, warnings = Talkative(), Memory(), []
+    algorithm.error = error
+    with pytest.raises(QuorumLost) as found:
+        federation.run(
+            Settings(clients=6, quorum=1.0), algorithm, InProcess(algorithm), aggregate.mean,
+            store, seed=3, rounds=1, warn=warnings.append,
+        )  # fmt: skip
+    assert SECRET not in f"{store.failures} {warnings} {found.value}"
+    reasons = {r["reason"] for r in store.failures if r["status"] == "failed"}
+    told = f"{type(error).__name__} (details stay with the client unless FEDRL_DEBUG is set)"
+    assert reasons == {told}
+    assert f"client 2: {told}" in warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("error", "debug", "told"),
+    [
+        (RuntimeError(Shareable("the disk is full")), "", "RuntimeError: the disk is full"),
+        (RuntimeError(Shareable("the disk is full"), SECRET), "", "RuntimeError (details stay"),
+        (RuntimeError(f"{Shareable('no disk')} {SECRET}"), "", "RuntimeError (details stay"),
+        (KeyError(SECRET), "1", f"KeyError: '{SECRET}'"),
+    ],
+)
+def test_words_for_the_server_and_words_asked_for_are_told(error, debug, told, monkeypatch):
+    monkeypatch.setenv("FEDRL_DEBUG", debug)
+    assert reason(error).startswith(told)
 
 
 def test_below_the_quorum_the_round_is_tried_again_then_the_run_stops():

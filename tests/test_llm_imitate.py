@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -15,6 +16,7 @@ pytest.importorskip("transformers", reason="the warm start needs the extra llm")
 
 from tiny_model import nudged, samples, tiny  # noqa: E402
 
+from fedrl.algorithms import fedagent  # noqa: E402
 from fedrl.cli.agents import warmstart as command  # noqa: E402
 from fedrl.envs.household.world import Household  # noqa: E402
 from fedrl.envs.household.world import Settings as Home  # noqa: E402
@@ -225,6 +227,69 @@ def test_public_tasks_at_the_end_are_those_not_shown(tmp_path, monkeypatch):
     record = json.loads((folder / "warmstart.json").read_text())
     assert len(seen) == 5
     assert not set(seen) & set(record["tasks"])
+
+
+BRIEF = Settings(tasks=20, steps=1, batch=4, width=16, layers=1)
+
+
+def test_what_a_model_was_shown_before_is_remembered_and_is_no_exam(tmp_path, monkeypatch):
+    seen: list[str] = []
+
+    def evaluate(world, settings, model, exam, answers):
+        seen.extend(task.id for task in exam)
+        return {"success": 0.0, "return": 0.0, "steps": 0.0}
+
+    monkeypatch.setattr("fedrl.experiment.warmstart._evaluate", evaluate)
+    first = warmstart(HOME, replace(BRIEF, tasks=4), tmp_path / "first")
+    again = replace(BRIEF, model=str(first), tasks=7, eval="public")
+    second = warmstart(HOME, again, tmp_path / "second")
+    before, after = (
+        json.loads((folder / "warmstart.json").read_text())["tasks"] for folder in (first, second)
+    )
+    new = set(spaced([task.id for task in HOME.tasks("public")], 7))
+    assert set(before) - new, "the second warm start shows all of the first"
+    assert sorted(after) == sorted(new | set(before))
+    assert fedagent.shown(str(second)) == new | set(before)
+    assert seen
+    assert not set(seen) & set(after)
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
+def test_a_folder_is_whole_or_not_there(tmp_path, monkeypatch, error):
+    there: list[bool] = []
+
+    def interrupted(world, settings, model, exam, answers):
+        there.append((model / "config.json").is_file() and not (tmp_path / "m").exists())
+        raise error
+
+    killed = tmp_path / ".m.part"
+    killed.mkdir()
+    (killed / "half").touch()
+    monkeypatch.setattr("fedrl.experiment.warmstart._evaluate", interrupted)
+    with pytest.raises(error):
+        warmstart(HOME, replace(BRIEF, eval="unseen"), tmp_path / "m")
+    assert there == [True]
+    assert list(tmp_path.iterdir()) == []
+    killed.mkdir()
+    (killed / "half").touch()
+    warmstart(HOME, BRIEF, tmp_path / "m")
+    assert list(tmp_path.iterdir()) == [tmp_path / "m"]
+    assert not (tmp_path / "m" / "half").exists()
+    assert (tmp_path / "m" / "warmstart.json").is_file()
+
+
+def test_a_place_that_cannot_be_written_is_one_line_before_the_work(tmp_path, monkeypatch):
+    def taught(*given):
+        raise AssertionError("the work has begun")
+
+    monkeypatch.setattr("fedrl.experiment.warmstart._teach", taught)
+    (tmp_path / "file").touch()
+    for out in (tmp_path / "file" / "m", Path("/proc/m2")):
+        with pytest.raises(UserError, match=f"--out {out}: cannot make this folder") as caught:
+            warmstart(HOME, BRIEF, out)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(UserError, match="exists already"):
+        warmstart(HOME, BRIEF, tmp_path / "file")
 
 
 def test_tasks_are_evenly_spaced():

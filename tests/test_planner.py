@@ -5,6 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,7 +16,9 @@ from hypothesis import strategies as st
 from fedrl import federation
 from fedrl.algorithms.theory import Plan, Problem, best_lr, bound
 from fedrl.cli import call
+from fedrl.experiment import config as configs
 from fedrl.experiment import measure, planner
+from fedrl.experiment.rundir import RunDir
 from fedrl.types import Job, Result, UserError
 
 PROBLEM = Problem(
@@ -368,6 +372,62 @@ def test_what_drowns_in_noise_is_said() -> None:
     assert found["G"].value == pytest.approx(math.sqrt(0.5))
     assert all("drowned" in found[symbol].origin for symbol in "GζLμ")
     planner.problem_of([*found.values(), planner.Estimate("gap", 0.5, "")], 40)  # and possible
+
+
+class Run(NamedTuple):
+    path: Path
+    played: list[int]  # clients whose local steps were replayed
+
+
+@pytest.fixture
+def still(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """A run of two clients whose local steps move nothing, with an evaluation of a return."""
+    played: list[int] = []
+
+    class Still(Clients):
+        def init(self, seed: int) -> dict:
+            return {"theta": {"w": np.zeros(2)}}
+
+        def local(self, job: Job) -> Result:
+            played.append(job.client)
+            return Result(job.client, {"w": np.zeros(2)})
+
+    (tmp_path / "checkpoints").mkdir()
+    recipe = {"name": "still", "rounds": 3, "federation": {"clients": 2},
+              "algorithm": {"name": "pavg"}, "world": {"name": "cartpole"}}  # fmt: skip
+    (tmp_path / "config.toml").write_text(configs.to_toml(configs.resolve(recipe)))
+    (tmp_path / "metrics.jsonl").write_text('{"round": 0, "eval/return": 1.0}\n')
+    RunDir(tmp_path).checkpoint(federation.Snapshot(3, [{"theta": {"w": np.zeros(2)}}]))
+    monkeypatch.setattr(measure, "build_algorithm", lambda config: Still(np.zeros((2, 2)), 0.0))
+    return Run(tmp_path, played)
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ("--gap 0", "--gap is 0; it must be finite and above 0"),
+        ("--gap inf", "--gap is inf; it must be finite and above 0"),
+        ("--gap 1 --mu nan", "--mu is nan; it must be finite and above 0"),
+        ("--gap 1 --sigma -1", "--sigma is -1; it must be finite and not negative"),
+        ("--gap 1 --rounds 0", "--rounds is 0; it must be at least 1"),
+        ("--gap 1 --clients 0", "--clients is 0; it must be at least 1"),
+        ("", "say how far from it the start is, --gap"),
+    ],
+)
+def test_impossible_flags_are_found_before_the_replays(
+    still: Run, flags: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert call(["plan", str(still.path), *flags.split()]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert still.played == []
+
+
+def test_a_run_that_learned_nothing_cannot_be_measured(still: Run) -> None:
+    with pytest.raises(UserError, match=f"no local step of {still.path} moved the model"):
+        measure.measure(still.path, measure.Replay(), {"gap": 1.0}, lambda text: None)
+    assert len(still.played) == 8  # it was tried: two clients, two replays, two points
 
 
 # The command

@@ -1,11 +1,14 @@
-"""Workers have numbers, by which they take GPUs; a replacement keeps its predecessor's."""
+"""Processes have numbers, by which they take GPUs; a replacement keeps its predecessor's."""
 
 from __future__ import annotations
 
 import os
+import time
+from pathlib import Path
 
-from fedrl.engines.workers import NUMBER, Workers
-from fedrl.types import Failure, Job, Result
+from fedrl.engines.workers import Workers
+from fedrl.experiment.run_pool import pool
+from fedrl.types import WORKER, Failure, Job, Result
 
 DIES, LIVES = 0, 1
 
@@ -18,7 +21,7 @@ class Numbered:
     def local(self, job):
         if job.seed == DIES:
             os._exit(1)
-        return Result(job.client, {}, metrics={"train/worker": float(os.environ[NUMBER])})
+        return Result(job.client, {}, metrics={"train/worker": float(os.environ[WORKER])})
 
 
 def outcomes(workers: Workers, seed: int) -> list[Result | Failure]:
@@ -39,4 +42,19 @@ def test_workers_are_numbered_and_replacements_keep_the_number():
                 assert all(isinstance(outcome, Failure) for outcome in found)
             else:
                 assert sorted(f.metrics["train/worker"] for f in found) == [0.0, 1.0]
-    assert NUMBER not in os.environ
+    assert WORKER not in os.environ
+
+
+def test_the_processes_of_a_pool_are_numbered(tmp_path):
+    with pool(3) as executor:
+        # Each waits until all three are there: no process can answer twice.
+        found = executor.map(meet, [tmp_path] * 3)
+        assert sorted(found) == ["0", "1", "2"]
+    assert WORKER not in os.environ
+
+
+def meet(folder: Path) -> str:
+    (folder / str(os.getpid())).touch()
+    while len(list(folder.iterdir())) < 3:
+        time.sleep(0.01)
+    return os.environ[WORKER]

@@ -5,12 +5,13 @@ from __future__ import annotations
 from functools import partial
 
 import pytest
-from test_federation import play, same
+from test_federation import SECRET, Talkative, play, same
 from toy import Toy
 
 from fedrl.engines.faults import Faulty
 from fedrl.engines.faults import Settings as Faults
 from fedrl.engines.workers import Workers
+from fedrl.experiment.run_pool import Job, finish, perform, pool
 from fedrl.types import UserError
 
 
@@ -55,6 +56,51 @@ def test_a_worker_that_cannot_build_says_why():
         pytest.raises(UserError, match="could not start: ValueError: no such world"),
     ):
         play(Toy(), engine=engine)
+
+
+@pytest.mark.parametrize("debug", ["", "1"])
+def test_an_errors_words_stay_in_the_clients_process(debug, monkeypatch, capfd):
+    monkeypatch.setenv("FEDRL_DEBUG", debug)
+    with Workers(Talkative, 1) as engine:
+        store = play(Talkative(), rounds=1, engine=engine)
+    (failed,) = [r for r in store.rounds[1].clients if r["status"] == "failed"]
+    assert failed["client"] == 2
+    assert failed["reason"].startswith("KeyError")
+    assert (SECRET in failed["reason"]) == bool(debug)
+    assert SECRET not in "".join(capfd.readouterr())
+
+
+def overflow(error: type[Exception], text: str) -> None:
+    raise error(text)
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "trouble"),
+    [
+        (RuntimeError, "CUDA error:\nan illegal access", "RuntimeError: CUDA error: an illegal ac"),
+        (OSError, "no space left", "OSError: no space left"),
+        (MemoryError, "", "MemoryError"),
+        (UserError, "no folder\nmore", "no folder"),
+    ],
+)
+def test_a_run_that_fails_in_any_way_is_an_outcome(error, text, trouble):
+    outcome = perform(partial(overflow, error, text), None)
+    assert not outcome.finished
+    assert outcome.trouble.startswith(trouble)
+    assert "\n" not in outcome.trouble
+
+
+def test_the_runs_beside_one_that_fails_go_on(tmp_path):
+    """In one process: the one that fails, which costs most, is the first."""
+    files = [tmp_path / name for name in ("a", "b")]
+    jobs = [Job("bad", 9.0, partial(overflow, RuntimeError, "CUDA"))]
+    jobs += [Job(file.name, 1.0, file.touch) for file in files]
+    said = []
+    with pool(1) as executor:
+        assert not finish(executor, jobs, said.append, None)
+    assert all(file.exists() for file in files)
+    assert said[0] == "bad: RuntimeError: CUDA"
+    assert len(said) == 3
 
 
 def test_no_process_is_left_behind():

@@ -24,6 +24,19 @@ class UserError(Exception):
     """A mistake that the user can mend: shown as it is, one or two lines, without a traceback."""
 
 
+class Shareable(str):
+    """An error's text that was written for the server: it quotes nothing that a client holds.
+
+    `raise RuntimeError(Shareable("…"))`. Of any other exception in a client's work, a `UserError`
+    too, only the type leaves the client.
+    """
+
+
+WORKER = "FEDRL_WORKER"
+"""Environment variable with the number, from 0, of a process that computes beside others. Those
+that use GPUs take one each by it."""
+
+
 @dataclass(frozen=True)
 class Spec:
     """Shape and dtype that one tensor of an update must have; checked on the wire."""

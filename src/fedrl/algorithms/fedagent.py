@@ -281,6 +281,10 @@ class FedAgent:
         state = {"theta": theta, "previous": theta, "u": theta}
         return state, memory.lines(found, self.settings)
 
+    def warm_up(self) -> None:
+        """In a worker, what is wrong with the model is said at once, not as a client's error."""
+        assert self.bench
+
     @property
     def bench(self) -> Any:
         """The model is loaded when it is first needed, in the process that needs it."""

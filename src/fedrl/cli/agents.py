@@ -12,7 +12,8 @@ Teach a model to act by imitating the world's expert on PUBLIC tasks, which no c
 nobody is evaluated on. The result is an ordinary model folder for `algorithm.model`."""
 LABEL = """\
 Play every training task once with a run's agent and write which ones it solves: the label file
-of `partition.strategy = "hardness"`."""
+of `partition.strategy = "hardness"`. A tool for simulations: it sees the tasks of all clients,
+and the file says of each whether it was solved."""
 EXPORT = """\
 Write the model of a run's newest checkpoint as an ordinary folder: LoRA's adapters are merged into
 it. It loads with transformers anywhere, and as `algorithm.model` of the next run."""
@@ -44,14 +45,14 @@ def label(argv: list[str]) -> int:
     """Which tasks a run's agent solves."""
     parser = Parser("fedrl label", description=LABEL)
     parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="RUN/labels.json by default")
+    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="to be written")
     parser.add_argument("--seed", type=int, default=0, help="of the episodes (0)")
     asked = parser.parse_args(argv)
     if asked.seed < 0:
         raise UserError(f"--seed is {asked.seed}; it must not be negative")
     from fedrl.experiment.agents import label as write
 
-    return write(asked.run, asked.out or asked.run / "labels.json", asked.seed)
+    return write(asked.run, asked.out, asked.seed)
 
 
 def export(argv: list[str]) -> int:

@@ -73,6 +73,11 @@ def _tell(asked: argparse.Namespace) -> int:
 
     path = None if asked.plot is None else figure_path(asked.plot)  # before the work
     said = {s: v for s in DEFAULTS if (v := getattr(asked, s)) is not None}
+    keys = ("cohort", "steps", "rounds", "lr")
+    changed = {key: v for key in keys if (v := getattr(asked, key)) is not None}
+    replace(Plan(2, 3, 70), **changed)  # what cannot be is said before the replays
+    if asked.clients is not None and asked.clients < 1:
+        raise UserError(f"--clients is {asked.clients}; it must be at least 1")
     how = {key: v for key in REPLAYS if (v := getattr(asked, key)) is not None}
     notes: list[str] = []
     unit = 1.0
@@ -92,8 +97,6 @@ def _tell(asked: argparse.Namespace) -> int:
             tell = status.update if console.is_terminal else _line
             estimates, base, clients, notes, unit = measure(asked.run, replays, said, tell)
     clients = clients if asked.clients is None else asked.clients
-    keys = ("cohort", "steps", "rounds", "lr")
-    changed = {key: v for key in keys if (v := getattr(asked, key)) is not None}
     problem = planner.problem_of(estimates, clients)
     longest = unit / (problem.smoothness * changed.get("steps", base.steps))
     if "lr" in changed:

@@ -1,5 +1,6 @@
 """The commands that train and show results: run, list, report, eval, reproduce."""
 
+import argparse
 import shlex
 import sys
 from pathlib import Path
@@ -129,12 +130,16 @@ def report(argv: list[str]) -> int:
     parser = Parser("fedrl report", description=REPORT)
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="run folders")
     parser.add_argument("--out", type=Path, metavar="PAGE", help="RUN/report.html by default")
+    parser.add_argument(
+        "--episodes", action=argparse.BooleanOptionalAction, help="language agents: play some "
+        "evaluation tasks to show (by default where that is quick: on a GPU, or with a small model)"
+    )  # fmt: skip
     asked = parser.parse_args(argv)
     if not asked.runs:
         raise UserError("name at least one run: fedrl report runs/NAME/METHOD-s0-…")
     from fedrl.experiment.report import build
 
-    print(f"report: {build(asked.runs, asked.out)}")
+    print(f"report: {build(asked.runs, asked.out, episodes=asked.episodes)}")
     return 0
 
 

@@ -14,7 +14,17 @@ from typing import Any, Literal
 import numpy as np
 
 from fedrl import tree
-from fedrl.types import Algorithm, Job, Metrics, Result, Spec, Tensors, UserError, WarmUp
+from fedrl.types import (
+    Algorithm,
+    Job,
+    Metrics,
+    Result,
+    Shareable,
+    Spec,
+    Tensors,
+    UserError,
+    WarmUp,
+)
 
 Kind = Literal["raise", "hang", "exit", "nan", "inf", "shape", "dtype"]
 
@@ -74,7 +84,7 @@ class Faulty:
         if job.client not in s.clients or np.random.default_rng(job.seed).uniform() >= s.rate:
             return self.algorithm.local(job)
         if s.kind == "raise":
-            raise RuntimeError("a fault on purpose (faults.kind = raise)")
+            raise RuntimeError(Shareable("a fault on purpose (faults.kind = raise)"))
         if s.kind == "hang":
             time.sleep(3600)
         if s.kind == "exit":

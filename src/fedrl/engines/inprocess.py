@@ -1,14 +1,23 @@
 """The default engine: clients one after the other in this process, or all in one compiled call.
 
 Nothing here can stop a client that hangs; `workers.py` can.
+
+What a client raises may quote its tasks, and the server writes reasons into its log and report: so
+only the exception's type leaves the client, unless its text is `Shareable`. With the environment
+variable FEDRL_DEBUG set where the client computes, the text goes along: for simulations on one's
+own data.
 """
 
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Iterator, Sequence
 
-from fedrl.types import Algorithm, Batched, Failure, Job, Result
+from fedrl.types import Algorithm, Batched, Failure, Job, Result, Shareable
+
+DEBUG = "FEDRL_DEBUG"
+"""Environment variable: unless it is empty, the texts of clients' errors reach the server."""
 
 
 class InProcess:
@@ -38,7 +47,15 @@ def attempt(algorithm: Algorithm, job: Job) -> Result | Failure:
     try:
         return algorithm.local(job)
     except Exception as error:  # noqa: BLE001 - a client may fail in any way
-        return Failure(job.client, one_line(error))
+        return Failure(job.client, reason(error))
+
+
+def reason(error: Exception) -> str:
+    """What the server may know of a client's error."""
+    shareable = len(error.args) == 1 and isinstance(error.args[0], Shareable)
+    if shareable or os.environ.get(DEBUG):
+        return one_line(error)
+    return f"{type(error).__name__} (details stay with the client unless {DEBUG} is set)"
 
 
 def one_line(error: BaseException) -> str:

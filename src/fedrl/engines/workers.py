@@ -2,8 +2,8 @@
 
 Processes are spawned, build the algorithm from a picklable recipe, warm it up (compiling is not the
 clients' time) and compute on one thread each. A broadcast travels to a worker once per round. A
-worker that dies or outlasts the deadline costs the client that it served and is replaced; the
-others go on meanwhile.
+worker that dies or outlasts the deadline costs the client that it served and is replaced by one of
+the same number; the others go on meanwhile.
 """
 
 from __future__ import annotations
@@ -20,14 +20,11 @@ from typing import Any
 
 from fedrl.engines.inprocess import attempt, one_line
 from fedrl.threads import pinned_children
+from fedrl.types import WORKER as NUMBER
 from fedrl.types import Algorithm, Failure, Job, Result, Tensors, UserError, WarmUp
 
 START_SECONDS = 600.0
 """A worker that has not built and compiled its algorithm by then is taken for broken."""
-
-NUMBER = "FEDRL_WORKER"
-"""Environment variable with a worker's number, counted from 0; its replacement keeps it. Workers
-that use GPUs take one each by it."""
 
 
 class Workers:
@@ -184,6 +181,7 @@ def _serve(pipe: Connection, build: Callable[[], Algorithm], parent: int, number
         if isinstance(algorithm, WarmUp):
             algorithm.warm_up()
     except Exception as error:  # noqa: BLE001 - reported to the parent, which stops the run
+        # In full: no client's work has begun, so this is about settings.
         pipe.send(one_line(error))
         return
     pipe.send(True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from fedrl.experiment import config as configs
 from fedrl.experiment.evaluate import newest
 from fedrl.experiment.run import build_algorithm
 from fedrl.experiment.rundir import RunDir, require_run
+from fedrl.experiment.warmstart import whole
 from fedrl.partition import write_labels
 from fedrl.registry import suggestion
 from fedrl.types import UserError
@@ -38,7 +40,10 @@ def agent(path: Path) -> tuple[Any, federation.Snapshot]:
 
 
 def evaluate_split(path: Path, split: str, seed: int) -> int:
-    """Success by type of task on one split; several states are averaged."""
+    """Success by type of task on one split; several states are averaged.
+
+    The interval is of one model: the mean of several is no share of tasks won.
+    """
     algorithm, snapshot = agent(path)
     if split not in algorithm.world.splits:
         raise UserError(f"--split is {split!r}; {suggestion(split, list(algorithm.world.splits))}")
@@ -47,23 +52,51 @@ def evaluate_split(path: Path, split: str, seed: int) -> int:
         raise UserError(f"--split {split}: the world has no such tasks")
     won = np.mean([_won(algorithm, state, tasks, seed) for state in snapshot.states], axis=0)
     kinds = np.array([task.category for task in tasks])
+    alone = len(snapshot.states) == 1
     table = Table(title=f"success on {split}, round {snapshot.round}")
-    for column in ("type of task", "tasks", "success"):
+    for column in ("type of task", "tasks", "success", *["95% interval"] * alone):
         table.add_column(column, justify="left" if column == "type of task" else "right")
     for kind in sorted(set(kinds)):
-        mine = won[kinds == kind]
-        table.add_row(kind, str(len(mine)), f"{mine.mean():.1%}")
-    error = 1.96 * np.sqrt(won.mean() * (1 - won.mean()) / len(won))
-    table.add_row("all", str(len(won)), f"{won.mean():.1%} ± {error:.1%}", style="bold")
+        table.add_row(kind, *_share(won[kinds == kind], alone))
+    table.add_row("all", *_share(won, alone), style="bold")
     Console(highlight=False).print(table)
     return 0
 
 
+def _share(won: np.ndarray, interval: bool) -> list[str]:
+    """How many, what share of them was won, and between which shares that leaves the truth."""
+    low, high = wilson(float(won.mean()), len(won))
+    return [str(len(won)), f"{won.mean():.1%}", *[f"{low:.1%} – {high:.1%}"] * interval]
+
+
+def wilson(share: float, count: int) -> tuple[float, float]:
+    """The 95% interval of a share that was found in `count` tries.
+
+    Wilson's: unlike share ± 1.96 standard errors it has a width where all or nothing was won.
+    """
+    z = 1.96
+    scale = 1 + z**2 / count
+    centre = (share + z**2 / (2 * count)) / scale
+    half = z / scale * math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
+    return max(centre - half, 0.0), min(centre + half, 1.0)
+
+
 def label(path: Path, out: Path, seed: int) -> int:
-    """Which training tasks the run's agent solves: the file that `hardness` partitions by."""
+    """Which training tasks the run's agent solves: the file that `hardness` partitions by.
+
+    It sees the tasks of all clients, as only a simulation can.
+    """
     algorithm, snapshot = agent(path)
     if out.exists():
         raise UserError(f"{out} exists already; name another file, or delete it")
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        out.touch()  # a place that cannot be written is found out before the episodes
+        out.unlink()
+    except OSError as error:
+        raise UserError(
+            f"--out {out}: cannot write this file ({error.strerror}); name another place"
+        ) from error
     won = write_successes(algorithm, snapshot.states[0], out, seed)
     print(f"{int(won.sum()):,} of {len(won):,} tasks succeed; labels: {out}")
     return 0
@@ -79,15 +112,14 @@ def write_successes(algorithm: Any, state: Any, out: Path, seed: int) -> np.ndar
 
 def export(path: Path, out: Path) -> int:
     """The newest checkpoint's model as an ordinary folder, for transformers or the next run."""
-    if out.exists():
-        raise UserError(f"{out} exists already; name another folder, or delete it")
     algorithm, snapshot = agent(path)
     if len(snapshot.states) > 1:
         raise UserError(
             f"{path} has {len(snapshot.states)} models, one per client: only a run with one model "
             "can be exported"
         )
-    algorithm.save(snapshot.states[0]["theta"], out)
+    with whole(out) as half:
+        algorithm.save(snapshot.states[0]["theta"], half)
     print(f"model of round {snapshot.round}: {out}")
     return 0
 

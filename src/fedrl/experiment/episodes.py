@@ -1,9 +1,9 @@
 """Episodes of a run's agent for people to read: played once, kept in RUN/episodes.json.
 
 The newest checkpoint plays evaluation tasks, which no client trains on, at the evaluation's
-temperature. Kept are success by type of task and a few whole episodes: the best (won in the fewest
-steps) and the worst (lost, with the most answers that were not well formed or came again and
-again). They are played anew when the run has a newer checkpoint.
+temperature, where that is quick or was asked for. Kept are success by type of task and a few whole
+episodes: the best (won in the fewest steps) and the worst (lost, with the most answers that were
+not well formed or came again and again). They are played anew when the run has a newer checkpoint.
 """
 
 from __future__ import annotations
@@ -19,8 +19,10 @@ import numpy as np
 from rich.console import Console
 
 from fedrl import seeding
+from fedrl.experiment import config as configs
 from fedrl.experiment.agents import agent
 from fedrl.experiment.rundir import RunDir, write_atomically
+from fedrl.experiment.words import si
 from fedrl.registry import missing_extra
 from fedrl.types import UserError
 
@@ -33,6 +35,8 @@ AT_ONCE = 32
 SHOWN = 3
 """Best and worst episodes that are kept, each."""
 SEED = 0
+QUICK = 50_000_000
+"""Parameters up to which a CPU plays without being asked."""
 
 
 @dataclass(frozen=True)
@@ -81,10 +85,11 @@ class Played:
     version: int = VERSION
 
 
-def episodes(path: Path) -> Played:
+def episodes(path: Path, asked: bool = False) -> Played:
     """The kept episodes of the run in `path`, or fresh ones if there are none of its newest model.
 
-    A UserError says in one line why they cannot be played here.
+    A UserError says in one line why they are not played here. A model that is slow here plays only
+    if that is `asked`.
     """
     found = RunDir(path).checkpoints()
     if not found:
@@ -93,17 +98,32 @@ def episodes(path: Path) -> Played:
     if kept is not None and kept.checkpoint == found[0].name:
         return kept
     console = Console(stderr=True)
-    with console.status("playing episodes for the report …") as status:
-        tell = status.update if console.is_terminal else _line
-        try:
+    try:
+        if not asked and (size := size_on_cpu(path)) > QUICK:
+            raise UserError(
+                f"the model has {si(size)} parameters, and its episodes take long on a CPU; "
+                "`fedrl report --episodes` plays them"
+            )
+        with console.status("playing episodes for the report …") as status:
+            tell = status.update if console.is_terminal else _line
             played = play(path, found[0].name, tell)
-        except ModuleNotFoundError as error:
-            raise missing_extra(error, "playing episodes", "llm") from error
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, "playing episodes", "llm") from error
     try:
         write_atomically(path / FILE, json.dumps(asdict(played), ensure_ascii=False).encode())
     except OSError as error:
         print(f"cannot keep {path / FILE}: {error.strerror}", file=sys.stderr)
     return played
+
+
+def size_on_cpu(path: Path) -> int:
+    """Parameters of the run's model, read off its shapes alone; 0 if a GPU would play."""
+    settings = configs.resolve(configs.read_recipe(path / "config.toml")).algorithm
+    from fedrl.llm.policy import choose_device, skeleton
+
+    if choose_device(settings.device).type != "cpu":
+        return 0
+    return sum(p.numel() for p in skeleton(settings.model).parameters())
 
 
 def read(file: Path) -> Played | None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 
+from fedrl.engines.inprocess import one_line
 from fedrl.experiment.episodes import Episode, Played, Step, episodes
 from fedrl.experiment.page import section, table
 from fedrl.experiment.runs import Group, curve
@@ -27,8 +28,8 @@ ANNOUNCED = 30
 THOUGHT = re.compile(r"<think>(.*?)(?:</think>|$)", re.DOTALL | re.IGNORECASE)
 
 
-def episodes_section(groups: Sequence[Group], metric: str) -> str:
-    """Nothing for runs that train no language agent."""
+def episodes_section(groups: Sequence[Group], metric: str, asked: bool = False) -> str:
+    """Nothing for runs that train no language agent; `asked` plays them also where that is slow."""
     agents = [one for one in groups if one.config.get("algorithm.name") == "fedagent"]
     if not agents:
         return ""
@@ -36,7 +37,7 @@ def episodes_section(groups: Sequence[Group], metric: str) -> str:
     parts = []
     for one in shown:
         title = f"<h3>{escape(one.name)}</h3>" if len(groups) > 1 else ""
-        parts.append(title + agent(one.runs[0].path))
+        parts.append(title + agent(one.runs[0].path, asked))
     return section("Episodes", "".join(parts))
 
 
@@ -46,12 +47,14 @@ def _final(group: Group, metric: str) -> float:
     return -math.inf if math.isnan(final) else final
 
 
-def agent(path: Path) -> str:
-    """One run's agent; one line where it cannot be played here."""
+def agent(path: Path, asked: bool = False) -> str:
+    """One run's agent; one line where it is not played here."""
     try:
-        played = episodes(path)
+        played = episodes(path, asked)
     except UserError as error:
         return f"<p class=note>No episodes: {escape(str(error).splitlines()[0])}.</p>"
+    except Exception as error:  # noqa: BLE001 - playing may fail in any way; the curves are there
+        return f"<p class=note>No episodes: {escape(one_line(error))}.</p>"
     return intro(played) + by_kind(played) + shelf(played)
 
 

@@ -27,7 +27,7 @@ def newest(checkpoints: list[Path]) -> federation.Snapshot | None:
 
 
 def evaluate(path: Path, episodes: int, seed: int) -> int:
-    """Print the mean return per client, and over all clients, of the newest checkpoint."""
+    """Print what every client gets from the newest checkpoint: a mean return, or success."""
     require_run(path)
     if episodes < 1:
         raise UserError(f"--episodes is {episodes}; it must be at least 1")
@@ -43,7 +43,8 @@ def evaluate(path: Path, episodes: int, seed: int) -> int:
     groups = federation.groups(config.federation)
     table = Table(title=f"{config.algorithm.name} on {config.world.name}, round {snapshot.round}")
     table.add_column("client", justify="right")
-    table.add_column("mean return", justify="right")
+    of_agents = hasattr(algorithm, "play_tasks")  # language agents, which win a task or not
+    table.add_column("success" if of_agents else "mean return", justify="right")
     if len(groups) > 1:
         table.add_column("of its own model", justify="right")
     for client, value in enumerate(rows.mean(0)):

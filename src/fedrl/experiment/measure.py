@@ -25,7 +25,7 @@ from fedrl.engines import faults
 from fedrl.experiment import config as configs
 from fedrl.experiment.config import Config
 from fedrl.experiment.evaluate import newest
-from fedrl.experiment.planner import Estimate
+from fedrl.experiment.planner import Estimate, require
 from fedrl.experiment.run import build_algorithm
 from fedrl.experiment.rundir import RunDir, require_run
 from fedrl.experiment.runs import load
@@ -97,6 +97,7 @@ def measure(
     path: Path, how: Replay, said: dict[str, float], tell: Callable[[str], None]
 ) -> Measured:
     """Constants and plan of the run in `path`; what was `said` is not overruled."""
+    require(said)
     require_run(path)
     config = configs.resolve(configs.read_recipe(path / "config.toml"))
     if config.federation.kind != "federated":
@@ -115,13 +116,18 @@ def measure(
     if clients < 2:
         raise UserError(f"{path} has one client; there is nothing to plan between clients")
     plan = Plan(config.federation.cohort or clients, steps, config.rounds)
-    points, end = _points(path, config, steps_key, lr, how, tell)
-    gaps, origin = _gaps(path, end, said)
+    last = newest(RunDir(path).checkpoints())
+    if last is None or last.round < 1:
+        raise UserError(f"{path} has no checkpoint of a finished round yet")
+    gaps, origin = _gaps(path, last.round, said)  # what is missing is said before the replays
+    points = _points(last, config, steps_key, lr, how, tell)
+    if not any(point.squares > 0 or point.noise > 0 for point in points):
+        raise UserError(f"no local step of {path} moved the model: there is nothing to measure")
     notes = [
         f"Measured by {how.times} replays of one local step of {len(points[0].norms)} clients at "
-        f"the start and at round {end}. G, σ, ζ and L are the largest values over all θ in the "
-        "theorem: measured at two points they are lower bounds, and μ, the smallest, is an upper "
-        "one."
+        f"the start and at round {last.round}. G, σ, ζ and L are the largest values over all θ in "
+        "the theorem: measured at two points they are lower bounds, and μ, the smallest, is an "
+        "upper one."
     ]
     unit = 1.0
     if config.algorithm.name == "fedagent":
@@ -146,13 +152,16 @@ def measure(
 
 
 def _points(
-    path: Path, config: Config, steps_key: str, lr: float, how: Replay, tell: Callable[[str], None]
-) -> tuple[list[Point], int]:
+    last: federation.Snapshot,
+    config: Config,
+    steps_key: str,
+    lr: float,
+    how: Replay,
+    tell: Callable[[str], None],
+) -> list[Point]:
+    """At the run's start and at the snapshot `last`."""
     one_step = replace(config.algorithm, **{steps_key: 1})
     algorithm = build_algorithm(replace(config, algorithm=one_step, faults=faults.Settings()))
-    last = newest(RunDir(path).checkpoints())
-    if last is None or last.round < 1:
-        raise UserError(f"{path} has no checkpoint of a finished round yet")
     start = algorithm.init(seeding.derive(config.seed, "init"))
     first = federation.Snapshot(0, [start])
     draw = seeding.generator(how.seed, "plan")
@@ -166,8 +175,7 @@ def _points(
         done += 1
         tell(f"{done} of {total} local steps replayed")
 
-    points = [replayed(algorithm, snapshot, chosen, how, lr, count) for snapshot in (first, last)]
-    return points, last.round
+    return [replayed(algorithm, snapshot, chosen, how, lr, count) for snapshot in (first, last)]
 
 
 def replayed(

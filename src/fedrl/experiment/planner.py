@@ -6,6 +6,7 @@ cost the same, and advice.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,6 +21,9 @@ from fedrl.types import UserError
 
 Equal = Literal["rollouts", "epochs"]
 """What the plans of a table share: M·τ·T (all their work), or τ·T (as in the paper's sweep)."""
+
+FLAGS = {"σ": "sigma", "ζ": "zeta", "μ": "mu"}
+"""Constants whose symbol is not the name of their flag."""
 
 PAPER_STEPS = (1, 3, 5)
 """Local epochs per round that the paper compares."""
@@ -177,6 +181,20 @@ def show(told: Told, console: Console) -> None:
     console.print(table)
     for line in (*advice(told), *told.notes):
         console.print(f"• {line}", soft_wrap=True, markup=False)
+
+
+def require(said: Mapping[str, float]) -> None:
+    """What somebody says of the theorem's constants must be possible, before anything is measured.
+
+    Noise and heterogeneity may be zero.
+    """
+    for symbol, value in said.items():
+        flag = FLAGS.get(symbol, symbol)
+        if symbol in ("σ", "ζ"):
+            if not 0 <= value < math.inf:
+                raise UserError(f"--{flag} is {value:g}; it must be finite and not negative")
+        elif not 0 < value < math.inf:
+            raise UserError(f"--{flag} is {value:g}; it must be finite and above 0")
 
 
 def given(values: Mapping[str, float], defaults: Mapping[str, float]) -> list[Estimate]:

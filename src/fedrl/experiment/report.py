@@ -41,8 +41,13 @@ MOST_ROWS = 200
 """Rows of the table of failures."""
 
 
-def build(runs: Sequence[Path], out: Path | None = None, title: str = "") -> Path:
-    """Write the page (and its PNGs beside it) and say where it is; titled by the runs' names."""
+def build(
+    runs: Sequence[Path], out: Path | None = None, title: str = "", episodes: bool | None = None
+) -> Path:
+    """Write the page (and its PNGs beside it) and say where it is; titled by the runs' names.
+
+    `episodes` of language agents are played where that is quick, if nothing is said.
+    """
     folders = list(dict.fromkeys(Path(run).resolve() for run in runs))
     if not folders:
         raise UserError("a report needs at least one run folder")
@@ -54,7 +59,7 @@ def build(runs: Sequence[Path], out: Path | None = None, title: str = "") -> Pat
     groups = group(tuple(load(folder) for folder in folders))
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(html_page(groups, pictures, title), encoding="utf-8")
+        page.write_text(html_page(groups, pictures, title, episodes), encoding="utf-8")
     except OSError as error:
         raise UserError(
             f"cannot write {error.filename or page}: {error.strerror}; choose a place with --out"
@@ -62,7 +67,9 @@ def build(runs: Sequence[Path], out: Path | None = None, title: str = "") -> Pat
     return page
 
 
-def html_page(groups: Sequence[Group], pictures: Path, title: str = "") -> str:
+def html_page(
+    groups: Sequence[Group], pictures: Path, title: str = "", episodes: bool | None = None
+) -> str:
     metric = main_metric(groups)
     runs = [run for one in groups for run in one.runs]
     names = dict.fromkeys(str(run.config.get("name", "run")) for run in runs)
@@ -76,7 +83,7 @@ def html_page(groups: Sequence[Group], pictures: Path, title: str = "") -> str:
         warnings(groups),
         tiles(rows[groups[0].name]) if len(groups) == 1 else comparison(rows),
         section(_sentence(label(metric)), legend(groups) + gallery(main) + note(groups, main)),
-        episodes_section(groups, metric),
+        "" if episodes is False else episodes_section(groups, metric, bool(episodes)),
         other_curves(groups, metric, pictures),
         failure_table(groups),
         config_section(groups),

@@ -16,13 +16,15 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing.sharedctypes import Synchronized
 from types import FrameType
 from typing import Any
 
+from fedrl.engines.inprocess import one_line
 from fedrl.experiment.interrupt import Interrupt
 from fedrl.experiment.words import duration
 from fedrl.threads import pinned_children
-from fedrl.types import UserError
+from fedrl.types import WORKER, UserError
 
 
 @dataclass(frozen=True)
@@ -36,7 +38,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Outcome:
-    """How a job ended: finished, stopped (`trouble` is empty) or with a user's error."""
+    """How a job ended: finished, stopped (`trouble` is empty) or with an error, in one line."""
 
     finished: bool
     seconds: float
@@ -48,7 +50,8 @@ def pool(processes: int) -> Iterator[ProcessPoolExecutor]:
     """Processes that compute on one thread each and end with this one, however it ends."""
     context = multiprocessing.get_context("spawn")
     with pinned_children(), Interrupt():
-        executor = ProcessPoolExecutor(processes, context, initializer=_begin)
+        started = context.Value("i", 0)
+        executor = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(started,))
         try:
             yield executor
         except KeyboardInterrupt:
@@ -108,6 +111,8 @@ def perform(work: Callable[[], None], until: float | None) -> Outcome:
             return Outcome(False, time.monotonic() - started)
         except UserError as error:
             return Outcome(False, time.monotonic() - started, str(error).splitlines()[0])
+        except Exception as error:  # noqa: BLE001 - CUDA, a full disk, …: the other jobs go on
+            return Outcome(False, time.monotonic() - started, one_line(error))
     return Outcome(True, time.monotonic() - started)
 
 
@@ -135,9 +140,15 @@ def _stopped_at(until: float | None) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _begin() -> None:
-    """A process's first moments: Ctrl-C is the parent's to handle, and so is its end."""
+def _begin(started: Synchronized[int]) -> None:
+    """A process's first moments: Ctrl-C is the parent's to handle, and so is its end.
+
+    `started` counts the pool's processes: each has a number, by which it takes a GPU.
+    """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with started.get_lock():
+        os.environ[WORKER] = str(started.value)
+        started.value += 1
     threading.Thread(target=_end_with_parent, daemon=True).start()
 
 

@@ -85,17 +85,16 @@ class Settings:
 
 def warmstart(world: Any, settings: Settings, out: Path, console: Console | None = None) -> Path:
     """Make the folder `out`; one that exists is left alone."""
-    try:
-        import fedrl.llm.imitate  # noqa: F401 - what is missing is said before the work
-    except ModuleNotFoundError as error:
-        raise missing_extra(error, "fedrl warmstart", "llm") from error
+    console = console or Console(highlight=False)
     before = fedagent.shown(settings.model)
     shown, held_out = _public(world, settings, before)
     exam = _exam(world, settings, before.union(shown))
     with whole(out) as half:
         start = time.perf_counter()
-        console = console or Console(highlight=False)
-        record, answers = _teach(world, settings, half, shown, held_out, console)
+        try:
+            record, answers = _teach(world, settings, half, shown, held_out, console)
+        except ModuleNotFoundError as error:
+            raise missing_extra(error, "fedrl warmstart", "llm") from error
         if exam:
             found = _evaluate(world, settings, half, exam, answers)
             console.print(
@@ -106,7 +105,7 @@ def warmstart(world: Any, settings: Settings, out: Path, console: Console | None
         record["tasks"] = [*sorted(before.difference(shown)), *dict.fromkeys(shown)]
         record["seconds"] = round(time.perf_counter() - start, 1)
         text = json.dumps(record, indent=1) + "\n"
-        (half / fedagent.RECORD).write_text(text, encoding="utf-8")
+        (half / "warmstart.json").write_text(text, encoding="utf-8")
     return out
 
 
@@ -119,17 +118,26 @@ def whole(out: Path) -> Iterator[Path]:
     if os.path.lexists(out):
         raise UserError(f"{out} exists already; name another folder, or delete it")
     half = out.with_name(f".{out.name}.part")
-    try:
+    with _naming(out):
         if half.exists():
             shutil.rmtree(half)
         half.mkdir(parents=True)
-    except OSError as error:
-        raise UserError(f"--out {out}: cannot make this folder ({error.strerror})") from error
     try:
         yield half
-        half.rename(out)
+        with _naming(out):
+            half.rename(out)
     finally:
         shutil.rmtree(half, ignore_errors=True)
+
+
+@contextmanager
+def _naming(out: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f"--out {out}: cannot make this folder ({error.strerror}); name another place"
+        ) from error
 
 
 def _teach(
@@ -140,7 +148,10 @@ def _teach(
     held_out: Sequence[str],
     console: Console,
 ) -> tuple[dict[str, Any], int]:
-    """Imitate and save; the record so far, and the tokens of the longest answer."""
+    """Imitate and save; the record so far, and the tokens of the longest answer.
+
+    The model is gone on return: the evaluation loads it anew, and both need not fit on one GPU.
+    """
     import torch
 
     from fedrl.llm import export, formats

@@ -24,7 +24,7 @@ from fedrl.llm.policy import SPREAD, choose_device, load
 from fedrl.llm.rollout import Play, Rollout, play
 from fedrl.llm.sampler import Sampler
 from fedrl.llm.weights import Merged
-from fedrl.types import Metrics, Tensors, UserError
+from fedrl.types import Metrics, Shareable, Tensors, UserError
 
 NOTHING = 1e-9
 """Advantages below this teach nothing: groups whose episodes all went alike."""
@@ -50,8 +50,10 @@ def advice(model: nn.Module | None = None) -> Iterator[None]:
         if model is not None:
             model.zero_grad(set_to_none=True)  # half a step's: the next client starts without
         raise OutOfMemory(
-            "out of GPU memory: lower algorithm.microbatch, set algorithm.save_memory, or train "
-            "adapters with algorithm.lora_rank"
+            Shareable(
+                "out of GPU memory: lower algorithm.microbatch, set algorithm.save_memory, or "
+                "train adapters with algorithm.lora_rank"
+            )
         ) from error
 
 

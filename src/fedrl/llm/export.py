@@ -1,17 +1,23 @@
-"""A trained policy as an ordinary model folder: adapters merged, a critic's head left behind."""
+"""A trained policy as an ordinary model folder: adapters merged, a critic's head left behind.
+
+What the run's first model was shown in its warm start goes along, so that the next run still
+refuses to be evaluated on it.
+"""
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 
 from fedrl.llm.bench import equipped
 from fedrl.llm.lora import has_adapters
 from fedrl.llm.policy import load
-from fedrl.types import Tensors
+from fedrl.types import Tensors, UserError
 
 
 def save(settings: Any, theta: Tensors, out: Path) -> None:
@@ -23,5 +29,17 @@ def save(settings: Any, theta: Tensors, out: Path) -> None:
     model = policy.model.merge_and_unload() if has_adapters(policy.model) else policy.model
     if hasattr(model, "value"):
         del model.value
-    model.save_pretrained(out)
-    policy.tokenizer.save_pretrained(out)
+    record = Path(settings.model) / "warmstart.json"
+    write(model, policy.tokenizer, out, record if record.is_file() else None)
+
+
+def write(model: Any, tokenizer: Any, out: Path, record: Path | None = None) -> None:
+    """A model folder; a place that takes no more is one line."""
+    try:
+        model.save_pretrained(out)
+        tokenizer.save_pretrained(out)
+        if record is not None:
+            shutil.copyfile(record, out / record.name)
+    except (OSError, SafetensorError) as error:
+        why = str(error).strip().splitlines()[0]
+        raise UserError(f"cannot write the model to {out}: {why}; name another place") from error

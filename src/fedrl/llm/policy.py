@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedrl.types import UserError
+from fedrl.types import WORKER, UserError
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,6 @@ TOKENIZER = re.compile(r"(tokenizer|vocab|spiece|sentencepiece)\.|tekken|.*\.tik
 
 SPREAD = "spread"
 """The device of a model that is too large for one GPU: its layers over all of them."""
-
-WORKER = "FEDRL_WORKER"
-"""Environment variable with a worker process's number: each takes a GPU of its own."""
 
 
 def choose_device(name: str) -> torch.device:

@@ -138,10 +138,10 @@ FULL = Scale(
     recipes={"household": "fedagent/household", "webshop": "fedagent/webshop"},
     imitation={
         "household": Imitation(
-            model=BASE_MODEL, tasks=180, times=3, steps=150, batch=64, lr=2e-4, prompt_tokens=320
+            model=BASE_MODEL, tasks=180, times=3, steps=80, batch=64, lr=2e-4, prompt_tokens=320
         ),
         "webshop": Imitation(
-            model=BASE_MODEL, tasks=400, steps=150, batch=64, lr=2e-4, noise=0.05, prompt_tokens=384
+            model=BASE_MODEL, tasks=400, steps=100, batch=64, lr=2e-4, noise=0.05, prompt_tokens=384
         ),
     },
     everywhere={

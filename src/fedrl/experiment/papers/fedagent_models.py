@@ -6,7 +6,6 @@ Both are made once and kept under a hash of how they are made.
 from __future__ import annotations
 
 import dataclasses
-import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,16 +46,11 @@ class WarmStart:
 
 
 def make(start: WarmStart, path: Path) -> None:
-    """Imitate the expert; the folder appears when it is whole."""
-    half = path.with_name(f".{path.name}.part")
-    if half.exists():
-        shutil.rmtree(half)
+    """Imitate the expert."""
     entry = look_up(WORLDS, "world.name", start.name)
     module = load(entry, "world.name", start.name)
     settings = configs.resolve({"world": dict(start.world)}).world
-    path.parent.mkdir(parents=True, exist_ok=True)
-    warmstart(module.World(settings, 0, 0), start.settings, half, Console(quiet=True))
-    half.rename(path)
+    warmstart(module.World(settings, 0, 0), start.settings, path, Console(quiet=True))
 
 
 def labels_path(recipe: Mapping[str, Any], folder: Path) -> Path:
