@@ -51,6 +51,8 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/mujoco_worlds.py $(BENCH)
 	$(BIN)/python benchmarks/gym.py $(BENCH)
 	$(BIN)/python benchmarks/llm.py $(BENCH)
+	$(BIN)/python benchmarks/discrete_worlds.py $(BENCH)
+	$(BIN)/python benchmarks/fedqhd.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -24,6 +24,8 @@ FOLDER = Path(__file__).parent.parent / "benchmarks"
         ("gym.py", "webshop"),
         ("gym.py", "million", "partition"),
         ("llm.py",),
+        ("discrete_worlds.py",),
+        ("fedqhd.py",),
     ],
     ids=" ".join,
 )
