@@ -22,7 +22,7 @@ class Entry:
     extra: str
     summary: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    kind: str = "control"  # of a world, and the one that a method plays: "control" or "text"
+    kind: str = "control"  # of a world, and the one that a method plays: control, discrete, text
 
 
 def look_up(table: Mapping[str, Entry], key: str, name: str) -> Entry:

@@ -22,6 +22,19 @@ METHODS = {
         "the same with Hessian-vector products instead of gradient differences",
         {"beta": 0.8},
     ),
+    "fedqhd": Entry(
+        "fedrl.algorithms.fedqhd",
+        "classic",
+        "hyperdimensional Q-learning, averaged in closed form, also across other encoders",
+        kind="discrete",
+    ),
+    "truncate-qhd": Entry(
+        "fedrl.algorithms.fedqhd",
+        "classic",
+        "a baseline of FedQHD: readouts of other encoders cut to the smallest and averaged",
+        {"encoders": "own", "agree": "truncate"},
+        kind="discrete",
+    ),
     "fedagent": Entry(
         "fedrl.algorithms.fedagent",
         "llm",

@@ -20,6 +20,15 @@ WORLDS = {
     "hopper": Entry(
         "fedrl.envs.mujoco", "mujoco", "MuJoCo Hopper; clients differ in start and body"
     ),
+    **{
+        name: Entry("fedrl.envs.discrete", extra, f"Gymnasium's {title}{how}", kind="discrete")
+        for name, title, how, extra in (
+            ("cartpole-v1", "CartPole-v1", ", compiled", "classic"),
+            ("acrobot-v1", "Acrobot-v1", ", compiled", "classic"),
+            ("mountaincar-v0", "MountainCar-v0", ", compiled", "classic"),
+            ("lunarlander-v3", "LunarLander-v3", " by envpool or Gymnasium", "box2d"),
+        )
+    },
     "household": Entry(
         "fedrl.envs.household.world",
         "gym",

@@ -1,0 +1,313 @@
+"""FedQHD: hyperdimensional Q-learning across clients, agreed upon in closed form.
+
+Paper: "FedQHD: Closed-Form Function-Space Federated Reinforcement Learning", Algorithms 1 and 2.
+
+    shared encoder   clients send W_i, the server averages: exact consensus in function space
+    own encoders     clients send their Q-values on m common anchor states, the server averages
+                     them to a teacher, and each client compiles it into its own features by ridge
+    truncated        (a baseline) own encoders, but W_i cut to the smallest D, averaged, padded
+
+Between two exchanges a client plays `episodes` ε-greedy episodes, with TD updates from its replay
+(`qhd_kernels`). Its replay, its ε and its random numbers stay with it. Independent and Oracle are
+the same learner in another federation: a client that gets back exactly what it sent has nothing to
+compile, and a centralized client plays the episodes of all the clients it stands for.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from fedrl import seeding
+from fedrl.algorithms import qhd_features as rff
+from fedrl.algorithms import qhd_kernels as kernels
+from fedrl.algorithms.qhd_episodes import evaluate as play
+from fedrl.algorithms.qhd_episodes import run_episodes
+from fedrl.algorithms.ridge import Compiler
+from fedrl.envs.discrete import HOST, World, random_states
+from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
+
+LAST = 100
+"""Episodes behind `train/return_last100`, the paper's figure of merit."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How clients see states, learn, and agree."""
+
+    name: Literal["fedqhd", "truncate-qhd"] = "fedqhd"
+    # Whether all clients use one encoder, or each its own, with other features and bandwidth.
+    encoders: Literal["shared", "own"] = "shared"
+    # How clients with own encoders agree: by values on anchors, or by readouts cut to the smallest.
+    agree: Literal["values", "truncate"] = "values"
+    # D: features of the shared encoder.
+    features: int = 10_000
+    # D_i of own encoders, given to the clients in turn.
+    sizes: tuple[int, ...] = (500, 1000, 2000, 5000, 10_000)
+    # σ of the shared encoder, σ0 of own ones.
+    bandwidth: float = 0.5
+    # Own encoders draw σ_i uniformly within this share of σ0, on either side.
+    bandwidth_spread: float = 0.5
+    # Complex features exp(i(ω·s + b)) instead of cos(ω·s + b).
+    complex: bool = False
+    # m: states on which clients with own encoders agree.
+    anchors: int = 200
+    # λ of the ridge that compiles the teacher.
+    ridge: float = 1e-3
+    # Local episodes between two exchanges.
+    episodes: int = 50
+    # η: TD errors are summed over a batch.
+    lr: float = 0.1
+    # Discount γ.
+    gamma: float = 0.99
+    # Transitions per TD update.
+    batch: int = 16
+    # TD updates per environment step.
+    updates_per_step: int = 1
+    # Steps between two copies of W to the delayed W⁻; 0 is never by steps.
+    sync_steps: int = 0
+    # Episodes between two copies; 0 is never by episodes.
+    sync_episodes: int = 5
+    # Also copy when a new W arrives from the server.
+    sync_on_receipt: bool = True
+    # ε of the first episode.
+    epsilon: float = 1.0
+    # ε is multiplied by this after every episode,
+    epsilon_decay: float = 0.985
+    # down to this.
+    epsilon_floor: float = 0.001
+    # Transitions that a client remembers.
+    replay: int = 10_000
+    # Greedy episodes per evaluation and client.
+    eval_episodes: int = 20
+
+    def __post_init__(self) -> None:
+        for key in ("features", "anchors", "episodes", "batch", "replay", "eval_episodes"):
+            if getattr(self, key) < 1:
+                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be at least 1")
+        if not self.sizes or min(self.sizes) < 1:
+            raise UserError(f"algorithm.sizes is {list(self.sizes)}; name at least one D, above 0")
+        for key in ("bandwidth", "lr"):
+            if not getattr(self, key) > 0:
+                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be above 0")
+        for key in ("updates_per_step", "sync_steps", "sync_episodes", "ridge"):
+            if getattr(self, key) < 0:
+                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must not be negative")
+        for key in ("gamma", "epsilon", "epsilon_decay", "epsilon_floor"):
+            if not 0 <= getattr(self, key) <= 1:
+                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it is a share, 0 to 1")
+        if not 0 <= self.bandwidth_spread < 1:
+            raise UserError(
+                f"algorithm.bandwidth_spread is {self.bandwidth_spread}; it must lie in [0, 1)"
+            )
+        if self.agree == "truncate" and self.encoders == "shared":
+            raise UserError(
+                'algorithm.agree = "truncate" cuts readouts of own encoders: set encoders = "own"'
+            )
+
+
+class Client(NamedTuple):
+    """What follows from a client's number and the run's seed: its encoder, in two forms."""
+
+    encoder: rff.Encoder
+    blocks: kernels.Blocks
+
+
+class FedQHD:
+    """See the module's docstring. `pools[c]` are the clients whose episodes client c plays."""
+
+    opening = False
+    reports = frozenset(
+        {"train/return", "train/return_last100", "train/steps", "env/steps", "env/episodes"}
+    )
+
+    def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
+        self.settings, self.world, self.pools = settings, world, pools
+        self.own = settings.encoders == "own"
+        self.by_values = self.own and settings.agree == "values"
+        self.shift, self.spread = (part.astype(np.float32) for part in world.scaling)
+        self._clients: dict[tuple[int, int], Client] = {}
+        self._compilers: dict[tuple[int, int, bytes], Compiler] = {}
+
+    @cached_property
+    def rules(self) -> kernels.Rules:
+        s = self.settings
+        return kernels.Rules(
+            s.gamma, s.lr, s.batch, s.updates_per_step, s.sync_steps, s.sync_episodes,
+            s.epsilon_decay, s.epsilon_floor, self.world.limit,
+        )  # fmt: skip
+
+    # The server
+
+    def init(self, seed: int) -> Tensors:
+        s, actions = self.settings, self.world.actions
+        state: Tensors = {"seed": np.array([seed % 2**62], np.int64)}
+        if self.by_values:
+            anchors = random_states(self.world, s.anchors, seed)
+            teacher = np.zeros((s.anchors, actions), np.float32)
+            return state | {"anchors": anchors, "teacher": teacher}
+        lanes = (2 if s.complex else 1) * (min(s.sizes) if self.own else s.features)
+        return state | {"readout": np.zeros((actions, lanes), np.float32)}
+
+    def broadcast(self, state: Tensors, round: int) -> Tensors:
+        return dict(state)
+
+    def declare(self, broadcast: Tensors) -> dict[str, Spec]:
+        """Values on the anchors, or a readout; never anything of a trajectory."""
+        name = "teacher" if self.by_values else "readout"
+        return {name: Spec(broadcast[name].shape, "float32")}
+
+    def step(self, state: Tensors, mean: Tensors, round: int) -> Tensors:
+        return state | {name: value.astype(np.float32) for name, value in mean.items()}
+
+    # A client
+
+    def local(self, job: Job) -> Result:
+        client = self.client(job.client, job.broadcast)
+        learner, kept = self._restore(job, client)
+        self._receive(job, client, learner, kept)
+        count = self.settings.episodes * len(self.pools[job.client])
+        returns, lengths = self._play(client, learner, count, job.seed)
+        recent = np.concatenate([kept["returns"], returns])[-LAST:]
+        sent = self._say(job.broadcast, client, learner)
+        metrics = {
+            "train/return": float(returns.mean()),
+            "train/return_last100": float(recent.mean()),
+            "train/steps": float(lengths.mean()),
+            "env/steps": float(lengths.sum()),
+            "env/episodes": float(count),
+        }
+        state = {**learner._asdict(), "returns": recent, "sent": sent}
+        name = "teacher" if self.by_values else "readout"
+        return Result(job.client, {name: sent}, state=state, metrics=metrics)
+
+    def local_many(self, jobs: Sequence[Job]) -> list[Result]:
+        """Clients side by side: the kernels release Python's lock."""
+        if len(jobs) == 1 or self.world.kind == HOST:
+            return [self.local(job) for job in jobs]
+        with ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1)) as pool:
+            return list(pool.map(self.local, jobs))
+
+    def client(self, number: int, sent: Tensors) -> Client:
+        """Drawn from the run's seed, so that a restart finds the same encoder."""
+        s, seed = self.settings, int(sent["seed"][0])
+        key = (seed, number if self.own else -1)
+        if key not in self._clients:
+            size, sigma = s.features, s.bandwidth
+            drawn = seeding.derive(seed, "encoder")
+            if self.own:
+                size = s.sizes[number % len(s.sizes)]
+                drawn = seeding.derive(seed, "encoder", number)
+                share = seeding.generator(seed, "bandwidth", number).uniform(-1, 1)
+                sigma *= 1 + s.bandwidth_spread * share
+            encoder = rff.draw(self.world.dimension, size, sigma, drawn, s.complex)
+            self._clients[key] = Client(encoder, kernels.blocks(rff.lanes(encoder)))
+        return self._clients[key]
+
+    def _restore(self, job: Job, client: Client) -> tuple[kernels.Learner, Tensors]:
+        """The learner as it was left, and what the client kept beside it."""
+        if job.state is not None:
+            arrays = {name: np.array(job.state[name]) for name in kernels.Learner._fields}
+            return kernels.Learner(**arrays), job.state
+        learner = kernels.fresh(
+            self.world.actions, self._lanes(client), self.world.dimension, self.settings.replay,
+            job.seed % 2**63, self.settings.epsilon,
+        )  # fmt: skip
+        return learner, {"returns": np.zeros(0), "sent": None}
+
+    def _receive(self, job: Job, client: Client, learner: kernels.Learner, kept: Tensors) -> None:
+        """W ← what the server says; nothing if that is exactly what this client said itself."""
+        got = job.broadcast["teacher" if self.by_values else "readout"]
+        if kept["sent"] is not None and np.array_equal(got, kept["sent"]):
+            return
+        learner.online[:] = self.readout(job.client, job.broadcast)
+        if self.settings.sync_on_receipt:
+            learner.target[:] = learner.online
+
+    def readout(self, number: int, sent: Tensors) -> np.ndarray:
+        """The server's word as rows [|A|, lanes] of a client's encoder."""
+        client = self.client(number, sent)
+        if self.by_values:
+            readout = self._compiler(number, sent, client).compile(sent["teacher"])
+            return rff.pack(client.encoder, readout)
+        if not self.own:
+            return np.asarray(sent["readout"])
+        rows = np.zeros((self.world.actions, self._lanes(client)), np.float32)
+        for own, common in zip(self._parts(rows), self._parts(sent["readout"]), strict=True):
+            own[:, : common.shape[1]] = common
+        return rows
+
+    def _compiler(self, number: int, sent: Tensors, client: Client) -> Compiler:
+        """Factored once: the anchors do not change."""
+        key = (int(sent["seed"][0]), number, sent["anchors"].tobytes())
+        if key not in self._compilers:
+            states = self.world.scaling(sent["anchors"])
+            self._compilers[key] = Compiler(rff.design(client.encoder, states), self.settings.ridge)
+        return self._compilers[key]
+
+    def _say(self, sent: Tensors, client: Client, learner: kernels.Learner) -> np.ndarray:
+        """What leaves the client: its values on the anchors, or its (cut) readout."""
+        if self.by_values:
+            readout = rff.unpack(client.encoder, learner.online)
+            states = self.world.scaling(sent["anchors"])
+            return rff.values(client.encoder, readout, states).astype(np.float32)
+        if not self.own:
+            return learner.online.copy()
+        common = min(self.settings.sizes)
+        return np.hstack([part[:, :common] for part in self._parts(learner.online)])
+
+    def _lanes(self, client: Client) -> int:
+        return client.encoder.features * (2 if self.settings.complex else 1)
+
+    def _parts(self, rows: np.ndarray) -> list[np.ndarray]:
+        """Views of the cosine lanes and, if complex, of the sine lanes: [|A|, D] each."""
+        return np.split(rows, 2, axis=1) if self.settings.complex else [rows]
+
+    def _play(
+        self, client: Client, learner: kernels.Learner, count: int, seed: int
+    ) -> tuple[np.ndarray, np.ndarray]:
+        if self.world.kind == HOST:
+            from fedrl.algorithms.qhd_host import run_episodes as on_host
+
+            return on_host(self.world, count, client.blocks, learner, self.rules, seed)
+        return run_episodes(
+            self.world.kind, count, client.blocks, self.shift, self.spread, learner, self.rules
+        )
+
+    # Evaluation
+
+    def evaluate(
+        self, states: Sequence[Tensors], owners: Sequence[Sequence[int]], round: int, seed: int
+    ) -> Metrics:
+        """Greedy episodes with what each client would hold; all of them hold the same if shared."""
+        returns = [
+            self._greedy(client, state, seed)
+            for state, clients in zip(states, owners, strict=True)
+            for client in (clients if self.own else clients[:1])
+        ]
+        return {"eval/return": float(np.mean(returns))}
+
+    def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
+        clients = range(self.world.clients)
+        return np.array([self._greedy(client, state, seed, episodes) for client in clients])
+
+    def _greedy(self, number: int, state: Tensors, seed: int, episodes: int = 0) -> float:
+        rows, count = self.readout(number, state), episodes or self.settings.eval_episodes
+        blocks = self.client(number, state).blocks
+        if self.world.kind == HOST:
+            from fedrl.algorithms.qhd_host import evaluate as on_host
+
+            return float(on_host(self.world, count, blocks, rows, seed).mean())
+        kind, limit = self.world.kind, self.world.limit
+        found = play(kind, count, blocks, self.shift, self.spread, rows, seed % 2**63, limit)
+        return float(found.mean())
+
+
+def build(settings: Settings, world: World, rounds: int, pools: Sequence[Sequence[int]]) -> FedQHD:
+    return FedQHD(settings, world, pools)

@@ -1,0 +1,149 @@
+"""FedQHD over the federated core: what is averaged, what is compiled, what leaves a client."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba", reason="FedQHD needs the extra classic")
+
+from fedrl.algorithms import qhd_features as rff
+from fedrl.algorithms.fedqhd import FedQHD, Settings
+from fedrl.envs.discrete import Settings as WorldSettings
+from fedrl.envs.discrete import World
+from fedrl.experiment import config as configs
+from fedrl.experiment import run as runs
+from fedrl.types import Job
+
+SMALL = {"features": 64, "sizes": (16, 32, 64), "episodes": 2, "anchors": 80, "eval_episodes": 2}
+KINDS = {
+    "shared": {},
+    "own": {"encoders": "own"},
+    "complex": {"encoders": "own", "complex": True},
+    "truncate": {"encoders": "own", "agree": "truncate"},
+    "complex truncate": {"encoders": "own", "agree": "truncate", "complex": True},
+}
+
+
+def method(clients: int = 3, name: str = "cartpole-v1", **settings) -> FedQHD:
+    world = World(WorldSettings(name), clients, 0)  # type: ignore[arg-type]
+    return FedQHD(Settings(**(SMALL | settings)), world, [[c] for c in range(clients)])
+
+
+def rounds(algorithm: FedQHD, count: int, clients: int = 3) -> tuple[dict, dict]:
+    """`count` rounds of plain averaging: the server's state, and the clients' own."""
+    state, kept = algorithm.init(5), dict.fromkeys(range(clients))
+    for r in range(1, count + 1):
+        sent = algorithm.broadcast(state, r)
+        results = [algorithm.local(Job(c, sent, kept[c], 100 * r + c)) for c in kept]
+        for result in results:
+            kept[result.client] = result.state
+            specs = algorithm.declare(sent)
+            assert set(result.update) == set(specs)
+            for name, array in result.update.items():
+                assert array.shape == specs[name].shape
+                assert str(array.dtype) == specs[name].dtype
+        mean = {n: np.mean([x.update[n] for x in results], 0) for n in results[0].update}
+        state = algorithm.step(state, mean, r)
+    return state, kept
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_way_to_agree_trains(kind):
+    algorithm = method(**KINDS[kind])
+    state, kept = rounds(algorithm, 3)
+    name = "teacher" if kind in ("own", "complex") else "readout"
+    assert np.abs(state[name]).max() > 0
+    assert all(client["counters"][4] > 0 for client in kept.values())  # steps
+    assert np.isfinite(algorithm.evaluate([state], [[0, 1, 2]], 3, 0)["eval/return"])
+
+
+def test_shared_encoders_average_value_functions():
+    """Averaging W is averaging Q, at every state."""
+    algorithm = method()
+    state, kept = rounds(algorithm, 2)
+    encoder = algorithm.client(0, state).encoder
+    states = np.random.default_rng(0).normal(size=(50, 4))
+    each = [rff.values(encoder, rff.unpack(encoder, c["online"]), states) for c in kept.values()]
+    together = rff.values(encoder, rff.unpack(encoder, state["readout"]), states)
+    np.testing.assert_allclose(together, np.mean(each, 0), atol=1e-6)
+
+
+@pytest.mark.parametrize("complex", [False, True])
+def test_a_client_takes_on_the_teacher_as_far_as_it_can(complex):
+    """m ≥ D and a small ridge: what the client can represent comes back on every state."""
+    algorithm = method(
+        clients=1, encoders="own", complex=complex, sizes=(16,), anchors=200, ridge=1e-9
+    )
+    state = algorithm.init(5)
+    encoder = algorithm.client(0, state).encoder
+    wanted = np.random.default_rng(1).normal(size=(16, 2)) * (1 + 1j if complex else 1)
+    scaled = algorithm.world.scaling(state["anchors"])
+    state["teacher"] = rff.values(encoder, wanted, scaled)
+    rows = algorithm.readout(0, state)
+    states = scaled[:20] + 0.01
+    found = rff.values(encoder, rff.unpack(encoder, rows), states)
+    np.testing.assert_allclose(found, rff.values(encoder, wanted, states), atol=2e-2)
+
+
+def test_alone_nothing_is_compiled():
+    """A client that gets back what it sent keeps its W, parts outside the anchors' span too."""
+    algorithm = method(clients=1, encoders="own", sizes=(64,), anchors=8)
+    state, kept = rounds(algorithm, 1, clients=1)
+    before = kept[0]["online"].copy()
+    sent = algorithm.broadcast(state, 2)
+    learner, old = algorithm._restore(Job(0, sent, kept[0], 1), algorithm.client(0, sent))
+    algorithm._receive(Job(0, sent, kept[0], 1), algorithm.client(0, sent), learner, old)
+    assert np.array_equal(learner.online, before)
+    other = sent | {"teacher": sent["teacher"] + np.float32(0.5)}
+    algorithm._receive(Job(0, other, kept[0], 1), algorithm.client(0, other), learner, old)
+    assert not np.array_equal(learner.online, before)
+
+
+def test_truncation_cuts_and_pads():
+    algorithm = method(encoders="own", agree="truncate")
+    state = algorithm.init(5)
+    state["readout"] = np.arange(32, dtype=np.float32).reshape(2, 16)
+    rows = algorithm.readout(2, state)
+    assert rows.shape == (2, 64)
+    assert np.array_equal(rows[:, :16], state["readout"])
+    assert not rows[:, 16:].any()
+
+
+def train(tmp_path: Path, **more) -> Path:
+    data = {
+        "rounds": 3,
+        "federation": {"clients": 3},
+        "algorithm": {"name": "fedqhd", **dict(SMALL.items()), "sizes": [16, 32, 64]},
+        "world": {"name": "cartpole-v1"},
+        "out": str(tmp_path),
+    }
+    data["algorithm"] |= more
+    config = configs.resolve(data)
+    directory = runs.start(config)
+    runs.train(config, directory, runs.build_algorithm(config))
+    return directory.path
+
+
+def test_own_encoders_send_values_on_anchors_and_nothing_else(tmp_path):
+    """m × |A| numbers of four bytes go up per client and round, whatever D_i."""
+    path = train(tmp_path, encoders="own")
+    last = json.loads((path / "metrics.jsonl").read_text().splitlines()[-1])
+    assert last["comm/bytes_up"] == 3 * 3 * 80 * 2 * 4
+
+
+def test_a_resumed_run_equals_an_undisturbed_one(tmp_path):
+    whole = train(tmp_path / "a", encoders="own")
+    config = configs.resolve(configs.read_recipe(whole / "config.toml"))
+    half = runs.start(
+        configs.resolve(configs.as_dict(config) | {"rounds": 1, "out": str(tmp_path)})
+    )
+    shorter = configs.resolve(configs.read_recipe(half.path / "config.toml"))
+    runs.train(shorter, half, runs.build_algorithm(shorter))
+    longer, directory = runs.resume(half.path, ["--rounds", "3"])
+    runs.train(longer, directory, runs.build_algorithm(longer))
+    logs = [(path / "metrics.jsonl").read_bytes() for path in (whole, half.path)]
+    assert logs[0] == logs[1]
