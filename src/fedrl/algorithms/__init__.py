@@ -35,6 +35,18 @@ METHODS = {
         {"encoders": "own", "agree": "truncate"},
         kind="discrete",
     ),
+    "feddqn": Entry(
+        "fedrl.algorithms.feddqn",
+        "classic",
+        "deep Q-learning, weights averaged; a baseline of FedQHD",
+        kind="discrete",
+    ),
+    "distill-dqn": Entry(
+        "fedrl.algorithms.distill",
+        "classic",
+        "a baseline of FedQHD: DQNs of any size fit their mean predictions on anchors",
+        kind="discrete",
+    ),
     "fedagent": Entry(
         "fedrl.algorithms.fedagent",
         "llm",

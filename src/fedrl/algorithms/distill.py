@@ -1,0 +1,211 @@
+"""Distillation FedDQN: clients with networks of their own agree on soft predictions.
+
+A baseline of the FedQHD paper, after FedHPD (Jiang et al., 2025):
+
+    server    teacher ← mean of the clients' predictions on m common anchor states
+    client    fits the teacher by `distill_steps` steps of Adam on
+              KL(teacher ‖ softmax(Q / temperature)); plays `episodes` as in `feddqn`;
+              sends softmax(Q(anchors) / temperature): m × |A| numbers, whatever its network
+
+The paper says "averaged soft predictions", so distributions over actions are averaged, not values.
+They say which action is better, not what a state is worth: that a client learns from its replay
+alone. The steps of a distillation start from moments of zero, and TD's own are not touched.
+
+A network cannot be had from the server's state, so `eval/return` is that of newcomers: networks as
+the clients' were at their beginning, with nothing but the teacher fitted. How the clients' own
+networks do is in `train/greedy`, without exploration, and in the returns of their training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Literal
+
+import numpy as np
+
+from fedrl import seeding
+from fedrl.algorithms import dqn, feddqn
+from fedrl.envs.discrete import World, random_states
+from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What clients learn with, and how they agree."""
+
+    name: Literal["distill-dqn"] = "distill-dqn"
+    # Units of the two hidden layers.
+    hidden: tuple[int, ...] = (128, 128)
+    # Units of both layers instead, given to the clients in turn; [] is `hidden` for all.
+    sizes: tuple[int, ...] = ()
+    # m: states on which clients agree.
+    anchors: int = 200
+    # Steps of Adam towards the teacher per exchange.
+    distill_steps: int = 100
+    # Their step size.
+    distill_lr: float = 0.001
+    # Q-values are divided by this before the softmax; less is closer to the greedy action.
+    temperature: float = 1.0
+    # Local episodes between two exchanges.
+    episodes: int = 50
+    # Step size of Adam.
+    lr: float = 0.0003
+    # Discount γ.
+    gamma: float = 0.99
+    # Transitions per update; the loss is their mean.
+    batch: int = 32
+    # Updates per environment step.
+    updates_per_step: int = 1
+    # Target r + γ Q⁻(s', a*): a* chosen by the online weights, else by the delayed ones too.
+    double: bool = True
+    # TD errors beyond this count linearly, not squared (Huber); 0 squares all.
+    huber: float = 1.0
+    # Steps between two copies of the weights to the delayed ones; 0 is never by steps.
+    sync_steps: int = 0
+    # Episodes between two copies; 0 is never by episodes.
+    sync_episodes: int = 5
+    # Also copy after a distillation.
+    sync_on_receipt: bool = True
+    # ε of the first episode.
+    epsilon: float = 1.0
+    # ε is multiplied by this after every episode,
+    epsilon_decay: float = 0.985
+    # down to this.
+    epsilon_floor: float = 0.001
+    # Transitions that a client remembers.
+    replay: int = 10_000
+    # Greedy episodes per evaluation and client.
+    eval_episodes: int = 20
+
+    def __post_init__(self) -> None:
+        _ = self.learner  # checks what it shares with FedAvg-DQN
+        if self.anchors < 1:
+            raise UserError(f"algorithm.anchors is {self.anchors}; it must be at least 1")
+        if min(self.sizes, default=1) < 1:
+            raise UserError(f"algorithm.sizes is {list(self.sizes)}; every one must be above 0")
+        if self.distill_steps < 0:
+            raise UserError(
+                f"algorithm.distill_steps is {self.distill_steps}; it must not be negative"
+            )
+        for key in ("distill_lr", "temperature"):
+            if not getattr(self, key) > 0:
+                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be above 0")
+
+    @property
+    def learner(self) -> feddqn.Settings:
+        shared = {field.name for field in fields(feddqn.Settings)} - {"name"}
+        return feddqn.Settings(**{name: getattr(self, name) for name in shared})
+
+
+class Distillation:
+    """See the module's docstring."""
+
+    opening = False
+    reports = feddqn.REPORTS | {"train/greedy"}
+
+    def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
+        self.settings, self.world = settings, world
+        self.training = feddqn.Training(settings.learner, world, pools)
+
+    def shape(self, client: int) -> dqn.Shape:
+        sizes = self.settings.sizes
+        return self.training.shape(
+            (sizes[client % len(sizes)],) * 2 if sizes else self.settings.hidden
+        )
+
+    # The server
+
+    def init(self, seed: int) -> Tensors:
+        m = self.settings.anchors
+        return {
+            "seed": np.array([seed % 2**62], np.int64),
+            "anchors": random_states(self.world, m, seed),
+            # Zeros are no distribution: nobody has said anything yet.
+            "teacher": np.zeros((m, self.world.actions), np.float32),
+        }
+
+    def broadcast(self, state: Tensors, round: int) -> Tensors:
+        return dict(state)
+
+    def declare(self, broadcast: Tensors) -> dict[str, Spec]:
+        """Predictions on the anchors; never anything of a trajectory."""
+        return {"teacher": Spec(broadcast["teacher"].shape, "float32")}
+
+    def step(self, state: Tensors, mean: Tensors, round: int) -> Tensors:
+        return state | {"teacher": mean["teacher"].astype(np.float32)}
+
+    # A client
+
+    def local(self, job: Job) -> Result:
+        shape, sent = self.shape(job.client), job.broadcast
+        learner = self.training.restore(job, shape, self.beginning(job.client, sent))
+        # A client that gets back exactly what it said has nothing to learn from it.
+        own = job.state is not None and np.array_equal(sent["teacher"], job.state["sent"])
+        if sent["teacher"].any() and not own:
+            self.fit(learner.online, shape, sent)
+            if self.settings.sync_on_receipt:
+                learner.target[:] = learner.online
+        kept, metrics = self.training.play(job, shape, learner)
+        metrics["train/greedy"] = self.training.greedy(shape, learner.online, job.seed)
+        said = self.predictions(learner.online, shape, sent)
+        return Result(job.client, {"teacher": said}, state=kept | {"sent": said}, metrics=metrics)
+
+    def local_many(self, jobs: Sequence[Job]) -> list[Result]:
+        return self.training.side_by_side(self.local, jobs)
+
+    def beginning(self, client: int, sent: Tensors) -> np.ndarray:
+        """A client's first weights: its own, as its layers are."""
+        seed = seeding.derive(int(sent["seed"][0]), "network", client=client)
+        return dqn.draw_weights(self.shape(client), seed)
+
+    def fit(self, weights: np.ndarray, shape: dqn.Shape, sent: Tensors) -> None:
+        """Move the weights towards the teacher, in place."""
+        s = self.settings
+        teacher = np.ascontiguousarray(sent["teacher"], np.float32)
+        dqn.distill(
+            weights, shape, self._states(sent), teacher, s.distill_steps, s.distill_lr,
+            s.temperature,
+        )  # fmt: skip
+
+    def predictions(self, weights: np.ndarray, shape: dqn.Shape, sent: Tensors) -> np.ndarray:
+        """softmax(Q / temperature) on the anchors [m, |A|]."""
+        x = self._states(sent)
+        h1, h2 = (np.empty((len(x), units), np.float32) for units in shape[1:3])
+        q = np.empty((len(x), shape[3]), np.float32)
+        dqn.values(weights, shape, x, h1, h2, q)
+        said = np.empty_like(q)
+        dqn.soften(q, self.settings.temperature, said)
+        return said
+
+    def _states(self, sent: Tensors) -> np.ndarray:
+        return self.world.scaling(sent["anchors"]).astype(np.float32)
+
+    # Evaluation
+
+    def evaluate(
+        self, states: Sequence[Tensors], owners: Sequence[Sequence[int]], round: int, seed: int
+    ) -> Metrics:
+        """Greedy episodes of a newcomer in each client's place."""
+        found = [
+            self._newcomer(client, state, seed)
+            for state, clients in zip(states, owners, strict=True)
+            for client in clients
+        ]
+        return {"eval/return": float(np.mean(found))}
+
+    def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
+        clients = range(self.world.clients)
+        return np.array([self._newcomer(client, state, seed, episodes) for client in clients])
+
+    def _newcomer(self, client: int, state: Tensors, seed: int, episodes: int = 0) -> float:
+        shape, weights = self.shape(client), self.beginning(client, state)
+        if state["teacher"].any():
+            self.fit(weights, shape, state)
+        return self.training.greedy(shape, weights, seed, episodes)
+
+
+def build(
+    settings: Settings, world: World, rounds: int, pools: Sequence[Sequence[int]]
+) -> Distillation:
+    return Distillation(settings, world, pools)

@@ -1,0 +1,169 @@
+"""Whole ε-greedy episodes of a DQN client with its updates: compiled worlds in one call, or a host.
+
+The replay, the random numbers and the cache of compiled code are as in `qhd_episodes`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import zlib
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from fedrl.algorithms import dqn, qhd_episodes
+from fedrl.algorithms.dqn import Learner, Rules, Shape, Work
+from fedrl.algorithms.pg_tabular_kernels import uniform
+from fedrl.algorithms.qhd_episodes import below, draw, pick, remember, scale_state
+from fedrl.algorithms.qhd_kernels import EPISODES, SIZE, STEPS, Floats, Ints, Single
+from fedrl.envs import classic_kernels as worlds
+from fedrl.envs.discrete import HOST, World
+
+_ONE = np.uint64(1)
+_ONLY = np.zeros(1, np.int64)
+_compiled = njit(cache=True, error_model="numpy", nogil=True)
+
+
+def _build(sources: int) -> tuple[Callable[..., Any], ...]:
+    @_compiled
+    def choose(learner: Learner, shape: Shape, seen: Single, scratch: Work) -> int:
+        """An action for the one state of `seen` [1, d]; `scratch` is for one state."""
+        _ = sources
+        if uniform(draw(learner.counters)) < learner.epsilon[0]:
+            return int(below(draw(learner.counters), np.uint64(shape[3])))
+        dqn.values(learner.online, shape, seen, scratch.d1, scratch.d2, scratch.dq)
+        return dqn.best(scratch.dq[0])
+
+    @_compiled
+    def learn(
+        learner: Learner,
+        shape: Shape,
+        rules: Rules,
+        work: Work,
+        state: Single,
+        action: int,
+        reward: float,
+        ahead: Single,
+        terminal: bool,
+    ) -> None:
+        """What follows a step: it is remembered, there are updates, and a sync if one is due."""
+        _ = sources
+        # compiled for any learner with these names of a replay's arrays
+        remember(learner, state, action, reward, ahead, terminal)  # type: ignore[arg-type]
+        counters = learner.counters
+        counters[STEPS] += _ONE
+        if counters[SIZE] >= np.uint64(rules.batch):
+            for _ in range(rules.updates_per_step):
+                pick(counters, work.picks)
+                dqn.td_update(learner, shape, rules, work)
+        if rules.sync_steps > 0 and counters[STEPS] % np.uint64(rules.sync_steps) == 0:
+            learner.target[:] = learner.online
+
+    @_compiled
+    def finish(learner: Learner, rules: Rules) -> None:
+        """What follows an episode."""
+        _ = sources
+        learner.counters[EPISODES] += _ONE
+        period = np.uint64(rules.sync_episodes)
+        if period > 0 and learner.counters[EPISODES] % period == 0:
+            learner.target[:] = learner.online
+        learner.epsilon[0] = max(rules.epsilon_floor, learner.epsilon[0] * rules.epsilon_decay)
+
+    @_compiled
+    def compiled_episodes(
+        kind: int,
+        count: int,
+        shape: Shape,
+        shift: Single,
+        spread: Single,
+        learner: Learner,
+        rules: Rules,
+    ) -> tuple[Floats, Ints]:
+        """`count` episodes of a compiled world; returns their returns [count] and lengths [count].
+
+        The learner sees (observation - shift) / spread. A cut at the limit is not terminal.
+        """
+        _ = sources
+        work, one = dqn.work(shape, rules.batch), dqn.work(shape, 1)
+        returns, lengths = np.zeros(count), np.zeros(count, np.int64)
+        state, uniforms = np.empty(worlds.MOST_STATE), np.empty(worlds.MOST_STATE)
+        seen, ahead = np.empty((1, shape[0]), np.float32), np.empty((1, shape[0]), np.float32)
+        for episode in range(count):
+            for i in range(worlds.DRAWS[kind]):
+                uniforms[i] = uniform(draw(learner.counters))
+            worlds.reset(kind, state, uniforms)
+            worlds.observe(kind, state, seen[0])
+            scale_state(seen[0], shift, spread)
+            over = False
+            while not over and lengths[episode] < rules.limit:
+                action = choose(learner, shape, seen, one)
+                reward, over = worlds.step(kind, state, action)
+                worlds.observe(kind, state, ahead[0])
+                scale_state(ahead[0], shift, spread)
+                learn(learner, shape, rules, work, seen[0], action, reward, ahead[0], over)
+                seen[:] = ahead
+                returns[episode] += reward
+                lengths[episode] += 1
+            finish(learner, rules)
+        return returns, lengths
+
+    return choose, learn, finish, compiled_episodes
+
+
+_MODULES = (dqn, qhd_episodes, worlds)
+choose, learn, finish, compiled_episodes = _build(
+    zlib.crc32("".join(map(inspect.getsource, _MODULES)).encode())
+)
+
+
+def host_episodes(
+    world: World, count: int, shape: Shape, learner: Learner, rules: Rules, seed: int
+) -> tuple[Floats, Ints]:
+    """The same where the world is not compiled (LunarLander), step by step.
+
+    `seed` begins the simulator's own stream, which cannot be kept from one call to the next.
+    """
+    work, one = dqn.work(shape, rules.batch), dqn.work(shape, 1)
+    returns, lengths = np.zeros(count), np.zeros(count, np.int64)
+    seen, ahead = np.empty((1, world.dimension), np.float32), np.empty(world.dimension, np.float32)
+    lander = world.landers(1)
+    observation = lander.reset([seed])[0]
+    for episode in range(count):
+        if episode:
+            observation = lander.restart(_ONLY)[0]
+        seen[0] = world.scaling(observation)
+        over = False
+        while not over:
+            action = choose(learner, shape, seen, one)
+            after = lander.step(np.array([action]))
+            over = bool(after.terminated[0] or after.truncated[0])
+            ahead[:] = world.scaling(after.observations[0])
+            reward, ended = float(after.rewards[0]), bool(after.terminated[0])
+            learn(learner, shape, rules, work, seen[0], action, reward, ahead, ended)
+            seen[0] = ahead
+            returns[episode] += reward
+            lengths[episode] += 1
+        finish(learner, rules)
+    return returns, lengths
+
+
+def run_episodes(
+    world: World, count: int, shape: Shape, learner: Learner, rules: Rules, seed: int
+) -> tuple[Floats, Ints]:
+    """Returns and lengths of `count` episodes; only a host's world draws from `seed`."""
+    if world.kind == HOST:
+        return host_episodes(world, count, shape, learner, rules, seed)
+    shift, spread = (part.astype(np.float32) for part in world.scaling)
+    return compiled_episodes(world.kind, count, shape, shift, spread, learner, rules)
+
+
+def evaluate(world: World, count: int, shape: Shape, weights: Single, seed: int) -> Floats:
+    """Returns [count] of greedy episodes that teach nothing; their starts depend on the seed only.
+
+    A learner with a replay of one place and no updates is a spectator.
+    """
+    spectator = dqn.fresh(shape, weights, 1, seed % 2**63, epsilon=0.0)
+    still = Rules(1.0, 0.0, 1, 0, 0, 0, 1.0, 0.0, False, 0.0, world.limit)
+    return run_episodes(world, count, shape, spectator, still, seed)[0]
