@@ -112,7 +112,7 @@ def list_(argv: list[str]) -> int:
     for title, table in (("methods", METHODS), ("worlds", WORLDS)):
         print(f"{title}:")
         for name, entry in table.items():
-            print(f"  {name:<14}{entry.summary}  [{entry.extra}]")
+            print(f"  {name:<16}{entry.summary}  [{entry.extra}]")
     print("recipes:")
     folder = recipes_folder()
     for path in sorted(folder.glob("*/*.toml")):
