@@ -19,24 +19,23 @@ networks do is in `train/greedy`, without exploration, and in the returns of the
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from fedrl import seeding
 from fedrl.algorithms import dqn, feddqn
+from fedrl.algorithms.q_learning import REPORTS, side_by_side
 from fedrl.envs.discrete import World, random_states
 from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
 
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(feddqn.Network):
     """What clients learn with, and how they agree."""
 
     name: Literal["distill-dqn"] = "distill-dqn"
-    # Units of the two hidden layers.
-    hidden: tuple[int, ...] = (128, 128)
     # Units of both layers instead, given to the clients in turn; [] is `hidden` for all.
     sizes: tuple[int, ...] = ()
     # m: states on which clients agree.
@@ -47,39 +46,9 @@ class Settings:
     distill_lr: float = 0.001
     # Q-values are divided by this before the softmax; less is closer to the greedy action.
     temperature: float = 1.0
-    # Local episodes between two exchanges.
-    episodes: int = 50
-    # Step size of Adam.
-    lr: float = 0.0003
-    # Discount γ.
-    gamma: float = 0.99
-    # Transitions per update; the loss is their mean.
-    batch: int = 32
-    # Updates per environment step.
-    updates_per_step: int = 1
-    # Target r + γ Q⁻(s', a*): a* chosen by the online weights, else by the delayed ones too.
-    double: bool = True
-    # TD errors beyond this count linearly, not squared (Huber); 0 squares all.
-    huber: float = 1.0
-    # Steps between two copies of the weights to the delayed ones; 0 is never by steps.
-    sync_steps: int = 0
-    # Episodes between two copies; 0 is never by episodes.
-    sync_episodes: int = 5
-    # Also copy after a distillation.
-    sync_on_receipt: bool = True
-    # ε of the first episode.
-    epsilon: float = 1.0
-    # ε is multiplied by this after every episode,
-    epsilon_decay: float = 0.985
-    # down to this.
-    epsilon_floor: float = 0.001
-    # Transitions that a client remembers.
-    replay: int = 10_000
-    # Greedy episodes per evaluation and client.
-    eval_episodes: int = 20
 
     def __post_init__(self) -> None:
-        _ = self.learner  # checks what it shares with FedAvg-DQN
+        super().__post_init__()
         if self.anchors < 1:
             raise UserError(f"algorithm.anchors is {self.anchors}; it must be at least 1")
         if min(self.sizes, default=1) < 1:
@@ -92,21 +61,16 @@ class Settings:
             if not getattr(self, key) > 0:
                 raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be above 0")
 
-    @property
-    def learner(self) -> feddqn.Settings:
-        shared = {field.name for field in fields(feddqn.Settings)} - {"name"}
-        return feddqn.Settings(**{name: getattr(self, name) for name in shared})
-
 
 class Distillation:
     """See the module's docstring."""
 
     opening = False
-    reports = feddqn.REPORTS | {"train/greedy"}
+    reports = REPORTS | {"train/greedy"}
 
     def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
         self.settings, self.world = settings, world
-        self.training = feddqn.Training(settings.learner, world, pools)
+        self.training = feddqn.Training(settings, world, pools)
 
     def shape(self, client: int) -> dqn.Shape:
         sizes = self.settings.sizes
@@ -152,7 +116,7 @@ class Distillation:
         return Result(job.client, {"teacher": said}, state=kept | {"sent": said}, metrics=metrics)
 
     def local_many(self, jobs: Sequence[Job]) -> list[Result]:
-        return self.training.side_by_side(self.local, jobs)
+        return side_by_side(self.world, self.local, jobs)
 
     def beginning(self, client: int, sent: Tensors) -> np.ndarray:
         """A client's first weights: its own, as its layers are."""

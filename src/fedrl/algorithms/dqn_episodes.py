@@ -16,13 +16,13 @@ from numba import njit
 from fedrl.algorithms import dqn, qhd_episodes
 from fedrl.algorithms.dqn import Learner, Rules, Shape, Work
 from fedrl.algorithms.pg_tabular_kernels import uniform
+from fedrl.algorithms.q_learning import host_episodes as host
 from fedrl.algorithms.qhd_episodes import below, draw, pick, remember, scale_state
 from fedrl.algorithms.qhd_kernels import EPISODES, SIZE, STEPS, Floats, Ints, Single
 from fedrl.envs import classic_kernels as worlds
 from fedrl.envs.discrete import HOST, World
 
 _ONE = np.uint64(1)
-_ONLY = np.zeros(1, np.int64)
 _compiled = njit(cache=True, error_model="numpy", nogil=True)
 
 
@@ -121,32 +121,16 @@ choose, learn, finish, compiled_episodes = _build(
 def host_episodes(
     world: World, count: int, shape: Shape, learner: Learner, rules: Rules, seed: int
 ) -> tuple[Floats, Ints]:
-    """The same where the world is not compiled (LunarLander), step by step.
-
-    `seed` begins the simulator's own stream, which cannot be kept from one call to the next.
-    """
+    """The same where the world is not compiled."""
     work, one = dqn.work(shape, rules.batch), dqn.work(shape, 1)
-    returns, lengths = np.zeros(count), np.zeros(count, np.int64)
-    seen, ahead = np.empty((1, world.dimension), np.float32), np.empty(world.dimension, np.float32)
-    lander = world.landers(1)
-    observation = lander.reset([seed])[0]
-    for episode in range(count):
-        if episode:
-            observation = lander.restart(_ONLY)[0]
-        seen[0] = world.scaling(observation)
-        over = False
-        while not over:
-            action = choose(learner, shape, seen, one)
-            after = lander.step(np.array([action]))
-            over = bool(after.terminated[0] or after.truncated[0])
-            ahead[:] = world.scaling(after.observations[0])
-            reward, ended = float(after.rewards[0]), bool(after.terminated[0])
-            learn(learner, shape, rules, work, seen[0], action, reward, ahead, ended)
-            seen[0] = ahead
-            returns[episode] += reward
-            lengths[episode] += 1
-        finish(learner, rules)
-    return returns, lengths
+    return host(
+        world,
+        count,
+        seed,
+        lambda seen: choose(learner, shape, seen, one),
+        lambda *step: learn(learner, shape, rules, work, *step),
+        lambda: finish(learner, rules),
+    )
 
 
 def run_episodes(

@@ -15,9 +15,7 @@ optimizer, the batch, the target rule and its period: here Adam, 32, double, fiv
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -27,78 +25,52 @@ from fedrl import seeding
 from fedrl.algorithms import dqn
 from fedrl.algorithms.dqn_episodes import evaluate as play
 from fedrl.algorithms.dqn_episodes import run_episodes
-from fedrl.envs.discrete import HOST, World
+from fedrl.algorithms.q_learning import REPORTS, Practice, side_by_side, told
+from fedrl.envs.discrete import World
 from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
-
-LAST = 100
-"""Episodes behind `train/return_last100`, the paper's figure of merit."""
-
-REPORTS = frozenset(
-    {"train/return", "train/return_last100", "train/steps", "env/steps", "env/episodes"}
-)
 
 
 @dataclass(frozen=True)
-class Settings:
+class Network(Practice):
     """What clients learn with."""
 
-    name: Literal["feddqn"] = "feddqn"
     # Units of the two hidden layers.
     hidden: tuple[int, ...] = (128, 128)
-    # Local episodes between two exchanges.
-    episodes: int = 50
     # Step size of Adam.
     lr: float = 0.0003
-    # Discount γ.
-    gamma: float = 0.99
     # Transitions per update; the loss is their mean.
     batch: int = 32
-    # Updates per environment step.
-    updates_per_step: int = 1
     # Target r + γ Q⁻(s', a*): a* chosen by the online weights, else by the delayed ones too.
     double: bool = True
     # TD errors beyond this count linearly, not squared (Huber); 0 squares all.
     huber: float = 1.0
-    # Steps between two copies of the weights to the delayed ones; 0 is never by steps.
-    sync_steps: int = 0
-    # Episodes between two copies; 0 is never by episodes.
-    sync_episodes: int = 5
-    # Also copy when new weights arrive from the server.
-    sync_on_receipt: bool = True
-    # ε of the first episode.
-    epsilon: float = 1.0
-    # ε is multiplied by this after every episode,
-    epsilon_decay: float = 0.985
-    # down to this.
-    epsilon_floor: float = 0.001
-    # Transitions that a client remembers.
-    replay: int = 10_000
-    # Greedy episodes per evaluation and client.
-    eval_episodes: int = 20
 
     def __post_init__(self) -> None:
-        for key in ("episodes", "batch", "replay", "eval_episodes"):
-            if getattr(self, key) < 1:
-                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be at least 1")
+        super().__post_init__()
+        if self.batch < 1:
+            raise UserError(f"algorithm.batch is {self.batch}; it must be at least 1")
         if len(self.hidden) != 2 or min(self.hidden) < 1:
             raise UserError(
                 f"algorithm.hidden is {list(self.hidden)}; name the units of two layers, above 0"
             )
         if not self.lr > 0:
             raise UserError(f"algorithm.lr is {self.lr}; it must be above 0")
-        for key in ("updates_per_step", "sync_steps", "sync_episodes", "huber"):
-            if getattr(self, key) < 0:
-                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must not be negative")
-        for key in ("gamma", "epsilon", "epsilon_decay", "epsilon_floor"):
-            if not 0 <= getattr(self, key) <= 1:
-                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it is a share, 0 to 1")
+        if self.huber < 0:
+            raise UserError(f"algorithm.huber is {self.huber}; it must not be negative")
+
+
+@dataclass(frozen=True)
+class Settings(Network):
+    """A network for all, and how clients learn."""
+
+    name: Literal["feddqn"] = "feddqn"
 
 
 @dataclass(frozen=True)
 class Training:
     """A client's round but for what it receives and sends; `pools[c]` are those c plays for."""
 
-    settings: Settings
+    settings: Network
     world: World
     pools: Sequence[Sequence[int]]
 
@@ -125,23 +97,8 @@ class Training:
         """The round's episodes; returns what the client keeps and what it reports."""
         count = self.settings.episodes * len(self.pools[job.client])
         returns, lengths = run_episodes(self.world, count, shape, learner, self.rules, job.seed)
-        before = returns[:0] if job.state is None else job.state["returns"]
-        recent = np.concatenate([before, returns])[-LAST:]
-        metrics = {
-            "train/return": float(returns.mean()),
-            "train/return_last100": float(recent.mean()),
-            "train/steps": float(lengths.mean()),
-            "env/steps": float(lengths.sum()),
-            "env/episodes": float(count),
-        }
+        recent, metrics = told(job, returns, lengths)
         return {**learner._asdict(), "returns": recent}, metrics
-
-    def side_by_side(self, local: Callable[[Job], Result], jobs: Sequence[Job]) -> list[Result]:
-        """A thread per client: the kernels release Python's lock."""
-        if len(jobs) == 1 or self.world.kind == HOST:
-            return [local(job) for job in jobs]
-        with ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1)) as pool:
-            return list(pool.map(local, jobs))
 
     def greedy(self, shape: dqn.Shape, weights: np.ndarray, seed: int, episodes: int = 0) -> float:
         count = episodes or self.settings.eval_episodes
@@ -187,7 +144,7 @@ class FedDQN:
         return Result(job.client, {"weights": learner.online.copy()}, state=kept, metrics=metrics)
 
     def local_many(self, jobs: Sequence[Job]) -> list[Result]:
-        return self.training.side_by_side(self.local, jobs)
+        return side_by_side(self.world, self.local, jobs)
 
     # Evaluation
 

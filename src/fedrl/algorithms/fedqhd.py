@@ -15,9 +15,7 @@ compile, and a centralized client plays the episodes of all the clients it stand
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Literal, NamedTuple
@@ -27,18 +25,16 @@ import numpy as np
 from fedrl import seeding
 from fedrl.algorithms import qhd_features as rff
 from fedrl.algorithms import qhd_kernels as kernels
+from fedrl.algorithms.q_learning import REPORTS, Practice, side_by_side, told
 from fedrl.algorithms.qhd_episodes import evaluate as play
 from fedrl.algorithms.qhd_episodes import run_episodes
 from fedrl.algorithms.ridge import Compiler
 from fedrl.envs.discrete import HOST, World, random_states
 from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
 
-LAST = 100
-"""Episodes behind `train/return_last100`, the paper's figure of merit."""
-
 
 @dataclass(frozen=True)
-class Settings:
+class Settings(Practice):
     """How clients see states, learn, and agree."""
 
     name: Literal["fedqhd", "truncate-qhd"] = "fedqhd"
@@ -60,35 +56,14 @@ class Settings:
     anchors: int = 200
     # λ of the ridge that compiles the teacher.
     ridge: float = 1e-3
-    # Local episodes between two exchanges.
-    episodes: int = 50
     # η: TD errors are summed over a batch.
     lr: float = 0.1
-    # Discount γ.
-    gamma: float = 0.99
     # Transitions per TD update.
     batch: int = 16
-    # TD updates per environment step.
-    updates_per_step: int = 1
-    # Steps between two copies of W to the delayed W⁻; 0 is never by steps.
-    sync_steps: int = 0
-    # Episodes between two copies; 0 is never by episodes.
-    sync_episodes: int = 5
-    # Also copy when a new W arrives from the server.
-    sync_on_receipt: bool = True
-    # ε of the first episode.
-    epsilon: float = 1.0
-    # ε is multiplied by this after every episode,
-    epsilon_decay: float = 0.985
-    # down to this.
-    epsilon_floor: float = 0.001
-    # Transitions that a client remembers.
-    replay: int = 10_000
-    # Greedy episodes per evaluation and client.
-    eval_episodes: int = 20
 
     def __post_init__(self) -> None:
-        for key in ("features", "anchors", "episodes", "batch", "replay", "eval_episodes"):
+        super().__post_init__()
+        for key in ("features", "anchors", "batch"):
             if getattr(self, key) < 1:
                 raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be at least 1")
         if not self.sizes or min(self.sizes) < 1:
@@ -96,12 +71,8 @@ class Settings:
         for key in ("bandwidth", "lr"):
             if not getattr(self, key) > 0:
                 raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be above 0")
-        for key in ("updates_per_step", "sync_steps", "sync_episodes", "ridge"):
-            if getattr(self, key) < 0:
-                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must not be negative")
-        for key in ("gamma", "epsilon", "epsilon_decay", "epsilon_floor"):
-            if not 0 <= getattr(self, key) <= 1:
-                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it is a share, 0 to 1")
+        if self.ridge < 0:
+            raise UserError(f"algorithm.ridge is {self.ridge}; it must not be negative")
         if not 0 <= self.bandwidth_spread < 1:
             raise UserError(
                 f"algorithm.bandwidth_spread is {self.bandwidth_spread}; it must lie in [0, 1)"
@@ -123,9 +94,7 @@ class FedQHD:
     """See the module's docstring. `pools[c]` are the clients whose episodes client c plays."""
 
     opening = False
-    reports = frozenset(
-        {"train/return", "train/return_last100", "train/steps", "env/steps", "env/episodes"}
-    )
+    reports = REPORTS
 
     def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
         self.settings, self.world, self.pools = settings, world, pools
@@ -174,25 +143,14 @@ class FedQHD:
         self._receive(job, client, learner, kept)
         count = self.settings.episodes * len(self.pools[job.client])
         returns, lengths = self._play(client, learner, count, job.seed)
-        recent = np.concatenate([kept["returns"], returns])[-LAST:]
+        recent, metrics = told(job, returns, lengths)
         sent = self._say(job.broadcast, client, learner)
-        metrics = {
-            "train/return": float(returns.mean()),
-            "train/return_last100": float(recent.mean()),
-            "train/steps": float(lengths.mean()),
-            "env/steps": float(lengths.sum()),
-            "env/episodes": float(count),
-        }
         state = {**learner._asdict(), "returns": recent, "sent": sent}
         name = "teacher" if self.by_values else "readout"
         return Result(job.client, {name: sent}, state=state, metrics=metrics)
 
     def local_many(self, jobs: Sequence[Job]) -> list[Result]:
-        """Clients side by side: the kernels release Python's lock."""
-        if len(jobs) == 1 or self.world.kind == HOST:
-            return [self.local(job) for job in jobs]
-        with ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1)) as pool:
-            return list(pool.map(self.local, jobs))
+        return side_by_side(self.world, self.local, jobs)
 
     def client(self, number: int, sent: Tensors) -> Client:
         """Drawn from the run's seed, so that a restart finds the same encoder."""
@@ -219,7 +177,7 @@ class FedQHD:
             self.world.actions, self._lanes(client), self.world.dimension, self.settings.replay,
             job.seed % 2**63, self.settings.epsilon,
         )  # fmt: skip
-        return learner, {"returns": np.zeros(0), "sent": None}
+        return learner, {"sent": None}
 
     def _receive(self, job: Job, client: Client, learner: kernels.Learner, kept: Tensors) -> None:
         """W ← what the server says; nothing if that is exactly what this client said itself."""

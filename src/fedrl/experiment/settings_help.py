@@ -20,10 +20,11 @@ from fedrl.experiment.config import Config
 
 
 def comments(cls: type) -> dict[str, str]:
-    """The comment above each field of a dataclass."""
+    """The comment above each field of a dataclass, inherited ones too."""
     found: dict[str, str] = {}
     above: list[str] = []
-    for line in inspect.getsource(cls).splitlines():
+    sources = [inspect.getsource(c) for c in cls.__mro__ if dataclasses.is_dataclass(c)]
+    for line in "\n".join(sources).splitlines():
         text = line.strip()
         if text.startswith("#"):
             above.append(text.lstrip("# "))
