@@ -25,7 +25,7 @@ from torch import nn
 from torch.nn.functional import linear
 
 from fedrl.llm.cuda import Engine
-from fedrl.llm.learner import Loss, logprobs, rows, update
+from fedrl.llm.learner import Loss, compiled, logprobs, rows, update
 from fedrl.llm.rollout import Sample
 from fedrl.llm.sampler import Answers, padded
 from fedrl.llm.weights import merged
@@ -238,7 +238,7 @@ class Bench:
         def measure(kind: str) -> None:
             model = copy.deepcopy(self.model)
             if kind == "compiled":
-                model.get_decoder().compile(dynamic=False)
+                compiled(model)
             optimizer = adamw(model)
             way = self.plain_learn if kind == "plain" else self.learn
             words = () if kind == "plain" else (size,)
@@ -272,7 +272,7 @@ class Bench:
         def ours() -> None:
             model = copy.deepcopy(self.model)
             if self.compile:
-                model.get_decoder().compile(dynamic=False)
+                compiled(model)
             engine, optimizer, size = Engine(model, (), 0), adamw(model), self.sizes.minibatch
             self.answer(engine, episodes)  # captures
             self.learn(model, optimizer, samples[:size], size)

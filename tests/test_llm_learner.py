@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
+from functools import partial
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from torch import Tensor, nn  # noqa: E402
 
 from fedrl.llm.learner import (  # noqa: E402
     Loss,
+    compiled,
     k3,
     logprobs,
     loss,
@@ -29,6 +31,7 @@ from fedrl.llm.learner import (  # noqa: E402
 )
 from fedrl.llm.rollout import Sample  # noqa: E402
 from fedrl.llm.sampler import Sampler  # noqa: E402
+from fedrl.types import UserError  # noqa: E402
 
 CPU = torch.device("cpu")
 WHOLE = 10_000
@@ -350,3 +353,37 @@ def test_on_a_gpu_the_body_is_bfloat16_and_the_weights_are_not():
     assert {g.dtype for g in gradient} == {torch.float32}
     flat = [torch.cat([g.cpu().flatten() for g in gs]) for gs in (gradient, expected)]
     assert float(nn.functional.cosine_similarity(*flat, dim=0)) > 0.98
+
+
+@pytest.mark.parametrize("sparing", [False, True])
+def test_the_compiled_learner_learns_the_same_and_leaves_the_model_as_it_was(monkeypatch, sparing):
+    # Tracing and autograd as with any backend, without minutes of a C++ compiler.
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend="aot_eager"))
+    batch, advantages = samples(9), some_advantages(9)
+    _, expected = learned(tiny(), batch, advantages, Loss(kl=0.0), microbatch=4)
+    model = tiny()
+    names, plain = list(model.state_dict()), Sampler(tiny(), [1], 1).answer
+    if sparing:
+        save_memory(model)
+    compiled(model)
+    _, gradient = learned(model, batch, advantages, Loss(kl=0.0), microbatch=4)
+    close(gradient, expected, 1e-5)
+    assert list(model.state_dict()) == names
+    prompts = [s.prompt for s in batch]
+    again = [
+        answer(prompts, 4, 1.0, torch.Generator().manual_seed(0)).tokens
+        for answer in (Sampler(model, [1], 1).answer, plain)
+    ]
+    assert again[0] == again[1]
+
+
+def test_compiling_a_body_without_layers_is_refused_in_one_line():
+    class Odd(nn.Module):
+        def get_decoder(self):
+            return nn.Linear(1, 1)
+
+        def get_output_embeddings(self):
+            return nn.Linear(1, 1)
+
+    with pytest.raises(UserError, match=r"algorithm\.compile does not know Linear"):
+        compiled(Odd())

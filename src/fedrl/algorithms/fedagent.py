@@ -84,6 +84,8 @@ class Settings:
     average: Literal["token", "sequence"] = "token"
     # Compute activations again on the way back instead of keeping them: less memory, more time.
     save_memory: bool = False
+    # Compile the learner with torch.compile: a minute at first, then twice as fast on a GPU.
+    compile: bool = False
     # Every episode counts the same, however many steps it took; false: every token does. PPO judges
     # steps, not episodes, and does not read it.
     by_episode: bool = False

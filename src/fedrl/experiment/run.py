@@ -41,6 +41,7 @@ MAY_CHANGE = {
     "federation.quorum",
     "federation.retries",
     "federation.deadline",
+    "algorithm.compile",
     "algorithm.device",
     "algorithm.microbatch",
     "algorithm.rollouts",

@@ -94,6 +94,8 @@ class Bench:
             self.reference = model if lora.has_adapters(model) else copy.deepcopy(model)
         self.previous: Any = lora.twin(model) if settings.beta < 1 else None
         self.sampler: Any = answering.choose(settings, self.policy)
+        if settings.compile:  # after the copies, which must not call this model's body
+            learner.compiled(model)
 
     def first(self, seed: int) -> Tensors:
         """What the server begins with: the folder's weights, or new adapters by the run's seed."""

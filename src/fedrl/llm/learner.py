@@ -11,6 +11,7 @@ to old probability would take for a change of the policy.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -22,6 +23,9 @@ from fedrl.llm.lora import bare
 from fedrl.llm.rollout import Sample
 from fedrl.llm.sampler import padded
 from fedrl.llm.weights import parts
+from fedrl.types import UserError
+
+COMPILED = "_compiled_for_learning"
 
 
 class Rows(NamedTuple):
@@ -55,7 +59,9 @@ def states(model: nn.Module, batch: Rows) -> Tensor:
     """The last hidden state at every position [B · T, d]."""
     kind = batch.ids.device.type
     with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
-        out = parts(model)[0](input_ids=batch.ids, attention_mask=batch.mask, use_cache=False)
+        body = parts(model)[0]
+        body = vars(body).get(COMPILED, body)
+        out = body(input_ids=batch.ids, attention_mask=batch.mask, use_cache=False)
     # A model that is spread over GPUs ends on another one than it began on.
     return out.last_hidden_state.flatten(0, 1).to(batch.ids.device)
 
@@ -80,6 +86,24 @@ def save_memory(model: nn.Module) -> None:
     """Activation checkpointing: the body is computed again on the way back instead of kept."""
     known: Any = model
     known.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+
+
+def compiled(model: nn.Module) -> None:
+    """Fuse the small kernels of the body's layers with torch.compile, for the learner alone.
+
+    One layer is compiled and serves all, with widths and numbers of rows as symbols: the whole body
+    takes minutes. The compiled body is a second view of the same weights, kept beside the module
+    and not in it: names of weights and the sampler, which calls the module with a cache, stay as
+    they are.
+    """
+    body: Any = parts(model)[0]
+    if not isinstance(getattr(body, "layers", None), nn.ModuleList):
+        raise UserError(f"algorithm.compile does not know {type(body).__name__}; leave it false")
+    view = copy.copy(body)
+    view._modules = dict(body._modules)
+    fused: list[Any] = [torch.compile(layer, dynamic=True) for layer in body.layers]
+    view.layers = nn.ModuleList(fused)
+    object.__setattr__(body, COMPILED, view)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from fedrl.experiment.papers.fedagent_claims import PARTITIONS, Found, Parts, su
 from fedrl.experiment.papers.fedagent_numbers import compared, shown
 from fedrl.experiment.papers.markdown import table
 from fedrl.experiment.run_cells import Trained
+from fedrl.experiment.words import si
 
 Lines = dict[str, Trained]
 NOTHING = "Not measured at this scale yet."
@@ -48,8 +49,8 @@ def parameters(model: Path) -> str:
     name = Path(about["settings"]["model"]).name
     model_name = "The built-in model" if name == "builtin" else name
     return (
-        f"{model_name} of {about['parameters'] / 1e6:.2g} M parameters has imitated the expert on "
-        f"{len(about['tasks'])} public tasks. "
+        f"{model_name} of {si(about['parameters'], digits=2)} parameters has imitated the expert "
+        f"on {len(about['tasks'])} public tasks. "
     )
 
 
