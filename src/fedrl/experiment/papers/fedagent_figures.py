@@ -61,6 +61,7 @@ def sides(
                 at, y[name] = percent([one], SUCCESS, end)
                 x[name] = at * one.cell.local_epochs
             plots.band_plot(axes, x, y)
+            axes.set_ylim(max(0, axes.get_ylim()[0]), min(100, axes.get_ylim()[1]))
             axes.set_title(title)
             axes.set_xlabel("local epochs")
             if any(values.size for values in y.values()):

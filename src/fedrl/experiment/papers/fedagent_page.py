@@ -242,5 +242,5 @@ def cost_row(cells: list[Trained]) -> list[str]:
         duration(sum(run.seconds for _, run in ran)),
         f"{sum(cell.epochs(max(run.rounds)) for cell, run in ran):,}",
         f"{sum(metrics.get('env/episodes', 0.0) for metrics in last):,.0f}",
-        ", ".join(sorted({str(run.meta.get("commit")) for _, run in ran})),
+        ", ".join(sorted({str(run.meta.get("commit") or "unknown") for _, run in ran})),
     ]
