@@ -1,159 +1,67 @@
-"""How fast FedQHD's clients learn: the compiled kernels beside the same algorithm in NumPy.
+"""How fast FedQHD is: its kernels beside NumPy, LunarLander's loop, growth, minutes per run.
 
-python benchmarks/fedqhd.py [--quick] [--json F]
+python benchmarks/fedqhd.py [kernels] [lander] [growth] [minutes] [--quick] [--json F] [--plot F]
 
-A step is one action and one TD update on 16 transitions, of one of 5 clients (|A| = 2, d = 4). One
-thread each, CPU seconds, turns taken in one run. NumPy is measured twice, in float64, its default,
-and in float32, the kernels' precision: on processors with wide vectors its float32 cosine is many
-times faster than its float64 one. The limit is what a polynomial of fused multiply-adds reaches on
-the same core; processors that add beside multiplying may pass it.
+kernels   A step is one action and one TD update on 16 transitions, of one of 5 clients (|A| = 2,
+          d = 4). NumPy is measured twice, in float64, its default, and in float32, the kernels'
+          precision: on processors with wide vectors its float32 cosine is many times faster. The
+          limit is what a polynomial of fused multiply-adds reaches on the same core; processors
+          that add beside multiplying may pass it.
+lander    Steps of LunarLander's loop on the host, beside Gymnasium's own without a learner.
+growth    Time per step by D, per round by N, to factor and to compile by m.
+minutes   Whole runs of the recipes beside the paper's Table 2. With --quick a few episodes, and
+          what a run would take if all of its episodes lasted to their limit.
+
+One thread and CPU seconds throughout; what is compared takes turns in one run.
 """
 
 from __future__ import annotations
 
+import contextlib
+import io
+import re
+import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
+from typing import Any
 
 import harness
 import numpy as np
-from numba import njit
+import qhd_clients
+from qhd_clients import CompiledClient, NumpyClient, Rounds
 
-from fedrl.algorithms import qhd_episodes, qhd_features, qhd_kernels
-from fedrl.envs import classic_kernels as worlds
+from fedrl.algorithms import qhd_features
+from fedrl.algorithms.fedqhd import FedQHD, Settings
+from fedrl.algorithms.ridge import Compiler
+from fedrl.envs import discrete
+from fedrl.experiment import config as configs
+from fedrl.experiment import plots
+from fedrl.experiment import run as running
+from fedrl.types import Job
 
-CLIENTS, BATCH, ACTIONS, SIZE, CAPACITY = 5, 16, 2, 4, 10_000
+CLIENTS = 5
 SHARED, OWN = (10_000,) * CLIENTS, (500, 1000, 2000, 5000, 10_000)
-RULES = qhd_kernels.Rules(
-    gamma=0.99,
-    lr=0.1,
-    batch=BATCH,
-    updates_per_step=1,
-    sync_steps=0,
-    sync_episodes=5,
-    epsilon_decay=1.0,
-    epsilon_floor=0.1,
-    limit=50,
-)
-SHIFT, SPREAD = np.zeros(SIZE, np.float32), np.array([2.4, 3, 0.21, 3], np.float32)
-CHAINS, DEGREE = 8, 16
-ONE, TWO, THREE, FOUR = (np.float32(x) for x in (1, 2, 3, 4))
+
+Client = NumpyClient | CompiledClient
+Work = Callable[[], tuple[float, float]]
+"""Does some work; returns how much, in its own units, and the CPU seconds."""
+
+PAPER = {
+    "cartpole": (7.8, 1.6),
+    "acrobot": (5.6, 1.9),
+    "lunarlander": (15.5, 5.9),
+    "mountaincar": (17.2, 1.4),
+}
+"""Table 2, minutes per run of FedQHD: one encoder of 10,000 features for all, own encoders."""
+
+SHORT = {"cartpole": 40, "acrobot": 2, "lunarlander": 10, "mountaincar": 5}
+"""Episodes per client of a short run: some thousand steps."""
 
 
-class NumpyClient:
-    """The same learner in NumPy: one product and one cosine for s and s' together."""
-
-    def __init__(self, features: int, seed: int, kind: type[np.floating]) -> None:
-        encoder = qhd_features.draw(SIZE, features, 0.5, seed)
-        self.kind = kind
-        self.omega, self.phase = encoder.omega.astype(kind), encoder.phase.astype(kind)
-        self.scale = kind(features**-0.5)
-        self.online = np.zeros((features, ACTIONS), kind)
-        self.target = np.zeros_like(self.online)
-        self.states = np.zeros((2, CAPACITY, SIZE), np.float32)  # s and s'
-        self.rewards, self.terminal = np.zeros(CAPACITY, np.float32), np.zeros(CAPACITY, bool)
-        self.actions = np.zeros(CAPACITY, np.int64)
-        self.random = np.random.default_rng(seed)
-        self.stored = 0
-
-    def encode(self, states: np.ndarray) -> np.ndarray:
-        angles = states.astype(self.kind) @ self.omega
-        angles += self.phase
-        np.cos(angles, out=angles)
-        angles *= self.scale
-        return angles
-
-    def update(self) -> None:
-        rows = self.random.integers(min(self.stored, CAPACITY), size=BATCH)
-        waves = self.encode(self.states[:, rows].reshape(2 * BATCH, SIZE))
-        here, ahead = waves[:BATCH], waves[BATCH:]
-        every, actions = np.arange(BATCH), self.actions[rows]
-        best = (ahead @ self.online).argmax(1)
-        goal = self.rewards[rows] + RULES.gamma * (ahead @ self.target)[every, best] * (
-            ~self.terminal[rows]
-        )
-        error = goal - (here @ self.online)[every, actions]
-        steps = np.zeros((BATCH, ACTIONS), self.kind)
-        steps[every, actions] = RULES.lr * error
-        self.online += here.T @ steps
-
-    def episodes(self, count: int) -> int:
-        before, state, seen = self.stored, np.empty(SIZE), np.empty((2, SIZE), np.float32)
-        for episode in range(count):
-            worlds.reset(worlds.CARTPOLE, state, self.random.random(SIZE))
-            worlds.observe(worlds.CARTPOLE, state, seen[0])
-            seen[0] /= SPREAD
-            length, over = 0, False
-            while not over and length < RULES.limit:
-                action = int((self.encode(seen[:1]) @ self.online)[0].argmax())
-                if self.random.random() < RULES.epsilon_floor:
-                    action = int(self.random.integers(ACTIONS))
-                reward, over = worlds.step(worlds.CARTPOLE, state, action)
-                worlds.observe(worlds.CARTPOLE, state, seen[1])
-                seen[1] /= SPREAD
-                place = self.stored % CAPACITY
-                self.states[:, place], self.actions[place] = seen, action
-                self.rewards[place], self.terminal[place] = reward, over
-                self.stored, length = self.stored + 1, length + 1
-                seen[0] = seen[1]
-                if self.stored >= BATCH:
-                    self.update()
-            if episode % RULES.sync_episodes == 0:
-                self.target[:] = self.online
-        return self.stored - before
-
-
-class CompiledClient:
-    def __init__(self, features: int, seed: int) -> None:
-        encoder = qhd_features.draw(SIZE, features, 0.5, seed)
-        self.blocks = qhd_kernels.blocks(qhd_features.lanes(encoder))
-        self.learner = qhd_kernels.fresh(ACTIONS, features, SIZE, CAPACITY, seed, epsilon=0.1)
-
-    def episodes(self, count: int) -> int:
-        _, lengths = qhd_episodes.run_episodes(
-            worlds.CARTPOLE, count, self.blocks, SHIFT, SPREAD, self.learner, RULES
-        )
-        return int(lengths.sum())
-
-
-@njit(error_model="numpy", fastmath={"contract", "nsz"})
-def polynomial(x: np.ndarray, out: np.ndarray, repeats: int) -> None:
-    """CHAINS · DEGREE fused multiply-adds per number; the chains hide each other's latency."""
-    for _ in range(repeats):
-        for j in range(x.size):
-            z = x[j]
-            a, b, c, d = z, z + ONE, z + TWO, z + THREE
-            e, f, g, h = z - ONE, z - TWO, z - THREE, z + FOUR
-            for _ in range(DEGREE):
-                a, b, c, d = a * z + ONE, b * z + ONE, c * z + ONE, d * z + ONE
-                e, f, g, h = e * z + ONE, f * z + ONE, g * z + ONE, h * z + ONE
-            out[j] = (a + b) + (c + d) + (e + f) + (g + h)
-
-
-def limit(repeats: int) -> tuple[float, float]:
-    """(operations, CPU seconds), a fused multiply-add as one operation."""
-    x = np.linspace(-0.9, 0.9, 1024).astype(np.float32)
-    out = np.empty_like(x)
-    polynomial(x, out, 1)
-    start = time.process_time()
-    polynomial(x, out, repeats)
-    return float(CHAINS * DEGREE * x.size * repeats), time.process_time() - start
-
-
-def operations(features: int) -> float:
-    """Arithmetic of a step: d + 8 per cosine, the readouts, the step of W."""
-    cosine = SIZE + 8
-    transition = 2 * cosine + 1 + 2 * ACTIONS + 1
-    return features * (BATCH * transition + (1 - RULES.epsilon_floor) * (cosine + ACTIONS))
-
-
-def timed(clients: Sequence[NumpyClient | CompiledClient], episodes: int) -> tuple[float, float]:
-    start = time.process_time()
-    steps = sum(client.episodes(episodes) for client in clients)
-    return float(steps), time.process_time() - start
-
-
-def turns(rounds: int, work: dict[str, Callable[[], tuple[float, float]]]) -> dict[str, float]:
+def turns(rounds: int, work: dict[str, Work]) -> dict[str, float]:
     """Units per CPU second, each the best of its turns: other load only ever slows one down."""
     best = dict.fromkeys(work, 0.0)
     for _ in range(rounds):
@@ -163,39 +71,262 @@ def turns(rounds: int, work: dict[str, Callable[[], tuple[float, float]]]) -> di
     return best
 
 
-def main() -> None:
-    options = harness.options(__doc__.splitlines()[0]).parse_args()
-    harness.header("FedQHD: steps (an action and a TD update) per CPU second, one thread")
-    learners: dict[str, list[NumpyClient | CompiledClient]] = {
+def timed(play: Callable[[], float]) -> tuple[float, float]:
+    start = time.process_time()
+    units = play()
+    return units, time.process_time() - start
+
+
+def episodes(clients: Sequence[Client], count: int) -> float:
+    return float(sum(client.episodes(count) for client in clients))
+
+
+def kernels(results: harness.Results, quick: bool) -> None:
+    learners: dict[str, list[Client]] = {
         "float64": [NumpyClient(size, seed, np.float64) for seed, size in enumerate(SHARED)],
         "float32": [NumpyClient(size, seed, np.float32) for seed, size in enumerate(SHARED)],
         "compiled": [CompiledClient(size, seed) for seed, size in enumerate(SHARED)],
         "own": [CompiledClient(size, seed) for seed, size in enumerate(OWN)],
     }
     for clients in learners.values():
-        timed(clients, 3)  # compiles, and fills a batch: without one there are no updates
+        episodes(clients, 3)  # compiles, and fills a batch: without one there are no updates
     amount = {"float64": 1, "float32": 4, "compiled": 20, "own": 20}
-    work = {name: partial(timed, learners[name], amount[name]) for name in learners}
-    work["limit"] = partial(limit, 3000 if options.quick else 10_000)
-    rates = turns(2 if options.quick else 6, work)
-    share = rates["compiled"] * operations(SHARED[0]) / rates["limit"]
-    results = harness.Results()
-    for name, label, unit, scale in (
-        ("float64", "NumPy in float64, D = 10,000", "steps/s", 1.0),
-        ("float32", "NumPy in float32, D = 10,000", "steps/s", 1.0),
-        ("compiled", "compiled, D = 10,000", "steps/s", 1.0),
-        ("own", "compiled, D_i = 500 to 10,000", "steps/s", 1.0),
-        ("limit", "arithmetic limit", "G operations/s", 1e-9),
+    work: dict[str, Work] = {
+        name: partial(timed, partial(episodes, learners[name], amount[name])) for name in learners
+    }
+    work["limit"] = partial(qhd_clients.limit, 3000 if quick else 10_000)
+    rates = turns(2 if quick else 6, work)
+    share = rates["compiled"] * qhd_clients.operations(SHARED[0]) / rates["limit"]
+    for name, label in (
+        ("float64", "NumPy in float64, D = 10,000"),
+        ("float32", "NumPy in float32, D = 10,000"),
+        ("compiled", "compiled, D = 10,000"),
+        ("own", "compiled, D_i = 500 to 10,000"),
     ):
-        print(f"{label:32}{scale * rates[name]:9.1f} {unit}")
-        results.add(f"fedqhd/{name}", scale * rates[name], unit.replace(" ", "_"))
+        print(f"{label:32}{rates[name]:9.1f} steps/s")
+        results.add(f"fedqhd/{name}", rates[name], "steps/s")
+    print(f"{'arithmetic limit':32}{1e-9 * rates['limit']:9.1f} G operations/s")
+    results.add("fedqhd/limit", 1e-9 * rates["limit"], "G_operations/s")
     for name in ("float64", "float32"):
         faster = rates["compiled"] / rates[name]
         print(f"{'compiled over NumPy in ' + name:32}{faster:9.1f} times")
         results.add(f"fedqhd/over_{name}", faster, "times")
-    print(f"{'share of the limit, D = 10,000':32}{100 * share:9.0f} %")
+    print(f"{'share of the limit, D = 10,000':32}{100 * share:9.0f} %", flush=True)
     results.add("fedqhd/share_of_limit", share, "fraction")
-    results.finish(options.json)
+
+
+def lander(results: harness.Results, quick: bool) -> None:
+    """A tenth of the actions is random; B = 16 for QHD, 32 for the network of 128 and 128."""
+    if harness.missing("gymnasium", "Box2D"):
+        print("lander: skipped, needs gymnasium and Box2D")
+        return
+    settings = discrete.Settings("lunarlander-v3", simulator="gymnasium")
+    world = discrete.World(settings, 1, 0)
+    work: dict[str, Work] = {
+        "simulator": partial(timed, partial(qhd_clients.falls, 1000 if quick else 10_000))
+    }
+    for features in (1000, 10_000):
+        for updates in (0, 1):
+            name = f"qhd_{features}" + ("" if updates else "_acting")
+            work[name] = partial(timed, qhd_clients.landing_qhd(world, features, updates))
+    for updates in (0, 1):
+        work["dqn" + ("" if updates else "_acting")] = partial(
+            timed, qhd_clients.landing_dqn(world, updates)
+        )
+    for run in work.values():
+        run()
+    for name, rate in turns(2 if quick else 6, work).items():
+        print(f"lander, {name:20}{rate:9,.0f} steps/s {1e6 / rate:7.1f} µs per step", flush=True)
+        results.add(f"fedqhd/lander_{name}", rate, "steps/s")
+
+
+def growth(results: harness.Results, quick: bool, path: Path | None) -> None:
+    """Against D, N and m, one thing at a time; the exponent is that of the last doubling."""
+    by_d = (100, 5000, 10_000) if quick else (100, 200, 500, 1000, 2000, 5000, 10_000)
+    by_n = (1, 5, 10) if quick else (1, 2, 5, 10, 20)
+    by_m = (50, 500, 1000) if quick else (50, 100, 200, 500, 1000, 2000)
+    panels = [
+        panel("µs per step by D", "D", by_d, partial(step_times, quick=quick)),
+        panel("ms per round by clients", "N", by_n, partial(round_times, quick=quick)),
+        panel("ms to factor and compile by anchors", "m", by_m, ridge_times, log=True),
+    ]
+    for each in panels:
+        for name, line in each.lines.items():
+            at, values = each.x[name], line[0]
+            shown = ", ".join(f"{x:.0f}: {y:.3g}" for x, y in zip(at, values))
+            print(f"growth, {each.title}, {name}: {shown}", flush=True)
+            exponent = float(np.log(values[-1] / values[-2]) / np.log(at[-1] / at[-2]))
+            key = "_".join(re.findall(r"\w+", name.replace(",0", "0")))
+            results.add(f"fedqhd/growth_{each.x_label}_{key}", exponent, "exponent")
+    if path is not None:
+        draw(panels, path)
+        print(f"growth: plotted to {path}")
+
+
+def panel(
+    title: str,
+    label: str,
+    values: Sequence[int],
+    measure: Callable[[int], dict[str, float]],
+    log: bool = False,
+) -> plots.Panel:
+    found = [measure(value) for value in values]
+    lines = {name: np.array([[one[name] for one in found]]) for name in found[0]}
+    return plots.Panel(title, label, dict.fromkeys(lines, np.array(values, float)), lines, log=log)
+
+
+def draw(panels: Sequence[plots.Panel], path: Path) -> None:
+    """Panels with lines of their own each, so each has its own legend."""
+    import matplotlib
+    from matplotlib.ticker import MaxNLocator
+
+    figure, row = plots.figure(len(panels))
+    with matplotlib.rc_context(plots.STYLE):
+        for axes, each in zip(row, panels, strict=True):
+            plots.band_plot(axes, each.x, each.lines, log=each.log)
+            axes.set_title(each.title)
+            axes.set_xlabel(each.x_label)
+            axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+            if each.log:  # on both axes a slope is an exponent
+                axes.set_xscale("log")
+                at = next(iter(each.x.values()))
+                axes.set_xticks(at, [f"{x:,.0f}" for x in at])
+                axes.minorticks_off()
+            axes.legend(fontsize=8)
+    plots.save(figure, path)
+
+
+def step_times(features: int, quick: bool) -> dict[str, float]:
+    """µs of a step as in `kernels`."""
+    more = max(1, 1000 // features)
+    work: dict[str, Work] = {}
+    for name, client, amount in (
+        ("compiled", CompiledClient(features, 0), 20 * more),
+        ("NumPy, float32", NumpyClient(features, 0, np.float32), 2 * more),
+    ):
+        client.episodes(3)
+        work[name] = partial(timed, partial(episodes, [client], amount))
+    return {name: 1e6 / rate for name, rate in turns(3 if quick else 10, work).items()}
+
+
+def round_times(clients: int, quick: bool) -> dict[str, float]:
+    """ms of a round: MountainCar, two episodes of 200 steps per client, D = 2,000, m = 200.
+
+    The clients' work, the mean and the server's step; random play, so that episodes stay as long.
+    """
+    world = discrete.World(discrete.Settings("mountaincar-v0"), clients, 0)
+    work: dict[str, Work] = {}
+    for name, encoders in (("shared encoder", "shared"), ("own encoders", "own")):
+        settings = Settings(
+            encoders=encoders, features=2000, sizes=(2000,), episodes=2, eval_episodes=1,
+            epsilon_floor=1.0, replay=1000,
+        )  # fmt: skip
+        rounds = Rounds(FedQHD(settings, world, [[c] for c in range(clients)]), clients)
+        rounds.advance()  # compiles, and factors
+        work[name] = partial(timed, rounds.advance)
+    return {name: 1e3 / rate for name, rate in turns(2 if quick else 5, work).items()}
+
+
+def ridge_times(anchors: int) -> dict[str, float]:
+    """ms to factor once per run, and to compile a teacher of three actions once per round."""
+    random = np.random.default_rng(0)
+    states, teacher = random.normal(size=(anchors, 4)), random.normal(size=(anchors, 3))
+    found = {}
+    for features in (1000, 10_000):
+        rows = qhd_features.design(qhd_features.draw(4, features, 0.5, 0), states)
+        compiler = Compiler(rows, 1e-3)
+        factor = min(timed(lambda rows=rows: Compiler(rows, 1e-3).features)[1] for _ in range(2))
+        repeats = max(1, 20_000_000 // rows.size)
+        compiling = min(
+            timed(lambda c=compiler, n=repeats: [c.compile(teacher) for _ in range(n)])[1]
+            for _ in range(3)
+        )
+        found[f"factor, D = {features:,}"] = 1e3 * factor
+        found[f"compile, D = {features:,}"] = 1e3 * compiling / repeats
+    return found
+
+
+def minutes(results: harness.Results, quick: bool) -> None:
+    """The recipes' runs, evaluations and checkpoints included."""
+    for task, paper in PAPER.items():
+        if task == "lunarlander" and harness.missing("gymnasium", "Box2D"):
+            print("minutes, lunarlander: skipped, needs gymnasium and Box2D")
+            continue
+        recipe = configs.read_recipe(configs.find_recipe(f"fedqhd/{task}"))
+        for encoders, theirs in zip(("shared", "own"), paper):
+            config = configs.resolve(recipe, ["--algorithm.encoders", encoders])
+            name = f"fedqhd/minutes_{task}_{encoders}"
+            if quick:
+                per_step, per_exchange, most = short_run(task, config)
+                exchanges = config.federation.clients * config.rounds
+                total = (per_step * most + per_exchange * exchanges) / 60
+                print(
+                    f"minutes, {task}, {encoders}: {1e6 * per_step:.0f} µs per step and "
+                    f"{1e3 * per_exchange:.0f} ms per exchange measured; a run of {most:,} steps, "
+                    f"if no episode ended before its limit: at most {total:.1f} CPU minutes, "
+                    f"extrapolated, without evaluations; the paper {theirs}",
+                    flush=True,
+                )
+                results.add(f"{name}_at_most_extrapolated", total, "min")
+            else:
+                steps, cpu, wall = whole_run(config)
+                print(
+                    f"minutes, {task}, {encoders}: {steps:,.0f} steps in {cpu / 60:.2f} CPU "
+                    f"minutes ({wall / 60:.2f} by the clock), measured; the paper {theirs}",
+                    flush=True,
+                )
+                results.add(f"{name}_cpu", cpu / 60, "min")
+                results.add(f"{name}_steps", steps, "steps")
+
+
+def short_run(task: str, config: configs.Config) -> tuple[float, float, int]:
+    """CPU seconds per step and per exchange, and the most steps of a whole run.
+
+    Every client plays a round of one episode and one of many: the difference is steps alone.
+    """
+    spent, steps = np.zeros(2), np.zeros(2)
+    for which, episodes in enumerate((1, SHORT[task])):
+        few = replace(config.algorithm, episodes=episodes, eval_episodes=1)
+        algorithm: Any = running.build_algorithm(replace(config, algorithm=few))
+        state = algorithm.init(0)
+        for client in range(config.federation.clients):
+            fresh = algorithm.local(Job(client, state, None, client))  # compiles, and factors
+            news = {name: value + 1e-3 for name, value in fresh.update.items()}  # to be compiled
+            start = time.process_time()
+            done = algorithm.local(Job(client, state | news, fresh.state, 100 + client))
+            spent[which] += time.process_time() - start
+            steps[which] += done.metrics["env/steps"]
+    per_step = float((spent[1] - spent[0]) / (steps[1] - steps[0]))
+    per_exchange = float(spent[0] - per_step * steps[0]) / config.federation.clients
+    most = config.federation.clients * config.rounds * config.algorithm.episodes
+    return per_step, max(per_exchange, 0.0), most * algorithm.world.limit
+
+
+def whole_run(config: configs.Config) -> tuple[float, float, float]:
+    """(steps, CPU seconds, seconds by the clock) of `fedrl run`, into a folder that is deleted."""
+    with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
+        config = replace(config, out=folder)
+        cpu, wall = time.process_time(), time.perf_counter()
+        last = running.train(config, running.start(config), running.build_algorithm(config))
+        spent = time.process_time() - cpu, time.perf_counter() - wall
+    return last.totals["env/steps"], *spent
+
+
+def main() -> None:
+    parser = harness.options((__doc__ or "").splitlines()[0])
+    parts = ("kernels", "lander", "growth", "minutes")
+    parser.add_argument(
+        "parts", nargs="*", choices=[*parts, []], metavar="PART", help="all of them by default"
+    )
+    parser.add_argument("--plot", type=Path, metavar="FILE", help="draw the growth as a PNG")
+    asked = parser.parse_args()
+    harness.header("FedQHD: CPU seconds, one thread")
+    results = harness.Results()
+    drawn = partial(growth, path=asked.plot)
+    work = dict(zip(parts, (kernels, lander, drawn, minutes), strict=True))
+    for part in asked.parts or parts:
+        work[part](results, asked.quick)
+    results.finish(asked.json)
 
 
 if __name__ == "__main__":

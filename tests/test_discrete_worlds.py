@@ -248,6 +248,54 @@ def test_a_lander_does_not_depend_on_its_neighbours(simulator):
 
 
 @EACH
+def test_a_lander_alone_is_stepped_alike(simulator, monkeypatch):
+    """With plain numbers instead of arrays of one: the same story, to both kinds of end."""
+    monkeypatch.setattr(lunarlander, "LIMIT", 80)
+    actions = np.random.default_rng(0).integers(4, size=400)
+    expected = lunarlander.Lunar(1, simulator)
+    first = expected.reset([5])[0].tolist()
+    story = play(expected, actions[:, None])[0]
+    alone = lunarlander.Lunar(1, simulator)
+    assert alone.reset([5])[0].tolist() == first
+    for action, moment in zip(actions.tolist(), story, strict=True):
+        observation, reward, terminated, truncated = alone.step_alone(action)
+        assert (observation.tolist(), reward, terminated, truncated) == moment[:4]
+        assert [type(x) for x in (reward, terminated, truncated)] == [float, bool, bool]
+        if terminated or truncated:
+            assert alone.restart(np.zeros(1, np.int64))[0].tolist() == moment[4]
+    assert {moment[2:4] for moment in story} == {(False, False), (True, False), (False, True)}
+
+
+@EACH
+def test_only_one_lander_that_flies_is_stepped_alone(simulator):
+    for landers in (lunarlander.Lunar(1, simulator), lunarlander.Lunar(2, simulator)):
+        with pytest.raises(ValueError, match="alone whose episode is not over"):
+            landers.step_alone(0)
+        landers.reset(range(landers.count))
+        if landers.count == 2:
+            with pytest.raises(ValueError, match="alone whose episode is not over"):
+                landers.step_alone(0)
+
+
+@pytest.mark.skipif(not installed("gymnasium"), reason=lunarlander.INSTALL["gymnasium"])
+@pytest.mark.parametrize("action", [4, -1, 1.0])
+def test_what_is_no_action_is_refused(action):
+    """A float would go through silently as doing nothing or as an engine."""
+    landers = lunarlander.Lunar(1, "gymnasium")
+    landers.reset([0])
+    with pytest.raises(AssertionError, match="invalid"):
+        landers.step_alone(action)
+
+
+def test_a_lander_alone_is_left_to_gymnasium(monkeypatch):
+    """Alone it is twice as fast there; envpool where only that is installed."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    assert lunarlander.choose("auto") == "gymnasium"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name != "Box2D" or None)
+    assert lunarlander.choose("auto") == "envpool"
+
+
+@EACH
 def test_an_ended_episode_cannot_go_on(simulator, monkeypatch):
     monkeypatch.setattr(lunarlander, "LIMIT", 2)
     landers = lunarlander.Lunar(2, simulator)

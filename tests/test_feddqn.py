@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("numba", reason="DQN needs the extra classic")
 
+from test_discrete_worlds import EACH
+
 from fedrl.algorithms import dqn
 from fedrl.algorithms import qhd_kernels as counters
 from fedrl.algorithms.distill import Distillation
@@ -225,6 +227,18 @@ def test_resumed_equals_undisturbed(make):
     for client in whole[2]:
         for name, array in whole[2][client].items():
             assert np.array_equal(array, resumed[2][client][name]), name
+
+
+@EACH
+def test_a_round_of_landings(simulator):
+    """A world on the host trains and evaluates as compiled ones do, repeatably."""
+    world = World(WorldSettings("lunarlander-v3", simulator=simulator), 2, 0)
+    algorithm = FedDQN(Settings(**SMALL), world, [[0], [1]])
+    _, state, kept = rounds(algorithm, 2, clients=2)
+    assert all(client["counters"][counters.UPDATES] > 100 for client in kept.values())
+    assert np.array_equal(rounds(algorithm, 2, clients=2)[1]["weights"], state["weights"])
+    found = [algorithm.evaluate([state], [[0, 1]], 2, seed)["eval/return"] for seed in (0, 0, 1)]
+    assert found[0] == found[1] != found[2]
 
 
 def divergence(algorithm: Distillation, weights, client: int, sent) -> float:

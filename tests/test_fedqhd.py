@@ -22,10 +22,14 @@ SMALL = {"features": 64, "sizes": (16, 32, 64), "episodes": 2, "anchors": 80, "e
 KINDS = {
     "shared": {},
     "own": {"encoders": "own"},
+    "corrections": {"encoders": "own", "agree": "corrections"},
     "complex": {"encoders": "own", "complex": True},
     "truncate": {"encoders": "own", "agree": "truncate"},
     "complex truncate": {"encoders": "own", "agree": "truncate", "complex": True},
 }
+
+
+AGREE = ("values", "corrections")
 
 
 def method(clients: int = 3, name: str = "cartpole-v1", **settings) -> FedQHD:
@@ -55,7 +59,7 @@ def rounds(algorithm: FedQHD, count: int, clients: int = 3) -> tuple[dict, dict]
 def test_every_way_to_agree_trains(kind):
     algorithm = method(**KINDS[kind])
     state, kept = rounds(algorithm, 3)
-    name = "teacher" if kind in ("own", "complex") else "readout"
+    name = "readout" if kind == "shared" or "truncate" in kind else "teacher"
     assert np.abs(state[name]).max() > 0
     assert all(client["counters"][4] > 0 for client in kept.values())  # steps
     assert np.isfinite(algorithm.evaluate([state], [[0, 1, 2]], 3, 0)["eval/return"])
@@ -87,6 +91,49 @@ def test_a_client_takes_on_the_teacher_as_far_as_it_can(complex):
     states = scaled[:20] + 0.01
     found = rff.values(encoder, rff.unpack(encoder, rows), states)
     np.testing.assert_allclose(found, rff.values(encoder, wanted, states), atol=2e-2)
+
+
+def received(algorithm: FedQHD, teacher: np.ndarray, sent: dict, state: dict) -> np.ndarray:
+    """A client's readout [D, |A|] after it has taken the teacher over."""
+    job = Job(0, sent | {"teacher": teacher}, state, 3)
+    client = algorithm.client(0, sent)
+    learner, kept = algorithm._restore(job, client)
+    algorithm._receive(job, client, learner, kept)
+    return rff.unpack(client.encoder, learner.online)
+
+
+@pytest.mark.parametrize("complex", [False, True])
+def test_corrections_keep_what_no_anchor_sees(complex):
+    """W changes within the span of the anchors' features only, and there it meets the teacher."""
+    few = {"sizes": (64,), "anchors": 10, "ridge": 1e-7, "complex": complex}
+    algorithm = method(clients=1, encoders="own", agree="corrections", **few)
+    sent, kept = rounds(algorithm, 2, clients=1)
+    client = algorithm.client(0, sent)
+    before = rff.unpack(client.encoder, kept[0]["online"])
+    teacher = np.random.default_rng(1).normal(size=sent["teacher"].shape).astype(np.float32)
+    after = received(algorithm, teacher, sent, kept[0])
+    states = algorithm.world.scaling(sent["anchors"])
+    seen = rff.values(client.encoder, after, states)
+    np.testing.assert_allclose(seen, teacher, atol=0.02)
+    rows = rff.real_design(rff.design(client.encoder, states))
+    change = after - before
+    change = np.concatenate([change.real, change.imag]) if complex else change
+    outside = change - np.linalg.pinv(rows) @ (rows @ change)
+    assert np.abs(outside).max() < 1e-3 * np.abs(change).max()
+    replaced = received(method(clients=1, encoders="own", **few), teacher, sent, kept[0])
+    assert np.abs(replaced - after).max() > 0.1 * np.abs(before).max()
+
+
+def test_with_anchors_enough_a_correction_is_a_replacement():
+    enough = {"sizes": (16,), "anchors": 200, "ridge": 0.0}
+    ways = [method(clients=1, encoders="own", agree=agree, **enough) for agree in AGREE]
+    sent, kept = rounds(ways[0], 2, clients=1)
+    teacher = sent["teacher"] + np.random.default_rng(1).normal(size=sent["teacher"].shape)
+    one, other = (received(way, teacher.astype(np.float32), sent, kept[0]) for way in ways)
+    states = np.random.default_rng(2).uniform(-1, 1, size=(50, 4))
+    encoder = ways[0].client(0, sent).encoder
+    values = [rff.values(encoder, readout, states) for readout in (one, other)]
+    np.testing.assert_allclose(values[0], values[1], atol=2e-2 * np.abs(values[0]).max())
 
 
 def test_alone_nothing_is_compiled():
@@ -128,11 +175,55 @@ def train(tmp_path: Path, **more) -> Path:
     return directory.path
 
 
+def test_every_command_of_the_page_and_the_recipes_is_possible():
+    root = configs.recipes_folder().parent
+    texts = [path.read_text("utf-8") for path in (root / "recipes" / "fedqhd").glob("*.toml")]
+    texts.append((root / "docs" / "fedqhd.md").read_text("utf-8"))
+    commands = [
+        line.split("fedrl run ")[1].split(" # ")[0].split()
+        for text in texts
+        for line in text.splitlines()
+        if "fedrl run fedqhd/" in line
+    ]
+    assert len(commands) > 12
+    for recipe, *flags in commands:
+        configs.resolve(configs.read_recipe(configs.find_recipe(recipe)), flags)
+
+
 def test_own_encoders_send_values_on_anchors_and_nothing_else(tmp_path):
     """m × |A| numbers of four bytes go up per client and round, whatever D_i."""
     path = train(tmp_path, encoders="own")
     last = json.loads((path / "metrics.jsonl").read_text().splitlines()[-1])
     assert last["comm/bytes_up"] == 3 * 3 * 80 * 2 * 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_own_encoders_tell_what_the_client_holds(kind):
+    """train/greedy is the return of the learned readout, not of the one that comes back."""
+    algorithm = method(clients=1, **(KINDS[kind] | {"episodes": 30, "eval_episodes": 20}))
+    sent = algorithm.broadcast(algorithm.init(5), 1)
+    result = algorithm.local(Job(0, sent, None, 3))
+    assert set(result.metrics) <= algorithm.reports
+    if kind == "shared":
+        assert "train/greedy" not in result.metrics
+        return
+    client = algorithm.client(0, sent)
+    held = algorithm._greedy(client, result.state["online"], 3)
+    assert result.metrics["train/greedy"] == held
+    nothing = algorithm._greedy(client, np.zeros_like(result.state["online"]), 3)
+    assert held != nothing
+
+
+def test_watching_a_client_does_not_teach_it():
+    """The greedy episodes leave no trace in what the client learns next."""
+    few, many = (method(clients=1, encoders="own", eval_episodes=n) for n in (1, 30))
+    ends = []
+    for algorithm in (few, many):
+        sent = algorithm.broadcast(algorithm.init(5), 1)
+        ends.append(algorithm.local(Job(0, sent, None, 3)))
+    assert ends[0].metrics["train/greedy"] != ends[1].metrics["train/greedy"]
+    for name, leaf in ends[0].state.items():
+        assert np.array_equal(leaf, ends[1].state[name]), name
 
 
 def test_a_resumed_run_equals_an_undisturbed_one(tmp_path):

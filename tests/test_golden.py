@@ -29,11 +29,19 @@ AGENT = (
 HOME = (*AGENT, "--world.source", "generated", "--world.size", "tiny", "--world.train", "60")
 SHOP = (*AGENT, "--world.source", "generated", "--world.products", "60", "--world.validation", "20",
         "--world.public", "20")  # fmt: skip
+QHD = (
+    "--rounds", "2", "--eval_every", "1", "--algorithm.episodes", "3", "--algorithm.features", "96",
+    "--algorithm.eval_episodes", "3",
+)  # fmt: skip
 SMOKE = {
     "fedagent/demo": HOME,
     "fedagent/household": HOME,
     "fedagent/webshop": SHOP,
     "fedagent/webshop_small": SHOP,
+    "fedqhd/acrobot": (*QHD, "--algorithm.encoders", "own", "--algorithm.sizes", "32,96"),
+    "fedqhd/cartpole": QHD,
+    "fedqhd/lunarlander": QHD,
+    "fedqhd/mountaincar": QHD,
     "momentum/random_mdp": ("--rounds", "2", "--world.horizon", "30"),
     "momentum/cartpole": ("--rounds", "3", "--world.horizon", "40"),
     "momentum/halfcheetah": ("--rounds", "2", "--world.horizon", "10", "--eval_every", "1"),
@@ -41,8 +49,8 @@ SMOKE = {
 }
 
 
-NEEDS = {"fedagent": "torch", "webshop": "rapidfuzz", "cartpole": "jax", "halfcheetah": "mujoco",
-         "walker": "mujoco"}  # fmt: skip
+NEEDS = {"fedagent": "torch", "webshop": "rapidfuzz", "fedqhd": "numba", "lunarlander": "Box2D",
+         "momentum/cartpole": "jax", "halfcheetah": "mujoco", "walker": "mujoco"}  # fmt: skip
 
 
 def hardly_trained(config: configs.Config, folder: Path) -> Path:

@@ -59,3 +59,8 @@ def pinned_children() -> Iterator[None]:
                 del os.environ[name]
             else:
                 os.environ[name] = value
+
+
+def kernel_threads() -> int:
+    """Threads that compiled kernels may use at once: the cores, or one in a pinned child."""
+    return int(os.environ.get("NUMBA_NUM_THREADS") or os.cpu_count() or 1)

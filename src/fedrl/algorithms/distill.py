@@ -25,9 +25,10 @@ from typing import Literal
 import numpy as np
 
 from fedrl import seeding
+from fedrl.algorithms import anchors as anchoring
 from fedrl.algorithms import dqn, feddqn
 from fedrl.algorithms.q_learning import REPORTS, side_by_side
-from fedrl.envs.discrete import World, random_states
+from fedrl.envs.discrete import World
 from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
 
 
@@ -39,7 +40,11 @@ class Settings(feddqn.Network):
     # Units of both layers instead, given to the clients in turn; [] is `hidden` for all.
     sizes: tuple[int, ...] = ()
     # m: states on which clients agree.
-    anchors: int = 200
+    anchors: int = anchoring.DEFAULT
+    # Where they come from: random play, uniform draws of plausible states, or `anchor_file`.
+    anchor_source: anchoring.Source = "rollouts"
+    # A .npy or .csv file of states as the world shows them, one per row; its rows are m.
+    anchor_file: str = ""
     # Steps of Adam towards the teacher per exchange.
     distill_steps: int = 100
     # Their step size.
@@ -49,8 +54,7 @@ class Settings(feddqn.Network):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.anchors < 1:
-            raise UserError(f"algorithm.anchors is {self.anchors}; it must be at least 1")
+        anchoring.check(self.anchors, self.anchor_source, self.anchor_file)
         if min(self.sizes, default=1) < 1:
             raise UserError(f"algorithm.sizes is {list(self.sizes)}; every one must be above 0")
         if self.distill_steps < 0:
@@ -81,12 +85,13 @@ class Distillation:
     # The server
 
     def init(self, seed: int) -> Tensors:
-        m = self.settings.anchors
+        s = self.settings
+        anchors = anchoring.draw(self.world, s.anchors, s.anchor_source, s.anchor_file, seed)
         return {
             "seed": np.array([seed % 2**62], np.int64),
-            "anchors": random_states(self.world, m, seed),
+            "anchors": anchors,
             # Zeros are no distribution: nobody has said anything yet.
-            "teacher": np.zeros((m, self.world.actions), np.float32),
+            "teacher": np.zeros((len(anchors), self.world.actions), np.float32),
         }
 
     def broadcast(self, state: Tensors, round: int) -> Tensors:

@@ -38,6 +38,7 @@ _FUSED = frozenset({"contract", "nsz"})
 _compiled = njit(cache=True, error_model="numpy", nogil=True)
 _fused = njit(cache=True, error_model="numpy", nogil=True, fastmath=set(_FUSED))
 _summing = njit(cache=True, error_model="numpy", nogil=True, fastmath={"reassoc", *_FUSED})
+_part = njit(error_model="numpy", nogil=True)  # not cached: it reads another file
 
 
 class Learner(NamedTuple):
@@ -275,7 +276,7 @@ def td_slopes(learner: Learner, shape: Shape, rules: Rules, work: Work) -> None:
         delayed[learner.actions[row]] = error / batch
 
 
-@_compiled
+@_part
 def td_update(learner: Learner, shape: Shape, rules: Rules, work: Work) -> None:
     """One step of Adam on the transitions `work.picks` of the replay."""
     td_slopes(learner, shape, rules, work)

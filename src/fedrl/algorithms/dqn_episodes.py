@@ -5,71 +5,123 @@ The replay, the random numbers and the cache of compiled code are as in `qhd_epi
 
 from __future__ import annotations
 
-import inspect
-import zlib
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-from fedrl.algorithms import dqn, qhd_episodes
+from fedrl.algorithms import dqn, pg_tabular_kernels, qhd_episodes, qhd_kernels
 from fedrl.algorithms.dqn import Learner, Rules, Shape, Work
 from fedrl.algorithms.pg_tabular_kernels import uniform
+from fedrl.algorithms.q_learning import Bundle
 from fedrl.algorithms.q_learning import host_episodes as host
-from fedrl.algorithms.qhd_episodes import below, draw, pick, remember, scale_state
+from fedrl.algorithms.qhd_episodes import below, draw, fingerprint, pick, remember, scale_state
 from fedrl.algorithms.qhd_kernels import EPISODES, SIZE, STEPS, Floats, Ints, Single
 from fedrl.envs import classic_kernels as worlds
 from fedrl.envs.discrete import HOST, World
 
+SOURCES = (dqn, qhd_kernels, qhd_episodes, pg_tabular_kernels, worlds)
+"""Modules that the kernels here are compiled from, beside this one."""
+
+Scene = tuple[Single, Single, Single, Single]
+"""The scaled state now and next, [1, d] each; the scaling's shift and scale [d]."""
+
 _ONE = np.uint64(1)
 _compiled = njit(cache=True, error_model="numpy", nogil=True)
+_part = njit(error_model="numpy", nogil=True)
+
+
+@_part
+def choose(learner: Learner, shape: Shape, seen: Single, scratch: Work) -> int:
+    """An action for the one state of `seen` [1, d]; `scratch` is for one state."""
+    if uniform(draw(learner.counters)) < learner.epsilon[0]:
+        # int64, as argmax's: numba would make a float of the two kinds of integers
+        return int(np.int64(below(draw(learner.counters), np.uint64(shape[3]))))
+    dqn.values(learner.online, shape, seen, scratch.d1, scratch.d2, scratch.dq)
+    return dqn.best(scratch.dq[0])
+
+
+@_part
+def learn(
+    learner: Learner,
+    shape: Shape,
+    rules: Rules,
+    work: Work,
+    state: Single,
+    action: int,
+    reward: float,
+    ahead: Single,
+    terminal: bool,
+) -> None:
+    """What follows a step: it is remembered, there are updates, and a sync if one is due."""
+    # compiled for any learner with these names of a replay's arrays
+    remember(learner, state, action, reward, ahead, terminal)  # type: ignore[arg-type]
+    counters = learner.counters
+    counters[STEPS] += _ONE
+    if counters[SIZE] >= np.uint64(rules.batch):
+        for _ in range(rules.updates_per_step):
+            pick(counters, work.picks)
+            dqn.td_update(learner, shape, rules, work)
+    if rules.sync_steps > 0 and counters[STEPS] % np.uint64(rules.sync_steps) == 0:
+        learner.target[:] = learner.online
+
+
+@_part
+def finish(learner: Learner, rules: Rules) -> None:
+    """What follows an episode."""
+    learner.counters[EPISODES] += _ONE
+    period = np.uint64(rules.sync_episodes)
+    if period > 0 and learner.counters[EPISODES] % period == 0:
+        learner.target[:] = learner.online
+    learner.epsilon[0] = max(rules.epsilon_floor, learner.epsilon[0] * rules.epsilon_decay)
 
 
 def _build(sources: int) -> tuple[Callable[..., Any], ...]:
     @_compiled
-    def choose(learner: Learner, shape: Shape, seen: Single, scratch: Work) -> int:
-        """An action for the one state of `seen` [1, d]; `scratch` is for one state."""
-        _ = sources
-        if uniform(draw(learner.counters)) < learner.epsilon[0]:
-            return int(below(draw(learner.counters), np.uint64(shape[3])))
-        dqn.values(learner.online, shape, seen, scratch.d1, scratch.d2, scratch.dq)
-        return dqn.best(scratch.dq[0])
-
-    @_compiled
-    def learn(
-        learner: Learner,
+    def begin(
+        learner: Bundle,
         shape: Shape,
-        rules: Rules,
-        work: Work,
-        state: Single,
-        action: int,
-        reward: float,
-        ahead: Single,
-        terminal: bool,
-    ) -> None:
-        """What follows a step: it is remembered, there are updates, and a sync if one is due."""
+        rules: Bundle,
+        work: Bundle,
+        one: Bundle,
+        scene: Scene,
+        first: Single,
+    ) -> int:
+        """The action for an episode's first observation."""
         _ = sources
-        # compiled for any learner with these names of a replay's arrays
-        remember(learner, state, action, reward, ahead, terminal)  # type: ignore[arg-type]
-        counters = learner.counters
-        counters[STEPS] += _ONE
-        if counters[SIZE] >= np.uint64(rules.batch):
-            for _ in range(rules.updates_per_step):
-                pick(counters, work.picks)
-                dqn.td_update(learner, shape, rules, work)
-        if rules.sync_steps > 0 and counters[STEPS] % np.uint64(rules.sync_steps) == 0:
-            learner.target[:] = learner.online
+        seen, _, shift, spread = scene
+        seen[0] = first
+        scale_state(seen[0], shift, spread)
+        return choose(Learner(*learner), shape, seen, Work(*one))
 
     @_compiled
-    def finish(learner: Learner, rules: Rules) -> None:
-        """What follows an episode."""
+    def advance(
+        learner: Bundle,
+        shape: Shape,
+        rules: Bundle,
+        work: Bundle,
+        one: Bundle,
+        scene: Scene,
+        action: int,
+        observation: Single,
+        reward: float,
+        terminal: bool,
+        over: bool,
+    ) -> int:
+        """What follows a step, and the next action; after an episode's last it means nothing."""
         _ = sources
-        learner.counters[EPISODES] += _ONE
-        period = np.uint64(rules.sync_episodes)
-        if period > 0 and learner.counters[EPISODES] % period == 0:
-            learner.target[:] = learner.online
-        learner.epsilon[0] = max(rules.epsilon_floor, learner.epsilon[0] * rules.epsilon_decay)
+        client, how = Learner(*learner), Rules(*rules)
+        seen, ahead, shift, spread = scene
+        ahead[0] = observation
+        scale_state(ahead[0], shift, spread)
+        learn(client, shape, how, Work(*work), seen[0], action, reward, ahead[0], terminal)
+        seen[:] = ahead
+        if not over:
+            return choose(client, shape, seen, Work(*one))
+        finish(client, how)
+        return 0
 
     @_compiled
     def compiled_episodes(
@@ -109,13 +161,10 @@ def _build(sources: int) -> tuple[Callable[..., Any], ...]:
             finish(learner, rules)
         return returns, lengths
 
-    return choose, learn, finish, compiled_episodes
+    return begin, advance, compiled_episodes
 
 
-_MODULES = (dqn, qhd_episodes, worlds)
-choose, learn, finish, compiled_episodes = _build(
-    zlib.crc32("".join(map(inspect.getsource, _MODULES)).encode())
-)
+begin, advance, compiled_episodes = _build(fingerprint(*SOURCES))
 
 
 def host_episodes(
@@ -123,14 +172,11 @@ def host_episodes(
 ) -> tuple[Floats, Ints]:
     """The same where the world is not compiled."""
     work, one = dqn.work(shape, rules.batch), dqn.work(shape, 1)
-    return host(
-        world,
-        count,
-        seed,
-        lambda seen: choose(learner, shape, seen, one),
-        lambda *step: learn(learner, shape, rules, work, *step),
-        lambda: finish(learner, rules),
-    )
+    shift, spread = (part.astype(np.float32) for part in world.scaling)
+    seen, ahead = (np.empty((1, shape[0]), np.float32) for _ in range(2))
+    scene = seen, ahead, shift, spread
+    held = tuple(learner), shape, tuple(rules), tuple(work), tuple(one), scene
+    return host(world, count, seed, partial(begin, *held), partial(advance, *held))
 
 
 def run_episodes(

@@ -5,12 +5,21 @@ Paper: "FedQHD: Closed-Form Function-Space Federated Reinforcement Learning", Al
     shared encoder   clients send W_i, the server averages: exact consensus in function space
     own encoders     clients send their Q-values on m common anchor states, the server averages
                      them to a teacher, and each client compiles it into its own features by ridge
+    corrections      (ours) the same exchange, but a client compiles how the teacher differs from
+                     what it said: W ← W + compiled(teacher - XW). With m ≥ D anchors and λ → 0 that
+                     is the same; with fewer, W keeps what no anchor sees instead of losing it
     truncated        (a baseline) own encoders, but W_i cut to the smallest D, averaged, padded
 
 Between two exchanges a client plays `episodes` ε-greedy episodes, with TD updates from its replay
 (`qhd_kernels`). Its replay, its ε and its random numbers stay with it. Independent and Oracle are
 the same learner in another federation: a client that gets back exactly what it sent has nothing to
 compile, and a centralized client plays the episodes of all the clients it stands for.
+
+`eval/return` is that of the server's state: the readout that all share, or what each client would
+compile (pad) from it. With own encoders that is not what a client holds before it agrees, and never
+what one holds that learns alone, because the server's state has its values on the anchors only. So
+such clients also report `train/greedy`: the return, without exploration, of the readout that they
+have learned.
 """
 
 from __future__ import annotations
@@ -23,13 +32,14 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from fedrl import seeding
+from fedrl.algorithms import anchors as anchoring
 from fedrl.algorithms import qhd_features as rff
 from fedrl.algorithms import qhd_kernels as kernels
 from fedrl.algorithms.q_learning import REPORTS, Practice, side_by_side, told
 from fedrl.algorithms.qhd_episodes import evaluate as play
 from fedrl.algorithms.qhd_episodes import run_episodes
 from fedrl.algorithms.ridge import Compiler
-from fedrl.envs.discrete import HOST, World, random_states
+from fedrl.envs.discrete import HOST, World
 from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
 
 
@@ -40,8 +50,9 @@ class Settings(Practice):
     name: Literal["fedqhd", "truncate-qhd"] = "fedqhd"
     # Whether all clients use one encoder, or each its own, with other features and bandwidth.
     encoders: Literal["shared", "own"] = "shared"
-    # How clients with own encoders agree: by values on anchors, or by readouts cut to the smallest.
-    agree: Literal["values", "truncate"] = "values"
+    # How clients with own encoders agree: by values on anchors (the paper's), by corrections to
+    # them (what no anchor sees stays as it was learned), or by readouts cut to the smallest.
+    agree: Literal["values", "corrections", "truncate"] = "values"
     # D: features of the shared encoder.
     features: int = 10_000
     # D_i of own encoders, given to the clients in turn.
@@ -53,7 +64,11 @@ class Settings(Practice):
     # Complex features exp(i(ω·s + b)) instead of cos(ω·s + b).
     complex: bool = False
     # m: states on which clients with own encoders agree.
-    anchors: int = 200
+    anchors: int = anchoring.DEFAULT
+    # Where they come from: random play, uniform draws of plausible states, or `anchor_file`.
+    anchor_source: anchoring.Source = "rollouts"
+    # A .npy or .csv file of states as the world shows them, one per row; its rows are m.
+    anchor_file: str = ""
     # λ of the ridge that compiles the teacher.
     ridge: float = 1e-3
     # η: TD errors are summed over a batch.
@@ -63,7 +78,7 @@ class Settings(Practice):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for key in ("features", "anchors", "batch"):
+        for key in ("features", "batch"):
             if getattr(self, key) < 1:
                 raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be at least 1")
         if not self.sizes or min(self.sizes) < 1:
@@ -77,10 +92,13 @@ class Settings(Practice):
             raise UserError(
                 f"algorithm.bandwidth_spread is {self.bandwidth_spread}; it must lie in [0, 1)"
             )
-        if self.agree == "truncate" and self.encoders == "shared":
+        if self.agree != "values" and self.encoders == "shared":
             raise UserError(
-                'algorithm.agree = "truncate" cuts readouts of own encoders: set encoders = "own"'
+                f'algorithm.agree = "{self.agree}" is for own encoders: '
+                'set algorithm.encoders = "own"'
             )
+        by_values = self.encoders == "own" and self.agree != "truncate"
+        anchoring.check(self.anchors, self.anchor_source, self.anchor_file, by_values)
 
 
 class Client(NamedTuple):
@@ -94,12 +112,12 @@ class FedQHD:
     """See the module's docstring. `pools[c]` are the clients whose episodes client c plays."""
 
     opening = False
-    reports = REPORTS
+    reports = REPORTS | {"train/greedy"}
 
     def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
         self.settings, self.world, self.pools = settings, world, pools
         self.own = settings.encoders == "own"
-        self.by_values = self.own and settings.agree == "values"
+        self.by_values = self.own and settings.agree != "truncate"
         self.shift, self.spread = (part.astype(np.float32) for part in world.scaling)
         self._clients: dict[tuple[int, int], Client] = {}
         self._compilers: dict[tuple[int, int, bytes], Compiler] = {}
@@ -118,8 +136,8 @@ class FedQHD:
         s, actions = self.settings, self.world.actions
         state: Tensors = {"seed": np.array([seed % 2**62], np.int64)}
         if self.by_values:
-            anchors = random_states(self.world, s.anchors, seed)
-            teacher = np.zeros((s.anchors, actions), np.float32)
+            anchors = anchoring.draw(self.world, s.anchors, s.anchor_source, s.anchor_file, seed)
+            teacher = np.zeros((len(anchors), actions), np.float32)
             return state | {"anchors": anchors, "teacher": teacher}
         lanes = (2 if s.complex else 1) * (min(s.sizes) if self.own else s.features)
         return state | {"readout": np.zeros((actions, lanes), np.float32)}
@@ -144,6 +162,8 @@ class FedQHD:
         count = self.settings.episodes * len(self.pools[job.client])
         returns, lengths = self._play(client, learner, count, job.seed)
         recent, metrics = told(job, returns, lengths)
+        if self.own:
+            metrics["train/greedy"] = self._greedy(client, learner.online, job.seed)
         sent = self._say(job.broadcast, client, learner)
         state = {**learner._asdict(), "returns": recent, "sent": sent}
         name = "teacher" if self.by_values else "readout"
@@ -157,16 +177,20 @@ class FedQHD:
         s, seed = self.settings, int(sent["seed"][0])
         key = (seed, number if self.own else -1)
         if key not in self._clients:
-            size, sigma = s.features, s.bandwidth
-            drawn = seeding.derive(seed, "encoder")
-            if self.own:
-                size = s.sizes[number % len(s.sizes)]
-                drawn = seeding.derive(seed, "encoder", number)
-                share = seeding.generator(seed, "bandwidth", number).uniform(-1, 1)
-                sigma *= 1 + s.bandwidth_spread * share
+            size = s.sizes[number % len(s.sizes)] if self.own else s.features
+            drawn = seeding.derive(seed, "encoder", number if self.own else 0)
+            sigma = self.bandwidth(number, sent)
             encoder = rff.draw(self.world.dimension, size, sigma, drawn, s.complex)
             self._clients[key] = Client(encoder, kernels.blocks(rff.lanes(encoder)))
         return self._clients[key]
+
+    def bandwidth(self, number: int, sent: Tensors) -> float:
+        """σ_i, which only the draw of a client's encoder needs."""
+        s = self.settings
+        if not self.own:
+            return s.bandwidth
+        share = seeding.generator(int(sent["seed"][0]), "bandwidth", number).uniform(-1, 1)
+        return s.bandwidth * (1 + s.bandwidth_spread * share)
 
     def _restore(self, job: Job, client: Client) -> tuple[kernels.Learner, Tensors]:
         """The learner as it was left, and what the client kept beside it."""
@@ -184,7 +208,11 @@ class FedQHD:
         got = job.broadcast["teacher" if self.by_values else "readout"]
         if kept["sent"] is not None and np.array_equal(got, kept["sent"]):
             return
-        learner.online[:] = self.readout(job.client, job.broadcast)
+        if self.settings.agree == "corrections" and kept["sent"] is not None:
+            compiler = self._compiler(job.client, job.broadcast, client)
+            learner.online[:] += rff.pack(client.encoder, compiler.compile(got - kept["sent"]))
+        else:
+            learner.online[:] = self.readout(job.client, job.broadcast)
         if self.settings.sync_on_receipt:
             learner.target[:] = learner.online
 
@@ -245,7 +273,7 @@ class FedQHD:
     ) -> Metrics:
         """Greedy episodes with what each client would hold; all of them hold the same if shared."""
         returns = [
-            self._greedy(client, state, seed)
+            self._received(client, state, seed)
             for state, clients in zip(states, owners, strict=True)
             for client in (clients if self.own else clients[:1])
         ]
@@ -253,17 +281,21 @@ class FedQHD:
 
     def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
         clients = range(self.world.clients)
-        return np.array([self._greedy(client, state, seed, episodes) for client in clients])
+        return np.array([self._received(client, state, seed, episodes) for client in clients])
 
-    def _greedy(self, number: int, state: Tensors, seed: int, episodes: int = 0) -> float:
-        rows, count = self.readout(number, state), episodes or self.settings.eval_episodes
-        blocks = self.client(number, state).blocks
+    def _received(self, number: int, state: Tensors, seed: int, episodes: int = 0) -> float:
+        rows = self.readout(number, state)
+        return self._greedy(self.client(number, state), rows, seed, episodes)
+
+    def _greedy(self, client: Client, rows: np.ndarray, seed: int, episodes: int = 0) -> float:
+        """Mean return of a readout, rows [|A|, lanes], without exploration."""
+        count = episodes or self.settings.eval_episodes
         if self.world.kind == HOST:
             from fedrl.algorithms.qhd_host import evaluate as on_host
 
-            return float(on_host(self.world, count, blocks, rows, seed).mean())
+            return float(on_host(self.world, count, client.blocks, rows, seed).mean())
         kind, limit = self.world.kind, self.world.limit
-        found = play(kind, count, blocks, self.shift, self.spread, rows, seed % 2**63, limit)
+        found = play(kind, count, client.blocks, self.shift, self.spread, rows, seed % 2**63, limit)
         return float(found.mean())
 
 

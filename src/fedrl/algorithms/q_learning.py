@@ -7,14 +7,15 @@ that a comparison compares nothing else.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from fedrl.envs.discrete import HOST, World
+from fedrl.threads import kernel_threads
 from fedrl.types import Job, Metrics, Result, UserError
 
 LAST = 100
@@ -23,6 +24,10 @@ LAST = 100
 REPORTS = frozenset(
     {"train/return", "train/return_last100", "train/steps", "env/steps", "env/episodes"}
 )
+
+Bundle = tuple[Any, ...]
+"""A NamedTuple of arrays as a plain tuple, which numba unpacks in half the time: it counts where
+every step of a world is a call."""
 
 _ONLY = np.zeros(1, np.int64)
 """The rows of a call with one lander."""
@@ -82,44 +87,35 @@ def told(job: Job, returns: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray
 
 def side_by_side(world: World, local: Callable[[Job], Result], jobs: Sequence[Job]) -> list[Result]:
     """A thread per client: the kernels release Python's lock. A host's world does not."""
-    if len(jobs) == 1 or world.kind == HOST:
+    threads = 1 if world.kind == HOST else min(len(jobs), kernel_threads())
+    if threads == 1:
         return [local(job) for job in jobs]
-    with ThreadPoolExecutor(min(len(jobs), os.cpu_count() or 1)) as pool:
+    with ThreadPoolExecutor(threads) as pool:
         return list(pool.map(local, jobs))
 
 
 def host_episodes(
-    world: World,
-    count: int,
-    seed: int,
-    choose: Callable[[np.ndarray], int],
-    learn: Callable[[np.ndarray, int, float, np.ndarray, bool], None],
-    finish: Callable[[], None],
+    world: World, count: int, seed: int, begin: Callable[..., int], advance: Callable[..., int]
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns and lengths [count] where the world is not compiled (LunarLander), step by step.
 
-    `choose` gets the scaled state [1, d]; `learn` gets (s, a, r, s', terminal) after every step,
-    `finish` follows an episode. `seed` begins the simulator's own stream, which cannot be kept from
-    one call to the next.
+    `begin(observation)` gives an episode's first action. `advance(action, observation, reward,
+    terminal, over)` learns from the step and gives the next one; after an episode's last step what
+    it gives is not used. `seed` begins the simulator's own stream, which cannot be kept from one
+    call to the next.
     """
     returns, lengths = np.zeros(count), np.zeros(count, np.int64)
-    seen, ahead = (np.empty((1, world.dimension), np.float32) for _ in range(2))
     lander = world.landers(1)
     observation = lander.reset([seed])[0]
     for episode in range(count):
         if episode:
             observation = lander.restart(_ONLY)[0]
-        seen[0] = world.scaling(observation)
-        over = False
+        total, steps, over = 0.0, 0, False
+        action = begin(observation)
         while not over:
-            action = choose(seen)
-            after = lander.step(np.array([action]))
-            over = bool(after.terminated[0] or after.truncated[0])
-            ahead[0] = world.scaling(after.observations[0])
-            reward, ended = float(after.rewards[0]), bool(after.terminated[0])
-            learn(seen[0], action, reward, ahead[0], ended)
-            seen[:] = ahead
-            returns[episode] += reward
-            lengths[episode] += 1
-        finish()
+            observation, reward, terminated, truncated = lander.step_alone(action)
+            over = terminated or truncated
+            action = advance(action, observation, reward, terminated, over)
+            total, steps = total + reward, steps + 1
+        returns[episode], lengths[episode] = total, steps
     return returns, lengths

@@ -1,8 +1,9 @@
 """Whole ε-greedy episodes of a client with its TD updates, in one compiled call, and the replay.
 
-`run_episodes` is built by a function of its own, because numba's cache looks for changes in one
-file only: with the sources of the kernels and of the worlds in the closure, code that was compiled
-from an older version of them is not taken from the cache.
+numba's cache looks for changes in a function's own file only, but compiled code holds what it took
+from other files. So `run_episodes` is built by a function of its own: with a fingerprint of those
+files in its closure, code from an older version of them is not taken from the cache. The small
+functions that read other files are not cached at all: they compile into those that are.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import inspect
 import zlib
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import numpy as np
 from numba import njit
 
-from fedrl.algorithms import qhd_kernels
+from fedrl.algorithms import pg_tabular_kernels, qhd_kernels
 from fedrl.algorithms.pg_tabular_kernels import mix, uniform
 from fedrl.algorithms.qhd_kernels import (
     DRAWS,
@@ -42,22 +44,31 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _HALF = np.uint64(32)
 _ONE = np.uint64(1)
 _compiled = njit(cache=True, error_model="numpy", nogil=True)
+_part = njit(error_model="numpy", nogil=True)
+
+SOURCES = (qhd_kernels, worlds, pg_tabular_kernels)
+"""Modules that `run_episodes` is compiled from, beside this one."""
 
 
-@_compiled
+def fingerprint(*modules: ModuleType) -> int:
+    """A number that changes with the modules' text."""
+    return zlib.crc32("".join(map(inspect.getsource, modules)).encode())
+
+
+@_part
 def draw(counters: Words) -> np.uint64:
     """The client's next random number."""
     counters[DRAWS] += _ONE
     return mix(mix(counters[SEED]) + counters[DRAWS] * _GOLDEN)
 
 
-@_compiled
+@_part
 def below(number: np.uint64, bound: np.uint64) -> np.uint64:
     """A number in [0, bound), bound < 2³²; its bias is below bound / 2³²."""
     return ((number >> _HALF) * bound) >> _HALF
 
 
-@_compiled
+@_part
 def remember(
     learner: Learner, state: Single, action: int, reward: float, ahead: Single, terminal: bool
 ) -> None:
@@ -73,14 +84,14 @@ def remember(
     counters[SIZE] = min(counters[SIZE] + _ONE, np.uint64(capacity))
 
 
-@_compiled
+@_part
 def pick(counters: Words, picks: Ints) -> None:
     """A minibatch, uniform and with replacement."""
     for b in range(picks.size):
         picks[b] = np.int64(below(draw(counters), counters[SIZE]))
 
 
-@_compiled
+@_part
 def scale_state(state: Single, shift: Single, spread: Single) -> None:
     for i in range(state.size):
         state[i] = (state[i] - shift[i]) / spread[i]
@@ -149,8 +160,7 @@ def _build(sources: int) -> Callable[..., Any]:
     return run_episodes
 
 
-_SOURCES = zlib.crc32("".join(map(inspect.getsource, (qhd_kernels, worlds))).encode())
-run_episodes = _build(_SOURCES)
+run_episodes = _build(fingerprint(*SOURCES))
 
 
 def evaluate(

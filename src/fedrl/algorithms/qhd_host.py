@@ -1,62 +1,136 @@
-"""QHD where the world is not compiled (LunarLander): the same loop on the host, step by step."""
+"""QHD where the world is not compiled (LunarLander): the loop of `qhd_episodes` around a host.
+
+Between two steps of the world there is one compiled call: what it costs to hand a learner's arrays
+over is paid once, and all else that the loop of compiled worlds does happens inside.
+"""
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Callable
+from functools import partial
 
-from fedrl.algorithms import qhd_kernels as kernels
+import numpy as np
+from numba import njit
+
+from fedrl.algorithms import pg_tabular_kernels, qhd_episodes, qhd_kernels
 from fedrl.algorithms.pg_tabular_kernels import uniform
-from fedrl.algorithms.q_learning import host_episodes
-from fedrl.algorithms.qhd_episodes import below, draw, pick, remember
+from fedrl.algorithms.q_learning import Bundle, host_episodes
+from fedrl.algorithms.qhd_episodes import below, draw, fingerprint, pick, remember, scale_state
+from fedrl.algorithms.qhd_kernels import (
+    EPISODES,
+    SIZE,
+    STEPS,
+    Blocks,
+    Floats,
+    Ints,
+    Learner,
+    Rules,
+    Single,
+    Work,
+    act,
+    fresh,
+    td_update,
+    work,
+)
 from fedrl.envs.discrete import World
+
+SOURCES = (qhd_kernels, qhd_episodes, pg_tabular_kernels)
+"""Modules that the kernels here are compiled from, beside this one."""
+
+Scene = tuple[Single, Floats, Single, Single]
+"""Two scaled states [2, d], now and next; Q [|A|]; the scaling's shift and scale [d]."""
+
+_ONE = np.uint64(1)
+_compiled = njit(cache=True, error_model="numpy", nogil=True)
+_part = njit(error_model="numpy", nogil=True)
+
+
+@_part
+def choose(blocks: Blocks, learner: Learner, scratch: Work, seen: Single, q: Floats) -> int:
+    """ε-greedy in the state seen[0]."""
+    if uniform(draw(learner.counters)) < learner.epsilon[0]:
+        # int64, as argmax's: numba would make a float of the two kinds of integers
+        return int(np.int64(below(draw(learner.counters), np.uint64(q.size))))
+    act(blocks, learner.online, seen, 0, scratch.ahead[0], q)
+    return int(np.argmax(q))
+
+
+def _build(sources: int) -> tuple[Callable[..., int], Callable[..., int]]:
+    @_compiled
+    def begin(
+        blocks: Bundle, learner: Bundle, rules: Bundle, scratch: Bundle, scene: Scene, first: Single
+    ) -> int:
+        """The action for an episode's first observation."""
+        _ = sources
+        seen, q, shift, spread = scene
+        seen[0] = first
+        scale_state(seen[0], shift, spread)
+        return choose(Blocks(*blocks), Learner(*learner), Work(*scratch), seen, q)
+
+    @_compiled
+    def advance(
+        blocks: Bundle,
+        learner: Bundle,
+        rules: Bundle,
+        scratch: Bundle,
+        scene: Scene,
+        action: int,
+        observation: Single,
+        reward: float,
+        terminal: bool,
+        over: bool,
+    ) -> int:
+        """What follows a step, and the next action; after an episode's last step it means nothing.
+
+        The same, in the same order, as in the loop of `qhd_episodes.run_episodes`.
+        """
+        _ = sources
+        encoder, client = Blocks(*blocks), Learner(*learner)
+        how, room = Rules(*rules), Work(*scratch)
+        seen, q, shift, spread = scene
+        counters = client.counters
+        seen[1] = observation
+        scale_state(seen[1], shift, spread)
+        remember(client, seen[0], action, reward, seen[1], terminal)
+        seen[0] = seen[1]
+        counters[STEPS] += _ONE
+        if counters[SIZE] >= np.uint64(how.batch):
+            for _ in range(how.updates_per_step):
+                pick(counters, room.picks)
+                td_update(encoder, client, room.picks, how, room)
+        if how.sync_steps > 0 and counters[STEPS] % np.uint64(how.sync_steps) == 0:
+            client.target[:] = client.online
+        if not over:
+            return choose(encoder, client, room, seen, q)
+        counters[EPISODES] += _ONE
+        period = np.uint64(how.sync_episodes)
+        if period > 0 and counters[EPISODES] % period == 0:
+            client.target[:] = client.online
+        client.epsilon[0] = max(how.epsilon_floor, client.epsilon[0] * how.epsilon_decay)
+        return 0
+
+    return begin, advance
+
+
+begin, advance = _build(fingerprint(*SOURCES))
 
 
 def run_episodes(
-    world: World,
-    count: int,
-    blocks: kernels.Blocks,
-    learner: kernels.Learner,
-    rules: kernels.Rules,
-    seed: int,
-) -> tuple[np.ndarray, np.ndarray]:
+    world: World, count: int, blocks: Blocks, learner: Learner, rules: Rules, seed: int
+) -> tuple[Floats, Ints]:
     """`count` episodes as `qhd_episodes.run_episodes` plays them; returns and lengths [count]."""
-    actions, counters, epsilon = world.actions, learner.counters, learner.epsilon
-    scratch = kernels.work(blocks.phase.shape[0], rules.batch, actions)
-    q = np.empty(actions)
-
-    def choose(seen: np.ndarray) -> int:
-        if uniform(draw(counters)) < epsilon[0]:
-            return int(below(draw(counters), np.uint64(actions)))
-        kernels.act(blocks, learner.online, seen, 0, scratch.ahead[0], q)
-        return int(np.argmax(q))
-
-    def learn(
-        state: np.ndarray, action: int, reward: float, ahead: np.ndarray, terminal: bool
-    ) -> None:
-        remember(learner, state, action, reward, ahead, terminal)
-        counters[kernels.STEPS] += np.uint64(1)
-        if counters[kernels.SIZE] >= rules.batch:
-            for _ in range(rules.updates_per_step):
-                pick(counters, scratch.picks)
-                kernels.td_update(blocks, learner, scratch.picks, rules, scratch)
-        if rules.sync_steps and counters[kernels.STEPS] % np.uint64(rules.sync_steps) == 0:
-            learner.target[:] = learner.online
-
-    def finish() -> None:
-        counters[kernels.EPISODES] += np.uint64(1)
-        period = np.uint64(rules.sync_episodes)
-        if period and counters[kernels.EPISODES] % period == 0:
-            learner.target[:] = learner.online
-        epsilon[0] = max(rules.epsilon_floor, epsilon[0] * rules.epsilon_decay)
-
-    return host_episodes(world, count, seed, choose, learn, finish)
+    scratch = work(blocks.phase.shape[0], rules.batch, world.actions)
+    shift, spread = (part.astype(np.float32) for part in world.scaling)
+    scene = np.empty((2, world.dimension), np.float32), np.empty(world.actions), shift, spread
+    held = tuple(blocks), tuple(learner), tuple(rules), tuple(scratch), scene
+    return host_episodes(world, count, seed, partial(begin, *held), partial(advance, *held))
 
 
-def evaluate(
-    world: World, count: int, blocks: kernels.Blocks, online: np.ndarray, seed: int
-) -> np.ndarray:
+def evaluate(world: World, count: int, blocks: Blocks, online: Single, seed: int) -> Floats:
     """Returns [count] of greedy episodes that teach nothing."""
-    spectator = kernels.fresh(online.shape[0], 1, world.dimension, 1, seed % 2**63, epsilon=0.0)
-    still = kernels.Rules(1.0, 0.0, 1, 0, 0, 0, 1.0, 0.0, world.limit)
-    learner = spectator._replace(online=np.ascontiguousarray(online), target=online)
-    return run_episodes(world, count, blocks, learner, still, seed)[0]
+    spectator = fresh(online.shape[0], 1, world.dimension, 1, seed % 2**63, epsilon=0.0)
+    still = Rules(1.0, 0.0, 1, 0, 0, 0, 1.0, 0.0, world.limit)
+    rows = np.ascontiguousarray(online)
+    return run_episodes(
+        world, count, blocks, spectator._replace(online=rows, target=rows), still, seed
+    )[0]

@@ -9,8 +9,8 @@ A `kind` says which world, so one compiled learner serves all three; the branch 
 the step. Episodes end here only where the world itself ends them (`terminated`): counting to
 `LIMIT` is the caller's, who must not mistake the one for the other.
 
-numba's cache looks for changes in the caller's file only: after a change here, clear the cache of
-compiled code that calls these.
+numba's cache looks for changes in the caller's file only, so callers carry a hash of this file's
+source (`qhd_episodes.fingerprint`).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""LunarLander-v3, several landers stepped together, simulated by envpool or by Gymnasium.
+"""LunarLander-v3, one lander or several stepped together, simulated by Gymnasium or by envpool.
 
 A learner needs the observation that an episode ended with and the first one of the next episode.
 Vector environments restart by themselves and lose the one or the other, so here nothing restarts by
@@ -21,13 +21,16 @@ from fedrl.types import UserError
 
 DIMENSION, ACTIONS, LIMIT = 8, 4, 1000
 
+_FIRST = np.zeros(1, np.int64)
+"""The rows of a call with one lander."""
+
 Simulator = Literal["auto", "envpool", "gymnasium"]
 
-NEEDS = {"envpool": ("envpool", "gymnasium"), "gymnasium": ("gymnasium", "Box2D")}
-"""Modules of each simulator; the one that steps five landers faster first."""
+NEEDS = {"gymnasium": ("gymnasium", "Box2D"), "envpool": ("envpool", "gymnasium")}
+"""Modules of each simulator; the one that steps a lander alone faster, as a client does, first."""
 
-INSTALL = {"envpool": 'pip install envpool "gymnasium>=1.1"',
-           "gymnasium": 'pip install "gymnasium[box2d]>=1.1"'}  # fmt: skip
+INSTALL = {"gymnasium": 'pip install "gymnasium[box2d]>=1.1"',
+           "envpool": 'pip install envpool "gymnasium>=1.1"'}  # fmt: skip
 
 
 class Step(NamedTuple):
@@ -69,6 +72,19 @@ class Lunar:
         self._over[rows] = terminated | truncated
         return Step(observations, rewards, terminated, truncated)
 
+    def step_alone(self, action: int) -> tuple[np.ndarray, float, bool, bool]:
+        """`step` where there is one lander, without arrays of one: they take longer than a step.
+
+        Returns (observation [8], reward, terminated, truncated).
+        """
+        if self.count != 1 or self._over[0]:
+            raise ValueError("a lander alone whose episode is not over is needed")
+        observation, reward, terminated = self._landers.step_alone(action)
+        self._steps[0] += 1
+        truncated = bool(self._steps[0] >= LIMIT)
+        self._over[0] = terminated or truncated
+        return observation, reward, terminated, truncated
+
     def restart(self, rows: np.ndarray) -> np.ndarray:
         """The next episodes of these landers; returns their first observations [len(rows), 8]."""
         self._steps[rows], self._over[rows] = 0, False
@@ -92,7 +108,16 @@ class _Landers(Protocol):
         self, rows: np.ndarray, actions: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]: ...
 
+    def step_alone(self, action: int) -> tuple[np.ndarray, float, bool]: ...
+
     def restart(self, rows: np.ndarray) -> np.ndarray: ...
+
+
+class _Actions:
+    """Gymnasium asks its space about every action, and converts it: a sixth of a step's time."""
+
+    def contains(self, action: object) -> bool:
+        return isinstance(action, int) and 0 <= action < ACTIONS
 
 
 class _Gymnasium:
@@ -100,7 +125,9 @@ class _Gymnasium:
         from gymnasium.envs.box2d.lunar_lander import LunarLander
 
         # The bare class: none of what Gymnasium wraps around it is needed here.
-        self._landers = [LunarLander() for _ in range(count)]
+        self._landers: list[Any] = [LunarLander() for _ in range(count)]
+        for lander in self._landers:
+            lander.action_space = _Actions()
 
     def begin(self, seeds: list[int]) -> np.ndarray:
         return np.stack([one.reset(seed=seed)[0] for one, seed in zip(self._landers, seeds)])
@@ -113,6 +140,10 @@ class _Gymnasium:
         for i, (row, action) in enumerate(zip(rows.tolist(), actions.tolist(), strict=True)):
             observations[i], rewards[i], terminated[i], _, _ = self._landers[row].step(action)
         return observations, rewards, terminated
+
+    def step_alone(self, action: int) -> tuple[np.ndarray, float, bool]:
+        observation, reward, terminated, _, _ = self._landers[0].step(action)
+        return observation, float(reward), terminated
 
     def restart(self, rows: np.ndarray) -> np.ndarray:
         return np.stack([self._landers[row].reset()[0] for row in rows.tolist()])
@@ -142,6 +173,10 @@ class _Envpool:
         # A pool whose batch is all of its environments answers in the order of `rows`.
         observations, rewards, terminated, _, _ = self._pool.step(actions, rows)
         return observations, rewards.astype(np.float64), terminated
+
+    def step_alone(self, action: int) -> tuple[np.ndarray, float, bool]:
+        observations, rewards, terminated = self.step(_FIRST, np.array([action]))
+        return observations[0], float(rewards[0]), bool(terminated[0])
 
     def restart(self, rows: np.ndarray) -> np.ndarray:
         return self._pool.reset(rows.astype(np.int32))[0]

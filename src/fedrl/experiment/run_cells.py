@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -81,7 +82,7 @@ SALT: tuple[str, ...] = ()
 def digest(config: Config, mark: str = "") -> str:
     """Of what differs from the defaults: a new setting leaves the runs that do not use it alone."""
     names = {key: {"name": getattr(config, key).name} for key in ("algorithm", "world")}
-    usual = flatten(configs.as_dict(configs.resolve(names)))
+    usual = defaults(config.algorithm.name, config.world.name)
     said = flatten(configs.as_dict(config)).items()
     flat = {k: v for k, v in said if k not in MOVES_NOTHING and v != usual.get(k)}
     for key in ("algorithm.model", "partition.labels"):
@@ -89,6 +90,13 @@ def digest(config: Config, mark: str = "") -> str:
     if METHODS[config.algorithm.name].kind != "text":  # others plan with their rounds
         flat["rounds"] = config.rounds
     return short_hash([names, flat, *SALT, *([mark] if mark else [])])
+
+
+@cache
+def defaults(algorithm: str, world: str) -> Mapping[str, Any]:
+    """Every setting, flat, where nothing but these two are named."""
+    names = {"algorithm": {"name": algorithm}, "world": {"name": world}}
+    return flatten(configs.as_dict(configs.resolve(names)))
 
 
 def short_hash(data: Any) -> str:
