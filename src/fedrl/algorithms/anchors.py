@@ -57,7 +57,7 @@ def check(count: int, source: Source, file: str, used: bool = True) -> None:
     if not used and (source != "rollouts" or file):
         raise UserError(
             "algorithm.anchor_source and anchor_file are for clients that agree on values: "
-            'set encoders = "own" and agree = "values", or remove them'
+            'set encoders = "own" and agree = "values" or "corrections", or remove them'
         )
     if source == "file" and not file:
         raise UserError(

@@ -1,0 +1,39 @@
+"""What a client asks a person, and what comes back. None of it ever leaves the client.
+
+    rate      one item and the model's score for it: is the score too high (−1), right (0) or too
+              low (+1)?
+    compare   two items and the model's scores: is the first (−1) or the second (+1) better, or
+              neither (0)?
+
+A source may not answer: a person has not come to it yet, a log does not hold it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple, Protocol
+
+Kind = Literal["rate", "compare"]
+
+
+class Question(NamedTuple):
+    """`id` is unique within a client and the same whenever the same is asked again."""
+
+    id: str
+    kind: Kind
+    keys: tuple[str, ...]  # of the items in the client's own data: one to rate, two to compare
+    items: tuple[str, ...]  # as a person reads them
+    scores: tuple[float, ...]  # the model's, on the scale that the question is about
+
+
+class Answer(NamedTuple):
+    question: str  # the question's id
+    value: float  # H in [−1, 1]
+
+
+class Source(Protocol):
+    """Simulated, logged or live: one client's."""
+
+    def answers(self, questions: Sequence[Question], seed: int) -> list[Answer]:
+        """To as many of the questions as there are answers for, in their order."""
+        ...

@@ -1,0 +1,292 @@
+"""One client's private folder: what it has asked and what a person has answered.
+
+    FOLDER/client-0003/     mode 0700, its files 0600
+      questions.jsonl       what may be answered and what was: the learner rewrites it, whole
+      answers.jsonl         answers and undos with their times: only ever appended to
+      .lock                 held for an instant by whoever reads or writes
+
+The learner and the page are two processes, and either may be killed at any moment. The questions
+are written beside and renamed. An answer counts once its line is on the disk with its end; half a
+line that a kill left behind is not read, and is cut off before the next one is added. An entry may
+carry a word of its own (`once`): sent a second time, it does nothing.
+
+In a deployment this folder lives on the client's own machine. Nothing in it is ever sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import math
+import os
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedrl.feedback.records import Answer, Question
+from fedrl.types import UserError
+
+MOST = 200
+"""Questions that may wait for an answer; of more, those that were asked longest ago are dropped."""
+QUESTIONS, ANSWERS, LOCK = "questions.jsonl", "answers.jsonl", ".lock"
+
+
+class Given(NamedTuple):
+    """A person's entry: an answer, or with `value` None the undoing of one (the last by default).
+
+    An undo that names a question does nothing unless that question's answer is the last one.
+    """
+
+    question: str
+    value: float | None
+    once: str = ""
+
+
+class Progress(NamedTuple):
+    """`sitting` counts the answers since the person last sat down (see `Folder.sit`)."""
+
+    answered: int
+    pending: int
+    sitting: int
+
+
+@dataclass
+class Told:
+    """The answers' file, read from its start: what stands after all undos."""
+
+    standing: list[Answer] = field(default_factory=list)
+    undone: list[str] = field(default_factory=list)  # whose questions come first, the last undone
+    seen: set[str] = field(default_factory=set)  # the words `once`
+    seated: int = 0  # answers that stood when the person sat down
+
+    def take(self, entry: dict[str, Any]) -> None:
+        """One line of the file."""
+        self.seen.add(entry.get("once", ""))
+        if "sit" in entry:
+            self.seated = len(self.standing)
+        elif "undo" in entry:
+            self.standing.pop()
+            self.undone.insert(0, entry["undo"])
+            self.seated = min(self.seated, len(self.standing))
+        else:
+            self.standing.append(Answer(entry["question"], entry["value"]))
+            self.undone = [name for name in self.undone if name != entry["question"]]
+
+
+@dataclass(frozen=True)
+class View:
+    """The folder at one moment."""
+
+    questions: dict[str, Question]
+    told: Told
+
+    @property
+    def pending(self) -> list[Question]:
+        """In the order in which a person should see them: what was undone, then the newest."""
+        answered = {answer.question for answer in self.told.standing}
+        first = [name for name in self.told.undone if name in self.questions]
+        rest = [name for name in self.questions if name not in answered and name not in first]
+        return [self.questions[name] for name in (*first, *rest)]
+
+    @property
+    def progress(self) -> Progress:
+        answered = len(self.told.standing)
+        return Progress(answered, len(self.pending), answered - self.told.seated)
+
+    def recent(self, count: int) -> list[tuple[Question, float]]:
+        """The last answers, newest first, with their questions."""
+        last = self.told.standing[-count:][::-1]
+        return [(self.questions[one.question], one.value) for one in last]
+
+
+def client_folder(folder: Path | str, client: int) -> Path:
+    """Where this client's questions and answers are, below everybody's folder."""
+    return Path(folder) / f"client-{client:04d}"
+
+
+class Folder:
+    """One client's questions and answers, for as many processes as like to use them."""
+
+    def __init__(self, path: Path, most: int = MOST) -> None:
+        self.path, self.most = path, most
+        with self._trouble():
+            for folder in (path.parent, path):
+                if not folder.is_dir():
+                    folder.parent.mkdir(parents=True, exist_ok=True)
+                    folder.mkdir(mode=0o700, exist_ok=True)
+            path.chmod(0o700)
+
+    # The learner's side --------------------------------------------------------------------------
+
+    def ask(self, questions: Sequence[Question]) -> None:
+        """Put these in front of those that wait; known ones keep the wording that was shown.
+
+        Of more than `most`, the last are dropped; those can be asked again.
+        """
+        with self._locked():
+            view = self._view()
+            asked = {one.id: view.questions.get(one.id, one) for one in questions}
+            after = View(asked | view.questions, view.told)
+            dropped = {one.id for one in after.pending[self.most :]}
+            kept = [one for name, one in after.questions.items() if name not in dropped]
+            if kept != list(view.questions.values()):
+                lines = "".join(_line(one._asdict()) for one in kept)
+                self._replace(QUESTIONS, lines.encode())
+
+    def answers(self) -> list[Answer]:
+        """Those that stand, in the order in which they were given."""
+        return self.view().told.standing
+
+    # The person's side ---------------------------------------------------------------------------
+
+    def view(self) -> View:
+        with self._locked():
+            return self._view()
+
+    def pending(self) -> list[Question]:
+        return self.view().pending
+
+    def progress(self) -> Progress:
+        return self.view().progress
+
+    def answer(self, question: str, value: float, once: str = "") -> bool:
+        """Whether it was taken: the question was waiting, and this was not said before."""
+        before = self.progress().answered
+        return self.give([Given(question, value, once)]).progress.answered > before
+
+    def undo(self, question: str = "", once: str = "") -> Question | None:
+        """Take the last answer back (if it is to `question`); the question that waits again."""
+        before = self.view()
+        after = self.give([Given(question, None, once)])
+        return after.pending[0] if after.progress.answered < before.progress.answered else None
+
+    def give(self, entries: Iterable[Given]) -> View:
+        """Write a person's entries in their order, in one go; the folder after it.
+
+        What no longer fits (a question that was dropped or is answered, an entry that came twice)
+        does nothing.
+        """
+        with self._locked():
+            view = self._view()
+            lines = [line for entry in entries if (line := _taken(view, entry))]
+            self._append(lines)
+            return view
+
+    def sit(self, limit: int) -> View:
+        """Begin a sitting of `limit` answers, unless the last one is unfinished: then go on."""
+        with self._locked():
+            view = self._view()
+            if view.progress.sitting >= limit:
+                line = {"time": _now(), "sit": limit}
+                self._append([line])
+                view.told.take(line)
+            return view
+
+    # Files ---------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def _trouble(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise UserError(
+                f"cannot use the private folder {self.path}: {error.strerror or error}"
+            ) from error
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """Alone with the files. The lock is opened each time: it holds between threads too."""
+        with self._trouble(), _opened(self.path / LOCK) as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            yield
+
+    def _view(self) -> View:
+        questions = {}
+        for line in self._lines(QUESTIONS):
+            kind, keys, items, scores = (line[name] for name in ("kind", "keys", "items", "scores"))
+            one = Question(line["id"], kind, tuple(keys), tuple(items), tuple(scores))
+            questions[one.id] = one
+        told = Told()
+        for line in self._lines(ANSWERS):
+            told.take(line)
+        return View(questions, told)
+
+    def _lines(self, name: str) -> list[dict[str, Any]]:
+        """Whole lines; what follows the last line's end was never finished."""
+        try:
+            data = (self.path / name).read_bytes()
+        except FileNotFoundError:
+            return []
+        found = []
+        for number, line in enumerate(data.split(b"\n")[:-1], start=1):
+            try:
+                found.append(json.loads(line))
+            except ValueError:
+                raise UserError(
+                    f"{self.path / name}, line {number} is damaged; remove this line to go on"
+                ) from None
+        return found
+
+    def _append(self, entries: list[dict[str, Any]]) -> None:
+        if not entries:
+            return
+        with _opened(self.path / ANSWERS) as file:
+            end = os.lseek(file, 0, os.SEEK_END)
+            whole = os.pread(file, end, 0).rfind(b"\n") + 1
+            os.ftruncate(file, whole)
+            data = "".join(map(_line, entries)).encode()
+            while data:
+                written = os.pwrite(file, data, whole)
+                data, whole = data[written:], whole + written
+            os.fsync(file)
+
+    def _replace(self, name: str, data: bytes) -> None:
+        beside = self.path / f".{name}.part"
+        with _opened(beside) as file, os.fdopen(os.dup(file), "wb") as out:
+            out.truncate(0)
+            out.write(data)
+            out.flush()
+            os.fsync(file)
+        beside.replace(self.path / name)
+
+
+def _taken(view: View, entry: Given) -> dict[str, Any] | None:
+    """The line of an entry that does something; the view is brought up to date with it."""
+    told = view.told
+    if entry.once and entry.once in told.seen:
+        return None
+    line: dict[str, Any] = {"time": _now()} | ({"once": entry.once} if entry.once else {})
+    if entry.value is None:
+        last = told.standing[-1].question if told.standing else ""
+        if not last or entry.question not in ("", last):
+            return None
+        line["undo"] = last
+    else:
+        if not (math.isfinite(entry.value) and -1 <= entry.value <= 1):
+            raise UserError(f"an answer is a number from -1 to 1, not {entry.value}")
+        if all(entry.question != one.id for one in view.pending):
+            return None
+        line |= {"question": entry.question, "value": float(entry.value)}
+    told.take(line)
+    return line
+
+
+def _line(entry: dict[str, Any]) -> str:
+    return json.dumps(entry) + "\n"
+
+
+def _now() -> float:
+    return round(time.time(), 3)
+
+
+@contextlib.contextmanager
+def _opened(path: Path) -> Iterator[int]:
+    """A file of this client's, for nobody else; made if it is missing."""
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        yield file
+    finally:
+        os.close(file)
