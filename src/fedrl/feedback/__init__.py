@@ -1,1 +1,1 @@
-"""Human feedback that stays with its client: who answers, where answers are kept, what they teach."""
+"""Human feedback that stays with its client: who answers, where answers are, what they teach."""
