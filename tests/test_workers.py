@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import time
 from functools import partial
+from pathlib import Path
 
 import pytest
 from test_federation import SECRET, Talkative, play, same
@@ -110,3 +113,22 @@ def test_no_process_is_left_behind():
         play(Toy(), rounds=1, engine=engine)
         assert len(multiprocessing.active_children()) == 2
     assert not multiprocessing.active_children()
+
+
+def write_and_wait(path: Path) -> None:
+    path.write_text("begun")
+    time.sleep(60)
+
+
+def test_a_process_that_is_told_to_stop_does_not_begin_what_its_queue_holds(tmp_path):
+    """The pool hands a job over before the last one ends; cancelling comes too late for it."""
+    files = [tmp_path / str(number) for number in range(3)]
+    with pool(1) as executor:
+        futures = [executor.submit(perform, partial(write_and_wait, path), None) for path in files]
+        while not files[0].exists():
+            time.sleep(0.01)
+        (child,) = multiprocessing.active_children()
+        child.terminate()
+        outcomes = [future.result(timeout=30) for future in futures]
+    assert not any(outcome.finished for outcome in outcomes)
+    assert [path.exists() for path in files] == [True, False, False]

@@ -180,11 +180,11 @@ def reproduce(argv: list[str]) -> int:
         "beside the measurements"
     )  # fmt: skip
     parser.add_argument(
-        "--processes", type=int, metavar="N", help="fedagent: runs at a time (one per core, 3 on a "
+        "--processes", type=int, metavar="N", help="runs at a time (one per core, 3 on a "
         "GPU); 0 computes nothing and writes the page of what is there"
     )  # fmt: skip
     parser.add_argument(
-        "--minutes", type=float, metavar="LIMIT", help="fedagent: stop then, keep what there is "
+        "--minutes", type=float, metavar="LIMIT", help="stop then, keep what there is "
         "and write the page; the same command goes on"
     )  # fmt: skip
     parser.add_argument(

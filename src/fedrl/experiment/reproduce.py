@@ -28,6 +28,7 @@ PAPERS = {
     "fedagent": Paper(
         "fedrl.experiment.papers.fedagent", ("small", "full"), ("processes", "minutes", "model")
     ),
+    "fedqhd": Paper("fedrl.experiment.papers.fedqhd", ("small", "full"), ("processes", "minutes")),
 }
 SCALES = ("smoke", "small", "full")
 

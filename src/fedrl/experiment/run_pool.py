@@ -45,6 +45,10 @@ class Outcome:
     trouble: str = ""
 
 
+_told_to_stop = threading.Event()
+"""Of a process of the pool: jobs that its queue already holds must not begin after that."""
+
+
 @contextlib.contextmanager
 def pool(processes: int) -> Iterator[ProcessPoolExecutor]:
     """Processes that compute on one thread each and end with this one, however it ends."""
@@ -101,13 +105,15 @@ def finish(
 def perform(work: Callable[[], None], until: float | None) -> Outcome:
     """In a process of the pool: the work, as far as the time allows. Its talk goes nowhere."""
     started = time.monotonic()
-    if until is not None and until <= time.time():
+    if _told_to_stop.is_set() or (until is not None and until <= time.time()):
         return Outcome(False, 0.0)
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
         try:
             with _stopped_at(until), contextlib.redirect_stdout(nowhere):
                 work()
         except KeyboardInterrupt:
+            if until is None or time.time() < until:
+                _told_to_stop.set()
             return Outcome(False, time.monotonic() - started)
         except UserError as error:
             return Outcome(False, time.monotonic() - started, str(error).splitlines()[0])

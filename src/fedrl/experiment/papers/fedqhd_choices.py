@@ -1,0 +1,180 @@
+"""What was chosen where the paper is silent: the tries of every method, and each task's recipe."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from fedrl.experiment import config as configs
+from fedrl.experiment.papers import fedqhd_cells as plan
+from fedrl.experiment.papers import fedqhd_methods as methods
+from fedrl.experiment.papers import fedqhd_numbers as numbers
+from fedrl.experiment.papers.fedqhd_methods import METHODS, TASKS
+from fedrl.experiment.papers.fedqhd_numbers import prose
+from fedrl.experiment.papers.fedqhd_results import Results
+from fedrl.experiment.papers.markdown import missing, table
+
+Tried = list[tuple[dict[str, Any], float]]
+
+CHOSEN = {
+    "bandwidth": "σ0: how far apart states are that tell nothing about each other",
+    "lr": "η; TD errors are summed over the batch and features have a norm of about 0.7, so that "
+    "η · batch / 2 is the share of an error that one update corrects; the paper's 0.01 is a small "
+    "step",
+    "batch": "transitions per update",
+    "updates_per_step": "updates per environment step",
+    "sync_steps": "steps between two syncs of the target; 0 is never by steps",
+    "sync_episodes": "episodes between two syncs; 0 is never by episodes",
+    "epsilon_decay": "ε starts at 1 and is multiplied by this after every episode",
+    "epsilon_floor": "down to this (the paper's)",
+    "gamma": "γ (the paper's)",
+    "replay": "transitions remembered (the paper's)",
+    "anchors": "m (the paper's)",
+    "ridge": "λ of the compilation",
+    "bandwidth_spread": "own σ_i lie within this share of σ0 (the paper's)",
+    "shift": "subtracted from a state before features see it",
+    "scale": "what a state is divided by then: about what an episode can reach",
+}
+"""Settings of the recipes that the page shows, and what they are."""
+
+
+# Tuning
+
+
+def tries(results: Results) -> dict[str, dict[str, Tried]]:
+    """By task and learner, what was tried and what it returned, in the order of the tries."""
+    found: dict[str, dict[str, Tried]] = {}
+    scale = plan.SCALES[results.tuned_at]
+    for task in TASKS:
+        for method, encoders in methods.learners():
+            name = f"{method}-{encoders}"
+            for number, tried in enumerate(methods.tries(task, name)[: scale.tries]):
+                one = results.parts["tuning"].get(f"{task}-{name}-{number}")
+                for value in numbers.last(one).values():
+                    found.setdefault(task, {}).setdefault(name, []).append((tried, value))
+    return found
+
+
+def best(tried: Tried) -> dict[str, Any]:
+    return max(tried, key=lambda one: one[1])[0]
+
+
+def records(results: Results) -> list[dict[str, Any]]:
+    """The stored table of the tuning; only where every try of a learner is there."""
+    count = plan.SCALES[results.tuned_at].tries
+    return [
+        {"task": task, "learner": name, "seed": methods.SEED, "scale": results.tuned_at,
+         "tries": [{"settings": settings, "return": value} for settings, value in tried]}
+        for task, by in tries(results).items()
+        for name, tried in by.items()
+        if len(tried) == count
+    ]  # fmt: skip
+
+
+def tuning(results: Results) -> str:
+    title = "Tuning"
+    found = tries(results)
+    if not found:
+        return missing(title)
+    rows, differ = [], []
+    for task, by in found.items():
+        for name, tried in by.items():
+            method, _, encoders = name.rpartition("-")
+            chosen = dict(methods.METHOD_SETTINGS[task].get(name, {}))
+            if chosen != best(tried):
+                differ.append(f"{TASKS[task]} {name}")
+            said = ", ".join(
+                f"**{told(s)}: {value:.1f}**" if s == best(tried) else f"{told(s)}: {value:.1f}"
+                for s, value in tried
+            )
+            rows.append([TASKS[task], f"{METHODS[method].title}, {encoders}", said])
+    verdict = (
+        "Table 1 uses the best of them throughout."
+        if not differ
+        else "Table 1 does not use the best of these: " + ", ".join(differ) + "."
+    )
+    text = f"""{plan.SCALES[results.tuned_at].tries} settings for every method and task, one seed
+        ({methods.SEED}, which is reported nowhere), at the scale {results.tuned_at}; the score is
+        Table 1's own, the best is bold. What all methods share (target sync, ε, scaling of states,
+        updates per step) comes from the task's recipe. The constants `METHOD_SETTINGS` hold what
+        was chosen. {verdict}"""
+    head = ("task", "method", "settings: return")
+    return "\n\n".join([f"## {title}", prose(text), table(head, rows)])
+
+
+def told(settings: Mapping[str, Any]) -> str:
+    return " ".join(f"{key} {shown(value)}" for key, value in settings.items())
+
+
+def shown(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, list | tuple):
+        return ", ".join(shown(one) for one in value) or "–"
+    return str(value)
+
+
+# Choices
+
+
+def choices(results: Results) -> str:
+    """Every task's settings as its recipe resolves, what they are, and the recipe's own reasons."""
+    flat = {task: resolved(task) for task in TASKS}
+    rows = []
+    for key, what in CHOSEN.items():
+        values = [shown(flat[task][key]) for task in TASKS]
+        rows.append([f"`{key}`", *values, what])
+    said = []
+    for task, title in TASKS.items():
+        for key, why in reasons(configs.find_recipe(f"fedqhd/{task}")).items():
+            said.append(f"- {title}, `{key}`: {why}")
+    tuned = [
+        f"- {TASKS[task]}, {name}: {told(settings)}"
+        for task, by in methods.METHOD_SETTINGS.items()
+        for name, settings in by.items()
+    ]
+    pieces = [
+        "## What was chosen, and why",
+        prose(
+            """The paper names γ, the replay, ε's ends, η = 0.01, D, m, N, the rounds and the
+            networks' layers. The rest is chosen per task, in `recipes/fedqhd`, for all methods
+            alike as far as they have it:"""
+        ),
+        table(["", *TASKS.values(), "what it is"], rows),
+    ]
+    if said:
+        pieces += ["Of this the recipes say:", "\n".join(said)]
+    if tuned:
+        pieces += ["Instead of that, after tuning (see above):", "\n".join(tuned)]
+    return "\n\n".join(pieces)
+
+
+def resolved(task: str) -> dict[str, Any]:
+    """The recipe's settings over fedrl's defaults, the world's own scaling where it says none."""
+    from fedrl.envs.discrete import TASKS as WORLDS
+
+    recipe = plan.read_recipe(task)
+    config = configs.resolve({k: recipe[k] for k in ("algorithm", "world")})
+    world = WORLDS[config.world.name]
+    settings = configs.as_dict(config.algorithm)
+    return settings | {
+        "shift": config.world.shift or world.shift,
+        "scale": config.world.scale or world.scale,
+    }
+
+
+def reasons(recipe: Path) -> dict[str, str]:
+    """By key, the comment that stands right above it."""
+    found: dict[str, str] = {}
+    above: list[str] = []
+    for line in recipe.read_text(encoding="utf-8").splitlines():
+        if line.startswith("#"):
+            above.append(line.lstrip("# "))
+            continue
+        key = re.match(r"(\w+)\s*=", line)
+        if key and above and key[1] in CHOSEN:
+            found[key[1]] = " ".join(above)
+        above = []
+    return found

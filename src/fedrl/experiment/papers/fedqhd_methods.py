@@ -1,0 +1,124 @@
+"""The rows of FedQHD's Table 1: who learns how, what was tuned for each, and what was tried.
+
+What a client practises (target sync, ε, replay, updates per step) and how states are scaled comes
+from the task's recipe, `recipes/fedqhd/TASK.toml`, for all methods alike. What is left is a
+method's own: step size, batch, bandwidth, ridge, distillation. Every method had as many tries.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+TASKS = {
+    "cartpole": "CartPole",
+    "acrobot": "Acrobot",
+    "lunarlander": "LunarLander",
+    "mountaincar": "MountainCar",
+}
+"""By the names of their recipes."""
+ENCODERS = ("shared", "own")
+"""The paper's homogeneous and heterogeneous columns."""
+
+Settings = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Method:
+    """A row: a method in a federation. `encoders` are the columns in which it is a run of its own.
+
+    `agree` is how clients with own encoders do.
+    """
+
+    title: str
+    algorithm: str
+    kind: str = "federated"
+    encoders: tuple[str, ...] = ENCODERS
+    agree: str = "values"
+
+    @property
+    def deep(self) -> bool:
+        return self.algorithm in ("feddqn", "distill-dqn")
+
+
+METHODS = {
+    "independent": Method("Independent QHD", "fedqhd", "independent"),
+    "truncate": Method("Truncate FedAvg-QHD", "truncate-qhd", encoders=("own",), agree="truncate"),
+    "feddqn": Method("FedAvg-DQN", "feddqn", encoders=("shared",)),
+    "distill": Method("Distillation FedDQN", "distill-dqn"),
+    "fedqhd": Method("FedQHD", "fedqhd"),
+    "corrections": Method(
+        "FedQHD, corrections (ours)", "fedqhd", encoders=("own",), agree="corrections"
+    ),
+    "oracle-qhd": Method("Oracle QHD", "fedqhd", "centralized"),
+    "oracle-dqn": Method("Oracle DQN", "feddqn", "centralized", ("shared",)),
+}
+SAME = {"truncate-shared": "fedqhd-shared", "oracle-dqn-own": "oracle-dqn-shared"}
+"""Cells of the table that are another cell's runs: with a shared encoder nothing is cut, and a
+network has no encoder that could be another."""
+
+
+def learner(method: str, encoders: str) -> str | None:
+    """The run behind a cell of the table; None where there can be none: FedAvg of other sizes."""
+    name = f"{method}-{encoders}"
+    return SAME.get(name, name if encoders in METHODS[method].encoders else None)
+
+
+def learners() -> Iterator[tuple[str, str]]:
+    """Everything that is a run of its own, as (method, encoders)."""
+    for name, about in METHODS.items():
+        for encoders in about.encoders:
+            yield name, encoders
+
+
+# Tuning
+
+TRIES = 8
+"""Settings that were tried for every task and learner."""
+SEED = 1000
+"""The seed of the tries; it is reported nowhere."""
+
+Grid = Mapping[str, Sequence[Any]]
+
+QHD: Mapping[str, Grid] = {
+    "cartpole": {"bandwidth": (0.25, 0.5, 0.75, 1.0), "lr": (0.05, 0.1)},
+    "acrobot": {"bandwidth": (0.5, 0.75, 1.0, 1.5), "lr": (0.05, 0.1)},
+    "lunarlander": {"bandwidth": (0.7, 1.0, 1.5, 2.0), "lr": (0.05, 0.1)},
+    "mountaincar": {"bandwidth": (0.1, 0.15, 0.2, 0.3), "lr": (0.05, 0.1)},
+}
+COMPILED: Mapping[str, Grid] = {
+    task: {"bandwidth": scales, "ridge": (1e-6, 1e-3), "anchor_source": ("rollouts", "box")}
+    for task, scales in {
+        "cartpole": (0.5, 0.75),
+        "acrobot": (0.75, 1.0),
+        "lunarlander": (1.0, 1.5),
+        "mountaincar": (0.15, 0.2),
+    }.items()
+}
+DQN: Grid = {"lr": (1e-4, 3e-4, 1e-3, 3e-3), "batch": (32, 64)}
+DISTILL: Grid = {"lr": (3e-4, 1e-3), "temperature": (0.1, 1.0), "distill_steps": (20, 100)}
+
+
+def tries(task: str, name: str) -> list[dict[str, Any]]:
+    """The settings tried for a learner (`fedqhd-own`) on a task: all combinations of its grid."""
+    if name in ("fedqhd-own", "corrections-own"):
+        grid = COMPILED[task]
+    elif name.startswith("distill-"):
+        grid = DISTILL
+    elif name in ("feddqn-shared", "oracle-dqn-shared"):
+        grid = DQN
+    else:
+        grid = QHD[task]
+    return [dict(zip(grid, values)) for values in itertools.product(*grid.values())]
+
+
+METHOD_SETTINGS: Mapping[str, Mapping[str, Settings]] = {
+    "cartpole": {},
+    "acrobot": {},
+    "lunarlander": {},
+    "mountaincar": {},
+}
+"""By task and learner, the best of its tries. A learner that is not named has the recipe's settings
+or, for networks, the method's defaults."""

@@ -1,0 +1,30 @@
+"""What was measured for FedQHD: runs by part, errors by draw, and what could not be measured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedrl.experiment.papers.fedqhd_cells import Scale
+from fedrl.experiment.run_cells import Trained
+from fedrl.experiment.runs import Run
+
+Found = Mapping[str, Trained]
+
+
+@dataclass(frozen=True)
+class Results:
+    """`errors[part]` has a list of points for every draw; `absent` says which tasks cannot run."""
+
+    scale: Scale
+    parts: Mapping[str, Found]
+    errors: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]]
+    ridge: float  # λ that runs compile with
+    absent: Mapping[str, str]
+    tuned_at: str
+
+    def runs(self) -> Iterator[Run]:
+        for found in self.parts.values():
+            for one in found.values():
+                yield from one.runs.values()
