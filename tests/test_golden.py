@@ -33,6 +33,11 @@ QHD = (
     "--rounds", "2", "--eval_every", "1", "--algorithm.episodes", "3", "--algorithm.features", "96",
     "--algorithm.eval_episodes", "3",
 )  # fmt: skip
+RATINGS = (
+    "--rounds", "2", "--federation.clients", "3", "--world.users", "30", "--world.movies", "60",
+    "--world.ratings", "30", "--world.least", "10", "--algorithm.rate", "8", "--algorithm.compare",
+    "8",
+)  # fmt: skip
 SMOKE = {
     "fedagent/demo": HOME,
     "fedagent/household": HOME,
@@ -42,6 +47,7 @@ SMOKE = {
     "fedqhd/cartpole": QHD,
     "fedqhd/lunarlander": QHD,
     "fedqhd/mountaincar": QHD,
+    "fedrlhf/movielens": RATINGS,
     "momentum/random_mdp": ("--rounds", "2", "--world.horizon", "30"),
     "momentum/cartpole": ("--rounds", "3", "--world.horizon", "40"),
     "momentum/halfcheetah": ("--rounds", "2", "--world.horizon", "10", "--eval_every", "1"),
@@ -49,7 +55,8 @@ SMOKE = {
 }
 
 
-NEEDS = {"fedagent": "torch", "webshop": "rapidfuzz", "fedqhd": "numba", "lunarlander": "Box2D",
+NEEDS = {"fedagent": "torch", "webshop": "rapidfuzz", "fedqhd": "numba", "fedrlhf": "numba",
+         "lunarlander": "Box2D",
          "momentum/cartpole": "jax", "halfcheetah": "mujoco", "walker": "mujoco"}  # fmt: skip
 
 

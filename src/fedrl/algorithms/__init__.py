@@ -53,4 +53,10 @@ METHODS = {
         "language agents: groups of episodes on each client's own tasks, averaged",
         kind="text",
     ),
+    "fedrlhf": Entry(
+        "fedrl.algorithms.fedrlhf",
+        "classic",
+        "reinforcement learning from human feedback that stays with each client",
+        kind="ratings",
+    ),
 }

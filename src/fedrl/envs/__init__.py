@@ -41,4 +41,10 @@ WORLDS = {
         "WebShop: search, choose, buy; generated or genuine products",
         kind="text",
     ),
+    "movielens": Entry(
+        "fedrl.envs.movielens",
+        "classic",
+        "movie ratings, a user per client; generated or genuine MovieLens",
+        kind="ratings",
+    ),
 }

@@ -25,7 +25,7 @@ from fedrl.types import UserError
 CUMULATIVE = ("env/steps", "env/episodes", "env/tokens", "comm/bytes_up", "comm/bytes_down")
 NO_SETTING = ("seed", "out", "track", "checkpoint_every")
 """Keys that may differ within a group: a seed is a repetition, the others move no number."""
-MAIN = ("eval/success", "eval/return")
+MAIN = ("eval/success", "eval/accuracy", "eval/return")
 
 
 @dataclass(frozen=True)

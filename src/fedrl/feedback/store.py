@@ -87,9 +87,9 @@ class View:
     def pending(self) -> list[Question]:
         """In the order in which a person should see them: what was undone, then the newest."""
         answered = {answer.question for answer in self.told.standing}
-        first = [name for name in self.told.undone if name in self.questions]
-        rest = [name for name in self.questions if name not in answered and name not in first]
-        return [self.questions[name] for name in (*first, *rest)]
+        waiting = self.questions.keys() - answered
+        order = dict.fromkeys([*self.told.undone, *self.questions])
+        return [self.questions[name] for name in order if name in waiting]
 
     @property
     def progress(self) -> Progress:
@@ -134,7 +134,7 @@ class Folder:
             kept = [one for name, one in after.questions.items() if name not in dropped]
             if kept != list(view.questions.values()):
                 lines = "".join(_line(one._asdict()) for one in kept)
-                self._replace(QUESTIONS, lines.encode())
+                self.replace(QUESTIONS, lines.encode())
 
     def answers(self) -> list[Answer]:
         """Those that stand, in the order in which they were given."""
@@ -154,14 +154,12 @@ class Folder:
 
     def answer(self, question: str, value: float, once: str = "") -> bool:
         """Whether it was taken: the question was waiting, and this was not said before."""
-        before = self.progress().answered
-        return self.give([Given(question, value, once)]).progress.answered > before
+        return bool(self._write([Given(question, value, once)])[1])
 
     def undo(self, question: str = "", once: str = "") -> Question | None:
         """Take the last answer back (if it is to `question`); the question that waits again."""
-        before = self.view()
-        after = self.give([Given(question, None, once)])
-        return after.pending[0] if after.progress.answered < before.progress.answered else None
+        view, lines = self._write([Given(question, None, once)])
+        return view.questions[lines[0]["undo"]] if lines else None
 
     def give(self, entries: Iterable[Given]) -> View:
         """Write a person's entries in their order, in one go; the folder after it.
@@ -169,11 +167,14 @@ class Folder:
         What no longer fits (a question that was dropped or is answered, an entry that came twice)
         does nothing.
         """
+        return self._write(entries)[0]
+
+    def _write(self, entries: Iterable[Given]) -> tuple[View, list[dict[str, Any]]]:
         with self._locked():
             view = self._view()
             lines = [line for entry in entries if (line := _taken(view, entry))]
             self._append(lines)
-            return view
+            return view, lines
 
     def sit(self, limit: int) -> View:
         """Begin a sitting of `limit` answers, unless the last one is unfinished: then go on."""
@@ -243,7 +244,8 @@ class Folder:
                 data, whole = data[written:], whole + written
             os.fsync(file)
 
-    def _replace(self, name: str, data: bytes) -> None:
+    def replace(self, name: str, data: bytes) -> None:
+        """Write a file of this folder: all of it or nothing, also if the power goes."""
         beside = self.path / f".{name}.part"
         with _opened(beside) as file, os.fdopen(os.dup(file), "wb") as out:
             out.truncate(0)
@@ -251,6 +253,11 @@ class Folder:
             out.flush()
             os.fsync(file)
         beside.replace(self.path / name)
+        folder = os.open(self.path, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # or answers might outlive the questions that they belong to
+        finally:
+            os.close(folder)
 
 
 def _taken(view: View, entry: Given) -> dict[str, Any] | None:

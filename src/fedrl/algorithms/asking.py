@@ -1,0 +1,129 @@
+"""Which questions a client puts to its person, and what it remembers of the answers.
+
+Every round some movies of the client's training shelf are drawn to be rated and some pairs to be
+compared, with the scores of the policy that was just received. A rating's score is shown in half
+stars and is part of the question's name, because the answer is about that score; an answer to a
+comparison holds whatever the scores were. What was answered is not asked again. What was not is
+asked again in the next round: a person may take longer than a round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fedrl import seeding
+from fedrl.algorithms.holdings import Holding
+from fedrl.algorithms.personal import EDGE
+from fedrl.feedback.rating_kernels import Answers
+from fedrl.feedback.records import Question, Source
+from fedrl.types import Tensors
+
+WAITING = 200
+"""Questions that may wait for a person's answer; of more the oldest are dropped."""
+
+
+class Asked(NamedTuple):
+    """Places in the client's training examples; `second` is −1 and `score` in stars to rate."""
+
+    first: int
+    second: int
+    score: float
+
+
+class Memory(NamedTuple):
+    """Answers by question, and the questions that wait, the newest first."""
+
+    answered: dict[Asked, float]
+    waiting: list[Asked]
+
+    def save(self) -> Tensors:
+        rows = [*self.answered, *self.waiting]
+        values = [*self.answered.values(), *[np.nan] * len(self.waiting)]  # NaN: it waits
+        return {
+            "first": np.array([row.first for row in rows], np.int64),
+            "second": np.array([row.second for row in rows], np.int64),
+            "score": np.array([row.score for row in rows], np.float64),
+            "value": np.array(values, np.float64),
+        }
+
+
+def restore(kept: Tensors | None) -> Memory:
+    memory = Memory({}, [])
+    if kept is not None:
+        columns = (kept[name].tolist() for name in ("first", "second", "score", "value"))
+        for first, second, score, value in zip(*columns):
+            if np.isnan(value):
+                memory.waiting.append(Asked(first, second, score))
+            else:
+                memory.answered[Asked(first, second, score)] = value
+    return memory
+
+
+def answers(memory: Memory) -> Answers:
+    """As the reward model reads them: scores are counted from the edge of "high"."""
+    rows = list(memory.answered)
+    second = np.array([row.second for row in rows], np.int64)
+    score = np.array([row.score for row in rows], np.float32)
+    return Answers(
+        np.array([row.first for row in rows], np.int64),
+        second,
+        np.where(second < 0, score - np.float32(EDGE), np.float32(0)),
+        np.array(list(memory.answered.values()), np.float32),
+    )
+
+
+def ask(
+    holding: Holding,
+    memory: Memory,
+    stars: np.ndarray,
+    counts: tuple[int, int],
+    source: Callable[[int], Source],
+    seed: int,
+) -> Memory:
+    """Ask every user of this client; `stars` [n] are the model's scores, `source(user)` answers."""
+    answered = dict(memory.answered)
+    waiting: list[Asked] = []
+    for row, user in enumerate(holding.users.tolist()):
+        own = np.flatnonzero(holding.train.user == row)
+        late = [one for one in memory.waiting if holding.train.user[one.first] == row]
+        new = drawn(own, stars, counts, seeding.generator(seed, "questions", client=user))
+        asked = list(dict.fromkeys(one for one in (*new, *late) if one not in answered))
+        names = {one: question(holding, one, stars) for one in asked}
+        person = source(user)
+        said = person.answers(list(names.values()), seeding.derive(seed, "answers", client=user))
+        values = {answer.question: answer.value for answer in said}
+        answered |= {one: values[put.id] for one, put in names.items() if put.id in values}
+        waiting += [one for one, put in names.items() if put.id not in values][:WAITING]
+    return Memory(answered, waiting)
+
+
+def drawn(
+    own: np.ndarray, stars: np.ndarray, counts: tuple[int, int], random: np.random.Generator
+) -> list[Asked]:
+    """Movies to rate, and pairs of two different ones to compare."""
+    rate, compare = counts
+    some = random.permutation(own)[:rate]
+    asked = [Asked(int(i), -1, half_stars(stars[i])) for i in some]
+    if len(own) > 1:
+        pairs: Sequence[np.ndarray] = [random.choice(own, 2, replace=False) for _ in range(compare)]
+        asked += [Asked(int(i), int(j), 0.0) for i, j in pairs]
+    return asked
+
+
+def half_stars(score: float) -> float:
+    return float(np.clip(np.round(2 * score) / 2, 0.5, 5.0))
+
+
+def question(holding: Holding, asked: Asked, stars: np.ndarray) -> Question:
+    if asked.second < 0:
+        key = holding.key(asked.first)
+        name = f"rate/{key}/{asked.score:g}"
+        return Question(name, "rate", (key,), (holding.text(asked.first),), (asked.score,))
+    both = asked.first, asked.second
+    keys = holding.key(both[0]), holding.key(both[1])
+    items = holding.text(both[0]), holding.text(both[1])
+    scores = float(stars[both[0]]), float(stars[both[1]])
+    return Question(f"compare/{keys[0]}/{keys[1]}", "compare", keys, items, scores)

@@ -1,0 +1,339 @@
+"""FedRLHF: reinforcement learning from human feedback that never leaves its client.
+
+Paper: "FedRLHF: a convergence-guaranteed federated framework for privacy-preserving and
+personalized RLHF", Algorithm 1, with Q-learning on movie ratings (section 6.1, appendix D.1).
+
+    round t     broadcast θ_t, a network Q(s, a): s = (user, movie, genres), a ∈ {not high, high}
+      client k  asks its person about predictions of θ_t on movies that it trains on
+                fits its reward model to all answers so far; H_k = its output, in [−1, 1]
+                R_k(s, a) = ±(R0_k(s) + λ_k H_k(s)), plus for "high" and minus for "not high"
+                θ ← θ_t; epochs over its movies: acts by π = softmax(Q / T), Q(s, a) → R_k(s, a)
+                keeps θ as its personal policy π_k, sends θ − θ_t
+      server    θ_{t+1} = θ_t + mean (θ − θ_t), weighted by examples (aggregate.name)
+
+The predicted score is π(high | s) = σ((Q(s, high) − Q(s, not high)) / T); a person sees it in stars
+(`personal.stars`). There is no next state, so the target of Q-learning is the reward itself, and
+only of the action that was taken. R0 is what watching says (`envs.movielens`), never the rating;
+with λ = 0 this is plain federated Q-learning on R0, to the bit.
+
+What leaves a client: the change of θ and the numbers in `reports`. Answers, questions and the
+reward model stay. θ's change is the paper's message; its rows tell the server which movies a client
+trained on, which only secure aggregation would hide.
+
+Where we differ from the authors' release: evaluation on held-out ratings only; scores and ratings
+on one scale; genres by the catalogue's order; feedback by the ids it was given for; the reward
+model's output is in the target, with a weight λ per client; the label is no reward. Adam starts
+anew in every round. The paper does not say how many questions are asked, how noisy the answers are,
+the batch, T or λ: these are settings.
+
+`reward = "labels"` is the purely supervised baseline: the true label as the reward, for comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from fedrl import seeding
+from fedrl.algorithms import asking, personal
+from fedrl.algorithms.holdings import Holding, holding
+from fedrl.algorithms.holdings import states as own_states
+from fedrl.envs.movielens import HIGH, World
+from fedrl.feedback import logged, reward_model
+from fedrl.feedback import rating_kernels as kernels
+from fedrl.feedback import rating_network as network
+from fedrl.feedback.records import Source
+from fedrl.feedback.simulated import Simulated
+from fedrl.threads import kernel_threads
+from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
+
+PARTS = ("user", "movie", "layers")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How a client learns, and from what."""
+
+    name: Literal["fedrlhf"] = "fedrlhf"
+    # Numbers per user and per movie.
+    embedding: int = 50
+    # Units of the two hidden layers.
+    hidden: tuple[int, ...] = (100, 50)
+    # τ: passes over the client's movies per round.
+    local_epochs: int = 5
+    # Movies per step of Adam.
+    batch: int = 8
+    # Step size of Adam, which starts anew in every round.
+    lr: float = 0.001
+    # T of the policy softmax(Q / T).
+    temperature: float = 1.0
+    # What an action is paid: R0 and feedback (shaped), or the true label, a supervised baseline.
+    reward: Literal["shaped", "labels"] = "shaped"
+    # λ: weight of the feedback beside R0; one for all clients, or one for each.
+    lam: tuple[float, ...] = (1.0,)
+    # Who answers: a simulated person, a file of answers, a person (`fedrl feedback`), or nobody.
+    feedback: Literal["simulated", "logged", "live", "none"] = "simulated"
+    # Answers to replay, "{client}" standing for the client's number; only read if logged.
+    feedback_file: str = ""
+    # Where clients' private folders are, for people to answer in; only read if live.
+    feedback_folder: str = ""
+    # Movies whose scores a client asks about in a round, all of them if it has fewer,
+    rate: int = 100
+    # and pairs of movies to compare. With a living person, ask less.
+    compare: int = 100
+    # Standard deviation of a simulated person's ratings around the true ones, in stars.
+    noise: float = 0.5
+    # Passes of the reward model over all answers so far, in a round.
+    reward_epochs: int = 20
+    # Its step size.
+    reward_lr: float = 0.01
+
+    def __post_init__(self) -> None:
+        for key in ("embedding", "local_epochs", "batch", "reward_epochs"):
+            if getattr(self, key) < 1:
+                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be at least 1")
+        for key in ("rate", "compare", "noise"):
+            if getattr(self, key) < 0:
+                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must not be negative")
+        for key in ("lr", "temperature", "reward_lr"):
+            if not getattr(self, key) > 0:
+                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be above 0")
+        if len(self.hidden) != 2 or min(self.hidden) < 1:
+            raise UserError(
+                f"algorithm.hidden is {list(self.hidden)}; name the units of two layers, above 0"
+            )
+        if not self.lam or min(self.lam) < 0:
+            raise UserError(
+                f"algorithm.lam is {list(self.lam)}; name one or one per client, none below 0"
+            )
+        for feedback, key in (("logged", "feedback_file"), ("live", "feedback_folder")):
+            if self.feedback == feedback and not getattr(self, key):
+                raise UserError(f'algorithm.{key} is empty, but algorithm.feedback is "{feedback}"')
+        if self.reward == "labels" and self.feedback != "none":
+            raise UserError(
+                'algorithm.reward is "labels", which nobody is asked about: set feedback = "none"'
+            )
+
+
+class FedRLHF:
+    """See the module's docstring."""
+
+    opening = False
+    reports = frozenset(
+        {
+            "train/reward", "train/loss", "personal/accuracy", "personal/correct",
+            "personal/held_out", "personal/spearman", "personal/return", "personal/divergence",
+            "env/steps", "env/answers",
+        }
+    )  # fmt: skip
+
+    def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
+        self.settings, self.world, self.pools = settings, world, pools
+        if len(settings.lam) not in (1, world.clients):
+            raise UserError(
+                f"algorithm.lam has {len(settings.lam)} weights; name one, or one for each of the "
+                f"{world.clients} clients"
+            )
+        if settings.feedback == "logged":
+            for user in range(world.clients):
+                self.log(user)  # what is wrong with a file is said before anything is trained
+        weights = settings.lam * (world.clients if len(settings.lam) == 1 else 1)
+        self.holdings = [holding(world, pool, weights) for pool in pools]
+        first, second = settings.hidden
+        genres = world.genres.shape[1]
+        self.sizes = kernels.Sizes(
+            world.clients, len(world.movies), settings.embedding, genres, first, second, outputs=2
+        )
+
+    # The server
+
+    def init(self, seed: int) -> Tensors:
+        return dict(network.draw(self.sizes, seeding.derive(seed, "network")))
+
+    def broadcast(self, state: Tensors, round: int) -> Tensors:
+        return dict(state)
+
+    def declare(self, broadcast: Tensors) -> dict[str, Spec]:
+        return {name: Spec(broadcast[name].shape, "float32") for name in PARTS}
+
+    def step(self, state: Tensors, mean: Tensors, round: int) -> Tensors:
+        return {name: state[name] + mean[name] for name in PARTS}
+
+    # A client
+
+    def local(self, job: Job) -> Result:
+        mine = self.holdings[job.client]
+        memory, model = self.listen(job)
+        own, told = self.improve(job, mine, self.rewards(mine, model))
+        kept: Tensors = {"personal": own, "answers": memory.save(), "model": model}
+        here = self.personal_policy(job.broadcast, kept, job.client)
+        update = {name: here[name] - job.broadcast[name] for name in PARTS}
+        metrics = told | self.personal_metrics(job, here)
+        metrics["env/answers"] = float(len(memory.answered) - _count(job.state))
+        return Result(job.client, update, float(len(mine.appeal)), kept, metrics)
+
+    def local_many(self, jobs: Sequence[Job]) -> list[Result]:
+        """A thread per client: the kernels release Python's lock."""
+        threads = min(len(jobs), kernel_threads())
+        if threads == 1:
+            return [self.local(job) for job in jobs]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(self.local, jobs))
+
+    def warm_up(self) -> None:
+        """Compile, or load what was compiled before, without asking anybody."""
+        mine, start = self.holdings[0], self.init(0)
+        shape = self.liking(mine)
+        model = reward_model.draw(shape, 0)
+        answer = asking.answers(asking.Memory({asking.Asked(0, -1, 4.0): 0.0}, []))
+        reward_model.fit(model, shape, mine.train, answer, 1, 0.0, 0)
+        self.improve(Job(0, start, None, 0), mine, self.rewards(mine, model))
+
+    def listen(self, job: Job) -> tuple[asking.Memory, np.ndarray]:
+        """Ask the client's person, and fit its reward model to all that was said so far."""
+        settings, mine = self.settings, self.holdings[job.client]
+        memory = asking.restore(None if job.state is None else job.state["answers"])
+        model = self.reward_model(job)
+        if settings.feedback == "none":
+            return memory, model
+        scores = personal.stars(self.policy(job.broadcast, self.numbered(mine)))
+        counts = settings.rate, settings.compare
+        memory = asking.ask(mine, memory, scores, counts, self.source(mine), job.seed)
+        if memory.answered:
+            model = reward_model.fit(
+                model, self.liking(mine), mine.train, asking.answers(memory),
+                settings.reward_epochs, settings.reward_lr, job.seed,
+            )  # fmt: skip
+        return memory, model
+
+    def reward_model(self, job: Job) -> np.ndarray:
+        """As the client left it, or one that was told nothing."""
+        if job.state is not None:
+            return np.asarray(job.state["model"])
+        shape = self.liking(self.holdings[job.client])
+        return reward_model.draw(shape, seeding.derive(job.seed, "reward_model"))
+
+    def liking(self, mine: Holding) -> kernels.Sizes:
+        """Of the client's reward model."""
+        return reward_model.sizes(len(mine.users), len(mine.movies), self.sizes.genres)
+
+    def source(self, mine: Holding) -> Callable[[int], Source]:
+        """Who answers for each of the client's users."""
+        settings = self.settings
+
+        def person(user: int) -> Source:
+            if settings.feedback == "logged":
+                return self.log(user)
+            if settings.feedback == "live":
+                from fedrl.feedback import live
+
+                return live.source(Path(settings.feedback_folder), user)
+            own = np.flatnonzero(mine.users[mine.train.user] == user)
+            known = {mine.key(place): float(mine.stars[place]) for place in own.tolist()}
+            return Simulated(known, settings.noise)
+
+        return person
+
+    def log(self, user: int) -> Source:
+        return logged.source(Path(self.settings.feedback_file.replace("{client}", str(user))))
+
+    def rewards(self, mine: Holding, model: np.ndarray) -> np.ndarray:
+        """R_k(s, a) [n, 2] on the client's training movies."""
+        if self.settings.reward == "labels":
+            high = np.where(mine.stars >= HIGH, np.float32(1), np.float32(-1))
+        else:
+            said = reward_model.feedback(model, self.liking(mine), mine.train)
+            high = mine.appeal + mine.weight * said
+        return np.stack([-high, high], 1)
+
+    def improve(self, job: Job, mine: Holding, rewards: np.ndarray) -> tuple[Any, Metrics]:
+        """Epochs of Q-learning from θ_t; the client's rows of the network, and how it went."""
+        settings = self.settings
+        sizes = self.sizes._replace(users=len(mine.users), movies=len(mine.movies))
+        vector = network.pack(job.broadcast, mine.users, mine.movies)
+        random = seeding.generator(job.seed, "local")
+        count = len(mine.appeal)
+        order = np.stack([random.permutation(count) for _ in range(settings.local_epochs)])
+        chances = random.random(order.shape)
+        rules = kernels.Rules(settings.batch, settings.lr, temperature=settings.temperature)
+        reward, loss = kernels.learn_values(
+            vector, sizes, mine.train, rewards, order, chances, rules
+        )
+        told = {"train/reward": reward, "train/loss": loss, "env/steps": float(order.size)}
+        return network.unpack(vector, sizes), told
+
+    # Evaluation
+
+    def numbered(self, mine: Holding) -> kernels.Examples:
+        """The client's training movies as the server numbers them."""
+        train = mine.train
+        return kernels.Examples(mine.users[train.user], mine.movies[train.movie], train.genres)
+
+    def policy(self, weights: Mapping[str, Any], examples: kernels.Examples) -> np.ndarray:
+        """π(high | s) [n]."""
+        q = network.outputs(weights, self.sizes, examples).astype(np.float64)
+        return 0.5 * (1 + np.tanh(0.5 * (q[:, 1] - q[:, 0]) / self.settings.temperature))
+
+    def personal_policy(self, theta: Tensors, kept: Tensors, client: int) -> Tensors:
+        """The client's own network; of movies that it never trained on it knows what θ does."""
+        mine, own = self.holdings[client], kept["personal"]
+        here = {name: np.array(theta[name]) for name in PARTS}
+        here["user"][mine.users], here["movie"][mine.movies] = own["user"], own["movie"]
+        return here | {"layers": own["layers"]}
+
+    def personal_metrics(self, job: Job, own: Tensors) -> Metrics:
+        """What a client tells of its own policy: how it does on held-out ratings, and P_k.
+
+        P_k is over all movies on the client's shelf, and against the policy that it received.
+        """
+        right = held = 0
+        ranks, returns, apart = [], [], []
+        for owner in self.pools[job.client]:
+            seen = own_states(self.world, owner, "held")
+            high = self.policy(own, seen.examples)
+            right, held = right + personal.correct(high, seen.rating), held + len(high)
+            ranks.append(personal.spearman(high, seen.rating))
+            returns.append(personal.intrinsic(high, seen.appeal))
+            every = own_states(self.world, owner, "all").examples
+            common = self.policy(job.broadcast, every)
+            apart.append(personal.divergence(self.policy(own, every), common))
+        known = [rank for rank in ranks if np.isfinite(rank)]
+        return {
+            "personal/accuracy": right / held,
+            "personal/correct": float(right),  # the mean over clients, by that of held_out, is the
+            "personal/held_out": float(held),  # accuracy weighted by examples
+            "personal/return": float(np.mean(returns)),
+            "personal/divergence": float(np.mean(apart)),
+        } | ({"personal/spearman": float(np.mean(known))} if known else {})
+
+    def evaluate(
+        self, states: Sequence[Tensors], owners: Sequence[Sequence[int]], round: int, seed: int
+    ) -> Metrics:
+        """The server's networks on their clients' held-out ratings; see `personal.combined`."""
+        rows = [self.assess(state, user) for state, group in zip(states, owners) for user in group]
+        return personal.combined(rows)
+
+    def assess(self, state: Tensors, owner: int) -> Metrics:
+        """One user's numbers under a server's network."""
+        held, train = (own_states(self.world, owner, part) for part in ("held", "train"))
+        high, train_high = (self.policy(state, part.examples) for part in (held, train))
+        return personal.assess(held, high, train, train_high)
+
+    def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
+        """Held-out accuracy of every client; all ratings count, `episodes` does not."""
+        rows = [self.assess(state, owner) for owner in range(self.world.clients)]
+        return np.array([row["correct"] / row["held_out"] for row in rows])
+
+
+def _count(kept: Tensors | None) -> int:
+    """Answers that a client had before this round."""
+    return 0 if kept is None else len(asking.restore(kept["answers"]).answered)
+
+
+def build(settings: Settings, world: World, rounds: int, pools: Sequence[Sequence[int]]) -> FedRLHF:
+    return FedRLHF(settings, world, pools)

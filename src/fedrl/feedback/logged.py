@@ -1,0 +1,57 @@
+"""Answers from a file, one JSON object per line: {"question": ID, "value": H}.
+
+That is also how a person's answers are kept (`store`), so a session can be played again; undone
+ones are left out here too. What the file does not hold stays unanswered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedrl.feedback.records import Answer, Question
+from fedrl.types import UserError
+
+
+@dataclass(frozen=True)
+class Logged:
+    """A `Source` that says what was said before."""
+
+    values: Mapping[str, float]
+
+    def answers(self, questions: Sequence[Question], seed: int) -> list[Answer]:
+        """`seed` is not read: nothing here is left to chance."""
+        return [Answer(one.id, self.values[one.id]) for one in questions if one.id in self.values]
+
+
+def source(path: Path) -> Logged:
+    """Of several answers to one question the last one counts."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UserError(f"cannot read the answers in {path}: {error.strerror or error}") from error
+    values: dict[str, float] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
+        if line.strip():
+            _take(values, line, f"{path}, line {number}")
+    return Logged(values)
+
+
+def _take(values: dict[str, float], line: str, where: str) -> None:
+    try:
+        entry = json.loads(line)
+        if "undo" in entry:
+            values.pop(entry["undo"], None)
+            return
+        if "sit" in entry:  # the beginning of a person's sitting says nothing
+            return
+        question, value = str(entry["question"]), float(entry["value"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise UserError(
+            f'{where} is no answer; it must read {{"question": ID, "value": H}}'
+        ) from error
+    if not -1 <= value <= 1:
+        raise UserError(f"{where} says {value}; an answer is a number from -1 to 1")
+    values[question] = value

@@ -1,0 +1,338 @@
+"""The feedback page in a real browser: no answer is lost, counts twice or goes elsewhere."""
+
+from __future__ import annotations
+
+import shutil
+
+import pytest
+from feedback_pages import compare, rate, running
+
+from fedrl.feedback import live
+from fedrl.feedback.records import Answer
+from fedrl.feedback.store import Folder, client_folder
+
+pytestmark = pytest.mark.slow
+
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="needs the package playwright: pip install playwright"
+)
+expect = playwright.expect
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
+)
+if not CHROMIUM:
+    pytest.skip("needs Chromium on the PATH", allow_module_level=True)
+EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(client_folder(tmp_path / "private", 3))
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as starter:
+        browser = starter.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def visit(browser):
+    """Opens a page as a new person; at the end nothing may have gone wrong in the browser, nor may
+    it have talked to anybody but the servers it was sent to."""
+    contexts, trouble, allowed = [], [], set()
+
+    def open_(server, **options):
+        allowed.add(f"http://127.0.0.1:{server.server_port}{server.root}")
+        contexts.append(browser.new_context(**options))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(20_000)
+        page.on("dialog", lambda dialog: (trouble.append(dialog.message), dialog.dismiss()))
+        page.on("console", lambda line: "ERR_CON" in line.text or trouble.append(line.text))
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on(
+            "request",
+            lambda asked: asked.url.startswith(tuple(allowed)) or trouble.append(asked.url),
+        )
+        page.goto(server.url)
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+    assert trouble == []
+
+
+def sent(page):
+    """Wait until nothing is left to send (the page's own rules forbid playwright's way to wait)."""
+    for _ in range(1000):
+        if page.evaluate("localStorage.length") == 0:
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError("the page did not get rid of its answers")
+
+
+def count(page, text):
+    expect(page.locator("#count")).to_have_text(text)
+
+
+def test_answers_by_key_and_by_click_arrive(visit, folder):
+    folder.ask(
+        [rate("a"), compare("b", "one", "two"), rate("c"), compare("d", "x", "y"), rate("e")]
+    )
+    with running(folder) as server:
+        page = visit(server)
+        expect(page.get_by_role("heading", level=1)).to_have_text("Is the model’s score right?")
+        expect(page.locator(".item")).to_contain_text("item a")
+        expect(page.locator(".score")).to_have_text("The model says 3.7")
+        page.keyboard.press("ArrowLeft")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Which one is better?")
+        expect(page.locator(".item p")).to_have_text(["one", "two"])
+        expect(page.locator(".score")).to_have_count(0)  # it would sway the answer
+        page.keyboard.press("3")
+        page.get_by_role("button", name="About right").click()
+        page.get_by_role("button", name="First is better").click()
+        page.keyboard.press("ArrowDown")
+        expect(page.get_by_role("heading", level=1)).to_have_text("All answered")
+        sent(page)
+    values = [-1, 1, 0, -1, 0]
+    assert folder.answers() == [Answer(*pair) for pair in zip("abcde", values)]
+
+
+def test_undo_by_key_and_click_shows_the_question_again(visit, folder):
+    folder.ask([rate(name) for name in "abc"])
+    with running(folder) as server:
+        page = visit(server)
+        expect(page.locator(".item")).to_contain_text("item a")
+        page.keyboard.press("1")
+        page.keyboard.press("1")
+        expect(page.locator("#recent b")).to_have_text(["Too high", "Too high"])
+        page.keyboard.press("u")
+        expect(page.locator(".item")).to_contain_text("item b")
+        page.get_by_role("button", name="Undo").click()
+        expect(page.locator(".item")).to_contain_text("item a")
+        page.keyboard.press("Backspace")  # nothing is left to undo
+        page.keyboard.press("3")
+        sent(page)
+        count(page, "1 of 50")
+    assert folder.answers() == [Answer("a", 1)]
+
+
+def test_ten_keys_at_once_are_ten_answers(visit, folder):
+    names = [f"q{number}" for number in range(60)]
+    folder.ask([rate(name) for name in names])
+    with running(folder, limit=100) as server:
+        page = visit(server)
+        expect(page.locator("#question")).to_be_visible()
+        keys = "1232112333"
+        page.evaluate(
+            "keys => { for (const key of keys) document.dispatchEvent("
+            "new KeyboardEvent('keydown', { key, bubbles: true })) }",
+            keys,
+        )
+        page.keyboard.type("31" * 15)  # and thirty more, as fast as they can be typed
+        expect(page.locator("#count")).to_have_text("40 of 100")
+        sent(page)
+    given = folder.answers()
+    assert [answer.question for answer in given] == names[:40]
+    assert [answer.value for answer in given] == [int(key) - 2 for key in keys + "31" * 15]
+
+
+def test_a_key_held_down_is_one_answer(visit, folder):
+    folder.ask([rate(name) for name in "abcde"])
+    with running(folder) as server:
+        page = visit(server)
+        expect(page.locator("#question")).to_be_visible()
+        for _ in range(4):
+            page.keyboard.down("3")  # without `up`: the browser reports repetitions
+        sent(page)
+        count(page, "1 of 50")
+    assert folder.answers() == [Answer("a", 1)]
+
+
+def test_a_reload_loses_nothing_and_the_sitting_goes_on(visit, folder):
+    folder.ask([rate(f"q{number}") for number in range(30)])
+    with running(folder) as server:
+        page = visit(server)
+        expect(page.locator("#question")).to_be_visible()
+        for round in range(3):
+            page.keyboard.type("123")
+            page.reload()  # at once: what is on its way is sent again by the new page
+            count(page, f"{3 * round + 3} of 50")
+        sent(page)
+        expect(page.locator(".item")).to_contain_text("item q9")
+        expect(page.locator("#recent li")).to_have_count(6)
+    assert [a.question for a in folder.answers()] == [f"q{number}" for number in range(9)]
+
+
+def test_answers_wait_for_a_server_that_is_away(visit, folder):
+    folder.ask([rate(f"q{number}") for number in range(9)])
+    with running(folder) as server:
+        page = visit(server)
+        expect(page.locator("#question")).to_be_visible()
+        page.keyboard.press("1")
+        sent(page)
+    page.keyboard.type("231")
+    expect(page.locator("#trouble")).to_contain_text("Your last 3 answers are kept here")
+    page.keyboard.press("u")
+    assert len(folder.answers()) == 1
+    with running(folder):
+        sent(page)
+        expect(page.locator("#trouble")).to_be_hidden()
+        count(page, "3 of 50")
+    assert folder.answers() == [Answer("q0", -1), Answer("q1", 0), Answer("q2", 1)]
+
+
+def test_a_lost_reply_does_not_answer_twice(visit, folder):
+    folder.ask([rate(f"q{number}") for number in range(9)])
+    with running(folder) as server:
+        page = visit(server)
+        expect(page.locator("#question")).to_be_visible()
+        lost = []
+
+        def lose(route):
+            if len(lost) < 2:
+                lost.append(route.fetch().status)  # the server hears it, the page no answer
+                route.abort("connectionreset")
+            else:
+                route.continue_()
+
+        page.route("**/entries", lose)
+        page.keyboard.type("13u2")
+        sent(page)
+        assert lost == [200, 200]
+        count(page, "2 of 50")
+    assert len((folder.path / "answers.jsonl").read_text().splitlines()) == 4
+    assert folder.answers() == [Answer("q0", -1), Answer("q1", 0)]
+
+
+def test_two_tabs_answer_no_question_twice(visit, folder):
+    folder.ask([rate(f"q{number}") for number in range(6)])
+    with running(folder) as server:
+        one = visit(server)
+        expect(one.locator(".item")).to_contain_text("item q0")
+        two = one.context.new_page()
+        two.goto(server.url)
+        expect(two.locator(".item")).to_contain_text("item q0")
+        one.keyboard.type("111")
+        sent(one)
+        two.keyboard.press("3")  # to q0, which is answered
+        expect(two.locator(".item")).to_contain_text("item q3")
+        count(two, "3 of 50")
+        two.keyboard.press("3")
+        sent(two)
+        count(two, "4 of 50")
+    values = {answer.question: answer.value for answer in folder.answers()}
+    assert values == {"q0": -1, "q1": -1, "q2": -1, "q3": 1}
+
+
+def test_two_clients_pages_see_only_their_own_items(visit, tmp_path):
+    sources = {client: live.source(tmp_path, client) for client in (3, 4)}
+    for client, source in sources.items():
+        source.answers([rate("same", f"canary of client {client}"), rate("b")], seed=0)
+    three, four = (Folder(client_folder(tmp_path, client)) for client in (3, 4))
+    with running(three, 3) as first, running(four, 4) as second:
+        pages = {3: visit(first), 4: visit(second)}
+        for client, page in pages.items():
+            expect(page.locator(".item")).to_contain_text(f"canary of client {client}")
+            assert f"canary of client {7 - client}" not in page.content()
+        pages[3].keyboard.press("1")
+        sent(pages[3])
+        expect(pages[4].locator(".item")).to_contain_text("canary of client 4")
+        stranger = pages[3].context.new_page()
+        wrong = second.url.replace(second.key, first.key)
+        stranger.goto(wrong)
+        expect(stranger.locator("#trouble")).to_contain_text("lacks its key")
+        assert "canary" not in stranger.content()
+        stranger.close()
+    questions = [rate("same"), rate("b")]
+    assert sources[3].answers(questions, seed=1) == [Answer("same", -1)]
+    assert sources[4].answers(questions, seed=1) == []
+
+
+def test_it_waits_calmly_and_shows_what_the_next_round_asks(visit, folder):
+    over = []
+    with running(folder, over=lambda: bool(over)) as server:
+        page = visit(server)
+        expect(page.get_by_role("heading", level=1)).to_have_text("Nothing to answer yet")
+        expect(page.locator("#quiet p")).to_contain_text("in its next round")
+        folder.ask([rate("a")])
+        expect(page.locator(".item")).to_contain_text("item a")
+        page.keyboard.press("2")
+        over.append(True)
+        expect(page.locator("#quiet p")).to_contain_text("The run has ended")
+
+
+def test_a_question_that_is_looked_at_stays_when_newer_ones_come(visit, folder):
+    folder.ask([rate("old"), rate("older")])
+    with running(folder) as server:
+        page = visit(server)
+        expect(page.locator(".item")).to_contain_text("item old")
+        folder.ask([rate("new")])
+        page.keyboard.press("1")
+        expect(page.locator(".item")).to_contain_text("item older")  # it was ready
+        sent(page)
+        page.keyboard.press("1")
+        expect(page.locator(".item")).to_contain_text("item new")
+        sent(page)
+    assert [answer.question for answer in folder.answers()] == ["old", "older"]
+
+
+def test_the_sitting_ends_and_goes_on_when_asked_to(visit, folder):
+    folder.ask([rate(f"q{number}") for number in range(9)])
+    with running(folder, limit=3) as server:
+        page = visit(server)
+        expect(page.locator("#question")).to_be_visible()
+        page.keyboard.type("11111")  # two too many
+        expect(page.get_by_role("heading", level=1)).to_have_text("Thank you")
+        expect(page.locator("#sum")).to_contain_text("6 questions are still waiting")
+        page.reload()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Thank you")
+        assert len(folder.answers()) == 3
+        page.keyboard.press("u")
+        expect(page.locator(".item")).to_contain_text("item q2")
+        page.keyboard.press("3")
+        expect(page.get_by_role("button", name="Go on with 3 more")).to_be_focused()
+        page.keyboard.press("Enter")
+        count(page, "0 of 3")
+        page.keyboard.press("2")
+        sent(page)
+    assert [(a.question, a.value) for a in folder.answers()] == [
+        ("q0", -1), ("q1", -1), ("q2", 1), ("q3", 0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [340, 1100])
+def test_odd_texts_do_no_harm_and_nothing_is_wider_than_the_screen(visit, folder, width, scheme):
+    long = "x" * 3000
+    folder.ask([compare("a", EVIL, long), rate("b", f"{EVIL}\n\u202e{long}", 1e9), rate("c", " ")])
+    with running(folder) as server:
+        page = visit(server, viewport={"width": width, "height": 700}, color_scheme=scheme)
+        expect(page.locator(".item p").first).to_have_text(EVIL)
+        for _ in range(3):
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            box = page.get_by_role("button", name="better").or_(page.locator(".choice")).last
+            expect(box).to_be_in_viewport()
+            page.keyboard.press("3")
+        expect(page.get_by_role("heading", level=1)).to_have_text("All answered")
+        sent(page)
+
+
+def test_every_control_has_a_name_and_news_is_spoken(visit, folder):
+    folder.ask([rate("a"), rate("b")])
+    with running(folder) as server:
+        page = visit(server)
+        expect(page.get_by_role("status")).to_have_text("Is the model’s score right? item a")
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("button", name="Too high")).to_be_focused()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("status")).to_have_text(
+            "Too high. Is the model’s score right? item b"
+        )
+        expect(page.get_by_role("button", name="Too high")).to_be_focused()
+        bar = page.get_by_role("progressbar", name="Answers in this sitting")
+        expect(bar).to_have_attribute("aria-valuenow", "1")
+        sent(page)

@@ -1,0 +1,307 @@
+"""A client's private folder: what is answered is kept, once, whatever happens in between."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import multiprocessing
+import re
+import stat
+import tempfile
+from pathlib import Path
+
+import pytest
+from feedback_pages import rate
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fedrl.feedback import live
+from fedrl.feedback.records import Answer, Question
+from fedrl.feedback.store import ANSWERS, QUESTIONS, Folder, Given, Progress, client_folder
+from fedrl.types import UserError
+
+
+def ids(questions) -> list[str]:
+    return [one.id for one in questions]
+
+
+@pytest.fixture
+def folder(tmp_path) -> Folder:
+    return Folder(client_folder(tmp_path / "private", 3), most=4)
+
+
+# The whole against a simple model -----------------------------------------------------------------
+
+
+class Model:
+    """What the folder should be, without files."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.waiting: list[str] = []
+        self.answered: list[tuple[str, float]] = []
+        self.undone: list[str] = []  # these come first
+        self.words: set[str] = set()
+
+    def ask(self, names):
+        done = [name for name, _ in self.answered]
+        fresh = [name for name in dict.fromkeys([*names, *self.waiting]) if name not in done]
+        first = [name for name in self.undone if name in fresh]
+        self.waiting = (first + [name for name in fresh if name not in first])[: self.most]
+
+    def answer(self, name, value, once=""):
+        if name not in self.waiting or (once and once in self.words):
+            return False
+        self.waiting.remove(name)
+        self.undone = [other for other in self.undone if other != name]
+        self.answered.append((name, value))
+        self.words |= {once}
+        return True
+
+    def undo(self, once=""):
+        if not self.answered or (once and once in self.words):
+            return None
+        name, _ = self.answered.pop()
+        self.waiting.insert(0, name)
+        self.undone.insert(0, name)
+        self.words |= {once}
+        return name
+
+
+NAMES = [f"q{number}" for number in range(9)]
+WORDS = st.sampled_from(["", "", "w1", "w2", "w3"])
+STEPS = st.one_of(
+    st.tuples(st.just("ask"), st.lists(st.sampled_from(NAMES), max_size=7)),
+    st.tuples(st.just("answer"), st.sampled_from(NAMES), st.sampled_from([-1.0, 0.0, 1.0]), WORDS),
+    st.tuples(st.just("first"), st.sampled_from([-1.0, 0.0, 1.0]), WORDS),
+    st.tuples(st.just("undo"), WORDS),
+    st.tuples(st.just("crash"), st.integers(1, 60)),
+    st.tuples(st.just("half"), st.integers(0, 60)),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(STEPS, max_size=25), st.integers(1, 6))
+def test_any_order_of_events_equals_a_simple_model(steps, most):
+    with tempfile.TemporaryDirectory() as place:
+        path = client_folder(place, 0)
+        both = itertools.cycle([Folder(path, most), Folder(path, most)])  # the learner and the page
+        model = Model(most)
+        for (kind, *values), store in zip(steps, both):
+            if kind == "ask":
+                store.ask([rate(name) for name in values[0]])
+                model.ask(values[0])
+            elif kind == "answer":
+                assert store.answer(*values) == model.answer(*values)
+            elif kind == "first" and model.waiting:
+                assert store.answer(model.waiting[0], *values) == model.answer(
+                    model.waiting[0], *values
+                )
+            elif kind == "undo":
+                again = store.undo(once=values[0])
+                assert (again.id if again else None) == model.undo(values[0])
+            elif kind == "crash":  # killed while it wrote an answer: its line has no end
+                line = json.dumps({"time": 1.5, "question": "q0", "value": 1.0, "once": "torn"})
+                with (path / ANSWERS).open("ab") as file:
+                    file.write(line.encode()[: values[0]])
+                store = Folder(path, most)
+            elif kind == "half":  # killed while it wrote the questions
+                (path / f".{QUESTIONS}.part").write_bytes(
+                    b'{"id": "q1", "kind": "rate"'[: values[0]]
+                )
+            assert ids(store.pending()) == model.waiting
+            assert store.answers() == [Answer(*one) for one in model.answered]
+            assert store.progress()[:2] == (len(model.answered), len(model.waiting))
+
+
+# Piece by piece -----------------------------------------------------------------------------------
+
+
+def test_only_the_owner_can_read_it(folder):
+    folder.ask([rate("a")])
+    folder.answer("a", 1)
+    assert stat.S_IMODE(folder.path.stat().st_mode) == 0o700
+    assert stat.S_IMODE(folder.path.parent.stat().st_mode) == 0o700
+    for file in folder.path.iterdir():
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600, file
+
+
+def test_the_oldest_that_wait_are_dropped_and_answers_never(folder):
+    folder.ask([rate("a"), rate("b")])
+    folder.answer("a", -1)
+    folder.ask([rate(name) for name in "cdef"])
+    assert ids(folder.pending()) == list("cdef")
+    assert not folder.answer("b", 1)
+    assert folder.answers() == [Answer("a", -1)]
+    folder.ask([rate("b")])
+    assert ids(folder.pending()) == list("bcde")
+
+
+def test_asking_the_same_again_changes_nothing(folder):
+    folder.ask([rate("a", score=0.2), rate("b")])
+    before = (folder.path / QUESTIONS).stat()
+    folder.ask([rate("a", score=0.9), rate("b")])
+    assert folder.pending()[0].scores == (0.2,)  # a person may be looking at it
+    assert (folder.path / QUESTIONS).stat().st_ino == before.st_ino
+
+
+def test_a_question_comes_back_as_it_was(folder):
+    odd = Question(
+        "ø/1", "compare", ("k1", "k\n2"), ("<b>\nline\u2028 \ud800", "\x1b[31m"), (0.1, -2)
+    )
+    folder.ask([odd])
+    assert Folder(folder.path).pending() == [odd]
+
+
+def test_undo_goes_back_step_by_step_and_shows_that_question_first(folder):
+    folder.ask([rate("a"), rate("b"), rate("c")])
+    for name in "ab":
+        folder.answer(name, 1)
+    folder.ask([rate("d")])
+    assert folder.undo().id == "b"
+    assert ids(folder.pending()) == list("bdc")
+    assert folder.undo().id == "a"
+    assert folder.undo() is None
+    assert ids(folder.pending()) == list("abdc")
+
+
+def test_undo_of_a_named_question_spares_other_answers(folder):
+    folder.ask([rate("a"), rate("b")])
+    folder.answer("a", 1)
+    folder.answer("b", 1)
+    assert folder.undo("a") is None
+    assert folder.undo("b").id == "b"
+    assert folder.undo("b") is None
+    assert folder.answers() == [Answer("a", 1)]
+
+
+def test_an_entry_that_arrives_late_a_second_time_does_nothing(folder):
+    folder.ask([rate("a"), rate("b")])
+    folder.give([Given("a", 1.0, "1"), Given("a", None, "2")])
+    folder.give([Given("a", 1.0, "1"), Given("b", -1.0, "3"), Given("a", None, "2")])
+    assert folder.answers() == [Answer("b", -1)]
+
+
+@pytest.mark.parametrize("value", [2, -1.01, float("nan"), float("inf")])
+def test_an_answer_is_a_number_from_minus_one_to_one(folder, value):
+    folder.ask([rate("a")])
+    with pytest.raises(UserError, match="from -1 to 1"):
+        folder.answer("a", value)
+    assert folder.answers() == []
+
+
+def test_a_sitting_is_bounded_and_goes_on_after_a_break(folder):
+    folder.ask([rate(name) for name in "abcd"])
+    folder.sit(3)
+    folder.answer("a", 1)
+    folder.answer("b", 1)
+    assert Folder(folder.path).sit(3).progress == Progress(2, 2, 2)  # begun before: it goes on
+    folder.answer("c", 1)
+    assert folder.sit(3).progress == Progress(3, 1, 0)
+    folder.undo()
+    assert folder.progress() == Progress(2, 2, 0)
+
+
+def test_a_damaged_line_in_the_middle_is_named(folder):
+    folder.ask([rate("a")])
+    (folder.path / ANSWERS).write_text('{"time": 1, "question"\n{"time": 2, "undo": "a"}\n')
+    with pytest.raises(UserError, match=r"answers\.jsonl, line 1 is damaged"):
+        folder.answers()
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UserError, match="cannot use the private folder"):
+        Folder(client_folder(tmp_path / "file", 1))
+
+
+def _hammer(path: Path, names: list[str]) -> None:
+    folder = Folder(path, most=1000)
+    for name in names:
+        folder.ask([rate(name)])
+        folder.answer(name, 1.0)
+
+
+def test_processes_at_once_lose_nothing(tmp_path):
+    path = client_folder(tmp_path, 0)
+    shares = [[f"{worker}-{number}" for number in range(12)] for worker in range(3)]
+    context = multiprocessing.get_context("fork")
+    workers = [context.Process(target=_hammer, args=(path, share)) for share in shares]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    given = [answer.question for answer in Folder(path).answers()]
+    assert sorted(given) == sorted(name for share in shares for name in share)
+
+
+# The source and the terminal ----------------------------------------------------------------------
+
+
+def test_a_live_source_asks_at_once_and_answers_when_there_are_answers(tmp_path):
+    source = live.source(tmp_path / "private", 3)
+    questions = [rate(name) for name in "abc"]
+    assert source.answers(questions, seed=0) == []
+    page = Folder(client_folder(tmp_path / "private", 3))
+    page.answer("c", -1)
+    page.answer("a", 1)
+    assert source.answers(questions, seed=1) == [Answer("a", 1), Answer("c", -1)]
+    assert source.answers([rate("d")], seed=2) == []
+    page.undo()
+    assert source.answers(questions, seed=3) == [Answer("c", -1)]
+
+
+def test_two_clients_share_nothing(tmp_path):
+    one, two = (live.source(tmp_path, client) for client in (1, 2))
+    one.answers([rate("a", "only one's")], seed=0)
+    two.answers([rate("a", "only two's")], seed=0)
+    Folder(client_folder(tmp_path, 1)).answer("a", 1)
+    assert two.answers([rate("a")], seed=0) == []
+    assert Folder(client_folder(tmp_path, 2)).pending()[0].items == ("only two's",)
+
+
+def typed(*words):
+    """A person who types these lines and then closes the terminal."""
+    lines = iter(words)
+
+    def ask(prompt):
+        try:
+            return next(lines)
+        except StopIteration:
+            raise EOFError from None
+
+    return ask
+
+
+def test_the_terminal_takes_answers_and_undo(folder, capsys):
+    folder.ask([rate("a", "bad \x1b[2J news"), rate("b"), rate("c")])
+    assert live.converse(folder, 50, typed("1", "what?", "3", "u", "2", "q")) == 0
+    assert folder.answers() == [Answer("a", -1), Answer("b", 0)]
+    out = capsys.readouterr().out
+    assert "\x1b" not in out
+    assert "1, 2 or 3; u takes" in out
+    assert f"2 answers kept in {folder.path}" in out
+
+
+def test_the_terminal_waits_for_questions_and_ends_at_the_limit(folder, capsys):
+    naps = []
+
+    def sleep(seconds):
+        naps.append(seconds)
+        if len(naps) == 3:
+            folder.ask([rate(name) for name in "abc"])
+
+    assert live.converse(folder, 2, typed("3", "3", "3", "3"), sleep) == 0
+    assert len(naps) == 3
+    assert folder.answers() == [Answer("a", 1), Answer("b", 1)]
+    assert capsys.readouterr().out.count("nothing to answer yet") == 1
+
+
+def test_the_documentations_example_runs(tmp_path, monkeypatch):
+    page = (Path(__file__).parent.parent / "docs" / "feedback.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    exec(compile(code, "docs/feedback.md", "exec"), names)
+    assert names["folder"].path == Path("private/client-0003")
+    assert names["folder"].pending() == [names["question"]]
