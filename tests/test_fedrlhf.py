@@ -328,6 +328,32 @@ def test_unanswered_questions_are_asked_again():
     assert again.metrics["env/answers"] == 0
 
 
+def test_a_living_person_may_take_an_answer_back_rounds_later(tmp_path):
+    algorithm = built(rate=5, compare=5, feedback="live", feedback_folder=str(tmp_path))
+    said: dict[str, float] = {}
+
+    class Person:
+        def answers(self, questions, seed):
+            if not said:  # the first round
+                said.update({q.id: 1.0 for q in questions})
+            return [Answer(q.id, said[q.id]) for q in questions if q.id in said]
+
+    person = Person()
+    algorithm.source = lambda mine: lambda user: person
+    start = algorithm.init(0)
+    first = algorithm.local(Job(0, start, None, 1))
+    assert first.metrics["env/answers"] > 0
+    before = asking.restore(first.state["answers"]).answered
+    gone, changed = list(said)[:2]
+    del said[gone]
+    said[changed] = -1.0
+    second = algorithm.local(Job(0, start, first.state, 2))
+    memory = asking.restore(second.state["answers"])
+    assert len(memory.answered) == len(before) - 1
+    assert sorted(memory.answered.values()) == [-1.0] + [1.0] * (len(before) - 2)
+    assert set(before) - set(memory.answered) <= set(memory.waiting)  # it may be answered again
+
+
 def test_resumed_equals_undisturbed():
     whole = rounds(built(), 3)
     resumed = rounds(built(), 1, start=rounds(built(), 2))

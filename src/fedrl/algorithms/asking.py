@@ -4,7 +4,9 @@ Every round some movies of the client's training shelf are drawn to be rated and
 compared, with the scores of the policy that was just received. A rating's score is shown in half
 stars and is part of the question's name, because the answer is about that score; an answer to a
 comparison holds whatever the scores were. What was answered is not asked again. What was not is
-asked again in the next round: a person may take longer than a round.
+asked again in the next round: a person may take longer than a round. A living person may also take
+an answer back, rounds later: such a source is shown its answers again, and those that it no longer
+gives are forgotten.
 """
 
 from __future__ import annotations
@@ -82,8 +84,12 @@ def ask(
     counts: tuple[int, int],
     source: Callable[[int], Source],
     seed: int,
+    revisable: bool = False,
 ) -> Memory:
-    """Ask every user of this client; `stars` [n] are the model's scores, `source(user)` answers."""
+    """Ask every user of this client; `stars` [n] are the model's scores, `source(user)` answers.
+
+    `revisable`: answers may have changed or gone since they were given.
+    """
     answered = dict(memory.answered)
     waiting: list[Asked] = []
     for row, user in enumerate(holding.users.tolist()):
@@ -91,6 +97,11 @@ def ask(
         late = [one for one in memory.waiting if holding.train.user[one.first] == row]
         new = drawn(own, stars, counts, seeding.generator(seed, "questions", client=user))
         asked = list(dict.fromkeys(one for one in (*new, *late) if one not in answered))
+        if revisable:
+            given = [one for one in answered if holding.train.user[one.first] == row]
+            asked += given
+            for one in given:
+                del answered[one]
         names = {one: question(holding, one, stars) for one in asked}
         person = source(user)
         said = person.answers(list(names.values()), seeding.derive(seed, "answers", client=user))

@@ -174,7 +174,7 @@ class FedRLHF:
         here = self.personal_policy(job.broadcast, kept, job.client)
         update = {name: here[name] - job.broadcast[name] for name in PARTS}
         metrics = told | self.personal_metrics(job, here)
-        metrics["env/answers"] = float(len(memory.answered) - _count(job.state))
+        metrics["env/answers"] = float(max(0, len(memory.answered) - _count(job.state)))
         return Result(job.client, update, float(len(mine.appeal)), kept, metrics)
 
     def local_many(self, jobs: Sequence[Job]) -> list[Result]:
@@ -203,7 +203,9 @@ class FedRLHF:
             return memory, model
         scores = personal.stars(self.policy(job.broadcast, self.numbered(mine)))
         counts = settings.rate, settings.compare
-        memory = asking.ask(mine, memory, scores, counts, self.source(mine), job.seed)
+        memory = asking.ask(
+            mine, memory, scores, counts, self.source(mine), job.seed, settings.feedback == "live"
+        )
         if memory.answered:
             model = reward_model.fit(
                 model, self.liking(mine), mine.train, asking.answers(memory),
