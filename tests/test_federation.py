@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from toy import BatchedToy, Toy
@@ -74,7 +76,7 @@ def same(a, b):
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.permutations(range(6)), st.sampled_from(["mean", "weighted"]))
+@given(st.permutations(range(6)), st.sampled_from(aggregate.NAMES))
 def test_result_does_not_depend_on_the_order_of_clients(order, name):
     plain = play(BatchedToy(), mean=aggregate.get(name))
     other = play(Toy(), engine=Shuffled(BatchedToy(), order), mean=aggregate.get(name))
@@ -357,6 +359,37 @@ def test_streaming_means_are_the_means(pairs):
     heavy = aggregate.weighted(iter(stream))["x"]["y"][0]
     expected = np.average(values, weights=weights)
     np.testing.assert_allclose(heavy, expected, rtol=1e-9, atol=1e-6)
+
+
+numbers = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=21)
+
+
+def as_stream(values):
+    return [({"x": {"y": np.array([v, -v])}}, 1.0) for v in values]
+
+
+@settings(max_examples=50, deadline=None)
+@given(numbers, st.floats(0, 0.49))
+def test_robust_rules_are_what_scipy_says(values, share):
+    found = aggregate.median(as_stream(values))["x"]["y"]
+    np.testing.assert_allclose(found, [np.median(values), -np.median(values)])
+    cut = aggregate.trimmed(as_stream(values), share)["x"]["y"]
+    expected = scipy.stats.trim_mean(values, share)
+    np.testing.assert_allclose(cut, [expected, -expected], rtol=1e-9, atol=1e-6)
+
+
+@settings(max_examples=50, deadline=None)
+@given(numbers, st.data())
+def test_a_minority_cannot_move_a_robust_rule_beyond_the_honest(honest, data):
+    most = (len(honest) - 1) // 2
+    lies = data.draw(st.lists(st.sampled_from([-1e30, 1e30]), max_size=most))
+    everybody = as_stream(data.draw(st.permutations([*honest, *lies])))
+    low, high = min(honest), max(honest)
+    share = (len(lies) + 0.5) / len(everybody)
+    rules = [aggregate.median, *([partial(aggregate.trimmed, share=share)] if share < 0.5 else [])]
+    for rule in rules:
+        found = rule(everybody)["x"]["y"][0]
+        assert low - 1e-6 <= found <= high + 1e-6
 
 
 def test_streaming_holds_one_update_at_a_time():

@@ -3,11 +3,17 @@
 An aggregator reads a stream of (update, weight) and returns one update. The mean needs one
 running sum, whatever the number of clients: a result is dropped as soon as it has been added.
 Sums are in double precision and in the order of the stream, which the round loop sorts by client.
+
+The median and the trimmed mean look at every number by itself, over all clients, and so hold all
+updates of a round. Fewer than half of the clients, or fewer than the trimmed share, cannot move a
+number beyond what the others sent. Both count every client the same, whatever its weight: weights
+are what clients say of themselves.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,10 +46,42 @@ def mean(stream: Stream) -> Tensors:
     return weighted((update, 1.0) for update, _ in stream)
 
 
-AGGREGATORS: dict[str, Aggregator] = {"mean": mean, "weighted": weighted}
+def median(stream: Stream) -> Tensors:
+    """The middle of every number; of an even number of clients the mean of the middle two."""
+    return _by_number(stream, lambda values: np.median(values, axis=0))
 
 
-def get(name: str) -> Aggregator:
-    if name not in AGGREGATORS:
-        raise UserError(f"aggregate.name is {name!r}; choose from {', '.join(AGGREGATORS)}")
-    return AGGREGATORS[name]
+def trimmed(stream: Stream, share: float) -> Tensors:
+    """The mean of every number without its ⌊share · n⌋ highest and as many lowest."""
+
+    def middle(values: np.ndarray) -> np.ndarray:
+        cut = int(share * len(values))
+        kept = np.sort(values, axis=0)[cut : len(values) - cut]
+        return np.asarray(kept.mean(axis=0))
+
+    return _by_number(stream, middle)
+
+
+def _by_number(stream: Stream, middle: Callable[[np.ndarray], np.ndarray]) -> Tensors:
+    updates = [dict(tree.leaves(update)) for update, _ in stream]
+    found = {}
+    for name, first in updates[0].items():
+        values = np.stack([np.asarray(update[name], np.float64) for update in updates])
+        found[name] = middle(values).astype(np.asarray(first).dtype)
+    return tree.unflatten(found)
+
+
+NAMES = ("mean", "weighted", "median", "trimmed")
+
+
+def get(name: str, trim: float = 0.2) -> Aggregator:
+    """`trim` is the share that is cut on either side, where `name` is trimmed."""
+    rules: dict[str, Aggregator] = {
+        "mean": mean,
+        "weighted": weighted,
+        "median": median,
+        "trimmed": partial(trimmed, share=trim),
+    }
+    if name not in rules:
+        raise UserError(f"aggregate.name is {name!r}; choose from {', '.join(NAMES)}")
+    return rules[name]

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import fedrl
 from fedrl import federation, partition
-from fedrl.aggregate import AGGREGATORS
+from fedrl.aggregate import NAMES as AGGREGATORS
 from fedrl.algorithms import METHODS
 from fedrl.engines import faults
 from fedrl.envs import WORLDS
@@ -32,14 +32,19 @@ from fedrl.types import UserError
 class Aggregate:
     """How updates become one."""
 
-    # mean: every client counts the same. weighted: by the number of its examples.
+    # mean: every client counts the same. weighted: by the number of its examples. median, trimmed
+    # (the mean without the extremes): number by number, which a few liars cannot move far.
     name: str = "mean"
+    # What trimmed leaves out on either side, as a share of the clients; only read by trimmed.
+    trim: float = 0.2
 
     def __post_init__(self) -> None:
         if self.name not in AGGREGATORS:
             raise UserError(
-                f"aggregate.name is {self.name!r}; {suggestion(self.name, AGGREGATORS)}"
+                f"aggregate.name is {self.name!r}; {suggestion(self.name, list(AGGREGATORS))}"
             )
+        if not 0 <= self.trim < 0.5:
+            raise UserError(f"aggregate.trim is {self.trim}; it must lie in [0, 0.5)")
 
 
 @dataclass(frozen=True)

@@ -187,7 +187,7 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
                 config.federation,
                 algorithm,
                 engine,
-                aggregate.get(config.aggregate.name),
+                aggregate.get(config.aggregate.name, config.aggregate.trim),
                 run,
                 seed=config.seed,
                 rounds=config.rounds,
