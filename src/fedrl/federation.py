@@ -27,6 +27,7 @@ import numpy as np
 
 from fedrl import seeding, tree
 from fedrl.aggregate import Aggregator
+from fedrl.limits import at_least_one
 from fedrl.types import Algorithm, Failure, Job, Metrics, Result, Tensors, UserError
 from fedrl.wire import Received
 
@@ -53,8 +54,7 @@ class Settings:
     deadline: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.clients < 1:
-            raise UserError(f"federation.clients is {self.clients}; it must be at least 1")
+        at_least_one(self, "federation.", "clients")
         if not 0 <= self.cohort <= self.clients:
             raise UserError(
                 f"federation.cohort is {self.cohort}; it must lie between 0 (all) and "

@@ -29,6 +29,7 @@ from fedrl.algorithms import anchors as anchoring
 from fedrl.algorithms import dqn, feddqn
 from fedrl.algorithms.q_learning import REPORTS, side_by_side
 from fedrl.envs.discrete import World
+from fedrl.limits import above_zero, not_negative
 from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
 
 
@@ -57,13 +58,8 @@ class Settings(feddqn.Network):
         anchoring.check(self.anchors, self.anchor_source, self.anchor_file)
         if min(self.sizes, default=1) < 1:
             raise UserError(f"algorithm.sizes is {list(self.sizes)}; every one must be above 0")
-        if self.distill_steps < 0:
-            raise UserError(
-                f"algorithm.distill_steps is {self.distill_steps}; it must not be negative"
-            )
-        for key in ("distill_lr", "temperature"):
-            if not getattr(self, key) > 0:
-                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be above 0")
+        not_negative(self, "algorithm.", "distill_steps")
+        above_zero(self, "algorithm.", "distill_lr", "temperature")
 
 
 class Distillation:

@@ -32,6 +32,7 @@ import numpy as np
 
 from fedrl import optimizers, tree
 from fedrl.envs.text import Dealt, spaced
+from fedrl.limits import above_zero, at_least_one, not_negative
 from fedrl.registry import missing_extra
 from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
 
@@ -126,24 +127,16 @@ class Settings:
     rollouts: Literal["auto", "plain", "cuda", "vllm"] = "auto"
 
     def __post_init__(self) -> None:
-        for key in (
-            "local_epochs",
-            "tasks",
-            "group",
-            "minibatch",
-            "microbatch",
-            "answer_tokens",
-            "prompt_tokens",
-        ):
-            if getattr(self, key) < 1:
-                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be at least 1")
+        at_least_one(
+            self, "algorithm.", "local_epochs", "tasks", "group", "minibatch", "microbatch",
+            "answer_tokens", "prompt_tokens",
+        )  # fmt: skip
         if self.group == 1 and self.estimator != "ppo":
             raise UserError("algorithm.group is 1; an episode needs others to be compared with")
-        for key in (
-            "kl", "entropy", "prox", "weight_decay", "invalid_penalty", "eval_tasks", "lora_rank",
-        ):  # fmt: skip
-            if getattr(self, key) < 0:
-                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must not be negative")
+        not_negative(
+            self, "algorithm.", "kl", "entropy", "prox", "weight_decay", "invalid_penalty",
+            "eval_tasks", "lora_rank",
+        )  # fmt: skip
         if not 0 < self.beta <= 1:
             raise UserError(f"algorithm.beta is {self.beta}; it must lie in (0, 1]")
         if self.beta < 1 and (self.estimator == "ppo" or self.kl or self.prox or self.entropy):
@@ -156,11 +149,10 @@ class Settings:
                 'algorithm.device is "spread", which estimator = "ppo" cannot train on: its critic '
                 "reads the model on one device; choose another estimator"
             )
-        for key in (
-            "lr", "server_lr", "temperature", "clip", "clip_norm", "weight_cap", "lora_alpha",
-        ):  # fmt: skip
-            if not getattr(self, key) > 0:
-                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be above 0")
+        above_zero(
+            self, "algorithm.", "lr", "server_lr", "temperature", "clip", "clip_norm",
+            "weight_cap", "lora_alpha",
+        )  # fmt: skip
 
 
 class FedAgent:

@@ -27,6 +27,7 @@ from fedrl.algorithms.dqn_episodes import evaluate as play
 from fedrl.algorithms.dqn_episodes import run_episodes
 from fedrl.algorithms.q_learning import REPORTS, Practice, side_by_side, told
 from fedrl.envs.discrete import World
+from fedrl.limits import above_zero, at_least_one, not_negative
 from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
 
 
@@ -47,16 +48,13 @@ class Network(Practice):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.batch < 1:
-            raise UserError(f"algorithm.batch is {self.batch}; it must be at least 1")
+        at_least_one(self, "algorithm.", "batch")
         if len(self.hidden) != 2 or min(self.hidden) < 1:
             raise UserError(
                 f"algorithm.hidden is {list(self.hidden)}; name the units of two layers, above 0"
             )
-        if not self.lr > 0:
-            raise UserError(f"algorithm.lr is {self.lr}; it must be above 0")
-        if self.huber < 0:
-            raise UserError(f"algorithm.huber is {self.huber}; it must not be negative")
+        above_zero(self, "algorithm.", "lr")
+        not_negative(self, "algorithm.", "huber")
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,7 @@ from fedrl.algorithms.qhd_episodes import evaluate as play
 from fedrl.algorithms.qhd_episodes import run_episodes
 from fedrl.algorithms.ridge import Compiler
 from fedrl.envs.discrete import HOST, World
+from fedrl.limits import above_zero, at_least_one, not_negative
 from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
 
 
@@ -78,16 +79,11 @@ class Settings(Practice):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for key in ("features", "batch"):
-            if getattr(self, key) < 1:
-                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be at least 1")
+        at_least_one(self, "algorithm.", "features", "batch")
         if not self.sizes or min(self.sizes) < 1:
             raise UserError(f"algorithm.sizes is {list(self.sizes)}; name at least one D, above 0")
-        for key in ("bandwidth", "lr"):
-            if not getattr(self, key) > 0:
-                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be above 0")
-        if self.ridge < 0:
-            raise UserError(f"algorithm.ridge is {self.ridge}; it must not be negative")
+        above_zero(self, "algorithm.", "bandwidth", "lr")
+        not_negative(self, "algorithm.", "ridge")
         if not 0 <= self.bandwidth_spread < 1:
             raise UserError(
                 f"algorithm.bandwidth_spread is {self.bandwidth_spread}; it must lie in [0, 1)"

@@ -49,6 +49,7 @@ from fedrl.feedback import rating_kernels as kernels
 from fedrl.feedback import rating_network as network
 from fedrl.feedback.records import Source
 from fedrl.feedback.simulated import Simulated
+from fedrl.limits import above_zero, at_least_one, not_negative
 from fedrl.threads import kernel_threads
 from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
 
@@ -94,15 +95,9 @@ class Settings:
     reward_lr: float = 0.01
 
     def __post_init__(self) -> None:
-        for key in ("embedding", "local_epochs", "batch", "reward_epochs"):
-            if getattr(self, key) < 1:
-                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be at least 1")
-        for key in ("rate", "compare", "noise"):
-            if getattr(self, key) < 0:
-                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must not be negative")
-        for key in ("lr", "temperature", "reward_lr"):
-            if not getattr(self, key) > 0:
-                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be above 0")
+        at_least_one(self, "algorithm.", "embedding", "local_epochs", "batch", "reward_epochs")
+        not_negative(self, "algorithm.", "rate", "compare", "noise")
+        above_zero(self, "algorithm.", "lr", "temperature", "reward_lr")
         if len(self.hidden) != 2 or min(self.hidden) < 1:
             raise UserError(
                 f"algorithm.hidden is {list(self.hidden)}; name the units of two layers, above 0"

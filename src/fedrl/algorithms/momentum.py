@@ -31,6 +31,7 @@ from typing import Any, Literal
 import numpy as np
 
 from fedrl import optimizers, tree
+from fedrl.limits import at_least_one, not_negative
 from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
 
 LAST = 100
@@ -84,12 +85,10 @@ class Settings:
             raise UserError(f"algorithm.beta is {self.beta}; it must lie in (0, 1]")
         if self.name == "pavg" and self.beta != 1:
             raise UserError("algorithm.name is pavg, which is β = 1: set algorithm.beta = 1.0")
-        for key in ("local_steps", "trajectories", "eval_episodes"):
-            if getattr(self, key) < 1:
-                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be at least 1")
-        for key in ("server_lr", "opening_trajectories", "weight_clip", "direction_clip"):
-            if getattr(self, key) < 0:
-                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must not be negative")
+        at_least_one(self, "algorithm.", "local_steps", "trajectories", "eval_episodes")
+        not_negative(
+            self, "algorithm.", "server_lr", "opening_trajectories", "weight_clip", "direction_clip"
+        )
         if self.local_lr <= 0:
             raise UserError(f"algorithm.local_lr is {self.local_lr}; it must be positive")
         if self.policy == "direct" and self.name == "fedhapg-m":

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedrl.envs.discrete import HOST, World
+from fedrl.limits import at_least_one, not_negative
 from fedrl.threads import kernel_threads
 from fedrl.types import Job, Metrics, Result, UserError
 
@@ -61,12 +62,8 @@ class Practice:
     eval_episodes: int = 20
 
     def __post_init__(self) -> None:
-        for key in ("episodes", "replay", "eval_episodes"):
-            if getattr(self, key) < 1:
-                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must be at least 1")
-        for key in ("updates_per_step", "sync_steps", "sync_episodes"):
-            if getattr(self, key) < 0:
-                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it must not be negative")
+        at_least_one(self, "algorithm.", "episodes", "replay", "eval_episodes")
+        not_negative(self, "algorithm.", "updates_per_step", "sync_steps", "sync_episodes")
         for key in ("gamma", "epsilon", "epsilon_decay", "epsilon_floor"):
             if not 0 <= getattr(self, key) <= 1:
                 raise UserError(f"algorithm.{key} is {getattr(self, key)}; it is a share, 0 to 1")

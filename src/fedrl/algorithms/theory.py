@@ -27,6 +27,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from fedrl.limits import at_least_one
 from fedrl.types import UserError
 
 
@@ -51,8 +52,7 @@ class Problem:
         for name, value in (("sigma", self.noise), ("zeta", self.heterogeneity)):
             if not 0 <= value < math.inf:
                 raise UserError(f"--{name} is {value:g}; it must not be negative")
-        if self.clients < 1:
-            raise UserError(f"--clients is {self.clients}; it must be at least 1")
+        at_least_one(self, "--", "clients")
         if self.pl > self.smoothness * (1 + 1e-9):
             raise UserError(
                 f"--mu is {self.pl:g} and --L is {self.smoothness:g}: no function curves less than "

@@ -15,6 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedrl import seeding
+from fedrl.limits import at_least_one
 from fedrl.types import Tensors, UserError
 
 Array = Any
@@ -45,8 +46,7 @@ class Settings:
     force_spread: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.horizon < 1:
-            raise UserError(f"world.horizon is {self.horizon}; it must be at least 1")
+        at_least_one(self, "world.", "horizon")
         if not 0 < self.gamma <= 1:
             raise UserError(f"world.gamma is {self.gamma}; it must lie in (0, 1]")
         if not 0 < self.initial < ANGLE_LIMIT:

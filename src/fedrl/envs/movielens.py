@@ -32,6 +32,7 @@ from fedrl.datasets import movielens
 from fedrl.datasets.fetch import root
 from fedrl.datasets.movielens import Movie, Ratings
 from fedrl.envs.movielens_generate import generate
+from fedrl.limits import not_negative
 from fedrl.seeding import generator
 from fedrl.types import UserError
 
@@ -68,8 +69,7 @@ class Settings:
         for key, least in (("least", 2), ("users", 2), ("movies", 10), ("ratings", 4)):
             if getattr(self, key) < least:
                 raise UserError(f"world.{key} is {getattr(self, key)}; it must be at least {least}")
-        if self.family < 0:
-            raise UserError(f"world.family is {self.family}; it must not be negative")
+        not_negative(self, "world.", "family")
 
 
 class Shelf(NamedTuple):

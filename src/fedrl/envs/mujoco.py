@@ -26,6 +26,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from fedrl import seeding
+from fedrl.limits import at_least_one
 from fedrl.types import Tensors, UserError
 
 Act = Callable[[np.ndarray, np.ndarray, np.ndarray], Any]
@@ -105,8 +106,7 @@ class Settings:
     def __post_init__(self) -> None:
         if self.name not in TASKS:
             raise UserError(f"world.name is {self.name!r}; it must be one of {', '.join(TASKS)}")
-        if self.horizon < 1:
-            raise UserError(f"world.horizon is {self.horizon}; it must be at least 1")
+        at_least_one(self, "world.", "horizon")
         if not 0 < self.gamma <= 1:
             raise UserError(f"world.gamma is {self.gamma}; it must lie in (0, 1]")
         if self.noise is not None and not 0 <= self.noise <= 1:
@@ -118,8 +118,7 @@ class Settings:
                 f"world.length_spread is {self.length_spread}; it must lie in "
                 f"[0, {LONGEST_SPREAD}], or episodes would start fallen"
             )
-        if self.threads < 1:
-            raise UserError(f"world.threads is {self.threads}; it must be at least 1")
+        at_least_one(self, "world.", "threads")
 
 
 class Trajectories(NamedTuple):

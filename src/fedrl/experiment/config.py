@@ -24,6 +24,7 @@ from fedrl.algorithms import METHODS
 from fedrl.engines import faults
 from fedrl.envs import WORLDS
 from fedrl.experiment.values import checked, fields, nearest, parse, split_flags
+from fedrl.limits import at_least_one, not_negative
 from fedrl.registry import load, look_up, suggestion
 from fedrl.types import UserError
 
@@ -78,16 +79,13 @@ class Config:
     faults: faults.Settings = field(default_factory=faults.Settings)
 
     def __post_init__(self) -> None:
-        for key in ("rounds", "eval_every", "checkpoint_every"):
-            if getattr(self, key) < 1:
-                raise UserError(f"{key} is {getattr(self, key)}; it must be at least 1")
+        at_least_one(self, "", "rounds", "eval_every", "checkpoint_every")
         if not self.out or not re.fullmatch(r"[\w.+-]+", self.name) or set(self.name) == {"."}:
             raise UserError(
                 f"name is {self.name!r} and out is {self.out!r}: a folder's name and its parent, "
                 "neither of them empty"
             )
-        if self.seed < 0:
-            raise UserError(f"seed is {self.seed}; it must not be negative")
+        not_negative(self, "", "seed")
         if self.workers < 0:
             raise UserError(f"workers is {self.workers}; 0 is one per core")
         if self.workers and self.engine != "workers":

@@ -29,6 +29,7 @@ from fedrl.experiment.planner import Estimate, require
 from fedrl.experiment.run import build_algorithm
 from fedrl.experiment.rundir import RunDir, require_run
 from fedrl.experiment.runs import load
+from fedrl.limits import not_negative
 from fedrl.types import Algorithm, Job, Tensors, UserError
 
 STEPS = {"local_epochs": "lr", "local_steps": "local_lr"}
@@ -48,8 +49,7 @@ class Replay:
     def __post_init__(self) -> None:
         if self.clients < 2 or self.times < 2:
             raise UserError("--replay-clients and --replays must be at least 2: spread needs two")
-        if self.seed < 0:
-            raise UserError(f"--seed is {self.seed}; it must not be negative")
+        not_negative(self, "--", "seed")
 
 
 class Point(NamedTuple):

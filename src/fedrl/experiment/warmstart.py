@@ -22,6 +22,7 @@ from rich.console import Console
 
 from fedrl.algorithms import fedagent
 from fedrl.envs.text import spaced
+from fedrl.limits import above_zero, at_least_one, not_negative
 from fedrl.registry import missing_extra, suggestion
 from fedrl.types import UserError
 
@@ -71,16 +72,13 @@ class Settings:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for key in ("tasks", "times", "steps", "batch", "prompt_tokens", "width", "layers"):
-            if getattr(self, key) < 1:
-                raise UserError(f"--{key} is {getattr(self, key)}; it must be at least 1")
-        for key in ("seed", "spread", "eval_tasks"):
-            if getattr(self, key) < 0:
-                raise UserError(f"--{key} is {getattr(self, key)}; it must not be negative")
+        at_least_one(
+            self, "--", "tasks", "times", "steps", "batch", "prompt_tokens", "width", "layers"
+        )
+        not_negative(self, "--", "seed", "spread", "eval_tasks")
         if not 0 <= self.noise < 1:
             raise UserError(f"--noise is {self.noise}; it is a share from 0 to below 1")
-        if not self.lr > 0:
-            raise UserError(f"--lr is {self.lr}; it must be above 0")
+        above_zero(self, "--", "lr")
 
 
 def warmstart(world: Any, settings: Settings, out: Path, console: Console | None = None) -> Path:

@@ -18,9 +18,10 @@ from importlib.resources import files
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from fedrl.feedback.loopback import LOOPBACK, LoopbackServer, Refused, Request
+from fedrl.feedback.keyed_server import KeyedServer, Refused, Request
 from fedrl.feedback.records import Question
 from fedrl.feedback.store import Folder, Given, View
+from fedrl.loopback import LOOPBACK
 from fedrl.types import UserError
 
 AHEAD = 40
@@ -39,7 +40,7 @@ class Address(NamedTuple):
     key: str
 
 
-class FeedbackServer(LoopbackServer):
+class FeedbackServer(KeyedServer):
     """One client's page. `url` holds the key: whoever has it can read and answer."""
 
     def __init__(

@@ -1,41 +1,32 @@
 """`fedrl play webshop`: the shop as a web page for people, on this machine only.
 
-Loopback alone is not a wall: any page in the same browser can send requests here. So the Host
-header must be ours (no DNS rebinding), a POST must come from our own pages, cookies are strict, and
-the pages allow no scripts and no frames.
+A POST must come from our own pages, cookies are strict, and the pages allow no scripts and no
+frames; `fedrl.loopback` sees to the rest.
 """
 
 from __future__ import annotations
 
-import errno
-import socketserver
-import sys
 import threading
 import webbrowser
 from collections.abc import Callable, Mapping
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
+from fedrl import loopback
 from fedrl.envs.webshop.shop import WebShop
+from fedrl.loopback import LOOPBACK, PATIENCE, LoopbackServer
 from fedrl.play import shop_page, shop_parts
 from fedrl.play.shop_visitors import PUT_AWAY, STALE, Visitor, Visitors
 from fedrl.types import UserError
 
-LOOPBACK = "127.0.0.1"
 LONGEST_BODY = 64 * 1024
 DRAINED = 8 * 1024 * 1024  # read and forgotten, so that the refusal reaches the browser
-PATIENCE = 20.0  # seconds for the rest of a request
-HEADERS = {
+HEADERS = loopback.HEADERS | {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; img-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-    "Cache-Control": "no-store",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
     "Referrer-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
 }
 TEXTS = {
     HTTPStatus.BAD_REQUEST: "The request could not be read.",
@@ -50,10 +41,8 @@ TEXTS = {
 }
 
 
-class ShopServer(ThreadingHTTPServer):
+class ShopServer(LoopbackServer):
     """`serve_forever` in a thread or here; `url` is where it is."""
-
-    request_queue_size = 64
 
     def __init__(
         self, shop: WebShop, port: int, task: str | None, split: str, visitors: int
@@ -61,24 +50,10 @@ class ShopServer(ThreadingHTTPServer):
         self.visitors = Visitors(shop, task, split, visitors)
         # One command at a time: nobody notices, and the world need not be safe for threads.
         self.lock = threading.Lock()
-        try:
-            super().__init__((LOOPBACK, port), Handler)
-        except (OSError, OverflowError) as error:
-            raise UserError(_why_not(port, error)) from error
-        self.hosts = {f"{name}:{self.server_port}" for name in (LOOPBACK, "localhost")}
+        super().__init__(port, Handler)
         self.url = f"http://{LOOPBACK}:{self.server_port}/"
         # Cookies do not know ports: two shops on one machine need two names.
         self.cookie = f"fedrl_shop_{self.server_port}"
-
-    def server_bind(self) -> None:
-        """As the base class, without asking the network for this machine's name."""
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = LOOPBACK, self.server_address[1]
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away in the middle is no error."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)
 
 
 def open_shop(
@@ -110,14 +85,6 @@ def serve(
         except KeyboardInterrupt:
             print("\nthe shop is closed")
     return 0
-
-
-def _why_not(port: int, error: OSError | OverflowError) -> str:
-    if isinstance(error, OverflowError):
-        return f"--port is {port}; choose one from 1 to 65535, or 0 for any free one"
-    if error.errno == errno.EADDRINUSE:
-        return f"port {port} is in use; choose another with --port, or --port 0 for any free one"
-    return f"port {port} cannot be opened ({error.strerror}); choose another with --port"
 
 
 class Refused(Exception):
@@ -159,7 +126,7 @@ class Handler(BaseHTTPRequestHandler):
 
     def _guarded(self, answer: Callable[[], None]) -> None:
         try:
-            if self.headers.get("Host") not in self.server.hosts:
+            if not self.server.addressed(self):
                 raise Refused(HTTPStatus.MISDIRECTED_REQUEST)
             answer()
         except Refused as refusal:
@@ -185,8 +152,7 @@ class Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, text)
 
     def _post(self) -> None:
-        origin = self.headers.get("Origin")
-        if origin is not None and origin not in {f"http://{host}" for host in self.server.hosts}:
+        if not self.server.from_here(self):
             raise Refused(HTTPStatus.FORBIDDEN)
         path, _ = self._address()
         fields = self._body()

@@ -23,6 +23,7 @@ from fedrl.envs.household.pddl import parse
 from fedrl.envs.household.problem import FOLDERS, Problem
 from fedrl.envs.household.rooms import SIZES
 from fedrl.envs.text import Task, Turn
+from fedrl.limits import at_least_one, not_negative
 from fedrl.registry import suggestion
 from fedrl.types import UserError
 
@@ -63,10 +64,8 @@ class Settings:
         for split in SPLITS:
             if getattr(self, split) < 0:
                 raise UserError(f"world.{split} is {getattr(self, split)}; it must not be negative")
-        if self.games < 0:
-            raise UserError(f"world.games is {self.games}; it must not be negative")
-        if self.max_steps < 1:
-            raise UserError(f"world.max_steps is {self.max_steps}; it must be at least 1")
+        not_negative(self, "world.", "games")
+        at_least_one(self, "world.", "max_steps")
 
 
 class HouseholdEpisode:

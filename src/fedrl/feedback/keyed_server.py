@@ -1,39 +1,30 @@
-"""A web server for one person on this machine: nothing else in the browser may talk to it.
+"""Requests of a page for one person: text or JSON, and a key for what is private.
 
-Loopback alone is not a wall: any page in the same browser can send requests here, and so can other
-people on a shared machine. So the Host header must be ours (no DNS rebinding), what is private
-needs a key that only the printed address holds, the key travels in a header that other pages may
-not send (no cookies, no CORS), and the pages load nothing from elsewhere. Nothing is logged.
+Other people on a shared machine can reach loopback, too. So what is private needs a key that only
+the printed address holds, the key travels in a header that other pages may not send (no cookies, no
+CORS), and the pages load nothing from elsewhere. Nothing is logged.
 """
 
 from __future__ import annotations
 
-import errno
 import json
 import secrets
-import socketserver
-import sys
 from collections.abc import Callable
 from http import HTTPStatus
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
+from fedrl import loopback
+from fedrl.loopback import PATIENCE, LoopbackServer
 from fedrl.types import UserError
 
-LOOPBACK = "127.0.0.1"
 LONGEST_BODY = 256 * 1024
-PATIENCE = 20.0  # seconds for the rest of a request
 KEY_HEADER = "X-Fedrl-Key"
-HEADERS = {
+HEADERS = loopback.HEADERS | {
     "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; "
     "connect-src 'self'; img-src 'self'; form-action 'none'; base-uri 'none'; "
     "frame-ancestors 'none'",
-    "Cache-Control": "no-store",
-    "X-Content-Type-Options": "nosniff",
-    "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cross-Origin-Resource-Policy": "same-origin",
 }
 
 
@@ -45,42 +36,18 @@ class Refused(Exception):
         self.status, self.text = status, text
 
 
-class LoopbackServer(ThreadingHTTPServer):
-    """Listens on 127.0.0.1 only, and gives what passes the guard to `answer`."""
-
-    request_queue_size = 64
+class KeyedServer(LoopbackServer):
+    """Gives what passes the guard to `answer`."""
 
     def __init__(self, port: int, answer: Callable[[Request], None]) -> None:
         self.answer = answer
-        try:
-            super().__init__((LOOPBACK, port), Request)
-        except (OSError, OverflowError) as error:
-            raise UserError(_why_not(port, error)) from error
-        self.hosts = {f"{name}:{self.server_port}" for name in (LOOPBACK, "localhost")}
-
-    def server_bind(self) -> None:
-        """As the base class, without asking the network for this machine's name."""
-        socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = LOOPBACK, self.server_address[1]
-
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away in the middle is no error."""
-        if not isinstance(sys.exception(), ConnectionError):
-            super().handle_error(request, client_address)
-
-
-def _why_not(port: int, error: OSError | OverflowError) -> str:
-    if isinstance(error, OverflowError):
-        return f"--port is {port}; choose one from 1 to 65535, or 0 for any free one"
-    if error.errno == errno.EADDRINUSE:
-        return f"port {port} is in use; choose another with --port, or --port 0 for any free one"
-    return f"port {port} cannot be opened ({error.strerror}); choose another with --port"
+        super().__init__(port, Request)
 
 
 class Request(BaseHTTPRequestHandler):
     """A GET or a POST (`command`) of text or JSON."""
 
-    server: LoopbackServer
+    server: KeyedServer
     server_version, sys_version = "fedrl", ""
     timeout = PATIENCE
 
@@ -135,12 +102,11 @@ class Request(BaseHTTPRequestHandler):
 
     def _guarded(self) -> None:
         try:
-            if self.headers.get("Host") not in self.server.hosts:
+            if not self.server.addressed(self):
                 raise Refused(
                     HTTPStatus.MISDIRECTED_REQUEST, "This page answers only to its own address."
                 )
-            origin = self.headers.get("Origin")
-            if origin is not None and origin not in {f"http://{h}" for h in self.server.hosts}:
+            if not self.server.from_here(self):
                 raise Refused(HTTPStatus.FORBIDDEN, "This came from another page.")
             self.server.answer(self)
         except Refused as refusal:
