@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
-
 import pytest
+from browsing import browser, new_person, playwright  # noqa: F401
 from feedback_pages import compare, rate, running
 
 from fedrl.feedback import live
@@ -13,15 +12,7 @@ from fedrl.feedback.store import Folder, client_folder
 
 pytestmark = pytest.mark.slow
 
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="needs the package playwright: pip install playwright"
-)
 expect = playwright.expect
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
-)
-if not CHROMIUM:
-    pytest.skip("needs Chromium on the PATH", allow_module_level=True)
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 
 
@@ -30,39 +21,16 @@ def folder(tmp_path):
     return Folder(client_folder(tmp_path / "private", 3))
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as starter:
-        browser = starter.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def visit(browser):
-    """Opens a page as a new person; at the end nothing may have gone wrong in the browser, nor may
-    it have talked to anybody but the servers it was sent to."""
-    contexts, trouble, allowed = [], [], set()
+def visit(new_person):  # noqa: F811
+    """Opens a server's page; it may talk to the servers that were visited and to nobody else."""
+    allowed = set()
 
     def open_(server, **options):
         allowed.add(f"http://127.0.0.1:{server.server_port}{server.root}")
-        contexts.append(browser.new_context(**options))
-        page = contexts[-1].new_page()
-        page.set_default_timeout(20_000)
-        page.on("dialog", lambda dialog: (trouble.append(dialog.message), dialog.dismiss()))
-        page.on("console", lambda line: "ERR_CON" in line.text or trouble.append(line.text))
-        page.on("pageerror", lambda error: trouble.append(str(error)))
-        page.on(
-            "request",
-            lambda asked: asked.url.startswith(tuple(allowed)) or trouble.append(asked.url),
-        )
-        page.goto(server.url)
-        return page
+        return new_person(server.url, allowed, "ERR_CON", **options)
 
-    yield open_
-    for context in contexts:
-        context.close()
-    assert trouble == []
+    return open_
 
 
 def sent(page):

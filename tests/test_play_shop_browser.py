@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-import shutil
 import threading
 
 import pytest
+from browsing import browser, new_person  # noqa: F401
 
 from fedrl.envs.webshop.shop import Settings, WebShop
 from fedrl.play.shop_server import open_shop
@@ -14,14 +14,6 @@ from fedrl.play.shop_visitors import LONGEST_QUERY, NOTHING, STALE
 
 pytestmark = pytest.mark.slow
 
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="needs the package playwright: pip install playwright"
-)
-CHROMIUM = next(
-    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
-)
-if not CHROMIUM:
-    pytest.skip("needs Chromium on the PATH", allow_module_level=True)
 EVIL = "<script>alert(1)</script>"
 
 
@@ -50,37 +42,10 @@ def server(shop, task):
         server.shutdown()
 
 
-@pytest.fixture(scope="module")
-def browser():
-    with playwright.sync_playwright() as starter:
-        browser = starter.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
-def visit(browser, server):
-    """Opens the shop as a new person; at the end nothing may have gone wrong in the browser."""
-    contexts, trouble = [], []
-
-    def open_page(**options):
-        contexts.append(browser.new_context(**options))
-        page = contexts[-1].new_page()
-        page.set_default_timeout(20_000)
-        page.on("dialog", lambda dialog: (trouble.append(dialog.message), dialog.dismiss()))
-        page.on("console", lambda message: trouble.append(message.text))
-        page.on("pageerror", lambda error: trouble.append(str(error)))
-        page.on(
-            "request",
-            lambda request: request.url.startswith(server.url) or trouble.append(request.url),
-        )
-        page.goto(server.url)
-        return page
-
-    yield open_page
-    for context in contexts:
-        context.close()
-    assert trouble == []
+def visit(new_person, server):  # noqa: F811
+    """Opens the shop as a new person."""
+    return lambda **options: new_person(server.url, (server.url,), **options)
 
 
 def press_enter(page):

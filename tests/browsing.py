@@ -1,0 +1,58 @@
+"""A real browser for tests of pages, and what counts as trouble in it."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection
+
+import pytest
+
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="needs the package playwright: pip install playwright"
+)
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), ""
+)
+if not CHROMIUM:
+    pytest.skip("needs Chromium on the PATH", allow_module_level=True)
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as starter:
+        browser = starter.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def new_person(browser):
+    """Opens an address as a new person: `new_person(url, allowed, expected, **options)`.
+
+    At the end nothing may have gone wrong in the browser, nor may it have asked for anything that
+    does not begin with one of the `allowed` addresses, which may still grow. Lines of the console
+    with `expected` in them are no trouble.
+    """
+    contexts, trouble = [], []
+
+    def open_page(url: str, allowed: Collection[str], expected: str = "", **options):
+        contexts.append(browser.new_context(**options))
+        page = contexts[-1].new_page()
+        page.set_default_timeout(20_000)
+        page.on("dialog", lambda dialog: (trouble.append(dialog.message), dialog.dismiss()))
+        page.on(
+            "console",
+            lambda line: (expected and expected in line.text) or trouble.append(line.text),
+        )
+        page.on("pageerror", lambda error: trouble.append(str(error)))
+        page.on(
+            "request",
+            lambda asked: asked.url.startswith(tuple(allowed)) or trouble.append(asked.url),
+        )
+        page.goto(url)
+        return page
+
+    yield open_page
+    for context in contexts:
+        context.close()
+    assert trouble == []
