@@ -56,7 +56,8 @@ class Scale:
     draws: int = 10
     fit_states: int = 8192
     held_out: int = 2000
-    tries: int = methods.TRIES
+    # The most tries of a learner on a task.
+    tries: int = max(methods.TRIES.values())
     everywhere: Mapping[str, Any] = field(default_factory=dict)
     """Settings of all methods, over the recipes'."""
 

@@ -69,7 +69,7 @@ def records(results: Results) -> list[dict[str, Any]]:
          "tries": [{"settings": settings, "return": value} for settings, value in tried]}
         for task, by in tries(results).items()
         for name, tried in by.items()
-        if len(tried) == count
+        if len(tried) == min(count, methods.TRIES[task])
     ]  # fmt: skip
 
 
@@ -95,7 +95,8 @@ def tuning(results: Results) -> str:
         if not differ
         else "Table 1 does not use the best of these: " + ", ".join(differ) + "."
     )
-    text = f"""{plan.SCALES[results.tuned_at].tries} settings for every method and task, one seed
+    counts = ", ".join(f"{count} on {TASKS[task]}" for task, count in methods.TRIES.items())
+    text = f"""As many settings for every method: {counts}; one seed
         ({methods.SEED}, which is reported nowhere), at the scale {results.tuned_at}; the score is
         Table 1's own, the best is bold. What all methods share (target sync, ε, scaling of states,
         updates per step) comes from the task's recipe. The constants `METHOD_SETTINGS` hold what
