@@ -10,13 +10,16 @@ import pytest
 
 pytest.importorskip("numba", reason="FedQHD needs the extra classic")
 
+from fedrl import aggregate, seeding
+from fedrl.algorithms import feddqn
 from fedrl.algorithms import qhd_features as rff
 from fedrl.algorithms.fedqhd import FedQHD, Settings
+from fedrl.cli import call
 from fedrl.envs.discrete import Settings as WorldSettings
 from fedrl.envs.discrete import World
 from fedrl.experiment import config as configs
 from fedrl.experiment import run as runs
-from fedrl.types import Job
+from fedrl.types import Job, UserError
 
 SMALL = {"features": 64, "sizes": (16, 32, 64), "episodes": 2, "anchors": 80, "eval_episodes": 2}
 KINDS = {
@@ -76,21 +79,41 @@ def test_shared_encoders_average_value_functions():
     np.testing.assert_allclose(together, np.mean(each, 0), atol=1e-6)
 
 
+def test_weights_are_those_of_the_value_functions():
+    """Algorithm 1 with π_i by the steps that clients play, through the core's own aggregator."""
+    algorithm = method(episodes=4)
+    sent = algorithm.broadcast(algorithm.init(5), 1)
+    results = [algorithm.local(Job(c, sent, None, 100 + c)) for c in range(3)]
+    weights = np.array([result.weight for result in results])
+    assert weights.tolist() == [result.metrics["env/steps"] for result in results]
+    assert len(set(weights)) == 3
+    mean = aggregate.weighted((result.update, result.weight) for result in results)
+    state = algorithm.step(sent, mean, 1)
+    encoder = algorithm.client(0, state).encoder
+    states = np.random.default_rng(0).normal(size=(50, 4))
+    each = [rff.values(encoder, rff.unpack(encoder, r.state["online"]), states) for r in results]
+    together = rff.values(encoder, rff.unpack(encoder, state["readout"]), states)
+    expected = np.tensordot(weights / weights.sum(), each, 1)
+    np.testing.assert_allclose(together, expected, atol=1e-6)
+    assert np.abs(together - np.mean(each, 0)).max() > 1e-4
+
+
 @pytest.mark.parametrize("complex", [False, True])
 def test_a_client_takes_on_the_teacher_as_far_as_it_can(complex):
     """m ≥ D and a small ridge: what the client can represent comes back on every state."""
     algorithm = method(
-        clients=1, encoders="own", complex=complex, sizes=(16,), anchors=200, ridge=1e-9
-    )
+        clients=1, encoders="own", complex=complex, sizes=(16,), anchors=400, ridge=1e-12,
+        anchor_source="box",
+    )  # fmt: skip
     state = algorithm.init(5)
     encoder = algorithm.client(0, state).encoder
     wanted = np.random.default_rng(1).normal(size=(16, 2)) * (1 + 1j if complex else 1)
     scaled = algorithm.world.scaling(state["anchors"])
     state["teacher"] = rff.values(encoder, wanted, scaled)
     rows = algorithm.readout(0, state)
-    states = scaled[:20] + 0.01
+    states = np.random.default_rng(2).uniform(scaled.min(0), scaled.max(0), (50, 4))
     found = rff.values(encoder, rff.unpack(encoder, rows), states)
-    np.testing.assert_allclose(found, rff.values(encoder, wanted, states), atol=2e-2)
+    np.testing.assert_allclose(found, rff.values(encoder, wanted, states), atol=1e-4)
 
 
 def received(algorithm: FedQHD, teacher: np.ndarray, sent: dict, state: dict) -> np.ndarray:
@@ -160,6 +183,26 @@ def test_truncation_cuts_and_pads():
     assert not rows[:, 16:].any()
 
 
+def test_complex_truncation_cuts_cosines_and_sines_alike():
+    algorithm = method(encoders="own", agree="truncate", complex=True)
+    sent = algorithm.broadcast(algorithm.init(5), 1)
+    result = algorithm.local(Job(2, sent, None, 3))
+    cosines, sines = np.split(result.state["online"], 2, axis=1)
+    assert cosines.shape == (2, 64)
+    assert np.array_equal(result.update["readout"], np.hstack([cosines[:, :16], sines[:, :16]]))
+    back = algorithm.readout(2, sent | result.update)
+    assert np.array_equal(back[:, :16], cosines[:, :16])
+    assert np.array_equal(back[:, 64:80], sines[:, :16])
+    assert not back[:, 16:64].any()
+    assert not back[:, 80:].any()
+
+
+def test_truncation_is_to_the_smallest_client_there_is():
+    algorithm = method(clients=2, encoders="own", agree="truncate", sizes=(64, 32, 16))
+    assert algorithm.init(5)["readout"].shape == (2, 32)
+    assert algorithm.local(Job(0, algorithm.init(5), None, 3)).update["readout"].shape == (2, 32)
+
+
 def train(tmp_path: Path, **more) -> Path:
     data = {
         "rounds": 3,
@@ -190,9 +233,10 @@ def test_every_command_of_the_page_and_the_recipes_is_possible():
         configs.resolve(configs.read_recipe(configs.find_recipe(recipe)), flags)
 
 
-def test_own_encoders_send_values_on_anchors_and_nothing_else(tmp_path):
+@pytest.mark.parametrize("kind", ["own", "corrections", "complex"])
+def test_own_encoders_send_values_on_anchors_and_nothing_else(kind, tmp_path):
     """m × |A| numbers of four bytes go up per client and round, whatever D_i."""
-    path = train(tmp_path, encoders="own")
+    path = train(tmp_path, **KINDS[kind])
     last = json.loads((path / "metrics.jsonl").read_text().splitlines()[-1])
     assert last["comm/bytes_up"] == 3 * 3 * 80 * 2 * 4
 
@@ -208,9 +252,10 @@ def test_own_encoders_tell_what_the_client_holds(kind):
         assert "train/greedy" not in result.metrics
         return
     client = algorithm.client(0, sent)
-    held = algorithm._greedy(client, result.state["online"], 3)
+    seed = seeding.derive(3, "greedy")
+    held = algorithm._greedy(client, result.state["online"], seed)
     assert result.metrics["train/greedy"] == held
-    nothing = algorithm._greedy(client, np.zeros_like(result.state["online"]), 3)
+    nothing = algorithm._greedy(client, np.zeros_like(result.state["online"]), seed)
     assert held != nothing
 
 
@@ -238,3 +283,27 @@ def test_a_resumed_run_equals_an_undisturbed_one(tmp_path):
     runs.train(longer, directory, runs.build_algorithm(longer))
     logs = [(path / "metrics.jsonl").read_bytes() for path in (whole, half.path)]
     assert logs[0] == logs[1]
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"replay": 8, "batch": 16}, "replay is 8, fewer than algorithm.batch = 16"),
+        ({"epsilon": 0.0, "epsilon_floor": 0.5}, "below algorithm.epsilon_floor"),
+        ({"name": "truncate-qhd", "encoders": "own"}, 'algorithm.name = "fedqhd"'),
+    ],
+)
+def test_settings_that_would_not_do_what_they_say(settings, words):
+    with pytest.raises(UserError, match=words):
+        Settings(**settings)
+    if "replay" in settings:
+        with pytest.raises(UserError, match=words):
+            feddqn.Settings(**settings)
+
+
+def test_too_large_an_encoder_is_one_line(capsys, tmp_path):
+    flags = ["--algorithm.features", str(10**14), "--rounds", "1", "--out", str(tmp_path)]
+    assert call(["run", "fedqhd/cartpole", *flags]) == 2
+    said = capsys.readouterr().err
+    assert "more memory than there is" in said
+    assert "Traceback" not in said

@@ -190,6 +190,17 @@ def test_a_reference_must_play_the_same_world(run, tmp_path):
         gaps.measure(run, 10, reference=other)
 
 
+def test_what_the_run_does_otherwise_is_said(tmp_path):
+    path = train(tmp_path, agree="corrections", anchors=10)
+    said = " ".join((*gaps.measure(path, 30).notes, *gaps.advice(gaps.measure(path, 30))))
+    assert "keep what no anchor sees" in said
+    assert "they lose what no anchor sees" not in said
+    text = (path / "config.toml").read_text("utf-8")
+    (path / "config.toml").write_text(text.replace('name = "mean"', 'name = "median"'), "utf-8")
+    (note, _) = gaps.measure(path, 30).notes
+    assert "aggregate.name = median" in note
+
+
 def test_clients_that_learn_alone_are_measured_and_said_so(tmp_path):
     told = gaps.measure(train(tmp_path, "independent"), 60)
     assert any("learn alone" in note for note in told.notes)

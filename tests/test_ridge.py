@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedrl.algorithms import qhd_features as rff
 from fedrl.algorithms.ridge import Compiler, residual
 from fedrl.types import UserError
 
@@ -82,6 +83,23 @@ def test_what_lies_outside_the_span_is_invisible(features, complex, ridge, seed)
     np.testing.assert_allclose(
         compiler.compile(teacher), compiler.compile(teacher - 7 * outside), atol=1e-9
     )
+
+
+@pytest.mark.parametrize("complex", [False, True])
+def test_without_a_ridge_it_is_invisible_at_other_states_too(complex):
+    """Theorem 1 with λ = 0, for random Fourier features and states that are no anchors."""
+    encoder = rff.draw(3, 8, 0.7, 4, complex)
+    random = np.random.default_rng(1)
+    anchors, new = random.normal(size=(60, 3)), random.normal(size=(40, 3))
+    rows = rff.design(encoder, anchors)
+    teacher = random.normal(size=(60, 2))
+    outside = residual(rows, teacher)
+    assert np.abs(outside).max() > 0.1
+    both = [
+        rff.values(encoder, Compiler(rows, 0.0).compile(one), new)
+        for one in (teacher, teacher - 7 * outside)
+    ]
+    np.testing.assert_allclose(*both, atol=1e-6)
 
 
 def test_shrinkage_of_one_feature():

@@ -112,9 +112,11 @@ class Distillation:
             if self.settings.sync_on_receipt:
                 learner.target[:] = learner.online
         kept, metrics = self.training.play(job, shape, learner)
-        metrics["train/greedy"] = self.training.greedy(shape, learner.online, job.seed)
+        seed = seeding.derive(job.seed, "greedy")  # other starts than the training's
+        metrics["train/greedy"] = self.training.greedy(shape, learner.online, seed)
         said = self.predictions(learner.online, shape, sent)
-        return Result(job.client, {"teacher": said}, state=kept | {"sent": said}, metrics=metrics)
+        weight = metrics["env/steps"]
+        return Result(job.client, {"teacher": said}, weight, kept | {"sent": said}, metrics)
 
     def local_many(self, jobs: Sequence[Job]) -> list[Result]:
         return side_by_side(self.world, self.local, jobs)

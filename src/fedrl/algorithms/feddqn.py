@@ -25,7 +25,13 @@ from fedrl import seeding
 from fedrl.algorithms import dqn
 from fedrl.algorithms.dqn_episodes import evaluate as play
 from fedrl.algorithms.dqn_episodes import run_episodes
-from fedrl.algorithms.q_learning import REPORTS, Practice, side_by_side, told
+from fedrl.algorithms.q_learning import (
+    REPORTS,
+    Practice,
+    remembers_a_batch,
+    side_by_side,
+    told,
+)
 from fedrl.envs.discrete import World
 from fedrl.limits import above_zero, at_least_one, not_negative
 from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
@@ -49,6 +55,7 @@ class Network(Practice):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least_one(self, "algorithm.", "batch")
+        remembers_a_batch(self.replay, self.batch)
         if len(self.hidden) != 2 or min(self.hidden) < 1:
             raise UserError(
                 f"algorithm.hidden is {list(self.hidden)}; name the units of two layers, above 0"
@@ -139,7 +146,8 @@ class FedDQN:
             if self.settings.sync_on_receipt:
                 learner.target[:] = got
         kept, metrics = self.training.play(job, self.shape, learner)
-        return Result(job.client, {"weights": learner.online.copy()}, state=kept, metrics=metrics)
+        weight = metrics["env/steps"]
+        return Result(job.client, {"weights": learner.online.copy()}, weight, kept, metrics)
 
     def local_many(self, jobs: Sequence[Job]) -> list[Result]:
         return side_by_side(self.world, self.local, jobs)

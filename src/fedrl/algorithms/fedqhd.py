@@ -13,7 +13,9 @@ Paper: "FedQHD: Closed-Form Function-Space Federated Reinforcement Learning", Al
 Between two exchanges a client plays `episodes` ε-greedy episodes, with TD updates from its replay
 (`qhd_kernels`). Its replay, its ε and its random numbers stay with it. Independent and Oracle are
 the same learner in another federation: a client that gets back exactly what it sent has nothing to
-compile, and a centralized client plays the episodes of all the clients it stands for.
+compile, and a centralized client plays the episodes of all the clients it stands for. Clients count
+the same, as in the paper's experiments; with `aggregate.name = "weighted"`, π_i is a client's share
+of the round's steps.
 
 `eval/return` is that of the server's state: the readout that all share, or what each client would
 compile (pad) from it. With own encoders that is not what a client holds before it agrees, and never
@@ -35,7 +37,7 @@ from fedrl import seeding
 from fedrl.algorithms import anchors as anchoring
 from fedrl.algorithms import qhd_features as rff
 from fedrl.algorithms import qhd_kernels as kernels
-from fedrl.algorithms.q_learning import REPORTS, Practice, side_by_side, told
+from fedrl.algorithms.q_learning import REPORTS, Practice, remembers_a_batch, side_by_side, told
 from fedrl.algorithms.qhd_episodes import evaluate as play
 from fedrl.algorithms.qhd_episodes import run_episodes
 from fedrl.algorithms.ridge import Compiler
@@ -80,6 +82,12 @@ class Settings(Practice):
     def __post_init__(self) -> None:
         super().__post_init__()
         at_least_one(self, "algorithm.", "features", "batch")
+        remembers_a_batch(self.replay, self.batch)
+        if self.name == "truncate-qhd" and self.agree != "truncate":
+            raise UserError(
+                f'algorithm.agree is "{self.agree}", but truncate-qhd is what cuts readouts: set '
+                'algorithm.name = "fedqhd"'
+            )
         if not self.sizes or min(self.sizes) < 1:
             raise UserError(f"algorithm.sizes is {list(self.sizes)}; name at least one D, above 0")
         above_zero(self, "algorithm.", "bandwidth", "lr")
@@ -135,7 +143,7 @@ class FedQHD:
             anchors = anchoring.draw(self.world, s.anchors, s.anchor_source, s.anchor_file, seed)
             teacher = np.zeros((len(anchors), actions), np.float32)
             return state | {"anchors": anchors, "teacher": teacher}
-        lanes = (2 if s.complex else 1) * (min(s.sizes) if self.own else s.features)
+        lanes = (2 if s.complex else 1) * (self.smallest if self.own else s.features)
         return state | {"readout": np.zeros((actions, lanes), np.float32)}
 
     def broadcast(self, state: Tensors, round: int) -> Tensors:
@@ -159,11 +167,12 @@ class FedQHD:
         returns, lengths = self._play(client, learner, count, job.seed)
         recent, metrics = told(job, returns, lengths)
         if self.own:
-            metrics["train/greedy"] = self._greedy(client, learner.online, job.seed)
+            seed = seeding.derive(job.seed, "greedy")  # other starts than the training's
+            metrics["train/greedy"] = self._greedy(client, learner.online, seed)
         sent = self._say(job.broadcast, client, learner)
         state = {**learner._asdict(), "returns": recent, "sent": sent}
         name = "teacher" if self.by_values else "readout"
-        return Result(job.client, {name: sent}, state=state, metrics=metrics)
+        return Result(job.client, {name: sent}, metrics["env/steps"], state, metrics)
 
     def local_many(self, jobs: Sequence[Job]) -> list[Result]:
         return side_by_side(self.world, self.local, jobs)
@@ -179,6 +188,12 @@ class FedQHD:
             encoder = rff.draw(self.world.dimension, size, sigma, drawn, s.complex)
             self._clients[key] = Client(encoder, kernels.blocks(rff.lanes(encoder)))
         return self._clients[key]
+
+    @property
+    def smallest(self) -> int:
+        """min D_i over the clients that there are; a list of sizes may be longer."""
+        sizes = self.settings.sizes
+        return min(sizes[: self.world.clients])
 
     def bandwidth(self, number: int, sent: Tensors) -> float:
         """σ_i, which only the draw of a client's encoder needs."""
@@ -241,8 +256,7 @@ class FedQHD:
             return rff.values(client.encoder, readout, states).astype(np.float32)
         if not self.own:
             return learner.online.copy()
-        common = min(self.settings.sizes)
-        return np.hstack([part[:, :common] for part in self._parts(learner.online)])
+        return np.hstack([part[:, : self.smallest] for part in self._parts(learner.online)])
 
     def _lanes(self, client: Client) -> int:
         return client.encoder.features * (2 if self.settings.complex else 1)

@@ -67,6 +67,20 @@ class Practice:
         for key in ("gamma", "epsilon", "epsilon_decay", "epsilon_floor"):
             if not 0 <= getattr(self, key) <= 1:
                 raise UserError(f"algorithm.{key} is {getattr(self, key)}; it is a share, 0 to 1")
+        if self.epsilon < self.epsilon_floor:
+            raise UserError(
+                f"algorithm.epsilon is {self.epsilon}, below algorithm.epsilon_floor = "
+                f"{self.epsilon_floor}; ε falls from the one to the other"
+            )
+
+
+def remembers_a_batch(replay: int, batch: int) -> None:
+    """Nothing is learned before a whole batch is remembered."""
+    if replay < batch:
+        raise UserError(
+            f"algorithm.replay is {replay}, fewer than algorithm.batch = {batch}: nothing would "
+            "ever be learned"
+        )
 
 
 def told(job: Job, returns: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, Metrics]:

@@ -70,6 +70,10 @@ def call(argv: list[str]) -> int:
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    except MemoryError as error:
+        said = f": {error}" if str(error) else ""
+        print(f"error: this needs more memory than there is{said}", file=sys.stderr)
+        return 2
     except KeyboardInterrupt:
         print("stopped", file=sys.stderr)
         return 130

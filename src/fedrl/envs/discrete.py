@@ -71,7 +71,7 @@ class Settings:
     shift: tuple[float, ...] = ()
     # What it is divided by then, a number per part; [] is the world's own.
     scale: tuple[float, ...] = ()
-    # Who simulates LunarLander; auto is envpool where it is installed, else Gymnasium.
+    # Who simulates LunarLander; auto is Gymnasium where it has Box2D, else envpool.
     simulator: lunarlander.Simulator = "auto"
 
     def __post_init__(self) -> None:

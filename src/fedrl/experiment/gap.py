@@ -37,7 +37,7 @@ AT_ONCE = 5
 
 SHARED = (
     "this run's clients share one encoder: averaging readouts averages their value functions, so "
-    "every term of Theorem 2 is 0 and only learning is left; it is about --algorithm.encoders own"
+    "nothing is compiled and there is no gap; Theorem 2 is about --algorithm.encoders own"
 )
 
 TERMS = ("heterogeneity", "amplification", "shrinkage", "unseen", "learning")
@@ -79,6 +79,7 @@ class Told:
     states: int  # n
     ridge: float  # λ
     reference: str
+    agree: str
     largest: float  # max |Q*|
     gaps: Sequence[Gap]
     notes: Sequence[str] = ()
@@ -159,6 +160,7 @@ def measure(
         states=states,
         ridge=ridge,
         reference="the mean of what the clients hold" if reference is None else str(reference),
+        agree=method.settings.agree,
         largest=float(np.abs(target).max()),
         gaps=gaps,
         notes=list(_circumstances(run, clients)),
@@ -171,6 +173,17 @@ def _circumstances(run: Run, clients: Sequence[int]) -> Iterator[str]:
         yield f"{absent} clients have not taken part yet and are left out."
     if run.config.federation.kind == "independent":
         yield "These clients learn alone: this is what agreeing now would cost them."
+    if run.config.aggregate.name != "mean" or run.config.federation.cohort:
+        yield (
+            "The teacher here is the mean of all clients as they are now; the run's own, with "
+            f"aggregate.name = {run.config.aggregate.name} and cohorts of "
+            f"{run.config.federation.cohort or 'all'}, is another."
+        )
+    if run.method.settings.agree == "corrections":
+        yield (
+            "These clients compile corrections and keep what no anchor sees: the gap is the one "
+            "that compiling the teacher itself would leave."
+        )
 
 
 def _reference(path: Path, run: Run) -> Run:
@@ -215,7 +228,9 @@ def advice(told: Told) -> Iterator[str]:
         most = max(told.weights[i] for i in few)
         yield (
             f"m = {m} anchors are fewer than the weights per action of {_who(told, few)} (up to "
-            f"{most:,}): at every exchange they lose what no anchor sees. The theorem asks for "
+            f"{most:,}): at every exchange "
+            f"{'nobody hears of' if told.agree == 'corrections' else 'they lose'} what no anchor "
+            "sees. The theorem asks for "
             f"m ≥ D_i: --algorithm.anchors {most}, or --algorithm.sizes of at most {m}."
         )
     for i, gap in enumerate(gaps):

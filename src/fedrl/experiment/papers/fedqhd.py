@@ -67,6 +67,9 @@ def collect(scale: str, folder: Path, absent: Mapping[str, str]) -> Results:
     if scale == "full" and not any(one.runs for one in parts["tuning"].values()):
         tuned = "small"
         parts["tuning"] = read(folder.parent / tuned, list(plan.tuning(plan.SCALES[tuned])))
+    full: Found = {}
+    if scale == "small":
+        full = read(folder.parent / "full", list(plan.table(plan.FULL)))
     errors = {
         part: [
             found for one in measurements(sizes, part, folder) if (found := gap.read(one, folder))
@@ -74,7 +77,7 @@ def collect(scale: str, folder: Path, absent: Mapping[str, str]) -> Results:
         for part in ("dimension", "anchors")
     }
     ridge = plan.compiled(sizes, "dimension", 1, 1).config(0, folder).algorithm.ridge
-    return Results(sizes, parts, errors, ridge, absent, tuned)
+    return Results(sizes, parts, errors, ridge, absent, tuned, full)
 
 
 def write_page(results: Results, scale: str, page: Path) -> None:

@@ -21,8 +21,8 @@ Tried = list[tuple[dict[str, Any], float]]
 CHOSEN = {
     "bandwidth": "σ0: how far apart states are that tell nothing about each other",
     "lr": "η; TD errors are summed over the batch and features have a norm of about 0.7, so that "
-    "η · batch / 2 is the share of an error that one update corrects; the paper's 0.01 is a small "
-    "step",
+    "one transition's update corrects η/2 of its error, and η · batch / 2 if all of a batch are "
+    "one state and action; the paper's 0.01 is a small step",
     "batch": "transitions per update",
     "updates_per_step": "updates per environment step",
     "sync_steps": "steps between two syncs of the target; 0 is never by steps",
@@ -50,7 +50,7 @@ def tries(results: Results) -> dict[str, dict[str, Tried]]:
     for task in TASKS:
         for method, encoders in methods.learners():
             name = f"{method}-{encoders}"
-            for number, tried in enumerate(methods.tries(task, name)[: scale.tries]):
+            for number, tried in enumerate(methods.tries(task, name)[: scale.tries or None]):
                 one = results.parts["tuning"].get(f"{task}-{name}-{number}")
                 for value in numbers.last(one).values():
                     found.setdefault(task, {}).setdefault(name, []).append((tried, value))
@@ -63,13 +63,13 @@ def best(tried: Tried) -> dict[str, Any]:
 
 def records(results: Results) -> list[dict[str, Any]]:
     """The stored table of the tuning; only where every try of a learner is there."""
-    count = plan.SCALES[results.tuned_at].tries
+    most = plan.SCALES[results.tuned_at].tries or None
     return [
         {"task": task, "learner": name, "seed": methods.SEED, "scale": results.tuned_at,
          "tries": [{"settings": settings, "return": value} for settings, value in tried]}
         for task, by in tries(results).items()
         for name, tried in by.items()
-        if len(tried) == min(count, methods.TRIES[task])
+        if len(tried) == len(methods.tries(task, name)[:most])
     ]  # fmt: skip
 
 
@@ -96,7 +96,7 @@ def tuning(results: Results) -> str:
         else "Table 1 does not use the best of these: " + ", ".join(differ) + "."
     )
     counts = ", ".join(f"{count} on {TASKS[task]}" for task, count in methods.TRIES.items())
-    text = f"""As many settings for every method: {counts}; one seed
+    text = f"""As many settings for every method: {counts}, and one more for Distillation; one seed
         ({methods.SEED}, which is reported nowhere), at the scale {results.tuned_at}; the score is
         Table 1's own, the best is bold. What all methods share (target sync, ε, scaling of states,
         updates per step) comes from the task's recipe. The constants `METHOD_SETTINGS` hold what

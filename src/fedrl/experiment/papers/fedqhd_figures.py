@@ -89,11 +89,11 @@ def anchors(results: Results, errors: Errors, found: Found, pictures: Path) -> s
         error_panel(row[1], errors, "m", log=False)
         mark(row[1], fixed)
         finish_legend(row[1])
-        ends = {m: np.array(list(numbers.last(one).values())) for m, one in runs.items()}
-        ends = {m: values for m, values in ends.items() if len(values)}
-        if ends:
-            values = {"return": np.stack(list(ends.values()), 1)}
-            plots.band_plot(row[2], np.array(list(ends)), values)
+        ends = {m: found for m, one in runs.items() if (found := numbers.last(one))}
+        seeds = sorted(set.intersection(*(set(found) for found in ends.values()))) if ends else []
+        if seeds:
+            values = np.array([[ends[m][seed] for m in ends] for seed in seeds])
+            plots.band_plot(row[2], np.array(list(ends)), {"return": values})
             log_sizes(row[2], list(ends))
             mark(row[2], fixed)
         row[2].set_title("return, last 100 episodes")

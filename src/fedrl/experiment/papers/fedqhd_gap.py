@@ -49,7 +49,7 @@ SOURCES: Mapping[str, tuple[Source, ...]] = {
 }
 RIDGELESS = 1e-6
 """The λ that shows what is left when the ridge hardly shrinks anything."""
-FITTED = 1e-9
+FITTED = 1e-12
 """λ of an oracle's fit, per state: least squares, kept solvable."""
 DECOMPOSED = 512
 """Features up to which singular values are worth their time."""

@@ -52,12 +52,16 @@ METHODS = {
     "corrections": Method(
         "FedQHD, corrections (ours)", "fedqhd", encoders=("own",), agree="corrections"
     ),
-    "oracle-qhd": Method("Oracle QHD", "fedqhd", "centralized"),
+    "oracle-qhd": Method("Oracle QHD", "fedqhd", "centralized", ("shared",)),
     "oracle-dqn": Method("Oracle DQN", "feddqn", "centralized", ("shared",)),
 }
-SAME = {"truncate-shared": "fedqhd-shared", "oracle-dqn-own": "oracle-dqn-shared"}
+SAME = {
+    "truncate-shared": "fedqhd-shared",
+    "oracle-qhd-own": "oracle-qhd-shared",
+    "oracle-dqn-own": "oracle-dqn-shared",
+}
 """Cells of the table that are another cell's runs: with a shared encoder nothing is cut, and a
-network has no encoder that could be another."""
+learner alone has one encoder, or one network, that no other differs from."""
 
 
 def learner(method: str, encoders: str) -> str | None:
@@ -76,7 +80,8 @@ def learners() -> Iterator[tuple[str, str]]:
 # Tuning
 
 TRIES = {"cartpole": 8, "acrobot": 8, "lunarlander": 4, "mountaincar": 8}
-"""Settings that were tried, for every learner alike. LunarLander's simulator is the slow one."""
+"""Settings that were tried, for every learner alike, and one more for Distillation (`BOX`).
+LunarLander's simulator is the slow one."""
 SEED = 1000
 """The seed of the tries; it is reported nowhere."""
 
@@ -106,6 +111,28 @@ LANDER_DQN: Grid = {"lr": (3e-4, 1e-3), "batch": (32, 64)}
 LANDER_DISTILL: Grid = {"lr": (3e-4, 1e-3), "distill_steps": (20, 100)}
 
 
+BOX: Mapping[str, Mapping[str, Settings]] = {
+    "cartpole": {
+        "distill-shared": {"lr": 3e-4, "temperature": 0.1, "distill_steps": 100},
+        "distill-own": {"lr": 3e-4, "temperature": 0.1, "distill_steps": 100},
+    },
+    "acrobot": {
+        "distill-shared": {"lr": 1e-3, "temperature": 1.0, "distill_steps": 100},
+        "distill-own": {"lr": 1e-3, "temperature": 1.0, "distill_steps": 100},
+    },
+    "lunarlander": {
+        "distill-shared": {"lr": 3e-4, "distill_steps": 20},
+        "distill-own": {"lr": 1e-3, "distill_steps": 20},
+    },
+    "mountaincar": {
+        "distill-shared": {"lr": 1e-3, "temperature": 1.0, "distill_steps": 100},
+        "distill-own": {"lr": 1e-3, "temperature": 1.0, "distill_steps": 100},
+    },
+}
+"""One more try for Distillation, which agrees on anchors as FedQHD does: the best of its others (on
+MountainCar they are all alike), with anchors from the box."""
+
+
 def tries(task: str, name: str) -> list[dict[str, Any]]:
     """The settings tried for a learner (`fedqhd-own`) on a task: all combinations of its grid."""
     if name in ("fedqhd-own", "corrections-own"):
@@ -116,14 +143,63 @@ def tries(task: str, name: str) -> list[dict[str, Any]]:
         grid = LANDER_DQN if task == "lunarlander" else DQN
     else:
         grid = QHD[task]
-    return [dict(zip(grid, values)) for values in itertools.product(*grid.values())]
+    tried = [dict(zip(grid, values)) for values in itertools.product(*grid.values())]
+    if name in BOX[task]:
+        tried.append({**BOX[task][name], "anchor_source": "box"})
+    return tried
 
 
 METHOD_SETTINGS: Mapping[str, Mapping[str, Settings]] = {
-    "cartpole": {},
-    "acrobot": {},
-    "lunarlander": {},
-    "mountaincar": {},
+    "cartpole": {
+        "independent-shared": {"bandwidth": 0.25, "lr": 0.1},
+        "independent-own": {"bandwidth": 0.5, "lr": 0.1},
+        "truncate-own": {"bandwidth": 1.0, "lr": 0.1},
+        "feddqn-shared": {"lr": 0.0003, "batch": 64},
+        "distill-shared": {"lr": 0.0003, "temperature": 0.1, "distill_steps": 100},
+        "distill-own": {"lr": 0.0003, "temperature": 0.1, "distill_steps": 100},
+        "fedqhd-shared": {"bandwidth": 0.25, "lr": 0.05},
+        "fedqhd-own": {"bandwidth": 0.5, "ridge": 1e-06, "anchor_source": "rollouts"},
+        "corrections-own": {"bandwidth": 0.5, "ridge": 0.001, "anchor_source": "rollouts"},
+        "oracle-qhd-shared": {"bandwidth": 0.25, "lr": 0.05},
+        "oracle-dqn-shared": {"lr": 0.0001, "batch": 32},
+    },
+    "acrobot": {
+        "independent-shared": {"bandwidth": 0.5, "lr": 0.1},
+        "independent-own": {"bandwidth": 1.0, "lr": 0.1},
+        "truncate-own": {"bandwidth": 1.5, "lr": 0.05},
+        "feddqn-shared": {"lr": 0.001, "batch": 64},
+        "distill-shared": {"lr": 0.001, "temperature": 1.0, "distill_steps": 100},
+        "distill-own": {"lr": 0.001, "temperature": 1.0, "distill_steps": 20},
+        "fedqhd-shared": {"bandwidth": 0.5, "lr": 0.1},
+        "fedqhd-own": {"bandwidth": 1.0, "ridge": 0.001, "anchor_source": "rollouts"},
+        "corrections-own": {"bandwidth": 1.0, "ridge": 0.001, "anchor_source": "box"},
+        "oracle-qhd-shared": {"bandwidth": 0.5, "lr": 0.05},
+        "oracle-dqn-shared": {"lr": 0.0003, "batch": 32},
+    },
+    "lunarlander": {
+        "independent-shared": {"bandwidth": 0.7, "lr": 0.05},
+        "independent-own": {"bandwidth": 1.0, "lr": 0.05},
+        "truncate-own": {"bandwidth": 1.0, "lr": 0.1},
+        "feddqn-shared": {"lr": 0.0003, "batch": 32},
+        "distill-shared": {"lr": 0.0003, "distill_steps": 20},
+        "distill-own": {"lr": 0.001, "distill_steps": 20},
+        "fedqhd-shared": {"bandwidth": 1.0, "lr": 0.1},
+        "fedqhd-own": {"bandwidth": 1.0, "anchor_source": "box"},
+        "corrections-own": {"bandwidth": 1.0, "anchor_source": "rollouts"},
+        "oracle-qhd-shared": {"bandwidth": 0.7, "lr": 0.1},
+        "oracle-dqn-shared": {"lr": 0.001, "batch": 64},
+    },
+    "mountaincar": {
+        "independent-shared": {"bandwidth": 0.1, "lr": 0.1},
+        "independent-own": {"bandwidth": 0.2, "lr": 0.1},
+        "truncate-own": {"bandwidth": 0.3, "lr": 0.1},
+        "feddqn-shared": {"lr": 0.0001, "batch": 32},
+        "distill-shared": {"lr": 0.0003, "temperature": 0.1, "distill_steps": 20},
+        "fedqhd-shared": {"bandwidth": 0.1, "lr": 0.1},
+        "fedqhd-own": {"bandwidth": 0.2, "ridge": 1e-06, "anchor_source": "box"},
+        "corrections-own": {"bandwidth": 0.15, "ridge": 1e-06, "anchor_source": "box"},
+        "oracle-qhd-shared": {"bandwidth": 0.1, "lr": 0.1},
+    },
 }
 """By task and learner, the best of its tries. A learner that is not named has the recipe's settings
 or, for networks, the method's defaults."""

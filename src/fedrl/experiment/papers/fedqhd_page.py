@@ -7,20 +7,21 @@ measured, or not to its end, is named.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fedrl.experiment.papers import fedqhd_figures as figures
 from fedrl.experiment.papers import fedqhd_numbers as numbers
 from fedrl.experiment.papers import fedqhd_sides as sides
-from fedrl.experiment.papers.fedqhd_cells import CLIENTS
+from fedrl.experiment.papers.fedqhd_cells import CLIENTS, FULL
 from fedrl.experiment.papers.fedqhd_choices import choices, records, tuning
-from fedrl.experiment.papers.fedqhd_claims import claims
+from fedrl.experiment.papers.fedqhd_claims import better, claims, reaching, row
 from fedrl.experiment.papers.fedqhd_methods import ENCODERS, METHODS, TASKS, learner
 from fedrl.experiment.papers.fedqhd_numbers import TABLE1, TABLE2, BySeed, prose
-from fedrl.experiment.papers.fedqhd_results import Results
+from fedrl.experiment.papers.fedqhd_results import Found, Results
 from fedrl.experiment.papers.markdown import missing, table
 from fedrl.experiment.run_cells import Trained
+from fedrl.experiment.runs import Run
 from fedrl.experiment.words import duration
 
 Paper = Mapping[str, Mapping[str, Sequence[float | None]]]
@@ -35,6 +36,7 @@ def write(results: Results, scale: str, page: Path) -> None:
         table1(results),
         curves(results, pictures),
         table2(results),
+        full_size(results),
         sides.unsynced(results),
         sides.clients(results, pictures),
         sides.dimension(results, pictures),
@@ -75,13 +77,13 @@ def listed(sizes: Sequence[int]) -> str:
 
 
 def computers(results: Results) -> str:
-    return "; ".join(machines(results)) or "unknown"
+    return "; ".join(machines(results.runs())) or "unknown"
 
 
-def machines(results: Results) -> list[str]:
+def machines(runs: Iterable[Run]) -> list[str]:
     """What computed, and how many runs at once."""
     found = set()
-    for run in results.runs():
+    for run in runs:
         hardware = run.meta.get("hardware", {})
         found.add(
             f"{hardware.get('cpu', 'unknown')}, {hardware.get('cores', '?')} cores, "
@@ -97,14 +99,15 @@ def table1(results: Results) -> str:
     text = f"""Ours, and the paper's in brackets. *Independent* and *Oracle* are the same learner in
         another federation: clients alone, and one client that plays all {CLIENTS} clients'
         episodes. With a shared encoder nothing is cut, so that Truncate FedAvg-QHD *is* FedQHD: the
-        cell shows the same runs. Networks have no encoder, so that Oracle DQN is one learner in
-        both columns: the same runs, too. FedAvg cannot average networks of other sizes. With own
-        encoders Oracle QHD has the widest of them, and Distillation's networks have two layers of
+        cell shows the same runs. An Oracle is alone, with one encoder or network: the same runs in
+        both columns, too. It remembers as many transitions as one client, and its ε and its target
+        go by its own episodes, of which it plays {CLIENTS} times as many. FedAvg cannot average
+        networks of other sizes; with own encoders Distillation's networks have two layers of
         {listed(results.scale.widths)} units. The row *corrections* is not in the paper: a client
         compiles how the teacher differs from what it said, and so keeps what no anchor sees."""
     return "\n\n".join([
         "## Table 1: return of the last 100 episodes", prose(text),
-        both(results, TABLE1, numbers.last, 1),
+        both(results.parts["table"], TABLE1, numbers.last, 1),
     ])  # fmt: skip
 
 
@@ -113,12 +116,33 @@ def table2(results: Results) -> str:
         as the runs' `timings.jsonl` have them; the paper's, on hardware that it does not name, in
         brackets. Ours: {computers(results)}. Kernels were compiled before."""
     return "\n\n".join([
-        "## Table 2: minutes per run", prose(text), both(results, TABLE2, numbers.minutes, 2)
+        "## Table 2: minutes per run", prose(text),
+        both(results.parts["table"], TABLE2, numbers.minutes, 2),
     ])  # fmt: skip
 
 
-def both(results: Results, paper: Paper, values: Reader, digits: int) -> str:
-    found = results.parts["table"]
+def full_size(results: Results) -> str:
+    """What there is of Table 1 with encoders as large as the paper's."""
+    if not any(one.runs for one in results.full.values()):
+        return ""
+    hardware = "; ".join(
+        machines(run for one in results.full.values() for run in one.runs.values())
+    )
+    text = f"""The same with the paper's encoders: D = {FULL.features:,} for all, own ones of
+        {listed(FULL.sizes)}; settings as tuned at the smaller ones. Computed by `fedrl reproduce
+        fedqhd --scale full --only table`, on {hardware}."""
+    reached = [
+        row("FedQHD reaches the paper's return", reaching(results.full)),
+        row("FedQHD is better than Independent QHD", better(results.full, "independent")),
+    ]
+    head = ["the paper says", *(f"{title}, {e}" for title in TASKS.values() for e in ENCODERS)]
+    return "\n\n".join([
+        "## Table 1 at the paper's sizes", prose(text),
+        both(results.full, TABLE1, numbers.last, 1), table(head, reached),
+    ])  # fmt: skip
+
+
+def both(found: Found, paper: Paper, values: Reader, digits: int) -> str:
     pieces = []
     for encoders in ENCODERS:
         rows = []
@@ -126,12 +150,12 @@ def both(results: Results, paper: Paper, values: Reader, digits: int) -> str:
             name = learner(method, encoders)
             if name is None and method not in paper:
                 continue
-            row = [about.title]
+            cells = [about.title]
             for column, task in enumerate(TASKS):
                 said = paper.get(method, {}).get(encoders, [None] * len(TASKS))[column]
                 ours = {} if name is None else values(found[f"{task}-{name}"])
-                row.append(beside(name is not None, ours, said, digits))
-            rows.append(row)
+                cells.append(beside(name is not None, ours, said, digits))
+            rows.append(cells)
         word = "One encoder for all" if encoders == "shared" else "Own encoders"
         pieces.append(f"{word}:\n\n" + table(["", *TASKS.values()], rows))
     return "\n\n".join(pieces)

@@ -15,7 +15,10 @@ Found = Mapping[str, Trained]
 
 @dataclass(frozen=True)
 class Results:
-    """`errors[part]` has a list of points for every draw; `absent` says which tasks cannot run."""
+    """`errors[part]` has a list of points for every draw; `absent` says which tasks cannot run.
+
+    `full` is what there is of Table 1 at the paper's sizes, beside a smaller scale.
+    """
 
     scale: Scale
     parts: Mapping[str, Found]
@@ -23,6 +26,7 @@ class Results:
     ridge: float  # λ that runs compile with
     absent: Mapping[str, str]
     tuned_at: str
+    full: Found
 
     def runs(self) -> Iterator[Run]:
         for found in self.parts.values():

@@ -116,7 +116,8 @@ def dimension(results: Results, pictures: Path) -> str:
         function of Oracle QHD (D = {scale.features:,}, the runs of Table 1 in turn; its values on
         these states span {span(results, "dimension")}), Q̂_i its least-squares fit in client i's
         features on {scale.fit_states:,} other states, and the teacher is the clients' mean on the
-        anchors: the paper's definition, without the noise of learning. λ = {results.ridge:g}
+        anchors: the paper's definition, without the noise of learning. Intervals are over draws,
+        given the {len(scale.seeds)} Q*. λ = {results.ridge:g}
         is what the runs use. The log-log slope in D: {falling or "not measured"}. The paper's is
         {SLOPE}, the theory's −1/2.
 
@@ -133,7 +134,7 @@ def value(one: Trained) -> dict[int, float]:
 
 def policy_gap(results: Results, one: Trained) -> dict[int, float]:
     """How much less than Oracle QHD's greedy policy earns, by seed."""
-    best = numbers.last(oracle(results), "eval/return")
+    best = value(oracle(results))
     return {seed: best[seed] - ours for seed, ours in value(one).items() if seed in best}
 
 
