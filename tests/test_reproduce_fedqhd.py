@@ -132,6 +132,7 @@ def test_a_try_is_the_run_with_these_settings(tmp_path):
     for cell in plan.tuning(plan.SMALL):
         task, _, rest = cell.name.partition("-")
         name, _, number = rest.rpartition("-")
+        assert cell.seeds[0] == methods.SEED
         settings = cell.config(methods.SEED, tmp_path).algorithm
         for key, value in methods.tries(task, name)[int(number)].items():
             assert getattr(settings, key) == value
@@ -140,7 +141,7 @@ def test_a_try_is_the_run_with_these_settings(tmp_path):
 @pytest.mark.skipif(not STORED.is_file(), reason="no tuning was published yet")
 def test_the_settings_are_the_best_of_the_published_tries():
     for record in json.loads(STORED.read_text(encoding="utf-8")):
-        best = max(record["tries"], key=lambda one: one["return"])["settings"]
+        best = max(record["tries"], key=lambda one: (one["seeds"], one["return"]))["settings"]
         assert methods.METHOD_SETTINGS[record["task"]][record["learner"]] == best
 
 
@@ -258,23 +259,40 @@ def test_what_there_is_at_the_papers_sizes_stands_beside_the_small_ones(tmp_path
 
 def test_the_tuning_is_judged_by_its_own_numbers(tmp_path, monkeypatch):
     """Which of the tries is best, and whether the table uses it."""
-    tried = methods.tries("cartpole", "fedqhd-own")
+    tried = methods.tries("acrobot", "fedqhd-own")
     for cell in plan.tuning(plan.SMALL):
-        if cell.name.startswith("cartpole-fedqhd-own-"):
+        if cell.name.startswith("acrobot-fedqhd-own-"):
             fake(cell, tmp_path / "small", 300.0 if cell.name.endswith("-3") else 200.0)
     none: dict = {task: {} for task in methods.TASKS}
     for chosen, verdict in (
-        (tried[2], "Table 1 does not use the best of these: CartPole fedqhd-own."),
+        (tried[2], "Table 1 does not use the best of these: Acrobot fedqhd-own."),
         (tried[3], "Table 1 uses the best of them throughout."),
     ):
-        settings = none | {"cartpole": {"fedqhd-own": chosen}}
+        settings = none | {"acrobot": {"fedqhd-own": chosen}}
         monkeypatch.setattr(methods, "METHOD_SETTINGS", settings)
         text = page_of(tmp_path / "small")
         assert f"**{fedqhd_choices.told(tried[3])}: " in text
         assert verdict in " ".join(text.split())
     (record,) = json.loads((tmp_path / "page" / "tuning.json").read_text(encoding="utf-8"))
     assert record["learner"] == "fedqhd-own"
-    assert len(record["tries"]) == methods.TRIES["cartpole"]
+    assert len(record["tries"]) == methods.TRIES["acrobot"]
+
+
+def test_a_finalist_counts_by_the_mean_of_its_seeds(tmp_path):
+    """The best single run of one seed does not win against settings that were tried with more."""
+    name = "fedqhd-own"
+    first, second, third = methods.FINALISTS["cartpole"][name]
+    for cell in plan.tuning(plan.SMALL):
+        if cell.name.startswith(f"cartpole-{name}-"):
+            number = int(cell.name.rpartition("-")[2])
+            level = {first: 200.0, second: 300.0, third: 250.0}.get(number, 499.0)
+            fake(cell, tmp_path / "small", level)
+    results = fedqhd.measure_all("small", (), tmp_path / "small", print, processes=0)
+    tried = fedqhd_choices.tries(results)["cartpole"][name]
+    assert [one.seeds for one in tried] == [
+        3 if n in (first, second, third) else 1 for n in range(8)
+    ]
+    assert fedqhd_choices.best(tried) == methods.tries("cartpole", name)[second]
 
 
 def test_a_world_that_cannot_be_played_is_skipped_and_said(tmp_path, monkeypatch):

@@ -185,7 +185,8 @@ def tuning(scale: Scale) -> Iterator[RunCell]:
             name = f"{method}-{encoders}"
             for number, tried in enumerate(methods.tries(task, name)[: scale.tries or None]):
                 recipe = recipe_of(scale, task, method, encoders, tried)
-                yield RunCell("tuning", f"{task}-{name}-{number}", recipe, (methods.SEED,))
+                tried_with = methods.seeds(task, name, number)
+                yield RunCell("tuning", f"{task}-{name}-{number}", recipe, tried_with)
 
 
 def unsynced(scale: Scale) -> Iterator[RunCell]:

@@ -89,8 +89,8 @@ def anchors(results: Results, errors: Errors, found: Found, pictures: Path) -> s
         error_panel(row[1], errors, "m", log=False)
         mark(row[1], fixed)
         finish_legend(row[1])
-        ends = {m: found for m, one in runs.items() if (found := numbers.last(one))}
-        seeds = sorted(set.intersection(*(set(found) for found in ends.values()))) if ends else []
+        ends = {m: by for m, one in runs.items() if (by := numbers.last(one))}
+        seeds = sorted(set.intersection(*(set(by) for by in ends.values()))) if ends else []
         if seeds:
             values = np.array([[ends[m][seed] for m in ends] for seed in seeds])
             plots.band_plot(row[2], np.array(list(ends)), {"return": values})
