@@ -38,6 +38,11 @@ RATINGS = (
     "--world.ratings", "30", "--world.least", "10", "--algorithm.rate", "8", "--algorithm.compare",
     "8",
 )  # fmt: skip
+REVIEWS = (
+    "--rounds", "2", "--world.reviews", "40", "--world.public", "200", "--algorithm.batches", "2",
+    "--algorithm.batch", "6", "--algorithm.answer_tokens", "8", "--algorithm.queries", "4",
+    "--algorithm.device", "cpu",
+)  # fmt: skip
 SMOKE = {
     "fedagent/demo": HOME,
     "fedagent/household": HOME,
@@ -47,6 +52,7 @@ SMOKE = {
     "fedqhd/cartpole": QHD,
     "fedqhd/lunarlander": QHD,
     "fedqhd/mountaincar": QHD,
+    "fedrlhf/imdb": REVIEWS,
     "fedrlhf/movielens": RATINGS,
     "momentum/random_mdp": ("--rounds", "2", "--world.horizon", "30"),
     "momentum/cartpole": ("--rounds", "3", "--world.horizon", "40"),
@@ -55,8 +61,8 @@ SMOKE = {
 }
 
 
-NEEDS = {"fedagent": "torch", "webshop": "rapidfuzz", "fedqhd": "numba", "fedrlhf": "numba",
-         "lunarlander": "Box2D",
+NEEDS = {"fedagent": "torch", "imdb": "torch", "webshop": "rapidfuzz", "fedqhd": "numba",
+         "movielens": "numba", "lunarlander": "Box2D",
          "momentum/cartpole": "jax", "halfcheetah": "mujoco", "walker": "mujoco"}  # fmt: skip
 
 
@@ -76,6 +82,11 @@ def measured(recipe: str, out: str) -> list[dict]:
     config = configs.resolve(configs.read_recipe(path), [*SMOKE[recipe], "--out", out])
     if recipe.startswith("fedagent/"):
         model = hardly_trained(config, Path(out) / "models" / recipe)
+        config = replace(config, algorithm=replace(config.algorithm, model=str(model)))
+    if recipe == "fedrlhf/imdb":
+        from review_runs import make_model
+
+        model = make_model(Path(out) / "models" / recipe)
         config = replace(config, algorithm=replace(config.algorithm, model=str(model)))
     directory = runs.start(config)
     # An easier goal, so that a model of no skill has something to learn from.

@@ -14,7 +14,17 @@ import numpy as np
 import pytest
 
 from fedrl.experiment import plots, report
-from fedrl.experiment.runs import Group, curve, env_steps, figures, group, group_names, load
+from fedrl.experiment.runs import (
+    Group,
+    curve,
+    drawn_metrics,
+    env_steps,
+    figures,
+    group,
+    group_names,
+    load,
+    main_metric,
+)
 from fedrl.experiment.words import si
 from fedrl.types import UserError
 
@@ -360,6 +370,17 @@ def test_run_without_metrics(tmp_path: Path) -> None:
     (run / "metrics.jsonl").write_text("")
     with pytest.raises(UserError, match=r"has no metrics yet: .*metrics\.jsonl"):
         report.build([run], None)
+
+
+def test_what_a_run_has_for_every_client_is_not_drawn(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    text = (run / "metrics.jsonl").read_text()
+    (run / "metrics.jsonl").write_text(
+        text.replace('"eval/return":', '"eval/reward_client12": 1.0, "eval/reward":')
+    )
+    groups = groups_of(run)
+    assert drawn_metrics(groups) == ["eval/grad_norm_sq", "eval/reward", "train/return"]
+    assert main_metric(groups) == "eval/reward"
 
 
 def test_failed_clients_are_counted_and_named(tmp_path: Path) -> None:

@@ -59,4 +59,10 @@ METHODS = {
         "reinforcement learning from human feedback that stays with each client",
         kind="ratings",
     ),
+    "fedrlhf-text": Entry(
+        "fedrl.algorithms.fedrlhf_text",
+        "llm",
+        "the same for texts: PPO on each client's own mix of sentiment and fluency",
+        kind="reviews",
+    ),
 }

@@ -11,10 +11,15 @@ personalized RLHF", Algorithm 1, with Q-learning on movie ratings (section 6.1, 
                 keeps θ as its personal policy π_k, sends θ − θ_t
       server    θ_{t+1} = θ_t + mean (θ − θ_t), weighted by examples (aggregate.name)
 
+With `method = "policy-gradient"` the network's outputs are no values but preferences, and a step is
+REINFORCE, R_k(s, a) ∇ log π(a | s), on the same bandit (`feedback/rating_policy.py`): what the
+paper's theorems are about, with `optimizer = "sgd"` and `local_steps` to the letter
+(`fedrlhf_bound.py`). With `average` the mean of θ_0 … θ_{T-1} is returned.
+
 The predicted score is π(high | s) = σ((Q(s, high) − Q(s, not high)) / T); a person sees it in stars
 (`personal.stars`). There is no next state, so the target of Q-learning is the reward itself, and
 only of the action that was taken. R0 is what watching says (`envs.movielens`), never the rating;
-with λ = 0 this is plain federated Q-learning on R0, to the bit.
+with λ = 0 this is plain federated learning from R0, to the bit.
 
 What leaves a client: the change of θ and the numbers in `reports`. Answers, questions and the
 reward model stay. θ's change is the paper's message; its rows tell the server which movies a client
@@ -33,86 +38,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from fedrl import seeding
 from fedrl.algorithms import asking, personal
+from fedrl.algorithms.fedrlhf_settings import Settings
 from fedrl.algorithms.holdings import Holding, holding
 from fedrl.algorithms.holdings import states as own_states
 from fedrl.envs.movielens import HIGH, World
 from fedrl.feedback import logged, reward_model
 from fedrl.feedback import rating_kernels as kernels
 from fedrl.feedback import rating_network as network
+from fedrl.feedback import rating_policy as reinforce
 from fedrl.feedback.records import Source
 from fedrl.feedback.simulated import Simulated
-from fedrl.limits import above_zero, at_least_one, not_negative
 from fedrl.threads import kernel_threads
 from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
 
 PARTS = ("user", "movie", "layers")
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a client learns, and from what."""
-
-    name: Literal["fedrlhf"] = "fedrlhf"
-    # Numbers per user and per movie.
-    embedding: int = 50
-    # Units of the two hidden layers.
-    hidden: tuple[int, ...] = (100, 50)
-    # τ: passes over the client's movies per round.
-    local_epochs: int = 5
-    # Movies per step of Adam.
-    batch: int = 8
-    # Step size of Adam, which starts anew in every round.
-    lr: float = 0.001
-    # T of the policy softmax(Q / T).
-    temperature: float = 1.0
-    # What an action is paid: R0 and feedback (shaped), or the true label, a supervised baseline.
-    reward: Literal["shaped", "labels"] = "shaped"
-    # λ: weight of the feedback beside R0; one for all clients, or one for each.
-    lam: tuple[float, ...] = (1.0,)
-    # Who answers: a simulated person, a file of answers, a person (`fedrl feedback`), or nobody.
-    feedback: Literal["simulated", "logged", "live", "none"] = "simulated"
-    # Answers to replay, "{client}" standing for the client's number; only read if logged.
-    feedback_file: str = ""
-    # Where clients' private folders are, for people to answer in; only read if live.
-    feedback_folder: str = ""
-    # Movies whose scores a client asks about in a round, all of them if it has fewer,
-    rate: int = 100
-    # and pairs of movies to compare. With a living person, ask less.
-    compare: int = 100
-    # Standard deviation of a simulated person's ratings around the true ones, in stars.
-    noise: float = 0.5
-    # Passes of the reward model over all answers so far, in a round.
-    reward_epochs: int = 20
-    # Its step size.
-    reward_lr: float = 0.01
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "algorithm.", "embedding", "local_epochs", "batch", "reward_epochs")
-        not_negative(self, "algorithm.", "rate", "compare", "noise")
-        above_zero(self, "algorithm.", "lr", "temperature", "reward_lr")
-        if len(self.hidden) != 2 or min(self.hidden) < 1:
-            raise UserError(
-                f"algorithm.hidden is {list(self.hidden)}; name the units of two layers, above 0"
-            )
-        if not self.lam or min(self.lam) < 0:
-            raise UserError(
-                f"algorithm.lam is {list(self.lam)}; name one or one per client, none below 0"
-            )
-        for feedback, key in (("logged", "feedback_file"), ("live", "feedback_folder")):
-            if self.feedback == feedback and not getattr(self, key):
-                raise UserError(f'algorithm.{key} is empty, but algorithm.feedback is "{feedback}"')
-        if self.reward == "labels" and self.feedback != "none":
-            raise UserError(
-                'algorithm.reward is "labels", which nobody is asked about: set feedback = "none"'
-            )
 
 
 class FedRLHF:
@@ -148,16 +94,23 @@ class FedRLHF:
     # The server
 
     def init(self, seed: int) -> Tensors:
-        return dict(network.draw(self.sizes, seeding.derive(seed, "network")))
+        first: Tensors = dict(network.draw(self.sizes, seeding.derive(seed, "network")))
+        return first | ({"average": dict(first)} if self.settings.average else {})
 
     def broadcast(self, state: Tensors, round: int) -> Tensors:
-        return dict(state)
+        return {name: state[name] for name in PARTS}
 
     def declare(self, broadcast: Tensors) -> dict[str, Spec]:
         return {name: Spec(broadcast[name].shape, "float32") for name in PARTS}
 
     def step(self, state: Tensors, mean: Tensors, round: int) -> Tensors:
-        return {name: state[name] + mean[name] for name in PARTS}
+        after: Tensors = {name: state[name] + mean[name] for name in PARTS}
+        if self.settings.average:  # of θ_0 … θ_{t-1} when θ_t is reached
+            past = state["average"]
+            after["average"] = {
+                p: past[p] + (state[p] - past[p]) / np.float32(round) for p in PARTS
+            }
+        return after
 
     # A client
 
@@ -249,18 +202,22 @@ class FedRLHF:
         return np.stack([-high, high], 1)
 
     def improve(self, job: Job, mine: Holding, rewards: np.ndarray) -> tuple[Any, Metrics]:
-        """Epochs of Q-learning from θ_t; the client's rows of the network, and how it went."""
+        """Steps of the local method from θ_t; the client's rows of the network, and how it went."""
         settings = self.settings
         sizes = self.sizes._replace(users=len(mine.users), movies=len(mine.movies))
         vector = network.pack(job.broadcast, mine.users, mine.movies)
         random = seeding.generator(job.seed, "local")
         count = len(mine.appeal)
-        order = np.stack([random.permutation(count) for _ in range(settings.local_epochs)])
-        chances = random.random(order.shape)
+        if settings.local_steps:
+            order = random.integers(0, count, (1, settings.local_steps * settings.batch))
+        else:
+            order = np.stack([random.permutation(count) for _ in range(settings.local_epochs)])
         rules = kernels.Rules(settings.batch, settings.lr, temperature=settings.temperature)
-        reward, loss = kernels.learn_values(
-            vector, sizes, mine.train, rewards, order, chances, rules
-        )
+        steps = vector, sizes, mine.train, rewards, order, random.random(order.shape), rules
+        if settings.method == "q-learning":
+            reward, loss = kernels.learn_values(*steps)
+        else:
+            reward, loss = reinforce.learn_policy(*steps, settings.optimizer == "sgd")
         told = {"train/reward": reward, "train/loss": loss, "env/steps": float(order.size)}
         return network.unpack(vector, sizes), told
 
@@ -318,7 +275,8 @@ class FedRLHF:
     def assess(self, state: Tensors, owner: int) -> Metrics:
         """One user's numbers under a server's network."""
         held, train = (own_states(self.world, owner, part) for part in ("held", "train"))
-        high, train_high = (self.policy(state, part.examples) for part in (held, train))
+        final = state["average"] if self.settings.average else state
+        high, train_high = (self.policy(final, part.examples) for part in (held, train))
         return personal.assess(held, high, train, train_high)
 
     def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:

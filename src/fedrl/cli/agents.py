@@ -2,14 +2,19 @@
 
 import argparse
 from pathlib import Path
+from typing import Any
 
 from fedrl.cli.gym import TEXT_WORLDS, meanings, open_world
 from fedrl.cli.parser import Parser
 from fedrl.types import UserError
 
+REVIEWS = "imdb"
+"""The world whose warm start reads; in the others an expert plays."""
+
 WARMSTART = """\
 Teach a model to act by imitating the world's expert on PUBLIC tasks, which no client trains on and
-nobody is evaluated on. The result is an ordinary model folder for `algorithm.model`."""
+nobody is evaluated on; for imdb, to write by reading public reviews. The result is an ordinary
+model folder for `algorithm.model`."""
 LABEL = """\
 Play every training task once with a run's agent and write which ones it solves: the label file
 of `partition.strategy = "hardness"`. A tool for simulations: it sees the tasks of all clients,
@@ -20,24 +25,33 @@ it. It loads with transformers anywhere, and as `algorithm.model` of the next ru
 
 
 def warmstart(argv: list[str]) -> int:
-    """Imitate the expert on public tasks."""
+    """Imitate the expert on public tasks, or read public reviews."""
+    from fedrl.experiment import warmstart as playing
+    from fedrl.experiment import warmstart_reviews as reading
     from fedrl.experiment.values import section, split_flags
-    from fedrl.experiment.warmstart import Settings
-    from fedrl.experiment.warmstart import warmstart as make
 
     parser = Parser(
         "fedrl warmstart",
         description=WARMSTART,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"the imitation:\n{meanings(Settings)}\n\nThe world's settings: --world.KEY VALUE.",
+        epilog=f"the imitation:\n{meanings(playing.Settings)}\n\nthe reading (imdb):\n"
+        f"{meanings(reading.Settings)}\n\nThe world's settings: --world.KEY VALUE.",
     )
-    parser.add_argument("world", choices=TEXT_WORLDS, metavar="WORLD", help="household or webshop")
+    parser.add_argument(
+        "world", choices=(*TEXT_WORLDS, REVIEWS), metavar="WORLD", help="household, webshop or imdb"
+    )
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="to be made")
     asked, rest = parser.parse_known_args(argv)
     pairs = split_flags(rest)
-    settings = section(Settings, [pair for pair in pairs if not pair[0].startswith("world.")], "")
-    world = open_world(asked.world, [pair for pair in pairs if pair[0].startswith("world.")])
-    print(f"model: {make(world, settings, asked.out)}")
+    ours = [pair for pair in pairs if not pair[0].startswith("world.")]
+    theirs = [pair for pair in pairs if pair[0].startswith("world.")]
+    if asked.world == REVIEWS:
+        settings = section(reading.Settings, ours, "")
+        world: Any = open_world(asked.world, theirs)
+        print(f"model: {reading.warmstart(world, settings, asked.out)}")
+    else:
+        how = section(playing.Settings, ours, "")
+        print(f"model: {playing.warmstart(open_world(asked.world, theirs), how, asked.out)}")
     return 0
 
 

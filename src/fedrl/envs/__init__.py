@@ -47,4 +47,10 @@ WORLDS = {
         "movie ratings, a user per client; generated or genuine MovieLens",
         kind="ratings",
     ),
+    "imdb": Entry(
+        "fedrl.envs.imdb",
+        "llm",
+        "movie reviews to write on; generated or genuine IMDb",
+        kind="reviews",
+    ),
 }

@@ -17,7 +17,7 @@ from fedrl.experiment.words import duration, si
 from fedrl.federation import Round
 from fedrl.types import Metrics
 
-MAIN = ("eval/success", "eval/accuracy", "eval/return", "train/return")
+MAIN = ("eval/success", "eval/accuracy", "eval/return", "eval/reward", "train/return")
 PLAIN_SECONDS = 2.0
 """Without a terminal, a line at most this often (and for the first and the last round)."""
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,7 +26,9 @@ from fedrl.types import UserError
 CUMULATIVE = ("env/steps", "env/episodes", "env/tokens", "comm/bytes_up", "comm/bytes_down")
 NO_SETTING = ("seed", "out", "track", "checkpoint_every")
 """Keys that may differ within a group: a seed is a repetition, the others move no number."""
-MAIN = ("eval/success", "eval/accuracy", "eval/return")
+OF_ONE_CLIENT = re.compile(r"_client\d+$")
+"""Numbers that a run has once for every client: too many to draw."""
+MAIN = ("eval/success", "eval/accuracy", "eval/return", "eval/reward")
 
 
 @dataclass(frozen=True)
@@ -269,7 +272,14 @@ def main_metric(groups: Sequence[Group]) -> str:
 
 
 def drawn_metrics(groups: Sequence[Group]) -> list[str]:
-    names = {name for g in groups for run in g.runs for one in run.rounds.values() for name in one}
+    names = {
+        name
+        for g in groups
+        for run in g.runs
+        for one in run.rounds.values()
+        for name in one
+        if not OF_ONE_CLIENT.search(name)
+    }
     order = {"eval": 0, "train": 1}
     drawn = (name for name in names if name.partition("/")[0] not in ("comm", "env", "cohort"))
     return sorted(drawn, key=lambda name: (order.get(name.partition("/")[0], 2), name))

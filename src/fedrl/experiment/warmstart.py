@@ -179,7 +179,7 @@ def _teach(
                 )
 
         imitate(policy, samples, settings.steps, settings.lr, settings.batch, settings.seed, tell)
-    found = {"loss": _last(losses)}
+    found = {"loss": last_tenth(losses)}
     if others:
         found["held_out_loss"] = surprise(policy, others)
     console.print(
@@ -233,7 +233,7 @@ def _model(world: Any, format: Any, settings: Settings, shown: Sequence[str]) ->
     return Policy(model.to(device), words, device)
 
 
-def _last(losses: Sequence[float]) -> float:
+def last_tenth(losses: Sequence[float]) -> float:
     """The mean of the last tenth: a single step's is noise."""
     tail = losses[-max(len(losses) // 10, 1) :]
     return sum(tail) / len(tail)

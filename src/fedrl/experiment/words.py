@@ -25,7 +25,7 @@ WORDS = {
 }
 
 
-TITLES = {"fedagent": "FedAgent"}
+TITLES = {"fedagent": "FedAgent", "fedrlhf": "FedRLHF", "fedrlhf-text": "FedRLHF on texts"}
 """Methods whose name for people is not their name in a recipe."""
 
 

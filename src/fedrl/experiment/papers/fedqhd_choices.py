@@ -113,8 +113,8 @@ def tuning(results: Results) -> str:
         Table 1's own, the best is bold. On {finals} the best three were tried with two further
         seeds and the best mean counts: a learner may stop exploring before it has found anything
         but the shortest episodes, with one seed and not with the next. What all methods share
-        (target sync, ε, scaling of states, updates per step) comes from the task's recipe. The constants `METHOD_SETTINGS` hold what
-        was chosen. {verdict}"""
+        (target sync, ε, scaling of states, updates per step) comes from the task's recipe. The
+        constants `METHOD_SETTINGS` hold what was chosen. {verdict}"""
     head = ("task", "method", "settings: return")
     return "\n\n".join([f"## {title}", prose(text), table(head, rows)])
 

@@ -1,0 +1,81 @@
+"""Theorem 5.2 as fits: how P, J_g and the samples that a target takes change with λ.
+
+The theorem predicts that the personalization score P grows like λ², that the global performance
+J_g falls linearly, and that the samples grow linearly. All three are upper rates, for a small λ,
+and P is one of clients that start at the same policy. In a run clients' policies differ already
+without feedback, so beside the exponent of P stands that of the excess P(λ) − P(0).
+
+Each seed gives a fit of its own, by least squares; the interval is over seeds.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fedrl.experiment.plots import interval
+
+
+class TradeOff(NamedTuple):
+    """One run: what it came to with its λ. `samples` is NaN where the target was not reached."""
+
+    seed: int
+    lam: float
+    personalization: float  # P
+    performance: float  # J_g
+    samples: float
+
+
+class Rate(NamedTuple):
+    """`mean` over seeds ± `half`, a 95% t interval; NaN where some seed has no fit."""
+
+    mean: float
+    half: float
+    by_seed: dict[int, float]
+
+
+class Rates(NamedTuple):
+    exponent: Rate  # of P ~ λ^a, over λ > 0; predicted: 2
+    excess: Rate  # of P(λ) − P(0) ~ λ^a, over λ with any; predicted: 2
+    performance: Rate  # of J_g by λ; predicted: below 0
+    samples: Rate  # by λ, over λ that reached the target; predicted: above 0
+
+
+def rates(rows: Iterable[TradeOff]) -> Rates:
+    seeds: dict[int, list[TradeOff]] = {}
+    for row in rows:
+        seeds.setdefault(row.seed, []).append(row)
+    return Rates(
+        _over({seed: _exponent(of, 0.0) for seed, of in seeds.items()}),
+        _over({seed: _exponent(of, _without(of)) for seed, of in seeds.items()}),
+        _over({s: _slope([(row.lam, row.performance) for row in of]) for s, of in seeds.items()}),
+        _over({s: _slope([(row.lam, row.samples) for row in of]) for s, of in seeds.items()}),
+    )
+
+
+def _over(by_seed: dict[int, float]) -> Rate:
+    mean, half = interval(list(by_seed.values())) if by_seed else (math.nan, math.nan)
+    return Rate(float(mean), float(half), by_seed)
+
+
+def _without(rows: Sequence[TradeOff]) -> float:
+    """P(0); NaN if no run is without feedback."""
+    found = [row.personalization for row in rows if row.lam == 0]
+    return float(np.mean(found)) if found else math.nan
+
+
+def _exponent(rows: Sequence[TradeOff], floor: float) -> float:
+    above = [(row.lam, row.personalization - floor) for row in rows if row.lam > 0]
+    return _slope([(math.log(lam), math.log(p)) for lam, p in above if p > 0])
+
+
+def _slope(points: Sequence[tuple[float, float]]) -> float:
+    """Of a line through the finite ones; NaN if they have fewer than two places."""
+    finite = [point for point in points if all(map(math.isfinite, point))]
+    if len({x for x, _ in finite}) < 2:
+        return math.nan
+    x, y = np.array(finite).T
+    return float(np.polyfit(x, y, 1)[0])
