@@ -188,7 +188,7 @@ def reproduce(argv: list[str]) -> int:
         "and write the page; the same command goes on"
     )  # fmt: skip
     parser.add_argument(
-        "--model", metavar="MODEL", help="fedagent, full scale: folder or Hugging Face id that the "
+        "--model", metavar="MODEL", help="fedagent and fedrlhf, full scale: folder or Hugging Face id that the "
         "warm starts begin with (or set FEDRL_MODEL)"
     )  # fmt: skip
     asked = parser.parse_args(argv)

@@ -28,7 +28,10 @@ PAPERS = {
     "fedagent": Paper(
         "fedrl.experiment.papers.fedagent", ("small", "full"), ("processes", "minutes", "model")
     ),
-    "fedqhd": Paper("fedrl.experiment.papers.fedqhd", ("small", "full"), ("processes", "minutes")),
+    "fedqhd": Paper("fedrl.experiment.papers.fedqhd", ("small",), ("processes", "minutes")),
+    "fedrlhf": Paper(
+        "fedrl.experiment.papers.fedrlhf", ("small", "full"), ("processes", "minutes", "model")
+    ),
 }
 SCALES = ("smoke", "small", "full")
 
