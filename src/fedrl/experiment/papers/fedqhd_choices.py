@@ -110,8 +110,8 @@ def tuning(results: Results) -> str:
     finals = ", ".join(TASKS[task] for task, by in methods.FINALISTS.items() if by)
     text = f"""As many settings for every method: {counts}, and one more for Distillation; one seed
         ({methods.SEED}, which is reported nowhere), at the scale {results.tuned_at}; the score is
-        Table 1's own, the best is bold. On {finals} the best three were tried with two further
-        seeds and the best mean counts: a learner may stop exploring before it has found anything
+        Table 1's own, the best is bold. On {finals} the best three were tried with another
+        seed and the best mean counts: a learner may stop exploring before it has found anything
         but the shortest episodes, with one seed and not with the next. What all methods share
         (target sync, ε, scaling of states, updates per step) comes from the task's recipe. The
         constants `METHOD_SETTINGS` hold what was chosen. {verdict}"""

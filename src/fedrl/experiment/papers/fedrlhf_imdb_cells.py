@@ -19,7 +19,7 @@ from fedrl.experiment.run_cells import RunCell
 from fedrl.experiment.warmstart_reviews import Settings as Warm
 
 LAMS = (0.1, 0.3, 0.5, 0.7, 0.9)
-BASE_MODEL = "HuggingFaceTB/SmolLM2-135M"
+BASE_MODEL = "HuggingFaceTB/SmolLM2-135M-Instruct"
 """What the full scale starts from, unless --model says another."""
 CELLS = ("fedrlhf", "centralized")
 
