@@ -290,7 +290,7 @@ def test_a_finalist_counts_by_the_mean_of_its_seeds(tmp_path):
     results = fedqhd.measure_all("small", (), tmp_path / "small", print, processes=0)
     tried = fedqhd_choices.tries(results)["cartpole"][name]
     assert [one.seeds for one in tried] == [
-        3 if n in (first, second, third) else 1 for n in range(8)
+        2 if n in (first, second, third) else 1 for n in range(8)
     ]
     assert fedqhd_choices.best(tried) == methods.tries("cartpole", name)[second]
 

@@ -42,7 +42,7 @@ class Scale:
     episodes: int = 50
     # N of Figure 4 beside CLIENTS, and on which tasks.
     agents: tuple[int, ...] = (1, 2, 20)
-    agent_tasks: tuple[str, ...] = ("cartpole", "lunarlander", "mountaincar")
+    agent_tasks: tuple[str, ...] = ("cartpole", "lunarlander")
     # Where the target is left alone but for what comes from the server.
     unsynced_tasks: tuple[str, ...] = ("cartpole", "acrobot", "mountaincar")
     # D of Figure 1, with `ratio` times as many anchors.
