@@ -181,12 +181,12 @@ def tries(task: str, name: str) -> list[dict[str, Any]]:
 
 METHOD_SETTINGS: Mapping[str, Mapping[str, Settings]] = {
     "cartpole": {
-        "independent-shared": {"bandwidth": 0.25, "lr": 0.1},
-        "independent-own": {"bandwidth": 0.5, "lr": 0.1},
+        "independent-shared": {"bandwidth": 0.5, "lr": 0.05},
+        "independent-own": {"bandwidth": 0.75, "lr": 0.1},
         "truncate-own": {"bandwidth": 1.0, "lr": 0.1},
         "feddqn-shared": {"lr": 0.0003, "batch": 64},
         "distill-shared": {"lr": 0.0003, "temperature": 0.1, "distill_steps": 100},
-        "distill-own": {"lr": 0.0003, "temperature": 0.1, "distill_steps": 100},
+        "distill-own": {"lr": 0.0003, "temperature": 0.1, "distill_steps": 20},
         "fedqhd-shared": {"bandwidth": 0.25, "lr": 0.05},
         "fedqhd-own": {"bandwidth": 0.5, "ridge": 1e-06, "anchor_source": "rollouts"},
         "corrections-own": {"bandwidth": 0.5, "ridge": 0.001, "anchor_source": "rollouts"},
@@ -225,10 +225,12 @@ METHOD_SETTINGS: Mapping[str, Mapping[str, Settings]] = {
         "truncate-own": {"bandwidth": 0.3, "lr": 0.1},
         "feddqn-shared": {"lr": 0.0001, "batch": 32},
         "distill-shared": {"lr": 0.0003, "temperature": 0.1, "distill_steps": 20},
+        "distill-own": {"lr": 0.0003, "temperature": 0.1, "distill_steps": 100},
         "fedqhd-shared": {"bandwidth": 0.1, "lr": 0.1},
         "fedqhd-own": {"bandwidth": 0.2, "ridge": 1e-06, "anchor_source": "box"},
         "corrections-own": {"bandwidth": 0.15, "ridge": 1e-06, "anchor_source": "box"},
         "oracle-qhd-shared": {"bandwidth": 0.1, "lr": 0.1},
+        "oracle-dqn-shared": {"lr": 0.0001, "batch": 32},
     },
 }
 """By task and learner, the best of its tries, or of its finalists. A learner that is not named has
