@@ -229,6 +229,16 @@ def test_the_page_says_what_the_numbers_say(tmp_path):
     assert "## Figure 3" in text
 
 
+def test_runs_that_found_nothing_are_named(tmp_path):
+    cell = plan.table_cell(plan.SMALL, "cartpole", "oracle-dqn", "shared")
+    fake(replace(cell, seeds=(0, 1)), tmp_path / "small", 500.0)
+    assert "Stayed at nine steps" not in page_of(tmp_path / "small")
+    fake(replace(cell, seeds=(2,)), tmp_path / "small", 7.0)
+    assert "first round on: Oracle DQN (shared) with seed 2." in " ".join(
+        page_of(tmp_path / "small").split()
+    )
+
+
 def test_a_page_of_a_few_runs_names_what_is_missing(tmp_path):
     cell = plan.table_cell(plan.SMALL, "cartpole", "fedqhd", "shared")
     fake(replace(cell, seeds=(0,)), tmp_path / "small", 480.0)
