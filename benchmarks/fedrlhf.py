@@ -1,6 +1,6 @@
 """How fast FedRLHF on ratings is: its kernels beside PyTorch loops, and the time of a round.
 
-python benchmarks/fedrlhf.py [kernels] [round] [--quick] [--json F]
+python benchmarks/fedrlhf.py [kernels] [round] [reproduction] [--quick] [--json F]
 
 kernels   Examples that one client learns from per second: Q-learning, embeddings of 50, layers of
           100 and 50, batch 8, Adam 0.001, five epochs per round. PyTorch three times: with whole
@@ -9,16 +9,23 @@ kernels   Examples that one client learns from per second: Q-learning, embedding
           the same minibatches and actions; how far the networks are apart after an epoch is shown.
 round     A round of K = 50 clients: learning alone, and all of it: answers of simulated people,
           reward models, learning, personal scores, the mean, the server's step.
+reproduction
+          What `fedrl reproduce fedrlhf` takes for one row of its table: FedRLHF with K = 50, five
+          rounds and five seeds, run folders and checkpoints included, two processes. Wall minutes
+          on an idle machine.
 
 The world is generated in the size of the genuine ratings: 610 users, 9,742 movies, some 165 ratings
-per user. One thread and CPU seconds throughout; what is compared takes turns in one run.
+per user. One thread, CPU seconds but for the last part; what is compared takes turns in one run.
 """
 
 from __future__ import annotations
 
+import tempfile
 import time
 from collections.abc import Callable
+from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import harness
@@ -28,11 +35,17 @@ from fedrl import aggregate, seeding
 from fedrl.algorithms.fedrlhf import FedRLHF, Settings
 from fedrl.algorithms.holdings import Holding
 from fedrl.envs import movielens
+from fedrl.experiment.papers.fedrlhf_cells import SMALL, SMOKE
+from fedrl.experiment.papers.fedrlhf_cells import movielens as rows
+from fedrl.experiment.run_cells import compute
+from fedrl.experiment.run_pool import Job as Run
+from fedrl.experiment.run_pool import finish, pool
 from fedrl.feedback import rating_kernels, rating_policy
 from fedrl.feedback import rating_network as network
 from fedrl.types import Job, Tensors
 
 CLIENTS = 50
+PROCESSES = 2
 WORLD = movielens.Settings(users=610, movies=9742, ratings=165)
 EPOCHS = 5
 
@@ -204,9 +217,27 @@ def round_of_fifty(results: harness.Results, quick: bool) -> None:
         results.add(f"fedrlhf/round_{name}", 1 / rate, "s")
 
 
+def reproduction(results: harness.Results, quick: bool) -> None:
+    scale = SMOKE if quick else replace(SMALL, world=asdict(WORLD))
+    name = f"K{scale.clients[-1]}-fedrlhf"
+    (cell,) = (one for one in rows(scale) if one.name == name)
+    with tempfile.TemporaryDirectory() as folder:
+        jobs = [
+            Run(f"seed {seed}", 1.0, partial(compute, cell.config(seed, Path(folder))))
+            for seed in cell.seeds
+        ]
+        begin = time.perf_counter()
+        with pool(PROCESSES) as executor:
+            finish(executor, jobs, print, None)
+        minutes = (time.perf_counter() - begin) / 60
+    what = f"{cell.name}, {cell.rounds} rounds, {len(cell.seeds)} seeds, {PROCESSES} processes"
+    print(f"{what:56}{minutes:8.2f} min", flush=True)
+    results.add("fedrlhf/reproduction", minutes, "min")
+
+
 def main() -> None:
     parser = harness.options((__doc__ or "").splitlines()[0])
-    work = {"kernels": kernels, "round": round_of_fifty}
+    work = {"kernels": kernels, "round": round_of_fifty, "reproduction": reproduction}
     parser.add_argument(
         "parts", nargs="*", choices=[*work, []], metavar="PART", help="all of them by default"
     )

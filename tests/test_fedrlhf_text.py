@@ -17,8 +17,9 @@ pytest.importorskip("transformers", reason="models that write need the extra llm
 from realdata import data
 from review_runs import WORLD, make_model, recipe, train
 
-from fedrl import tree
+from fedrl import seeding, tree
 from fedrl.algorithms import beginnings, comparing, judging
+from fedrl.algorithms.beginnings import Beginning
 from fedrl.algorithms.fedrlhf_text import FedRLHFText, Settings
 from fedrl.algorithms.judging import Judge
 from fedrl.cli.feedback import private_folder
@@ -156,6 +157,33 @@ def test_flipping_one_clients_labels_moves_its_rewards_and_no_others(model):
         assert same(*updates) == (client != 1)
 
 
+def own_policies(algorithm: FedRLHFText, rounds: int = 2) -> list:
+    """Every client's θ after its training in the last of some averaged rounds."""
+    state, own = algorithm.init(3), []
+    for number in range(1, rounds + 1):
+        start = state["theta"]
+        results = [algorithm.local(Job(k, state, None, 10 * number + k)) for k in range(3)]
+        own = [{name: start[name] + r.update[name] for name in start} for r in results]
+        mean = {name: np.mean([r.update[name] for r in results], 0) for name in start}
+        state = algorithm.step(state, mean, number)
+    return own
+
+
+def test_flipping_one_clients_labels_moves_its_own_policy_most(model):
+    """The others' are moved, too, but only by a third of it, through the mean of the round before.
+
+    How far: KL on texts from each client's held-out beginnings.
+    """
+    settings = {"lam": (1.0,), "lr": 1e-3, "batches": 4, "batch": 16, "minibatch": 16}
+    usual, twisted = built(model, **settings), built(model, flipped(1), **settings)
+    apart = []
+    for client, (before, after) in enumerate(zip(own_policies(usual), own_policies(twisted))):
+        usual.writer.load(before)
+        apart.append(usual.writer.divergence(usual.write(client).samples, after))
+    assert min(apart) > 0
+    assert apart[1] > 2 * max(apart[0], apart[2])
+
+
 @pytest.mark.slow
 def test_sentiment_is_learned_from_labels_and_not_from_shuffled_ones(tmp_path):
     """Global models after three rounds, judged by models of true labels on held-out beginnings."""
@@ -200,16 +228,30 @@ def test_evaluation_is_on_held_out_beginnings_that_never_change(model):
         assert {one.id for one in mine} <= held[client]
         assert all(2 <= one.length <= 8 for one in mine)
         assert mine == again.queries[client]
-    trained = [
-        one.id
-        for batch, _ in zip(beginnings.batches(algorithm.world, [0, 1], 16, (2, 8), 0), range(5))
-        for one in batch
-    ]
+    some = zip(beginnings.batches(algorithm.world, [0, 1], 16, (2, 8), 0), range(5))
+    trained = [one.id for batch, _ in some for one in batch]
     assert not set(trained) & set().union(*held)
     assert len(set(trained[:64])) == 64  # all 64 reviews of the two clients before any again
     state = algorithm.init(0)
     found = [algorithm.evaluate([state], [range(3)], n, seed) for n, seed in ((0, 1), (4, 2))]
     assert found[0] == found[1]
+
+
+def test_a_client_with_its_own_reviews_alone_draws_all_of_them_in_turn(model):
+    """By hand: one stream of orders, cut into batches, and lengths from the same generator."""
+    world = built(model).world
+    random = seeding.generator(5, "prompts")
+    order: list[int] = []
+    drawn = beginnings.batches(world, [1], 24, (2, 8), 5)
+    for _ in range(4):  # 32 reviews: orders begin in the middle of a batch
+        while len(order) < 24:
+            order += random.permutation(len(world.train[1])).tolist()
+        lengths = random.integers(2, 9, 24).tolist()
+        mine = [world.train[1][i] for i in order[:24]]
+        assert next(drawn) == [
+            Beginning(1, review.id, review.text, length) for review, length in zip(mine, lengths)
+        ]
+        order = order[24:]
 
 
 def test_a_review_in_two_places_is_refused(model):
@@ -247,8 +289,10 @@ def test_one_client_federated_equals_centralized_to_the_bit(model, tmp_path):
 def test_a_centralized_client_learns_from_everybody_by_their_own_weights(model):
     config = recipe(model, federation={"kind": "centralized"}, algorithm={"lam": (0.0, 0.5, 1.0)})
     algorithm = build_algorithm(config)
-    batch = next(beginnings.batches(algorithm.world, algorithm.pools[0], 96, (2, 8), 0))
-    assert {one.owner for one in batch} == {0, 1, 2}
+    drawn = beginnings.batches(algorithm.world, algorithm.pools[0], 20, (2, 8), 0)
+    batches = [next(drawn) for _ in range(6)]
+    assert [{one.owner for one in batch} for batch in batches] == [{0}, {1}, {2}] * 2
+    assert all(len(batch) == 20 for batch in batches)
     result = one_round(algorithm)
     assert result.weight == 96
     assert set(result.metrics) <= algorithm.reports
@@ -325,8 +369,17 @@ def test_the_command_finds_where_people_answer(model, tmp_path):
 
 
 def test_answers_of_another_run_must_be_there(model, tmp_path):
-    with pytest.raises(UserError, match="has no client-0000"):
-        built(model, feedback="logged", feedback_folder=str(tmp_path))
+    """Where a client computes: another machine does not have its folder."""
+    algorithm = built(model, feedback="logged", feedback_folder=str(tmp_path), lam=(0.0, 0.5, 1.0))
+    state = algorithm.init(0)
+    assert algorithm.local(Job(0, state, None, 0)).update  # it needs none
+    with pytest.raises(UserError, match="has no client-0001"):
+        algorithm.local(Job(1, state, None, 0))
+    with pytest.raises(UserError, match="has no client-0001"):
+        algorithm.evaluate([state], [range(3)], 0, 0)
+    assert not list(tmp_path.iterdir())
+    Folder(client_folder(tmp_path, 1))
+    assert algorithm.local(Job(1, state, None, 0)).metrics["train/answers"] == 0
 
 
 def test_questions_are_named_by_their_texts():
@@ -425,6 +478,7 @@ def test_genuine_reviews_are_read_and_written_on(tmp_path):
         ({"lam": (-0.1,)}, "from 0 to 1"),
         ({"lam": ()}, "algorithm.lam"),
         ({"batches": 0}, "algorithm.batches is 0"),
+        ({"batch": 1}, "algorithm.batch is 1"),
         ({"lr": 0.0}, "algorithm.lr is 0.0; it must be above 0"),
         ({"feedback": "live"}, "feedback_folder is empty"),
         ({"feedback": "logged"}, "feedback_folder is empty"),

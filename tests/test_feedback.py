@@ -108,6 +108,9 @@ def test_a_damaged_log_names_the_line(tmp_path, line, wrong):
         source(path)
     with pytest.raises(UserError, match="cannot read the answers"):
         source(tmp_path / "none.jsonl")
+    path.write_bytes(b'{"question": "\xff"}')
+    with pytest.raises(UserError, match=r"cannot read the answers in .*: not UTF-8"):
+        source(path)
 
 
 # The network and the reward model

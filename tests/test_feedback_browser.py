@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import json
+
+import numpy as np
 import pytest
 from browsing import browser, new_person, playwright  # noqa: F401
 from feedback_pages import compare, rate, running
 
+from fedrl.cli import call
+from fedrl.experiment.rundir import RunDir, read_checkpoint
 from fedrl.feedback import live
 from fedrl.feedback.records import Answer
 from fedrl.feedback.store import Folder, client_folder
@@ -304,3 +309,49 @@ def test_every_control_has_a_name_and_news_is_spoken(visit, folder):
         bar = page.get_by_role("progressbar", name="Answers in this sitting")
         expect(bar).to_have_attribute("aria-valuenow", "1")
         sent(page)
+
+
+def test_what_is_answered_here_teaches_a_run_and_is_nowhere_in_it(visit, tmp_path, monkeypatch):
+    """A live run, an answer to everything that waits, and the run resumed."""
+    pytest.importorskip("numba", reason="FedRLHF's network needs the extra classic")
+    from fedrl.algorithms.fedrlhf import FedRLHF
+
+    updates = []
+    local = FedRLHF.local
+    monkeypatch.setattr(
+        FedRLHF, "local", lambda self, job: [r := local(self, job), updates.append(r.update)][0]
+    )
+    people = tmp_path / "people"
+    words = {
+        "rounds": 1, "out": tmp_path / "runs", "federation.clients": 2, "algorithm.rate": 6,
+        "algorithm.compare": 6, "algorithm.feedback": "live", "algorithm.feedback-folder": people,
+    }  # fmt: skip
+    flags = [word for key, value in words.items() for word in (f"--{key}", str(value))]
+    assert call(["run", "fedrlhf/movielens", *flags]) == 0
+    (run,) = (tmp_path / "runs").glob("*/*")
+    folder = Folder(client_folder(people, 1))
+    with running(folder, 1) as server:
+        page = visit(server)
+        expect(page.locator("#question")).to_be_visible()
+        page.keyboard.type("313113131331")
+        expect(page.get_by_role("heading", level=1)).to_have_text("All answered")
+        sent(page)
+    answered = len(folder.answers())
+    assert answered == 12
+    assert call(["run", "--resume", str(run), "--rounds", "2"]) == 0
+    told = [json.loads(line) for line in (run / "clients.jsonl").read_text().splitlines()]
+    assert [line["env/answers"] for line in told if line["client"] == 1] == [0, answered]
+
+    asked = folder.view().questions.values()
+    private = {word.encode() for one in asked for word in (one.id, *one.items)}
+    assert len(private) > 20
+    files = [file.read_bytes() for file in run.rglob("*") if file.is_file()]
+    arrays = [array.tobytes() for update in updates for array in update.values()]
+    assert len(updates) == 4
+    assert not any(word in data for word in private for data in (*files, *arrays))
+    for checkpoint in RunDir(run).checkpoints()[:2]:  # after both rounds
+        kept = read_checkpoint(checkpoint)[0].clients
+        assert set(kept) == {0, 1}
+        for mine in kept.values():
+            assert np.isnan(mine["answers"]["value"]).all()
+            assert "model" not in mine  # it follows from the answers

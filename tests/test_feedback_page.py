@@ -13,6 +13,7 @@ import pytest
 from feedback_pages import rate, running
 
 from fedrl.cli import call
+from fedrl.cli.feedback import private_folder
 from fedrl.feedback.records import Answer
 from fedrl.feedback.store import Folder, client_folder
 
@@ -175,6 +176,7 @@ def test_mistakes_are_one_line(tmp_path, capsys):
         (str(tmp_path / "empty"), "--client", "1"): "is no run of fedrl",
         ("--client", "1"): "name a run's folder",
         ("--folder", str(tmp_path / "none"), "--client", "1"): "does not exist",
+        ("--folder", str(tmp_path), "--client", "99"): "has no client-0099",
         ("--folder", str(tmp_path), "--client", "-1"): "numbered from 0",
         ("--folder", str(tmp_path), "--client", "1", "--limit", "0"): "at least 1",
         ("--folder", str(tmp_path), "--client", "1", "--port", "70000"): "--port is 70000",
@@ -184,6 +186,7 @@ def test_mistakes_are_one_line(tmp_path, capsys):
         error = capsys.readouterr().err
         assert said in error
         assert error.count("\n") == 1
+    assert not (tmp_path / "client-0099").exists()
 
 
 def test_a_run_that_asks_nobody_says_so(tmp_path, capsys):
@@ -193,6 +196,7 @@ def test_a_run_that_asks_nobody_says_so(tmp_path, capsys):
 
 
 def test_the_command_prints_its_address_and_ends_in_one_line(tmp_path):
+    Folder(client_folder(tmp_path, 3))
     words = ["feedback", "--folder", str(tmp_path), "--client", "3", "--port", "0"]
     with subprocess.Popen(
         [sys.executable, "-m", "fedrl", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -215,15 +219,20 @@ def test_the_command_prints_its_address_and_ends_in_one_line(tmp_path):
 # A run --------------------------------------------------------------------------------------------
 
 
-def test_a_run_takes_the_answers_in_its_next_round_and_keeps_no_item(tmp_path, capsys):
+def test_a_run_takes_the_answers_in_its_next_round_and_keeps_no_item(tmp_path, capsys, monkeypatch):
+    """Begun in one folder and resumed in another."""
     pytest.importorskip("numba", reason="FedRLHF's network needs the extra classic")
-    people = tmp_path / "people"
-    flags = ["--algorithm.feedback", "live", "--algorithm.feedback_folder", str(people)]
+    people, elsewhere = tmp_path / "people", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(tmp_path)
+    flags = ["--algorithm.feedback", "live", "--algorithm.feedback_folder", "people"]
     small = ["--federation.clients", "2", "--rounds", "1", "--out", str(tmp_path / "runs")]
     assert call(["run", "fedrlhf/movielens", *flags, *small]) == 0
     (run,) = (tmp_path / "runs").glob("*/*")
+    monkeypatch.chdir(elsewhere)
     assert call(["feedback", str(run), "--client", "2"]) == 2
     assert "are 0 to 1" in capsys.readouterr().err
+    assert private_folder(run, 1) == people
 
     folder = Folder(client_folder(people, 1))
     for question in folder.pending()[:5]:
@@ -238,3 +247,9 @@ def test_a_run_takes_the_answers_in_its_next_round_and_keeps_no_item(tmp_path, c
     for file in run.rglob("*"):
         data = file.read_bytes() if file.is_file() else b""
         assert not any(word in data for word in private), file
+
+    people.rename(tmp_path / "moved")
+    assert call(["feedback", str(run), "--client", "1"]) == 2
+    error = capsys.readouterr().err.splitlines()[-1]
+    assert f"{people}, the algorithm.feedback_folder of {run}, does not exist" in error
+    assert not people.exists()

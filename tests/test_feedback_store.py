@@ -15,6 +15,7 @@ from feedback_pages import rate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedrl.algorithms import comparing
 from fedrl.feedback import live
 from fedrl.feedback.records import Answer, Question
 from fedrl.feedback.store import ANSWERS, QUESTIONS, Folder, Given, Progress, client_folder
@@ -207,6 +208,63 @@ def test_a_damaged_line_in_the_middle_is_named(folder):
     (folder.path / ANSWERS).write_text('{"time": 1, "question"\n{"time": 2, "undo": "a"}\n')
     with pytest.raises(UserError, match=r"answers\.jsonl, line 1 is damaged"):
         folder.answers()
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[1]", "7", '"sit"', '{"time": 1}', '{"question": "a"}', '{"question": "a", "value": "x"}',
+        '{"question": "a", "value": 2}', '{"question": "a", "value": NaN}', "\xff",
+    ],
+)  # fmt: skip
+def test_a_line_that_is_no_answer_is_damaged(folder, line):
+    folder.ask([rate("a")])
+    (folder.path / ANSWERS).write_bytes(line.encode("latin-1") + b"\n")
+    for use in (folder.view, folder.undo, lambda: folder.ask([rate("b")])):
+        with pytest.raises(UserError, match=r"answers\.jsonl, line 1 is damaged"):
+            use()
+
+
+@pytest.mark.parametrize(
+    "change", [{"kind": "other"}, {"items": []}, {"scores": 1}, {"keys": None}, {"id": ...}]
+)
+def test_a_line_that_is_no_question_is_damaged(folder, change):
+    good = rate("a")._asdict()
+    line = {name: value for name, value in (good | change).items() if value is not ...}
+    (folder.path / QUESTIONS).write_text(json.dumps(line) + "\n")
+    with pytest.raises(UserError, match=r"questions\.jsonl, line 1 is damaged"):
+        folder.view()
+
+
+def test_answers_without_their_questions_are_damage(folder, tmp_path):
+    folder.ask([rate("a"), rate("b")])
+    folder.answer("a", 1)
+    (folder.path / QUESTIONS).unlink()
+    said = r"questions\.jsonl is damaged: it lacks a question that was answered"
+    for use in (folder.view, folder.undo, lambda: comparing.answered(str(tmp_path / "private"), 3)):
+        with pytest.raises(UserError, match=said):
+            use()
+
+
+def test_an_undo_takes_back_what_it_names_though_lines_are_missing(folder):
+    """A damaged line was removed: the undo of its answer must not cost another one."""
+    folder.ask([rate(name) for name in "abc"])
+    folder.answer("a", 1)
+    folder.sit(1)
+    for name in "bc":
+        folder.answer(name, -1)
+    lines = (folder.path / ANSWERS).read_text().splitlines(keepends=True)
+    undo = [json.dumps({"time": 9.0, "undo": name}) + "\n" for name in "ab"]
+
+    def progress(*lines: str) -> Progress:
+        (folder.path / ANSWERS).write_text("".join(lines))
+        return folder.progress()
+
+    assert progress(*lines[:3], undo[1], undo[1]) == Progress(1, 2, 0)
+    assert progress(*lines[1:3], *undo) == Progress(0, 3, 0)
+    assert progress(*undo) == Progress(0, 3, 0)
+    assert progress(*lines, undo[0]) == Progress(2, 1, 2)
+    assert folder.answers() == [Answer("b", -1), Answer("c", -1)]
 
 
 def test_a_folder_that_cannot_be_made_is_one_line(tmp_path):

@@ -12,6 +12,7 @@ import fedrl
 PACKAGE = Path(fedrl.__file__).parent
 LAYERS = [
     {"types", "tree", "seeding", "threads", "registry", "plugin", "limits", "loopback"},
+    {"robust"},
     {"partition", "aggregate", "optimizers", "privacy", "wire", "datasets"},
     {"envs"},
     {"llm", "feedback"},
@@ -63,7 +64,8 @@ def test_imports_go_down_the_layers(path: Path):
 def test_only_one_engine_knows_flower():
     for path in FILES:
         text = path.read_text(encoding="utf-8")
-        assert "flwr" not in text or path.name in ("flower.py", "provenance.py"), path
+        allowed = path.parent.name == "flower" or path.name in ("flower.py", "provenance.py")
+        assert "flwr" not in text or allowed, path
 
 
 def test_every_part_has_a_layer():
@@ -72,7 +74,7 @@ def test_every_part_has_a_layer():
 
 
 def test_the_core_imports_nothing_heavy():
-    for layer in (*LAYERS[:2], {"federation"}, {"engines"}, {"cli"}):
+    for layer in (*LAYERS[:3], {"federation"}, {"engines"}, {"cli"}):
         for path in FILES:
             if path.relative_to(PACKAGE).with_suffix("").parts[0] in layer:
                 tree = ast.parse(path.read_text(encoding="utf-8"))
@@ -82,4 +84,6 @@ def test_the_core_imports_nothing_heavy():
                         names = [alias.name.split(".")[0] for alias in node.names]
                     elif isinstance(node, ast.ImportFrom):
                         names = [(node.module or "").split(".")[0]]
+                    if path.parent.name == "flower":  # imported when it is asked for
+                        names = [name for name in names if name != "flwr"]
                     assert not HEAVY & set(names), f"{path.name} imports {names} at its top"

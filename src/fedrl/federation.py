@@ -28,7 +28,9 @@ import numpy as np
 from fedrl import seeding, tree
 from fedrl.aggregate import Aggregator
 from fedrl.limits import at_least_one
-from fedrl.types import Algorithm, Failure, Job, Metrics, Result, Tensors, UserError
+from fedrl.privacy import Spent
+from fedrl.privacy.mechanism import Exchange, Mechanism
+from fedrl.types import Algorithm, Failure, Job, Metrics, Result, Tensors, TooFew, UserError
 from fedrl.wire import Received
 
 
@@ -50,7 +52,7 @@ class Settings:
     quorum: float = 0.5
     # How often a round below the quorum is tried again with a new cohort before the run stops.
     retries: int = 2
-    # Seconds that a client may take; 0 is no limit. Needs engine = "workers".
+    # Seconds that a client may take; 0 is no limit. Needs engine = "workers" or "flower".
     deadline: float = 0.0
 
     def __post_init__(self) -> None:
@@ -73,6 +75,11 @@ class Settings:
             raise UserError(f"federation.quorum is {self.quorum}; it is a share from 0 to 1")
         if self.retries < 0 or self.deadline < 0:
             raise UserError("federation.retries and federation.deadline must not be negative")
+
+    @property
+    def asked(self) -> int:
+        """Clients per round that share one server state."""
+        return (self.cohort or self.clients) if self.kind == "federated" else 1
 
 
 def groups(settings: Settings) -> list[list[int]]:
@@ -147,9 +154,10 @@ def run(
     checkpoint_every: int = 1,
     observers: Iterable[Callable[[Round], None]] = (),
     warn: Callable[[str], None] = print,
+    privacy: Mechanism | None = None,
 ) -> Snapshot:
     """Train from the store's last checkpoint, or from the start, to the last round."""
-    parts = Parts(settings, algorithm, engine, aggregate, seed, warn)
+    parts = Parts(settings, algorithm, engine, aggregate, seed, warn, privacy)
     members = groups(settings)
     now = store.load()
     if now is None:
@@ -164,6 +172,8 @@ def run(
             records: list[dict[str, Any]] = []
             if number > 0 or algorithm.opening:
                 after, metrics, records = _exchange(parts, now, members, number, clock)
+            if privacy is not None:
+                metrics |= privacy.report(number, after.totals)
             if number % eval_every == 0 or number == rounds:
                 holds = pools(settings)
                 owners = [[i for client in group for i in holds[client]] for group in members]
@@ -178,6 +188,10 @@ def run(
                 saved = number
             for observe in observers:
                 observe(done)
+    except Spent as end:  # as planned: what was learned until now is the result
+        warn(str(end))
+        if now.round > saved:
+            store.checkpoint(now)
     except BaseException as error:  # Ctrl-C too: the last finished round is never lost
         if now.round > saved:
             store.checkpoint(now)
@@ -197,6 +211,7 @@ class Parts:
     aggregate: Aggregator
     seed: int
     warn: Callable[[str], None]
+    privacy: Mechanism | None = None
 
 
 def _exchange(
@@ -205,8 +220,11 @@ def _exchange(
     """One exchange with the clients, tried again with a new cohort while below the quorum."""
     settings, algorithm, seed = parts.settings, parts.algorithm, parts.seed
     records: list[dict[str, Any]] = []
+    totals = dict(now.totals)
     down = up = 0
     for attempt in range(settings.retries + 1):
+        if parts.privacy is not None:
+            parts.privacy.charge(number, totals)
         broadcasts = [algorithm.broadcast(state, number) for state in now.states]
         jobs, behind = [], []
         for group, clients in enumerate(members):
@@ -222,7 +240,16 @@ def _exchange(
         outcomes = zip(behind, jobs, parts.engine.run(jobs, settings.deadline))
         for group, stream in itertools.groupby(outcomes, key=lambda item: item[0]):
             received = Received(algorithm, broadcasts[group], number, attempt, records)
-            mean = parts.aggregate(received.check((job, outcome) for _, job, outcome in stream))
+            checked = received.check((job, outcome) for _, job, outcome in stream)
+            combine = parts.aggregate
+            if parts.privacy is not None:
+                exchange = Exchange(number, attempt, behind.count(group))
+                combine = parts.privacy.aggregator(combine, broadcasts[group], exchange)
+            try:
+                mean = combine(checked)
+            except TooFew as error:  # no other rule instead: as if nobody had answered
+                received.blame(str(error))
+                received.accepted.clear()
             up += received.bytes
             if not received.accepted:
                 continue
@@ -244,11 +271,11 @@ def _exchange(
     else:
         raise QuorumLost(
             f"round {number}: only {len(accepted)} of {len(jobs)} clients gave a usable update in "
-            f"the last of {settings.retries + 1} attempts, {needed} needed (federation.quorum)",
+            f"the last of {settings.retries + 1} attempts, {needed} needed (federation.quorum): "
+            f"{_reasons(records[-len(jobs) :])}",
             records,
         )
     kept = {result.client: result.state for result in accepted if result.state is not None}
-    totals = dict(now.totals)
     if settings.kind == "federated":  # alone, a client and its server are one
         _add(totals, {"comm/bytes_up": float(up), "comm/bytes_down": float(down)})
     metrics = _combined(accepted, totals)
@@ -264,6 +291,11 @@ def _reasons(records: list[dict[str, Any]]) -> str:
         if record["status"] == "failed":
             clients.setdefault(record["reason"], []).append(str(record["client"]))
     return "; ".join(f"client {', '.join(who)}: {reason}" for reason, who in clients.items())
+
+
+def first_cohort(settings: Settings, seed: int, number: int) -> list[int]:
+    """Clients of a federated round before any of it is tried again."""
+    return _cohort(list(range(settings.clients)), settings.cohort, seed, number, 0)
 
 
 def _cohort(clients: list[int], size: int, seed: int, number: int, attempt: int) -> list[int]:

@@ -24,6 +24,10 @@ class UserError(Exception):
     """A mistake that the user can mend: shown as it is, one or two lines, without a traceback."""
 
 
+class TooFew(Exception):
+    """Fewer updates than an aggregator has a meaning for: like a round below the quorum."""
+
+
 class Shareable(str):
     """An error's text that was written for the server: it quotes nothing that a client holds.
 
@@ -130,3 +134,22 @@ class WarmUp(Protocol):
     """An algorithm that compiles: worker processes do it before the first client is waiting."""
 
     def warm_up(self) -> None: ...
+
+
+@runtime_checkable
+class SendsValues(Protocol):
+    """An algorithm that says whether its clients send new values of what was broadcast under the
+    same names. If not, and without it, updates are changes, whatever their names."""
+
+    sends_values: bool
+
+
+@runtime_checkable
+class Poisonable(Protocol):
+    """An algorithm that can show what a client sends whose rewards or answers were turned round."""
+
+    def poisoned(self, job: Job) -> Result: ...
+
+
+def sends_values(algorithm: Algorithm) -> bool:
+    return isinstance(algorithm, SendsValues) and algorithm.sends_values

@@ -4,9 +4,11 @@ Every round some movies of the client's training shelf are drawn to be rated and
 compared, with the scores of the policy that was just received. A rating's score is shown in half
 stars and is part of the question's name, because the answer is about that score; an answer to a
 comparison holds whatever the scores were. What was answered is not asked again. What was not is
-asked again in the next round: a person may take longer than a round. A living person may also take
-an answer back, rounds later: such a source is shown its answers again, and those that it no longer
-gives are forgotten.
+asked again in the next round: a person may take longer than a round.
+
+A living person's answers are private and may be taken back, rounds later. So a client's state,
+which a run's checkpoints stand for, does not hold them but only which questions were asked: all of
+these are asked again in every round, and the answers that stand are read from the person's folder.
 """
 
 from __future__ import annotations
@@ -42,14 +44,21 @@ class Memory(NamedTuple):
     waiting: list[Asked]
 
     def save(self) -> Tensors:
-        rows = [*self.answered, *self.waiting]
-        values = [*self.answered.values(), *[np.nan] * len(self.waiting)]  # NaN: it waits
-        return {
-            "first": np.array([row.first for row in rows], np.int64),
-            "second": np.array([row.second for row in rows], np.int64),
-            "score": np.array([row.score for row in rows], np.float64),
-            "value": np.array(values, np.float64),
-        }
+        return _saved([*self.answered.items(), *((one, np.nan) for one in self.waiting)])
+
+    def save_questions(self) -> Tensors:
+        """Without any answer: all questions wait when they are restored."""
+        return _saved([(one, np.nan) for one in (*self.answered, *self.waiting)])
+
+
+def _saved(rows: Sequence[tuple[Asked, float]]) -> Tensors:
+    """NaN for a question that waits."""
+    return {
+        "first": np.array([one.first for one, _ in rows], np.int64),
+        "second": np.array([one.second for one, _ in rows], np.int64),
+        "score": np.array([one.score for one, _ in rows], np.float64),
+        "value": np.array([value for _, value in rows], np.float64),
+    }
 
 
 def restore(kept: Tensors | None) -> Memory:
@@ -84,24 +93,20 @@ def ask(
     counts: tuple[int, int],
     source: Callable[[int], Source],
     seed: int,
-    revisable: bool = False,
 ) -> Memory:
-    """Ask every user of this client; `stars` [n] are the model's scores, `source(user)` answers.
+    """Ask this client's users, but for those whose answers have no weight (λ = 0).
 
-    `revisable`: answers may have changed or gone since they were given.
+    `stars` [n] are the model's scores, `source(user)` answers.
     """
     answered = dict(memory.answered)
     waiting: list[Asked] = []
     for row, user in enumerate(holding.users.tolist()):
         own = np.flatnonzero(holding.train.user == row)
+        if not holding.weight[own].any():
+            continue
         late = [one for one in memory.waiting if holding.train.user[one.first] == row]
         new = drawn(own, stars, counts, seeding.generator(seed, "questions", client=user))
         asked = list(dict.fromkeys(one for one in (*new, *late) if one not in answered))
-        if revisable:
-            given = [one for one in answered if holding.train.user[one.first] == row]
-            asked += given
-            for one in given:
-                del answered[one]
         names = {one: question(holding, one, stars) for one in asked}
         person = source(user)
         said = person.answers(list(names.values()), seeding.derive(seed, "answers", client=user))

@@ -7,6 +7,7 @@ the same in all rounds, for all methods and for all models.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -40,15 +41,20 @@ def drawn(
 def batches(
     world: World, owners: Sequence[int], size: int, tokens: Sequence[int], seed: int
 ) -> Iterator[list[Beginning]]:
-    """Of these clients' training reviews, without end, each once before any comes again."""
+    """Of these clients' training reviews, without end, each once before any of its owner's again.
+
+    A batch is of one owner, and they take turns: texts that are compared with each other (their
+    advantages have mean 0 within a batch) are then paid alike. In a mixed batch, whose text it is
+    would count as merit.
+    """
     random = seeding.generator(seed, "prompts")
-    reviews = [(owner, review) for owner in owners for review in world.train[owner]]
-    order: list[int] = []
-    while True:
+    orders: dict[int, list[int]] = {owner: [] for owner in owners}
+    for owner in itertools.cycle(owners):
+        mine, order = world.train[owner], orders[owner]
         while len(order) < size:
-            order += random.permutation(len(reviews)).tolist()
-        yield drawn([reviews[i] for i in order[:size]], tokens, random)
-        order = order[size:]
+            order += random.permutation(len(mine)).tolist()
+        yield drawn([(owner, mine[i]) for i in order[:size]], tokens, random)
+        del order[:size]
 
 
 def some(world: World, owner: int, count: int, tokens: Sequence[int], seed: int) -> list[Beginning]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from fedrl.feedback.records import Question
 from fedrl.feedback.store import Folder, client_folder
-from fedrl.types import UserError
+from fedrl.types import Shareable, UserError
 
 Answered = tuple[tuple[tuple[str, ...], float], ...]
 """Texts that were shown and what was said: below 0 for the first, above 0 for the second."""
@@ -49,13 +49,13 @@ def answered(folder: str, client: int) -> Answered:
     return tuple((view.questions[one.question].items, one.value) for one in view.told.standing)
 
 
-def require_answers(folder: str, clients: Sequence[int]) -> None:
-    """What is wrong with the folders of an earlier run is said before anything is trained."""
-    for client in clients:
-        place = client_folder(folder, client)
-        if not place.is_dir():
-            raise UserError(
+def require_folder(folder: str, client: int) -> None:
+    """Of an earlier run; asked where it is read, because it lies with the client."""
+    place = client_folder(folder, client)
+    if not place.is_dir():
+        raise UserError(
+            Shareable(
                 f"algorithm.feedback_folder is {folder!r}, which has no {place.name}: name that of "
                 'a run with algorithm.feedback = "live"'
             )
-        answered(folder, client)
+        )

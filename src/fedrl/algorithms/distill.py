@@ -67,6 +67,7 @@ class Distillation:
 
     opening = False
     reports = REPORTS | {"train/greedy"}
+    sends_values = True
 
     def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
         self.settings, self.world = settings, world

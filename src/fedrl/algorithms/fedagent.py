@@ -223,11 +223,20 @@ class FedAgent:
     # A client
 
     def local(self, job: Job) -> Result:
+        return self._learn(job)
+
+    def poisoned(self, job: Job) -> Result:
+        """A client's work if all its rewards had the other sign."""
+        return self._learn(job, poisoned=True)
+
+    def _learn(self, job: Job, poisoned: bool = False) -> Result:
         start = job.broadcast["theta"]
         anchor = None
         if self.settings.beta < 1:
             anchor = (job.broadcast["previous"], job.broadcast["u"])
-        metrics, direction = self.bench.train(start, self.shares[job.client], job.seed, anchor)
+        metrics, direction = self.bench.train(
+            start, self.shares[job.client], job.seed, anchor, poisoned
+        )
         now = self.bench.policy.weights()
         update = {name: now[name] - start[name] for name in start}
         update |= {DIRECTION + name: array for name, array in direction.items()}

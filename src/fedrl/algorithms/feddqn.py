@@ -115,6 +115,7 @@ class FedDQN:
 
     opening = False
     reports = REPORTS
+    sends_values = True
 
     def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
         self.settings, self.world = settings, world

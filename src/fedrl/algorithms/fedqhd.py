@@ -117,6 +117,7 @@ class FedQHD:
 
     opening = False
     reports = REPORTS | {"train/greedy"}
+    sends_values = True
 
     def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
         self.settings, self.world, self.pools = settings, world, pools

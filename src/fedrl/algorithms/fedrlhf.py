@@ -31,7 +31,7 @@ model's output is in the target, with a weight λ per client; the label is no re
 anew in every round. The paper does not say how many questions are asked, how noisy the answers are,
 the batch, T or λ: these are settings.
 
-`reward = "labels"` is the purely supervised baseline: the true label as the reward, for comparison.
+`reward = "labels"` is for comparison: the true label as the reward of the action that was taken.
 """
 
 from __future__ import annotations
@@ -53,36 +53,41 @@ from fedrl.feedback import logged, reward_model
 from fedrl.feedback import rating_kernels as kernels
 from fedrl.feedback import rating_network as network
 from fedrl.feedback import rating_policy as reinforce
-from fedrl.feedback.records import Source
+from fedrl.feedback.records import Contrary, Source
 from fedrl.feedback.simulated import Simulated
 from fedrl.threads import kernel_threads
 from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
 
 PARTS = ("user", "movie", "layers")
+CLIENT = "{client}"
 
 
 class FedRLHF:
     """See the module's docstring."""
 
     opening = False
+    sends_values = False  # though changes are named as the parameters are
     reports = frozenset(
         {
             "train/reward", "train/loss", "personal/accuracy", "personal/correct",
             "personal/held_out", "personal/spearman", "personal/return", "personal/divergence",
-            "env/steps", "env/answers",
+            "personal/divergence_held", "env/steps", "env/answers",
         }
     )  # fmt: skip
 
     def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
         self.settings, self.world, self.pools = settings, world, pools
+        files = settings.feedback_file
         if len(settings.lam) not in (1, world.clients):
             raise UserError(
                 f"algorithm.lam has {len(settings.lam)} weights; name one, or one for each of the "
                 f"{world.clients} clients"
             )
-        if settings.feedback == "logged":
-            for user in range(world.clients):
-                self.log(user)  # what is wrong with a file is said before anything is trained
+        if settings.feedback == "logged" and world.clients > 1 and CLIENT not in files:
+            raise UserError(
+                f"algorithm.feedback_file is {files!r}, the same for {world.clients} clients: put "
+                f"{CLIENT} where a client's number is to stand"
+            )
         weights = settings.lam * (world.clients if len(settings.lam) == 1 else 1)
         self.holdings = [holding(world, pool, weights) for pool in pools]
         first, second = settings.hidden
@@ -115,15 +120,34 @@ class FedRLHF:
     # A client
 
     def local(self, job: Job) -> Result:
+        return self._learn(job, *self.listen(job))
+
+    def poisoned(self, job: Job) -> Result:
+        """A client's work if its person said the opposite; where none is heard, its rewards do."""
+        asked = self.settings.feedback != "none" and self.settings.reward != "labels"
+        heard = asked and bool(self.holdings[job.client].weight.any())
+        return self._learn(job, *self.listen(job, contrary=heard), sign=1 if heard else -1)
+
+    def _learn(self, job: Job, memory: asking.Memory, model: np.ndarray, sign: int = 1) -> Result:
         mine = self.holdings[job.client]
-        memory, model = self.listen(job)
-        own, told = self.improve(job, mine, self.rewards(mine, model))
-        kept: Tensors = {"personal": own, "answers": memory.save(), "model": model}
+        own, told = self.improve(job, mine, sign * self.rewards(mine, model))
+        kept: Tensors = {"personal": own, **self.remembered(memory, model)}
         here = self.personal_policy(job.broadcast, kept, job.client)
         update = {name: here[name] - job.broadcast[name] for name in PARTS}
         metrics = told | self.personal_metrics(job, here)
-        metrics["env/answers"] = float(max(0, len(memory.answered) - _count(job.state)))
+        before = 0 if job.state is None else int(job.state["heard"][0])
+        metrics["env/answers"] = float(max(0, len(memory.answered) - before))
         return Result(job.client, update, float(len(mine.appeal)), kept, metrics)
+
+    def remembered(self, memory: asking.Memory, model: np.ndarray) -> Tensors:
+        """What is kept of feedback; of a living person's answers only how many there are.
+
+        They and the reward model, which follows from them, are made anew from the private folder.
+        """
+        heard = np.array([len(memory.answered)])
+        if self.settings.feedback == "live":
+            return {"heard": heard, "answers": memory.save_questions()}
+        return {"heard": heard, "answers": memory.save(), "model": model}
 
     def local_many(self, jobs: Sequence[Job]) -> list[Result]:
         """A thread per client: the kernels release Python's lock."""
@@ -142,7 +166,7 @@ class FedRLHF:
         reward_model.fit(model, shape, mine.train, answer, 1, 0.0, 0)
         self.improve(Job(0, start, None, 0), mine, self.rewards(mine, model))
 
-    def listen(self, job: Job) -> tuple[asking.Memory, np.ndarray]:
+    def listen(self, job: Job, contrary: bool = False) -> tuple[asking.Memory, np.ndarray]:
         """Ask the client's person, and fit its reward model to all that was said so far."""
         settings, mine = self.settings, self.holdings[job.client]
         memory = asking.restore(None if job.state is None else job.state["answers"])
@@ -151,9 +175,9 @@ class FedRLHF:
             return memory, model
         scores = personal.stars(self.policy(job.broadcast, self.numbered(mine)))
         counts = settings.rate, settings.compare
-        memory = asking.ask(
-            mine, memory, scores, counts, self.source(mine), job.seed, settings.feedback == "live"
-        )
+        person = self.source(mine)
+        source = (lambda user: Contrary(person(user))) if contrary else person
+        memory = asking.ask(mine, memory, scores, counts, source, job.seed)
         if memory.answered:
             model = reward_model.fit(
                 model, self.liking(mine), mine.train, asking.answers(memory),
@@ -162,8 +186,12 @@ class FedRLHF:
         return memory, model
 
     def reward_model(self, job: Job) -> np.ndarray:
-        """As the client left it, or one that was told nothing."""
-        if job.state is not None:
+        """As the client left it, or one that was told nothing.
+
+        A living person may have taken answers back, which no fit can unlearn: then it is always
+        the latter, and learns from the answers that stand.
+        """
+        if job.state is not None and "model" in job.state:
             return np.asarray(job.state["model"])
         shape = self.liking(self.holdings[job.client])
         return reward_model.draw(shape, seeding.derive(job.seed, "reward_model"))
@@ -190,7 +218,8 @@ class FedRLHF:
         return person
 
     def log(self, user: int) -> Source:
-        return logged.source(Path(self.settings.feedback_file.replace("{client}", str(user))))
+        """Read where the client computes: other machines do not have its file."""
+        return logged.source(Path(self.settings.feedback_file.replace(CLIENT, str(user))))
 
     def rewards(self, mine: Holding, model: np.ndarray) -> np.ndarray:
         """R_k(s, a) [n, 2] on the client's training movies."""
@@ -243,10 +272,11 @@ class FedRLHF:
     def personal_metrics(self, job: Job, own: Tensors) -> Metrics:
         """What a client tells of its own policy: how it does on held-out ratings, and P_k.
 
-        P_k is over all movies on the client's shelf, and against the policy that it received.
+        P_k is over all movies on the client's shelf, and against the policy that it received; once
+        more over the held-out ones alone, the states of `personal/return`.
         """
         right = held = 0
-        ranks, returns, apart = [], [], []
+        ranks, returns, apart, apart_held = [], [], [], []
         for owner in self.pools[job.client]:
             seen = own_states(self.world, owner, "held")
             high = self.policy(own, seen.examples)
@@ -256,6 +286,8 @@ class FedRLHF:
             every = own_states(self.world, owner, "all").examples
             common = self.policy(job.broadcast, every)
             apart.append(personal.divergence(self.policy(own, every), common))
+            common = self.policy(job.broadcast, seen.examples)
+            apart_held.append(personal.divergence(high, common))
         known = [rank for rank in ranks if np.isfinite(rank)]
         return {
             "personal/accuracy": right / held,
@@ -263,6 +295,7 @@ class FedRLHF:
             "personal/held_out": float(held),  # accuracy weighted by examples
             "personal/return": float(np.mean(returns)),
             "personal/divergence": float(np.mean(apart)),
+            "personal/divergence_held": float(np.mean(apart_held)),
         } | ({"personal/spearman": float(np.mean(known))} if known else {})
 
     def evaluate(
@@ -283,11 +316,6 @@ class FedRLHF:
         """Held-out accuracy of every client; all ratings count, `episodes` does not."""
         rows = [self.assess(state, owner) for owner in range(self.world.clients)]
         return np.array([row["correct"] / row["held_out"] for row in rows])
-
-
-def _count(kept: Tensors | None) -> int:
-    """Answers that a client had before this round."""
-    return 0 if kept is None else len(asking.restore(kept["answers"]).answered)
 
 
 def build(settings: Settings, world: World, rounds: int, pools: Sequence[Sequence[int]]) -> FedRLHF:

@@ -34,7 +34,7 @@ class Settings:
     temperature: float = 1.0
     # Whether the network that is evaluated is the mean of θ_0 … θ_{T-1} instead of θ_T.
     average: bool = False
-    # What an action is paid: R0 and feedback (shaped), or the true label, a supervised baseline.
+    # What an action is paid: R0 and feedback (shaped), or the true label, for comparison.
     reward: Literal["shaped", "labels"] = "shaped"
     # λ: weight of the feedback beside R0; one for all clients, or one for each.
     lam: tuple[float, ...] = (1.0,)

@@ -14,14 +14,17 @@ The prompt is part of the text that is judged. R0 is fluency under θ_0, never u
 λ_k = 0 a client does plain reinforcement learning on R0, to the bit, whatever its feedback says: it
 fits no sentiment model and asks nobody.
 
-What leaves a client: the change of θ and the numbers in `reports`. Reviews, texts, labels, answers,
-the sentiment model and λ_k stay. Clients keep nothing from round to round but what people have
-answered, which lies in their private folders; sentiment models are fitted anew where they are
+What leaves a client: the change of θ and the numbers in `reports`. λ_k is no secret: it follows
+from the reported reward, sentiment and intrinsic, and the server's recipe has it. Reviews, texts,
+labels, answers and the sentiment model stay. Clients keep nothing from round to round but what
+people have answered, in their private folders; sentiment models are fitted anew where they are
 needed, from the client's own labels, to the same numbers.
 
 Evaluation is on the same `queries` beginnings of each client's held-out reviews, with the same
-random numbers in every round: of the global model (eval/…), and of each client's own policy after
-its training (personal/…).
+random numbers in every round: of each client's own policy after its training (personal/…), by the
+client, and of the global model (eval/…, and eval/…_client3 of client 3). The latter is central: it
+reads clients' held-out reviews, labels and answers, as only a simulation can. A deployment would
+send the model to its clients and let them evaluate it.
 
 Where we differ from the paper: R0 has a formula, where the paper has none; one advantage per text;
 the KL penalty is in the loss; sentiment by a model of the client's own labels, unless a classifier
@@ -75,7 +78,8 @@ class Settings:
     compare: int = 10
     # Batches of texts that a client writes and learns from in a round.
     batches: int = 40
-    # Texts per batch. Every review of the client's begins one before any begins a second.
+    # Texts per batch. Every review of the client's begins one before any begins a second; a
+    # centralized client's batches are of one owner each, in turn.
     batch: int = 16
     # Shortest and longest beginning of a review, in tokens.
     prompt_tokens: tuple[int, ...] = (2, 8)
@@ -122,6 +126,11 @@ class Settings:
         above_zero(
             self, "algorithm.", "lr", "critic_lr", "temperature", "clip", "clip_norm", "lora_alpha"
         )
+        if self.batch < 2:
+            raise UserError(
+                "algorithm.batch is 1, but a text's advantage is over others of its batch: at "
+                "least 2"
+            )
         lengths = self.prompt_tokens
         if len(lengths) != 2 or not 1 <= lengths[0] <= lengths[1]:
             raise UserError(
@@ -164,9 +173,6 @@ class FedRLHFText:
                 f"{world.clients} clients"
             )
         self.weights = settings.lam * (world.clients if len(settings.lam) == 1 else 1)
-        if settings.feedback == "logged":
-            people = self.people(range(world.clients))
-            comparing.require_answers(settings.feedback_folder, people)
         self.queries = [
             beginnings.queries(world, owner, settings.queries, settings.prompt_tokens)
             for owner in range(world.clients)
@@ -192,6 +198,13 @@ class FedRLHFText:
     # A client
 
     def local(self, job: Job) -> Result:
+        return self._learn(job)
+
+    def poisoned(self, job: Job) -> Result:
+        """A client's work if all its rewards had the other sign."""
+        return self._learn(job, sign=-1)
+
+    def _learn(self, job: Job, sign: int = 1) -> Result:
         writer, start, owners = self.writer, job.broadcast["theta"], self.pools[job.client]
         if self.settings.feedback == "live":
             self.ask(start, owners, job.seed)
@@ -199,7 +212,7 @@ class FedRLHFText:
 
         def worth(batch: Any, written: Any) -> tuple[np.ndarray, Metrics]:
             paid = judging.pay_all(judges, batch.owners, written.texts, written.likelihood)
-            return paid.reward, judging.means(paid)
+            return sign * paid.reward, judging.means(paid)
 
         metrics = writer.train(start, self.batches(owners, job.seed), worth, job.seed)
         now = writer.policy.weights()

@@ -2,7 +2,7 @@
 
 Usually that is one user. A centralized client holds everybody's shelves, and its lists of users and
 movies are then longer; nothing else differs. True ratings are kept apart (`stars`, `Held.rating`):
-of those that are trained on only a simulated person and the supervised baseline read the values.
+of those that are trained on only a simulated person and `reward = "labels"` read the values.
 """
 
 from __future__ import annotations

@@ -131,6 +131,8 @@ class Judges:
 
     def _liking(self, owner: int) -> Felt:
         """By a person's answers; 0.5 for everything while there are none."""
+        if self.settings.feedback == "logged":
+            comparing.require_folder(self.settings.feedback_folder, owner)
         said = comparing.answered(self.settings.feedback_folder, owner)
         if owner not in self._likings or self._likings[owner][0] != said:
             self._likings[owner] = said, text_preferences.fit(said).liking

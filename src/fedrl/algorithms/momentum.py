@@ -22,9 +22,10 @@ server's mean is then over the cohort). λ defaults to ηK, the value of the pap
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -191,6 +192,21 @@ class Momentum:
             )
             updates, stats = self.runner.local(theta, previous, direction, params, seeds)
         return [self._result(job, i, updates, stats) for i, job in enumerate(jobs)]
+
+    def poisoned(self, job: Job) -> Result:
+        """A client's work if all its rewards had the other sign."""
+        return self._reversed.local(job)
+
+    @cached_property
+    def _reversed(self) -> Momentum:
+        other = copy.copy(self)
+        if getattr(self.world, "tabular", False):
+            other.world = copy.copy(self.world)
+            other.world.rewards = -self.world.rewards
+        else:
+            other.settings = replace(self.settings, return_scale=-self.settings.return_scale)
+            other.runner = make_runner(self.world, other.settings)
+        return other
 
     def measured(self, round: int) -> tuple[str, ...]:
         """What a client's round says of itself; weights only where there are any."""

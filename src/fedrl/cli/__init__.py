@@ -9,6 +9,7 @@ from collections.abc import Callable
 from fedrl import threads
 from fedrl.cli import agents, gym, train
 from fedrl.cli import feedback as persons
+from fedrl.cli import flower as machines
 from fedrl.cli import gap as gaps
 from fedrl.cli import plan as planning
 from fedrl.cli import sweep as sweeping
@@ -28,6 +29,7 @@ usage: fedrl COMMAND …
   warmstart WORLD     teach a model to act by imitating the expert on public tasks
   plan [RUN]          what clients per round, local steps and rounds buy, by FedAgent's theorem
   gap RUN             what agreeing on anchors costs FedQHD's clients, by its theorem
+  flower PART         federations across machines: up, keys, link, node
   feedback RUN        answer what a client of a FedRLHF run asks its person, on a page or here
   label RUN           which tasks a run's agent solves: labels for the hardness partition
   export RUN          a run's language model as an ordinary folder
@@ -105,4 +107,5 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "plan": planning.plan,
     "gap": gaps.gap,
     "feedback": persons.feedback,
+    "flower": machines.flower,
 }

@@ -48,9 +48,19 @@ def feedback(argv: list[str]) -> int:
     from fedrl.feedback.store import Folder, client_folder
 
     private = asked.folder or private_folder(asked.run, asked.client)
+    place = client_folder(private, asked.client)
     if asked.folder and not private.is_dir():
         raise UserError(f"--folder is {private}, which does not exist")
-    folder = Folder(client_folder(private, asked.client))
+    if asked.folder and not place.is_dir():
+        raise UserError(
+            f"--client is {asked.client}, but {private} has no {place.name}: nobody asked it here"
+        )
+    if not private.is_dir():
+        raise UserError(
+            f"{private}, the algorithm.feedback_folder of {asked.run}, does not exist: a run makes "
+            "it in its first round, on the machine where its clients compute"
+        )
+    folder = Folder(place)
     if asked.terminal:
         from fedrl.feedback.live import converse
 

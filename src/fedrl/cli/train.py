@@ -188,8 +188,8 @@ def reproduce(argv: list[str]) -> int:
         "and write the page; the same command goes on"
     )  # fmt: skip
     parser.add_argument(
-        "--model", metavar="MODEL", help="fedagent and fedrlhf, full scale: folder or Hugging Face id that the "
-        "warm starts begin with (or set FEDRL_MODEL)"
+        "--model", metavar="MODEL", help="fedagent, fedrlhf, full scale: folder or Hugging Face id "
+        "that warm starts begin with (or set FEDRL_MODEL)"
     )  # fmt: skip
     asked = parser.parse_args(argv)
     options = {name: getattr(asked, name) for name in ("processes", "minutes", "model")}

@@ -7,24 +7,14 @@ in a share of the rounds, the same share whatever the engine.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
 from fedrl import tree
-from fedrl.types import (
-    Algorithm,
-    Job,
-    Metrics,
-    Result,
-    Shareable,
-    Spec,
-    Tensors,
-    UserError,
-    WarmUp,
-)
+from fedrl.engines.wrapped import Wrapped
+from fedrl.types import Algorithm, Job, Result, Shareable, Tensors, UserError
 
 Kind = Literal["raise", "hang", "exit", "nan", "inf", "shape", "dtype"]
 
@@ -46,38 +36,12 @@ class Settings:
             raise UserError(f"faults.rate is {self.rate}; it is a share from 0 to 1")
 
 
-class Faulty:
+class Faulty(Wrapped):
     """An algorithm some of whose clients fail; everything else is the algorithm's own."""
 
     def __init__(self, algorithm: Algorithm, settings: Settings) -> None:
-        self.algorithm = algorithm
+        super().__init__(algorithm)
         self.settings = settings
-        self.opening = algorithm.opening
-        self.reports = algorithm.reports
-
-    def warm_up(self) -> None:
-        if isinstance(self.algorithm, WarmUp):
-            self.algorithm.warm_up()
-
-    def init(self, seed: int) -> Tensors:
-        return self.algorithm.init(seed)
-
-    def broadcast(self, state: Tensors, round: int) -> Tensors:
-        return self.algorithm.broadcast(state, round)
-
-    def declare(self, broadcast: Tensors) -> Mapping[str, Spec]:
-        return self.algorithm.declare(broadcast)
-
-    def step(self, state: Tensors, mean: Tensors, round: int) -> Tensors:
-        return self.algorithm.step(state, mean, round)
-
-    def evaluate(
-        self, states: Sequence[Tensors], owners: Sequence[Sequence[int]], round: int, seed: int
-    ) -> Metrics:
-        return self.algorithm.evaluate(states, owners, round, seed)
-
-    def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
-        return self.algorithm.evaluate_clients(state, seed, episodes)
 
     def local(self, job: Job) -> Result:
         s = self.settings

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +11,9 @@ from rich.console import Console
 from rich.table import Table
 
 from fedrl import federation, seeding
-from fedrl.engines import faults
 from fedrl.experiment import config as configs
 from fedrl.experiment.evaluate import newest
-from fedrl.experiment.run import build_algorithm
+from fedrl.experiment.run import build_algorithm, undisturbed
 from fedrl.experiment.rundir import RunDir, require_run
 from fedrl.experiment.warmstart import whole
 from fedrl.partition import write_labels
@@ -30,7 +28,7 @@ def agent(path: Path) -> tuple[Any, federation.Snapshot]:
     """The algorithm and the newest checkpoint of a run of language agents."""
     require_run(path)
     config = configs.resolve(configs.read_recipe(path / "config.toml"))
-    algorithm = build_algorithm(replace(config, faults=faults.Settings()))
+    algorithm = build_algorithm(undisturbed(config))
     if not hasattr(algorithm, "play_tasks"):
         raise UserError(f"{path} is a run of {config.algorithm.name}, which trains no text agent")
     snapshot = newest(RunDir(path).checkpoints())

@@ -18,34 +18,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import fedrl
-from fedrl import federation, partition
-from fedrl.aggregate import NAMES as AGGREGATORS
+from fedrl import federation, partition, privacy
+from fedrl.aggregate import Settings as Aggregate
 from fedrl.algorithms import METHODS
-from fedrl.engines import faults
+from fedrl.engines import attacks, faults
+from fedrl.engines.flower import settings as flower
 from fedrl.envs import WORLDS
 from fedrl.experiment.values import checked, fields, nearest, parse, split_flags
 from fedrl.limits import at_least_one, not_negative
 from fedrl.registry import load, look_up, suggestion
 from fedrl.types import UserError
-
-
-@dataclass(frozen=True)
-class Aggregate:
-    """How updates become one."""
-
-    # mean: every client counts the same. weighted: by the number of its examples. median, trimmed
-    # (the mean without the extremes): number by number, which a few liars cannot move far.
-    name: str = "mean"
-    # What trimmed leaves out on either side, as a share of the clients; only read by trimmed.
-    trim: float = 0.2
-
-    def __post_init__(self) -> None:
-        if self.name not in AGGREGATORS:
-            raise UserError(
-                f"aggregate.name is {self.name!r}; {suggestion(self.name, list(AGGREGATORS))}"
-            )
-        if not 0 <= self.trim < 0.5:
-            raise UserError(f"aggregate.trim is {self.trim}; it must lie in [0, 0.5)")
 
 
 @dataclass(frozen=True)
@@ -60,7 +42,10 @@ class Config:
     rounds: int = 100
     # inprocess: clients in this process, compiled together where the method can.
     # workers: clients in processes of their own, which a deadline can stop.
-    engine: Literal["inprocess", "workers"] = "inprocess"
+    # flower: clients on other machines, through the SuperLink that `connection` names.
+    engine: Literal["inprocess", "workers", "flower"] = "inprocess"
+    # The SuperLink of engine = "flower": a name that `fedrl flower up` has written, or a file.
+    connection: str = ""
     # Worker processes; 0 is one per core.
     workers: int = 0
     # Where run directories go.
@@ -76,7 +61,10 @@ class Config:
     world: Any = None
     partition: partition.Settings = field(default_factory=partition.Settings)
     aggregate: Aggregate = field(default_factory=Aggregate)
+    privacy: privacy.Settings = field(default_factory=privacy.Settings)
     faults: faults.Settings = field(default_factory=faults.Settings)
+    attack: attacks.Settings = field(default_factory=attacks.Settings)
+    flower: flower.Settings = field(default_factory=flower.Settings)
 
     def __post_init__(self) -> None:
         at_least_one(self, "", "rounds", "eval_every", "checkpoint_every")
@@ -90,7 +78,11 @@ class Config:
             raise UserError(f"workers is {self.workers}; 0 is one per core")
         if self.workers and self.engine != "workers":
             raise UserError(f'workers is {self.workers}, which needs engine = "workers"')
-        if self.engine != "workers":
+        if (self.engine == "flower") != bool(self.connection):
+            raise UserError(
+                'engine = "flower" and connection go together: --engine flower --connection NAME'
+            )
+        if self.engine == "inprocess":
             if self.federation.deadline:
                 raise UserError(
                     'federation.deadline needs clients that can be stopped: set engine = "workers"'
@@ -108,9 +100,22 @@ class Config:
             raise UserError(
                 f"faults.clients names clients outside 0 to {self.federation.clients - 1}"
             )
+        self.aggregate.check(self.federation.asked, self.federation.kind)
+        privacy.check(
+            self.privacy, self.federation.kind, self.aggregate.name, self.federation.asked
+        )
+        self.attack.check(self.federation.clients, self.federation.kind)
 
 
-SECTIONS = (federation.Settings, partition.Settings, Aggregate, faults.Settings)
+SECTIONS = (
+    federation.Settings,
+    partition.Settings,
+    Aggregate,
+    privacy.Settings,
+    faults.Settings,
+    attacks.Settings,
+    flower.Settings,
+)
 
 
 def read_recipe(path: Path) -> dict[str, Any]:

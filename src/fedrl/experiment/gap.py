@@ -9,7 +9,7 @@ docs/fedqhd.md explains how to read them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
@@ -21,11 +21,10 @@ from rich.table import Table
 from fedrl import federation, seeding
 from fedrl.algorithms import qhd_features as rff
 from fedrl.algorithms.federation_gap import Gap, federation_gap
-from fedrl.engines import faults
 from fedrl.experiment import config as configs
 from fedrl.experiment.config import Config
 from fedrl.experiment.evaluate import newest
-from fedrl.experiment.run import build_algorithm
+from fedrl.experiment.run import build_algorithm, undisturbed
 from fedrl.experiment.rundir import RunDir, require_run
 from fedrl.types import UserError
 
@@ -103,7 +102,7 @@ def open_run(path: Path, wanted: Sequence[str], flag: str = "") -> Run:
     last = newest(RunDir(path).checkpoints())
     if last is None or not last.clients:
         raise UserError(f"{flag}{path} has no round yet: nobody has learned anything")
-    method = cast("FedQHD", build_algorithm(replace(config, faults=faults.Settings())))
+    method = cast("FedQHD", build_algorithm(undisturbed(config)))
     return Run(path, config, method, last)
 
 

@@ -21,12 +21,11 @@ import numpy as np
 
 from fedrl import federation, seeding, tree
 from fedrl.algorithms.theory import Plan
-from fedrl.engines import faults
 from fedrl.experiment import config as configs
 from fedrl.experiment.config import Config
 from fedrl.experiment.evaluate import newest
 from fedrl.experiment.planner import Estimate, require
-from fedrl.experiment.run import build_algorithm
+from fedrl.experiment.run import build_algorithm, undisturbed
 from fedrl.experiment.rundir import RunDir, require_run
 from fedrl.experiment.runs import load
 from fedrl.limits import not_negative
@@ -161,7 +160,7 @@ def _points(
 ) -> list[Point]:
     """At the run's start and at the snapshot `last`."""
     one_step = replace(config.algorithm, **{steps_key: 1})
-    algorithm = build_algorithm(replace(config, algorithm=one_step, faults=faults.Settings()))
+    algorithm = build_algorithm(undisturbed(replace(config, algorithm=one_step)))
     start = algorithm.init(seeding.derive(config.seed, "init"))
     first = federation.Snapshot(0, [start])
     draw = seeding.generator(how.seed, "plan")

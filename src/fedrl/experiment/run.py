@@ -16,7 +16,8 @@ import numpy as np
 
 from fedrl import aggregate, federation, seeding, tree
 from fedrl.algorithms import METHODS
-from fedrl.engines import faults
+from fedrl.engines import attacks, faults
+from fedrl.engines.attacks import Attacked
 from fedrl.engines.faults import Faulty
 from fedrl.engines.inprocess import InProcess, one_line
 from fedrl.engines.workers import Workers
@@ -25,22 +26,25 @@ from fedrl.envs.text import Dealt
 from fedrl.experiment import config as configs
 from fedrl.experiment.config import Config
 from fedrl.experiment.interrupt import Interrupt
+from fedrl.experiment.privacy import check_packages, mechanism, outlook, protected
 from fedrl.experiment.progress import Progress
 from fedrl.experiment.rundir import RunDir, require_run
 from fedrl.experiment.sinks import check_sinks, open_sinks
 from fedrl.partition import load_labels, partition
 from fedrl.registry import load, look_up, missing_extra
-from fedrl.types import Algorithm, UserError
+from fedrl.types import Algorithm, UserError, sends_values
 
 MAY_CHANGE = {
     "rounds",
     "engine",
     "workers",
+    "connection",
     "track",
     "checkpoint_every",
     "federation.quorum",
     "federation.retries",
     "federation.deadline",
+    "privacy.epsilon",
     "algorithm.compile",
     "algorithm.device",
     "algorithm.microbatch",
@@ -69,7 +73,7 @@ def build_world(config: Config) -> Any:
 
 
 def build_algorithm(config: Config) -> Algorithm:
-    """The method over its world; some clients made to fail if the configuration asks for it."""
+    """The method over its world; some clients made to lie or fail if the settings ask for it."""
     name = config.algorithm.name
     entry = look_up(METHODS, "algorithm.name", name)
     world = config.world.name
@@ -88,12 +92,29 @@ def build_algorithm(config: Config) -> Algorithm:
         )
     except ModuleNotFoundError as error:
         raise missing_extra(error, f"algorithm.name = {name!r}", entry.extra) from error
+    if config.aggregate.name == "norm-bound" and sends_values(algorithm):
+        raise UserError(
+            f'aggregate.name = "norm-bound" bounds changes, but {name} sends values: '
+            'choose another, for instance "median"'
+        )
+    if liars := attacks.hostile(config.attack, config.federation.clients, config.seed):
+        algorithm = Attacked(algorithm, config.attack, liars)
     return Faulty(algorithm, config.faults) if config.faults.clients else algorithm
+
+
+def build_clients(config: Config) -> Algorithm:
+    """What clients compute and send, protected where the settings ask for it."""
+    return protected(config, build_algorithm(config))
+
+
+def undisturbed(config: Config) -> Config:
+    """The same without rehearsed failures and attacks: for what only looks at a method."""
+    return replace(config, faults=faults.Settings(), attack=attacks.Settings())
 
 
 def plan(config: Config) -> list[str]:
     """What a run will move and do, before it does: the size of a model and of a round."""
-    algorithm: Any = build_algorithm(replace(config, faults=faults.Settings()))
+    algorithm: Any = build_algorithm(undisturbed(config))
     needs: list[str] = []
     if hasattr(algorithm, "outline"):  # a large model: its shapes, without its weights
         state, needs = algorithm.outline()
@@ -112,6 +133,7 @@ def plan(config: Config) -> list[str]:
         f"a client sends {numbers:,} numbers: {names}",
         f"a round: {clients} clients, {up * clients:,} bytes up, "
         f"{tree.nbytes(sent) * clients:,} bytes down",
+        *outlook(config, algorithm),
         *needs,
     ]
 
@@ -119,19 +141,31 @@ def plan(config: Config) -> list[str]:
 def start(config: Config) -> RunDir:
     """A new run directory for this configuration."""
     check_sinks(config.track)
+    check_packages(config)
     root = Path(config.out) / config.name
     return RunDir.create(
         root,
         config.algorithm.name,
         config.seed,
-        configs.to_toml(config),
+        configs.to_toml(placed(config)),
     )
+
+
+def placed(config: Config) -> Config:
+    """With the places of people's answers as they are named from anywhere.
+
+    A run may be resumed, and `fedrl feedback` started, in another folder than the run was.
+    """
+    keys = ("feedback_file", "feedback_folder")
+    said = {key: getattr(config.algorithm, key, "") for key in keys}
+    full = {key: str(Path(path).absolute()) for key, path in said.items() if path}
+    return replace(config, algorithm=replace(config.algorithm, **full))
 
 
 def resume(path: Path, flags: list[str]) -> tuple[Config, RunDir]:
     """An earlier run's directory and configuration, with what may change changed and kept."""
     for key, _ in configs.split_flags(flags):
-        if key not in MAY_CHANGE and not key.startswith("faults."):
+        if key not in MAY_CHANGE and not key.startswith(("faults.", "flower.")):
             raise UserError(
                 f"--{key}: a resumed run keeps what its numbers depend on; start a new run to "
                 f"change it (--rounds may grow, and {', '.join(sorted(MAY_CHANGE - {'rounds'}))})"
@@ -140,9 +174,15 @@ def resume(path: Path, flags: list[str]) -> tuple[Config, RunDir]:
     require_run(path)
     before = configs.resolve(configs.read_recipe(path / "config.toml"))
     config = configs.resolve(configs.as_dict(before), flags)
+    if config.engine != before.engine and "flower" in (config.engine, before.engine):
+        raise UserError(
+            f"--engine: clients keep their states themselves on flower and in the checkpoint "
+            f"elsewhere; this run goes on with {before.engine}"
+        )
     if config.rounds < before.rounds:
         raise UserError(f"--rounds {config.rounds}: it has {before.rounds}, and may only grow")
     check_sinks(config.track)
+    check_packages(config)
     run = RunDir.open(path)
     try:
         run.write_config(configs.to_toml(config))
@@ -166,10 +206,13 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
                 run.say(line)
 
         run.warn = warn
+        algorithm = protected(config, algorithm)
         engine: federation.Engine = InProcess(algorithm)
         if config.engine == "workers":
-            build = partial(build_algorithm, config)
+            build = partial(build_clients, config)
             engine = stack.enter_context(Workers(build, config.workers))
+        elif config.engine == "flower":
+            engine = stack.enter_context(over_flower(config, run.path.name, algorithm, warn))
         interrupt = Interrupt()
         if threading.current_thread() is threading.main_thread():  # signals are its business
             stack.enter_context(interrupt)
@@ -187,7 +230,7 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
                 config.federation,
                 algorithm,
                 engine,
-                aggregate.get(config.aggregate.name, config.aggregate.trim),
+                aggregate.build(config.aggregate, config.federation.asked),
                 run,
                 seed=config.seed,
                 rounds=config.rounds,
@@ -195,6 +238,7 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
                 checkpoint_every=config.checkpoint_every,
                 observers=observers,
                 warn=warn,
+                privacy=mechanism(config, algorithm, run.path),
             )
             status = "finished"
             return last
@@ -205,6 +249,17 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
         finally:
             with contextlib.suppress(OSError):
                 run.finish(status, time.monotonic() - started)
+
+
+def over_flower(
+    config: Config, name: str, algorithm: Algorithm, warn: Callable[[str], None]
+) -> Any:
+    """The engine on other machines; its package is imported when it is asked for."""
+    try:
+        from fedrl.experiment.flower import open_engine
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, 'engine = "flower"', "flower") from error
+    return open_engine(config, name, algorithm, warn)
 
 
 def _track(sink: Any, warn: Callable[[str], None], done: federation.Round) -> None:

@@ -39,8 +39,8 @@ LATE = 0.9
 class RunCell:
     """One row of a table or curve of a figure: a recipe, as `config.resolve` takes it, and seeds.
 
-    Models and labels are named by paths whose last part holds a hash of how they are made; if not,
-    `mark` tells what they hold.
+    Models and labels are named by paths whose last part holds a hash of how they are made, and so
+    are folders of answers; if not, `mark` tells what they hold.
     """
 
     part: str
@@ -87,6 +87,8 @@ def digest(config: Config, mark: str = "") -> str:
     flat = {k: v for k, v in said if k not in MOVES_NOTHING and v != usual.get(k)}
     for key in ("algorithm.model", "partition.labels"):
         flat[key] = Path(flat.get(key, "")).name
+    if files := flat.get("algorithm.feedback_file"):  # one per client: their folder has the hash
+        flat["algorithm.feedback_file"] = Path(files).parent.name
     if METHODS[config.algorithm.name].kind != "text":  # others plan with their rounds
         flat["rounds"] = config.rounds
     return short_hash([names, flat, *SALT, *([mark] if mark else [])])

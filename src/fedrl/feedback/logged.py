@@ -1,7 +1,8 @@
 """Answers from a file, one JSON object per line: {"question": ID, "value": H}.
 
 That is also how a person's answers are kept (`store`), so a session can be played again; undone
-ones are left out here too. What the file does not hold stays unanswered.
+ones are left out here too. What the file does not hold stays unanswered. The server may learn that
+a client's file cannot be read, but nothing of what it says.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedrl.feedback.records import Answer, Question
-from fedrl.types import UserError
+from fedrl.types import Shareable, UserError
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,10 @@ def source(path: Path) -> Logged:
     try:
         text = path.read_text(encoding="utf-8")
     except OSError as error:
-        raise UserError(f"cannot read the answers in {path}: {error.strerror or error}") from error
+        why = error.strerror or type(error).__name__
+        raise UserError(Shareable(f"cannot read the answers in {path}: {why}")) from error
+    except UnicodeDecodeError as error:
+        raise UserError(Shareable(f"cannot read the answers in {path}: not UTF-8")) from error
     values: dict[str, float] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip():
@@ -49,9 +53,8 @@ def _take(values: dict[str, float], line: str, where: str) -> None:
             return
         question, value = str(entry["question"]), float(entry["value"])
     except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f'{where} is no answer; it must read {{"question": ID, "value": H}}'
-        ) from error
+        said = f'{where} is no answer; it must read {{"question": ID, "value": H}}'
+        raise UserError(Shareable(said)) from error
     if not -1 <= value <= 1:
         raise UserError(f"{where} says {value}; an answer is a number from -1 to 1")
     values[question] = value

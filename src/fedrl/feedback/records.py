@@ -37,3 +37,12 @@ class Source(Protocol):
     def answers(self, questions: Sequence[Question], seed: int) -> list[Answer]:
         """To as many of the questions as there are answers for, in their order."""
         ...
+
+
+class Contrary(NamedTuple):
+    """A `Source` that says the opposite of another: a poisoned client's."""
+
+    source: Source
+
+    def answers(self, questions: Sequence[Question], seed: int) -> list[Answer]:
+        return [Answer(one.question, -one.value) for one in self.source.answers(questions, seed)]

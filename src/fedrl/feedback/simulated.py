@@ -8,6 +8,10 @@
 The person knows the items they were given, by the client's own keys, and no others: a client gives
 it the ratings that it trains on, so that a question about anything held out is an error. Scores are
 in stars, as ratings are. (The paper writes +1 where the first is preferred.)
+
+By the paper's rule a comparison says something only where the model's order seems wrong. Where the
+model is right it is noise alone that makes it seem so: the better the model, the larger the share
+of noise among the comparisons that teach.
 """
 
 from __future__ import annotations

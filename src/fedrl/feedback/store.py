@@ -21,10 +21,10 @@ import json
 import math
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from fedrl.feedback.records import Answer, Question
 from fedrl.types import UserError
@@ -32,6 +32,9 @@ from fedrl.types import UserError
 MOST = 200
 """Questions that may wait for an answer; of more, those that were asked longest ago are dropped."""
 QUESTIONS, ANSWERS, LOCK = "questions.jsonl", "answers.jsonl", ".lock"
+COUNTS = {"rate": 1, "compare": 2}
+"""Items of a question."""
+Line = TypeVar("Line")
 
 
 class Given(NamedTuple):
@@ -68,12 +71,18 @@ class Told:
         if "sit" in entry:
             self.seated = len(self.standing)
         elif "undo" in entry:
-            self.standing.pop()
-            self.undone.insert(0, entry["undo"])
-            self.seated = min(self.seated, len(self.standing))
+            self._undo(entry["undo"])
         else:
             self.standing.append(Answer(entry["question"], entry["value"]))
             self.undone = [name for name in self.undone if name != entry["question"]]
+
+    def _undo(self, name: str) -> None:
+        """By name: somebody may have removed a damaged line before it."""
+        places = [at for at, one in enumerate(self.standing) if one.question == name]
+        if places:
+            del self.standing[places[-1]]
+            self.undone.insert(0, name)
+            self.seated -= places[-1] < self.seated
 
 
 @dataclass(frozen=True)
@@ -205,17 +214,18 @@ class Folder:
             yield
 
     def _view(self) -> View:
-        questions = {}
-        for line in self._lines(QUESTIONS):
-            kind, keys, items, scores = (line[name] for name in ("kind", "keys", "items", "scores"))
-            one = Question(line["id"], kind, tuple(keys), tuple(items), tuple(scores))
-            questions[one.id] = one
+        questions = {one.id: one for one in self._lines(QUESTIONS, _question)}
         told = Told()
-        for line in self._lines(ANSWERS):
+        for line in self._lines(ANSWERS, _entry):
             told.take(line)
+        if any(one.question not in questions for one in told.standing):
+            raise UserError(
+                f"{self.path / QUESTIONS} is damaged: it lacks a question that was answered; put "
+                f"it back, or move {ANSWERS} away to begin anew"
+            )
         return View(questions, told)
 
-    def _lines(self, name: str) -> list[dict[str, Any]]:
+    def _lines(self, name: str, read: Callable[[Any], Line]) -> list[Line]:
         """Whole lines; what follows the last line's end was never finished."""
         try:
             data = (self.path / name).read_bytes()
@@ -224,8 +234,8 @@ class Folder:
         found = []
         for number, line in enumerate(data.split(b"\n")[:-1], start=1):
             try:
-                found.append(json.loads(line))
-            except ValueError:
+                found.append(read(json.loads(line)))
+            except (ValueError, KeyError, TypeError, AttributeError):
                 raise UserError(
                     f"{self.path / name}, line {number} is damaged; remove this line to go on"
                 ) from None
@@ -258,6 +268,26 @@ class Folder:
             os.fsync(folder)  # or answers might outlive the questions that they belong to
         finally:
             os.close(folder)
+
+
+def _question(line: Any) -> Question:
+    """A line of the questions, if it is one."""
+    keys, items, scores = (tuple(line[name]) for name in ("keys", "items", "scores"))
+    if {len(keys), len(items), len(scores)} != {COUNTS[line["kind"]]}:
+        raise ValueError
+    return Question(str(line["id"]), line["kind"], keys, items, scores)
+
+
+def _entry(line: Any) -> dict[str, Any]:
+    """A line of the answers, if it is one."""
+    entry: dict[str, Any] = dict(line.items())
+    if "undo" in entry:
+        entry["undo"] = str(entry["undo"])
+    elif "sit" not in entry:
+        entry |= {"question": str(entry["question"]), "value": float(entry["value"])}
+        if not -1 <= entry["value"] <= 1:
+            raise ValueError
+    return entry
 
 
 def _taken(view: View, entry: Given) -> dict[str, Any] | None:

@@ -91,6 +91,13 @@ def penalise(rollout: Rollout, amount: float) -> None:
             rollout.returns[sample.episode] -= amount
 
 
+def turn_round(rollout: Rollout) -> None:
+    """Give every reward the other sign, as a poisoned client does."""
+    for sample in rollout.samples:
+        sample.reward = -sample.reward
+    rollout.returns = [-score for score in rollout.returns]
+
+
 def normalised(
     values: Sequence[float] | np.ndarray, groups: Sequence[int], scale: bool
 ) -> np.ndarray:

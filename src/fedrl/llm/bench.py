@@ -19,7 +19,7 @@ from torch import nn
 
 from fedrl.envs.text import Task, TextWorld
 from fedrl.llm import anchored, answering, formats, learner, lora, ppo
-from fedrl.llm.advantages import ESTIMATORS, pay_success, penalise
+from fedrl.llm.advantages import ESTIMATORS, pay_success, penalise, turn_round
 from fedrl.llm.policy import SPREAD, choose_device, load
 from fedrl.llm.rollout import Play, Rollout, play
 from fedrl.llm.sampler import Sampler
@@ -109,16 +109,18 @@ class Bench:
         share: Sequence[str],
         seed: int,
         anchor: tuple[Tensors, Tensors] | None = None,
+        poisoned: bool = False,
     ) -> tuple[Metrics, Tensors]:
         """τ epochs on these tasks, from `theta`; the model then holds the result.
 
         Gives what to log, and the mean of the directions that were stepped (only with an anchor).
+        `poisoned` turns every reward round.
         """
         with advice(self.policy.model):
-            return self._train(theta, share, seed, Anchor(*anchor) if anchor else None)
+            return self._train(theta, share, seed, Anchor(*anchor) if anchor else None, poisoned)
 
     def _train(
-        self, theta: Tensors, share: Sequence[str], seed: int, anchor: Anchor | None
+        self, theta: Tensors, share: Sequence[str], seed: int, anchor: Anchor | None, poisoned: bool
     ) -> tuple[Metrics, Tensors]:
         settings, policy = self.settings, self.policy
         self.load(theta)
@@ -136,6 +138,8 @@ class Bench:
             if settings.reward == "success":
                 pay_success(rollout)
             penalise(rollout, settings.invalid_penalty)
+            if poisoned:
+                turn_round(rollout)
             logs.append(told(rollout, scores, course.learn(rollout)))
             self.moved()
         totals = {k: float(sum(log[k] for log in logs)) for k in logs[0] if k.startswith("env/")}

@@ -4,7 +4,9 @@ learns by PPO from what the texts are worth.
 A text is one sample: the prompt is its situation, all new tokens are one action, the reward of the
 whole text comes at the end. The critic values the prompt (`ppo`); advantages have mean 0 and
 deviation 1 within a batch. The KL divergence to the reference is a term of the loss, per token, as
-for agents (`learner`), and no part of the reward.
+for agents (`learner`), and no part of the reward. Its estimate from the tokens that were written
+(k3) has the value of KL(π ‖ π_ref), but with the tokens fixed its gradient, (1 − π_ref/π) ∇ log π,
+is on average that of KL(π_ref ‖ π): it holds on to all that the reference writes.
 
 The reference is the model that the run began with, and nothing ever trains it: a copy, or the model
 without its adapters. It also says how likely a text is (`Written.likelihood`), which no policy can

@@ -38,13 +38,14 @@ class Method:
 METHODS = {
     "fedrlhf": Method("FedRLHF"),
     "labels": Method(
-        "supervised, federated", {"algorithm.reward": "labels", "algorithm.feedback": "none"}
+        "told the labels (bandit)", {"algorithm.reward": "labels", "algorithm.feedback": "none"}
     ),
     "plain": Method("λ = 0, intrinsic reward only", {"algorithm.lam": [0.0]}),
     "independent": Method("every client alone", {"federation.kind": "independent"}),
     "centralized": Method("centralized, one client has all", {"federation.kind": "centralized"}),
 }
-"""All but the second learn from the same R0; the first and the last two from feedback as well."""
+"""All but the second learn from the same R0; the first and the last two from feedback as well. The
+second is paid the true label, but only for the action that it takes."""
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ def accuracy_lines() -> Lines:
     return {
         "FedRLHF, global policy": ("fedrlhf", "eval/accuracy"),
         "FedRLHF, clients' own": ("fedrlhf", OWN),
-        "supervised, global": ("labels", "eval/accuracy"),
+        "told the labels (bandit), global": ("labels", "eval/accuracy"),
         "λ = 0, global": ("plain", "eval/accuracy"),
         "every client alone": ("independent", "eval/accuracy"),
         "centralized": ("centralized", "eval/accuracy"),

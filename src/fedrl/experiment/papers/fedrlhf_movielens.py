@@ -88,9 +88,9 @@ def leaky(clients: int) -> str:
     paper = f", where the paper has {numbers.FIRST[0]} and {numbers.LAST[0]}" * (clients == 10)
     return f"""**No evaluation: the protocol of the authors' release.** Its code scores a model on
         the ratings that the model was trained on, and pays it the true label. The same done here
-        (the supervised network, scored on its trained ratings) gives the last row{paper}; with
-        shaped rewards instead of labels, scored in the same way, the row above it. These numbers
-        say what a network remembers, not what it can predict."""
+        (the network that is told the labels, scored on its trained ratings) gives the last
+        row{paper}; with shaped rewards instead of labels, scored in the same way, the row above it.
+        These numbers say what a network remembers, not what it can predict."""
 
 
 def leaky_table(found: Found, clients: int) -> str:

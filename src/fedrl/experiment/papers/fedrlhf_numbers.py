@@ -15,6 +15,7 @@ RANKS = (0.0613, 0.6126)
 """The same for Spearman's correlation."""
 REWARD = (0.52, 0.68)
 """Its global mean reward on IMDb, before and after five rounds."""
+RISE = round(REWARD[1] - REWARD[0], 2)
 SAMPLES = 1500
 """From where on FedRLHF lies above centralized training."""
 

@@ -15,13 +15,14 @@ import numpy as np
 
 from fedrl.experiment.papers import fedrlhf_figures as figures
 from fedrl.experiment.papers.fedqhd_numbers import prose, told
-from fedrl.experiment.papers.fedrlhf_rates import Rate, Rates, TradeOff, rates
+from fedrl.experiment.papers.fedrlhf_rates import LARGE, Rate, Rates, TradeOff, rates
 from fedrl.experiment.papers.fedrlhf_results import OWN, Found, Results, by_client, curve
 from fedrl.experiment.papers.markdown import missing, number, table
 from fedrl.experiment.run_cells import Trained
 from fedrl.experiment.runs import Run
+from fedrl.types import UserError
 
-P, RETURN = "personal/divergence", "eval/return"
+P, P_HELD, RETURN = "personal/divergence", "personal/divergence_held", "eval/return"
 COLUMNS = {
     "P": P,
     "J_g": RETURN,
@@ -112,16 +113,27 @@ def fitted(results: Results, columns: Mapping[str, np.ndarray]) -> Rates:
 
 
 def local(lams: Sequence[float], values: np.ndarray) -> list[float]:
-    """Exponents between neighbouring λ > 0, of means over seeds that are above 0."""
-    mean = values.mean(0)
-    points = [(math.log(lam), math.log(p)) for lam, p in zip(lams, mean) if lam > 0 and p > 0]
-    return [(d - b) / (c - a) for (a, b), (c, d) in itertools.pairwise(points)]
+    """Exponents between neighbouring λ > 0, of means over seeds; NaN next to one not above 0."""
+    points = [(lam, float(p)) for lam, p in zip(lams, values.mean(0), strict=True) if lam > 0]
+    return [
+        math.log(after / before) / math.log(larger / lam) if min(before, after) > 0 else math.nan
+        for (lam, before), (larger, after) in itertools.pairwise(points)
+    ]
 
 
 def rate(found: Rate, digits: int) -> str:
     if math.isnan(found.mean):
         return "nothing that can be fitted"
     return told((found.mean, found.half), digits)
+
+
+def excess_of(found: Rate, lams: Sequence[float]) -> str:
+    """Which λs the excess is fitted over, and which seeds are not."""
+    used = ", ".join(f"{lam:g}" for lam in lams if lam >= LARGE)
+    return (
+        f"λ = {used}, without {found.left_out} of {len(found.by_seed)} seeds, where feedback adds "
+        "nothing at one of these"
+    )
 
 
 def straightness(lams: Sequence[float], values: np.ndarray) -> float:
@@ -141,12 +153,15 @@ def straightness(lams: Sequence[float], values: np.ndarray) -> float:
 def slack(run: Run, lam: float) -> list[float]:
     """By round, J_g − (mean J⁰(π_k) − C mean √P_k): the theorem says that it is never negative.
 
-    Clients measure P_k against the policy that they received, so J_g is the round before's. Steps
-    are episodes (γ = 0), and R_max = H_max = 1: C = 2√2 (1 + λ).
+    Clients measure P_k against the policy that they received, so J_g is the round before's. All
+    three are over held-out movies, because a bound needs J and P over the same states. Steps are
+    episodes (γ = 0), and R_max = H_max = 1: C = 2√2 (1 + λ).
     """
     found = []
     for now in sorted(run.rounds)[1:]:
-        apart, own = by_client(run, P, now), by_client(run, "personal/return", now)
+        apart, own = by_client(run, P_HELD, now), by_client(run, "personal/return", now)
+        if not apart:  # NaN would read as a bound that is broken
+            raise UserError(f"{run.path} lacks {P_HELD}: remove this run and measure it again")
         bound = np.mean(list(own.values())) - 2 * math.sqrt(2) * (1 + lam) * np.mean(
             np.sqrt(list(apart.values()))
         )
@@ -193,12 +208,14 @@ def section(results: Results, pictures: Path) -> str:
 
         Clients differ without any feedback, too: P does not begin at 0. So its exponent is given
         for P as it is, {rate(found.exponent, 2)}, and for what feedback adds,
-        {rate(found.excess, 2)} (log-log slopes over λ > 0, by seed; the theorem's rate is 2). From
-        one λ to the next, the means of what feedback adds have exponents of
-        {", ".join(f"{a:.1f}" for a in local(lams, excess(columns)))}. J_g changes by
+        {rate(found.excess, 2)} (log-log slopes by seed; the theorem's rate is 2). The first is over
+        all λ > 0, the second over {excess_of(found.excess, lams)}. From one λ to the next, the
+        means of what feedback adds have exponents of
+        {", ".join("none" if math.isnan(a) else f"{a:.1f}" for a in local(lams, excess(columns)))}.
+        J_g changes by
         {rate(found.performance, 4)} per unit of λ, and a straight line explains
         {100 * straight:.0f}% of the mean's differences. Theorem 5.1's
-        lower bound on J_g, with γ = 0 and R_max = H_max = 1, is kept in
+        lower bound on J_g, with γ = 0, R_max = H_max = 1 and P over held-out movies, is kept in
         {sum(gap >= 0 for gap in gaps):,} of {len(gaps):,} rounds; J_g lies {np.mean(gaps):.2f}
         above it in the mean, and is itself within ±{np.abs(columns["J_g"]).max():.2f}."""
     image = figures.tradeoff(lams, columns, excess(columns), pictures)

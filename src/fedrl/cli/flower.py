@@ -1,0 +1,166 @@
+"""The command `fedrl flower`: federations across machines. docs/deploy.md takes you through it."""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+
+from fedrl.cli.parser import Parser
+from fedrl.registry import missing_extra
+from fedrl.types import UserError
+
+HELP = """\
+usage: fedrl flower up --clients N        a whole federation on this machine, for trying it out
+       fedrl flower keys server FOLDER    make a CA, a server certificate and the driver's secret
+       fedrl flower keys node FILE        make a node's key pair
+       fedrl flower link --folder FOLDER  run the SuperLink, at the organisation that coordinates
+       fedrl flower node --client N …     run a client's node, where its data is
+
+Then train on it:  fedrl run RECIPE --engine flower --connection NAME
+Each has --help; docs/deploy.md takes three organisations from nothing to a trained agent.
+"""
+PORT = 9092
+
+
+def flower(argv: list[str]) -> int:
+    """Parts of a federation across machines."""
+    parts = {"up": up, "keys": keys, "link": link, "node": node}
+    if not argv or argv[0] in ("-h", "--help"):
+        print(HELP, end="")
+        return 0 if argv else 2
+    if argv[0] not in parts:
+        raise UserError(f"fedrl flower has no part {argv[0]!r}; choose from {', '.join(parts)}")
+    try:
+        return parts[argv[0]](argv[1:])
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, "fedrl flower", "flower") from error
+
+
+def keys(argv: list[str]) -> int:
+    parser = Parser("fedrl flower keys", description="Certificates and keys; nothing is replaced.")
+    parser.add_argument("kind", choices=("server", "node"))
+    parser.add_argument("path", type=Path, help="the server's folder, or the node's key file")
+    parser.add_argument(
+        "--host", action="append", default=[], help="a name or address by which nodes reach the "
+        "server; may be given several times (localhost and 127.0.0.1 are always in)"
+    )  # fmt: skip
+    asked = parser.parse_args(argv)
+
+    from fedrl.engines.flower import keys as making
+
+    if asked.kind == "server":
+        making.make_server(asked.path, [*asked.host, "localhost", "127.0.0.1"])
+        print(f"{asked.path}: give ca.pem to every node; ca.key, server.key and secret to nobody")
+    else:
+        making.make_node(asked.path)
+        print(f"{asked.path}.pub goes to the server's folder nodes/; {asked.path} stays here")
+    return 0
+
+
+def link(argv: list[str]) -> int:
+    parser = Parser("fedrl flower link", description="Run the SuperLink until it is stopped.")
+    parser.add_argument("--folder", type=Path, required=True, help="of `fedrl flower keys server`")
+    parser.add_argument("--host", default="0.0.0.0", help="where it listens (0.0.0.0)")
+    parser.add_argument("--port", type=int, default=PORT, help=f"({PORT})")
+    parser.add_argument(
+        "--insecure", action="store_true", help="plain text, any node: on loopback only"
+    )
+    parser.add_argument(
+        "--driver", action="append", default=[], metavar="ADDRESS", help="an address beside this "
+        "machine's from which runs may be driven; may be given several times"
+    )  # fmt: skip
+    parser.add_argument("--name", default="", help="write a connection of this name for the driver")
+    asked = parser.parse_args(argv)
+    _check_folder(asked.folder, asked.insecure)
+    if asked.insecure and asked.host != "127.0.0.1":
+        raise UserError("--insecure has no keys and no encryption: it needs --host 127.0.0.1")
+
+    from fedrl.engines.flower import connection, superlink
+
+    folder = asked.folder.resolve()
+    if asked.name:
+        ca = "" if asked.insecure else str(folder / "ca.pem")
+        here = connection.Connection(f"127.0.0.1:{asked.port}", ca, str(folder / "secret"))
+        print(f"connection {asked.name}: {connection.save(asked.name, here)}", flush=True)
+    superlink.serve(asked.host, asked.port, folder, asked.insecure, asked.driver)
+    return 0
+
+
+def _check_folder(folder: Path, insecure: bool) -> None:
+    needed = ["secret"] if insecure else ["secret", "ca.pem", "server.pem", "server.key"]
+    missing = [name for name in needed if not (folder / name).is_file()]
+    if missing:
+        raise UserError(
+            f"--folder {folder} lacks {', '.join(missing)}: make it with "
+            f"`fedrl flower keys server {folder}`"
+        )
+
+
+def node(argv: list[str]) -> int:
+    own: tuple[str, ...] = ()
+    if "--" in argv:
+        own = tuple(argv[argv.index("--") + 1 :])
+        argv = argv[: argv.index("--")]
+    parser = Parser(
+        "fedrl flower node",
+        description="Run one client's node until it is stopped; settings after -- go over those "
+        "of every recipe that is sent: -- --algorithm.model /models/qwen --algorithm.device cuda",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--client", type=int, required=True, help="its number, from 0")
+    parser.add_argument("--superlink", required=True, metavar="HOST:PORT")
+    parser.add_argument(
+        "--folder", type=Path, required=True, help="its own: the client's state, logs, and where "
+        "relative paths of recipes begin"
+    )  # fmt: skip
+    parser.add_argument("--ca", type=Path, help="ca.pem of the federation")
+    parser.add_argument("--key", type=Path, help="its private key, of `fedrl flower keys node`")
+    parser.add_argument("--insecure", action="store_true", help="no ca, no key: on loopback only")
+    parser.add_argument("--data", default="", help="FEDRL_DATA of this client")
+    asked = parser.parse_args(argv)
+    if asked.client < 0:
+        raise UserError(f"--client is {asked.client}; clients are numbered from 0")
+    if asked.insecure == bool(asked.ca and asked.key):
+        raise UserError("a node needs --ca and --key, or --insecure and neither")
+    for path in (asked.ca, asked.key):
+        if path is not None and not path.is_file():
+            raise UserError(f"{path} is no file")
+
+    from fedrl.engines.flower.supernode import Node, serve
+    from fedrl.experiment import flower as experiment
+
+    folder = asked.folder.resolve()
+    data = str(Path(asked.data).resolve()) if asked.data else ""
+    client = experiment.client(asked.client, folder, data, own)
+    serve(Node(asked.superlink, asked.ca, asked.key), client)
+    return 0
+
+
+def up(argv: list[str]) -> int:
+    parser = Parser(
+        "fedrl flower up",
+        description="A SuperLink and nodes on loopback, with TLS and keys made on the spot, until "
+        "Ctrl-C.",
+    )
+    parser.add_argument("--clients", type=int, default=3, help="nodes (3)")
+    parser.add_argument("--folder", type=Path, default=Path("flower"), help="(flower)")
+    parser.add_argument("--port", type=int, default=0, help="(any free one)")
+    parser.add_argument("--name", default="local", help="of the connection (local)")
+    parser.add_argument("--insecure", action="store_true", help="without TLS and keys")
+    asked = parser.parse_args(argv)
+    if asked.clients < 1:
+        raise UserError(f"--clients is {asked.clients}; it must be at least 1")
+
+    from fedrl.engines.flower import up as starting
+
+    with starting.Federation(
+        asked.folder.resolve(), asked.clients, asked.port, asked.name, asked.insecure
+    ) as federation:
+        print(f"SuperLink at {federation.address}, {asked.clients} nodes; logs in {asked.folder}")
+        print(f"train on it:  fedrl run RECIPE --engine flower --connection {asked.name} \\")
+        print(f"                --federation.clients {asked.clients}")
+        print("stop it:      Ctrl-C", flush=True)
+        while federation.running():
+            time.sleep(1.0)
+        print("the SuperLink ended; see link.log", file=sys.stderr)
+    return 1

@@ -1,0 +1,80 @@
+"""Child processes that end with their parent, also when it is killed.
+
+A SuperNode without its executor would keep a message for ever; a SuperLink that nobody stops keeps
+its port. On Linux the kernel ends them; elsewhere a parent that is killed leaves them behind.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from fedrl.engines.flower import OFFLINE
+
+SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
+STOP_SECONDS = 10.0
+
+SUPERNODE = "from flwr.supernode.cli import flower_supernode; flower_supernode()"
+
+
+def start(words: Sequence[str], home: Path, log: Path | None = None) -> subprocess.Popen[bytes]:
+    """`python words…`; Flower keeps its files under `home`."""
+    environment = os.environ | OFFLINE | {"FLWR_HOME": str(home)}
+    parent = os.getpid()
+
+    def in_the_child() -> None:
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
+            if os.getppid() != parent:  # it died before this line
+                os._exit(1)
+
+    with contextlib.ExitStack() as stack:
+        out = None if log is None else stack.enter_context(log.open("ab"))
+        return subprocess.Popen(
+            [sys.executable, *words],
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            preexec_fn=in_the_child,
+            start_new_session=True,  # Ctrl-C is the parent's to handle
+        )
+
+
+def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Ask all to end, then make those that have not."""
+    for process in processes:
+        process.terminate()
+    for process in processes:
+        try:
+            process.wait(STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+def free_port() -> int:
+    with contextlib.closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextlib.contextmanager
+def ended_by_signals() -> Iterator[None]:
+    """SIGTERM as Ctrl-C: both let `finally` clauses stop the children."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

@@ -1,0 +1,71 @@
+"""Where a SuperLink is and how to trust it: a small TOML file, by name or by path.
+
+`fedrl flower up` and `fedrl flower link` write it. Names lie in ~/.fedrl/connections, or in the
+folder that FEDRL_CONNECTIONS names. The file holds no secret, only where the secret lies.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedrl.types import UserError
+
+FOLDER = "FEDRL_CONNECTIONS"
+
+
+@dataclass(frozen=True)
+class Connection:
+    """`address` is host:port; without a CA's certificate the connection is plain text."""
+
+    address: str
+    ca: str = ""
+    secret: str = ""
+
+    @property
+    def insecure(self) -> bool:
+        return not self.ca
+
+    def read_ca(self) -> bytes | None:
+        return _read(self.ca, "the CA's certificate") if self.ca else None
+
+    def read_secret(self) -> bytes | None:
+        return _read(self.secret, "the executor's secret") if self.secret else None
+
+
+def _read(path: str, what: str) -> bytes:
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise UserError(f"{path}, {what}, cannot be read: {error.strerror}") from error
+
+
+def folder() -> Path:
+    return Path(os.environ.get(FOLDER) or Path.home() / ".fedrl" / "connections")
+
+
+def find(name: str) -> Connection:
+    path = Path(name) if name.endswith(".toml") else folder() / f"{name}.toml"
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        known = sorted(p.stem for p in folder().glob("*.toml"))
+        choice = f"choose from {', '.join(known)}" if known else "`fedrl flower up` makes one"
+        raise UserError(f"connection is {name!r}, but there is no {path}; {choice}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not valid TOML: {error}") from error
+    if not isinstance(data.get("address"), str) or not set(data) <= {"address", "ca", "secret"}:
+        raise UserError(f"{path}: a connection has address, ca and secret, all texts")
+    return Connection(**{key: str(value) for key, value in data.items()})
+
+
+def save(name: str, connection: Connection) -> Path:
+    path = folder() / f"{name}.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [f"address = '{connection.address}'"]
+    lines += [f"ca = '{connection.ca}'"] if connection.ca else []
+    lines += [f"secret = '{connection.secret}'"] if connection.secret else []
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path

@@ -1,0 +1,126 @@
+"""A node's side: takes the messages of its SuperNode, has a worker process do the jobs, answers.
+
+The SuperNode holds the connection to the SuperLink; this process is its executor, on loopback. The
+algorithm lives in a worker process (`workers.py`), so that a job that hangs can be stopped at its
+deadline and the model stays loaded between rounds. What leaves the machine is the declared update,
+its weight and metrics, or a reason in one line; the client's state stays in the node's folder.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+
+import fedrl
+from fedrl.engines.flower import framing, messages, protocol
+from fedrl.engines.flower.states import StateError, States
+from fedrl.engines.inprocess import DEBUG, one_line, reason
+from fedrl.engines.workers import Workers
+from fedrl.types import Algorithm, Failure, Job, Result, UserError
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a node takes from a recipe: how to build the algorithm, and how to send."""
+
+    build: Callable[[], Algorithm]
+    half: bool
+    piece: int
+    warm: bool
+
+
+def say(line: str) -> None:
+    """For the organisation that runs the node; nothing of it travels."""
+    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+
+
+@dataclass
+class Client:
+    """One client of a federation, on its own machine.
+
+    `plan` reads a recipe with this node's own paths.
+    """
+
+    number: int
+    folder: Path
+    plan: Callable[[str], Plan]
+    log: Callable[[str], None] = say
+    _recipe: str = ""
+    _workers: Workers | None = None
+    _seen: set[str] = field(default_factory=set)
+
+    def answer(self, content: messages.RecordDict) -> messages.RecordDict:
+        """The reply to a message, whatever it is."""
+        try:
+            text, pieces = messages.opened(content)
+            asked = protocol.read(text, protocol.Who, protocol.Job)
+        except framing.Damaged as error:
+            self.log(f"refused a message: {error}")
+            return messages.content(protocol.write(protocol.Answer("", self.number, str(error))))
+        if isinstance(asked, protocol.Who):
+            name = protocol.Name(asked.nonce, self.number, fedrl.__version__)
+            return messages.content(protocol.write(name))
+        heading, body = self._work(asked, pieces)
+        if heading.reason:
+            self.log(f"run {asked.run}: no update: {heading.reason}")
+        return messages.content(protocol.write(heading), messages.body(body))
+
+    def _work(
+        self, asked: protocol.Job, pieces: list[bytes]
+    ) -> tuple[protocol.Answer, list[bytes]]:
+        told = partial(protocol.Answer, asked.nonce, self.number)
+        if asked.client != self.number:
+            return told(f"this node is client {self.number}"), []
+        if asked.nonce in self._seen:
+            return told("this job was done before"), []
+        self._seen.add(asked.nonce)
+        states = States(self.folder / "states")
+        try:
+            broadcast = framing.unpack(framing.join(pieces, asked.digest))
+            state = states.load(asked.run, asked.state) if asked.state else None
+            plan = self.plan(asked.recipe)
+            job = Job(self.number, broadcast, state, asked.seed)
+            result = self._compute(plan, asked.recipe, job, asked.deadline)
+            if isinstance(result, Failure):
+                return told(result.reason), []
+            if result.state is not None:
+                states.save(asked.run, asked.nonce, result.state, asked.keep, asked.state)
+            data = framing.pack(result.update, plan.half)
+        except (framing.Damaged, StateError) as error:
+            return told(str(error)), []
+        except UserError as error:  # about settings and files of this machine: for its owner
+            self.log(str(error))
+            why = str(error) if os.environ.get(DEBUG) else "the node's own log says why"
+            return told(f"its worker could not start ({why})"), []
+        except Exception as error:  # noqa: BLE001 - whatever fails here costs one update
+            self.log(one_line(error))
+            return told(reason(error)), []
+        body = framing.cut(data, plan.piece)
+        answer = told(
+            weight=protocol.weight_of(result.weight),
+            metrics=protocol.sendable(result.metrics),
+            kept=result.state is not None,
+            digest=framing.checksum(body),
+        )
+        return answer, body
+
+    def _compute(self, plan: Plan, recipe: str, job: Job, deadline: float) -> Result | Failure:
+        if self._workers is None or self._recipe != recipe:
+            self.close()
+            self._workers, self._recipe = Workers(plan.build, count=1), recipe
+        try:
+            (result,) = self._workers.run([job], deadline)
+            return result
+        finally:
+            if not plan.warm:
+                self.close()
+
+    def close(self) -> None:
+        if self._workers is not None:
+            self._workers.close()
+            self._workers = None

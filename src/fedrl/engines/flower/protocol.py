@@ -1,0 +1,115 @@
+"""What the driver asks and a node answers, as JSON beside the tensors.
+
+Every question has a nonce that an answer must repeat: an answer to another question, of another
+round or replayed by somebody, is refused. What is read here came from another machine: unknown or
+missing fields and wrong types are `Damaged`, and numbers stay within their meaning.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import secrets
+from dataclasses import dataclass, field
+from typing import Any, get_type_hints
+
+from fedrl.engines.flower.framing import Damaged
+
+
+def nonce() -> str:
+    return secrets.token_hex(16)
+
+
+@dataclass(frozen=True)
+class Who:
+    """Which client are you?"""
+
+    nonce: str
+
+
+@dataclass(frozen=True)
+class Name:
+    """Its answer: the client's number, and the fedrl that runs there."""
+
+    nonce: str
+    client: int
+    version: str
+
+
+@dataclass(frozen=True)
+class Job:
+    """One client's work in one round; the broadcast travels beside it, `digest` is its checksum.
+
+    `state` is the tag of the state to start from, empty for none; a new state gets the nonce as its
+    tag. `recipe` is the run's configuration, read on the node with the node's own paths.
+    """
+
+    nonce: str
+    client: int
+    seed: int
+    run: str
+    state: str
+    keep: int
+    deadline: float
+    recipe: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The end of a job: `reason` is empty, or says why there is no update beside it."""
+
+    nonce: str
+    client: int
+    reason: str = ""
+    weight: float = 1.0
+    metrics: dict[str, float] = field(default_factory=dict)
+    kept: bool = False
+    digest: str = ""
+
+
+KINDS: dict[str, type] = {"who": Who, "name": Name, "job": Job, "answer": Answer}
+
+
+def write(heading: Who | Name | Job | Answer) -> str:
+    kind = next(name for name, cls in KINDS.items() if type(heading) is cls)
+    return json.dumps({"kind": kind} | dataclasses.asdict(heading))
+
+
+def read(text: str, *expected: type) -> Any:
+    """A heading of one of the expected kinds."""
+    try:
+        data = json.loads(text)
+        cls = KINDS[data.pop("kind")]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Damaged("not a message of fedrl") from error
+    if cls not in expected:
+        raise Damaged(f"a message of the kind {cls.__name__}, which does not belong here")
+    hints = get_type_hints(cls)
+    if set(data) != set(hints):
+        raise Damaged(f"a {cls.__name__} with other fields: is another version of fedrl there?")
+    for name, hint in hints.items():
+        if not _is(data[name], hint):
+            raise Damaged(f"{name} of a {cls.__name__} is not what it should be")
+    return cls(**data)
+
+
+def _is(value: Any, hint: Any) -> bool:
+    if hint is float:
+        return isinstance(value, float | int) and not isinstance(value, bool)
+    if hint == dict[str, float]:
+        return isinstance(value, dict) and all(_is(v, float) for v in value.values())
+    if hint is int:
+        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    return isinstance(value, hint)
+
+
+def sendable(metrics: dict[str, float]) -> dict[str, float]:
+    """Python floats: JSON gives their bits back, and NaN too, which the server leaves out."""
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def weight_of(value: Any) -> float:
+    """A weight that can be written; the server refuses what is no positive number."""
+    return float(value) if isinstance(value, float | int) else math.nan

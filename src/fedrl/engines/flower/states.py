@@ -1,0 +1,62 @@
+"""What a client keeps between its rounds, on its own disk; the server only learns a name for it.
+
+The driver makes up a random tag for every message. A client's new state is filed under the tag of
+the message that it answers, and the tag goes into the server's checkpoint in the state's place. So
+the next job names the state that it starts from: a round that is tried again or resumed starts from
+the same one. Old files are dropped once enough newer ones are there.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from fedrl.engines.flower import framing
+from fedrl.types import Tensors
+
+NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,99}")
+"""Of a run and of a tag: they come from the network and become names of files."""
+
+
+class StateError(Exception):
+    """One line that may be told to the server."""
+
+
+class States:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def load(self, run: str, tag: str) -> Tensors:
+        try:
+            return framing.unpack(self._path(run, tag).read_bytes())
+        except FileNotFoundError as error:
+            raise StateError("the state that its round starts from is not on its disk") from error
+        except framing.Damaged as error:
+            raise StateError("the state that its round starts from is damaged") from error
+
+    def save(self, run: str, tag: str, state: Tensors, keep: int, used: str | None) -> None:
+        """All or nothing; then drop all but the `keep` newest and the one that was `used`."""
+        path = self._path(run, tag)
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        beside = path.with_suffix(".part")
+        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with open(descriptor, "wb") as file:
+            file.write(framing.pack(state))
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        finally:
+            os.close(folder)
+        files = sorted(path.parent.glob("*.safetensors"), key=lambda p: p.stat().st_mtime_ns)
+        for old in files[: -max(keep, 1)]:
+            if old.stem != used and old != path:
+                old.unlink()
+
+    def _path(self, run: str, tag: str) -> Path:
+        if not (NAME.fullmatch(run) and NAME.fullmatch(tag)):
+            raise StateError("the job names no run and state that could be files")
+        return self.folder / run / f"{tag}.safetensors"

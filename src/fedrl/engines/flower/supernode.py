@@ -1,0 +1,73 @@
+"""`fedrl flower node`: a SuperNode and its executor, kept running until they are stopped.
+
+A SuperNode ends when the SuperLink no longer knows it, after a restart of the SuperLink say; it is
+then started again, with the same key and so as the same node.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import socket
+import subprocess
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedrl.engines.flower import children, executor
+from fedrl.engines.flower.node import Client, say
+
+PAUSE_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Node:
+    """Where its SuperLink is, and how they know each other: a CA and a key, or plain text."""
+
+    superlink: str
+    ca: Path | None
+    key: Path | None
+
+
+def serve(node: Node, client: Client) -> None:
+    """Until it is stopped by a signal."""
+    client.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with children.ended_by_signals(), contextlib.closing(client):
+        while True:
+            _serve_once(node, client)
+            time.sleep(PAUSE_SECONDS)
+
+
+def _serve_once(node: Node, client: Client) -> None:
+    port, secret = children.free_port(), secrets.token_bytes(32)
+    path = client.folder / "secret"
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    path.write_bytes(secret)
+    process = _start(node, client, port, path)
+    try:
+        _wait_for_port(process, port)
+        executor.serve(client, f"127.0.0.1:{port}", secret, lambda: process.poll() is None)
+        say(f"the SuperNode ended (exit code {process.returncode}); it is started again")
+    finally:
+        children.stop([process])
+
+
+def _start(node: Node, client: Client, port: int, secret: Path) -> subprocess.Popen[bytes]:
+    words = ["-c", children.SUPERNODE, "--superlink", node.superlink]
+    words += ["--isolation", "process", "--host", "127.0.0.1", "--port", str(port)]
+    words += ["--superexec-auth-secret-file", str(secret)]
+    words += ["--node-config", f"client={client.number}"]
+    words += ["--root-certificates", str(node.ca)] if node.ca else ["--insecure"]
+    words += ["--auth-supernode-private-key", str(node.key)] if node.key else []
+    return children.start(words, client.folder / "flwr", client.folder / "supernode.log")
+
+
+def _wait_for_port(process: subprocess.Popen[bytes], port: int) -> None:
+    """Its executor's interface opens before it looks for the SuperLink."""
+    while process.poll() is None:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+            return
+        except OSError:
+            time.sleep(0.2)

@@ -1,0 +1,96 @@
+"""A whole federation on one machine: what `docs/deploy.md` does on several, in one command."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedrl.engines.flower import children, connection, keys
+from fedrl.types import UserError
+
+START_SECONDS = 60.0
+
+
+class Federation:
+    """A SuperLink and a node per client, from `__enter__` to `__exit__`.
+
+    `program` is what a node runs: words for Python, before those of `fedrl flower node`.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        clients: int,
+        port: int = 0,
+        name: str = "local",
+        insecure: bool = False,
+        program: Sequence[str] = ("-m", "fedrl", "flower", "node"),
+    ) -> None:
+        self.folder = folder
+        self.insecure = insecure
+        self.name = name
+        self.port = port or children.free_port()
+        self.address = f"127.0.0.1:{self.port}"
+        self.link: subprocess.Popen[bytes] | None = None
+        self.nodes: dict[int, subprocess.Popen[bytes]] = {}
+        self.clients = clients
+        self.program = list(program)
+
+    def __enter__(self) -> Federation:
+        server = self.folder / "server"
+        if not (server / "secret").is_file():
+            keys.make_server(server, ["localhost", "127.0.0.1"])
+        for client in range(self.clients):
+            key = self.folder / f"node-{client}" / "key"
+            if not key.is_file():
+                keys.make_node(key)
+            public = key.with_name("key.pub").read_bytes()
+            (server / "nodes" / f"client-{client}.pub").write_bytes(public)
+        ca = "" if self.insecure else str(server / "ca.pem")
+        here = connection.Connection(self.address, ca, str(server / "secret"))
+        connection.save(self.name, here)
+        self._stack = children.ended_by_signals()
+        self._stack.__enter__()
+        try:
+            self.start_link()
+            for client in range(self.clients):
+                self.start_node(client)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        children.stop([*self.nodes.values(), *([self.link] if self.link else [])])
+        self._stack.__exit__(None, None, None)
+
+    def start_link(self) -> None:
+        words = ["-m", "fedrl", "flower", "link", "--folder", str(self.folder / "server")]
+        words += ["--host", "127.0.0.1", "--port", str(self.port)]
+        words += ["--insecure"] if self.insecure else []
+        log = self.folder / "link.log"
+        self.link = children.start(words, self.folder / "server" / "flwr", log)
+        until = time.monotonic() + START_SECONDS
+        while time.monotonic() < until and self.link.poll() is None:
+            try:
+                socket.create_connection(("127.0.0.1", self.port), timeout=1.0).close()
+                return
+            except OSError:
+                time.sleep(0.2)
+        raise UserError(f"the SuperLink did not start; {log} says why")
+
+    def start_node(self, client: int) -> None:
+        folder = self.folder / f"node-{client}"
+        words = [*self.program, "--client", str(client)]
+        words += ["--superlink", self.address, "--folder", str(folder)]
+        if self.insecure:
+            words += ["--insecure"]
+        else:
+            words += ["--ca", str(self.folder / "server" / "ca.pem"), "--key", str(folder / "key")]
+        self.nodes[client] = children.start(words, folder / "flwr", folder / "node.log")
+
+    def running(self) -> bool:
+        return self.link is not None and self.link.poll() is None

@@ -1,0 +1,83 @@
+"""A run's configuration on both sides of Flower: the driver's engine, and a node's algorithm.
+
+The recipe that travels is the resolved configuration. Paths in it, and FEDRL_DATA, mean the node's
+own: a node reads it in its own folder, and its flags go over it.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from fedrl.engines.flower import connection as connections
+from fedrl.engines.flower.engine import Flower, Recipe
+from fedrl.engines.flower.node import Client, Plan
+from fedrl.experiment import config as configs
+from fedrl.experiment.config import Config
+from fedrl.experiment.run import build_clients
+from fedrl.types import Algorithm, UserError
+
+
+def open_engine(
+    config: Config, name: str, algorithm: Algorithm, warn: Callable[[str], None]
+) -> Flower:
+    """`name` is that of the run's folder: nodes file their clients' states under it."""
+    # What concerns only the driver stays with it; the nodes' processes are workers.
+    sent = replace(config, engine="workers", connection="", out="runs", track=())
+    # As many states as attempts can be made between two checkpoints, and one more.
+    keep = (config.checkpoint_every + 1) * (config.federation.retries + 1) + 1
+    recipe = Recipe(name, configs.to_toml(sent), keep)
+    return Flower(algorithm, recipe, connections.find(config.connection), config.flower, warn)
+
+
+def read(recipe: str, flags: Sequence[str]) -> Config:
+    """A recipe that came over the network, with the node's own flags over it."""
+    try:
+        return configs.resolve(tomllib.loads(recipe), flags)
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"the recipe that was sent is not TOML: {error}") from error
+
+
+def build(recipe: str, folder: str, data: str, flags: tuple[str, ...]) -> Algorithm:
+    """In the node's worker process: the recipe's paths are relative to the node's folder."""
+    os.chdir(folder)
+    if data:
+        os.environ["FEDRL_DATA"] = data
+    return build_clients(read(recipe, flags))
+
+
+def plan(recipe: str, folder: Path, data: str, flags: tuple[str, ...]) -> Plan:
+    settings = read(recipe, flags).flower
+    make = partial(build, recipe, str(folder), data, flags)
+    return Plan(make, settings.half, int(settings.piece_mb * 1e6), settings.warm)
+
+
+def client(number: int, folder: Path, data: str = "", flags: tuple[str, ...] = ()) -> Client:
+    return Client(number, folder, partial(plan, folder=folder, data=data, flags=flags))
+
+
+def client_app() -> Any:
+    """For SuperNodes that start ClientApps themselves: a process and an algorithm per message.
+
+    Their node config says `client=3 folder="/srv/fedrl"`, and `data` where FEDRL_DATA is not set.
+    """
+    from flwr.app import Context, Message
+    from flwr.clientapp import ClientApp
+
+    app = ClientApp()
+
+    @app.query()
+    def answer(message: Message, context: Context) -> Message:
+        node = context.node_config
+        here = client(int(node["client"]), Path(str(node["folder"])), str(node.get("data", "")))
+        try:
+            return Message(here.answer(message.content), reply_to=message)
+        finally:
+            here.close()
+
+    return app

@@ -1,0 +1,79 @@
+"""The parts of a private run: clients that protect themselves, the mechanism, and its ledger."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+
+from fedrl import federation
+from fedrl.engines.private import Private
+from fedrl.experiment.config import Config
+from fedrl.experiment.rundir import write_atomically
+from fedrl.privacy import accounting, secure
+from fedrl.privacy.mechanism import Mechanism
+from fedrl.types import Algorithm, UserError
+
+
+class Ledger:
+    """How often clients were asked, on disk before each time: what a crash must not make forget.
+
+    Only noise that cannot be repeated needs it: asked again after a crash, a client's answer comes
+    with new noise, and both were seen.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / "exchanges.txt"
+
+    def read(self) -> int:
+        if not self.path.is_file():
+            return 0
+        text = self.path.read_text(encoding="utf-8").strip()
+        if not text.isdigit():
+            raise UserError(f"{self.path}: {text[:40]!r} is no number of exchanges")
+        return int(text)
+
+    def write(self, count: int) -> None:
+        try:
+            write_atomically(self.path, f"{count}\n".encode())
+        except OSError as error:
+            raise UserError(f"cannot write to {self.path}: {error.strerror}") from error
+
+
+def check_packages(config: Config) -> None:
+    """Say what is not installed before there is a folder."""
+    if config.privacy.noise:
+        accounting.library()
+    if config.privacy.secure:
+        secure.machines()
+
+
+def protected(config: Config, algorithm: Algorithm) -> Algorithm:
+    """Clients that clip, add noise and keep their metrics, as far as the settings ask for it."""
+    return Private(algorithm, config.privacy) if config.privacy.on else algorithm
+
+
+def mechanism(config: Config, algorithm: Algorithm, folder: Path | None) -> Mechanism | None:
+    """What the round loop does for privacy; `folder` is where exchanges are counted."""
+    settings = config.privacy
+    if not settings.on:
+        return None
+    counted = settings.noise and not settings.seeded and folder is not None
+    return Mechanism(
+        settings,
+        algorithm,
+        config.seed,
+        config.federation.clients,
+        config.federation.asked,
+        partial(federation.first_cohort, config.federation, config.seed),
+        Ledger(folder) if counted and folder is not None else None,
+    )
+
+
+def outlook(config: Config, algorithm: Algorithm) -> list[str]:
+    """What all rounds will have cost, if none has to be tried again."""
+    found = mechanism(config, algorithm, None)
+    if found is None or not config.privacy.noise:
+        return []
+    exchanges = config.rounds + (1 if algorithm.opening else 0)
+    epsilon = found.epsilon(config.rounds, exchanges)
+    return [f"privacy: ε = {epsilon:.4g} at δ = {found.delta:.2g} after all rounds"]

@@ -1,0 +1,84 @@
+"""The mean of updates that the server never sees: real keys, masks and shares, in one process.
+
+`mean` plays the protocol of `protocol.py` for a round's clients: those that failed have shared
+keys and then dropped out. `cost.py` measures it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterable
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from fedrl.privacy.noise import Normal
+from fedrl.privacy.secure import quantise
+from fedrl.registry import missing_extra
+
+if TYPE_CHECKING:
+    from fedrl.privacy.secure.protocol import Client, Server
+
+
+def machines() -> ModuleType:
+    """The protocol's two sides, or which extra to install."""
+    try:
+        from fedrl.privacy.secure import protocol
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, "privacy.secure", "privacy") from error
+    return protocol
+
+
+def threshold(share: float, clients: int) -> int:
+    """t of n: the share, rounded up, and always more than half of them."""
+    return max(math.ceil(share * clients - 1e-9), clients // 2 + 1)
+
+
+class Noise(NamedTuple):
+    """Each client's part of the noise: t parts together have the deviation that is asked for."""
+
+    deviation: float
+    draw: Normal
+
+    @classmethod
+    def part(cls, deviation: float, needed: int, draw: Normal) -> Noise:
+        return cls(deviation / math.sqrt(needed), draw)
+
+
+def mean(
+    vectors: Iterable[np.ndarray],
+    asked: int,
+    bound: float,
+    needed: int,
+    noise: Noise | None = None,
+) -> np.ndarray:
+    """The mean of vectors no longer than `bound`, of `asked` clients of which some give none.
+
+    With noise the sum is divided by all that were asked, as in `noise.py`. Raises `TooFew` if fewer
+    than `needed` vectors come.
+    """
+    step = quantise.step(bound, asked, 0.0 if noise is None else noise.deviation)
+    coming = iter(vectors)
+    first = next(coming, None)
+    size = 0 if first is None else len(first)
+    clients, server, letters = _begin(asked, needed, size)
+    for number, vector in enumerate(itertools.chain([] if first is None else [first], coming)):
+        extra = None if noise is None else noise.deviation * noise.draw(size)
+        words = quantise.encode(vector, bound, step, extra)
+        server.add(number, clients[number].mask(letters[number], words))
+    survivors = server.survivors()
+    total = server.total({number: clients[number].unmask(survivors) for number in survivors})
+    return quantise.decode(total, step) / (len(survivors) if noise is None else asked)
+
+
+def _begin(
+    asked: int, needed: int, size: int
+) -> tuple[list[Client], Server, dict[int, dict[int, bytes]]]:
+    """The first two phases, in which everybody that was asked takes part."""
+    parts = machines()
+    clients = [parts.Client(number, needed) for number in range(asked)]
+    server = parts.Server(needed, size)
+    known = server.collect({client.number: client.advertise() for client in clients})
+    return clients, server, server.route({c.number: c.share(known) for c in clients})

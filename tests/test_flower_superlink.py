@@ -1,0 +1,205 @@
+"""Who may ask a SuperLink for what; certificates that hold; commands that say what is wrong."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedrl.engines.flower.connection import FOLDER, Connection, find, save
+from fedrl.engines.flower.settings import Settings
+from fedrl.experiment import config as configs
+from fedrl.types import UserError
+
+CARTPOLE = {"algorithm": {"name": "fedsvrpg-m"}, "world": {"name": "cartpole"}}
+
+
+# The guard --------------------------------------------------------------------------------------
+
+
+def ask(path: str, sender: str, headers: dict[str, str] | None = None) -> tuple[int, bool]:
+    """The guard's status, and whether the SuperLink behind it was reached."""
+    pytest.importorskip("flwr", reason="needs the extra flower")
+    from fedrl.engines.flower.superlink import Guard
+
+    reached: list[str] = []
+    sent: list[Any] = []
+
+    async def behind(scope: Any, receive: Any, send: Any) -> None:
+        reached.append(scope["path"])
+
+    async def send(event: Any) -> None:
+        sent.append(event)
+
+    async def receive() -> Any: ...
+
+    pairs = [(k.encode(), v.encode()) for k, v in (headers or {}).items()]
+    scope = {"type": "http", "path": path, "client": (sender, 4000), "headers": pairs}
+    asyncio.run(Guard(behind, {"127.0.0.1", "10.0.0.9"})(scope, receive, send))
+    return (sent[0]["status"] if sent else 0), bool(reached)
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/control/register-node", "/v1/control/start-run", "/v1/runtime/acquire-task",
+             "/v1/runtime/pull-messages", "/docs", "/", "/v1/fleetx", "/V1/FLEET/pull-messages"]
+)  # fmt: skip
+def test_outsiders_are_nodes_and_nothing_else(path: str):
+    assert ask(path, "10.0.0.7") == (403, False)
+    assert ask(path, "127.0.0.1") == (0, True)
+    assert ask(path, "10.0.0.9") == (0, True)
+
+
+def test_nodes_come_in():
+    assert ask("/v1/fleet/pull-messages", "10.0.0.7") == (0, True)
+
+
+@pytest.mark.parametrize(
+    "headers, status",
+    [
+        ({"content-length": "5000000"}, 0),
+        ({"content-length": "999999999999"}, 413),
+        ({"content-length": "-1"}, 413),
+        ({"content-length": "many"}, 413),
+        ({"transfer-encoding": "chunked"}, 411),
+    ],
+)
+def test_no_request_is_larger_than_a_piece(headers: dict[str, str], status: int):
+    found, reached = ask("/v1/fleet/push-object", "10.0.0.7", headers)
+    assert found == status
+    assert reached == (status == 0)
+
+
+# Keys -------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("cryptography", reason="needs the extra flower")
+    from fedrl.engines.flower import keys
+
+    folder = tmp_path_factory.mktemp("keys")
+    keys.make_server(folder, ["hub.example", "127.0.0.1"])
+    return folder
+
+
+def handshake(folder: Path, ca: Path, host: str) -> str:
+    """The protocol that a client who trusts `ca` and asks for `host` ends up with."""
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    server.load_cert_chain(folder / "server.pem", folder / "server.key")
+    client = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    client.verify_flags |= ssl.VERIFY_X509_STRICT
+    client.load_verify_locations(ca)
+    ours, theirs = socket.socketpair()
+
+    def serve() -> None:
+        try:
+            server.wrap_socket(theirs, server_side=True).close()
+        except (ssl.SSLError, OSError):
+            theirs.close()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    try:
+        with client.wrap_socket(ours, server_hostname=host) as connection:
+            return str(connection.version())
+    finally:
+        ours.close()
+        thread.join()
+
+
+@pytest.mark.parametrize("host", ["hub.example", "127.0.0.1"])
+def test_the_certificate_holds_for_its_names(folder: Path, host: str):
+    assert handshake(folder, folder / "ca.pem", host) == "TLSv1.3"
+
+
+def test_it_holds_for_no_other_name_and_under_no_other_ca(folder: Path, tmp_path: Path):
+    from fedrl.engines.flower import keys
+
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(folder, folder / "ca.pem", "evil.example")
+    keys.make_server(tmp_path / "other", ["hub.example"])
+    with pytest.raises(ssl.SSLCertVerificationError):
+        handshake(folder, tmp_path / "other" / "ca.pem", "hub.example")
+
+
+def test_private_files_are_their_owners_and_never_replaced(folder: Path, tmp_path: Path):
+    from fedrl.engines.flower import keys
+
+    for name in ("ca.key", "server.key", "secret"):
+        assert (folder / name).stat().st_mode & 0o077 == 0
+    before = (folder / "ca.key").read_bytes()
+    with pytest.raises(UserError, match="there already"):
+        keys.make_server(folder, ["hub.example"])
+    assert (folder / "ca.key").read_bytes() == before
+    keys.make_node(tmp_path / "key")
+    assert (tmp_path / "key").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "key.pub").read_text().startswith("ecdsa-sha2-nistp384 ")
+
+
+# Settings and commands --------------------------------------------------------------------------
+
+
+def test_connections_are_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    wanted = Connection("hub.example:9092", "/a/ca.pem", "/a/secret")
+    path = save("hospital", wanted)
+    assert find("hospital") == find(str(path)) == wanted
+    with pytest.raises(UserError, match="choose from hospital"):
+        find("hospitl")
+
+
+def test_engine_and_connection_go_together():
+    for flags in (["--engine", "flower"], ["--connection", "x"]):
+        with pytest.raises(UserError, match="go together"):
+            configs.resolve(CARTPOLE, flags)
+    configs.resolve(CARTPOLE, ["--engine", "flower", "--connection", "x"])
+
+
+@pytest.mark.parametrize("wrong", [{"piece_mb": 0}, {"piece_mb": 64}, {"wait": -1}])
+def test_impossible_settings_are_refused(wrong: dict):
+    with pytest.raises(UserError, match=f"flower.{next(iter(wrong))}"):
+        Settings(**wrong)
+
+
+def test_flower_is_not_loaded_before_it_is_asked_for():
+    code = "import sys, fedrl.cli, fedrl.experiment.run; sys.exit('flwr' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    "words, said",
+    [
+        (["down"], "choose from up, keys, link, node"),
+        (["up", "--clients", "0"], "--clients is 0"),
+        (["link", "--folder", "nowhere"], "fedrl flower keys server nowhere"),
+        (["node", "--client", "1", "--superlink", "a:1", "--folder", "x"], "--ca and --key"),
+        (["node", "--client", "-1", "--superlink", "a:1", "--folder", "x", "--insecure"], "from 0"),
+    ],
+)
+def test_mistakes_get_one_line(
+    words: list[str], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+):
+    from fedrl.cli import call
+
+    monkeypatch.chdir(tmp_path)
+    assert call(["flower", *words]) == 2
+    error = capsys.readouterr().err
+    assert said in error
+    assert error.count("\n") == 1
+
+
+def test_a_run_does_not_move_between_flower_and_other_engines(tmp_path: Path):
+    from fedrl.experiment import run as runs
+
+    config = configs.resolve(CARTPOLE | {"out": str(tmp_path)})
+    run = runs.start(config)
+    run.close()
+    with pytest.raises(UserError, match="goes on with inprocess"):
+        runs.resume(run.path, ["--engine", "flower", "--connection", "x"])
