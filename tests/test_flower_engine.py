@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,12 +16,14 @@ flwr = pytest.importorskip("flwr", reason="needs the extra flower")
 
 from flower_nodes import Net  # noqa: E402
 from flwr.app import Array, ArrayRecord, RecordDict  # noqa: E402
+from flwr.proto.message_pb2 import ObjectTree  # noqa: E402
 from toy import Toy  # noqa: E402
 
 from fedrl import aggregate, federation, tree  # noqa: E402
 from fedrl.engines.flower import framing, messages, protocol  # noqa: E402
+from fedrl.engines.flower.connection import Connection  # noqa: E402
 from fedrl.engines.flower.engine import Flower  # noqa: E402
-from fedrl.engines.flower.link import Arrived  # noqa: E402
+from fedrl.engines.flower.link import Arrived, Link, _Arriving  # noqa: E402
 from fedrl.engines.inprocess import InProcess  # noqa: E402
 from fedrl.types import Failure, Job, Result, UserError  # noqa: E402
 
@@ -330,3 +335,109 @@ def test_the_limit_is_what_the_method_declares_and_little_more(net: Net):
     (job, *_) = jobs(net)
     declared = 3 * 8 + 4 * 4
     assert declared < engine._limit(job.broadcast) < declared + 2**20 + 2000
+
+
+# What the driver fetches from a SuperLink --------------------------------------------------------
+
+
+class Store:
+    """The part of a SuperLink's interface that hands out objects."""
+
+    def __init__(self, objects: dict[str, bytes | None]) -> None:
+        self.objects = objects  # None: announced, but not there yet
+        self.asked: list[str] = []
+
+    def PullObject(self, request: Any) -> Any:
+        self.asked.append(request.object_id)
+        content = self.objects.get(request.object_id)
+        return SimpleNamespace(
+            object_found=request.object_id in self.objects,
+            object_available=content is not None,
+            object_content=content or b"",
+        )
+
+    def PullMessages(self, request: Any) -> Any:
+        self.asked += sorted(request.message_ids)
+        about = SimpleNamespace(message_id="a", reply_to_message_id="m1", src_node_id=101)
+        tree = ObjectTree(object_id="a")
+        found = "m1" in request.message_ids
+        return SimpleNamespace(
+            messages_list=[SimpleNamespace(metadata=about)] * found,
+            message_object_trees=[tree] * found,
+        )
+
+    def ConfirmMessageReceived(self, request: Any) -> None: ...
+
+
+def test_a_superlink_tells_of_an_answer_once():
+    link, store = Link(Connection("x:1")), Store({"a": None})
+    link._client, link._run, link._grid = store, 1, SimpleNamespace(node=None)
+    assert link.pull(["m1", "m2"], 100) == []
+    assert link.pull(["m1", "m2"], 100) == []
+    assert store.asked == ["m1", "m2", "a", "m2", "a"]
+    store.objects["a"] = b"x"
+    assert [answer.message for answer in link.pull(["m1", "m2"], 100)] == ["m1"]
+
+
+def fetched(objects: dict[str, bytes | None], limit: int) -> tuple[Arrived | None, Store]:
+    link, store = Link(Connection("x:1")), Store(objects)
+    link._client, link._run, link._grid = store, 1, SimpleNamespace(node=None)
+    return link._fetch("a", _Arriving("m1", 101, list("abc")), limit), store
+
+
+def test_an_answer_over_the_limit_is_given_up_before_it_is_all_here():
+    arrived, store = fetched({"a": b"x" * 60, "b": b"x" * 60, "c": b"x" * 10**6}, limit=100)
+    assert arrived is not None
+    assert arrived.content is None
+    assert "larger than the 100 bytes" in arrived.error
+    assert store.asked == ["a", "b"]
+
+
+def test_an_answer_that_is_still_on_its_way_is_waited_for():
+    assert fetched({"a": b"x", "b": None, "c": b"x"}, limit=100)[0] is None
+
+
+def test_objects_that_make_no_message_are_malformed():
+    arrived, _ = fetched({"a": b"x", "b": b"y", "c": pickle.dumps(print)}, limit=100)
+    assert arrived is not None
+    assert arrived.error == "its answer is malformed"
+
+
+def test_an_answer_that_was_cut_off_is_a_failure():
+    arrived, _ = fetched({"a": b"x"}, limit=100)
+    assert arrived is not None
+    assert arrived.error == "its answer was cut off"
+
+
+CANARY = "the diary of Ada Lovelace"
+
+
+def test_what_a_client_keeps_is_in_no_message(net: Net):
+    class Diarist(Toy):
+        def local(self, job: Job) -> Result:
+            result = super().local(job)
+            assert result.state is not None
+            return replace(result, state=result.state | {"diary": CANARY})
+
+    seen: list[bytes] = []
+
+    def listen(answer: Arrived) -> Arrived:
+        assert answer.content is not None
+        text, pieces = messages.opened(answer.content)
+        seen.extend([text.encode(), b"".join(pieces)])
+        return answer
+
+    net.spoil = listen
+    for node in net.members.values():
+        plan = node.plan("")
+        node.plan = lambda recipe, plan=plan: replace(plan, build=lambda: Diarist(CLIENTS))
+    store = train(net.engine(), rounds=3)
+    for message in net.sent:
+        text, pieces = messages.opened(message.content)
+        seen.extend([text.encode(), b"".join(pieces)])
+    assert len(seen) == 2 * 2 * 3 * CLIENTS
+    assert not any(CANARY.encode() in part for part in seen)
+    assert CANARY not in repr(store.snapshot)
+    kept = [p for n in net.members.values() for p in n.folder.rglob("*.safetensors")]
+    assert kept
+    assert all(CANARY.encode() in path.read_bytes() for path in kept)

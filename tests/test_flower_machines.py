@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -137,23 +138,56 @@ def test_a_superlink_that_is_killed_costs_nothing(
 
 
 class Watch:
-    """Starts the SuperLink again, in a thread that stays until the federation ends."""
+    """Starts what was killed again, in a thread that stays until the federation ends."""
 
-    def __init__(self, up: Federation) -> None:
+    def __init__(self, up: Federation, nodes: bool = False) -> None:
         self.up = up
+        self.nodes = nodes
         self.over = threading.Event()
-        self.restarts = 0
         threading.Thread(target=self._watch, daemon=True).start()
 
     def _watch(self) -> None:
         while True:  # never returns: see children.start
-            if not self.over.is_set() and not self.up.running():
-                self.restarts += 1
-                self.up.start_link()
+            if not self.over.is_set():
+                if not self.up.running():
+                    self.up.start_link()
+                for client, node in list(self.up.nodes.items()):
+                    if self.nodes and node.poll() is not None:
+                        self.up.start_node(client)
             time.sleep(0.5)
 
     def stop(self) -> None:
         self.over.set()
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_random_kills_lose_nothing(seed: int, up: Federation, tmp_path: Path):
+    """Three kills at random moments, of the SuperLink or of nodes, while four rounds are run."""
+    draw = random.Random(seed)
+
+    def kill_three() -> None:
+        for _ in range(3):
+            time.sleep(draw.uniform(2.0, 10.0))
+            victim = draw.choice([up.link, *up.nodes.values()])
+            assert victim is not None
+            victim.kill()
+
+    watch = Watch(up, nodes=True)
+    thread = meanwhile(kill_three, 3.0)
+    try:
+        words = ["--federation.deadline", "60", "--federation.quorum", "0.3"]
+        run = on_flower(MOMENTUM, tmp_path, *words, rounds=4)
+    finally:
+        thread.join()
+        time.sleep(2.0)
+        watch.stop()
+    assert rounds_of(run) == [0, 1, 2, 3, 4]
+    told = records(run)
+    assert all(r["status"] == "ok" or r["reason"] for r in told)
+    for number in range(5):
+        last = [r for r in told if r["round"] == number][-CLIENTS:]
+        assert [r["client"] for r in last] == list(range(CLIENTS))
+        assert any(r["status"] == "ok" for r in last)
 
 
 def test_a_node_that_is_killed_costs_at_most_its_updates(up: Federation, tmp_path: Path):
