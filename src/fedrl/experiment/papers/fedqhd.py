@@ -76,8 +76,7 @@ def collect(scale: str, folder: Path, absent: Mapping[str, str]) -> Results:
         ]
         for part in ("dimension", "anchors")
     }
-    ridge = plan.compiled(sizes, "dimension", 1, 1).config(0, folder).algorithm.ridge
-    return Results(sizes, parts, errors, ridge, absent, tuned, full)
+    return Results(sizes, parts, errors, gap.USUAL, absent, tuned, full)
 
 
 def write_page(results: Results, scale: str, page: Path) -> None:
@@ -110,8 +109,8 @@ def measurements(scale: plan.Scale, part: str, folder: Path) -> Iterator[gap.Mea
     if part not in ("dimension", "anchors"):
         return
     learner = plan.compiled(scale, part, scale.fixed, scale.fixed).config(0, folder)
-    reference = plan.table_cell(scale, *plan.ORACLE)
-    ridges = tuple(dict.fromkeys((learner.algorithm.ridge, gap.RIDGELESS)))
+    reference = plan.reference(scale)
+    ridges = tuple(dict.fromkeys((gap.USUAL, learner.algorithm.ridge, gap.RIDGELESS)))
     by_size = tuple((d, scale.ratio * d) for d in scale.dimensions)
     by_count = tuple((scale.fixed, m) for m in scale.anchors)
     for draw in range(scale.draws):

@@ -24,7 +24,8 @@ CLIENTS = 5
 PARTS = ("table", "unsynced", "clients", "dimension", "anchors", "tuning")
 ON_REQUEST = ("tuning",)
 """Its outcome is in METHOD_SETTINGS: computed again only where it is asked for by name."""
-ORACLE = ("cartpole", "oracle-qhd", "shared")
+QHD_REFERENCE = {"bandwidth": 0.5, "lr": 0.1}
+REFERENCE = "reference"
 """The cell whose value function stands for Q* where compilation is measured."""
 
 
@@ -154,22 +155,15 @@ def cells(scale: Scale) -> Parts:
         "table": list(table(scale)),
         "unsynced": list(unsynced(scale)),
         "clients": list(clients(scale)),
-        "dimension": [table_cell(scale, *ORACLE), *dimension(scale)],
-        "anchors": [table_cell(scale, *ORACLE), *anchors(scale)],
+        "dimension": [reference(scale), *dimension(scale)],
+        "anchors": [reference(scale), *anchors(scale)],
         "tuning": list(tuning(scale)),
     }
 
 
 def table_cell(scale: Scale, task: str, method: str, encoders: str) -> RunCell:
-    """Its numbers are returns and minutes of training: what clients play to evaluate is kept short.
-
-    But for the Oracle whose policy others are compared with.
-    """
-    recipe = recipe_of(scale, task, method, encoders)
-    if (task, method, encoders) == ORACLE:
-        recipe = changed(recipe, {}, eval_every=1)
-    else:
-        recipe = changed(recipe, {"eval_episodes": 1})
+    """Its numbers are returns and minutes of training: evaluations are kept short."""
+    recipe = changed(recipe_of(scale, task, method, encoders), {"eval_episodes": 1})
     return RunCell("table", f"{task}-{method}-{encoders}", recipe, scale.seeds)
 
 
@@ -212,6 +206,15 @@ def compiled(scale: Scale, part: str, features: int, anchors: int) -> RunCell:
     recipe = recipe_of(scale, "cartpole", "fedqhd", "own")
     other = changed(recipe, {"sizes": [features], "anchors": anchors}, eval_every=1)
     return RunCell(part, f"D{features}-m{anchors}", other, scale.seeds)
+
+
+def reference(scale: Scale) -> RunCell:
+    """Oracle QHD on CartPole with the σ0 of the clients' own encoders.
+
+    Of a Q* with finer features than theirs, what they cannot represent would be measured instead.
+    """
+    recipe = recipe_of(scale, "cartpole", "oracle-qhd", "shared", QHD_REFERENCE)
+    return RunCell("dimension", REFERENCE, changed(recipe, {}, eval_every=1), scale.seeds)
 
 
 def dimension(scale: Scale) -> Iterator[RunCell]:

@@ -4,7 +4,7 @@ The paper's Figures 1 and 3 show the largest deviation, on states that no anchor
 client compiled and the best that its encoder can do. All of it is linear algebra once Q* is known:
 
     Q*        the value function of a trained Oracle QHD
-    Q̂_i       its least-squares fit in client i's features, on many states of random play
+    Q̂_i       its ridge fit in client i's features, on many states of random play
     teacher   the mean of Q̂_1 … Q̂_N on m anchors, other states of random play
     compiled  the ridge solve of client i, as FedQHD does it
     error     max over held-out states and actions of |Q̂_i − compiled|, mean over clients
@@ -49,8 +49,12 @@ SOURCES: Mapping[str, tuple[Source, ...]] = {
 }
 RIDGELESS = 1e-6
 """The λ that shows what is left when the ridge hardly shrinks anything."""
-FITTED = 1e-12
-"""λ of an oracle's fit, per state: least squares, kept solvable."""
+USUAL = 1e-3
+"""The λ of the recipes."""
+FITTED = 1e-6
+"""λ of an oracle's fit, per state. It decides what Figure 1 shows: features of random play are
+nearly dependent, and a fit with hardly any ridge (1e-9 and less were tried) takes values outside
+that play which mean nothing and which no teacher can pass on; the error then grows with D."""
 DECOMPOSED = 512
 """Features up to which singular values are worth their time."""
 

@@ -23,7 +23,7 @@ class Results:
     scale: Scale
     parts: Mapping[str, Found]
     errors: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]]
-    ridge: float  # λ that runs compile with
+    ridge: float  # λ whose errors are judged
     absent: Mapping[str, str]
     tuned_at: str
     full: Found
