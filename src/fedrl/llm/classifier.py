@@ -6,10 +6,9 @@ all clients and learns nothing from them; what it is shown stays where it runs.
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedrl.llm.policy import TOKENIZER, choose_device
+from fedrl.llm.policy import TOKENIZER, choose_device, told
 from fedrl.types import UserError
 
 BATCH = 64
@@ -61,7 +60,7 @@ def load(name: str, device: str = "auto", key: str = "algorithm.sentiment") -> C
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     place = choose_device(device)
-    with _told(name, key):
+    with told(name, key):
         config = _shape(name, key)
         columns = _positive_columns(name, key, config.id2label)
         model = AutoModelForSequenceClassification.from_pretrained(
@@ -118,22 +117,3 @@ def _positive_columns(name: str, key: str, labels: Mapping[int, str]) -> tuple[i
 
 def _longest(config: Any) -> int:
     return min(getattr(config, "max_position_embeddings", None) or LONGEST, LONGEST)
-
-
-@contextlib.contextmanager
-def _told(name: str, key: str) -> Iterator[None]:
-    """Whatever is wrong with a model is one line that names it."""
-    from safetensors import SafetensorError
-
-    try:
-        yield
-    except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
-        if isinstance(error, torch.OutOfMemoryError):
-            raise
-        first = str(error).strip().splitlines()[0]
-        if "couldn't connect" in first or "offline mode" in first:
-            raise UserError(
-                f"{key} is {name!r}: no such folder here, and Hugging Face cannot be reached; "
-                'name the folder of a model that is on this machine, or use "builtin"'
-            ) from error
-        raise UserError(f"{key} is {name!r}, which cannot be loaded: {first}") from error

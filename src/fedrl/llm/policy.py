@@ -100,7 +100,7 @@ def load(name: str, device: torch.device, spread: bool = False) -> Policy:
 
     `spread` puts its layers on all GPUs, `device` first.
     """
-    with _told(name):
+    with told(name):
         config = shape(name)
         model, tokenizer = _read(name, config, spread)
     if device.type == "cuda":
@@ -114,7 +114,7 @@ def skeleton(name: str) -> Any:
     """The model without its weights: names and shapes of its parameters, and no memory."""
     from transformers import AutoModelForCausalLM
 
-    with _told(name):
+    with told(name):
         config = shape(name)
         with torch.device("meta"):
             return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
@@ -168,8 +168,8 @@ def _read(name: str, config: Any, spread: bool) -> tuple[Any, Any]:
 
 
 @contextlib.contextmanager
-def _told(name: str) -> Iterator[None]:
-    """Whatever is wrong with a model is one line that names it."""
+def told(name: str, key: str = "algorithm.model") -> Iterator[None]:
+    """Whatever is wrong with a model is one line that names it and the setting that asks for it."""
     from safetensors import SafetensorError
 
     try:
@@ -180,7 +180,7 @@ def _told(name: str) -> Iterator[None]:
         first = str(error).strip().splitlines()[0]
         if "couldn't connect" in first or "offline mode" in first:
             raise UserError(
-                f"algorithm.model is {name!r}: no such folder here, and Hugging Face cannot be "
+                f"{key} is {name!r}: no such folder here, and Hugging Face cannot be "
                 "reached; name the folder of a model that is on this machine"
             ) from error
-        raise UserError(f"algorithm.model is {name!r}, which cannot be loaded: {first}") from error
+        raise UserError(f"{key} is {name!r}, which cannot be loaded: {first}") from error

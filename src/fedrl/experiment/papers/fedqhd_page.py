@@ -126,8 +126,7 @@ def stuck(results: Results) -> str:
         return ""
     return f"""Stayed at nine steps on CartPole from the first round on: {"; ".join(told)}. Its ε is
         gone, by the schedule that all methods share, before it has found anything but pushing one
-        way, and what it then sees teaches nothing else. With the seeds of the tuning the same
-        settings did well."""
+        way, and what it then sees teaches nothing else."""
 
 
 def table2(results: Results) -> str:

@@ -10,7 +10,7 @@ import numpy as np
 from fedrl.experiment.papers import fedqhd_figures as figures
 from fedrl.experiment.papers import fedqhd_numbers as numbers
 from fedrl.experiment.papers.fedqhd_cells import CLIENTS, REFERENCE
-from fedrl.experiment.papers.fedqhd_gap import RIDGELESS
+from fedrl.experiment.papers.fedqhd_gap import FITTED, RIDGELESS
 from fedrl.experiment.papers.fedqhd_methods import METHODS, TASKS
 from fedrl.experiment.papers.fedqhd_numbers import GAIN, SLOPE, TABLE1, BySeed, prose
 from fedrl.experiment.papers.fedqhd_results import Results
@@ -113,12 +113,10 @@ def dimension(results: Results, pictures: Path) -> str:
         clients. *Largest error*: the largest |Q̂_i − compiled| over {scale.held_out:,} held-out
         states of random rollouts and both actions, mean over clients, {scale.draws} draws of
         encoders and anchors; *rms* is the root mean square over the same states. Q* is the value
-        function of Oracle QHD (D = {scale.features:,}, the clients' σ0, runs of its own in turn:
-        with σ = 0.25, which is tuned for Table 1, clients cannot represent it and the slope is
-        −0.34; its values on these states span {span(results, "dimension")}),
+        function of Oracle QHD (D = {scale.features:,}, the clients' σ0, runs of its own in turn;
+        its values on these states span {span(results, "dimension")}),
         Q̂_i its fit in client i's features on
-        {scale.fit_states:,} other states, with a ridge of 1e-6 per state (with 1e-9 and less it
-        takes values outside random play that mean nothing, and errors grow with D), and the
+        {scale.fit_states:,} other states, with a ridge of {FITTED:g} per state, and the
         teacher is the clients' mean on the anchors: the paper's definition, without the noise of
         learning. Intervals are over draws, given the {len(scale.seeds)} Q*. λ = {results.ridge:g}
         is the recipes'. The log-log slope in D: {falling or "not measured"}. The paper's is
