@@ -354,5 +354,5 @@ def test_a_fifth_of_sign_flippers_ruins_the_mean_on_cartpole_and_not_robust_rule
     start, clean = reached()
     assert clean > 3 * start
     assert attack()[-1] < start  # worse than nothing learned
-    for name in ("median", "krum"):
-        assert attack("--aggregate.name", name)[-1] > 0.5 * clean, name
+    for name, share in (("median", 0.6), ("krum", 0.8)):  # 0.70 and 0.95 were seen
+        assert attack("--aggregate.name", name)[-1] > share * clean, name

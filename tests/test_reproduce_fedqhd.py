@@ -14,6 +14,8 @@ import pytest
 
 pytest.importorskip("numba", reason="FedQHD needs the extra classic")
 
+from result_pages import row
+
 from fedrl.algorithms.q_learning import Practice, side_by_side
 from fedrl.experiment import config as configs
 from fedrl.experiment import run as runs
@@ -185,11 +187,6 @@ def page_of(folder: Path, say: Callable[[str], None] = print) -> str:
     results = fedqhd.measure_all("small", (), folder, say, processes=0)
     fedqhd.write_page(results, "small", page)
     return page.read_text(encoding="utf-8")
-
-
-def row(text: str, start: str) -> list[str]:
-    found = next(line for line in text.splitlines() if line.startswith(f"| {start}"))
-    return [part.strip() for part in found.strip("|").split("|")]
 
 
 def test_the_page_says_what_the_numbers_say(tmp_path):

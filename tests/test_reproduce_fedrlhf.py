@@ -14,6 +14,8 @@ import pytest
 
 pytest.importorskip("numba", reason="FedRLHF needs the extra classic")
 
+from result_pages import row
+
 from fedrl.envs.movielens import World
 from fedrl.experiment import config as configs
 from fedrl.experiment.papers import (
@@ -243,11 +245,6 @@ def page_of(folder: Path) -> str:
     results = fedrlhf.measure_all("small", (), folder, print, processes=0)
     fedrlhf.write_page(results, "small", page)
     return page.read_text(encoding="utf-8")
-
-
-def row(text: str, start: str) -> list[str]:
-    found = next(line for line in text.splitlines() if line.startswith(f"| {start}"))
-    return [part.strip() for part in found.strip("|").split("|")]
 
 
 def test_the_page_says_what_the_numbers_say(tmp_path):
