@@ -17,7 +17,7 @@ pytest.importorskip("transformers", reason="models that write need the extra llm
 from realdata import data
 from review_runs import WORLD, make_model, recipe, train
 
-from fedrl import seeding, tree
+from fedrl import cli, seeding, tree
 from fedrl.algorithms import beginnings, comparing, judging
 from fedrl.algorithms.beginnings import Beginning
 from fedrl.algorithms.fedrlhf_text import FedRLHFText, Settings
@@ -511,3 +511,22 @@ def test_reading_needs_public_reviews(tmp_path, fedrl):
     assert done.returncode != 0
     assert "--world.public" in done.stderr
     assert not (tmp_path / "model").exists()
+
+
+def test_a_run_exports_its_model_as_an_ordinary_folder(model, tmp_path, capsys):
+    from transformers import AutoModelForCausalLM
+
+    path = train(recipe(model, rounds=1), tmp_path / "runs")
+    out = tmp_path / "mine"
+    assert cli.call(["export", str(path), "--out", str(out)]) == 0
+    assert "round 1" in capsys.readouterr().out
+    theta = last(path).states[0]["theta"]
+    saved = dict(AutoModelForCausalLM.from_pretrained(out).named_parameters())
+    assert set(saved) == {name for name in theta if not name.startswith("value.")}
+    for name, weights in saved.items():
+        np.testing.assert_array_equal(weights.detach().numpy(), theta[name])
+    again = build_algorithm(recipe(out))  # the next run's algorithm.model
+    assert same(
+        {n: w for n, w in again.init(0)["theta"].items() if n in saved},
+        {n: theta[n] for n in saved},
+    )

@@ -21,6 +21,8 @@ from fedrl.engines.inprocess import InProcess
 from fedrl.engines.private import Private
 from fedrl.experiment import config as configs
 from fedrl.experiment.privacy import Ledger, check_packages
+from fedrl.experiment.progress import Progress
+from fedrl.federation import Round
 from fedrl.privacy import accounting, secure
 from fedrl.privacy.mechanism import Mechanism
 from fedrl.types import UserError
@@ -332,6 +334,11 @@ def test_clients_in_processes_of_their_own_protect_themselves_too(fedrl, tmp_pat
             assert one.keys() == other.keys()
             for name in one:
                 assert one[name] == pytest.approx(other[name], rel=1e-4), name
+
+
+def test_a_line_of_progress_tells_epsilon():
+    done = Round(2, 6, {"eval/return": 40.0, "privacy/epsilon": 3.14159}, [], {})
+    assert "ε 3.14" in Progress().line(done)
 
 
 @pytest.mark.slow

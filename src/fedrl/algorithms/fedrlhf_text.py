@@ -37,6 +37,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -300,6 +301,12 @@ class FedRLHFText:
         """Mean reward of every client on its queries, which are fixed: `episodes` is not read."""
         rows = self.assessed(state, range(self.world.clients))
         return np.array([row["reward"] for row in rows.values()])
+
+    def save(self, theta: Tensors, out: Path) -> None:
+        """The model with these weights as an ordinary folder."""
+        from fedrl.llm.export import save
+
+        save(self.settings, theta, out)
 
     # Where it happens
 

@@ -24,17 +24,22 @@ AT_ONCE = 256
 """Episodes side by side: what a progress line counts in."""
 
 
-def agent(path: Path) -> tuple[Any, federation.Snapshot]:
-    """The algorithm and the newest checkpoint of a run of language agents."""
+def trained(path: Path, can: str, what: str) -> tuple[Any, federation.Snapshot]:
+    """The algorithm of a run and its newest checkpoint, if the algorithm has the method `can`."""
     require_run(path)
     config = configs.resolve(configs.read_recipe(path / "config.toml"))
     algorithm = build_algorithm(undisturbed(config))
-    if not hasattr(algorithm, "play_tasks"):
-        raise UserError(f"{path} is a run of {config.algorithm.name}, which trains no text agent")
+    if not hasattr(algorithm, can):
+        raise UserError(f"{path} is a run of {config.algorithm.name}, which trains no {what}")
     snapshot = newest(RunDir(path).checkpoints())
     if snapshot is None:
         raise UserError(f"{path} has no whole checkpoint")
     return algorithm, snapshot
+
+
+def agent(path: Path) -> tuple[Any, federation.Snapshot]:
+    """The algorithm and the newest checkpoint of a run of language agents."""
+    return trained(path, "play_tasks", "text agent")
 
 
 def evaluate_split(path: Path, split: str, seed: int) -> int:
@@ -110,7 +115,7 @@ def write_successes(algorithm: Any, state: Any, out: Path, seed: int) -> np.ndar
 
 def export(path: Path, out: Path) -> int:
     """The newest checkpoint's model as an ordinary folder, for transformers or the next run."""
-    algorithm, snapshot = agent(path)
+    algorithm, snapshot = trained(path, "save", "language model")
     if len(snapshot.states) > 1:
         raise UserError(
             f"{path} has {len(snapshot.states)} models, one per client: only a run with one model "

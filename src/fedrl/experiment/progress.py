@@ -1,6 +1,6 @@
 """Progress: one living line on a terminal, plain lines elsewhere.
 
-A line says the round, the main metric, bytes sent, environment steps and the time left.
+A line says the round, the main metric, bytes sent, environment steps, ε and the time left.
 """
 
 from __future__ import annotations
@@ -73,6 +73,8 @@ class Progress:
             parts.append(f"{si(metrics['env/steps'])} steps")
         if "comm/bytes_up" in metrics:
             parts.append(f"{si(metrics['comm/bytes_up'], 'B')} up")
+        if "privacy/epsilon" in metrics:
+            parts.append(f"ε {metrics['privacy/epsilon']:.3g}")
         if done.metrics.get("cohort/failed"):
             parts.append(f"{done.metrics['cohort/failed']:.0f} failed")
         return "  ".join([*parts, self._left(done)])

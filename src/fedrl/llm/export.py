@@ -14,19 +14,22 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from fedrl.llm.bench import equipped
-from fedrl.llm.lora import has_adapters
+from fedrl.llm import lora, ppo
 from fedrl.llm.policy import load
 from fedrl.types import Tensors, UserError
 
 
 def save(settings: Any, theta: Tensors, out: Path) -> None:
-    """The model of `fedagent`'s settings with the weights `theta`, and its tokenizer; on the CPU,
-    so that a run can be exported where its GPU is not."""
+    """The model that these settings begin with, its weights now `theta`, and its tokenizer; on the
+    CPU, so that a run can be exported where its GPU is not."""
     policy = load(settings.model, torch.device("cpu"))
-    policy = replace(policy, model=equipped(policy.model, settings))
+    if settings.lora_rank:
+        adapted = lora.adapt(policy.model, settings.lora_rank, settings.lora_alpha)
+        policy = replace(policy, model=adapted)
+    if any(name.startswith("value.") for name in theta):
+        ppo.attach(policy.model)
     policy.set_weights(theta)
-    model = policy.model.merge_and_unload() if has_adapters(policy.model) else policy.model
+    model = policy.model.merge_and_unload() if settings.lora_rank else policy.model
     if hasattr(model, "value"):
         del model.value
     record = Path(settings.model) / "warmstart.json"

@@ -54,13 +54,15 @@ SMOKE = Texts(
     },
 )
 FULL = Texts(
-    seeds=(42,),  # the paper's
+    seeds=(42, 43, 44),  # the first is the paper's
     model=BASE_MODEL,
     everywhere={
         # The paper's 1e-5 with passes over all reviews, some 500 batches; a tenth of them here.
         "algorithm.lr": 1e-4,
+        # Tried with another seed: with 0.1 two thirds of the gain; with 0.05 and lr 2e-4 texts
+        # repeat themselves.
+        "algorithm.kl": 0.03,
         "algorithm.batches": 30,
-        "algorithm.eval_texts": 1,
         "world.source": "imdb",
         "world.reviews": 9865,  # all that are long enough, each once
         "world.public": 0,
