@@ -446,6 +446,29 @@ def lied(folder: Path) -> Results:
     return Results(scale, parts, {}, True, [])
 
 
+def test_own_training_is_told_from_what_others_have_taught(tmp_path):
+    """Since round 0 the first clients' texts rise most, but by the others' doing."""
+    cell = texts.cells(replace(texts.SMALL, seeds=(0, 1)), tmp_path)[0]
+
+    def taught(number: int, client: int) -> float:
+        return 0.1 + 0.03 * number * (4 - client)
+
+    def shared(seed: int, number: int) -> Metrics:
+        return {f"eval/sentiment_client{k}": taught(number, k) for k in range(5)}
+
+    def own(seed: int, number: int, client: int) -> Metrics:
+        return {"personal/sentiment": taught(number - 1, client) + 0.01 * client}
+
+    fake(cell, tmp_path, shared, own)
+    one = read(tmp_path, [cell])["fedrlhf"]
+    np.testing.assert_allclose(fedrlhf_imdb.order(one, "sentiment"), -1.0)
+    np.testing.assert_allclose(fedrlhf_imdb.trained_order(one, "sentiment"), 1.0)
+    for client in range(5):
+        found = fedrlhf_imdb.by_training(one, one.runs[0], "sentiment", client)
+        assert found == pytest.approx(0.01 * client)
+    assert not len(fedrlhf_imdb.trained_order(one, "intrinsic"))  # nobody told it
+
+
 def test_clients_are_put_in_the_order_of_their_weights(tmp_path):
     sizes = replace(texts.SMALL, seeds=(0, 1))
     cell = texts.cells(sizes, tmp_path)[0]
@@ -466,7 +489,7 @@ def test_clients_are_put_in_the_order_of_their_weights(tmp_path):
     empty = Trained(texts.cells(sizes, tmp_path)[1], {})
     found = {"fedrlhf": one, "centralized": empty}
     words = [word for _, word, _ in fedrlhf_claims.reviews(found, "small")]
-    assert words == ["**holds**", "not measured", "**holds**", "**holds**"]
+    assert words == ["**holds**", "not measured", *["**holds**"] * 4]
     (tmp_path / "p").mkdir()
     text = fedrlhf_imdb.section(found, "small", tmp_path / "p")
     assert row(text, "FedRLHF, combined")[1:] == ["0.500 ± 0.000", "0.700 ± 0.000"]

@@ -54,7 +54,7 @@ class Scale:
     anchors: tuple[int, ...] = (51, 102, 205, 307, 410, 512, 614, 768, 1024, 1536, 2048)
     trained_anchors: tuple[int, ...] = (51, 205, 512, 1024, 2048)
     # Draws of encoders and anchors behind an error, and states: to fit an oracle, and held out.
-    draws: int = 10
+    draws: int = 15
     fit_states: int = 8192
     held_out: int = 2000
     # The most tries of a learner on a task; 0 is all.
@@ -64,7 +64,7 @@ class Scale:
 
 
 FULL = Scale()
-SMALL = replace(FULL, features=2000, sizes=(500, 700, 1000, 1500, 2000), draws=5)
+SMALL = replace(FULL, features=2000, sizes=(500, 700, 1000, 1500, 2000))
 SMOKE = Scale(
     features=32,
     sizes=(8, 16, 32),

@@ -232,7 +232,7 @@ def costs(results: Results) -> str:
             rows.append([
                 part, str(len(ran)), duration(sum(run.seconds for run in ran)),
                 f"{sum(metrics.get('env/steps', 0.0) for metrics in last):,.0f}",
-                ", ".join(sorted({str(run.meta.get("commit")) for run in ran})),
+                ", ".join(sorted({str(run.meta.get("commit") or "unknown") for run in ran})),
             ])  # fmt: skip
     text = """Seconds of computation added up over runs, which share the machine. `--only PART`
         computes one part; `tuning` is computed only if it is asked for so."""

@@ -16,6 +16,7 @@ from fedrl.experiment.papers.fedrlhf_numbers import plain
 from fedrl.experiment.papers.fedrlhf_results import BySeed, Found, at, by_client, curve
 from fedrl.experiment.papers.markdown import missing, picture, table
 from fedrl.experiment.run_cells import Trained
+from fedrl.experiment.runs import Run
 
 REWARDS = {"intrinsic": "R0, fluency", "sentiment": "sentiment", "reward": "combined"}
 NAMES = {"fedrlhf": "FedRLHF", "centralized": "centralized"}
@@ -28,6 +29,10 @@ TITLES = {
 ABOUT_CLIENTS = """Clients' own policies, after their local training and before the server averages,
     on their own held-out queries, as in the paper's Figure 5. *Change* is against the model that
     all began with, on the same queries and with the same random numbers."""
+ABOUT_TRAINING = """What one round of its own training changes, mean over rounds: from the global
+    model that a client receives to its own policy, on its own queries. All begin a round with the
+    same model, so that this is what λ_k does; changes since the start also hold what the others
+    have taught."""
 REPEATED = "pairs of tokens that the text had before"
 """What is likely is not always well written: a model that repeats itself is found likely."""
 
@@ -57,17 +62,44 @@ def order(one: Trained, metric: str) -> np.ndarray:
     From the model that all began with, on that client's queries, to the client's own policy after
     the last round: clients' reviews and sentiment models differ, so that levels do, too.
     """
+    clients, last = range(len(weights(one))), one.cell.rounds
+    rises = {seed: [changed(one, run, metric, client, last, 0) for client in clients]
+             for seed, run in one.runs.items()}  # fmt: skip
+    return ranked(one, rises)
+
+
+def trained_order(one: Trained, metric: str) -> np.ndarray:
+    """By seed, Spearman's correlation of λ_k with what a round of a client's own training does.
+
+    In a round all clients begin with one model: what sets them apart is their own training, which
+    the changes since round 0 mix with what the others have taught.
+    """
+    clients = range(len(weights(one)))
+    means = {seed: [by_training(one, run, metric, client) for client in clients]
+             for seed, run in one.runs.items()}  # fmt: skip
+    return ranked(one, means)
+
+
+def by_training(one: Trained, run: Run, metric: str, client: int) -> float:
+    """How a client's own training moves what its texts are worth to it, mean over rounds."""
+    rounds = range(1, one.cell.rounds + 1)
+    return float(np.mean([changed(one, run, metric, client, n, n - 1) for n in rounds]))
+
+
+def changed(one: Trained, run: Run, metric: str, client: int, number: int, before: int) -> float:
+    """From the global model after round `before` to the client's own policy in round `number`, on
+    the client's queries; NaN where one of them is not known."""
+    own_policy = by_client(run, f"personal/{metric}", number).get(client, np.nan)
+    start = run.rounds.get(before, {}).get(f"eval/{metric}_client{client}", np.nan)
+    return float(own_policy - start)
+
+
+def ranked(one: Trained, values: Mapping[int, Sequence[float]]) -> np.ndarray:
+    """Spearman's correlation with λ_k, of every seed that has a value for each client."""
     from fedrl.algorithms.personal import spearman
 
-    lams = np.array(weights(one))
-    found = []
-    for run in one.runs.values():
-        last = by_client(run, f"personal/{metric}", one.cell.rounds)
-        names = [f"eval/{metric}_client{client}" for client in range(len(lams))]
-        if len(last) == len(lams) and all(name in run.rounds[0] for name in names):
-            rise = [last[client] - run.rounds[0][name] for client, name in enumerate(names)]
-            found.append(spearman(np.array(rise), lams))
-    return np.array(found)
+    whole = [np.array(row) for row in values.values() if np.isfinite(row).all()]
+    return np.array([spearman(row, np.array(weights(one))) for row in whole])
 
 
 def section(found: Found, scale: str, pictures: Path) -> str:
@@ -76,7 +108,8 @@ def section(found: Found, scale: str, pictures: Path) -> str:
         return missing(title)
     return "\n\n".join([
         f"## {title}", prose(setting(one)), comparison(found), by_samples(found, scale, pictures),
-        prose(ABOUT_CLIENTS), clients_table(one), by_round(one, scale, pictures),
+        prose(ABOUT_CLIENTS), clients_table(one), prose(ABOUT_TRAINING), training_table(one),
+        by_round(one, scale, pictures),
     ])  # fmt: skip
 
 
@@ -146,6 +179,18 @@ def clients_table(one: Trained) -> str:
     for label in REWARDS.values():
         head += [label, "change"]
     return table(head, rows)
+
+
+def training_table(one: Trained) -> str:
+    rows = []
+    for client, lam in enumerate(weights(one)):
+        moved = (
+            {seed: by_training(one, run, metric, client) for seed, run in one.runs.items()}
+            for metric in REWARDS
+        )
+        known = ({seed: x for seed, x in by.items() if np.isfinite(x)} for by in moved)
+        rows.append([str(client), f"{lam:g}", *map(plain, known)])
+    return table(["client", "λ_k", *REWARDS.values()], rows)
 
 
 def by_round(one: Trained, scale: str, pictures: Path) -> str:

@@ -96,7 +96,7 @@ def costs(results: Results) -> str:
             rows.append([
                 part, str(len(ran)), duration(sum(run.seconds for run in ran)),
                 ", ".join(sorted({str(run.meta.get("processes", "?")) for run in ran})),
-                ", ".join(sorted({str(run.meta.get("commit")) for run in ran})),
+                ", ".join(sorted({str(run.meta.get("commit") or "unknown") for run in ran})),
             ])  # fmt: skip
     text = "Seconds of computation added up over runs, which share the machine."
     head = ("part", "runs", "time", "runs at a time", "commit")
