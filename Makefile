@@ -53,6 +53,9 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/llm.py $(BENCH)
 	$(BIN)/python benchmarks/discrete_worlds.py $(BENCH)
 	$(BIN)/python benchmarks/fedqhd.py $(BENCH)
+	$(BIN)/python benchmarks/fedrlhf.py $(BENCH)
+	$(BIN)/python benchmarks/asynchrony.py $(BENCH)
+	$(BIN)/python benchmarks/flower.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -27,6 +27,7 @@ FOLDER = Path(__file__).parent.parent / "benchmarks"
         ("discrete_worlds.py",),
         ("fedqhd.py",),
         ("fedrlhf.py",),
+        ("asynchrony.py",),
     ],
     ids=" ".join,
 )

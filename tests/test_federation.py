@@ -93,14 +93,14 @@ def test_batched_and_one_by_one_are_the_same_here():
 @given(st.integers(2, 30), st.data())
 def test_cohorts_are_drawn_without_replacement(clients, data):
     size = data.draw(st.integers(1, clients - 1))
-    seen = federation._cohort(list(range(clients)), size, 1, 5, 0)
+    seen = federation.draw_cohort(list(range(clients)), size, 1, 5, 0)
     assert len(set(seen)) == size
     assert seen == sorted(seen)
     assert set(seen) <= set(range(clients))
 
 
 def test_cohorts_are_fair():
-    draws = [federation._cohort(list(range(10)), 3, 0, r, 0) for r in range(2000)]
+    draws = [federation.draw_cohort(list(range(10)), 3, 0, r, 0) for r in range(2000)]
     share = np.bincount(np.concatenate(draws), minlength=10) / 2000
     np.testing.assert_allclose(share, 0.3, atol=0.05)
 

@@ -19,6 +19,7 @@ LAYERS = [
     {"algorithms", "play"},
     {"engines"},
     {"federation"},
+    {"buffered"},
     {"experiment"},
     {"cli"},
     {"__main__"},

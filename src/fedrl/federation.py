@@ -27,6 +27,7 @@ import numpy as np
 
 from fedrl import seeding, tree
 from fedrl.aggregate import Aggregator
+from fedrl.engines.virtual import Due
 from fedrl.limits import at_least_one
 from fedrl.privacy import Spent
 from fedrl.privacy.mechanism import Exchange, Mechanism
@@ -108,6 +109,8 @@ class Snapshot:
     states: list[Tensors]
     clients: dict[int, Tensors] = field(default_factory=dict)
     totals: Metrics = field(default_factory=dict)
+    # Of simulated clients that are at work (`buffered.py`): the round it began in, what will come.
+    under_way: tuple[tuple[int, Due], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -123,7 +126,8 @@ class Round:
 
 class Engine(Protocol):
     def run(self, jobs: Sequence[Job], deadline: float) -> Iterator[Result | Failure]:
-        """Outcomes in the order of the jobs, as they come in."""
+        """Outcomes in the order of the jobs, as they come in. An engine that makes secure sums
+        itself gives the mean as the update of every client in the sum."""
 
 
 class Store(Protocol):
@@ -155,8 +159,12 @@ def run(
     observers: Iterable[Callable[[Round], None]] = (),
     warn: Callable[[str], None] = print,
     privacy: Mechanism | None = None,
+    exchange: Callable[..., tuple[Snapshot, Metrics, list[dict[str, Any]]]] | None = None,
 ) -> Snapshot:
-    """Train from the store's last checkpoint, or from the start, to the last round."""
+    """Train from the store's last checkpoint, or from the start, to the last round.
+
+    `exchange` is called instead of `_exchange`, for another way to meet the clients.
+    """
     parts = Parts(settings, algorithm, engine, aggregate, seed, warn, privacy)
     members = groups(settings)
     now = store.load()
@@ -171,7 +179,8 @@ def run(
             after, metrics = replace(now, round=number), dict(now.totals)
             records: list[dict[str, Any]] = []
             if number > 0 or algorithm.opening:
-                after, metrics, records = _exchange(parts, now, members, number, clock)
+                meet = exchange or _exchange
+                after, metrics, records = meet(parts, now, members, number, clock)
             if privacy is not None:
                 metrics |= privacy.report(number, after.totals)
             if number % eval_every == 0 or number == rounds:
@@ -228,7 +237,7 @@ def _exchange(
         broadcasts = [algorithm.broadcast(state, number) for state in now.states]
         jobs, behind = [], []
         for group, clients in enumerate(members):
-            for client in _cohort(clients, settings.cohort, seed, number, attempt):
+            for client in draw_cohort(clients, settings.cohort, seed, number, attempt):
                 job_seed = seeding.derive(seed, f"local/{attempt}", number, client)
                 jobs.append(Job(client, broadcasts[group], now.clients.get(client), job_seed))
                 behind.append(group)
@@ -266,25 +275,25 @@ def _exchange(
             break
         parts.warn(
             f"round {number}, attempt {attempt + 1}: {len(accepted)} of {len(jobs)} updates usable,"
-            f" {needed} needed ({_reasons(records[-len(jobs) :])})"
+            f" {needed} needed ({reasons(records[-len(jobs) :])})"
         )
     else:
         raise QuorumLost(
             f"round {number}: only {len(accepted)} of {len(jobs)} clients gave a usable update in "
             f"the last of {settings.retries + 1} attempts, {needed} needed (federation.quorum): "
-            f"{_reasons(records[-len(jobs) :])}",
+            f"{reasons(records[-len(jobs) :])}",
             records,
         )
     kept = {result.client: result.state for result in accepted if result.state is not None}
     if settings.kind == "federated":  # alone, a client and its server are one
-        _add(totals, {"comm/bytes_up": float(up), "comm/bytes_down": float(down)})
-    metrics = _combined(accepted, totals)
+        add(totals, {"comm/bytes_up": float(up), "comm/bytes_down": float(down)})
+    metrics = combined(accepted, totals)
     metrics["cohort/size"] = float(len(jobs))
     metrics["cohort/failed"] = float(sum(r["status"] == "failed" for r in records))
     return Snapshot(number, states, now.clients | kept, totals), metrics | totals, records
 
 
-def _reasons(records: list[dict[str, Any]]) -> str:
+def reasons(records: list[dict[str, Any]]) -> str:
     """Who failed and why, a reason once for all clients that share it."""
     clients: dict[str, list[str]] = {}
     for record in records:
@@ -295,10 +304,10 @@ def _reasons(records: list[dict[str, Any]]) -> str:
 
 def first_cohort(settings: Settings, seed: int, number: int) -> list[int]:
     """Clients of a federated round before any of it is tried again."""
-    return _cohort(list(range(settings.clients)), settings.cohort, seed, number, 0)
+    return draw_cohort(list(range(settings.clients)), settings.cohort, seed, number, 0)
 
 
-def _cohort(clients: list[int], size: int, seed: int, number: int, attempt: int) -> list[int]:
+def draw_cohort(clients: list[int], size: int, seed: int, number: int, attempt: int) -> list[int]:
     """Clients of this round, in ascending order: sums then do not depend on the draw's order."""
     if not size or size >= len(clients):
         return clients
@@ -306,19 +315,19 @@ def _cohort(clients: list[int], size: int, seed: int, number: int, attempt: int)
     return sorted(int(c) for c in draw.choice(clients, size, replace=False))
 
 
-def _combined(accepted: list[Result], totals: Metrics) -> Metrics:
+def combined(accepted: list[Result], totals: Metrics) -> Metrics:
     """Means over clients; counts (`env/…`) are added to the running totals instead."""
     combined: Metrics = {}
     for name in sorted({name for result in accepted for name in result.metrics}):
         values = [result.metrics[name] for result in accepted if name in result.metrics]
         if name.startswith("env/"):
-            _add(totals, {name: sum(values)})
+            add(totals, {name: sum(values)})
         else:
             combined[name] = float(np.mean(values))
     return combined
 
 
-def _add(totals: Metrics, amounts: Metrics) -> None:
+def add(totals: Metrics, amounts: Metrics) -> None:
     for name, amount in amounts.items():
         totals[name] = totals.get(name, 0.0) + amount
 

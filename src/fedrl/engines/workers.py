@@ -14,6 +14,7 @@ import os
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -34,6 +35,8 @@ class Workers:
         self.build = build
         self.count = count or os.cpu_count() or 1
         self._workers: list[_Worker] = []
+        self._waiting: list[tuple[int, Job]] = []  # of `begin`, the next one last
+        self._done: deque[tuple[int, Result | Failure]] = deque()
 
     def __enter__(self) -> Workers:
         return self
@@ -48,16 +51,13 @@ class Workers:
 
     def run(self, jobs: Sequence[Job], deadline: float = 0.0) -> Iterator[Result | Failure]:
         """Outcomes in the order of the jobs; early ones of later jobs wait for their turn."""
-        while len(self._workers) < min(self.count, len(jobs)):
-            self._workers.append(_Worker(self.build, len(self._workers)))
+        self._staff(len(jobs))
         waiting = list(enumerate(jobs))[::-1]
         finished: dict[int, Result | Failure] = {}
         turn = 0
         try:
             while turn < len(jobs):
-                for worker in self._workers:
-                    if worker.ready and worker.job is None and waiting:
-                        worker.give(*waiting.pop())
+                self._hand_out(waiting)
                 finished |= self._collect(deadline)
                 while turn in finished:
                     yield finished.pop(turn)
@@ -66,6 +66,28 @@ class Workers:
             # Left before the end: what is still under way must not answer a later round.
             for worker in [w for w in self._workers if w.job is not None]:
                 self._replace(worker)
+
+    def begin(self, jobs: Sequence[Job]) -> None:
+        """More work for whoever is free, not more than one job of a client; `take` waits for it."""
+        self._waiting[:0] = [(job.client, job) for job in jobs][::-1]
+        self._staff(len(self._waiting) + sum(w.job is not None for w in self._workers))
+        self._hand_out(self._waiting)
+
+    def take(self, deadline: float = 0.0) -> tuple[int, Result | Failure]:
+        """The next outcome of what has begun, in whatever order they come, and whose it is."""
+        while not self._done:
+            self._hand_out(self._waiting)
+            self._done.extend(self._collect(deadline).items())
+        return self._done.popleft()
+
+    def _staff(self, jobs: int) -> None:
+        while len(self._workers) < min(self.count, jobs):
+            self._workers.append(_Worker(self.build, len(self._workers)))
+
+    def _hand_out(self, waiting: list[tuple[int, Job]]) -> None:
+        for worker in self._workers:
+            if worker.ready and worker.job is None and waiting:
+                worker.give(*waiting.pop())
 
     def _collect(self, deadline: float) -> dict[int, Result | Failure]:
         """Wait until a worker is ready, answers, dies or outlasts its time."""

@@ -2,7 +2,8 @@
 
 Server states are stored leaf by leaf. Clients' states are many and alike, so equal leaves of all
 clients are stacked into one tensor: ten thousand clients cost a few tensors, not ten thousand.
-Scalars go into the header as JSON.
+Scalars go into the header as JSON. Outcomes that simulated clients are still at work on
+(`buffered`) are stored one by one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from fedrl import tree
+from fedrl.engines.virtual import Due
 from fedrl.federation import Snapshot
+from fedrl.types import Failure, Result, Tensors
 
 
 def pack(snapshot: Snapshot, lengths: dict[str, int]) -> bytes:
@@ -36,6 +39,16 @@ def pack(snapshot: Snapshot, lengths: dict[str, int]) -> bytes:
                 alike.setdefault(key, []).append((client, np.asarray(leaf)))
             else:
                 scalars[f"client/{client}:{name}"] = leaf
+    away = []
+    for i, (began, due) in enumerate(snapshot.under_way):
+        fact, parts = _told(due)
+        away.append({"round": began, "time": due.time, "client": due.client} | fact)
+        for part, values in parts.items():
+            for name, leaf in tree.leaves(values):
+                if isinstance(leaf, np.ndarray | np.generic):
+                    tensors[f"away/{i}/{part}:{name}"] = np.asarray(leaf, order="C")
+                else:
+                    scalars[f"away/{i}/{part}:{name}"] = leaf
     names = []
     for i, ((name, _, _), rows) in enumerate(alike.items()):
         names.append(name)
@@ -48,7 +61,7 @@ def pack(snapshot: Snapshot, lengths: dict[str, int]) -> bytes:
         "lengths": lengths,
         "scalars": scalars,
         "stacked": names,
-    }
+    } | ({"away": away} if away else {})
     return save_tensors(tensors, {"fedrl": json.dumps(header)})
 
 
@@ -62,8 +75,8 @@ def unpack(data: bytes) -> tuple[Snapshot, dict[str, int]]:
         flat.setdefault(owner, {})[name] = leaf
     for key, tensor in tensors.items():
         owner, _, name = key.partition(":")
-        if owner.startswith("state/"):
-            flat[owner][name] = tensor
+        if owner.startswith(("state/", "away/")):
+            flat.setdefault(owner, {})[name] = tensor
     for i, name in enumerate(header["stacked"]):
         rows = tensors[f"clients/{i}:rows"]
         for client, row in zip(tensors[f"clients/{i}:ids"], rows):
@@ -74,4 +87,26 @@ def unpack(data: bytes) -> tuple[Snapshot, dict[str, int]]:
         for owner, leaves in flat.items()
         if owner.startswith("client/")
     }
-    return Snapshot(header["round"], states, clients, header["totals"]), header["lengths"]
+    away = tuple(_due(i, fact, flat) for i, fact in enumerate(header.get("away", [])))
+    return Snapshot(header["round"], states, clients, header["totals"], away), header["lengths"]
+
+
+def _told(due: Due) -> tuple[dict[str, Any], dict[str, Tensors]]:
+    """What is plain of an outcome, and its tensors."""
+    got = due.outcome
+    if isinstance(got, Failure):
+        return {"reason": got.reason}, {}
+    parts = {"update": got.update} | ({} if got.state is None else {"state": got.state})
+    return {"weight": got.weight, "metrics": got.metrics, "kept": got.state is not None}, parts
+
+
+def _due(i: int, fact: dict[str, Any], flat: dict[str, dict[str, Any]]) -> tuple[int, Due]:
+    client = fact["client"]
+    outcome: Result | Failure
+    if "reason" in fact:
+        outcome = Failure(client, fact["reason"])
+    else:
+        update = tree.unflatten(flat.get(f"away/{i}/update", {}))
+        state = tree.unflatten(flat.get(f"away/{i}/state", {})) if fact["kept"] else None
+        outcome = Result(client, update, fact["weight"], state, fact["metrics"])
+    return fact["round"], Due(fact["time"], client, outcome)

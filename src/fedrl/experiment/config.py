@@ -21,6 +21,7 @@ import fedrl
 from fedrl import federation, partition, privacy
 from fedrl.aggregate import Settings as Aggregate
 from fedrl.algorithms import METHODS
+from fedrl.buffered import settings as buffered
 from fedrl.engines import attacks, faults
 from fedrl.engines.flower import settings as flower
 from fedrl.envs import WORLDS
@@ -60,6 +61,7 @@ class Config:
     algorithm: Any = None
     world: Any = None
     partition: partition.Settings = field(default_factory=partition.Settings)
+    buffer: buffered.Settings = field(default_factory=buffered.Settings)
     aggregate: Aggregate = field(default_factory=Aggregate)
     privacy: privacy.Settings = field(default_factory=privacy.Settings)
     faults: faults.Settings = field(default_factory=faults.Settings)
@@ -100,16 +102,23 @@ class Config:
             raise UserError(
                 f"faults.clients names clients outside 0 to {self.federation.clients - 1}"
             )
-        self.aggregate.check(self.federation.asked, self.federation.kind)
+        self.buffer.check(self.federation, self.privacy, self.engine)
+        self.aggregate.check(self.combined, self.federation.kind)
         privacy.check(
             self.privacy, self.federation.kind, self.aggregate.name, self.federation.asked
         )
         self.attack.check(self.federation.clients, self.federation.kind)
 
+    @property
+    def combined(self) -> int:
+        """Updates that become one in a server step, if no client fails."""
+        return self.buffer.size or self.federation.asked
+
 
 SECTIONS = (
     federation.Settings,
     partition.Settings,
+    buffered.Settings,
     Aggregate,
     privacy.Settings,
     faults.Settings,

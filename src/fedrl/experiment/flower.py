@@ -16,9 +16,11 @@ from typing import Any
 
 from fedrl.engines.flower import connection as connections
 from fedrl.engines.flower.engine import Flower, Recipe
+from fedrl.engines.flower.member import Worded
 from fedrl.engines.flower.node import Client, Plan
 from fedrl.experiment import config as configs
 from fedrl.experiment.config import Config
+from fedrl.experiment.privacy import terms
 from fedrl.experiment.run import build_clients
 from fedrl.types import Algorithm, UserError
 
@@ -27,12 +29,16 @@ def open_engine(
     config: Config, name: str, algorithm: Algorithm, warn: Callable[[str], None]
 ) -> Flower:
     """`name` is that of the run's folder: nodes file their clients' states under it."""
-    # What concerns only the driver stays with it; the nodes' processes are workers.
-    sent = replace(config, engine="workers", connection="", out="runs", track=())
+    # What concerns only the driver stays with it; the nodes' processes are workers. A node builds
+    # its algorithm again when the recipe changes, so none of it may change with how a run is driven
+    # (a job says its deadline itself).
+    driven = replace(config.federation, deadline=1.0, quorum=0.5, retries=2)
+    sent = replace(config, engine="workers", connection="", out="runs", track=(), federation=driven)
     # As many states as attempts can be made between two checkpoints, and one more.
     keep = (config.checkpoint_every + 1) * (config.federation.retries + 1) + 1
     recipe = Recipe(name, configs.to_toml(sent), keep)
-    return Flower(algorithm, recipe, connections.find(config.connection), config.flower, warn)
+    here = connections.find(config.connection)
+    return Flower(algorithm, recipe, here, config.flower, warn, terms=terms(config))
 
 
 def read(recipe: str, flags: Sequence[str]) -> Config:
@@ -48,13 +54,16 @@ def build(recipe: str, folder: str, data: str, flags: tuple[str, ...]) -> Algori
     os.chdir(folder)
     if data:
         os.environ["FEDRL_DATA"] = data
-    return build_clients(read(recipe, flags))
+    config = read(recipe, flags)
+    algorithm, common = build_clients(config), terms(config)
+    return algorithm if common is None else Worded(algorithm, config.privacy, common)
 
 
 def plan(recipe: str, folder: Path, data: str, flags: tuple[str, ...]) -> Plan:
-    settings = read(recipe, flags).flower
+    config = read(recipe, flags)
     make = partial(build, recipe, str(folder), data, flags)
-    return Plan(make, settings.half, int(settings.piece_mb * 1e6), settings.warm)
+    sent = config.flower
+    return Plan(make, sent.half, int(sent.piece_mb * 1e6), sent.warm, terms(config))
 
 
 def client(number: int, folder: Path, data: str = "", flags: tuple[str, ...] = ()) -> Client:

@@ -11,6 +11,7 @@ from fedrl.experiment.config import Config
 from fedrl.experiment.rundir import write_atomically
 from fedrl.privacy import accounting, secure
 from fedrl.privacy.mechanism import Mechanism
+from fedrl.privacy.secure import Terms
 from fedrl.types import Algorithm, UserError
 
 
@@ -52,6 +53,11 @@ def protected(config: Config, algorithm: Algorithm) -> Algorithm:
     return Private(algorithm, config.privacy) if config.privacy.on else algorithm
 
 
+def terms(config: Config) -> Terms | None:
+    """Of a run's secure sums, the same for the driver and on every node."""
+    return Terms.of(config.privacy, config.federation.asked) if config.privacy.secure else None
+
+
 def mechanism(config: Config, algorithm: Algorithm, folder: Path | None) -> Mechanism | None:
     """What the round loop does for privacy; `folder` is where exchanges are counted."""
     settings = config.privacy
@@ -66,6 +72,7 @@ def mechanism(config: Config, algorithm: Algorithm, folder: Path | None) -> Mech
         config.federation.asked,
         partial(federation.first_cohort, config.federation, config.seed),
         Ledger(folder) if counted and folder is not None else None,
+        summed=config.engine == "flower",
     )
 
 

@@ -16,10 +16,13 @@ import numpy as np
 
 from fedrl import aggregate, federation, seeding, tree
 from fedrl.algorithms import METHODS
+from fedrl.buffered import Buffered
+from fedrl.buffered.settings import check_broadcast, check_method
 from fedrl.engines import attacks, faults
 from fedrl.engines.attacks import Attacked
 from fedrl.engines.faults import Faulty
 from fedrl.engines.inprocess import InProcess, one_line
+from fedrl.engines.virtual import Virtual, durations
 from fedrl.engines.workers import Workers
 from fedrl.envs import WORLDS
 from fedrl.envs.text import Dealt
@@ -97,6 +100,8 @@ def build_algorithm(config: Config) -> Algorithm:
             f'aggregate.name = "norm-bound" bounds changes, but {name} sends values: '
             'choose another, for instance "median"'
         )
+    if config.buffer.size:
+        check_method(algorithm)
     if liars := attacks.hostile(config.attack, config.federation.clients, config.seed):
         algorithm = Attacked(algorithm, config.attack, liars)
     return Faulty(algorithm, config.faults) if config.faults.clients else algorithm
@@ -121,10 +126,12 @@ def plan(config: Config) -> list[str]:
     else:
         state = algorithm.init(seeding.derive(config.seed, "init"))
     sent = algorithm.broadcast(state, 1)
+    if config.buffer.size:
+        check_broadcast(algorithm, sent)
     specs = algorithm.declare(sent)
     numbers = sum(math.prod(spec.shape) for spec in specs.values())
     up = sum(math.prod(s.shape) * np.dtype(s.dtype).itemsize for s in specs.values())
-    clients = sum(
+    clients = config.buffer.size or sum(
         min(len(group), config.federation.cohort or len(group))
         for group in federation.groups(config.federation)
     )
@@ -179,6 +186,11 @@ def resume(path: Path, flags: list[str]) -> tuple[Config, RunDir]:
             f"--engine: clients keep their states themselves on flower and in the checkpoint "
             f"elsewhere; this run goes on with {before.engine}"
         )
+    if config.engine != before.engine and config.buffer.size:
+        raise UserError(
+            "--engine: the clients' clock is another one on another engine; this run goes on with "
+            f"{before.engine}"
+        )
     if config.rounds < before.rounds:
         raise UserError(f"--rounds {config.rounds}: it has {before.rounds}, and may only grow")
     check_sinks(config.track)
@@ -230,7 +242,7 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
                 config.federation,
                 algorithm,
                 engine,
-                aggregate.build(config.aggregate, config.federation.asked),
+                aggregate.build(config.aggregate, config.combined),
                 run,
                 seed=config.seed,
                 rounds=config.rounds,
@@ -239,6 +251,7 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
                 observers=observers,
                 warn=warn,
                 privacy=mechanism(config, algorithm, run.path),
+                exchange=asynchronous(config, engine) if config.buffer.size else None,
             )
             status = "finished"
             return last
@@ -249,6 +262,14 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
         finally:
             with contextlib.suppress(OSError):
                 run.finish(status, time.monotonic() - started)
+
+
+def asynchronous(config: Config, engine: Any) -> Buffered:
+    """Rounds that wait for a full buffer; where nothing is real, on a clock of their own."""
+    if isinstance(engine, InProcess):
+        s = config.buffer
+        engine = Virtual(engine, durations(config.seed, s.times, s.spread, s.jitter))
+    return Buffered(config.buffer, engine)
 
 
 def over_flower(

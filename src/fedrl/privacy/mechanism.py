@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 
 from fedrl.privacy import Settings, Spent, accounting, clipping, noise, secure
-from fedrl.types import Algorithm, Metrics, Tensors
+from fedrl.types import Algorithm, Metrics, Tensors, TooFew
 
 Stream = Iterable[tuple[Tensors, float]]
 Aggregator = Callable[[Stream], Tensors]
@@ -43,7 +43,8 @@ class Mechanism:
 
     `ledger` is the number of exchanges as it is kept on disk. With noise of the operating system an
     exchange that is repeated after a crash shows new noise and counts again; noise from the seed
-    shows what was seen before, so it needs no ledger.
+    shows what was seen before, so it needs no ledger. `summed` says that the engine makes secure
+    sums itself: it shows no updates, and gives the mean as that of every client in the sum.
     """
 
     def __init__(
@@ -55,10 +56,12 @@ class Mechanism:
         cohort: int,
         chosen: Callable[[int], Sequence[int]],
         ledger: Ledger | None = None,
+        summed: bool = False,
     ) -> None:
         self.settings, self.algorithm, self.seed = settings, algorithm, seed
         self.clients, self.cohort, self.chosen = clients, cohort, chosen
         self.ledger = ledger
+        self.summed = summed
         self.delta = settings.delta or accounting.default_delta(clients)
         self._taken = np.zeros(clients, np.int64)
         self._most: list[int] = []  # of any client, after each round
@@ -123,8 +126,18 @@ class Mechanism:
             return form.update(secure.mean(found, exchange.asked, s.clip, needed, part))
 
         if s.secure:
-            return masked
+            return opened if self.summed else masked
         if deviation:
             return noisy
         # What local noise made longer is not to be cut: the noise is most of it.
         return rule if s.noise else clipped
+
+
+def opened(stream: Stream) -> Tensors:
+    """The mean that the engine has made, which every client in the sum comes with."""
+    mean: Tensors | None = None
+    for update, _ in stream:  # to the end: the records are written on the way
+        mean = update
+    if mean is None:
+        raise TooFew("secure sum: nobody is in it")
+    return mean

@@ -3,24 +3,29 @@
 Checkpoints, retries and the quorum belong to `federation.py`. Here a client that does not answer in
 time, whose node is gone or whose answer is not what it should be, is a Failure and holds nobody up.
 If the SuperLink goes away, its run is submitted again as soon as it is back and the jobs that had
-no answer yet are sent again, with new nonces and new clocks.
+no answer yet are sent again, with new nonces and new clocks. Where updates are added up secretly
+(`sums.py`), every step of that is such an exchange of questions and answers.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 import fedrl
-from fedrl.engines.flower import framing, messages, protocol
+from fedrl.engines.flower import framing, messages, protocol, steps, sums
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.link import Arrived, Link, Lost, Outgoing, wait_for
 from fedrl.engines.flower.settings import Settings
+from fedrl.engines.flower.sums import Question
+from fedrl.privacy import clipping
+from fedrl.privacy.secure import Terms
 from fedrl.types import Algorithm, Failure, Job, Result, Tensors, UserError
 
 KEPT = "kept"
@@ -35,6 +40,7 @@ ROOM = 2**20
 
 class _Sent(NamedTuple):
     turn: int
+    client: int
     node: int
     nonce: str
     expires: float
@@ -62,6 +68,7 @@ class Flower:
         settings: Settings,
         warn: Callable[[str], None] = print,
         opens: Opens = wait_for,
+        terms: Terms | None = None,
     ) -> None:
         self.algorithm = algorithm
         self.recipe = recipe
@@ -69,11 +76,15 @@ class Flower:
         self.settings = settings
         self.warn = warn
         self.opens = opens
+        self.terms = terms  # of secure sums; none where updates travel as they are
         self.owners: dict[int, int] = {}  # client → node
         self.bytes_sent = 0  # of broadcasts and headings, each once for every client
         self._known: set[int] = set()  # nodes that have said who they are
         self._missed: set[int] = set()  # clients that were waited for in vain
         self._link: Link | None = None
+        self._begun: dict[int, Job] = {}  # by client, until its outcome is here
+        self._sent: dict[str, _Sent] = {}  # of those, what is at a node
+        self._done: deque[tuple[int, Result | Failure]] = deque()
 
     def __enter__(self) -> Flower:
         return self
@@ -84,78 +95,128 @@ class Flower:
 
     def run(self, jobs: Sequence[Job], deadline: float = 0.0) -> Iterator[Result | Failure]:
         """Outcomes in the order of the jobs; early ones of later jobs wait for their turn."""
+        if self.terms is not None:
+            yield from self._summed(jobs, deadline, self.terms)
+            return
+        questions = [self._question(job, deadline) for job in jobs]
         finished: dict[int, Result | Failure] = {}
-        sent: dict[str, _Sent] = {}
         limit = max(self._limit(job.broadcast) for job in jobs)
         turn = 0
+        while turn < len(jobs):
+            left = {i: questions[i] for i in range(turn, len(jobs)) if i not in finished}
+            try:
+                for i, found in self.ask(left, deadline, limit):
+                    finished[i] = found
+                    while turn in finished:
+                        yield finished.pop(turn)
+                        turn += 1
+            except Lost as lost:
+                self._reopen(lost)
+
+    def _summed(self, jobs: Sequence[Job], deadline: float, terms: Terms) -> list[Result | Failure]:
+        """The mean as the update of everybody in the sum; from the start if the SuperLink goes."""
+        broadcast = jobs[0].broadcast
+        if self.settings.half:  # what clients take as the values that they differ from
+            broadcast = framing.unpack(framing.pack(broadcast, half=True))
+        form = clipping.layout(self.algorithm, broadcast)
+        while True:
+            exchange = protocol.nonce()
+            first = {job.client: self._question(job, deadline, exchange) for job in jobs}
+            try:
+                return sums.Sum(exchange, terms, form, deadline, self.ask, self.warn).run(first)
+            except Lost as lost:
+                self._reopen(lost)
+
+    def _question(self, job: Job, deadline: float, exchange: str = "") -> Question:
+        def heading(nonce: str, digest: str) -> protocol.Job:
+            return protocol.Job(
+                nonce,
+                job.client,
+                job.seed,
+                self.recipe.run,
+                _tag(job.state),
+                self.recipe.keep,
+                deadline,
+                self.recipe.text,
+                digest,
+                exchange,
+                steps.sendable(self.terms),
+            )
+
+        return Question(job.client, job.broadcast, heading)
+
+    def begin(self, jobs: Sequence[Job]) -> None:
+        """More work, not more than one job of a client; `take` sends it and waits."""
+        self._begun |= {job.client: job for job in jobs}
+
+    def take(self, deadline: float = 0.0) -> tuple[int, Result | Failure]:
+        """The next outcome of what has begun, in whatever order they come, and whose it is."""
+        while not self._done:
+            away = {about.client for about in self._sent.values()}
+            new = {c: self._question(j, deadline) for c, j in self._begun.items() if c not in away}
+            limit = max(self._limit(job.broadcast) for job in self._begun.values())
+            try:
+                found = self._send(new, deadline, self._sent) if new else {}
+                found |= self._collect(deadline, self._sent, limit)
+            except Lost as lost:
+                self._reopen(lost)
+                self._sent.clear()
+                continue
+            for client in found:
+                del self._begun[client]
+            self._done.extend(found.items())
+        return self._done.popleft()
+
+    def ask(
+        self, questions: Mapping[int, Question], deadline: float, limit: int
+    ) -> Iterator[tuple[int, Result | Failure]]:
+        """Outcomes as they come, by the questions' keys; `Lost` if the SuperLink goes away."""
+        sent: dict[str, _Sent] = {}
         try:
-            while turn < len(jobs):
-                try:
-                    under_way = {s.turn for s in sent.values()} | set(finished) | set(range(turn))
-                    left = [i for i in range(len(jobs)) if i not in under_way]
-                    if left:
-                        finished |= self._send(jobs, left, deadline, sent)
-                    finished |= self._collect(jobs, deadline, sent, limit)
-                except Lost as lost:
-                    self._reopen(lost)
-                    sent.clear()
-                while turn in finished:
-                    yield finished.pop(turn)
-                    turn += 1
+            yield from self._send(questions, deadline, sent).items()
+            while sent:
+                yield from self._collect(deadline, sent, limit).items()
         finally:
             if self._link is not None:
                 self._link.forget(sent)
 
     def _send(
-        self, jobs: Sequence[Job], left: list[int], deadline: float, sent: dict[str, _Sent]
+        self, questions: Mapping[int, Question], deadline: float, sent: dict[str, _Sent]
     ) -> dict[int, Result | Failure]:
-        """Send these jobs; the failures of those whose client has no node."""
+        """Send these questions; the failures of those whose client has no node."""
         link = self._open()
-        self._meet({jobs[i].client for i in left})
+        self._meet({question.client for question in questions.values()})
         failures: dict[int, Result | Failure] = {}
         bodies: dict[int, tuple[Any, str, int]] = {}
-        for i in left:
-            job = jobs[i]
-            node = self.owners.get(job.client)
+        for i, (client, beside, heading) in questions.items():
+            node = self.owners.get(client)
             if node is None:
-                failures[i] = Failure(job.client, "no node of this client is connected")
+                failures[i] = Failure(client, "no node of this client is connected")
                 continue
-            if id(job.broadcast) not in bodies:
-                bodies[id(job.broadcast)] = self._body(job.broadcast)
-            body, digest, size = bodies[id(job.broadcast)]
+            if id(beside) not in bodies:
+                bodies[id(beside)] = self._body(beside)
+            body, digest, size = bodies[id(beside)]
             nonce = protocol.nonce()
-            heading = protocol.write(
-                protocol.Job(
-                    nonce,
-                    job.client,
-                    job.seed,
-                    self.recipe.run,
-                    _tag(job.state),
-                    self.recipe.keep,
-                    deadline,
-                    self.recipe.text,
-                    digest,
-                )
-            )
-            content = messages.content(heading, body)
+            text = protocol.write(heading(nonce, digest))
+            content = messages.content(text, body)
             out = Outgoing(node, content, deadline or LONGEST_SECONDS)
             # One by one: a request to the SuperLink names every object of all its messages.
             (number,) = link.push([out])
             if not number:
-                failures[i] = Failure(job.client, "the SuperLink did not take its job")
+                failures[i] = Failure(client, "the SuperLink did not take its job")
                 continue
             expires = time.monotonic() + deadline if deadline else math.inf
-            sent[number] = _Sent(i, node, nonce, expires)
-            self.bytes_sent += size + len(heading)
+            sent[number] = _Sent(i, client, node, nonce, expires)
+            self.bytes_sent += size + len(text)
         return failures
 
-    def _body(self, broadcast: Tensors) -> tuple[Any, str, int]:
-        data = framing.pack(broadcast, self.settings.half)
+    def _body(self, beside: Tensors) -> tuple[Any, str, int]:
+        data = framing.pack(beside, self.settings.half)
         pieces = framing.cut(data, int(self.settings.piece_mb * 1e6))
         return messages.body(pieces), framing.checksum(pieces), len(data)
 
     def _collect(
-        self, jobs: Sequence[Job], deadline: float, sent: dict[str, _Sent], limit: int
+        self, deadline: float, sent: dict[str, _Sent], limit: int
     ) -> dict[int, Result | Failure]:
         """Wait for a moment, then take what is here and give up what is late."""
         outcomes: dict[int, Result | Failure] = {}
@@ -164,14 +225,14 @@ class Flower:
             time.sleep(POLL_SECONDS)
         for answer in arrived:
             if (about := sent.pop(answer.message, None)) is not None:
-                outcomes[about.turn] = outcome(answer, about, jobs[about.turn])
+                outcomes[about.turn] = outcome(answer, about)
         now = time.monotonic()
         late = {number: about for number, about in sent.items() if now >= about.expires}
         self._open().forget(late)
         for number, about in late.items():
             del sent[number]
             reason = f"no answer within the deadline of {deadline:g} s"
-            outcomes[about.turn] = Failure(jobs[about.turn].client, reason)
+            outcomes[about.turn] = Failure(about.client, reason)
         return outcomes
 
     def _limit(self, broadcast: Tensors) -> int:
@@ -263,19 +324,20 @@ def _tag(state: Tensors | None) -> str:
     return str(state[KEPT])
 
 
-def outcome(answer: Arrived, about: _Sent, job: Job) -> Result | Failure:
-    """What a node's answer to a job comes to; never an exception, whatever the node sent."""
+def outcome(answer: Arrived, about: _Sent) -> Result | Failure:
+    """What a node's answer to a question comes to; never an exception, whatever the node sent."""
+    client = about.client
     if answer.content is None:
-        return Failure(job.client, answer.error)
+        return Failure(client, answer.error)
     try:
         heading, pieces = messages.opened(answer.content)
         told: protocol.Answer = protocol.read(heading, protocol.Answer)
-        if told.nonce != about.nonce or answer.node != about.node or told.client != job.client:
-            return Failure(job.client, "its answer is to another question: an old one, sent again?")
+        if told.nonce != about.nonce or answer.node != about.node or told.client != client:
+            return Failure(client, "its answer is to another question: an old one, sent again?")
         if told.reason:
-            return Failure(job.client, " ".join(told.reason.split())[:300])
+            return Failure(client, " ".join(told.reason.split())[:300])
         update = framing.unpack(framing.join(pieces, told.digest))
     except framing.Damaged as error:
-        return Failure(job.client, f"its answer is malformed: {error}")
+        return Failure(client, f"its answer is malformed: {error}")
     state = {KEPT: about.nonce} if told.kept else None
-    return Result(job.client, update, told.weight, state, told.metrics)
+    return Result(client, update, told.weight, state, told.metrics)

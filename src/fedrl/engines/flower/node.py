@@ -3,7 +3,8 @@
 The SuperNode holds the connection to the SuperLink; this process is its executor, on loopback. The
 algorithm lives in a worker process (`workers.py`), so that a job that hangs can be stopped at its
 deadline and the model stays loaded between rounds. What leaves the machine is the declared update,
-its weight and metrics, or a reason in one line; the client's state stays in the node's folder.
+its weight and metrics, or a reason in one line; the client's state stays in the node's folder. For
+a secure sum (`member.py`) not even the update leaves it as it is.
 """
 
 from __future__ import annotations
@@ -12,26 +13,33 @@ import os
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 import fedrl
-from fedrl.engines.flower import framing, messages, protocol
+from fedrl.engines.flower import framing, messages, protocol, steps
+from fedrl.engines.flower.member import Member
 from fedrl.engines.flower.states import StateError, States
 from fedrl.engines.inprocess import DEBUG, one_line, reason
 from fedrl.engines.workers import Workers
-from fedrl.types import Algorithm, Failure, Job, Result, UserError
+from fedrl.privacy.secure import Terms
+from fedrl.privacy.secure.protocol import ProtocolError
+from fedrl.types import Algorithm, Failure, Job, Result, Tensors, TooFew, UserError
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a node takes from a recipe: how to build the algorithm, and how to send."""
+    """What a node takes from a recipe: how to build the algorithm, and how to send.
+
+    With `terms` the algorithm gives words of a secure sum (`member.Worded`).
+    """
 
     build: Callable[[], Algorithm]
     half: bool
     piece: int
     warm: bool
+    terms: Terms | None = None
 
 
 def say(line: str) -> None:
@@ -53,12 +61,13 @@ class Client:
     _recipe: str = ""
     _workers: Workers | None = None
     _seen: set[str] = field(default_factory=set)
+    _sum: tuple[Member, Plan] | None = None
 
     def answer(self, content: messages.RecordDict) -> messages.RecordDict:
         """The reply to a message, whatever it is."""
         try:
             text, pieces = messages.opened(content)
-            asked = protocol.read(text, protocol.Who, protocol.Job)
+            asked = protocol.read(text, protocol.Who, protocol.Job, protocol.Step)
         except framing.Damaged as error:
             self.log(f"refused a message: {error}")
             return messages.content(protocol.write(protocol.Answer("", self.number, str(error))))
@@ -67,11 +76,12 @@ class Client:
             return messages.content(protocol.write(name))
         heading, body = self._work(asked, pieces)
         if heading.reason:
-            self.log(f"run {asked.run}: no update: {heading.reason}")
+            what = f"run {asked.run}" if isinstance(asked, protocol.Job) else "a secure sum"
+            self.log(f"{what}: no update: {heading.reason}")
         return messages.content(protocol.write(heading), messages.body(body))
 
     def _work(
-        self, asked: protocol.Job, pieces: list[bytes]
+        self, asked: protocol.Job | protocol.Step, pieces: list[bytes]
     ) -> tuple[protocol.Answer, list[bytes]]:
         told = partial(protocol.Answer, asked.nonce, self.number)
         if asked.client != self.number:
@@ -79,19 +89,17 @@ class Client:
         if asked.nonce in self._seen:
             return told("this job was done before"), []
         self._seen.add(asked.nonce)
-        states = States(self.folder / "states")
         try:
-            broadcast = framing.unpack(framing.join(pieces, asked.digest))
-            state = states.load(asked.run, asked.state) if asked.state else None
-            plan = self.plan(asked.recipe)
-            job = Job(self.number, broadcast, state, asked.seed)
-            result = self._compute(plan, asked.recipe, job, asked.deadline)
+            given = framing.unpack(framing.join(pieces, asked.digest))
+            result, plan = (
+                self._step(asked, given)
+                if isinstance(asked, protocol.Step)
+                else self._job(asked, given)
+            )
             if isinstance(result, Failure):
                 return told(result.reason), []
-            if result.state is not None:
-                states.save(asked.run, asked.nonce, result.state, asked.keep, asked.state)
             data = framing.pack(result.update, plan.half)
-        except (framing.Damaged, StateError) as error:
+        except (framing.Damaged, StateError, ProtocolError, TooFew) as error:
             return told(str(error)), []
         except UserError as error:  # about settings and files of this machine: for its owner
             self.log(str(error))
@@ -108,6 +116,33 @@ class Client:
             digest=framing.checksum(body),
         )
         return answer, body
+
+    def _job(self, asked: protocol.Job, broadcast: Tensors) -> tuple[Result | Failure, Plan]:
+        """A round's work: the update, or keys for the sum that it will be part of."""
+        self._sum = None
+        plan = self.plan(asked.recipe)
+        if bool(asked.exchange) != bool(plan.terms) or asked.terms != steps.sendable(plan.terms):
+            raise ProtocolError("its own settings of [privacy] ask for another secure sum, or none")
+        states = States(self.folder / "states")
+        state = states.load(asked.run, asked.state) if asked.state else None
+        job = Job(self.number, broadcast, state, asked.seed)
+        result = self._compute(plan, asked.recipe, job, asked.deadline)
+        if isinstance(result, Failure):
+            return result, plan
+        if result.state is not None:
+            states.save(asked.run, asked.nonce, result.state, asked.keep, asked.state)
+        if plan.terms is not None:
+            words = result.update[steps.WORDS]
+            member = Member(asked.exchange, self.number, plan.terms, words)
+            self._sum = member, plan
+            result = replace(result, update=member.advertise())
+        return result, plan
+
+    def _step(self, asked: protocol.Step, given: Tensors) -> tuple[Result, Plan]:
+        if self._sum is None or self._sum[0].exchange != asked.exchange:
+            raise ProtocolError("its node knows no such sum: another began, or it was restarted")
+        member, plan = self._sum
+        return Result(self.number, member.take(asked.step, given)), plan
 
     def _compute(self, plan: Plan, recipe: str, job: Job, deadline: float) -> Result | Failure:
         if self._workers is None or self._recipe != recipe:

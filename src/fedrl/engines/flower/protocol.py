@@ -43,6 +43,8 @@ class Job:
 
     `state` is the tag of the state to start from, empty for none; a new state gets the nonce as its
     tag. `recipe` is the run's configuration, read on the node with the node's own paths.
+    `exchange` names the secure sum that the update is for, `terms` are those of all its clients;
+    the answer has keys beside it and no update. Both are empty where updates travel as they are.
     """
 
     nonce: str
@@ -54,11 +56,24 @@ class Job:
     deadline: float
     recipe: str
     digest: str
+    exchange: str = ""
+    terms: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Step:
+    """The next step of a secure sum: share, mask or unmask, with what it needs beside it."""
+
+    nonce: str
+    client: int
+    exchange: str
+    step: str
+    digest: str
 
 
 @dataclass(frozen=True)
 class Answer:
-    """The end of a job: `reason` is empty, or says why there is no update beside it."""
+    """The end of a job or step: `reason` is empty, or says why there is nothing beside it."""
 
     nonce: str
     client: int
@@ -69,10 +84,10 @@ class Answer:
     digest: str = ""
 
 
-KINDS: dict[str, type] = {"who": Who, "name": Name, "job": Job, "answer": Answer}
+KINDS: dict[str, type] = {"who": Who, "name": Name, "job": Job, "step": Step, "answer": Answer}
 
 
-def write(heading: Who | Name | Job | Answer) -> str:
+def write(heading: Who | Name | Job | Step | Answer) -> str:
     kind = next(name for name, cls in KINDS.items() if type(heading) is cls)
     return json.dumps({"kind": kind} | dataclasses.asdict(heading))
 

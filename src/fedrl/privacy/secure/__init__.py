@@ -1,7 +1,8 @@
-"""The mean of updates that the server never sees: real keys, masks and shares, in one process.
+"""The mean of updates that the server never sees: what its two sides agree on, and a rehearsal.
 
-`mean` plays the protocol of `protocol.py` for a round's clients: those that failed have shared
-keys and then dropped out. `cost.py` measures it.
+`Terms` say how a client's numbers become words and a sum of words a mean; an engine whose clients
+are elsewhere carries the messages of `protocol.py` between them. `mean` plays all of it in one
+process: clients that failed have shared keys and then dropped out. `cost.py` measures it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from fedrl.privacy.noise import Normal
+from fedrl.privacy import Settings
+from fedrl.privacy.noise import Normal, from_system
 from fedrl.privacy.secure import quantise
 from fedrl.registry import missing_extra
 
@@ -44,7 +46,40 @@ class Noise(NamedTuple):
 
     @classmethod
     def part(cls, deviation: float, needed: int, draw: Normal) -> Noise:
-        return cls(deviation / math.sqrt(needed), draw)
+        return cls(part(deviation, needed), draw)
+
+
+def part(deviation: float, needed: int) -> float:
+    """The deviation of one of t parts of a noise."""
+    return deviation / math.sqrt(needed)
+
+
+class Terms(NamedTuple):
+    """What all clients of a sum and its server have in common: n, t, C and each one's noise."""
+
+    asked: int
+    needed: int
+    bound: float
+    deviation: float
+
+    @classmethod
+    def of(cls, settings: Settings, asked: int) -> Terms:
+        needed = threshold(settings.threshold, asked)
+        noise = part(settings.noise * settings.clip, needed)
+        return cls(asked, needed, settings.clip, noise)
+
+    @property
+    def step(self) -> float:
+        return quantise.step(self.bound, self.asked, self.deviation)
+
+    def words(self, vector: np.ndarray, draw: Normal) -> np.ndarray:
+        """What a client adds: a vector no longer than the bound, and its part of the noise."""
+        noise = self.deviation * draw(len(vector)) if self.deviation else None
+        return quantise.encode(vector, self.bound, self.step, noise)
+
+    def mean(self, total: np.ndarray, added: int) -> np.ndarray:
+        """Of so many clients' words; with noise, of all that were asked, as in `noise.py`."""
+        return quantise.decode(total, self.step) / (self.asked if self.deviation else added)
 
 
 def mean(
@@ -59,18 +94,17 @@ def mean(
     With noise the sum is divided by all that were asked, as in `noise.py`. Raises `TooFew` if fewer
     than `needed` vectors come.
     """
-    step = quantise.step(bound, asked, 0.0 if noise is None else noise.deviation)
+    terms = Terms(asked, needed, bound, 0.0 if noise is None else noise.deviation)
     coming = iter(vectors)
     first = next(coming, None)
     size = 0 if first is None else len(first)
     clients, server, letters = _begin(asked, needed, size)
     for number, vector in enumerate(itertools.chain([] if first is None else [first], coming)):
-        extra = None if noise is None else noise.deviation * noise.draw(size)
-        words = quantise.encode(vector, bound, step, extra)
+        words = terms.words(vector, from_system if noise is None else noise.draw)
         server.add(number, clients[number].mask(letters[number], words))
     survivors = server.survivors()
     total = server.total({number: clients[number].unmask(survivors) for number in survivors})
-    return quantise.decode(total, step) / (len(survivors) if noise is None else asked)
+    return terms.mean(total, len(survivors))
 
 
 def _begin(

@@ -37,6 +37,15 @@ def agree(private: bytes, theirs: bytes, purpose: bytes) -> bytes:
     return HKDF(hashes.SHA256(), 32, salt=None, info=b"fedrl secure sum/" + purpose).derive(common)
 
 
+def usable(theirs: bytes) -> bool:
+    """Whether a public key can be agreed with: a few points give everybody the same secret."""
+    try:
+        agree(new_secret(), theirs, b"a try")
+    except ValueError:
+        return False
+    return True
+
+
 def mask(key: bytes, size: int) -> np.ndarray:
     """`size` words that look uniform to whoever does not have the key, which is used once."""
     stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()

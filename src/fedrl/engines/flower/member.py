@@ -1,0 +1,72 @@
+"""A client's part of a secure sum on its own node: its words go in, only masked ones come out.
+
+`Worded` is the algorithm in the node's worker process: it makes words of an update that passed the
+check and keeps to the bound, with the client's part of the noise. `Member` lives in the node's own
+process from the job to the last step, with keys that are made for this one sum. A new job ends the
+sum before it, so nothing is left of a sum that was given up.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from fedrl import privacy
+from fedrl.engines.flower import steps
+from fedrl.engines.flower.framing import Damaged
+from fedrl.engines.wrapped import Wrapped
+from fedrl.privacy import clipping, noise
+from fedrl.privacy.secure import Terms
+from fedrl.privacy.secure.protocol import Client, ProtocolError
+from fedrl.types import Algorithm, Job, Result, Shareable, Tensors
+from fedrl.wire import refusal
+
+
+class Worded(Wrapped):
+    """An algorithm whose clients give words of a secure sum instead of updates."""
+
+    def __init__(self, algorithm: Algorithm, settings: privacy.Settings, terms: Terms) -> None:
+        super().__init__(algorithm)
+        self.settings, self.terms = settings, terms
+
+    def local(self, job: Job) -> Result:
+        result = self.algorithm.local(job)
+        # The server's own check comes too late: in a sum nobody finds what is not a number.
+        reason = refusal(result, self.declare(job.broadcast), self.reports)
+        if reason is not None:
+            raise ValueError(Shareable(reason))
+        form = clipping.layout(self.algorithm, job.broadcast)
+        (vector,) = clipping.vectors([(result.update, 1.0)], self.terms.bound, form)
+        draw = noise.source(self.settings.seeded, job.seed, "privacy")
+        return replace(result, update=steps.pack_words(self.terms.words(vector, draw)))
+
+
+class Member:
+    """This client in the sum named `exchange`."""
+
+    def __init__(self, exchange: str, number: int, terms: Terms, words: np.ndarray) -> None:
+        self.exchange = exchange
+        self.number = number
+        self.asked = terms.asked
+        self._client = Client(number, terms.needed)
+        self._words: np.ndarray | None = words
+
+    def advertise(self) -> Tensors:
+        return steps.pack_keys({self.number: self._client.advertise()})
+
+    def take(self, step: str, given: Tensors) -> Tensors:
+        """The answer to the next step. Each is taken once, whether it ends well or not."""
+        if step == "share":
+            known = steps.read_keys(given)
+            if len(known) > self.asked:  # the words of more would not fit into a sum
+                raise ProtocolError(f"{len(known)} clients, where {self.asked} were to be asked")
+            return steps.pack_letters(self._client.share(known))
+        if step == "mask":
+            words, self._words = self._words, None
+            if words is None:
+                raise ProtocolError("mask was asked for out of turn")
+            return steps.pack_words(self._client.mask(steps.read_letters(given), words))
+        if step == "unmask":
+            return steps.pack_answer(self._client.unmask(steps.read_survivors(given)))
+        raise Damaged("a secure sum has no such step")

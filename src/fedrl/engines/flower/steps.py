@@ -1,0 +1,114 @@
+"""What the steps of a secure sum carry, as tensors and back.
+
+    job      →  keys      share    →  letters      mask     →  words      unmask     →  seeds, keys
+    ←  (the broadcast)    ←  keys               ←  letters             ←  survivors
+
+Keys, sealed letters and shares are bytes by a client's number: a column of numbers and one of rows.
+What is read here came from another machine: anything but that, of the right widths, is `Damaged`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from fedrl.engines.flower.framing import Damaged
+from fedrl.privacy.secure import Terms, masks, shamir
+from fedrl.privacy.secure.protocol import Answer, Keys
+from fedrl.privacy.secure.quantise import WORD
+from fedrl.types import Tensors
+
+KEY = 32
+LETTER = masks.NONCE + 2 * shamir.SHARE + 16  # and AES-GCM's tag
+
+KEYS, LETTERS, WORDS, SURVIVORS, SEEDS = "keys", "letters", "words", "survivors", "seeds"
+WHO, ROWS = "who", "rows"
+
+
+def sendable(terms: Terms | None) -> dict[str, float]:
+    """For a job's heading: a node compares them with its own."""
+    return {} if terms is None else {name: float(n) for name, n in terms._asdict().items()}
+
+
+def pack_keys(known: Mapping[int, Keys]) -> Tensors:
+    return {KEYS: _table({who: keys.letters + keys.masks for who, keys in known.items()}, 2 * KEY)}
+
+
+def read_keys(tensors: Tensors) -> dict[int, Keys]:
+    (rows,) = _read(tensors, {KEYS: 2 * KEY})
+    return {who: Keys(row[:KEY], row[KEY:]) for who, row in rows.items()}
+
+
+def pack_letters(letters: Mapping[int, bytes]) -> Tensors:
+    return {LETTERS: _table(letters, LETTER)}
+
+
+def read_letters(tensors: Tensors) -> dict[int, bytes]:
+    (letters,) = _read(tensors, {LETTERS: LETTER})
+    return letters
+
+
+def pack_words(words: np.ndarray) -> Tensors:
+    return {WORDS: words}
+
+
+def read_words(tensors: Tensors, size: int) -> np.ndarray:
+    if set(tensors) != {WORDS} or not _is(tensors[WORDS], WORD, (size,)):
+        raise Damaged(f"not {size:,} words")
+    words: np.ndarray = tensors[WORDS]
+    return words
+
+
+def pack_survivors(survivors: Collection[int]) -> Tensors:
+    return {SURVIVORS: np.array(sorted(survivors), np.int64)}
+
+
+def read_survivors(tensors: Tensors) -> list[int]:
+    if set(tensors) != {SURVIVORS}:
+        raise Damaged("not a list of survivors")
+    return _numbers(tensors[SURVIVORS])
+
+
+def pack_answer(answer: Answer) -> Tensors:
+    return {SEEDS: _table(answer.seeds, shamir.SHARE), KEYS: _table(answer.keys, shamir.SHARE)}
+
+
+def read_answer(tensors: Tensors) -> Answer:
+    seeds, keys = _read(tensors, {SEEDS: shamir.SHARE, KEYS: shamir.SHARE})
+    return Answer(seeds, keys)
+
+
+def _table(rows: Mapping[int, bytes], width: int) -> Tensors:
+    whole = np.frombuffer(b"".join(rows.values()), np.uint8).reshape(len(rows), width)
+    return {WHO: np.array(list(rows), np.int64), ROWS: whole}
+
+
+def _read(tensors: Tensors, widths: Mapping[str, int]) -> list[dict[int, bytes]]:
+    """The tables of these names and widths, and no others."""
+    if set(tensors) != set(widths):
+        raise Damaged(f"{', '.join(sorted(map(str, tensors)))} instead of {', '.join(widths)}")
+    found = []
+    for name, width in widths.items():
+        table = tensors[name]
+        if not isinstance(table, dict) or set(table) != {WHO, ROWS}:
+            raise Damaged(f"{name} is no table")
+        numbers, rows = _numbers(table[WHO]), table[ROWS]
+        if not _is(rows, np.uint8, (len(numbers), width)):
+            raise Damaged(f"{name} has rows of another size")
+        found.append({who: row.tobytes() for who, row in zip(numbers, rows, strict=True)})
+    return found
+
+
+def _numbers(column: object) -> list[int]:
+    """Clients' numbers, no two alike."""
+    if not isinstance(column, np.ndarray) or column.dtype != np.int64 or column.ndim != 1:
+        raise Damaged("clients are not named by numbers")
+    numbers: list[int] = column.tolist()
+    if len(set(numbers)) < len(numbers) or not all(0 <= n < 2**31 for n in numbers):
+        raise Damaged("clients are named twice, or by no numbers of clients")
+    return numbers
+
+
+def _is(value: object, dtype: object, shape: tuple[int, ...]) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == dtype and value.shape == shape

@@ -1,0 +1,173 @@
+"""The driver's side of a secure sum: its four steps as questions to nodes.
+
+    job      broadcast →          train, then fresh public keys        (advertise)
+    share    everybody's keys →   a sealed letter for everybody
+    mask     letters →            the words, under masks
+    unmask   who is in the sum →  shares that open the sum and nothing else
+
+All that the driver gets of one client is in the right column. It passes letters on that it cannot
+read, adds masked words as they come, and opens the sum of those who sent them. Training comes first
+because it is what fails most: who drops out there costs the others nothing, and only one who drops
+out between keys and words costs the server masks to make up for.
+
+A deadline holds for each step. Who does not answer the last one is in the sum nevertheless. With
+fewer than t clients at any step the round has no update, and nothing is opened. If the SuperLink
+goes away before the last step, all starts again with new keys (`Lost`); in the last step it does
+not, because what was opened then must count as an exchange: if too few answers are here, it is for
+the round loop to try again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
+
+from fedrl.engines.flower import protocol, steps
+from fedrl.engines.flower.framing import Damaged
+from fedrl.engines.flower.link import Lost
+from fedrl.privacy.clipping import Layout
+from fedrl.privacy.secure import Terms, masks
+from fedrl.privacy.secure.protocol import Answer, Keys, ProtocolError, Server
+from fedrl.types import Failure, Result, Tensors, TooFew
+
+Found = TypeVar("Found")
+
+ROOM = 2**20
+"""Bytes that an answer may have beside its words, letters or shares."""
+
+
+class Question(NamedTuple):
+    """For one client: what travels beside the heading, which is complete with nonce and digest."""
+
+    client: int
+    beside: Tensors
+    heading: Callable[[str, str], protocol.Job | protocol.Step]
+
+
+class Asks(Protocol):
+    def __call__(
+        self, questions: Mapping[int, Question], deadline: float, limit: int
+    ) -> Iterator[tuple[int, Result | Failure]]:
+        """Outcomes as they come, by the questions' keys; `Lost` if the SuperLink goes away."""
+
+
+class Sum:
+    """One secure sum among a round's clients."""
+
+    def __init__(
+        self,
+        exchange: str,
+        terms: Terms,
+        form: Layout,
+        deadline: float,
+        ask: Asks,
+        warn: Callable[[str], None],
+    ) -> None:
+        self.exchange, self.terms, self.form = exchange, terms, form
+        self.deadline, self.ask, self.warn = deadline, ask, warn
+        self.server = Server(terms.needed, form.size)
+        self.trained: dict[int, Result] = {}
+        self.failures: dict[int, Failure] = {}
+        self._fresh: set[bytes] = set()
+
+    def run(self, jobs: Mapping[int, Question]) -> list[Result | Failure]:
+        """In the order of the jobs: the mean as the update of everybody in the sum, or why not."""
+        try:
+            mean = self._mean(jobs)
+        except (TooFew, ProtocolError) as error:
+            blamed = {client: Failure(client, str(error)) for client in jobs}
+            return list((blamed | self.failures).values())
+        return [
+            self.failures.get(client) or replace(self.trained[client], update=mean)
+            for client in jobs
+        ]
+
+    def _mean(self, jobs: Mapping[int, Question]) -> Tensors:
+        server = self.server
+        known = server.collect(self._step(jobs, self._keys))
+        beside = steps.pack_keys(known)
+        letters = self._step(self._questions("share", dict.fromkeys(known, beside)), self._letters)
+        given = {u: steps.pack_letters(rows) for u, rows in server.route(letters).items()}
+        self._step(self._questions("mask", given), self._words)
+        survivors = server.survivors()
+        total = server.total(self._answers(survivors))
+        return self.form.update(self.terms.mean(total, len(survivors)))
+
+    def _answers(self, survivors: list[int]) -> dict[int, Answer]:
+        """Of those who answer: the others are in the sum as well, and have not failed."""
+        beside = steps.pack_survivors(survivors)
+        answers: dict[int, Answer] = {}
+        try:
+            questions = self._questions("unmask", dict.fromkeys(survivors, beside))
+            for client, found in self._outcomes(questions, _answer):
+                if isinstance(found, Failure):
+                    self.warn(f"client {client} did not help to open the sum: {found.reason}")
+                else:
+                    answers[client] = found
+        except Lost as lost:
+            self.warn(f"{lost}, while the sum was being opened")
+        return answers
+
+    # What a client may answer ---------------------------------------------------------------------
+
+    def _keys(self, told: Result) -> Keys:
+        found = steps.read_keys(told.update)
+        if set(found) != {told.client}:
+            raise Damaged("keys of other clients")
+        keys = found[told.client]
+        # One who sends what nobody can agree with would make all others give up.
+        if len({*keys}) < len(keys) or self._fresh & {*keys}:
+            raise Damaged("keys that are not fresh")
+        if not all(masks.usable(key) for key in keys):
+            raise Damaged("keys that nobody can agree with")
+        self._fresh |= {*keys}
+        self.trained[told.client] = replace(told, update={})
+        return keys
+
+    def _letters(self, told: Result) -> dict[int, bytes]:
+        letters = steps.read_letters(told.update)
+        if {told.client, *letters} != set(self.server.known) or told.client in letters:
+            raise Damaged("letters to others than those with keys")
+        return letters
+
+    def _words(self, told: Result) -> None:
+        self.server.add(told.client, steps.read_words(told.update, self.form.size))
+
+    # Questions and answers ------------------------------------------------------------------------
+
+    def _questions(self, step: str, beside: Mapping[int, Tensors]) -> dict[int, Question]:
+        def heading(client: int, nonce: str, digest: str) -> protocol.Step:
+            return protocol.Step(nonce, client, self.exchange, step, digest)
+
+        return {u: Question(u, given, partial(heading, u)) for u, given in beside.items()}
+
+    def _step(
+        self, questions: Mapping[int, Question], read: Callable[[Result], Found]
+    ) -> dict[int, Found]:
+        """What came back and can be used; everybody else has failed."""
+        good: dict[int, Found] = {}
+        for client, found in self._outcomes(questions, read):
+            if isinstance(found, Failure):
+                self.failures[client] = found
+            else:
+                good[client] = found
+        return good
+
+    def _outcomes(
+        self, questions: Mapping[int, Question], read: Callable[[Result], Found]
+    ) -> Iterator[tuple[int, Found | Failure]]:
+        limit = ROOM + 4 * self.form.size + 4 * steps.LETTER * len(questions)
+        for client, outcome in self.ask(questions, self.deadline, limit):
+            if isinstance(outcome, Failure):
+                yield client, outcome
+                continue
+            try:
+                yield client, read(outcome)
+            except (Damaged, ProtocolError) as error:
+                yield client, Failure(client, f"its answer is malformed: {error}")
+
+
+def _answer(told: Result) -> Answer:
+    return steps.read_answer(told.update)

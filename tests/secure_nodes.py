@@ -1,0 +1,172 @@
+"""Nodes in this process that add up secretly, with a hand on every message of every step."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+from flower_nodes import PIECE, Net
+from test_federation import Memory
+from toy import Toy
+
+from fedrl import aggregate, federation, privacy
+from fedrl.engines.flower import framing, messages
+from fedrl.engines.flower.connection import Connection
+from fedrl.engines.flower.engine import Flower, Recipe
+from fedrl.engines.flower.link import Arrived, Lost, Outgoing
+from fedrl.engines.flower.member import Worded
+from fedrl.engines.flower.settings import Settings
+from fedrl.engines.inprocess import InProcess
+from fedrl.engines.private import Private
+from fedrl.privacy.mechanism import Mechanism
+from fedrl.privacy.secure import Terms, quantise
+from fedrl.types import Algorithm, Failure, Job, Result, Tensors
+
+CLIENTS = 5
+CLIP = 1.5
+SEED = 3
+STEPS = ("job", "share", "mask", "unmask")
+Change = Callable[[Arrived], "Arrived | None"]
+
+
+class Seen(NamedTuple):
+    """One message: of which step and client, its heading and the tensors beside it."""
+
+    step: str
+    client: int
+    heading: dict
+    tensors: Tensors
+    raw: bytes
+
+
+def opened(step: str, client: int, content: messages.RecordDict) -> Seen:
+    text, pieces = messages.opened(content)
+    data = b"".join(pieces)
+    tensors = framing.unpack(data) if data else {}
+    return Seen(step, client, json.loads(text), tensors, text.encode() + data)
+
+
+class SecretNet(Net):
+    """`changes[step, client]` may change or lose an answer; `gone` are steps that lose the link."""
+
+    def __init__(
+        self,
+        algorithm: Algorithm,
+        folder: Path,
+        clients: int = CLIENTS,
+        half: bool = False,
+        **fields: object,
+    ) -> None:
+        self.settings = privacy.Settings(**({"clip": CLIP, "secure": True} | fields))  # type: ignore[arg-type]
+        self.terms = Terms.of(self.settings, clients)
+        self.honest = Private(algorithm, self.settings)
+        super().__init__(Worded(self.honest, self.settings, self.terms), folder, clients, half)
+        plan = replace(self.members[100].plan(""), terms=self.terms)
+        for node in self.members.values():
+            node.plan = lambda recipe: plan
+        self.changes: dict[tuple[str, int], Change] = {}
+        self.gone: list[tuple[str, int]] = []  # (step, messages of it that still get through)
+        self.questions: list[tuple[Seen, Outgoing]] = []
+        self.answers_seen: list[Seen] = []
+        self.half = half
+
+    def push(self, messages_: Sequence[Outgoing]) -> list[str]:
+        numbers = []
+        for message in messages_:
+            client = message.node - 100
+            about = opened("", client, message.content)
+            step = about.heading.get("step", about.heading["kind"])
+            if self.gone and self.gone[0][0] == step:
+                name, left = self.gone.pop(0)
+                if not left:
+                    raise Lost("the SuperLink cannot be reached (test)")
+                self.gone.insert(0, (name, left - 1))
+            (number,) = super().push([message])
+            if step in STEPS:
+                self.questions.append((about._replace(step=step), message))
+                arrived: Arrived | None = self.answers.pop(number)
+                self.answers_seen.append(opened(step, client, arrived.content))
+                if (step, client) in self.changes:
+                    arrived = self.changes[step, client](arrived)
+                if arrived is not None:
+                    self.answers[number] = arrived
+            numbers.append(number)
+        return numbers
+
+    def engine(self, warn: Callable[[str], None] = print, **settings: object) -> Flower:
+        chosen = Settings(
+            **({"piece_mb": PIECE / 1e6, "wait": 0.5, "half": self.half} | settings)  # type: ignore[arg-type]
+        )
+        return Flower(
+            self.honest,
+            Recipe("run", "", keep=3),
+            Connection("x:1"),
+            chosen,
+            warn,
+            self.open,
+            self.terms,
+        )
+
+
+def train(
+    engine: federation.Engine,
+    algorithm: Algorithm,
+    settings: privacy.Settings,
+    rounds: int = 3,
+    said: list[str] | None = None,
+    **fields: object,
+) -> Memory:
+    """`algorithm` is the protected one. An engine that is not InProcess makes the sums itself."""
+    fed = federation.Settings(**({"clients": CLIENTS} | fields))  # type: ignore[arg-type]
+    chosen = partial(federation.first_cohort, fed, SEED)
+    summed = not isinstance(engine, InProcess)
+    mechanism = Mechanism(settings, algorithm, SEED, fed.clients, fed.asked, chosen, summed=summed)
+    store = Memory()
+    warn = (said if said is not None else []).append
+    federation.run(
+        fed, algorithm, engine, aggregate.mean, store, seed=SEED, rounds=rounds, warn=warn,
+        privacy=mechanism,
+    )  # fmt: skip
+    return store
+
+
+def rehearsed(algorithm: Algorithm, settings: privacy.Settings, **fields: object) -> Memory:
+    """The same in one process."""
+    guarded = Private(algorithm, settings)
+    return train(InProcess(guarded), guarded, settings, **fields)  # type: ignore[arg-type]
+
+
+def over(net: SecretNet, said: list[str] | None = None, **fields: object) -> Memory:
+    warn = (said if said is not None else []).append
+    return train(net.engine(warn), net.honest, net.settings, said=said, **fields)
+
+
+def jobs(net: SecretNet) -> list[Job]:
+    sent = Toy(CLIENTS).broadcast(Toy(CLIENTS).init(0), 1)
+    return [Job(client, sent, None, 7 + client) for client in range(CLIENTS)]
+
+
+def vectors(net: SecretNet) -> np.ndarray:
+    """What the clients of `jobs` add up, in plain sight."""
+    found = [net.honest.local(job).update for job in jobs(net)]
+    return np.array([np.concatenate([u["a"], u["b"].ravel()]) for u in found])
+
+
+def mean_of(found: list[Result | Failure]) -> np.ndarray:
+    """The one update that all clients in the sum come with."""
+    results = [outcome for outcome in found if isinstance(outcome, Result)]
+    assert all(result.update is results[0].update for result in results)
+    return np.concatenate([results[0].update["a"], results[0].update["b"].ravel()])
+
+
+def close(found: np.ndarray, expected: np.ndarray) -> None:
+    assert np.abs(found - expected).max() <= quantise.step(CLIP, CLIENTS) + 1e-6  # float32 leaves
+
+
+def no_answer(arrived: Arrived) -> None:
+    return None

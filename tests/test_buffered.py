@@ -1,0 +1,455 @@
+"""Buffered asynchronous rounds: schedules and weights by hand, the synchronous run as a special
+case, nothing lost, and the same numbers after a restart."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_federation import Memory, play, same
+from toy import BatchedToy, Toy
+
+from fedrl import aggregate, federation, privacy, seeding, tree
+from fedrl.buffered import Buffered
+from fedrl.buffered.settings import Settings, check_broadcast, check_method
+from fedrl.engines.faults import Faulty
+from fedrl.engines.faults import Settings as Faults
+from fedrl.engines.inprocess import InProcess
+from fedrl.engines.virtual import Virtual, durations
+from fedrl.experiment import config as configs
+from fedrl.experiment import run as runs
+from fedrl.experiment.checkpoint import pack, unpack
+from fedrl.experiment.rundir import RunDir, read_checkpoint
+from fedrl.federation import QuorumLost
+from fedrl.privacy.mechanism import Mechanism
+from fedrl.types import Job, Result, Spec, TooFew, UserError
+
+ASYNC = ("async/time", "async/staleness_mean", "async/staleness_max")
+
+
+class Packed(Memory):
+    """A store whose snapshots went through the bytes of a checkpoint."""
+
+    def __init__(self, start=None):
+        super().__init__(start)
+        self.saved = {}
+
+    def checkpoint(self, snapshot):
+        self.last = unpack(pack(snapshot, {}))[0]
+        self.saved[snapshot.round] = self.last
+
+
+class Counted(Virtual):
+    """The virtual clock, with the jobs that it was given."""
+
+    def begin(self, jobs):
+        self.given = [*getattr(self, "given", []), *jobs]
+        super().begin(jobs)
+
+
+def buffered(
+    algorithm, buffer, rounds=6, store=None, mean=aggregate.mean, engine=None,
+    warn=lambda line: None, private=None, **fields,
+):  # fmt: skip
+    """(store, engine) after so many rounds on the virtual clock, or on another engine."""
+    fed = federation.Settings(**({"clients": 6} | fields))
+    buffer.check(fed, privacy.Settings(), "inprocess")
+    inner = InProcess(algorithm)
+    engine = engine or Counted(inner, durations(3, buffer.times, buffer.spread, buffer.jitter))
+    store = store or Packed()
+    federation.run(
+        fed, algorithm, inner, mean, store, seed=3, rounds=rounds,
+        warn=warn, privacy=private, exchange=Buffered(buffer, engine),
+    )  # fmt: skip
+    return store, engine
+
+
+def used(done):
+    """(client, staleness) of a round's updates, in the order in which they came."""
+    return [(r["client"], r["staleness"]) for r in done.clients if r["status"] == "ok"]
+
+
+speeds = st.lists(st.floats(0.1, 10), min_size=6, max_size=6).map(tuple)
+
+
+# The synchronous run is a special case --------------------------------------------------------
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    speeds,
+    st.sampled_from([0, 3, 5, 6]),
+    st.sampled_from(["mean", "weighted", "median", "multi-krum"]),
+)
+def test_a_buffer_of_the_whole_cohort_is_the_synchronous_run(times, cohort, name):
+    rule = aggregate.get(name)
+    plain = play(BatchedToy(), rounds=5, mean=rule, cohort=cohort)
+    size = cohort or 6
+    store, _ = buffered(
+        BatchedToy(), Settings(size=size, times=times), rounds=5, mean=rule, cohort=cohort
+    )
+    same(plain.last.states[0], store.last.states[0])
+    for a, b in zip(plain.rounds, store.rounds, strict=True):
+        told = {name: value for name, value in b.metrics.items() if name not in ASYNC}
+        assert a.metrics == told
+        assert [r["client"] for r in a.clients] == sorted(r["client"] for r in b.clients)
+    assert plain.last.clients.keys() == store.last.clients.keys()
+    # And its time is that of the slowest of each round.
+    slowest = [max(times[r["client"]] for r in done.clients) for done in plain.rounds[1:]]
+    assert store.rounds[-1].metrics["async/time"] == pytest.approx(sum(slowest))
+
+
+def test_a_failing_client_costs_what_it_costs_there():
+    faulty = Faulty(Toy(), Faults(clients=(2,), kind="nan"))
+    store, _ = buffered(faulty, Settings(size=6), rounds=3)
+    same(store.last.states[0], play(faulty, rounds=3).last.states[0])
+
+
+def test_compiled_clients_too(tmp_path):
+    method = {"algorithm": {"name": "pavg", "local_steps": 4}, "world": {"name": "random_mdp"}}
+    data = {"rounds": 3, "out": str(tmp_path), "federation": {"clients": 4}} | method
+    finals = []
+    for flags in ((), ("--buffer.size", "4")):
+        config = configs.resolve(data, flags)
+        directory = runs.start(config)
+        finals.append(runs.train(config, directory, runs.build_algorithm(config)))
+    same(finals[0].states[0], finals[1].states[0])
+
+
+# Schedules by hand ------------------------------------------------------------------------------
+
+
+def test_staleness_of_a_schedule():
+    """Clients of 1, 2.5 and 4.2 time units, every update a step.
+
+    1.0 client 0 | 2.0 client 0 | 2.5 client 1, began before step 1 | 3.0 client 0, before step 3 |
+    4.0 client 0 | 4.2 client 2, before step 1 | 5.0 client 0, before step 6 | 5.0 client 1, which
+    began at 2.5, before step 4
+    """
+    buffer = Settings(size=1, times=(1.0, 2.5, 4.2))
+    store, _ = buffered(Toy(3), buffer, rounds=8, clients=3)
+    assert [used(done) for done in store.rounds[1:]] == [
+        [(0, 0)], [(0, 0)], [(1, 2)], [(0, 1)], [(0, 0)], [(2, 5)], [(0, 1)], [(1, 4)],
+    ]  # fmt: skip
+    times = [done.metrics["async/time"] for done in store.rounds[1:]]
+    assert times == pytest.approx([1.0, 2.0, 2.5, 3.0, 4.0, 4.2, 5.0, 5.0])
+    assert store.rounds[6].metrics["async/staleness_max"] == 5.0
+
+
+class Fixed(Toy):
+    """Client c always sends 10^c, and says so with weight c + 1; θ remembers the sum."""
+
+    def local(self, job: Job) -> Result:
+        update = {"a": np.full(3, 10.0**job.client), "b": np.zeros((2, 2), np.float32)}
+        return Result(job.client, update, 1.0 + job.client)
+
+
+@pytest.mark.parametrize("name", ["mean", "weighted"])
+@pytest.mark.parametrize("staleness", ["sqrt", "none"])
+def test_weights_of_a_schedule(name, staleness):
+    """Clients of 1, 1.1 and 3 units, two updates a step: steps at 1.1, 2.2, 3.1.
+
+    The third takes client 2, which began before step 1, and client 0, which began before step 3.
+    """
+    buffer = Settings(size=2, times=(1.0, 1.1, 3.0), staleness=staleness)
+    store, _ = buffered(Fixed(3), buffer, rounds=3, clients=3, mean=aggregate.get(name))
+    assert [used(done) for done in store.rounds[1:]] == [
+        [(0, 0), (1, 0)], [(0, 0), (1, 0)], [(2, 2), (0, 0)],
+    ]  # fmt: skip
+    old = 100.0 / np.sqrt(3) if staleness == "sqrt" else 100.0
+    w = (1.0, 2.0, 3.0) if name == "weighted" else (1.0, 1.0, 1.0)
+    both = (w[0] * 1.0 + w[1] * 10.0) / (w[0] + w[1])
+    moved = 2 * both + (w[0] * 1.0 + w[2] * old) / (w[0] + w[2])
+    start = Toy(3).init(seeding.derive(3, "init"))["theta"]["a"]
+    np.testing.assert_allclose(store.last.states[0]["theta"]["a"], start + moved, rtol=1e-12)
+    assert store.rounds[3].metrics["async/staleness_mean"] == 1.0
+
+
+def test_an_update_is_computed_from_the_broadcast_that_it_began_with():
+    """By hand: client 2 of the schedule above sends what it learns from the first model."""
+    buffer = Settings(size=2, times=(1.0, 1.1, 3.0), staleness="none")
+    store, engine = buffered(Toy(3), buffer, rounds=3, clients=3)
+    (late,) = [job for job in engine.given if job.client == 2 and job.broadcast["round"] == 1]
+    (third,) = [job for job in engine.given if job.client == 0 and job.broadcast["round"] == 3]
+    expected = (Toy(3).local(late).update["a"] + Toy(3).local(third).update["a"]) / 2
+    before = store.saved[2].states[0]["theta"]["a"]
+    np.testing.assert_allclose(store.last.states[0]["theta"]["a"], before + expected, rtol=1e-12)
+
+
+def test_a_rule_sees_one_update_of_k_clients():
+    sizes = []
+
+    def rule(stream):
+        held = list(stream)
+        sizes.append(len(held))
+        return aggregate.median(iter(held))
+
+    store, _ = buffered(Toy(), Settings(size=4, spread=1.0, jitter=1.0), rounds=9, mean=rule)
+    assert sizes == [4] * 9
+    for done in store.rounds[1:]:
+        assert len({client for client, _ in used(done)}) == 4
+
+
+def test_a_share_of_liars_is_one_of_the_buffer(tmp_path):
+    """A fifth of 20 clients would be four liars, against whom five updates are too few."""
+    data = {
+        "rounds": 1, "out": str(tmp_path), "federation": {"clients": 20}, "buffer": {"size": 5},
+        "aggregate": {"name": "krum", "attackers": 0.2},
+        "algorithm": {"name": "pavg", "local_steps": 2}, "world": {"name": "random_mdp"},
+    }  # fmt: skip
+    config = configs.resolve(data)
+    assert runs.train(config, runs.start(config), runs.build_algorithm(config)).round == 1
+
+
+def test_updates_are_clipped_before_they_count_less():
+    clip = privacy.Settings(clip=1.0)
+    buffer = Settings(size=1, times=(1.0, 1.5))
+    private = Mechanism(clip, Fixed(2), 3, 2, 2, lambda number: [0, 1])
+    store, _ = buffered(Fixed(2), buffer, rounds=2, clients=2, private=private)
+    assert [used(done) for done in store.rounds[1:]] == [[(0, 0)], [(1, 1)]]
+    step = store.last.states[0]["theta"]["a"] - store.saved[1].states[0]["theta"]["a"]
+    assert np.linalg.norm(step) == pytest.approx(1 / np.sqrt(2), rel=1e-6)
+
+
+# Nothing is lost --------------------------------------------------------------------------------
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.data())
+def test_every_job_is_used_once_or_failed_or_under_way(data):
+    clients = data.draw(st.integers(1, 7))
+    cohort = data.draw(st.integers(0, clients))
+    size = data.draw(st.integers(1, cohort or clients))
+    bad = data.draw(st.lists(st.integers(0, clients - 1), max_size=clients - 1, unique=True))
+    faults = Faults(clients=tuple(bad), kind="nan", rate=data.draw(st.sampled_from([0.3, 1.0])))
+    buffer = Settings(size=size, spread=data.draw(st.floats(0, 2)), jitter=1.0)
+    store, engine = buffered(
+        Faulty(Toy(clients), faults), buffer, rounds=8, clients=clients, cohort=cohort, quorum=0.0,
+    )  # fmt: skip
+    records = [r for done in store.rounds for r in done.clients]
+    begun = Counter(job.client for job in engine.given)
+    ended = Counter(r["client"] for r in records)
+    away = Counter(due.client for _, due in store.last.under_way)
+    assert begun == ended + away
+    assert max(away.values(), default=0) <= 1
+    assert len(store.last.under_way) + size <= (cohort or clients) + len(bad) * 3
+    total = sum(done.metrics["cohort/size"] for done in store.rounds[1:])
+    assert total == len(records)
+    for done in store.rounds[1:]:
+        tally = Counter(client for client, _ in used(done))
+        assert max(tally.values()) == 1
+        assert len(tally) <= size
+        taus = [tau for _, tau in used(done)]
+        assert min(taus) >= 0
+        assert done.metrics["async/staleness_mean"] == pytest.approx(np.mean(taus))
+    # What a client keeps is of the last update that was used: as many as were used.
+    seen = Counter(client for done in store.rounds for client, _ in used(done))
+    assert {c: int(s["seen"]) for c, s in store.last.clients.items()} == dict(seen)
+    assert len({job.seed for job in engine.given}) == len(engine.given)
+    down = sum(tree.nbytes(job.broadcast) for job in engine.given)
+    # Jobs of the last step's end are begun with the next step: all that were given are counted.
+    assert store.rounds[-1].metrics["comm/bytes_down"] == down
+
+
+def test_never_more_than_the_cohort_at_work():
+    most = []
+
+    class Watched(Virtual):
+        def begin(self, jobs):
+            super().begin(jobs)
+            most.append(len(self.waiting()))
+
+    toy = Toy(9)
+    engine = Watched(InProcess(toy), durations(0, (), 1.0, 1.0))
+    buffered(toy, Settings(size=2, spread=1.0), rounds=20, clients=9, cohort=5, engine=engine)
+    assert set(most) == {5}
+
+
+# The clock, and going on after a stop -----------------------------------------------------------
+
+
+def test_speeds_are_lognormal_and_the_seeds():
+    job = Job(0, {}, None, 0)
+    own = [durations(7, (), 0.5, 0.0)(replace(job, client=c)) for c in range(2000)]
+    assert np.log(own).mean() == pytest.approx(0.0, abs=0.05)
+    assert np.log(own).std() == pytest.approx(0.5, abs=0.03)
+    jobs = [durations(7, (4.0,), 0.0, 0.5)(replace(job, seed=s)) for s in range(2000)]
+    assert np.log(np.array(jobs) / 4).std() == pytest.approx(0.5, abs=0.03)
+    assert durations(7, (), 0.5, 0.5)(job) == durations(7, (), 0.5, 0.5)(job)
+    assert durations(7, (), 0.5, 0.0)(job) != durations(8, (), 0.5, 0.0)(job)
+
+
+@settings(max_examples=15, deadline=None)
+@given(st.integers(1, 5), st.integers(0, 7), st.sampled_from(["nan", "raise"]))
+def test_stopped_and_resumed_equals_undisturbed(size, stop, kind):
+    faulty = Faulty(Toy(), Faults(clients=(1, 4), kind=kind, rate=0.5))
+    run = partial(
+        buffered, faulty, Settings(size=size, spread=1.0, jitter=0.5), rounds=8, cohort=5,
+        mean=aggregate.weighted,
+    )  # fmt: skip
+    whole, _ = run()
+    rest, _ = run(store=Packed(whole.saved[stop]))
+    same(whole.last.states[0], rest.last.states[0])
+    assert [r.metrics for r in whole.rounds[stop + 1 :]] == [r.metrics for r in rest.rounds]
+    assert [r.clients for r in whole.rounds[stop + 1 :]] == [r.clients for r in rest.rounds]
+    assert pack(whole.last, {}) == pack(rest.last, {})
+
+
+@pytest.mark.parametrize("batched", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_run_on_disk_goes_on_to_the_same_bytes(tmp_path, batched):
+    """Also where clients that began together are computed together, and only some are left."""
+    data = {
+        "out": str(tmp_path), "federation": {"clients": 4}, "buffer": {"size": 2, "spread": 1.0},
+        "algorithm": {"name": "pavg", "local_steps": 3},
+        "world": {"name": "cartpole", "horizon": 20} if batched else {"name": "random_mdp"},
+    }  # fmt: skip
+
+    def train(rounds, path=None):
+        config = configs.resolve(data, ("--rounds", str(rounds)))
+        directory = RunDir.open(path) if path else runs.start(config)
+        runs.train(config, directory, runs.build_algorithm(config))
+        return directory.path
+
+    whole = train(6)
+    parts = train(6, train(3))
+    for name in ("metrics.jsonl", "clients.jsonl"):
+        assert (whole / name).read_text() == (parts / name).read_text()
+    a, b = (RunDir(path).checkpoints()[0] for path in (whole, parts))
+    assert pack(read_checkpoint(a)[0], {}) == pack(read_checkpoint(b)[0], {})
+    assert read_checkpoint(a)[0].under_way
+
+
+# Clients that fail ------------------------------------------------------------------------------
+
+
+def test_a_place_goes_to_another_client_first_and_then_back():
+    faulty = Faulty(Toy(4), Faults(clients=(0, 1, 2), kind="raise"))
+    buffer = Settings(size=1, times=(1.0, 1.0, 1.0, 9.0))  # the good one is slow
+    store, engine = buffered(faulty, buffer, rounds=3, clients=4, cohort=2, retries=1)
+    for done in store.rounds[1:]:
+        assert [client for client, _ in used(done)] == [3]
+        failed = [(r["client"], r.get("attempt", 1)) for r in done.clients if "reason" in r]
+        assert sorted(failed) == [(client, attempt) for client in range(3) for attempt in (1, 2)]
+        assert [attempt for _, attempt in failed] == [1, 1, 1, 2, 2, 2]
+    assert len({job.seed for job in engine.given}) == len(engine.given)
+
+
+def test_below_the_quorum_the_run_stops_and_says_why():
+    faulty = Faulty(Toy(), Faults(clients=(0, 1, 2, 3), kind="nan"))
+    store = Packed()
+    with pytest.raises(QuorumLost, match=r"round 1: the buffer has 2 of 6 updates.*3 are needed"):
+        buffered(faulty, Settings(size=6), store=store, retries=1)
+    assert Counter(r["client"] for r in store.failures if r["status"] == "failed") == dict.fromkeys(
+        range(4), 2
+    )
+    assert store.last.round == 0
+
+
+def test_a_short_buffer_with_a_quorum_makes_a_step_and_is_told():
+    faulty = Faulty(Toy(), Faults(clients=(0, 1), kind="nan"))
+    said = []
+    store, _ = buffered(faulty, Settings(size=6), rounds=2, retries=0, warn=said.append)
+    assert store.last.round == 2
+    assert len(said) == 2
+    assert "a step with 4 of 6 updates (client 0, 1: a has NaN entries)" in said[0]
+
+
+def test_a_rule_with_too_few_updates_asks_again_and_then_stops():
+    def picky(stream):
+        if len(list(stream)) < 9:
+            raise TooFew("picky needs 9 updates")
+
+    store = Packed()
+    with pytest.raises(QuorumLost, match="picky needs 9"):
+        buffered(Toy(), Settings(size=2), store=store, mean=picky, retries=1)
+    assert {r["status"] for r in store.failures} == {"failed"}
+
+
+def test_updates_that_overflow_together_leave_the_server_as_it_was():
+    class Huge(Toy):
+        def step(self, state, mean, round):
+            moved = super().step(state, mean, round)
+            return {**moved, "theta": {**moved["theta"], "a": moved["theta"]["a"] + np.inf}}
+
+    store = Packed()
+    with pytest.raises(QuorumLost, match="not be finite"):
+        buffered(Huge(), Settings(size=3), store=store)
+    assert tree.all_finite(store.last.states[0])
+
+
+# What is refused --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("--buffer.size 9", "only 5 clients"),
+        ("--buffer.size 3 --federation.cohort 2", "only 2 clients"),
+        ("--buffer.size 2 --federation.kind independent", "federation.kind"),
+        ("--buffer.size 2 --privacy.clip 1 --privacy.noise 1", "privacy.noise"),
+        ("--buffer.size 4 --privacy.clip 1 --privacy.secure true", "privacy.secure"),
+        ("--buffer.size 2 --buffer.spread 1 --engine workers", "virtual clock"),
+        ("--buffer.spread 1", "buffer.size"),
+        ("--buffer.size 2 --buffer.times 1,2", "one for each of the 5 clients"),
+        ("--buffer.size 2 --buffer.times 1,2,3,4,0", "above 0"),
+        ("--buffer.size 2 --buffer.times 1,2,3,4,5 --buffer.spread 1", "remove one"),
+        ("--buffer.size 2 --buffer.jitter 99", "at most 10"),
+        ("--buffer.size -1", "must not be negative"),
+        ("--buffer.size 3 --aggregate.name krum --aggregate.attackers 1", "needs 5 clients"),
+    ],
+)
+def test_impossible_settings(flags, words):
+    with pytest.raises(UserError, match=words):
+        configs.resolve({}, ("--algorithm.name", "pavg", *flags.split()))
+
+
+def test_clipping_and_robust_rules_are_allowed():
+    flags = "--buffer.size 5 --privacy.clip 1 --aggregate.name krum --aggregate.attackers 1"
+    assert configs.resolve({}, flags.split()).combined == 5
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ("--algorithm.name fedsvrpg-m", "begins with an estimate"),
+        (
+            "--algorithm.name fedhapg-m --algorithm.beta 1",
+            r"start from more .* \(previous, theta\)",
+        ),
+        ("--algorithm.name fedqhd --world.name cartpole-v1", "sends values"),
+        ("--algorithm.name feddqn --world.name cartpole-v1", "sends values"),
+    ],
+)
+def test_methods_whose_rounds_belong_together_are_refused(flags, words):
+    config = configs.resolve({}, (*flags.split(), "--buffer.size", "2"))
+    with pytest.raises(UserError, match=words):
+        runs.plan(config)
+
+
+def test_an_anchor_of_language_agents_is_refused():
+    """FedAgent's broadcast with and without β, as its `broadcast` and `declare` make them."""
+    theta = {"w": np.zeros((2, 3), np.float32)}
+
+    class Agent(Toy):
+        def declare(self, broadcast):
+            names = ("w", "u.w") if "u" in broadcast else ("w",)
+            return {name: Spec((2, 3), "float32") for name in names}
+
+    check_method(Agent())
+    check_broadcast(Agent(), {"theta": theta})
+    with pytest.raises(UserError, match=r"\(previous, theta, u\)"):
+        check_broadcast(Agent(), {"theta": theta, "previous": theta, "u": theta})
+
+
+def test_the_clock_of_a_run_stays(tmp_path):
+    data = {"rounds": 1, "out": str(tmp_path), "buffer": {"size": 2},
+            "algorithm": {"name": "pavg"}, "world": {"name": "random_mdp"}}  # fmt: skip
+    directory = runs.start(configs.resolve(data))
+    directory.close()
+    with pytest.raises(UserError, match="goes on with inprocess"):
+        runs.resume(directory.path, ["--engine", "workers"])
