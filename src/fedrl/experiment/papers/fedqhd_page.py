@@ -147,8 +147,9 @@ def full_size(results: Results) -> str:
         machines(run for one in results.full.values() for run in one.runs.values())
     )
     text = f"""The same with the paper's encoders: D = {FULL.features:,} for all, own ones of
-        {listed(FULL.sizes)}; settings as tuned at the smaller ones. Computed by `fedrl reproduce
-        fedqhd --scale full --only table`, on {hardware}."""
+        {listed(FULL.sizes)}; settings as tuned at the smaller ones. Networks have no D: their runs
+        are the same. Computed by `fedrl reproduce fedqhd --scale full --only table`, on
+        {hardware}."""
     reached = [
         row("FedQHD reaches the paper's return", reaching(results.full)),
         row("FedQHD is better than Independent QHD", better(results.full, "independent")),
