@@ -30,10 +30,10 @@ demo: $(STAMP)
 	$(BIN)/fedrl sweep fedagent/baselines --out runs/demo
 
 test: $(STAMP) check
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist loadgroup
 
 quick: $(STAMP)
-	$(BIN)/python -m pytest -n 2 -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -2,20 +2,46 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
+import pytest
 
-from fedrl import tree
+from fedrl import seeding, tree
+from fedrl.engines.workers import Workers
 from fedrl.experiment import config as configs
 from fedrl.experiment import run as runs
 from fedrl.experiment.rundir import RunDir, read_checkpoint
+from fedrl.types import Failure, Job, Result
 
 CLIENTS = 3
 MOMENTUM = {
     "algorithm": {"name": "fedsvrpg-m", "local_steps": 4},
     "world": {"name": "random_mdp"},
 }
+IMPATIENT = """
+import flwr.supernode.start_client_internal as loop, time, types
+import flwr.supernode.fleet_http_connection as connection, flwr.supercore.heartbeat as heartbeat
+loop.time = types.SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, 0.3)))
+connection.HEARTBEAT_DEFAULT_INTERVAL = heartbeat.HEARTBEAT_DEFAULT_INTERVAL = 10
+"""
+QUICK = (
+    "-c",
+    f"""
+import sys
+from fedrl.cli import call
+from fedrl.engines.flower import children
+children.SUPERNODE = {IMPATIENT!r} + children.SUPERNODE
+sys.exit(call(["flower", "node", *sys.argv[1:]]))
+""",
+)
+"""A node that is quick in what Flower is slow in, for short tests.
+
+Its SuperNode asks for messages ten times as often, and if it is killed it is given up after 20 s
+and not after 60: so long its successor, which has the same key, is not let in.
+"""
 
 
 def config(method: dict, out: Path, *flags: str, rounds: int = 3) -> configs.Config:
@@ -54,3 +80,36 @@ def same_numbers(a: Path, b: Path) -> None:
         assert not different
     for name in ("metrics.jsonl", "clients.jsonl"):
         assert (a / name).read_text() == (b / name).read_text()
+
+
+def records(run: Path) -> list[dict]:
+    return [json.loads(line) for line in (run / "clients.jsonl").read_text().splitlines()]
+
+
+def rounds_of(run: Path) -> list[int]:
+    return [json.loads(line)["round"] for line in (run / "metrics.jsonl").read_text().splitlines()]
+
+
+def what_the_record_tells(run: Path, method: dict, out: Path, *flags: str) -> Path:
+    """The rounds of `run` without any machines: its clients fail where its record says so.
+
+    It has the same numbers as `run` if everything that happened is in the record, and nothing else
+    came of what happened.
+    """
+    rounds = rounds_of(run)[-1]
+    seed = config(method, out, *flags).seed
+    lost: dict[int, str] = {}
+    for r in records(run):
+        if r["status"] == "failed":
+            purpose = f"local/{r.get('attempt', 1) - 1}"
+            lost[seeding.derive(seed, purpose, r["round"], r["client"])] = r["reason"]
+
+    class Losing(Workers):
+        def run(self, jobs: Sequence[Job], deadline: float = 0.0) -> Iterator[Result | Failure]:
+            done = iter(super().run([job for job in jobs if job.seed not in lost]))
+            for job in jobs:
+                yield Failure(job.client, lost[job.seed]) if job.seed in lost else next(done)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "Workers", Losing)
+        return one_by_one(method, out, *flags, rounds=rounds)

@@ -146,14 +146,15 @@ def over(net: SecretNet, said: list[str] | None = None, **fields: object) -> Mem
     return train(net.engine(warn), net.honest, net.settings, said=said, **fields)
 
 
-def jobs(net: SecretNet) -> list[Job]:
+def jobs(net: SecretNet, seed: int = 7) -> list[Job]:
+    """With the same seed, the same jobs: nodes do not open those for others a second time."""
     sent = Toy(CLIENTS).broadcast(Toy(CLIENTS).init(0), 1)
-    return [Job(client, sent, None, 7 + client) for client in range(CLIENTS)]
+    return [Job(client, sent, None, seed + client) for client in range(CLIENTS)]
 
 
-def vectors(net: SecretNet) -> np.ndarray:
+def vectors(net: SecretNet, seed: int = 7) -> np.ndarray:
     """What the clients of `jobs` add up, in plain sight."""
-    found = [net.honest.local(job).update for job in jobs(net)]
+    found = [net.honest.local(job).update for job in jobs(net, seed)]
     return np.array([np.concatenate([u["a"], u["b"].ravel()]) for u in found])
 
 

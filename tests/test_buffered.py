@@ -15,8 +15,10 @@ from test_federation import Memory, play, same
 from toy import BatchedToy, Toy
 
 from fedrl import aggregate, federation, privacy, seeding, tree
+from fedrl.algorithms.momentum import Momentum
 from fedrl.buffered import Buffered
 from fedrl.buffered.settings import Settings, check_broadcast, check_method
+from fedrl.cli import train
 from fedrl.engines.faults import Faulty
 from fedrl.engines.faults import Settings as Faults
 from fedrl.engines.inprocess import InProcess
@@ -195,15 +197,25 @@ def test_a_rule_sees_one_update_of_k_clients():
         assert len({client for client, _ in used(done)}) == 4
 
 
-def test_a_share_of_liars_is_one_of_the_buffer(tmp_path):
-    """A fifth of 20 clients would be four liars, against whom five updates are too few."""
+def test_all_liars_may_be_in_one_buffer(tmp_path, monkeypatch):
+    """Fast ones always are: so a share of liars is one of all clients, not of the buffer."""
+    times = (0.1, 0.1, *(1.0,) * 8)
+    store, _ = buffered(Toy(10), Settings(size=3, times=times), rounds=9, clients=10)
+    assert {0, 1} <= {client for client, _ in used(store.rounds[-1])}
+
     data = {
-        "rounds": 1, "out": str(tmp_path), "federation": {"clients": 20}, "buffer": {"size": 5},
+        "rounds": 1, "out": str(tmp_path), "federation": {"clients": 20, "cohort": 15},
         "aggregate": {"name": "krum", "attackers": 0.2},
         "algorithm": {"name": "pavg", "local_steps": 2}, "world": {"name": "random_mdp"},
     }  # fmt: skip
-    config = configs.resolve(data)
-    assert runs.train(config, runs.start(config), runs.build_algorithm(config)).round == 1
+    with pytest.raises(UserError, match=r"11 updates against 4 .* 20 clients.* buffer.size is 10"):
+        configs.resolve(data, ("--buffer.size", "10"))
+    config = configs.resolve(data, ("--buffer.size", "11"))
+    build, built = aggregate.build, []
+    monkeypatch.setattr(runs.aggregate, "build", lambda *of: built.append(of) or build(*of))
+    runs.train(config, runs.start(config), runs.build_algorithm(config))
+    assert [(rule.attackers, size) for rule, size in built] == [(4, 11)]
+    assert configs.resolve(data).rule.attackers == 0.2  # of those that a round asks
 
 
 def test_updates_are_clipped_before_they_count_less():
@@ -400,7 +412,8 @@ def test_updates_that_overflow_together_leave_the_server_as_it_was():
         ("--buffer.size 2 --buffer.times 1,2,3,4,5 --buffer.spread 1", "remove one"),
         ("--buffer.size 2 --buffer.jitter 99", "at most 10"),
         ("--buffer.size -1", "must not be negative"),
-        ("--buffer.size 3 --aggregate.name krum --aggregate.attackers 1", "needs 5 clients"),
+        ("--buffer.size 3 --aggregate.name krum --aggregate.attackers 1", "needs 5 updates"),
+        ("--buffer.staleness none", "buffer.size"),
     ],
 )
 def test_impossible_settings(flags, words):
@@ -413,14 +426,14 @@ def test_clipping_and_robust_rules_are_allowed():
     assert configs.resolve({}, flags.split()).combined == 5
 
 
+ANCHORED = "--algorithm.name fedhapg-m --algorithm.beta 1"
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ("--algorithm.name fedsvrpg-m", "begins with an estimate"),
-        (
-            "--algorithm.name fedhapg-m --algorithm.beta 1",
-            r"start from more .* \(previous, theta\)",
-        ),
+        ("--algorithm.name fedsvrpg-m", r"begins with an estimate.*or algorithm\.beta = 1"),
+        (ANCHORED, r"start from more .* \(previous, theta\): set buffer\.size = 0$"),
         ("--algorithm.name fedqhd --world.name cartpole-v1", "sends values"),
         ("--algorithm.name feddqn --world.name cartpole-v1", "sends values"),
     ],
@@ -428,7 +441,23 @@ def test_clipping_and_robust_rules_are_allowed():
 def test_methods_whose_rounds_belong_together_are_refused(flags, words):
     config = configs.resolve({}, (*flags.split(), "--buffer.size", "2"))
     with pytest.raises(UserError, match=words):
-        runs.plan(config)
+        runs.build_algorithm(config)
+
+
+def test_a_refused_method_leaves_no_folder_behind(tmp_path):
+    flags = [*ANCHORED.split(), "--buffer.size", "2", "--out", str(tmp_path)]
+    with pytest.raises(UserError, match="start from more"):
+        train.run(["momentum/cartpole", *flags])
+    assert not any(tmp_path.iterdir())
+
+
+def test_what_clients_of_a_large_model_start_from_is_seen_without_its_weights(monkeypatch):
+    config = configs.resolve({}, (*ANCHORED.split(), "--buffer.size", "2"))
+    state = runs.build_algorithm(replace(config, buffer=Settings())).init(0)
+    monkeypatch.setattr(Momentum, "outline", lambda self: (state, []), raising=False)
+    monkeypatch.delattr(Momentum, "init")
+    with pytest.raises(UserError, match="start from more"):
+        runs.build_algorithm(config)
 
 
 def test_an_anchor_of_language_agents_is_refused():

@@ -20,7 +20,7 @@ from fedrl.buffered.settings import Settings
 from fedrl.engines.faults import Faulty
 from fedrl.engines.faults import Settings as Faults
 from fedrl.engines.workers import Workers
-from fedrl.types import Job, Result
+from fedrl.types import Failure, Job, Result
 
 CLIENTS = 3
 
@@ -100,6 +100,20 @@ def test_with_fewer_workers_than_clients_all_get_their_turn(tmp_path):
     with Workers(partial(Blocked, tmp_path / "go"), 1) as engine:
         store = train(engine, 6, lambda: None)
     assert {client for done in store.rounds for client, _ in used(done)} == {0, 1, 2}
+
+
+def jobs(*clients):
+    toy = Toy(CLIENTS)
+    sent = toy.broadcast(toy.init(0), 1)
+    return [Job(client, sent, None, 7 + client) for client in clients]
+
+
+def test_no_worker_is_idle_while_the_server_makes_use_of_an_outcome():
+    with Workers(partial(Toy, CLIENTS), 1) as engine:
+        engine.begin(jobs(0, 1, 2))
+        for left in (True, True, False):
+            engine.take()
+            assert (engine._workers[0].job is not None) == left
 
 
 def faulty(kind: str) -> Faulty:
@@ -192,6 +206,118 @@ def test_a_resumed_run_starts_from_the_states_on_the_nodes(net):
     train(net.engine(), 4, lambda: None, size=3, store=store)
     seen = [[done.metrics.get("train/seen") for done in s.rounds] for s in (whole, store)]
     assert seen[0] == seen[1]
+
+
+class Clock:
+    """Time that passes by naps, and when a test says so."""
+
+    def __init__(self, monkeypatch):
+        self.now = 0.0
+        monkeypatch.setattr(time, "monotonic", lambda: self.now)
+        monkeypatch.setattr(time, "sleep", self.nap)
+
+    def nap(self, seconds):
+        self.now += 1.0
+
+
+def forgetful(net, clock, monkeypatch):
+    """As a SuperLink: no answer is given out once the time of its question is over."""
+    from fedrl.engines.flower.link import Arrived
+
+    ends, push, pull = {}, net.push, net.pull
+
+    def keep(messages):
+        numbers = push(messages)
+        ends.update((n, clock.now + m.seconds) for n, m in zip(numbers, messages, strict=True))
+        return numbers
+
+    def give(messages, limit):
+        over = [n for n in messages if clock.now > ends[n]]
+        for number in over:
+            net.answers.pop(number, None)
+        return [Arrived(n, 0, None, "unavailable") for n in over] or pull(messages, limit)
+
+    monkeypatch.setattr(net, "push", keep)
+    monkeypatch.setattr(net, "pull", give)
+
+
+def test_an_answer_counts_if_it_is_there_however_long_the_driver_was_busy(net, monkeypatch):
+    clock = Clock(monkeypatch)
+    forgetful(net, clock, monkeypatch)
+    engine = net.engine()
+    engine.begin(jobs(0, 1, 2))
+    found = [engine.take(10.0)]
+    clock.now += 600.0  # an evaluation
+    found += [engine.take(10.0), engine.take(10.0)]
+    assert sorted(client for client, _ in found) == [0, 1, 2]
+    assert [type(outcome) for _, outcome in found] == [Result] * 3
+
+
+def test_who_has_no_answer_then_is_late(net, monkeypatch):
+    clock = Clock(monkeypatch)
+    forgetful(net, clock, monkeypatch)
+    withhold(net, 101)
+    engine = net.engine()
+    engine.begin(jobs(0, 1, 2))
+    found = dict(engine.take(10.0) for _ in range(3))
+    assert found[1] == Failure(1, "no answer within the deadline of 10 s")
+    assert 10.0 <= clock.now < 15.0
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_node_that_is_waited_for_holds_nobody_up(net, monkeypatch, comes):
+    clock = Clock(monkeypatch)
+    late = net.members.pop(101)
+    engine = net.engine(wait=100.0)
+    engine.begin(jobs(0, 1, 2))
+    assert {engine.take()[0], engine.take()[0]} == {0, 2}
+    assert clock.now < 100.0
+    if comes:
+        net.members[205] = late
+    client, outcome = engine.take()
+    assert (client, type(outcome)) == (1, Result if comes else Failure)
+    assert (clock.now >= 100.0) != comes
+
+
+def test_after_a_lost_superlink_nodes_have_their_time_again(net, monkeypatch):
+    clock, members = Clock(monkeypatch), dict(net.members)
+    withhold(net, 101)
+    engine = net.engine(lambda line: None, wait=100.0)
+    engine.begin(jobs(1))
+
+    def nap(seconds):
+        clock.now += 1.0
+        if clock.now == 150.0:
+            net.lost = ["pull"]
+            net.members.clear()
+        if clock.now == 200.0:
+            net.spoil = lambda answer: answer
+            net.members.update(members)
+
+    monkeypatch.setattr(time, "sleep", nap)
+    assert type(engine.take()[1]) is Result
+    assert net.links == 2
+
+
+@pytest.mark.parametrize("lost", [[], ["push"]])
+def test_new_jobs_are_sent_while_outcomes_wait(net, monkeypatch, lost):
+    """All answers come at once: who begins again must not wait until all of them are used."""
+
+    def pull_all(messages, limit):
+        return [net.answers.pop(m) for m in list(messages) if m in net.answers]
+
+    monkeypatch.setattr(net, "pull", pull_all)
+    engine = net.engine(lambda line: None)
+    engine.begin(jobs(0, 1, 2))
+    first, _ = engine.take()
+    engine.begin(jobs(first))
+    net.lost = list(lost)
+    found = [engine.take()]
+    assert len(net.sent) == 4
+    assert net.links == 1 + len(lost)
+    found += [engine.take(), engine.take()]
+    assert sorted([first, *(client for client, _ in found)]) == sorted([0, 1, 2, first])
+    assert [type(outcome) for _, outcome in found] == [Result] * 3
 
 
 @pytest.mark.slow

@@ -267,6 +267,31 @@ def test_absent_clients_are_waited_for_once(net: Net, monkeypatch: pytest.Monkey
     assert len(naps) - first < 10
 
 
+def test_a_node_that_never_says_who_it_is_is_left_out(net: Net, monkeypatch: pytest.MonkeyPatch):
+    clock = [0.0]
+    monkeypatch.setattr("time.monotonic", lambda: clock[0])
+    monkeypatch.setattr("time.sleep", lambda _: clock.__setitem__(0, clock[0] + 1.0))
+    net.members[300] = SimpleNamespace(answer=lambda _: messages.content("lost"))
+    pull = net.pull
+    monkeypatch.setattr(
+        net,
+        "pull",
+        lambda wanted, limit: pull([m for m in wanted if net.answers[m].node != 300], limit),
+    )
+    said: list[str] = []
+    del net.members[101]
+    engine = net.engine(said.append, wait=100.0)
+    only_one_failed(list(engine.run(jobs(net))))
+    assert said == ["node 300 does not say who it is: no answer within 30 s"]
+    assert 100.0 <= clock[0] < 140.0  # it is asked again, but not beyond the wait
+    only_one_failed(list(engine.run(jobs(net))))
+    assert clock[0] < 180.0
+
+
+def test_nodes_that_are_here_have_time_to_say_who_they_are(net: Net):
+    assert [type(o) for o in net.engine(wait=0.0).run(jobs(net))] == [Result] * CLIENTS
+
+
 def test_two_nodes_with_one_number_are_refused(net: Net):
     net.members[300] = net.members[101]
     with pytest.raises(UserError, match="say that they are client 1"):
@@ -377,6 +402,16 @@ def test_a_superlink_tells_of_an_answer_once():
     assert store.asked == ["m1", "m2", "a", "m2", "a"]
     store.objects["a"] = b"x"
     assert [answer.message for answer in link.pull(["m1", "m2"], 100)] == ["m1"]
+
+
+def test_an_answer_is_for_who_asked_for_it():
+    """A job's answer may arrive while new nodes are asked for their names."""
+    link, store = Link(Connection("x:1")), Store({"a": None})
+    link._client, link._run, link._grid = store, 1, SimpleNamespace(node=None)
+    assert link.pull(["m1"], 100) == []
+    store.objects["a"] = b"x"
+    assert link.pull(["m2"], 100) == []
+    assert [answer.message for answer in link.pull(["m1"], 100)] == ["m1"]
 
 
 def fetched(objects: dict[str, bytes | None], limit: int) -> tuple[Arrived | None, Store]:

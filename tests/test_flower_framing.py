@@ -140,6 +140,8 @@ def test_headings_come_back():
         {"metrics": [1.0]},
         {"kept": 1},
         {"weight": None},
+        {"weight": 10**400},
+        {"metrics": {"env/steps": 10**400}},
         {"more": 1},
     ],
 )

@@ -24,7 +24,9 @@ CARTPOLE = {"algorithm": {"name": "fedsvrpg-m"}, "world": {"name": "cartpole"}}
 # The guard --------------------------------------------------------------------------------------
 
 
-def ask(path: str, sender: str, headers: dict[str, str] | None = None) -> tuple[int, bool]:
+def ask(
+    path: str, sender: str, headers: dict[str, str] | None = None, answer: int = 0
+) -> tuple[int, bool]:
     """The guard's status, and whether the SuperLink behind it was reached."""
     pytest.importorskip("flwr", reason="needs the extra flower")
     from fedrl.engines.flower.superlink import Guard
@@ -34,6 +36,8 @@ def ask(path: str, sender: str, headers: dict[str, str] | None = None) -> tuple[
 
     async def behind(scope: Any, receive: Any, send: Any) -> None:
         reached.append(scope["path"])
+        if answer:
+            await send({"type": "http.response.start", "status": answer, "headers": []})
 
     async def send(event: Any) -> None:
         sent.append(event)
@@ -58,6 +62,15 @@ def test_outsiders_are_nodes_and_nothing_else(path: str):
 
 def test_nodes_come_in():
     assert ask("/v1/fleet/pull-messages", "10.0.0.7") == (0, True)
+
+
+@pytest.mark.parametrize("answer, said", [(200, False), (401, True), (412, True)])
+def test_who_is_refused_is_in_the_log(answer: int, said: bool, capsys: Any):
+    assert ask("/v1/fleet/activate-node", "10.0.0.7", answer=answer) == (answer, True)
+    line = f"refused /v1/fleet/activate-node from 10.0.0.7 ({answer})"
+    assert (line in capsys.readouterr().err) == said
+    ask("/v1/control/start-run", "10.0.0.7")
+    assert "refused /v1/control/start-run from 10.0.0.7 (403)" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -203,3 +216,32 @@ def test_a_run_does_not_move_between_flower_and_other_engines(tmp_path: Path):
     run.close()
     with pytest.raises(UserError, match="goes on with inprocess"):
         runs.resume(run.path, ["--engine", "flower", "--connection", "x"])
+
+
+def test_how_a_run_is_driven_is_not_the_nodes_business(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A node keeps its model loaded while the recipe stays the same."""
+    pytest.importorskip("flwr", reason="needs the extra flower")
+    from fedrl.experiment.flower import open_engine
+    from fedrl.experiment.run import build_algorithm
+
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    save("hub", Connection("hub.example:9092"))
+
+    def sent(*flags: str) -> str:
+        here = ("--engine", "flower", "--connection", "hub", *flags)
+        config = configs.resolve(CARTPOLE, here)
+        return open_engine(config, "run", build_algorithm(config), print).recipe.text
+
+    driven = (
+        "--federation.deadline",
+        "60",
+        "--federation.quorum",
+        "1",
+        "--federation.retries",
+        "0",
+    )
+    assert sent(*driven, "--out", "elsewhere") == sent()
+    assert sent("--seed", "1") != sent()
+    assert "hang" in sent("--faults.clients", "1", "--faults.kind", "hang", *driven[:2])

@@ -49,6 +49,16 @@ def test_below_the_threshold_a_round_fails_and_says_why():
     assert store.last.round == 0
 
 
+def test_of_three_clients_none_may_be_missing():
+    """Two would be left, and each would have the other's update."""
+    faulty = Faulty(Toy(3), Faults(clients=(1,)))
+    said: list[str] = []
+    with pytest.raises(QuorumLost, match="round 1: only 0 of 3"):
+        play(faulty, fed={"clients": 3, "retries": 0}, said=said, clip=1.0, secure=True)
+    four = play(Faulty(Toy(4), Faults(clients=(1,))), fed={"clients": 4}, clip=1.0, secure=True)
+    assert four.last.round == 4
+
+
 def test_a_round_that_nobody_answers_fails_the_same_way():
     faulty = Faulty(Toy(), Faults(clients=tuple(range(6))))
     with pytest.raises(QuorumLost, match="round 1: only 0 of 6"):

@@ -45,7 +45,8 @@ class Settings:
     # What trimmed leaves out on either side, as a share of the clients; only read by trimmed.
     trim: float = 0.2
     # f: clients of a round that are assumed to lie: from 1 on a number, below 1 a share of those
-    # that are asked, rounded up; only read by krum, multi-krum and bulyan.
+    # that are asked (with buffer.size: of all clients), rounded up; only read by krum, multi-krum
+    # and bulyan.
     attackers: float = 0.2
     # m: updates that multi-krum averages; 0 is n - f - 2 of n that came; only read by multi-krum.
     keep: int = 0

@@ -12,8 +12,9 @@ exchange of the round loop: records, evaluation, checkpoints and resuming are th
     the free places are filled with clients that get the new broadcast
 
 Where we differ from the paper: a client that has delivered waits for the step. So a buffer has at
-most one update of a client (a fast liar cannot fill it), and K = C is the synchronous run, whatever
-the clients' speeds. With K < C a slow client's place stays taken and its update comes when it does.
+most one update of a client: one fast liar cannot fill it, though all liars may be in it together.
+And K = C is the synchronous run if nobody fails, whatever the clients' speeds. With K < C a slow
+client's place stays taken and its update comes when it does.
 
 A client that fails frees its place at once: for one that was not asked since the last step, else
 for itself again, `federation.retries` times. If nobody is left whom to ask, a buffer that is not
@@ -36,7 +37,7 @@ import numpy as np
 
 from fedrl import federation, seeding, tree
 from fedrl.aggregate import Aggregator
-from fedrl.buffered.settings import Settings, check_broadcast
+from fedrl.buffered.settings import Settings
 from fedrl.engines.virtual import Virtual
 from fedrl.federation import Clock, Parts, QuorumLost, Snapshot
 from fedrl.privacy.mechanism import Exchange
@@ -117,7 +118,6 @@ class Buffered:
     ) -> tuple[Snapshot, Metrics, list[dict[str, Any]]]:
         sent = parts.algorithm.broadcast(now.states[0], number)
         if self._since < 0:
-            check_broadcast(parts.algorithm, sent)
             self._go_on(now)
         totals = dict(now.totals)
         if parts.privacy is not None:

@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedrl import federation, privacy, tree
+from fedrl import aggregate, federation, privacy, robust, tree
 from fedrl.limits import not_negative
 from fedrl.types import Algorithm, Tensors, UserError, sends_values
 
@@ -39,8 +39,10 @@ class Settings:
             raise UserError(f"buffer.spread and jitter are exponents: at most {LARGEST:g}")
         if self.times and self.spread:
             raise UserError("buffer.times and spread both say how fast clients are: remove one")
-        if not self.size and self.timed:
-            raise UserError("buffer.times, spread and jitter need buffer.size: set it too")
+        if not self.size and (self.timed or self.staleness != "sqrt"):
+            raise UserError(
+                "buffer.staleness, times, spread and jitter need buffer.size: set it too"
+            )
 
     @property
     def timed(self) -> bool:
@@ -77,12 +79,23 @@ class Settings:
                 f"{fed.clients} clients"
             )
 
+    def check_rule(self, rule: aggregate.Settings, clients: int) -> None:
+        """Refuse buffers that all liars together could rule; `attackers` are a number here."""
+        attackers = int(rule.attackers)
+        least = robust.needed(rule.name, attackers, rule.keep)
+        if 0 < self.size < least:
+            raise UserError(
+                f'aggregate.name = "{rule.name}" needs {least} updates against {attackers} '
+                f"attackers among {clients} clients, who may all be in one buffer, and buffer.size "
+                f"is {self.size}: raise it, or lower aggregate.attackers"
+            )
+
     def scale(self, staleness: int) -> float:
         """s(τ)."""
         return 1.0 if self.staleness == "none" else 1.0 / math.sqrt(1.0 + staleness)
 
 
-def check_method(algorithm: Algorithm) -> None:
+def check_method(algorithm: Algorithm, beta: float = 1.0) -> None:
     """Refuse methods whose step would be wrong with updates from older broadcasts."""
     name = "algorithm.name"
     if sends_values(algorithm):
@@ -91,10 +104,12 @@ def check_method(algorithm: Algorithm) -> None:
             "broadcast would undo the steps since. Set buffer.size = 0"
         )
     if algorithm.opening:
-        raise _mixed(f"this {name} begins with an estimate of all clients and goes on from it")
+        raise _mixed(
+            f"this {name} begins with an estimate of all clients and goes on from it", beta
+        )
 
 
-def check_broadcast(algorithm: Algorithm, sent: Tensors) -> None:
+def check_broadcast(algorithm: Algorithm, sent: Tensors, beta: float = 1.0) -> None:
     """A client may start from the parameters that it changes, and from nothing else.
 
     Whatever more is sent (the iterate before, a common direction) belongs to one round, and what
@@ -104,11 +119,12 @@ def check_broadcast(algorithm: Algorithm, sent: Tensors) -> None:
     declared = [spec.shape for spec in algorithm.declare(sent).values()]
     if sorted(shapes.values()) != sorted(declared):
         parts = ", ".join(sorted({name.partition(tree.SEPARATOR)[0] for name in shapes}))
-        raise _mixed(f"its clients start from more than what they change ({parts})")
+        raise _mixed(f"its clients start from more than what they change ({parts})", beta)
 
 
-def _mixed(why: str) -> UserError:
+def _mixed(why: str, beta: float) -> UserError:
+    other = ", or algorithm.beta = 1 where that gives a method without an anchor"
     return UserError(
-        f"buffer.size would mix updates of several rounds, but {why}: set buffer.size = 0, or "
-        "algorithm.beta = 1 where that gives a method without an anchor"
+        f"buffer.size would mix updates of several rounds, but {why}: set buffer.size = 0"
+        + (other if beta != 1 else "")
     )

@@ -25,7 +25,7 @@ usage: fedrl COMMAND …
   list                methods, worlds and recipes
   report RUN…         one page with curves and tables; several runs are compared
   eval RUN            evaluate a run's last checkpoint, client by client
-  reproduce PAPER     regenerate a paper's tables and figures
+  reproduce PAPER     regenerate a paper's tables and figures, or ours about clients that lie
   warmstart WORLD     teach a model to act by imitating the expert on public tasks
   plan [RUN]          what clients per round, local steps and rounds buy, by FedAgent's theorem
   gap RUN             what agreeing on anchors costs FedQHD's clients, by its theorem

@@ -27,7 +27,10 @@ usage: fedrl run RECIPE [--key VALUE …] [--dry-run]
 
 REPORT = "One page with curves and tables; runs that differ only in their seed form a band."
 EVAL = "Evaluate a run's last checkpoint on fresh episodes (tabular worlds: exactly), by client."
-REPRODUCE = "Regenerate a paper's tables and figures; stopped, it goes on where it was."
+REPRODUCE = (
+    "Regenerate a paper's tables and figures; stopped, it goes on where it was. robustness is no "
+    "paper: it measures what fedrl's own rules of aggregation are worth against clients that lie."
+)
 
 
 def run(argv: list[str]) -> int:

@@ -78,6 +78,7 @@ class Workers:
         while not self._done:
             self._hand_out(self._waiting)
             self._done.extend(self._collect(deadline).items())
+        self._hand_out(self._waiting)  # nobody idle while the server makes use of the outcome
         return self._done.popleft()
 
     def _staff(self, jobs: int) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 import fedrl
-from fedrl import federation, partition, privacy
+from fedrl import federation, partition, privacy, robust
 from fedrl.aggregate import Settings as Aggregate
 from fedrl.algorithms import METHODS
 from fedrl.buffered import settings as buffered
@@ -103,7 +103,8 @@ class Config:
                 f"faults.clients names clients outside 0 to {self.federation.clients - 1}"
             )
         self.buffer.check(self.federation, self.privacy, self.engine)
-        self.aggregate.check(self.combined, self.federation.kind)
+        self.buffer.check_rule(self.rule, self.federation.clients)
+        self.rule.check(self.combined, self.federation.kind)
         privacy.check(
             self.privacy, self.federation.kind, self.aggregate.name, self.federation.asked
         )
@@ -113,6 +114,14 @@ class Config:
     def combined(self) -> int:
         """Updates that become one in a server step, if no client fails."""
         return self.buffer.size or self.federation.asked
+
+    @property
+    def rule(self) -> Aggregate:
+        """The rule of aggregation, its attackers as a number where a buffer could hold them all."""
+        if not self.buffer.size:
+            return self.aggregate
+        attackers = robust.hostile(self.aggregate.attackers, self.federation.clients)
+        return dataclasses.replace(self.aggregate, attackers=float(attackers))
 
 
 SECTIONS = (

@@ -22,6 +22,8 @@ from fedrl.experiment import config as configs
 from fedrl.experiment.config import Config
 from fedrl.experiment.privacy import terms
 from fedrl.experiment.run import build_clients
+from fedrl.experiment.values import split_flags
+from fedrl.privacy.secure.protocol import ProtocolError
 from fedrl.types import Algorithm, UserError
 
 
@@ -61,9 +63,19 @@ def build(recipe: str, folder: str, data: str, flags: tuple[str, ...]) -> Algori
 
 def plan(recipe: str, folder: Path, data: str, flags: tuple[str, ...]) -> Plan:
     config = read(recipe, flags)
+    _insist(config, flags)
     make = partial(build, recipe, str(folder), data, flags)
     sent = config.flower
     return Plan(make, sent.half, int(sent.piece_mb * 1e6), sent.warm, terms(config))
+
+
+def _insist(config: Config, flags: Sequence[str]) -> None:
+    """A node whose own flags ask for privacy lets no recipe take it away again."""
+    own, chosen = {key for key, _ in split_flags(flags)}, config.privacy
+    asked = (chosen.secure and "privacy.secure" in own) or (chosen.noise and "privacy.noise" in own)
+    for key in ("reports", "seeded"):
+        if asked and getattr(chosen, key) and f"privacy.{key}" not in own:
+            raise ProtocolError(f"its own settings do not allow privacy.{key} = true")
 
 
 def client(number: int, folder: Path, data: str = "", flags: tuple[str, ...] = ()) -> Client:

@@ -32,6 +32,8 @@ PAPERS = {
     "fedrlhf": Paper(
         "fedrl.experiment.papers.fedrlhf", ("small", "full"), ("processes", "minutes", "model")
     ),
+    # No paper's: what fedrl's own rules of aggregation are worth against clients that lie.
+    "robustness": Paper("fedrl.experiment.papers.robustness", ("small",), ("processes", "minutes")),
 }
 SCALES = ("smoke", "small", "full")
 

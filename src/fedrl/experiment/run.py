@@ -35,7 +35,7 @@ from fedrl.experiment.rundir import RunDir, require_run
 from fedrl.experiment.sinks import check_sinks, open_sinks
 from fedrl.partition import load_labels, partition
 from fedrl.registry import load, look_up, missing_extra
-from fedrl.types import Algorithm, UserError, sends_values
+from fedrl.types import Algorithm, Tensors, UserError, sends_values
 
 MAY_CHANGE = {
     "rounds",
@@ -101,7 +101,9 @@ def build_algorithm(config: Config) -> Algorithm:
             'choose another, for instance "median"'
         )
     if config.buffer.size:
-        check_method(algorithm)
+        beta = getattr(config.algorithm, "beta", 1.0)
+        check_method(algorithm, beta)
+        check_broadcast(algorithm, first_broadcast(config, algorithm)[0], beta)
     if liars := attacks.hostile(config.attack, config.federation.clients, config.seed):
         algorithm = Attacked(algorithm, config.attack, liars)
     return Faulty(algorithm, config.faults) if config.faults.clients else algorithm
@@ -117,17 +119,19 @@ def undisturbed(config: Config) -> Config:
     return replace(config, faults=faults.Settings(), attack=attacks.Settings())
 
 
+def first_broadcast(config: Config, algorithm: Any) -> tuple[Tensors, list[str]]:
+    """Of round 1, and what a client needs; of a large model its shapes, without its weights."""
+    if hasattr(algorithm, "outline"):
+        state, needs = algorithm.outline()
+    else:
+        state, needs = algorithm.init(seeding.derive(config.seed, "init")), []
+    return algorithm.broadcast(state, 1), needs
+
+
 def plan(config: Config) -> list[str]:
     """What a run will move and do, before it does: the size of a model and of a round."""
     algorithm: Any = build_algorithm(undisturbed(config))
-    needs: list[str] = []
-    if hasattr(algorithm, "outline"):  # a large model: its shapes, without its weights
-        state, needs = algorithm.outline()
-    else:
-        state = algorithm.init(seeding.derive(config.seed, "init"))
-    sent = algorithm.broadcast(state, 1)
-    if config.buffer.size:
-        check_broadcast(algorithm, sent)
+    sent, needs = first_broadcast(config, algorithm)
     specs = algorithm.declare(sent)
     numbers = sum(math.prod(spec.shape) for spec in specs.values())
     up = sum(math.prod(s.shape) * np.dtype(s.dtype).itemsize for s in specs.values())
@@ -242,7 +246,7 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
                 config.federation,
                 algorithm,
                 engine,
-                aggregate.build(config.aggregate, config.combined),
+                aggregate.build(config.rule, config.combined),
                 run,
                 seed=config.seed,
                 rounds=config.rounds,

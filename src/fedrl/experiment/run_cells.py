@@ -8,11 +8,13 @@ number of rounds included: more rounds lengthen the runs that are there, fewer r
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,7 @@ from fedrl.algorithms import METHODS
 from fedrl.experiment import config as configs
 from fedrl.experiment import run as runs
 from fedrl.experiment.config import Config
+from fedrl.experiment.run_pool import Job, finish, pool
 from fedrl.experiment.rundir import RunDir
 from fedrl.experiment.runs import Run, flatten
 from fedrl.experiment.runs import load as load_run
@@ -33,6 +36,8 @@ TAIL = 2
 """Evaluations behind a number of a table, at most: one of 200 episodes is noisy."""
 LATE = 0.9
 """Of a number's round: earlier evaluations would tell of an agent that has learned less."""
+COMPILED = "JAX_COMPILATION_CACHE_DIR"
+"""JAX's own name for where compiled functions are kept."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +188,47 @@ def cost(config: Config, done: int = 0) -> float:
     trained = rounds * clients * settings.local_epochs * settings.tasks * settings.group
     evaluated = (rounds // config.eval_every + 1) * (settings.eval_tasks or 200)
     return (trained + evaluated / 2) / 128
+
+
+def finish_all(
+    cells: Sequence[RunCell],
+    folder: Path,
+    say: Callable[[str], None],
+    processes: int,
+    until: float | None,
+    first: Callable[[], Sequence[Job]] = tuple,
+) -> None:
+    """Compute the runs of a part that are missing, side by side, as far as the time goes.
+
+    `first` names what must be there before a run can begin; it is only asked if one is missing.
+    """
+    wanted = {(one.name, seed): one.config(seed, folder) for one in cells for seed in one.seeds}
+    missing = {key: config for key, config in wanted.items() if not finished(config)}
+    part = cells[0].part
+    say(f"{part}: {len(wanted) - len(missing)} of {len(wanted)} runs are there")
+    if not missing:
+        return
+    runs = [
+        Job(f"{part}: {name}, seed {seed}", cost(config, reached(config)), partial(compute, config))
+        for (name, seed), config in missing.items()
+    ]
+    with compiled_once(folder), pool(min(processes, len(missing))) as executor:
+        if finish(executor, first(), say, until):
+            finish(executor, runs, say, until)
+    if left := sum(not finished(config) for config in missing.values()):
+        say(f"{part}: {left} runs are missing; the same command goes on where it was")
+
+
+@contextlib.contextmanager
+def compiled_once(folder: Path) -> Iterator[None]:
+    """Processes that begin now keep what JAX compiles: for a short run that is most of its time."""
+    before = os.environ.get(COMPILED)
+    os.environ[COMPILED] = before or str((folder / "compiled").absolute())
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[COMPILED]
 
 
 # Reading

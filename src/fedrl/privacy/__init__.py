@@ -36,7 +36,7 @@ class Settings:
     epsilon: float = 0.0
     # Secure aggregation: the server sees only the sum of the updates.
     secure: bool = False
-    # Share of a round's clients that must stay to the end of a secure aggregation.
+    # Share of a round's clients that must stay to the end of a secure aggregation; at least 3 must.
     threshold: float = 0.66
     # Let clients report their metrics, which nothing protects, in spite of noise or secure.
     reports: bool = False

@@ -18,10 +18,10 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-import fedrl
 from fedrl.engines.flower import framing, messages, protocol, steps, sums
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.link import Arrived, Link, Lost, Outgoing, wait_for
+from fedrl.engines.flower.roster import BUSY_SECONDS, Roster
 from fedrl.engines.flower.settings import Settings
 from fedrl.engines.flower.sums import Question
 from fedrl.privacy import clipping
@@ -31,9 +31,10 @@ from fedrl.types import Algorithm, Failure, Job, Result, Tensors, UserError
 KEPT = "kept"
 """Key of a client's state where the server has only its tag."""
 POLL_SECONDS = 0.2
-ANSWER_SECONDS = 30.0
-"""For a node that came in the middle of a run to say who it is."""
 LONGEST_SECONDS = 7 * 24 * 3600.0
+SPARE_SECONDS = 60.0
+"""That a question lasts beyond its deadline, because a SuperLink gives no answer out whose question
+is past its time: the driver says who is late. A buffered round has `BUSY_SECONDS` to spare."""
 ROOM = 2**20
 """Bytes that an answer may have beside its declared tensors."""
 
@@ -77,14 +78,18 @@ class Flower:
         self.warn = warn
         self.opens = opens
         self.terms = terms  # of secure sums; none where updates travel as they are
-        self.owners: dict[int, int] = {}  # client → node
         self.bytes_sent = 0  # of broadcasts and headings, each once for every client
-        self._known: set[int] = set()  # nodes that have said who they are
-        self._missed: set[int] = set()  # clients that were waited for in vain
         self._link: Link | None = None
+        self._roster = Roster(warn)
         self._begun: dict[int, Job] = {}  # by client, until its outcome is here
         self._sent: dict[str, _Sent] = {}  # of those, what is at a node
+        self._until: dict[int, float] = {}  # of those, how long to wait for their nodes
         self._done: deque[tuple[int, Result | Failure]] = deque()
+
+    @property
+    def owners(self) -> dict[int, int]:
+        """Node of each client that is connected."""
+        return self._roster.owners
 
     def __enter__(self) -> Flower:
         return self
@@ -123,7 +128,9 @@ class Flower:
             exchange = protocol.nonce()
             first = {job.client: self._question(job, deadline, exchange) for job in jobs}
             try:
-                return sums.Sum(exchange, terms, form, deadline, self.ask, self.warn).run(first)
+                return sums.Sum(
+                    exchange, terms, form, deadline, self.ask, self.warn, self.algorithm.reports
+                ).run(first)
             except Lost as lost:
                 self._reopen(lost)
 
@@ -148,24 +155,40 @@ class Flower:
     def begin(self, jobs: Sequence[Job]) -> None:
         """More work, not more than one job of a client; `take` sends it and waits."""
         self._begun |= {job.client: job for job in jobs}
+        self._roster.begin()
 
     def take(self, deadline: float = 0.0) -> tuple[int, Result | Failure]:
         """The next outcome of what has begun, in whatever order they come, and whose it is."""
-        while not self._done:
-            away = {about.client for about in self._sent.values()}
-            new = {c: self._question(j, deadline) for c, j in self._begun.items() if c not in away}
-            limit = max(self._limit(job.broadcast) for job in self._begun.values())
+        while True:
             try:
-                found = self._send(new, deadline, self._sent) if new else {}
-                found |= self._collect(deadline, self._sent, limit)
+                # First, also if outcomes are waiting: nobody should be idle meanwhile.
+                self._note(self._dispatch(deadline))
+                if self._done:
+                    return self._done.popleft()
+                limit = max(self._limit(job.broadcast) for job in self._begun.values())
+                self._note(self._collect(deadline, self._sent, limit))
             except Lost as lost:
                 self._reopen(lost)
                 self._sent.clear()
-                continue
-            for client in found:
-                del self._begun[client]
-            self._done.extend(found.items())
-        return self._done.popleft()
+                self._until.clear()
+
+    def _dispatch(self, deadline: float) -> dict[int, Result | Failure]:
+        """Send begun jobs to nodes that are here; nobody's answer waits for nodes that are not."""
+        away = {about.client for about in self._sent.values()}
+        new = {client: job for client, job in self._begun.items() if client not in away}
+        if not new:
+            return {}
+        for client in new:
+            self._until.setdefault(client, time.monotonic() + self.settings.wait)
+        awaited = self._roster.awaited(self._open(), {c: self._until[c] for c in new})
+        ready = {c: self._question(j, deadline) for c, j in new.items() if c not in awaited}
+        return self._send(ready, deadline, BUSY_SECONDS, self._sent)
+
+    def _note(self, found: Mapping[int, Result | Failure]) -> None:
+        for client in found:
+            del self._begun[client]
+            self._until.pop(client, None)
+        self._done.extend(found.items())
 
     def ask(
         self, questions: Mapping[int, Question], deadline: float, limit: int
@@ -173,7 +196,8 @@ class Flower:
         """Outcomes as they come, by the questions' keys; `Lost` if the SuperLink goes away."""
         sent: dict[str, _Sent] = {}
         try:
-            yield from self._send(questions, deadline, sent).items()
+            self._meet({question.client for question in questions.values()})
+            yield from self._send(questions, deadline, SPARE_SECONDS, sent).items()
             while sent:
                 yield from self._collect(deadline, sent, limit).items()
         finally:
@@ -181,11 +205,15 @@ class Flower:
                 self._link.forget(sent)
 
     def _send(
-        self, questions: Mapping[int, Question], deadline: float, sent: dict[str, _Sent]
+        self,
+        questions: Mapping[int, Question],
+        deadline: float,
+        spare: float,
+        sent: dict[str, _Sent],
     ) -> dict[int, Result | Failure]:
         """Send these questions; the failures of those whose client has no node."""
         link = self._open()
-        self._meet({question.client for question in questions.values()})
+        lasts = deadline + spare if deadline else LONGEST_SECONDS
         failures: dict[int, Result | Failure] = {}
         bodies: dict[int, tuple[Any, str, int]] = {}
         for i, (client, beside, heading) in questions.items():
@@ -199,9 +227,8 @@ class Flower:
             nonce = protocol.nonce()
             text = protocol.write(heading(nonce, digest))
             content = messages.content(text, body)
-            out = Outgoing(node, content, deadline or LONGEST_SECONDS)
             # One by one: a request to the SuperLink names every object of all its messages.
-            (number,) = link.push([out])
+            (number,) = link.push([Outgoing(node, content, lasts)])
             if not number:
                 failures[i] = Failure(client, "the SuperLink did not take its job")
                 continue
@@ -218,16 +245,17 @@ class Flower:
     def _collect(
         self, deadline: float, sent: dict[str, _Sent], limit: int
     ) -> dict[int, Result | Failure]:
-        """Wait for a moment, then take what is here and give up what is late."""
+        """What is here, however late one looks; else give up what is late, or wait for a moment."""
         outcomes: dict[int, Result | Failure] = {}
-        arrived = self._open().pull(list(sent), limit)
-        if not arrived:
-            time.sleep(POLL_SECONDS)
-        for answer in arrived:
+        now = time.monotonic()  # before the look: what came by then counts
+        for answer in self._open().pull(list(sent), limit):
             if (about := sent.pop(answer.message, None)) is not None:
                 outcomes[about.turn] = outcome(answer, about)
-        now = time.monotonic()
+        if outcomes:
+            return outcomes
         late = {number: about for number, about in sent.items() if now >= about.expires}
+        if not late:
+            time.sleep(POLL_SECONDS)
         self._open().forget(late)
         for number, about in late.items():
             del sent[number]
@@ -260,59 +288,14 @@ class Flower:
         if self._link is not None:
             self._link.close(finished=False)
         self._link = None
-        self.owners, self._known, self._missed = {}, set(), set()
+        self._roster = Roster(self.warn)
 
     def _meet(self, wanted: set[int]) -> None:
         """Find the nodes of these clients; wait for those that are missing, once per absence."""
-        link = self._open()
-        asked: dict[str, tuple[int, str]] = {}
-        until = time.monotonic() + self.settings.wait
-        while True:
-            online = link.nodes()
-            self.owners = {c: node for c, node in self.owners.items() if node in online}
-            self._known &= online
-            waiting = {node for node, _ in asked.values()}
-            questions = [(node, protocol.nonce()) for node in online - self._known - waiting]
-            for node, nonce in questions:
-                heading = protocol.write(protocol.Who(nonce))
-                (number,) = link.push([Outgoing(node, messages.content(heading), ANSWER_SECONDS)])
-                asked[number] = node, nonce
-            for answer in link.pull(list(asked), ROOM):
-                node, nonce = asked.pop(answer.message)
-                self._introduce(answer, node, nonce)
-            missing = wanted - set(self.owners)
-            if not missing:
-                self._missed -= wanted
-                return
-            if time.monotonic() >= until or (missing <= self._missed and not asked):
-                self._missed |= missing
-                link.forget(asked)
-                return
+        until = dict.fromkeys(wanted, time.monotonic() + self.settings.wait)
+        self._roster.begin()
+        while self._roster.awaited(self._open(), until):
             time.sleep(POLL_SECONDS)
-
-    def _introduce(self, answer: Arrived, node: int, nonce: str) -> None:
-        self._known.add(node)
-        try:
-            if answer.content is None:
-                raise framing.Damaged(answer.error)
-            name: protocol.Name = protocol.read(messages.opened(answer.content)[0], protocol.Name)
-            if name.nonce != nonce or answer.node != node:
-                raise framing.Damaged("an answer to another question")
-        except framing.Damaged as error:
-            self.warn(f"node {node} is left out: {error}")
-            return
-        if name.version != fedrl.__version__:
-            self.warn(
-                f"node {node} (client {name.client}) is left out: it runs fedrl {name.version}, "
-                f"the driver {fedrl.__version__}"
-            )
-        elif (other := self.owners.get(name.client)) is not None:
-            raise UserError(
-                f"two nodes, {other} and {node}, say that they are client {name.client}: give "
-                "every node its own number (fedrl flower node --client N)"
-            )
-        else:
-            self.owners[name.client] = node
 
 
 def _tag(state: Tensors | None) -> str:

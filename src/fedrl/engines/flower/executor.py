@@ -10,6 +10,7 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable
+from typing import Any
 
 import httpx
 from flwr.app import Message
@@ -31,27 +32,63 @@ POLL_SECONDS = 0.1
 def serve(client: Client, address: str, secret: bytes, going_on: Callable[[], bool]) -> None:
     """Answer message after message of the SuperNode at `address` while `going_on`."""
     with contextlib.closing(_to(address, signing(secret))) as runtime:
+        tokens: list[str] = []
+
+        def next_task() -> bool:
+            """Whether there is a task to do, of which `tokens` then has the token."""
+            request = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
+            if token := runtime.AcquireTask(request).token:
+                tokens.append(token)
+            return bool(tokens)
+
         while going_on():
             try:
-                task = runtime.AcquireTask(
-                    AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
-                )
-                if task.token:
-                    _answer(client, address, task.token)
+                if tokens or next_task():
+                    _answer(client, address, tokens.pop(), next_task)
                     continue
+            except Overtaken:
+                say("a message was given up: its run ended while it arrived")
+                continue
             except (httpx.HTTPError, OSError) as error:  # it is starting, or on its way out
                 say(f"the SuperNode does not answer ({type(error).__name__})")
                 time.sleep(1.0)
             time.sleep(POLL_SECONDS)
 
 
-def _answer(client: Client, address: str, token: str) -> None:
+class Overtaken(Exception):
+    """There is another task already: the rest of this one's message will never come."""
+
+
+class _Arriving:
+    """The SuperNode's interface, to a task whose message may be lost on its way.
+
+    A SuperNode takes one message at a time and makes its task before the message is all there. If
+    the run ends meanwhile, it turns to the next message and leaves the task behind, which an
+    executor would wait for for hours.
+    """
+
+    def __init__(self, runtime: RuntimeHttpClient, next_task: Callable[[], bool]) -> None:
+        self.runtime = runtime
+        self.next_task = next_task
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.runtime, name)
+
+    def PullObject(self, request: Any) -> Any:  # the name is Flower's
+        found = self.runtime.PullObject(request)
+        if not found.object_available and self.next_task():
+            raise Overtaken
+        return found
+
+
+def _answer(client: Client, address: str, token: str, next_task: Callable[[], bool]) -> None:
     with contextlib.closing(_to(address, RuntimeTokenHttpInterceptor(token))) as runtime:
         over = threading.Event()
         beat = threading.Thread(target=_beat, args=(runtime, over), daemon=True)
         beat.start()
         try:
-            message, context, _, _ = pull_task_input(runtime)
+            arriving: Any = _Arriving(runtime, next_task)
+            message, context, _, _ = pull_task_input(arriving)
             push_message(
                 runtime, Message(client.answer(message.content), reply_to=message), context
             )

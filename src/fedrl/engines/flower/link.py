@@ -165,7 +165,7 @@ class Link:
             return [str(number or "") for number in self._grid.push_messages(made)]
 
     def pull(self, messages: Collection[str], limit: int) -> list[Arrived]:
-        """Answers that are here, of at most `limit` bytes; never waits for one."""
+        """Answers to these that are here, of at most `limit` bytes; never waits for one."""
         here = []
         with _lost():
             # A SuperLink tells of an answer once, perhaps before all of it is there.
@@ -180,6 +180,8 @@ class Link:
                         about.reply_to_message_id, about.src_node_id, ids
                     )
             for number, arriving in list(self._arriving.items()):
+                if arriving.asked not in messages:
+                    continue
                 done = self._fetch(number, arriving, limit)
                 if done is not None:
                     del self._arriving[number]
@@ -206,8 +208,7 @@ class Link:
             arriving.bytes += len(found.object_content)
             arriving.missing.pop(0)
             if arriving.bytes > limit:
-                error = f"its answer is larger than the {limit:,} bytes that its method may send"
-                return Arrived(arriving.asked, arriving.node, None, error)
+                return Arrived(arriving.asked, arriving.node, None, _too_large(limit))
         self.bytes_received += arriving.bytes
         try:
             message = inflate_object_from_contents(number, arriving.contents)
@@ -215,6 +216,9 @@ class Link:
             message = None
         if not isinstance(message, Message):
             return Arrived(arriving.asked, arriving.node, None, "its answer is malformed")
+        # Flower carries equal pieces once: a small message could name one of them a million times.
+        if message.has_content() and _size(message.content) > limit:
+            return Arrived(arriving.asked, arriving.node, None, _too_large(limit))
         if message.has_error():
             # Only the code: the text may quote what a client holds.
             error = f"Flower reports error {message.error.code} ({_meaning(message.error.code)})"
@@ -232,6 +236,15 @@ class Link:
             status = "completed" if finished else "stopped"
             self._client.PushTaskOutput(PushTaskOutputRequest(sub_status=status))
             self._client.close()
+
+
+def _too_large(limit: int) -> str:
+    return f"its answer is larger than the {limit:,} bytes that its method may send"
+
+
+def _size(content: RecordDict) -> int:
+    """Bytes of its arrays, one by one."""
+    return sum(len(a.data) for record in content.array_records.values() for a in record.values())
 
 
 @contextlib.contextmanager

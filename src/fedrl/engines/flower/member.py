@@ -8,6 +8,7 @@ sum before it, so nothing is left of a sum that was given up.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 import numpy as np
@@ -43,14 +44,22 @@ class Worded(Wrapped):
 
 
 class Member:
-    """This client in the sum named `exchange`."""
+    """This client in the sum named `exchange`; `remember` may refuse the survivors."""
 
-    def __init__(self, exchange: str, number: int, terms: Terms, words: np.ndarray) -> None:
+    def __init__(
+        self,
+        exchange: str,
+        number: int,
+        terms: Terms,
+        words: np.ndarray,
+        remember: Callable[[Collection[int]], None],
+    ) -> None:
         self.exchange = exchange
         self.number = number
         self.asked = terms.asked
         self._client = Client(number, terms.needed)
         self._words: np.ndarray | None = words
+        self._remember = remember
 
     def advertise(self) -> Tensors:
         return steps.pack_keys({self.number: self._client.advertise()})
@@ -68,5 +77,8 @@ class Member:
                 raise ProtocolError("mask was asked for out of turn")
             return steps.pack_words(self._client.mask(steps.read_letters(given), words))
         if step == "unmask":
-            return steps.pack_answer(self._client.unmask(steps.read_survivors(given)))
+            survivors = steps.read_survivors(given)
+            answer = self._client.unmask(survivors)
+            self._remember(survivors)  # before anything leaves
+            return steps.pack_answer(answer)
         raise Damaged("a secure sum has no such step")

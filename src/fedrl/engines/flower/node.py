@@ -4,7 +4,8 @@ The SuperNode holds the connection to the SuperLink; this process is its executo
 algorithm lives in a worker process (`workers.py`), so that a job that hangs can be stopped at its
 deadline and the model stays loaded between rounds. What leaves the machine is the declared update,
 its weight and metrics, or a reason in one line; the client's state stays in the node's folder. For
-a secure sum (`member.py`) not even the update leaves it as it is.
+a secure sum (`member.py`) not even the update leaves it as it is, and no job's sum is opened for
+two sets of clients (`opened.py`).
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pathlib import Path
 import fedrl
 from fedrl.engines.flower import framing, messages, protocol, steps
 from fedrl.engines.flower.member import Member
+from fedrl.engines.flower.opened import Opened
 from fedrl.engines.flower.states import StateError, States
 from fedrl.engines.inprocess import DEBUG, one_line, reason
 from fedrl.engines.workers import Workers
@@ -133,7 +135,9 @@ class Client:
             states.save(asked.run, asked.nonce, result.state, asked.keep, asked.state)
         if plan.terms is not None:
             words = result.update[steps.WORDS]
-            member = Member(asked.exchange, self.number, plan.terms, words)
+            opened = Opened(self.folder / "opened.json")
+            remember = partial(opened.add, f"{asked.seed} {asked.digest}")
+            member = Member(asked.exchange, self.number, plan.terms, words, remember)
             self._sum = member, plan
             result = replace(result, update=member.advertise())
         return result, plan

@@ -111,8 +111,8 @@ def read(text: str, *expected: type) -> Any:
 
 
 def _is(value: Any, hint: Any) -> bool:
-    if hint is float:
-        return isinstance(value, float | int) and not isinstance(value, bool)
+    if hint is float:  # an integer too large for one would be found out in somebody's arithmetic
+        return isinstance(value, float) or (_is(value, int) and abs(value) <= 2**53)
     if hint == dict[str, float]:
         return isinstance(value, dict) and all(_is(v, float) for v in value.values())
     if hint is int:

@@ -15,8 +15,8 @@ LARGEST_PIECE_MB = 32.0
 class Settings:
     """How broadcasts and updates travel; only read by engine = "flower"."""
 
-    # Send float32 tensors as float16, both ways: half the bytes, three decimal digits. Tensors
-    # with numbers beyond 65,504 stay as they are.
+    # Send float32 tensors as float16, both ways (in a secure sum only down): half the bytes, three
+    # decimal digits. Tensors with numbers beyond 65,504 stay as they are.
     half: bool = False
     # Largest piece of a message, in MB; Flower carries every piece by itself.
     piece_mb: float = 4.0

@@ -23,6 +23,23 @@ class StateError(Exception):
     """One line that may be told to the server."""
 
 
+def write(path: Path, data: bytes) -> None:
+    """All or nothing, and on the disk when it returns; for the owner's eyes only."""
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    beside = path.with_suffix(".part")
+    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+    beside.replace(path)
+    folder = os.open(path.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)
+
+
 class States:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -36,21 +53,9 @@ class States:
             raise StateError("the state that its round starts from is damaged") from error
 
     def save(self, run: str, tag: str, state: Tensors, keep: int, used: str | None) -> None:
-        """All or nothing; then drop all but the `keep` newest and the one that was `used`."""
+        """Then drop all but the `keep` newest and the one that was `used`."""
         path = self._path(run, tag)
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        beside = path.with_suffix(".part")
-        descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(framing.pack(state))
-            file.flush()
-            os.fsync(file.fileno())
-        beside.replace(path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        write(path, framing.pack(state))
         files = sorted(path.parent.glob("*.safetensors"), key=lambda p: p.stat().st_mtime_ns)
         for old in files[: -max(keep, 1)]:
             if old.stem != used and old != path:

@@ -19,7 +19,7 @@ the round loop to try again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
@@ -54,7 +54,7 @@ class Asks(Protocol):
 
 
 class Sum:
-    """One secure sum among a round's clients."""
+    """One secure sum among a round's clients; `reports` are metrics that they may tell."""
 
     def __init__(
         self,
@@ -64,8 +64,10 @@ class Sum:
         deadline: float,
         ask: Asks,
         warn: Callable[[str], None],
+        reports: Collection[str],
     ) -> None:
         self.exchange, self.terms, self.form = exchange, terms, form
+        self.reports = reports
         self.deadline, self.ask, self.warn = deadline, ask, warn
         self.server = Server(terms.needed, form.size)
         self.trained: dict[int, Result] = {}
@@ -113,6 +115,11 @@ class Sum:
     # What a client may answer ---------------------------------------------------------------------
 
     def _keys(self, told: Result) -> Keys:
+        # Once it is in the sum, refusing it would be a record that is not true.
+        if told.weight != 1:
+            raise Damaged("a weight other than 1, where everybody counts the same")
+        if extra := sorted(set(told.metrics) - set(self.reports)):
+            raise Damaged(f"it reports {', '.join(extra)[:200]}, which is not asked for")
         found = steps.read_keys(told.update)
         if set(found) != {told.client}:
             raise Damaged("keys of other clients")

@@ -30,6 +30,8 @@ NODES = "/v1/fleet/"
 LOOPBACK = ("127.0.0.1", "::1")
 LARGEST_REQUEST = int(LARGEST_PIECE_MB * 1e6) + 2**22
 REGISTER_SECONDS = 3.0
+REFUSALS = (401, 403, 411, 412, 413)
+"""HTTP statuses: ours, and Flower's for a wrong signature (401) and an unknown key (412)."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Scope]]
@@ -45,11 +47,17 @@ class Guard:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         status = 0 if scope["type"] == "lifespan" else self.refusal(scope)
+
+        async def told(event: Scope) -> None:
+            """A node whose key is not registered is refused by Flower, which does not say so."""
+            if event["type"] == "http.response.start" and event["status"] in REFUSALS:
+                say(f"refused {scope['path']} from {_sender(scope)} ({event['status']})")
+            await send(event)
+
         if status == 0:
-            await self.app(scope, receive, send)
+            await self.app(scope, receive, told)
         elif scope["type"] == "http":
-            say(f"refused {scope['path']} from {_sender(scope)} ({status})")
-            await send({"type": "http.response.start", "status": status, "headers": []})
+            await told({"type": "http.response.start", "status": status, "headers": []})
             await send({"type": "http.response.body", "body": b""})
 
     def refusal(self, scope: Scope) -> int:

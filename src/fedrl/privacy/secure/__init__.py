@@ -16,12 +16,17 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fedrl.privacy import Settings
+from fedrl.privacy.clipping import shorten
 from fedrl.privacy.noise import Normal, from_system
 from fedrl.privacy.secure import quantise
 from fedrl.registry import missing_extra
 
 if TYPE_CHECKING:
     from fedrl.privacy.secure.protocol import Client, Server
+
+
+FEWEST = 3
+"""Of a sum of two, each of the two could take its own update away and have the other's."""
 
 
 def machines() -> ModuleType:
@@ -34,8 +39,8 @@ def machines() -> ModuleType:
 
 
 def threshold(share: float, clients: int) -> int:
-    """t of n: the share, rounded up, and always more than half of them."""
-    return max(math.ceil(share * clients - 1e-9), clients // 2 + 1)
+    """t of n: the share, rounded up, but always more than half of them and at least `FEWEST`."""
+    return max(math.ceil(share * clients - 1e-9), clients // 2 + 1, FEWEST)
 
 
 class Noise(NamedTuple):
@@ -78,8 +83,13 @@ class Terms(NamedTuple):
         return quantise.encode(vector, self.bound, self.step, noise)
 
     def mean(self, total: np.ndarray, added: int) -> np.ndarray:
-        """Of so many clients' words; with noise, of all that were asked, as in `noise.py`."""
-        return quantise.decode(total, self.step) / (self.asked if self.deviation else added)
+        """Of so many clients' words; with noise, of all that were asked, as in `noise.py`.
+
+        Without noise it is no longer than the bound, as a mean of vectors that keep to it is: this
+        is as far as one client that lies can move it.
+        """
+        found = quantise.decode(total, self.step)
+        return found / self.asked if self.deviation else shorten(found / added, self.bound)
 
 
 def mean(

@@ -1,0 +1,116 @@
+"""Which node is which client: nodes come and go, and say who they are when they are asked.
+
+A look never waits. Who needs a client looks again until it is there or has been waited for long
+enough, and may do other things meanwhile. A client that was waited for in vain is not waited for
+again, until it has been seen.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import fedrl
+from fedrl.engines.flower import framing, messages, protocol
+from fedrl.engines.flower.link import Link, Outgoing
+from fedrl.types import UserError
+
+ANSWER_SECONDS = 30.0
+"""For a node that came in the middle of a run to say who it is."""
+BUSY_SECONDS = 3600.0
+"""That a question lasts at the SuperLink while the driver is busy, evaluating or writing."""
+ROOM = 2**20
+"""Bytes that its answer may have."""
+
+
+class _Asked(NamedTuple):
+    node: int
+    nonce: str
+    expires: float
+
+
+class Roster:
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self.warn = warn
+        self.owners: dict[int, int] = {}  # client → node
+        self._known: set[int] = set()  # nodes that have said who they are
+        self._missed: set[int] = set()  # clients that were waited for in vain
+        self._asked: dict[str, _Asked] = {}  # by message
+        self._silent: set[int] = set()  # busy or gone: asked again as long as somebody is awaited
+
+    def begin(self) -> None:
+        """A new wait: nodes that were silent in the last one are asked once more."""
+        self._silent.clear()
+
+    def awaited(self, link: Link, until: Mapping[int, float]) -> set[int]:
+        """Look once who is there: which of these clients, each up to its moment, to wait for."""
+        now = time.monotonic()  # before the look: who came by then is here
+        online = link.nodes()
+        self.owners = {c: node for c, node in self.owners.items() if node in online}
+        self._known &= online
+        missing = until.keys() - self.owners.keys()
+        hopeful = {c for c in missing - self._missed if now < until[c]}
+        self._ask(link, online, set() if hopeful else self._silent)
+        self._listen(link, now)
+        missing = until.keys() - self.owners.keys()
+        self._missed -= until.keys() - missing
+        if self._asked:  # it may be one of them that says its name next
+            return set(missing)
+        over = {c for c in missing if now >= until[c] or c in self._missed}
+        self._missed |= over
+        return missing - over
+
+    def _ask(self, link: Link, online: set[int], spared: set[int]) -> None:
+        gone = [number for number, asked in self._asked.items() if asked.node not in online]
+        link.forget(gone)
+        for number in gone:
+            del self._asked[number]
+        waiting = {asked.node for asked in self._asked.values()}
+        for node in online - self._known - waiting - spared:
+            nonce = protocol.nonce()
+            content = messages.content(protocol.write(protocol.Who(nonce)))
+            (number,) = link.push([Outgoing(node, content, ANSWER_SECONDS + BUSY_SECONDS)])
+            if number:
+                self._asked[number] = _Asked(node, nonce, time.monotonic() + ANSWER_SECONDS)
+
+    def _listen(self, link: Link, now: float) -> None:
+        """Who says its name, however late one looks; else who is late with it."""
+        answers = link.pull(list(self._asked), ROOM)
+        for answer in answers:
+            asked = self._asked.pop(answer.message)
+            if answer.content is not None:
+                self._introduce(answer.content, answer.node, asked.node, asked.nonce)
+            else:
+                self._skip(asked.node, answer.error)
+        late = [n for n, asked in self._asked.items() if now >= asked.expires and not answers]
+        link.forget(late)
+        for number in late:
+            self._skip(self._asked.pop(number).node, f"no answer within {ANSWER_SECONDS:g} s")
+
+    def _skip(self, node: int, why: str) -> None:
+        if node not in self._silent:
+            self._silent.add(node)
+            self.warn(f"node {node} does not say who it is: {why}")
+
+    def _introduce(self, said: Any, sender: int, node: int, nonce: str) -> None:
+        self._known.add(node)
+        try:
+            name: protocol.Name = protocol.read(messages.opened(said)[0], protocol.Name)
+            if name.nonce != nonce or sender != node:
+                raise framing.Damaged("an answer to another question")
+        except framing.Damaged as error:
+            self.warn(f"node {node} is left out: {error}")
+            return
+        if name.version != fedrl.__version__:
+            self.warn(
+                f"node {node} (client {name.client}) is left out: it runs fedrl {name.version}, "
+                f"the driver {fedrl.__version__}"
+            )
+        elif (other := self.owners.get(name.client)) is not None:
+            raise UserError(
+                f"two nodes, {other} and {node}, say that they are client {name.client}: give "
+                "every node its own number (fedrl flower node --client N)"
+            )
+        else:
+            self.owners[name.client] = node

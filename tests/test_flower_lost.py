@@ -1,0 +1,130 @@
+"""What Flower loses or repeats: nobody is waited for for ever, forgotten, or allowed too much."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr", reason="needs the extra flower")
+
+from flower_nodes import Net
+from flwr.app import Message
+from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+from flwr.supercore.task_identity import TaskIdentity
+from toy import Toy
+
+from fedrl.engines.flower import executor, messages
+from fedrl.engines.flower.connection import Connection
+from fedrl.engines.flower.link import Arrived, Link, _Arriving
+from fedrl.types import Failure, Job, Result
+
+CLIENTS = 3
+
+
+def jobs() -> list[Job]:
+    toy = Toy(CLIENTS)
+    sent = toy.broadcast(toy.init(0), 1)
+    return [Job(client, sent, None, 7 + client) for client in range(CLIENTS)]
+
+
+class Busy(Net):
+    """Node 101 lets questions who it is expire, so many times."""
+
+    times = 1
+
+    def pull(self, wanted: Any, limit: int) -> list[Arrived]:
+        first = sorted(wanted, key=lambda m: m in self.answers and self.answers[m].node != 101)
+        found = super().pull(first, limit)  # the last one: node 101 keeps nobody from answering
+        about_names = found and '"kind": "name"' in messages.opened(found[0].content)[0]
+        if about_names and found[0].node == 101 and self.times:
+            self.times -= 1
+            return [found[0]._replace(content=None, error="expired")]
+        return found
+
+
+@pytest.fixture
+def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Busy:
+    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.01)
+    return Busy(Toy(CLIENTS), tmp_path, CLIENTS)
+
+
+def test_a_node_that_is_too_busy_to_say_its_name_is_asked_again(net: Busy):
+    said: list[str] = []
+    assert [type(o) for o in net.engine(said.append).run(jobs())] == [Result] * CLIENTS
+    assert said == ["node 101 does not say who it is: expired"]
+
+
+def test_one_that_never_says_it_is_asked_once_a_round(net: Busy):
+    net.times = 10**9
+    engine = net.engine(lambda line: None, wait=0.2)
+    for _ in range(3):
+        before = net.times
+        assert [type(o) for o in engine.run(jobs())] == [Result, Failure, Result]
+    assert before - net.times == 1  # in the first round it was asked for as long as one waits
+
+
+def test_a_message_whose_run_has_ended_does_not_stop_a_node(monkeypatch: pytest.MonkeyPatch):
+    """A SuperNode leaves the task of such a message behind, and never has all of it."""
+    tasks = ["left behind", "the next one"]
+    done: list[str] = []
+
+    def acquire(_: Any) -> Any:
+        return SimpleNamespace(token=tasks.pop(0) if tasks else "")
+
+    def pull_task_input(runtime: Any) -> Any:
+        token = runtime.token
+        if not runtime.PullObject(None).object_available:
+            raise AssertionError("it would be waited for")
+        return SimpleNamespace(content=token), None, None, None
+
+    def to(address: str, interceptor: Any) -> Any:
+        token = interceptor if isinstance(interceptor, str) else ""
+        found = SimpleNamespace(object_available=token == "the next one")
+        return SimpleNamespace(
+            token=token, AcquireTask=acquire, PullObject=lambda _: found, close=lambda: None
+        )
+
+    monkeypatch.setattr(executor, "_to", to)
+    monkeypatch.setattr(executor, "RuntimeTokenHttpInterceptor", lambda token: token)
+    monkeypatch.setattr(executor, "pull_task_input", pull_task_input)
+    monkeypatch.setattr(executor, "Message", lambda content, reply_to: content)
+    monkeypatch.setattr(executor, "push_message", lambda runtime, told, context: done.append(told))
+    monkeypatch.setattr(executor, "push_task_output", lambda *_: None)
+    client: Any = SimpleNamespace(answer=lambda content: content)
+    executor.serve(client, "x:1", b"secret", lambda: not done)
+    assert done == ["the next one"]
+
+
+@pytest.mark.parametrize(
+    "times, error", [(3, ""), (40, "its answer is larger than the 4,000 bytes")]
+)
+def test_equal_pieces_count_as_often_as_they_are_named(
+    times: int, error: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Flower carries them once, so that a small message could become any number of bytes."""
+    for name in ("_run_id", "_node_id", "_task_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+    content = messages.content("x", messages.body([bytes(1000)] * times))
+    message = Message(content, dst_node_id=1, message_type="query")
+    objects = {i: o.deflate() for i, o in get_all_nested_objects(message).items()}
+    assert sum(map(len, objects.values())) < 8000
+    limit = 8000 if not error else 4000
+    ids = list(objects)
+
+    def pull(request: Any) -> Any:
+        content = objects[request.object_id]
+        return SimpleNamespace(object_found=True, object_available=True, object_content=content)
+
+    link = Link(Connection("x:1"))
+    link._client, link._run, link._grid = (
+        SimpleNamespace(PullObject=pull),
+        1,
+        SimpleNamespace(node=None),
+    )
+    arrived = link._fetch(message.object_id, _Arriving("m1", 101, ids), limit)
+    assert arrived is not None
+    assert arrived.error.startswith(error)
+    assert (arrived.content is None) == bool(error)

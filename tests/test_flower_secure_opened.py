@@ -1,0 +1,147 @@
+"""Secure sums over Flower: no job is opened for two sets of clients, whatever happens between."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="needs the extra flower")
+pytest.importorskip("dp_accounting", reason="needs the extra privacy")
+
+from secure_nodes import (
+    CLIENTS,
+    STEPS,
+    SecretNet,
+    close,
+    jobs,
+    mean_of,
+    no_answer,
+    over,
+    vectors,
+)
+from toy import Toy
+
+from fedrl.engines.flower import opened
+from fedrl.engines.flower.link import Arrived
+from fedrl.engines.flower.opened import Opened
+from fedrl.engines.flower.states import StateError
+from fedrl.privacy.secure.protocol import ProtocolError
+from fedrl.types import Failure
+
+WHY = "it has opened the sum of this job for another set of clients"
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.005)
+
+
+def nodes(folder: Path) -> SecretNet:
+    """Of this folder, as after a restart of all of them."""
+    return SecretNet(Toy(CLIENTS), folder)
+
+
+# Sums that are repeated --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", STEPS[:3])
+def test_a_repeated_sum_without_one_client_is_not_opened(step: str, tmp_path: Path):
+    """5·mean₁ − 4·mean₂ would be client 1's update."""
+    list(nodes(tmp_path).engine().run(jobs(nodes(tmp_path))))
+    net = nodes(tmp_path)
+    net.changes[step, 1] = no_answer
+    said: list[str] = []
+    found = list(net.engine(said.append).run(jobs(net), 0.3))
+    assert all(isinstance(outcome, Failure) for outcome in found)
+    assert said == [f"client {u} did not help to open the sum: {WHY}" for u in (4, 3, 2, 0)]
+    answers = [seen for seen in net.answers_seen if seen.step == "unmask"]
+    assert len(answers) == 4
+    assert all(seen.tensors == {} for seen in answers)
+
+
+def test_nor_with_one_client_more(tmp_path: Path):
+    first = nodes(tmp_path)
+    first.changes["job", 1] = no_answer
+    list(first.engine().run(jobs(first), 0.3))
+    net = nodes(tmp_path)  # client 1 opened nothing, so it answers; the others do not
+    assert all(isinstance(outcome, Failure) for outcome in net.engine().run(jobs(net)))
+    answered = [s.client for s in net.answers_seen if s.step == "unmask" and s.tensors]
+    assert answered == [1]
+
+
+def test_the_same_sum_and_other_jobs_are_opened(tmp_path: Path):
+    for _ in range(2):
+        net = nodes(tmp_path)
+        close(mean_of(list(net.engine().run(jobs(net)))), vectors(net).mean(0))
+    net.changes["job", 1] = no_answer
+    found = list(net.engine().run(jobs(net, seed=20), 0.3))
+    close(mean_of(found), np.delete(vectors(net, 20), 1, 0).mean(0))
+
+
+def test_a_run_that_is_repeated_goes_on_with_the_next_attempt(tmp_path: Path):
+    """From before its last checkpoint: round 2 has other tags of states, and the same states."""
+    first = over(nodes(tmp_path), rounds=2)
+    net, turn = nodes(tmp_path), itertools.count(1)
+
+    def second_round(arrived: Arrived) -> Arrived | None:
+        return None if next(turn) == 2 else arrived
+
+    net.changes["job", 1] = second_round
+    said: list[str] = []
+    store = over(net, said, rounds=2, deadline=0.5)
+    assert {r["status"] for r in store.rounds[1].clients} == {"ok"}
+    assert [r["status"] for r in store.rounds[2].clients] == ["failed"] * 5 + ["ok"] * 5
+    assert any(WHY in line for line in said)
+    assert first.last is not None
+    assert store.last is not None
+    assert first.last.clients.keys() == store.last.clients.keys()
+
+
+# The memory --------------------------------------------------------------------------------------
+
+
+def test_nothing_leaves_before_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(path: Path, data: bytes) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(opened, "write", full)
+    net = nodes(tmp_path)
+    assert all(isinstance(outcome, Failure) for outcome in net.engine().run(jobs(net)))
+    answers = [seen for seen in net.answers_seen if seen.step == "unmask"]
+    assert len(answers) == CLIENTS
+    assert all(seen.tensors == {} for seen in answers)
+
+
+def test_survivors_that_are_refused_are_not_remembered(tmp_path: Path):
+    """Who answers nothing has opened nothing."""
+    net = nodes(tmp_path)
+    for client in (1, 3):  # below the threshold
+        net.changes["mask", client] = no_answer
+    list(net.engine().run(jobs(net), 0.3))
+    assert not list(tmp_path.rglob("opened.json"))
+
+
+def test_a_memory_that_cannot_be_read_opens_nothing(tmp_path: Path):
+    for damaged in (b"", b"[]", b'{"7 ab": [0'):
+        path = tmp_path / "opened.json"
+        path.write_bytes(damaged)
+        with pytest.raises(StateError, match="damaged"):
+            Opened(path).add("7 ab", [0, 1, 2])
+        assert path.read_bytes() == damaged
+
+
+def test_the_last_sums_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(opened, "LAST", 3)
+    path = tmp_path / "new" / "opened.json"
+    for job in ("a", "b", "c", "a", "d"):  # a is newer than b now
+        Opened(path).add(job, [2, 1, 0])
+    assert json.loads(path.read_bytes()) == {job: [0, 1, 2] for job in "cad"}
+    with pytest.raises(ProtocolError, match=WHY):
+        Opened(path).add("a", [0, 1, 3])
+    assert json.loads(path.read_bytes()) == {job: [0, 1, 2] for job in "cad"}
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert [p.name for p in path.parent.iterdir()] == ["opened.json"]

@@ -1,0 +1,64 @@
+"""Secure sums over Flower: a recipe and a node's own flags, which go over it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr", reason="needs the extra flower")
+pytest.importorskip("dp_accounting", reason="needs the extra privacy")
+
+from fedrl import privacy
+from fedrl.engines.flower import steps
+from fedrl.experiment import config as configs
+from fedrl.experiment import flower
+from fedrl.experiment import privacy as parts
+from fedrl.privacy.secure.protocol import ProtocolError
+
+RECIPE = {
+    "rounds": 2,
+    "federation": {"clients": 4},
+    "algorithm": {"name": "fedsvrpg-m", "local_steps": 2},
+    "world": {"name": "random_mdp"},
+}
+
+
+def test_a_recipe_says_the_same_on_both_sides(tmp_path: Path):
+    secret = {"clip": 0.7, "noise": 1.1, "secure": True, "threshold": 0.8}
+    config = configs.resolve(RECIPE | {"privacy": secret})
+    text = configs.to_toml(config)
+    terms = parts.terms(config)
+    assert terms is not None
+    assert flower.plan(text, tmp_path, "", ()).terms == terms
+    assert steps.sendable(terms) == json.loads(json.dumps(steps.sendable(terms)))
+    plain = configs.to_toml(configs.resolve(RECIPE))
+    assert flower.plan(plain, tmp_path, "", ()).terms is None
+    # An organisation can insist, whatever recipe comes.
+    insists = ("--privacy.secure", "true", "--privacy.clip", "0.7")
+    assert flower.plan(plain, tmp_path, "", insists).terms is not None
+    assert privacy.Settings(**secret).silent
+
+
+@pytest.mark.parametrize("insists", [("secure",), ("noise",), ("secure", "noise")])
+@pytest.mark.parametrize("key", ["reports", "seeded"])
+def test_a_recipe_does_not_take_away_what_a_node_insists_on(
+    insists: tuple[str, ...], key: str, tmp_path: Path
+):
+    """Metrics have no noise on them, and noise from a known seed can be subtracted."""
+    sent = {"clip": 0.7, "noise": 1.1, "secure": True}
+    recipe = configs.to_toml(configs.resolve(RECIPE | {"privacy": sent | {key: True}}))
+    values = {"secure": "true", "noise": "1.1"}
+    own = tuple(word for name in insists for word in (f"--privacy.{name}", values[name]))
+    with pytest.raises(ProtocolError, match=f"do not allow privacy.{key} = true"):
+        flower.plan(recipe, tmp_path, "", own)
+    for allowed in (
+        (*own, f"--privacy.{key}", "true"),
+        (*own, f"--privacy.{key}", "false"),  # goes over the recipe's
+        ("--privacy.clip", "0.7"),
+        (),
+    ):
+        assert flower.plan(recipe, tmp_path, "", allowed).terms is not None
+    quiet = configs.to_toml(configs.resolve(RECIPE | {"privacy": sent}))
+    assert flower.plan(quiet, tmp_path, "", own).terms is not None
