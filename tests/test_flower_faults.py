@@ -45,7 +45,7 @@ from fedrl.experiment.rundir import RunDir
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("flower faults")]
 
 ROUNDS = 6
-DEADLINE = ("--federation.deadline", "12")
+DEADLINE = ("--federation.deadline", "8")
 """Long for a round and short for a test; a worker that starts anew may miss it."""
 
 
@@ -178,7 +178,8 @@ def test_a_slow_client_misses_its_round_and_its_late_answer_counts_for_nothing(
     inside_round(1, lambda: slow.send_signal(signal.SIGSTOP))
     inside_round(2, lambda: slow.send_signal(signal.SIGCONT))
     try:
-        run = on_flower(MOMENTUM, tmp_path / "a", *DEADLINE, rounds=ROUNDS)
+        words = ("--federation.deadline", "12")
+        run = on_flower(MOMENTUM, tmp_path / "a", *words, rounds=ROUNDS)
     finally:
         slow.send_signal(signal.SIGCONT)
     assert rounds_of(run) == list(range(ROUNDS + 1))

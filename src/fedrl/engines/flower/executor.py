@@ -104,6 +104,6 @@ def _beat(runtime: RuntimeHttpClient, over: threading.Event) -> None:
             runtime.SendTaskHeartbeat(SendTaskHeartbeatRequest())
 
 
-def _to(address: str, *interceptors: object) -> RuntimeHttpClient:
+def _to(address: str, *interceptors: Any) -> RuntimeHttpClient:
     version = RuntimeVersionHttpInterceptor(component_name=ME)
     return RuntimeHttpClient.from_server_address(address, True, None, [version, *interceptors])

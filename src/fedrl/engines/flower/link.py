@@ -139,7 +139,7 @@ class Link:
                         PushTaskOutputRequest(sub_status="failed", details="its driver is gone")
                     )
 
-    def _to(self, client: Any, interceptors: list[object]) -> Any:
+    def _to(self, client: Any, interceptors: Sequence[Any]) -> Any:
         return client.from_server_address(
             self.connection.address,
             self.connection.insecure,
