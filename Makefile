@@ -8,12 +8,13 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export XLA_FLAGS ?= --xla_cpu_multi_thread_eigen=false
 
-.PHONY: demo test quick check format bench clean
+.PHONY: demo test machines quick check format bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    set up, train a language agent across clients (5 minutes), print where its page is"
-	@echo "make test    set up, run the checks and all tests"
+	@echo "make test    set up, run the checks and all tests but those of"
+	@echo "make machines  SuperLinks and SuperNodes that are killed, attacked or fenced in (15 minutes)"
 	@echo "make quick   the tests without the slow ones"
 	@echo "make check   ruff and mypy"
 	@echo "make bench   all benchmarks (BENCH=--quick for under a minute each)"
@@ -30,10 +31,13 @@ demo: $(STAMP)
 	$(BIN)/fedrl sweep fedagent/baselines --out runs/demo
 
 test: $(STAMP) check
-	$(BIN)/python -m pytest -n 2 --dist loadgroup
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not machines"
+
+machines: $(STAMP)
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m machines
 
 quick: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow"
+	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not machines"
 
 check: $(STAMP)
 	$(BIN)/ruff check .

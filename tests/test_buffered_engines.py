@@ -320,7 +320,7 @@ def test_new_jobs_are_sent_while_outcomes_wait(net, monkeypatch, lost):
     assert [type(outcome) for _, outcome in found] == [Result] * 3
 
 
-@pytest.mark.slow
+@pytest.mark.machines
 @pytest.mark.xdist_group("flower machines")
 def test_a_stopped_node_does_not_set_the_pace_of_real_processes(tmp_path, monkeypatch):
     """One node is stopped while the others make four steps; then it goes on, and another stops."""

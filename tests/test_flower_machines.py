@@ -147,17 +147,19 @@ def test_the_same_numbers_as_in_one_process(family: str, up: Federation, tmp_pat
     conforms(FAMILIES[family], tmp_path)
 
 
+@pytest.mark.machines
 @pytest.mark.realdata
 def test_the_same_numbers_on_genuine_ratings(up: Federation, tmp_path: Path):
     realdata.data("movielens")
     conforms(RATINGS | {"world": {"name": "movielens", "source": "movielens"}}, tmp_path)
 
 
+@pytest.mark.machines
 def test_the_same_numbers_for_the_agents_of_the_demo(
     up: Federation, tmp_path: Path, fedrl: Callable
 ):
     pytest.importorskip("torch")
-    fedrl("warmstart", "household", "--out", "model", "--steps", "150", "--batch", "32",
+    fedrl("warmstart", "household", "--out", "model", "--steps", "200", "--batch", "32",
           "--listed", "--world.size", "tiny")  # fmt: skip
     demo = read_recipe(find_recipe("fedagent/demo"))
     method = {key: demo[key] for key in ("federation", "algorithm", "world", "partition")}
@@ -168,6 +170,7 @@ def test_the_same_numbers_for_the_agents_of_the_demo(
     conforms(method, tmp_path)
 
 
+@pytest.mark.machines
 def test_a_cold_node_gives_the_same_numbers(up: Federation, tmp_path: Path):
     run = on_flower(MOMENTUM, tmp_path / "a", "--flower.warm", "false", rounds=1)
     same_numbers(run, one_by_one(MOMENTUM, tmp_path / "b", rounds=1))
@@ -184,6 +187,7 @@ def words_of(up: Federation, folder: Path, *identity: str) -> list[str]:
     return ["--client", "1", "--superlink", up.address, "--folder", str(folder), *identity]
 
 
+@pytest.mark.machines
 def test_strangers_stay_outside_and_harm_nobody(up: Federation, tmp_path: Path, undisturbed: Path):
     """A key that nobody registered; a registered key under another CA; plain text."""
     keys.make_node(tmp_path / "key")
@@ -229,6 +233,7 @@ def read(path: Path) -> str:
     return path.read_text() if path.is_file() else ""
 
 
+@pytest.mark.machines
 def test_a_plain_text_driver_gets_nothing(up: Federation):
     plain = Connection(up.address, secret=find("test").secret)
     with pytest.raises(Lost):
@@ -238,6 +243,7 @@ def test_a_plain_text_driver_gets_nothing(up: Federation):
         assert not visit.recv(100).startswith(b"HTTP")
 
 
+@pytest.mark.machines
 def test_a_driver_without_the_secret_is_refused(up: Federation, tmp_path: Path):
     (tmp_path / "secret").write_bytes(os.urandom(32))
     known = find("test")
@@ -245,6 +251,7 @@ def test_a_driver_without_the_secret_is_refused(up: Federation, tmp_path: Path):
         wait_for(Connection(known.address, known.ca, str(tmp_path / "secret")), 1.0)
 
 
+@pytest.mark.machines
 def test_a_driver_with_another_ca_does_not_talk(up: Federation, tmp_path: Path):
     keys.make_server(tmp_path / "other", ["127.0.0.1"])
     other = Connection(up.address, str(tmp_path / "other" / "ca.pem"))
@@ -264,6 +271,7 @@ REASONS = {
 }
 
 
+@pytest.mark.machines
 def test_a_member_that_lies_costs_its_own_updates(up: Federation, tmp_path: Path):
     """A registered node: one kind of answer that nobody should send in each round."""
     children.stop([up.nodes[2]])
@@ -287,6 +295,7 @@ def test_a_member_that_lies_costs_its_own_updates(up: Federation, tmp_path: Path
     same_numbers(run, what_the_record_tells(run, MOMENTUM, tmp_path / "b"))
 
 
+@pytest.mark.machines
 def test_nothing_is_unpickled_off_the_wire(up: Federation, telltale: Path, tmp_path: Path):
     """By the SuperLink, the SuperNodes, the nodes and the driver, in all that this file did."""
     recipe = tmp_path / "recipe.toml"

@@ -307,7 +307,8 @@ def test_enough_answers_open_the_sum_though_the_superlink_is_gone(net: SecretNet
 SECRET = ("--privacy.clip", "0.5", "--privacy.secure", "true")
 
 
-@pytest.mark.slow
+@pytest.mark.machines
+@pytest.mark.xdist_group("flower machines")
 def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """TLS and node keys: the numbers of one process; with a client that fails; and with noise."""
     from flower_runs import MOMENTUM, on_flower, one_by_one, same_numbers
