@@ -31,13 +31,13 @@ demo: $(STAMP)
 	$(BIN)/fedrl sweep fedagent/baselines --out runs/demo
 
 test: $(STAMP) check
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not machines"
+	$(BIN)/python -m pytest -n 2 -m "not machines"
 
 machines: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m machines
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m machines
 
 quick: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadgroup -m "not slow and not machines"
+	$(BIN)/python -m pytest -n 2 -m "not slow and not machines"
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -42,7 +42,7 @@ from fedrl.engines.flower.up import Federation
 from fedrl.experiment.config import to_toml
 from fedrl.experiment.rundir import RunDir
 
-pytestmark = [pytest.mark.machines, pytest.mark.xdist_group("flower faults")]
+pytestmark = pytest.mark.machines
 
 ROUNDS = 6
 DEADLINE = ("--federation.deadline", "8")

@@ -44,7 +44,7 @@ from fedrl.experiment.config import find_recipe, read_recipe
 from fedrl.experiment.rundir import RunDir, read_checkpoint
 from fedrl.types import UserError
 
-pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("flower machines")]
+pytestmark = pytest.mark.slow
 
 ROUNDS = len(LIES) - 1
 """With the same recipe nodes keep the algorithm loaded from test to test."""

