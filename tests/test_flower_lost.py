@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -12,8 +13,12 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 
 from flower_nodes import Net
 from flwr.app import Message
+from flwr.common.constant import SubStatus
+from flwr.supercore.constant import TaskType
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
+from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.supercore.task_identity import TaskIdentity
+from flwr.supernode.nodestate.in_memory_nodestate import InMemoryNodeState
 from toy import Toy
 
 from fedrl.engines.flower import executor, messages
@@ -51,6 +56,13 @@ def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Busy:
     return Busy(Toy(CLIENTS), tmp_path, CLIENTS)
 
 
+@pytest.fixture
+def in_a_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Flower's messages can only be made by somebody who has one of its tasks."""
+    for name in ("_run_id", "_node_id", "_task_id"):
+        monkeypatch.setattr(TaskIdentity, name, 1)
+
+
 def test_a_node_that_is_too_busy_to_say_its_name_is_asked_again(net: Busy):
     said: list[str] = []
     assert [type(o) for o in net.engine(said.append).run(jobs())] == [Result] * CLIENTS
@@ -70,6 +82,7 @@ def test_a_message_whose_run_has_ended_does_not_stop_a_node(monkeypatch: pytest.
     """A SuperNode leaves the task of such a message behind, and never has all of it."""
     tasks = ["left behind", "the next one"]
     done: list[str] = []
+    ends: list[tuple[str, str]] = []
 
     def acquire(_: Any) -> Any:
         return SimpleNamespace(token=tasks.pop(0) if tasks else "")
@@ -92,21 +105,54 @@ def test_a_message_whose_run_has_ended_does_not_stop_a_node(monkeypatch: pytest.
     monkeypatch.setattr(executor, "pull_task_input", pull_task_input)
     monkeypatch.setattr(executor, "Message", lambda content, reply_to: content)
     monkeypatch.setattr(executor, "push_message", lambda runtime, told, context: done.append(told))
-    monkeypatch.setattr(executor, "push_task_output", lambda *_: None)
+    monkeypatch.setattr(
+        executor,
+        "push_task_output",
+        lambda runtime, context, status, details: ends.append((runtime.token, status)),
+    )
     client: Any = SimpleNamespace(answer=lambda content: content)
     executor.serve(client, "x:1", b"secret", lambda: not done)
     assert done == ["the next one"]
+    assert ends == [("left behind", "failed"), ("the next one", "completed")]
+
+
+@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.usefixtures("in_a_task")
+def test_the_end_of_a_task_that_is_given_up_has_to_be_told(told: bool):
+    """Else Flower answers for it a minute later, when another message waits for its answer."""
+    state = InMemoryNodeState(ObjectStoreFactory().store())
+    message = Message(messages.content("x"), dst_node_id=1, message_type="query")
+    message.metadata.__dict__["_message_id"] = message.object_id
+    task = state.create_task(TaskType.CLIENT_APP, 1)
+    assert task is not None
+    assert state.claim_task(task)
+    assert state.activate_task(task)
+    state.store_message(message)
+    assert len(state.get_messages_legacy(is_reply=False)) == 1
+    if told:
+        assert state.finish_task(task, SubStatus.FAILED, "")
+    for record in state.task_token_store.values():
+        record.active_until = datetime.fromtimestamp(0, UTC)
+    assert len(state.get_messages_legacy(is_reply=True)) == (not told)
+
+
+def test_an_error_of_flower_does_not_end_a_node(monkeypatch: pytest.MonkeyPatch):
+    rounds = iter([True, True, False])
+    monkeypatch.setattr(executor, "POLL_SECONDS", 0.0)
+    runtime = SimpleNamespace(
+        AcquireTask=lambda _: SimpleNamespace(token="one"), close=lambda: None
+    )
+    monkeypatch.setattr(executor, "_to", lambda *_: runtime)
+    monkeypatch.setattr(executor, "pull_task_input", lambda _: 1 / 0)
+    executor.serve(SimpleNamespace(), "x:1", b"secret", lambda: next(rounds))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
     "times, error", [(3, ""), (40, "its answer is larger than the 4,000 bytes")]
 )
-def test_equal_pieces_count_as_often_as_they_are_named(
-    times: int, error: str, monkeypatch: pytest.MonkeyPatch
-):
+@pytest.mark.usefixtures("in_a_task")
+def test_equal_pieces_count_as_often_as_they_are_named(times: int, error: str):
     """Flower carries them once, so that a small message could become any number of bytes."""
-    for name in ("_run_id", "_node_id", "_task_id"):
-        monkeypatch.setattr(TaskIdentity, name, 1)
     content = messages.content("x", messages.body([bytes(1000)] * times))
     message = Message(content, dst_node_id=1, message_type="query")
     objects = {i: o.deflate() for i, o in get_all_nested_objects(message).items()}

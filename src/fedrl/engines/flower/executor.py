@@ -14,6 +14,7 @@ from typing import Any
 
 import httpx
 from flwr.app import Message
+from flwr.common.constant import SubStatus
 from flwr.proto.runtime_pb2 import AcquireTaskRequest, SendTaskHeartbeatRequest
 from flwr.supercore.constant import TaskType
 from flwr.supercore.interceptors import (
@@ -52,6 +53,8 @@ def serve(client: Client, address: str, secret: bytes, going_on: Callable[[], bo
             except (httpx.HTTPError, OSError) as error:  # it is starting, or on its way out
                 say(f"the SuperNode does not answer ({type(error).__name__})")
                 time.sleep(1.0)
+            except Exception as error:  # noqa: BLE001 - Flower's own, of a message that is gone
+                say(f"a message was given up ({type(error).__name__})")
             time.sleep(POLL_SECONDS)
 
 
@@ -92,7 +95,12 @@ def _answer(client: Client, address: str, token: str, next_task: Callable[[], bo
             push_message(
                 runtime, Message(client.answer(message.content), reply_to=message), context
             )
-            push_task_output(runtime, context, "completed", "")
+            push_task_output(runtime, context, SubStatus.COMPLETED, "")
+        except Overtaken:
+            # Left alone it would expire, and its error be taken for the answer to the message of
+            # that moment: from then on every answer would come one message late.
+            push_task_output(runtime, None, SubStatus.FAILED, "its message did not arrive")
+            raise
         finally:
             over.set()
             beat.join()
