@@ -112,7 +112,7 @@ SMOKE = Scale(
 FULL = Scale(
     {
         "cartpole": replace(CARTPOLE, seeds=tuple(range(10))),
-        "fedagent": replace(HOUSEHOLD, seeds=(0, 1, 2)),
+        "fedagent": replace(HOUSEHOLD, seeds=tuple(range(5))),
     }
 )
 SCALES = {"smoke": SMOKE, "small": SMALL, "full": FULL}
