@@ -60,6 +60,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/fedrlhf.py $(BENCH)
 	$(BIN)/python benchmarks/asynchrony.py $(BENCH)
 	$(BIN)/python benchmarks/flower.py $(BENCH)
+	$(BIN)/python benchmarks/secure.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

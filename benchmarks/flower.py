@@ -9,116 +9,59 @@ bytes, is most of a round of small updates.
 
 from __future__ import annotations
 
-import argparse
-import os
-import sys
-import tempfile
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
+import echoes
 import harness
 import numpy as np
 
 from fedrl import tree
 from fedrl.engines.inprocess import InProcess
-from fedrl.types import Job, Result, Spec, Tensors
+
+if TYPE_CHECKING:
+    from fedrl.engines.flower.engine import Flower
 
 CLIENTS = 2
-LOAD_SECONDS = 3.0
-"""What loading a small language model takes: the time that a warm worker saves."""
+HOPS = 3
+"""Driver, SuperLink, SuperNode and its executor: on one machine all three pass the loopback."""
 
 
-class Echo:
-    """Sends the broadcast back; building it takes as long as loading a model."""
-
-    opening = False
-    reports: frozenset[str] = frozenset()
-
-    def __init__(self, load: float = 0.0) -> None:
-        time.sleep(load)
-
-    def declare(self, broadcast: Tensors) -> dict[str, Spec]:
-        return {"x": Spec(broadcast["x"].shape, "float32")}
-
-    def local(self, job: Job) -> Result:
-        return Result(job.client, {"x": job.broadcast["x"] + np.float32(job.client)})
+def loopback() -> int:
+    """Bytes that this machine has sent to itself, headers of all protocols included."""
+    for line in Path("/proc/net/dev").read_text().splitlines():
+        name, _, counts = line.partition(":")
+        if name.strip() == "lo":
+            return int(counts.split()[0])
+    return 0
 
 
-def tensors(megabytes: float) -> Tensors:
-    return {"x": np.random.default_rng(0).standard_normal(int(megabytes * 2.5e5), np.float32)}
-
-
-def per_round(engine: Any, sent: Tensors, rounds: int) -> list[float]:
-    seconds = []
-    for number in range(rounds):
-        start = time.perf_counter()
-        jobs = [Job(client, sent, None, number) for client in range(CLIENTS)]
-        outcomes = list(engine.run(jobs, 0.0))
-        seconds.append(time.perf_counter() - start)
-        failed = [o for o in outcomes if not isinstance(o, Result)]
-        assert not failed, failed
-    return seconds
-
-
-def serve_node(argv: list[str]) -> None:
-    """A node of this benchmark: as `fedrl flower node`, with Echo as the algorithm."""
-    from fedrl.engines.flower.node import Client, Plan
-    from fedrl.engines.flower.supernode import Node, serve
-
-    parser = argparse.ArgumentParser()
-    for flag in ("--client", "--superlink", "--folder", "--ca", "--key"):
-        parser.add_argument(flag)
-    parser.add_argument("--insecure", action="store_true")
-    asked = parser.parse_args(argv)
-
-    def plan(recipe: str) -> Plan:
-        return Plan(partial(Echo, LOAD_SECONDS), False, 4_000_000, recipe == "warm")
-
-    ca, key = (Path(p) if p else None for p in (asked.ca, asked.key))
-    serve(Node(asked.superlink, ca, key), Client(int(asked.client), Path(asked.folder), plan))
-
-
-@contextmanager
-def federation(insecure: bool) -> Iterator[Callable[[str], Any]]:
-    """Makes engines on a federation of processes: `engine("warm")`."""
-    from fedrl.engines.flower.connection import FOLDER, find
-    from fedrl.engines.flower.engine import Flower, Recipe
-    from fedrl.engines.flower.settings import Settings
-    from fedrl.engines.flower.up import Federation
-
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ[FOLDER] = folder
-        program = [str(Path(__file__).resolve()), "--node"]
-        with Federation(Path(folder), CLIENTS, name="bench", insecure=insecure, program=program):
-            yield lambda recipe: Flower(
-                Echo(), Recipe("bench", recipe, 2), find("bench"), Settings(), print
-            )
-
-
-def measure(results: harness.Results, name: str, engine: Any, size: float, rounds: int) -> None:
-    sent = tensors(size)
+def measure(results: harness.Results, name: str, engine: Flower, size: float, rounds: int) -> None:
+    sent = echoes.tensors(size)
     with engine:
-        first, *later = per_round(engine, sent, rounds + 1)
+        before = loopback()
+        first, *later = echoes.per_round(engine, sent, CLIENTS, rounds + 1)
         minimum = tree.nbytes(sent) * CLIENTS * (rounds + 1)
-        down, up = engine.bytes_sent / minimum, engine._link.bytes_received / minimum
+        down, up = engine.bytes_sent / minimum, engine.bytes_received / minimum
+        wire = (loopback() - before) / (2 * HOPS * minimum)
     results.add(f"flower/{name}/{size:g}MB/round", float(np.median(later)), "s")
     print(f"{name}, {size:g} MB: first round {first:.1f} s, later {np.median(later):.1f} s, bytes "
-          f"down {down:.4f} and up {up:.4f} of the least", flush=True)  # fmt: skip
+          f"down {down:.4f} and up {up:.4f} of the least, on the wire {wire:.4f}",
+          flush=True)  # fmt: skip
     results.add(f"flower/{name}/{size:g}MB/bytes", (down + up) / 2, "of the least")
+    results.add(f"flower/{name}/{size:g}MB/wire", wire, "of the least")
 
 
-def growth(results: harness.Results, engine: Any) -> None:
+def growth(results: harness.Results, engine: Flower) -> None:
     """Many small messages to two nodes: what the SuperLink and the driver take for each."""
     from fedrl.engines.flower import messages, protocol
     from fedrl.engines.flower.link import Outgoing
 
     with engine:
-        per_round(engine, tensors(0.01), 1)
+        echoes.per_round(engine, echoes.tensors(0.01), CLIENTS, 1)
         link, nodes = engine._link, sorted(engine.owners.values())
+        assert link is not None
         for count in (2, 10, 100):
             start = time.perf_counter()
             waiting = set()
@@ -138,9 +81,6 @@ def growth(results: harness.Results, engine: Any) -> None:
 
 
 def main() -> None:
-    if "--node" in sys.argv:
-        serve_node(sys.argv[sys.argv.index("--node") + 1 :])
-        return
     parser = harness.options(__doc__ or "")
     parser.add_argument("--large", action="store_true", help="also updates of 500 MB")
     asked = parser.parse_args()
@@ -149,7 +89,8 @@ def main() -> None:
     sizes = [1.0] if asked.quick else [1.0, 50.0, 500.0] if asked.large else [1.0, 50.0]
     rounds = 2 if asked.quick else 3
     for size in sizes:
-        seconds = per_round(InProcess(Echo()), tensors(size), rounds)  # type: ignore[arg-type]
+        alone = InProcess(echoes.Echo())  # type: ignore[arg-type]
+        seconds = echoes.per_round(alone, echoes.tensors(size), CLIENTS, rounds)
         results.add(f"inprocess/{size:g}MB/round", float(np.median(seconds)), "s")
     if harness.missing("flwr"):
         print("flwr is not installed: only the in-process engine was measured")
@@ -157,7 +98,7 @@ def main() -> None:
         for insecure in (True, False):
             if asked.quick and insecure:
                 continue
-            with federation(insecure) as engine:
+            with echoes.federation(CLIENTS, insecure) as engine:
                 kind = "plain" if insecure else "tls"
                 for size in sizes:
                     measure(results, f"{kind}/warm", engine("warm"), size, rounds)

@@ -14,6 +14,7 @@ from test_federation import Memory, play, same
 from toy import BatchedToy, Toy
 
 from fedrl import aggregate, federation, seeding, tree
+from fedrl.algorithms import dqn
 from fedrl.engines.attacks import Attacked, Kind, Settings, hostile, lie
 from fedrl.engines.faults import Faulty
 from fedrl.engines.faults import Settings as Faults
@@ -245,6 +246,45 @@ def test_rewards_turned_round_turn_a_policy_gradient_round(world):
         same(algorithm.local(job).update, honest)  # it stays with the poisoned one
 
 
+@pytest.mark.parametrize("encoders", ["shared", "own"])
+def test_rewards_turned_round_turn_linear_values_round(encoders):
+    """Without a look ahead, and with actions that depend on no value, to the bit."""
+    blind = {"gamma": 0.0, "epsilon": 1.0, "epsilon_floor": 1.0, "episodes": 3, "replay": 100}
+    sizes = {"features": 64, "sizes": (32, 64), "anchors": 40, "encoders": encoders}
+    data = {"algorithm": {"name": "fedqhd", **blind, **sizes}, "world": {"name": "cartpole-v1"}}
+    algorithm = build_algorithm(resolve(data | {"federation": {"clients": 2}}))
+    for job in jobs(algorithm, 2):
+        (honest,), (wrong,) = (
+            work(job).update.values() for work in (algorithm.local, algorithm.poisoned)
+        )
+        assert honest.any()
+        np.testing.assert_array_equal(wrong, -honest)
+        np.testing.assert_array_equal(*algorithm.local(job).update.values(), honest)
+
+
+@pytest.mark.parametrize("name", ["feddqn", "distill-dqn"])
+def test_rewards_turned_round_in_a_replay_or_in_the_rules_are_the_same(name):
+    small = {"episodes": 3, "replay": 100, "batch": 8, "hidden": (8, 8)}
+    data = {"algorithm": {"name": name, **small}, "world": {"name": "cartpole-v1"}}
+    algorithm = build_algorithm(resolve(data | {"federation": {"clients": 2}}))
+    job = jobs(algorithm, 1)[0]
+    state = algorithm.local(job).state
+    learner = dqn.Learner(**{name: np.array(state[name]) for name in dqn.Learner._fields})
+    turned = learner._replace(rewards=-learner.rewards)
+    shape, rules, slopes = algorithm.training.shape((8, 8)), algorithm.training.rules, []
+    for one, how in ((learner, rules._replace(sign=-1.0)), (turned, rules)):
+        work = dqn.work(shape, 8)
+        work.picks[:] = np.arange(8)
+        dqn.td_slopes(one, shape, how, work)
+        slopes.append(work.dq[:8].copy())
+    assert slopes[0].any()
+    np.testing.assert_array_equal(*slopes)
+    (honest,), (wrong,) = (
+        work(job).update.values() for work in (algorithm.local, algorithm.poisoned)
+    )
+    assert not np.array_equal(honest, wrong)
+
+
 def test_a_poisoned_person_says_the_opposite():
     ratings = {"users": 40, "movies": 60, "ratings": 50, "least": 10}
     data = {
@@ -329,9 +369,6 @@ def test_a_run_is_attacked_as_its_settings_say():
     assert built.hostile == hostile(config.attack, 5, config.seed)
     assert not isinstance(build_algorithm(resolve(BASE)), Attacked)
     assert plan(config) == plan(resolve(BASE))
-    data = {"algorithm": {"name": "fedqhd", "features": 8}, "world": {"name": "cartpole-v1"}}
-    with pytest.raises(UserError, match="FedQHD cannot show"):
-        build_algorithm(resolve(data, ["--attack.share", "0.4", "--attack.kind", "poison"]))
 
 
 @pytest.mark.slow

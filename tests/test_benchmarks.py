@@ -28,6 +28,9 @@ FOLDER = Path(__file__).parent.parent / "benchmarks"
         ("fedqhd.py",),
         ("fedrlhf.py",),
         ("asynchrony.py",),
+        ("secure.py", "sum"),
+        pytest.param(("flower.py",), marks=pytest.mark.machines),
+        pytest.param(("secure.py", "flower"), marks=pytest.mark.machines),
     ],
     ids=" ".join,
 )

@@ -3,6 +3,7 @@ case, nothing lost, and the same numbers after a restart."""
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from functools import partial
@@ -112,15 +113,50 @@ def test_a_failing_client_costs_what_it_costs_there():
     same(store.last.states[0], play(faulty, rounds=3).last.states[0])
 
 
-def test_compiled_clients_too(tmp_path):
-    method = {"algorithm": {"name": "pavg", "local_steps": 4}, "world": {"name": "random_mdp"}}
-    data = {"rounds": 3, "out": str(tmp_path), "federation": {"clients": 4}} | method
-    finals = []
-    for flags in ((), ("--buffer.size", "4")):
-        config = configs.resolve(data, flags)
-        directory = runs.start(config)
-        finals.append(runs.train(config, directory, runs.build_algorithm(config)))
+METHODS = {
+    "pavg": {"algorithm": {"name": "pavg", "local_steps": 4}, "world": {"name": "random_mdp"}},
+    "fedrlhf": {
+        "algorithm": {"name": "fedrlhf", "local_epochs": 1, "rate": 20, "compare": 5},
+        "world": {"name": "movielens", "users": 40, "movies": 60, "ratings": 50, "least": 10},
+    },
+}
+
+
+def trained(config):
+    return runs.train(config, runs.start(config), runs.build_algorithm(config))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_clients_of_methods_too(method, tmp_path):
+    """All of the cohort in the buffer is the synchronous run; fewer is another, and goes on."""
+    data = {"rounds": 3, "out": str(tmp_path), "federation": {"clients": 4}} | METHODS[method]
+    finals = [
+        trained(configs.resolve(data, flags))
+        for flags in ((), ("--buffer.size", "4"), ("--buffer.size", "2", "--buffer.spread", "1"))
+    ]
     same(finals[0].states[0], finals[1].states[0])
+    with pytest.raises(AssertionError):
+        same(finals[0].states[0], finals[2].states[0])
+    assert finals[2].round == 3
+
+
+@pytest.mark.slow
+def test_language_agents_too(tmp_path):
+    pytest.importorskip("transformers", reason="needs the extra llm")
+    from agent_runs import make_model, recipe
+
+    model = make_model(tmp_path / "tiny")
+    finals, metrics = [], []
+    for size, spread in ((0, 0.0), (3, 1.0), (1, 1.0)):
+        cohort = {"clients": 4, "cohort": 3}
+        config = recipe(model, federation=cohort, buffer={"size": size, "spread": spread})
+        finals.append(trained(replace(config, rounds=3, out=str(tmp_path / str(size)))))
+        (log,) = (tmp_path / str(size)).rglob("metrics.jsonl")
+        metrics.append([json.loads(line) for line in log.read_text().splitlines()])
+    same(finals[0].states[0], finals[1].states[0])
+    assert metrics[0][-1]["eval/success"] == metrics[1][-1]["eval/success"]
+    assert max(one.get("async/staleness_max", 0) for one in metrics[2]) > 0
+    assert "eval/success" in metrics[2][-1]
 
 
 # Schedules by hand ------------------------------------------------------------------------------

@@ -18,8 +18,9 @@ networks do is in `train/greedy`, without exploration, and in the returns of the
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -121,6 +122,12 @@ class Distillation:
 
     def local_many(self, jobs: Sequence[Job]) -> list[Result]:
         return side_by_side(self.world, self.local, jobs)
+
+    def poisoned(self, job: Job) -> Result:
+        """A client's work if all its rewards had the other sign."""
+        other = copy.copy(self)
+        other.training = replace(self.training, sign=-1.0)
+        return other.local(job)
 
     def beginning(self, client: int, sent: Tensors) -> np.ndarray:
         """A client's first weights: its own, as its layers are."""

@@ -71,6 +71,7 @@ class Rules(NamedTuple):
     double: bool  # the online weights choose a*, the delayed ones value it
     huber: float  # TD errors beyond it count linearly; 0 squares all
     limit: int  # steps of an episode
+    sign: float = 1.0  # of rewards; a poisoned client's are turned round
 
 
 class Work(NamedTuple):
@@ -266,7 +267,7 @@ def td_slopes(learner: Learner, shape: Shape, rules: Rules, work: Work) -> None:
     values(learner.online, shape, work.x, work.h1, work.h2, work.q)
     for b in range(batch):
         row, delayed = work.picks[b], work.dq[b]
-        goal = np.float64(learner.rewards[row])
+        goal = rules.sign * np.float64(learner.rewards[row])
         if not learner.terminal[row]:
             goal += rules.gamma * delayed[best(work.q[batch + b] if rules.double else delayed)]
         error = work.q[b, learner.actions[row]] - goal

@@ -15,8 +15,9 @@ optimizer, the batch, the target rule and its period: here Adam, 32, double, fiv
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -78,6 +79,8 @@ class Training:
     settings: Network
     world: World
     pools: Sequence[Sequence[int]]
+    sign: float = 1.0
+    """Of rewards; a poisoned client's are turned round."""
 
     def shape(self, hidden: Sequence[int]) -> dqn.Shape:
         first, second = hidden
@@ -89,6 +92,7 @@ class Training:
         return dqn.Rules(
             s.gamma, s.lr, s.batch, s.updates_per_step, s.sync_steps, s.sync_episodes,
             s.epsilon_decay, s.epsilon_floor, s.double, s.huber, self.world.limit,
+            self.sign,
         )  # fmt: skip
 
     def restore(self, job: Job, shape: dqn.Shape, weights: np.ndarray) -> dqn.Learner:
@@ -152,6 +156,12 @@ class FedDQN:
 
     def local_many(self, jobs: Sequence[Job]) -> list[Result]:
         return side_by_side(self.world, self.local, jobs)
+
+    def poisoned(self, job: Job) -> Result:
+        """A client's work if all its rewards had the other sign."""
+        other = copy.copy(self)
+        other.training = replace(self.training, sign=-1.0)
+        return other.local(job)
 
     # Evaluation
 

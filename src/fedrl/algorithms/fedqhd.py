@@ -26,6 +26,7 @@ have learned.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -177,6 +178,12 @@ class FedQHD:
 
     def local_many(self, jobs: Sequence[Job]) -> list[Result]:
         return side_by_side(self.world, self.local, jobs)
+
+    def poisoned(self, job: Job) -> Result:
+        """A client's work if all its rewards had the other sign."""
+        other = copy.copy(self)
+        other.rules = self.rules._replace(sign=-1.0)
+        return other.local(job)
 
     def client(self, number: int, sent: Tensors) -> Client:
         """Drawn from the run's seed, so that a restart finds the same encoder."""

@@ -87,6 +87,7 @@ class Rules(NamedTuple):
     epsilon_decay: float  # per episode
     epsilon_floor: float
     limit: int
+    sign: float = 1.0  # of rewards; a poisoned client's are turned round
 
 
 class Work(NamedTuple):
@@ -258,7 +259,7 @@ def td_update(blocks: Blocks, learner: Learner, picks: Ints, rules: Rules, work:
         for a in range(1, learner.online.shape[0]):
             if work.online[b, a] > work.online[b, best]:
                 best = a
-        goal = np.float64(learner.rewards[row])
+        goal = rules.sign * np.float64(learner.rewards[row])
         if not learner.terminal[row]:
             goal += rules.gamma * blocks.scale * work.target[b, best]
         error = goal - blocks.scale * work.taken[b]

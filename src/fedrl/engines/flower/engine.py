@@ -87,6 +87,11 @@ class Flower:
         self._done: deque[tuple[int, Result | Failure]] = deque()
 
     @property
+    def bytes_received(self) -> int:
+        """Of answers, headings included."""
+        return 0 if self._link is None else self._link.bytes_received
+
+    @property
     def owners(self) -> dict[int, int]:
         """Node of each client that is connected."""
         return self._roster.owners

@@ -1,0 +1,121 @@
+"""Clients that compute nothing, on real nodes: what a round takes is then travel alone.
+
+Run as a program it is such a node, started by `federation` with the words of `fedrl flower node`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import harness  # noqa: F401 - pins every library to one thread
+import numpy as np
+
+from fedrl import privacy
+from fedrl.engines.private import Private
+from fedrl.privacy.secure import Terms
+from fedrl.types import Job, Result, Spec, Tensors
+
+if TYPE_CHECKING:
+    from fedrl.engines.flower.engine import Flower
+    from fedrl.engines.flower.node import Plan
+
+LOAD_SECONDS = 3.0
+"""What loading a small language model takes: the time that a warm worker saves."""
+SECURE = privacy.Settings(clip=1.0, secure=True)
+
+
+class Echo:
+    """Sends the broadcast back; building it takes as long as loading a model."""
+
+    opening = False
+    reports: frozenset[str] = frozenset()
+
+    def __init__(self, load: float = 0.0) -> None:
+        time.sleep(load)
+
+    def declare(self, broadcast: Tensors) -> dict[str, Spec]:
+        return {"x": Spec(broadcast["x"].shape, "float32")}
+
+    def local(self, job: Job) -> Result:
+        return Result(job.client, {"x": job.broadcast["x"] + np.float32(job.client)})
+
+
+def tensors(megabytes: float) -> Tensors:
+    return {"x": np.random.default_rng(0).standard_normal(int(megabytes * 2.5e5), np.float32)}
+
+
+def per_round(engine: Any, sent: Tensors, clients: int, rounds: int) -> list[float]:
+    """Seconds of each round; every client must have answered."""
+    seconds = []
+    for number in range(rounds):
+        start = time.perf_counter()
+        jobs = [Job(client, sent, None, number) for client in range(clients)]
+        outcomes = list(engine.run(jobs, 0.0))
+        seconds.append(time.perf_counter() - start)
+        failed = [o for o in outcomes if not isinstance(o, Result)]
+        assert not failed, failed
+    return seconds
+
+
+@contextmanager
+def federation(clients: int, insecure: bool = False) -> Iterator[Callable[[str], Flower]]:
+    """Makes engines on a federation of processes; their recipes are `warm`, `cold`, `secure`."""
+    from fedrl.engines.flower.connection import FOLDER, find
+    from fedrl.engines.flower.engine import Flower, Recipe
+    from fedrl.engines.flower.settings import Settings
+    from fedrl.engines.flower.up import Federation
+
+    def engine(kind: str) -> Flower:
+        terms = Terms.of(SECURE, clients) if kind == "secure" else None
+        algorithm: Any = Private(Echo(), SECURE) if terms else Echo()  # type: ignore[arg-type]
+        recipe = Recipe("bench", f"{kind} {clients}", 2)
+        return Flower(algorithm, recipe, find("bench"), Settings(), print, terms=terms)
+
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ[FOLDER] = folder
+        program = [str(Path(__file__).resolve())]
+        with Federation(Path(folder), clients, name="bench", insecure=insecure, program=program):
+            yield engine
+
+
+# A node
+
+
+def algorithm(terms: Terms | None) -> Any:
+    from fedrl.engines.flower.member import Worded
+
+    echo: Any = Echo(LOAD_SECONDS)
+    return echo if terms is None else Worded(Private(echo, SECURE), SECURE, terms)
+
+
+def plan(recipe: str) -> Plan:
+    from fedrl.engines.flower.node import Plan
+
+    kind, clients = recipe.split()
+    terms = Terms.of(SECURE, int(clients)) if kind == "secure" else None
+    return Plan(partial(algorithm, terms), False, 4_000_000, kind != "cold", terms)
+
+
+def main() -> None:
+    from fedrl.engines.flower.node import Client
+    from fedrl.engines.flower.supernode import Node, serve
+
+    parser = argparse.ArgumentParser()
+    for flag in ("--client", "--superlink", "--folder", "--ca", "--key"):
+        parser.add_argument(flag)
+    parser.add_argument("--insecure", action="store_true")
+    asked = parser.parse_args()
+    ca, key = (Path(p) if p else None for p in (asked.ca, asked.key))
+    serve(Node(asked.superlink, ca, key), Client(int(asked.client), Path(asked.folder), plan))
+
+
+if __name__ == "__main__":
+    main()
