@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from fedrl.engines.flower.engine import Flower
 
 CLIENTS = 2
-HOPS = 3
-"""Driver, SuperLink, SuperNode and its executor: on one machine all three pass the loopback."""
+TRIPS = 1 + 5 * CLIENTS
+"""How often an update's bytes pass the loopback in a round, at the least: from the driver to the
+SuperLink (once for all clients), to a SuperNode, to its executor, and all the way back."""
 
 
 def loopback() -> int:
@@ -44,7 +45,7 @@ def measure(results: harness.Results, name: str, engine: Flower, size: float, ro
         first, *later = echoes.per_round(engine, sent, CLIENTS, rounds + 1)
         minimum = tree.nbytes(sent) * CLIENTS * (rounds + 1)
         down, up = engine.bytes_sent / minimum, engine.bytes_received / minimum
-        wire = (loopback() - before) / (2 * HOPS * minimum)
+        wire = (loopback() - before) / (tree.nbytes(sent) * TRIPS * (rounds + 1))
     results.add(f"flower/{name}/{size:g}MB/round", float(np.median(later)), "s")
     print(f"{name}, {size:g} MB: first round {first:.1f} s, later {np.median(later):.1f} s, bytes "
           f"down {down:.4f} and up {up:.4f} of the least, on the wire {wire:.4f}",
