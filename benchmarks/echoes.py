@@ -70,7 +70,9 @@ def per_round(engine: Any, sent: Tensors, clients: int, rounds: int) -> list[flo
 
 
 @contextmanager
-def federation(clients: int, insecure: bool = False) -> Iterator[Callable[[str], Flower]]:
+def federation(
+    clients: int, insecure: bool = False, poll: float = 3.0
+) -> Iterator[Callable[[str], Flower]]:
     """Makes engines on a federation of processes; their recipes are `warm`, `cold`, `secure`."""
     from fedrl.engines.flower.connection import FOLDER, find
     from fedrl.engines.flower.engine import Flower, Recipe
@@ -86,7 +88,9 @@ def federation(clients: int, insecure: bool = False) -> Iterator[Callable[[str],
     with tempfile.TemporaryDirectory() as folder:
         os.environ[FOLDER] = folder
         program = [str(Path(__file__).resolve())]
-        with Federation(Path(folder), clients, name="bench", insecure=insecure, program=program):
+        with Federation(
+            Path(folder), clients, name="bench", insecure=insecure, program=program, poll=poll
+        ):
             yield engine
 
 
@@ -116,9 +120,11 @@ def main() -> None:
     for flag in ("--client", "--superlink", "--folder", "--ca", "--key"):
         parser.add_argument(flag)
     parser.add_argument("--insecure", action="store_true")
+    parser.add_argument("--poll", type=float)
     asked = parser.parse_args()
     ca, key = (Path(p) if p else None for p in (asked.ca, asked.key))
-    serve(Node(asked.superlink, ca, key), Client(int(asked.client), Path(asked.folder), plan))
+    node = Node(asked.superlink, ca, key, asked.poll)
+    serve(node, Client(int(asked.client), Path(asked.folder), plan))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """What a round across processes costs: seconds and bytes for updates of several sizes.
 
-python benchmarks/flower.py [--quick] [--large] [--json FILE]
+python benchmarks/flower.py [sizes] [cold] [messages] [poll] [--quick] [--large] [--json FILE]
 
 Two clients send an update as large as the broadcast and compute nothing, so that a round is travel
 alone. `--large` adds updates of 500 MB. A SuperNode looks for messages every 3 s: that, and not the
-bytes, is most of a round of small updates.
+bytes, is most of a round of small updates; `poll` has one that looks twice a second.
 """
 
 from __future__ import annotations
@@ -23,6 +23,8 @@ from fedrl.engines.inprocess import InProcess
 if TYPE_CHECKING:
     from fedrl.engines.flower.engine import Flower
 
+PARTS = ("sizes", "cold", "messages", "poll")
+OFTEN = 0.5
 CLIENTS = 2
 TRIPS = 1 + 5 * CLIENTS
 """How often an update's bytes pass the loopback in a round, at the least: from the driver to the
@@ -81,31 +83,44 @@ def growth(results: harness.Results, engine: Flower) -> None:
             results.add(f"flower/messages/{count}/all", total, "s")
 
 
+def alone(results: harness.Results, sizes: list[float], rounds: int) -> None:
+    for size in sizes:
+        engine = InProcess(echoes.Echo())  # type: ignore[arg-type]
+        seconds = echoes.per_round(engine, echoes.tensors(size), CLIENTS, rounds)
+        results.add(f"inprocess/{size:g}MB/round", float(np.median(seconds)), "s")
+
+
 def main() -> None:
     parser = harness.options(__doc__ or "")
+    parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)}; all by default")
     parser.add_argument("--large", action="store_true", help="also updates of 500 MB")
     asked = parser.parse_args()
+    if unknown := set(asked.parts) - set(PARTS):
+        parser.error(f"no part {', '.join(unknown)}; choose from {', '.join(PARTS)}")
     harness.header("Rounds across processes: two clients that send back what they get")
-    results = harness.Results()
+    results, parts = harness.Results(), asked.parts or PARTS
     sizes = [1.0] if asked.quick else [1.0, 50.0, 500.0] if asked.large else [1.0, 50.0]
     rounds = 2 if asked.quick else 3
-    for size in sizes:
-        alone = InProcess(echoes.Echo())  # type: ignore[arg-type]
-        seconds = echoes.per_round(alone, echoes.tensors(size), CLIENTS, rounds)
-        results.add(f"inprocess/{size:g}MB/round", float(np.median(seconds)), "s")
+    alone(results, sizes, rounds)
     if harness.missing("flwr"):
         print("flwr is not installed: only the in-process engine was measured")
-    else:
-        for insecure in (True, False):
-            if asked.quick and insecure:
-                continue
-            with echoes.federation(CLIENTS, insecure) as engine:
-                kind = "plain" if insecure else "tls"
-                for size in sizes:
-                    measure(results, f"{kind}/warm", engine("warm"), size, rounds)
-                if not insecure:
-                    measure(results, f"{kind}/cold", engine("cold"), 1.0, rounds)
-                    growth(results, engine("warm"))
+        results.finish(asked.json)
+        return
+    if "sizes" in parts and not asked.quick:
+        with echoes.federation(CLIENTS, insecure=True) as engine:
+            for size in sizes:
+                measure(results, "plain/warm", engine("warm"), size, rounds)
+    with echoes.federation(CLIENTS) as engine:
+        for size in sizes if "sizes" in parts else []:
+            measure(results, "tls/warm", engine("warm"), size, rounds)
+        if "cold" in parts:
+            measure(results, "tls/cold", engine("cold"), 1.0, rounds)
+        if "messages" in parts:
+            growth(results, engine("warm"))
+    if "poll" in parts:
+        with echoes.federation(CLIENTS, poll=OFTEN) as engine:
+            measure(results, f"tls/warm/poll{OFTEN:g}", engine("warm"), 1.0, rounds)
+            measure(results, f"tls/cold/poll{OFTEN:g}", engine("cold"), 1.0, rounds)
     results.finish(asked.json)
 
 

@@ -10,11 +10,15 @@ from __future__ import annotations
 
 from operator import attrgetter
 from statistics import median
+from typing import TYPE_CHECKING
 
 import echoes
 import harness
 
 from fedrl.privacy.secure.cost import cost
+
+if TYPE_CHECKING:
+    from fedrl.engines.flower.engine import Flower
 
 PARTS = ("sum", "flower")
 NUMBERS = 100_000
@@ -45,24 +49,26 @@ def sums(results: harness.Results, quick: bool) -> None:
 
 def rounds(results: harness.Results, quick: bool) -> None:
     """Rounds of 1 MB with everybody, after the first one."""
-    sent, count = echoes.tensors(1.0), 2 if quick else 5
-    for clients in (3,) if quick else (3, 4):
-        with echoes.federation(clients) as engine:
-            for kind in ("warm", "secure"):
+    for clients, poll in ((3, 0.5),) if quick else ((3, 3.0), (4, 3.0), (3, 0.5), (4, 0.5)):
+        with echoes.federation(clients, poll=poll) as engine:
+            for kind, told in (("warm", "plain"), ("secure", "secure")):
                 with engine(kind) as one:
-                    first, *later = echoes.per_round(one, sent, clients, count + 1)
-                    each = clients * (count + 1) * 1e6
-                    down, up = one.bytes_sent / each, one.bytes_received / each
-                told = "secure" if kind == "secure" else "plain"
-                name = f"flower/{clients}/{told}"
-                results.add(f"{name}/round", median(later), "s")
-                results.add(f"{name}/up", up, "MB per client")
-                results.add(f"{name}/down", down, "MB per client")
-                print(
-                    f"{clients} clients, {told}: first round {first:.1f} s, later "
-                    f"{median(later):.1f} s, up {up:.4f} MB, down {down:.4f} MB",
-                    flush=True,
-                )
+                    measure(results, f"{clients}/{told}/poll{poll:g}", one, clients, quick)
+
+
+def measure(results: harness.Results, name: str, engine: Flower, clients: int, quick: bool) -> None:
+    count = 2 if quick else 5
+    first, *later = echoes.per_round(engine, echoes.tensors(1.0), clients, count + 1)
+    each = clients * (count + 1) * 1e6
+    down, up = engine.bytes_sent / each, engine.bytes_received / each
+    results.add(f"flower/{name}/round", median(later), "s")
+    results.add(f"flower/{name}/up", up, "MB per client")
+    results.add(f"flower/{name}/down", down, "MB per client")
+    print(
+        f"{name}: first round {first:.1f} s, later {median(later):.1f} s, "
+        f"up {up:.4f} MB, down {down:.4f} MB",
+        flush=True,
+    )
 
 
 def main() -> None:
@@ -70,7 +76,7 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", help=f"{', '.join(PARTS)}; all by default")
     asked = parser.parse_args()
     if unknown := set(asked.parts) - set(PARTS):
-        parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
+        parser.error(f"no part {', '.join(unknown)}; choose from {', '.join(PARTS)}")
     harness.header("Secure sums")
     results = harness.Results()
     parts = asked.parts or PARTS

@@ -22,9 +22,7 @@ MOMENTUM = {
     "world": {"name": "random_mdp"},
 }
 IMPATIENT = """
-import flwr.supernode.start_client_internal as loop, time, types
 import flwr.supernode.fleet_http_connection as connection, flwr.supercore.heartbeat as heartbeat
-loop.time = types.SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, 0.3)))
 connection.HEARTBEAT_DEFAULT_INTERVAL = heartbeat.HEARTBEAT_DEFAULT_INTERVAL = 10
 """
 QUICK = (
@@ -34,7 +32,7 @@ import sys
 from fedrl.cli import call
 from fedrl.engines.flower import children
 children.SUPERNODE = {IMPATIENT!r} + children.SUPERNODE
-sys.exit(call(["flower", "node", *sys.argv[1:]]))
+sys.exit(call(["flower", "node", *sys.argv[1:], "--poll", "0.3"]))
 """,
 )
 """A node that is quick in what Flower is slow in, for short tests.

@@ -194,6 +194,8 @@ def test_flower_is_not_loaded_before_it_is_asked_for():
         (["link", "--folder", "nowhere"], "fedrl flower keys server nowhere"),
         (["node", "--client", "1", "--superlink", "a:1", "--folder", "x"], "--ca and --key"),
         (["node", "--client", "-1", "--superlink", "a:1", "--folder", "x", "--insecure"], "from 0"),
+        (["node", "--client", "1", "--superlink", "a:1", "--folder", "x", "--poll", "9"], "is 9;"),
+        (["up", "--poll", "0"], "--poll is 0; it lies between 0.1 and"),
     ],
 )
 def test_mistakes_get_one_line(

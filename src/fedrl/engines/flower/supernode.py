@@ -18,15 +18,26 @@ from fedrl.engines.flower import children, executor
 from fedrl.engines.flower.node import Client, say
 
 PAUSE_SECONDS = 2.0
+POLL_SECONDS = 3.0
+"""Flower's own time between two questions for messages, for which it has no setting."""
+SOONER = """\
+import time, types
+from flwr.supernode import start_client_internal as loop
+loop.time = types.SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, {poll!r})))
+"""
 
 
 @dataclass(frozen=True)
 class Node:
-    """Where its SuperLink is, and how they know each other: a CA and a key, or plain text."""
+    """Where its SuperLink is, and how they know each other: a CA and a key, or plain text.
+
+    `poll` are seconds between two questions for messages, up to Flower's own.
+    """
 
     superlink: str
     ca: Path | None
     key: Path | None
+    poll: float = POLL_SECONDS
 
 
 def serve(node: Node, client: Client) -> None:
@@ -54,7 +65,8 @@ def _serve_once(node: Node, client: Client) -> None:
 
 
 def _start(node: Node, client: Client, port: int, secret: Path) -> subprocess.Popen[bytes]:
-    words = ["-c", children.SUPERNODE, "--superlink", node.superlink]
+    sooner = SOONER.format(poll=node.poll) if node.poll < POLL_SECONDS else ""
+    words = ["-c", sooner + children.SUPERNODE, "--superlink", node.superlink]
     words += ["--isolation", "process", "--host", "127.0.0.1", "--port", str(port)]
     words += ["--superexec-auth-secret-file", str(secret)]
     words += ["--node-config", f"client={client.number}"]

@@ -12,6 +12,8 @@ from fedrl.engines.flower import children, connection, keys
 from fedrl.types import UserError
 
 START_SECONDS = 60.0
+POLL_SECONDS = 0.5
+"""Here nobody's network is in between, and a try should not take long."""
 
 
 class Federation:
@@ -28,6 +30,7 @@ class Federation:
         name: str = "local",
         insecure: bool = False,
         program: Sequence[str] = ("-m", "fedrl", "flower", "node"),
+        poll: float = POLL_SECONDS,
     ) -> None:
         self.folder = folder
         self.insecure = insecure
@@ -38,6 +41,7 @@ class Federation:
         self.nodes: dict[int, subprocess.Popen[bytes]] = {}
         self.clients = clients
         self.program = list(program)
+        self.poll = poll
 
     def __enter__(self) -> Federation:
         server = self.folder / "server"
@@ -85,7 +89,7 @@ class Federation:
     def start_node(self, client: int) -> None:
         folder = self.folder / f"node-{client}"
         words = [*self.program, "--client", str(client)]
-        words += ["--superlink", self.address, "--folder", str(folder)]
+        words += ["--superlink", self.address, "--folder", str(folder), "--poll", str(self.poll)]
         if self.insecure:
             words += ["--insecure"]
         else:
