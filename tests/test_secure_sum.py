@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 pytest.importorskip("cryptography", reason="secure aggregation needs the extra privacy")
 
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
+
 from fedrl.privacy import secure
 from fedrl.privacy.secure import masks, quantise, shamir
 from fedrl.privacy.secure.cost import cost
@@ -126,10 +128,25 @@ def test_two_clients_agree_and_a_third_does_not():
     assert key != masks.agree(a, masks.public(b), b"y")
 
 
+def mask(key, size):
+    """The stream of a key, all at once."""
+    stream = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
+    return np.frombuffer(stream.update(bytes(4 * size)), "<u4").astype(np.uint32)
+
+
+@pytest.mark.parametrize("size", [0, 1, 100, masks.PIECE, masks.PIECE + 1, 3 * masks.PIECE - 3])
+def test_words_are_hidden_piece_by_piece_as_in_one_go(size):
+    key, words = masks.new_secret(), np.arange(size, dtype=np.uint32) * np.uint32(99_991)
+    hidden = words.copy()
+    masks.hide(hidden, key)
+    np.testing.assert_array_equal(hidden, words + mask(key, size))
+    masks.hide(hidden, key, -1)
+    np.testing.assert_array_equal(hidden, words)
+
+
 def test_masks_are_repeatable_and_flat():
     key = masks.new_secret()
-    words = masks.mask(key, 50_000)
-    np.testing.assert_array_equal(words[:100], masks.mask(key, 100))
+    words = mask(key, 50_000)
     assert scipy.stats.chisquare(np.bincount(words >> 24, minlength=256)).pvalue > 1e-6
     assert scipy.stats.chisquare(np.bincount(words & 255, minlength=256)).pvalue > 1e-6
     assert words.max() > 2**32 - 2**20  # the whole range
@@ -233,7 +250,7 @@ def test_the_own_mask_stays_when_the_pairwise_ones_are_known():
         pair = masks.agree(
             key, server.known[other].masks, b"mask/" + bytes([0, 0, 0, 0, 0, 0, 0, other])
         )
-        late = late - masks.mask(pair, len(words))
+        late = late - mask(pair, len(words))
     assert scipy.stats.chisquare(np.bincount(late >> 24, minlength=256)).pvalue > 1e-6
 
 

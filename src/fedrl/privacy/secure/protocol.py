@@ -56,9 +56,9 @@ def _pair(one: int, other: int) -> bytes:
     return b"mask/" + _label(min(one, other), max(one, other))
 
 
-def _signed(mine: int, theirs: int, mask: np.ndarray) -> np.ndarray:
-    """Added by the lower number, taken away by the higher: in the sum they cancel."""
-    return mask if mine < theirs else -mask
+def _sign(mine: int, theirs: int) -> int:
+    """Of a pair's mask: added by the lower number, taken away by the higher, gone in the sum."""
+    return 1 if mine < theirs else -1
 
 
 class Client:
@@ -108,10 +108,11 @@ class Client:
         if len(letters) + 1 < self.threshold:
             raise TooFew(f"{len(letters) + 1} clients share keys, {self.threshold} needed")
         self._received = dict(letters)
-        total = words.astype(WORD) + masks.mask(self._seed, len(words))
+        total = words.astype(WORD)
+        masks.hide(total, self._seed)
         for other in letters:
             key = masks.agree(self._mask_key, self._known[other].masks, _pair(self.number, other))
-            total += _signed(self.number, other, masks.mask(key, len(words)))
+            masks.hide(total, key, _sign(self.number, other))
         return total
 
     def unmask(self, survivors: Collection[int]) -> Answer:
@@ -201,14 +202,14 @@ class Server:
         total = self._total.copy()
         for u in sorted(there):
             seed = self._secret(u, {v: a.seeds[u] for v, a in usable.items()})
-            total -= masks.mask(seed, len(total))
+            masks.hide(total, seed, -1)
         for u in sorted(gone):
             key = self._secret(u, {v: a.keys[u] for v, a in usable.items()})
             if masks.public(key) != self.known[u].masks:
                 raise ProtocolError(f"the shares of client {u}'s key give another key")
             for v in there:
                 pair = masks.agree(key, self.known[v].masks, _pair(u, v))
-                total -= _signed(v, u, masks.mask(pair, len(total)))
+                masks.hide(total, pair, -_sign(v, u))
         return total
 
     def _secret(self, number: int, shares: Mapping[int, bytes]) -> bytes:
