@@ -7,7 +7,7 @@ Flower carries messages between authenticated machines. It starts none of our co
 the place of Flower's ServerApp process and `fedrl flower node` that of its ClientApp processes, by
 the interface that Flower offers to executors of its own. So a node runs the fedrl that is installed
 on it and never a program that came over the network, a model stays loaded between rounds, and a
-round waits for the SuperNode's poll (3 s) and not for processes to start.
+round waits for the SuperNode to ask for messages and not for processes to start.
 
 Flower's modules are imported here and nowhere else. Before they are, its telemetry, its check for
 updates and its installing of packages are switched off: a federation talks to its members only.
