@@ -25,6 +25,14 @@ class Inline(Client):
         return attempt(plan.build(), job)
 
 
+def in_small_pieces(**settings: object) -> Settings:
+    """Of messages; smaller ones than people may choose."""
+    chosen = Settings(**({"wait": 0.5} | settings))  # type: ignore[arg-type]
+    if "piece_mb" not in settings:
+        object.__setattr__(chosen, "piece_mb", PIECE / 1e6)
+    return chosen
+
+
 class Net:
     """Nodes by their ids; `spoil` sees every answer to a job and may change or lose it."""
 
@@ -81,6 +89,7 @@ class Net:
     def close(self, finished: bool) -> None: ...
 
     def engine(self, warn: Callable[[str], None] = print, **settings: object) -> Flower:
-        chosen = Settings(**({"piece_mb": PIECE / 1e6, "wait": 0.5} | settings))
+        once = bool(settings.pop("once", False))
+        chosen = in_small_pieces(**settings)
         recipe = Recipe("run", "", keep=3)
-        return Flower(self.algorithm, recipe, Connection("x:1"), chosen, warn, self.open)
+        return Flower(self.algorithm, recipe, Connection("x:1"), chosen, warn, self.open, once=once)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from flower_nodes import PIECE, Net
+from flower_nodes import Net, in_small_pieces
 from test_federation import Memory
 from toy import Toy
 
@@ -20,7 +20,6 @@ from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.engine import Flower, Recipe
 from fedrl.engines.flower.link import Arrived, Lost, Outgoing
 from fedrl.engines.flower.member import Worded
-from fedrl.engines.flower.settings import Settings
 from fedrl.engines.inprocess import InProcess
 from fedrl.engines.private import Private
 from fedrl.privacy.mechanism import Mechanism
@@ -99,9 +98,7 @@ class SecretNet(Net):
         return numbers
 
     def engine(self, warn: Callable[[str], None] = print, **settings: object) -> Flower:
-        chosen = Settings(
-            **({"piece_mb": PIECE / 1e6, "wait": 0.5, "half": self.half} | settings)  # type: ignore[arg-type]
-        )
+        chosen = in_small_pieces(**({"half": self.half} | settings))
         return Flower(
             self.honest,
             Recipe("run", "", keep=3),

@@ -240,6 +240,13 @@ def test_words_for_the_server_and_words_asked_for_are_told(error, debug, told, m
     assert reason(error).startswith(told)
 
 
+def test_rounding_asks_for_nobody_more_than_the_quorum():
+    """0.28 · 25 is a little more than 7."""
+    faulty = Faulty(Toy(25), Faults(clients=tuple(range(18)), kind="nan"))
+    store = play(faulty, rounds=1, clients=25, quorum=0.28, retries=0)
+    assert store.rounds[-1].metrics["cohort/failed"] == 18
+
+
 def test_below_the_quorum_the_round_is_tried_again_then_the_run_stops():
     faulty = Faulty(Toy(), Faults(clients=(0, 1, 2, 3), kind="nan"))
     store = Memory()

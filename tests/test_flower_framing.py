@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import json
 import pickle
+import time
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from fedrl.engines.flower import framing, protocol
 from fedrl.engines.flower.states import StateError, States
+from fedrl.wire import one_line
 
 NAMES = st.text(min_size=1, max_size=6)
 DTYPES = st.sampled_from(["float64", "float32", "float16", "int64", "uint8", "bool"])
@@ -182,3 +184,51 @@ def test_states_have_no_names_outside_their_folder(tmp_path: Path, name: str):
         States(tmp_path).save(name, "t", {}, 2, None)
     with pytest.raises(StateError):
         States(tmp_path).load("run", name)
+
+
+def archive(head: bytes) -> bytes:
+    from safetensors.numpy import save
+
+    return save({"0": np.zeros(2, np.float32), framing.HEAD: np.frombuffer(head, np.uint8)})
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"[" * 100_000,
+        b'[[null, "a", "array", "0"], ["a", "b", "array", "0"]]',
+        b'[["a", "b", "array", "0"], [null, "a", "array", "0"]]',
+        b'[[null, "a", "array", "0"], [null, "a", "array", "0"]]',
+        b'[[null, 5, "array", "0"], [null, "w", "array", "0"]]',
+        b'[[7, "w", "array", "0"]]',
+        b'[[null, null, "array", "0"]]',
+        b'[[null, "w", "plain", {"a": 1}]]',
+        b'[[null, "w", "plain", [1]]]',
+        b'[[null, "w", 3, "0"]]',
+        b'{"a": 1}',
+        b"5",
+    ],
+)
+def test_a_head_that_means_no_tensors_is_damaged(head: bytes):
+    with pytest.raises(framing.Damaged):
+        framing.unpack(archive(head))
+
+
+@settings(max_examples=200)
+@given(st.text())
+def test_somebody_elses_words_are_one_printable_line(text: str):
+    line = one_line(text + "\ud800\n\x1b[2J")
+    assert line.isprintable()
+    assert len(line) <= 300
+    line.encode()
+
+
+def test_a_state_that_rounds_still_start_from_is_kept(tmp_path: Path):
+    """A driver that is killed between two checkpoints starts from it again and again."""
+    states = States(tmp_path)
+    states.save("run", "checkpoint", {"x": 0}, 3, None)
+    for attempt in range(10):
+        assert states.load("run", "checkpoint") == {"x": 0}
+        for number in range(2):  # rounds after the checkpoint, until the next kill
+            states.save("run", f"{attempt}-{number}", {"x": 1}, 3, None)
+            time.sleep(0.002)

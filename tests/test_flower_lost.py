@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import threading
+import time
+from contextlib import closing
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -23,8 +27,9 @@ from toy import Toy
 
 from fedrl.engines.flower import executor, messages
 from fedrl.engines.flower.connection import Connection
-from fedrl.engines.flower.link import Arrived, Link, _Arriving
-from fedrl.types import Failure, Job, Result
+from fedrl.engines.flower.link import Arrived, Link, Outgoing, _Arriving
+from fedrl.engines.flower.node import Client, Plan
+from fedrl.types import Failure, Job, Result, UserError
 
 CLIENTS = 3
 
@@ -136,15 +141,109 @@ def test_the_end_of_a_task_that_is_given_up_has_to_be_told(told: bool):
     assert len(state.get_messages_legacy(is_reply=True)) == (not told)
 
 
-def test_an_error_of_flower_does_not_end_a_node(monkeypatch: pytest.MonkeyPatch):
-    rounds = iter([True, True, False])
-    monkeypatch.setattr(executor, "POLL_SECONDS", 0.0)
+def only_task(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A SuperNode that always has a task."""
     runtime = SimpleNamespace(
         AcquireTask=lambda _: SimpleNamespace(token="one"), close=lambda: None
     )
     monkeypatch.setattr(executor, "_to", lambda *_: runtime)
+
+
+def test_an_error_of_flower_ends_a_supernode_and_not_its_node(monkeypatch: pytest.MonkeyPatch):
+    """It might wait for the rest of an answer for ever."""
+    only_task(monkeypatch)
     monkeypatch.setattr(executor, "pull_task_input", lambda _: 1 / 0)
-    executor.serve(SimpleNamespace(), "x:1", b"secret", lambda: next(rounds))  # type: ignore[arg-type]
+    executor.serve(SimpleNamespace(), "x:1", b"secret", lambda: True)  # type: ignore[arg-type]
+
+
+def test_a_job_ends_with_the_supernode_that_is_to_carry_its_answer(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Its successor comes after the job, which may take longer than a driver waits for a node."""
+    only_task(monkeypatch)
+    monkeypatch.setattr(executor, "WATCH_SECONDS", 0.01)
+    message = SimpleNamespace(content=None)
+    monkeypatch.setattr(executor, "pull_task_input", lambda _: (message, None, None, None))
+    monkeypatch.setattr(executor, "Message", lambda content, reply_to: content)
+    monkeypatch.setattr(executor, "push_message", lambda *_: 1 / 0)  # nobody is there
+    stopped, alive = threading.Event(), [True]
+
+    def answer(_: Any) -> None:
+        alive[0] = False  # the SuperNode is killed while this works
+        assert stopped.wait(10.0)
+
+    client: Any = SimpleNamespace(answer=answer, interrupt=stopped.set)
+    executor.serve(client, "x:1", b"secret", lambda: alive[0])
+    assert stopped.is_set()
+
+
+class Hangs(Toy):
+    def local(self, job: Job) -> Result:
+        time.sleep(600)
+        return super().local(job)
+
+
+def test_a_job_that_is_interrupted_has_failed_and_the_next_one_is_done(tmp_path: Path):
+    recipes = {"hangs": Hangs, "works": Toy}
+    plan = lambda recipe: Plan(partial(recipes[recipe], CLIENTS), False, 100, True)  # noqa: E731
+    client = Client(0, tmp_path, plan, log=lambda line: None)
+    job = jobs()[0]
+    with closing(client):
+        threading.Timer(3.0, client.interrupt).start()
+        failed = client._compute(plan("hangs"), "hangs", job, 0.0)
+        assert isinstance(failed, Failure)
+        client.interrupt()  # with nothing under way
+        assert isinstance(client._compute(plan("works"), "works", job, 0.0), Result)
+        client.interrupt()
+        assert isinstance(client._compute(plan("works"), "works", job, 0.0), Result)
+
+
+def fails_once(path: Path) -> Toy:
+    if not path.exists():
+        path.touch()
+        raise UserError("no data yet")
+    return Toy(CLIENTS)
+
+
+def test_a_worker_that_did_not_start_is_started_again(tmp_path: Path):
+    plan = Plan(partial(fails_once, tmp_path / "there"), False, 100, True)
+    with closing(Client(0, tmp_path, lambda recipe: plan, log=lambda line: None)) as client:
+        with pytest.raises(UserError, match="no data yet"):
+            client._compute(plan, "", jobs()[0], 0.0)
+        assert isinstance(client._compute(plan, "", jobs()[0], 0.0), Result)
+
+
+def test_updates_with_noise_of_their_own_are_not_asked_for_twice(net: Busy):
+    net.times = 0
+    net.lost = ["pull"]  # while nodes say who they are: no job is out
+    engine = net.engine(lambda line: None, once=True)
+    assert [type(o) for o in engine.run(jobs())] == [Result] * CLIENTS
+    net.lost = ["pull"]
+    outcomes = list(engine.run(jobs()))
+    assert [type(o) for o in outcomes] == [Failure] * CLIENTS
+    assert outcomes[0].reason.endswith("is not asked for twice")
+    assert len(net.sent) == 2 * CLIENTS
+    assert [type(o) for o in engine.run(jobs())] == [Result] * CLIENTS
+
+
+def test_a_superlink_that_is_lost_again_and_again_stops_the_run(net: Busy):
+    net.times = 0
+    net.lost = ["pull"] * 100
+    with pytest.raises(UserError, match="for the 21th time without an answer in between"):
+        list(net.engine(lambda line: None).run(jobs()))
+
+
+def test_who_takes_anothers_number_later_stops_no_run(net: Busy):
+    net.times = 0
+    said: list[str] = []
+    engine = net.engine(said.append, wait=0.2)
+    list(engine.run(jobs()))
+    net.members[300] = net.members[101]
+    assert [type(o) for o in engine.run(jobs())] == [Result] * CLIENTS
+    assert said == ["node 300 is left out: it says that it is client 1, as node 101 does"]
+    del net.members[101]  # and when the other one is gone, it is this one's turn
+    assert [type(o) for o in engine.run(jobs())] == [Result] * CLIENTS
+    assert engine.owners[1] == 300
 
 
 @pytest.mark.parametrize(
@@ -174,3 +273,65 @@ def test_equal_pieces_count_as_often_as_they_are_named(times: int, error: str):
     assert arrived is not None
     assert arrived.error.startswith(error)
     assert (arrived.content is None) == bool(error)
+
+
+class Store:
+    """A SuperLink that has answers to some messages; what is confirmed is deleted."""
+
+    def __init__(self, answers: dict[str, str]) -> None:
+        self.answers, self.deleted, self.fetched = answers, list[str](), 0
+
+    def PullMessages(self, request: Any) -> Any:
+        found = [(m, self.answers.pop(m)) for m in sorted(request.message_ids) if m in self.answers]
+        about = [
+            SimpleNamespace(message_id=n, reply_to_message_id=m, src_node_id=1) for m, n in found
+        ]
+        return SimpleNamespace(
+            messages_list=[SimpleNamespace(metadata=one) for one in about],
+            message_object_trees=[SimpleNamespace(object_id=n, children=[]) for _, n in found],
+        )
+
+    def PullObject(self, request: Any) -> Any:
+        self.fetched += 1
+        return SimpleNamespace(object_found=True, object_available=False)
+
+    def ConfirmMessageReceived(self, request: Any) -> None:
+        self.deleted.append(request.message_object_id)
+
+
+def linked(store: Store) -> Link:
+    link = Link(Connection("x:1"))
+    link._client, link._run, link._grid = store, 1, SimpleNamespace(node=None)
+    return link
+
+
+def test_an_answer_that_comes_too_late_does_not_stay_at_the_superlink():
+    store = Store({})
+    link = linked(store)
+    assert link.pull(["m1", "m2"], 1000) == []
+    link.forget(["m1"])
+    store.answers = {"m1": "late", "m2": "in time"}
+    assert link.pull(["m2"], 1000) == []  # on its way
+    assert store.deleted == ["late"]
+    link.forget(["m2"])
+    assert store.deleted == ["late", "in time"]
+    fetched = store.fetched
+    assert link.pull([], 1000) == []
+    assert store.fetched == fetched == 1
+
+
+def test_an_answer_in_a_million_parts_is_not_fetched():
+    store = Store({})
+    parts = [str(number) for number in range(1000)]
+    arrived = linked(store)._fetch("n", _Arriving("m", 1, parts), 4000)
+    assert arrived is not None
+    assert arrived.error == "its answer has too many parts"
+    assert store.fetched == 0
+
+
+def test_a_request_that_is_refused_as_a_whole_has_taken_no_message():
+    link = linked(Store({}))
+    link._grid = SimpleNamespace(push_messages=lambda made: [])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("fedrl.engines.flower.link.Message", lambda *_, **__: None)
+        assert link.push([Outgoing(1, messages.content("x"), 1.0)]) == [""]

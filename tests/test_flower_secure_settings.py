@@ -62,3 +62,17 @@ def test_a_recipe_does_not_take_away_what_a_node_insists_on(
         assert flower.plan(recipe, tmp_path, "", allowed).terms is not None
     quiet = configs.to_toml(configs.resolve(RECIPE | {"privacy": sent}))
     assert flower.plan(quiet, tmp_path, "", own).terms is not None
+
+
+def test_noise_that_a_node_insists_on_is_not_left_to_the_server(tmp_path: Path):
+    def sent(**fields: object) -> str:
+        return configs.to_toml(configs.resolve(RECIPE | {"privacy": fields}))
+
+    own = ("--privacy.noise", "4", "--privacy.clip", "1")
+    for recipe in (sent(), sent(clip=1.0, noise=1.0), sent(clip=1.0, noise=4.0, where="central")):
+        with pytest.raises(ProtocolError, match="which this recipe leaves to the server"):
+            flower.plan(recipe, tmp_path, "", own)
+        flower.plan(recipe, tmp_path, "", (*own, "--privacy.where", "local"))
+        flower.plan(recipe, tmp_path, "", (*own, "--privacy.where", "central"))  # it says so itself
+    flower.plan(sent(clip=1.0, noise=1.0, where="local"), tmp_path, "", own)
+    flower.plan(sent(clip=1.0, noise=1.0, secure=True), tmp_path, "", own)

@@ -156,16 +156,110 @@ def test_private_files_are_their_owners_and_never_replaced(folder: Path, tmp_pat
     assert (tmp_path / "key.pub").read_text().startswith("ecdsa-sha2-nistp384 ")
 
 
+@pytest.mark.parametrize("host", ["h" * 300, "hüb.example"])
+def test_names_that_no_certificate_can_have_are_told(host: str, tmp_path: Path):
+    pytest.importorskip("cryptography", reason="needs the extra flower")
+    from fedrl.engines.flower import keys
+
+    if host.isascii():
+        keys.make_server(tmp_path / "long", [host])
+    else:
+        with pytest.raises(UserError, match="cannot stand in a certificate"):
+            keys.make_server(tmp_path / "wrong", [host])
+
+
+def test_places_that_cannot_be_written_are_told(tmp_path: Path):
+    pytest.importorskip("cryptography", reason="needs the extra flower")
+    from fedrl.engines.flower import keys
+
+    (tmp_path / "file").touch()
+    with pytest.raises(UserError, match="cannot write"):
+        keys.make_node(tmp_path / "file" / "key")
+
+
+class Registry:
+    """Remembers the keys that are registered."""
+
+    def __init__(self) -> None:
+        self.keys: list[bytes] = []
+
+    def RegisterNode(self, request: Any) -> None:
+        self.keys.append(request.public_key)
+
+
+def test_one_bad_key_file_keeps_nobody_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+):
+    pytest.importorskip("flwr", reason="needs the extra flower")
+    from flwr.supercore.control.control_http_client import ControlHttpClient
+
+    from fedrl.engines.flower import keys, superlink
+
+    registry = Registry()
+    monkeypatch.setattr(ControlHttpClient, "from_server_address", lambda *_, **__: registry)
+    for name in ("a", "z"):
+        keys.make_node(tmp_path / name)
+    whole = (tmp_path / "z.pub").read_bytes()
+    (tmp_path / "b.pub").write_bytes("ecdsa-sha2".encode("utf-16"))
+    (tmp_path / "c.pub").mkdir()
+    (tmp_path / "d.pub").write_bytes(b"ssh-unknown AAAA")
+    (tmp_path / "z.pub").write_bytes(whole[:40])  # it is still being copied
+    looks = iter(range(3))
+
+    def pause(_: float) -> None:
+        (tmp_path / "z.pub").write_bytes(whole)
+        if next(looks, None) is None:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(superlink.time, "sleep", pause)
+    with pytest.raises(KeyboardInterrupt):
+        superlink._register(Connection("x:1"), tmp_path)
+    assert len(registry.keys) == 2
+    said = capsys.readouterr().err
+    for name in ("b.pub", "c.pub", "d.pub", "z.pub"):
+        assert said.count(f"{name} was not registered") == 1
+    assert said.count("registered the node of z.pub") == 1
+
+
+@pytest.mark.parametrize(
+    "host, name",
+    [("0.0.0.0", "127.0.0.1"), ("::", "localhost"), ("10.0.0.5", "10.0.0.5"), ("::1", "[::1]")],
+)
+def test_a_superlink_is_reached_where_it_listens(host: str, name: str):
+    pytest.importorskip("flwr", reason="needs the extra flower")
+    from fedrl.engines.flower import superlink
+
+    assert superlink.local(host) == name
+
+
 # Settings and commands --------------------------------------------------------------------------
 
 
 def test_connections_are_found_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv(FOLDER, str(tmp_path))
-    wanted = Connection("hub.example:9092", "/a/ca.pem", "/a/secret")
+    wanted = Connection("hub.example:9092", '/a/North\'s \\ "own"/ca.pem', "/ü/secret")
     path = save("hospital", wanted)
     assert find("hospital") == find(str(path)) == wanted
     with pytest.raises(UserError, match="choose from hospital"):
         find("hospitl")
+
+
+@pytest.mark.parametrize("address", ["hub:9O92", "hub", ":9092", "hub:"])
+def test_an_address_that_is_none_is_told(address: str, tmp_path: Path):
+    path = save_at(tmp_path / "x.toml", Connection(address))
+    with pytest.raises(UserError, match="it must be HOST:PORT"):
+        find(str(path))
+
+
+def save_at(path: Path, connection: Connection) -> Path:
+    path.write_text(f"address = '{connection.address}'")
+    return path
+
+
+def test_a_ca_in_another_form_is_told(tmp_path: Path):
+    (tmp_path / "ca.der").write_bytes(b"\x30\x82")
+    with pytest.raises(UserError, match="no certificate in PEM form"):
+        Connection("x:1", str(tmp_path / "ca.der")).read_ca()
 
 
 def test_engine_and_connection_go_together():

@@ -20,6 +20,7 @@ from fedrl.engines.faults import Settings as Faults
 from fedrl.engines.inprocess import InProcess
 from fedrl.engines.private import Private
 from fedrl.experiment import config as configs
+from fedrl.experiment import run as runs
 from fedrl.experiment.privacy import Ledger, check_packages
 from fedrl.experiment.progress import Progress
 from fedrl.federation import Round
@@ -354,3 +355,37 @@ def test_the_command_ends_at_the_target_and_goes_on_with_a_higher_one(fedrl, tmp
     assert int((run / "exchanges.txt").read_text()) == found[-1]["round"] + 1  # u_0's too
     fedrl("run", "--resume", str(run), "--privacy.epsilon", "100")
     assert rows(tmp_path)[1][-1]["round"] == 6
+
+
+def cohorts(path):
+    lines = (path / "clients.jsonl").read_text().splitlines()
+    return [(r["round"], r["client"]) for r in map(json.loads, lines)]
+
+
+@pytest.mark.parametrize(
+    "flags, secret",
+    [
+        (("--privacy.noise", "4"), True),
+        (("--privacy.noise", "4", "--privacy.seeded", "true"), False),
+        (("--privacy.noise", "4", "--privacy.where", "local"), False),
+        ((), False),
+    ],
+)
+def test_cohorts_that_epsilon_counts_on_are_nobodys_to_guess(flags, secret, tmp_path):
+    """Amplified by sampling, ε holds only against those who do not know who was asked."""
+    method = {"algorithm": {"name": "pavg", "local_steps": 1}, "world": {"name": "random_mdp"}}
+    data = {"rounds": 4, "federation": {"clients": 20, "cohort": 5}} | method
+    seen = []
+    for name in "ab":
+        flags = (*flags, "--privacy.clip", "1", "--out", str(tmp_path / name))
+        config = configs.resolve(data, flags)
+        run = runs.start(config)
+        runs.train(config, run, runs.build_algorithm(config))
+        assert (run.path / "cohorts.key").is_file() == secret
+        seen.append(cohorts(run.path))
+        if secret:
+            assert (run.path / "cohorts.key").stat().st_mode & 0o077 == 0
+            longer, again = runs.resume(run.path, ["--rounds", "6"])
+            runs.train(longer, again, runs.build_algorithm(longer))
+            assert cohorts(run.path)[: len(seen[-1])] == seen[-1]
+    assert (seen[0] != seen[1]) == secret

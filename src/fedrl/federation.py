@@ -17,7 +17,6 @@ Centralized: one client that holds everybody's data.
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -25,7 +24,7 @@ from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from fedrl import seeding, tree
+from fedrl import robust, seeding, tree
 from fedrl.aggregate import Aggregator
 from fedrl.engines.virtual import Due
 from fedrl.limits import at_least_one
@@ -228,6 +227,7 @@ def _exchange(
 ) -> tuple[Snapshot, Metrics, list[dict[str, Any]]]:
     """One exchange with the clients, tried again with a new cohort while below the quorum."""
     settings, algorithm, seed = parts.settings, parts.algorithm, parts.seed
+    drawn_by = seed if parts.privacy is None else parts.privacy.cohorts
     records: list[dict[str, Any]] = []
     totals = dict(now.totals)
     down = up = 0
@@ -237,7 +237,7 @@ def _exchange(
         broadcasts = [algorithm.broadcast(state, number) for state in now.states]
         jobs, behind = [], []
         for group, clients in enumerate(members):
-            for client in draw_cohort(clients, settings.cohort, seed, number, attempt):
+            for client in draw_cohort(clients, settings.cohort, drawn_by, number, attempt):
                 job_seed = seeding.derive(seed, f"local/{attempt}", number, client)
                 jobs.append(Job(client, broadcasts[group], now.clients.get(client), job_seed))
                 behind.append(group)
@@ -270,7 +270,7 @@ def _exchange(
                 received.blame("with it the server's step would not be finite")
         clock.lap("clients")
 
-        needed = max(1, math.ceil(settings.quorum * len(jobs)))
+        needed = max(1, robust.part(settings.quorum, len(jobs)))
         if len(accepted) >= needed:
             break
         parts.warn(

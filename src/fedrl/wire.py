@@ -17,6 +17,14 @@ import numpy as np
 from fedrl import tree
 from fedrl.types import Algorithm, Failure, Job, Result, Spec, Tensors
 
+LONGEST_REASON = 300
+
+
+def one_line(text: str) -> str:
+    """Somebody else's words as they may stand in a log: short, printable, on one line."""
+    printable = "".join(c if c.isprintable() else " " for c in text)
+    return " ".join(printable.split())[:LONGEST_REASON]
+
 
 class Received:
     """Checks a stream of outcomes: passes good updates on, writes down who failed and why."""
@@ -45,7 +53,8 @@ class Received:
             record: dict[str, Any] = self.where | {"client": job.client}
             reason = refusal(outcome, self.specs, self.reports)
             if reason is not None or isinstance(outcome, Failure):
-                self.records.append(record | {"status": "failed", "reason": reason})
+                why = one_line(str(reason))
+                self.records.append(record | {"status": "failed", "reason": why})
                 continue
             metrics = {name: value for name, value in outcome.metrics.items() if isfinite(value)}
             self.records.append(record | {"status": "ok"} | metrics)
@@ -70,6 +79,9 @@ def refusal(
         return f"a client returned a {type(result).__name__} instead of a Result"
     if not isinstance(result.update, dict) or not isinstance(result.metrics, dict):
         return "the update and the metrics must be dicts"
+    groups = [value for value in result.update.values() if isinstance(value, dict)]
+    if not all(isinstance(name, str) for names in (result.update, *groups) for name in names):
+        return "the update has names that are no texts"
     update = tree.flatten(result.update)
     if missing := sorted(set(specs) - set(update)):
         return f"the update lacks {', '.join(missing)}"

@@ -26,7 +26,6 @@ decides that; with processes and machines, reality does.
 
 from __future__ import annotations
 
-import math
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -41,7 +40,7 @@ from fedrl.buffered.settings import Settings
 from fedrl.engines.virtual import Virtual
 from fedrl.federation import Clock, Parts, QuorumLost, Snapshot
 from fedrl.privacy.mechanism import Exchange
-from fedrl.robust import Stream
+from fedrl.robust import Stream, part
 from fedrl.types import Failure, Job, Metrics, Result, Tensors, TooFew
 from fedrl.wire import Received
 
@@ -184,7 +183,7 @@ class Buffered:
 
     def _check_quorum(self, step: Step) -> None:
         size, got = self.settings.size, len(step.buffer)
-        needed = max(1, math.ceil(step.parts.settings.quorum * size))
+        needed = max(1, part(step.parts.settings.quorum, size))
         if got == size:
             return
         last = {record["client"]: record for record in step.received.records}

@@ -80,7 +80,8 @@ def link(argv: list[str]) -> int:
     folder = asked.folder.resolve()
     if asked.name:
         ca = "" if asked.insecure else str(folder / "ca.pem")
-        here = connection.Connection(f"127.0.0.1:{asked.port}", ca, str(folder / "secret"))
+        address = f"{superlink.local(asked.host)}:{asked.port}"
+        here = connection.Connection(address, ca, str(folder / "secret"))
         print(f"connection {asked.name}: {connection.save(asked.name, here)}", flush=True)
     superlink.serve(asked.host, asked.port, folder, asked.insecure, asked.driver)
     return 0

@@ -49,6 +49,12 @@ class Workers:
             worker.stop()
         self._workers = []
 
+    def interrupt(self) -> None:
+        """From another thread: end the processes that are at work; their jobs have failed."""
+        for worker in list(self._workers):
+            if worker.job is not None or not worker.ready:
+                worker.process.kill()
+
     def run(self, jobs: Sequence[Job], deadline: float = 0.0) -> Iterator[Result | Failure]:
         """Outcomes in the order of the jobs; early ones of later jobs wait for their turn."""
         self._staff(len(jobs))

@@ -40,7 +40,8 @@ def open_engine(
     keep = (config.checkpoint_every + 1) * (config.federation.retries + 1) + 1
     recipe = Recipe(name, configs.to_toml(sent), keep)
     here = connections.find(config.connection)
-    return Flower(algorithm, recipe, here, config.flower, warn, terms=terms(config))
+    own_noise = bool(config.privacy.noise) and config.privacy.where == "local"
+    return Flower(algorithm, recipe, here, config.flower, warn, terms=terms(config), once=own_noise)
 
 
 def read(recipe: str, flags: Sequence[str]) -> Config:
@@ -72,7 +73,13 @@ def plan(recipe: str, folder: Path, data: str, flags: tuple[str, ...]) -> Plan:
 def _insist(config: Config, flags: Sequence[str]) -> None:
     """A node whose own flags ask for privacy lets no recipe take it away again."""
     own, chosen = {key for key, _ in split_flags(flags)}, config.privacy
-    asked = (chosen.secure and "privacy.secure" in own) or (chosen.noise and "privacy.noise" in own)
+    noisy = bool(chosen.noise) and "privacy.noise" in own
+    asked = (chosen.secure and "privacy.secure" in own) or noisy
+    if noisy and chosen.where == "central" and not chosen.secure and "privacy.where" not in own:
+        raise ProtocolError(
+            "its own settings ask for noise, which this recipe leaves to the server: the node "
+            "needs privacy.where of its own, or the recipe privacy.secure"
+        )
     for key in ("reports", "seeded"):
         if asked and getattr(chosen, key) and f"privacy.{key}" not in own:
             raise ProtocolError(f"its own settings do not allow privacy.{key} = true")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import secrets
 from functools import partial
 from pathlib import Path
 
@@ -40,6 +42,26 @@ class Ledger:
             raise UserError(f"cannot write to {self.path}: {error.strerror}") from error
 
 
+def secret(folder: Path) -> int:
+    """What cohorts are drawn from where nobody may guess them; the run's folder keeps it.
+
+    The run's own seed would not do: it is in the recipe that nodes get, and is 0 if nobody says.
+    """
+    path = folder / "cohorts.key"
+    try:
+        if not path.is_file():
+            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with open(descriptor, "w", encoding="utf-8") as file:
+                file.write(f"{secrets.token_hex(16)}\n")
+        return int(path.read_text(encoding="utf-8"), 16)
+    except OSError as error:
+        raise UserError(
+            f"cannot keep the secret of the cohorts: {path}: {error.strerror}"
+        ) from error
+    except ValueError as error:
+        raise UserError(f"{path} is damaged: what it held cannot be made again") from error
+
+
 def check_packages(config: Config) -> None:
     """Say what is not installed before there is a folder."""
     if config.privacy.noise:
@@ -64,6 +86,7 @@ def mechanism(config: Config, algorithm: Algorithm, folder: Path | None) -> Mech
     if not settings.on:
         return None
     counted = settings.noise and not settings.seeded and folder is not None
+    amplified = counted and settings.where == "central" and not settings.secure
     return Mechanism(
         settings,
         algorithm,
@@ -73,6 +96,7 @@ def mechanism(config: Config, algorithm: Algorithm, folder: Path | None) -> Mech
         partial(federation.first_cohort, config.federation, config.seed),
         Ledger(folder) if counted and folder is not None else None,
         summed=config.engine == "flower",
+        cohorts=secret(folder) if amplified and folder is not None else None,
     )
 
 

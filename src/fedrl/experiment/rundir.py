@@ -175,7 +175,7 @@ class RunDir:
 
     def say(self, line: str) -> None:
         """A line for people, with the time."""
-        with (self.path / "log.txt").open("a", encoding="utf-8") as log:
+        with (self.path / "log.txt").open("a", encoding="utf-8", errors="replace") as log:
             log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
 
     def finish(self, status: str, seconds: float) -> None:

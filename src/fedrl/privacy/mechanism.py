@@ -45,6 +45,8 @@ class Mechanism:
     exchange that is repeated after a crash shows new noise and counts again; noise from the seed
     shows what was seen before, so it needs no ledger. `summed` says that the engine makes secure
     sums itself: it shows no updates, and gives the mean as that of every client in the sum.
+    `cohorts` is the seed of the cohorts: another one than the run's, which many know, where ε
+    counts on nobody knowing who was asked.
     """
 
     def __init__(
@@ -57,11 +59,13 @@ class Mechanism:
         chosen: Callable[[int], Sequence[int]],
         ledger: Ledger | None = None,
         summed: bool = False,
+        cohorts: int | None = None,
     ) -> None:
         self.settings, self.algorithm, self.seed = settings, algorithm, seed
         self.clients, self.cohort, self.chosen = clients, cohort, chosen
         self.ledger = ledger
         self.summed = summed
+        self.cohorts = seed if cohorts is None else cohorts
         self.delta = settings.delta or accounting.default_delta(clients)
         self._taken = np.zeros(clients, np.int64)
         self._most: list[int] = []  # of any client, after each round

@@ -6,6 +6,8 @@ folder that FEDRL_CONNECTIONS names. The file holds no secret, only where the se
 
 from __future__ import annotations
 
+import dataclasses
+import json
 import os
 import tomllib
 from dataclasses import dataclass
@@ -29,7 +31,12 @@ class Connection:
         return not self.ca
 
     def read_ca(self) -> bytes | None:
-        return _read(self.ca, "the CA's certificate") if self.ca else None
+        if not self.ca:
+            return None
+        found = _read(self.ca, "the CA's certificate")
+        if b"BEGIN CERTIFICATE" not in found:
+            raise UserError(f"{self.ca} is no certificate in PEM form")
+        return found
 
     def read_secret(self) -> bytes | None:
         return _read(self.secret, "the executor's secret") if self.secret else None
@@ -58,14 +65,17 @@ def find(name: str) -> Connection:
         raise UserError(f"{path}: not valid TOML: {error}") from error
     if not isinstance(data.get("address"), str) or not set(data) <= {"address", "ca", "secret"}:
         raise UserError(f"{path}: a connection has address, ca and secret, all texts")
+    host, _, port = data["address"].rpartition(":")
+    if not host or not port.isdecimal():
+        raise UserError(f"{path}: address is {data['address']!r}; it must be HOST:PORT")
     return Connection(**{key: str(value) for key, value in data.items()})
 
 
 def save(name: str, connection: Connection) -> Path:
     path = folder() / f"{name}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [f"address = '{connection.address}'"]
-    lines += [f"ca = '{connection.ca}'"] if connection.ca else []
-    lines += [f"secret = '{connection.secret}'"] if connection.secret else []
+    # JSON's texts are TOML's, whatever a path has in it.
+    told = dataclasses.asdict(connection).items()
+    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in told if value]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path

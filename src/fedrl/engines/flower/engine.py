@@ -27,10 +27,14 @@ from fedrl.engines.flower.sums import Question
 from fedrl.privacy import clipping
 from fedrl.privacy.secure import Terms
 from fedrl.types import Algorithm, Failure, Job, Result, Tensors, UserError
+from fedrl.wire import one_line
 
 KEPT = "kept"
 """Key of a client's state where the server has only its tag."""
 POLL_SECONDS = 0.2
+FRUITLESS = 20
+"""Times that a SuperLink may be lost without a single answer in between."""
+NOT_TWICE = "the SuperLink went away, and an update with noise of its own is not asked for twice"
 LONGEST_SECONDS = 7 * 24 * 3600.0
 SPARE_SECONDS = 60.0
 """That a question lasts beyond its deadline, because a SuperLink gives no answer out whose question
@@ -70,6 +74,7 @@ class Flower:
         warn: Callable[[str], None] = print,
         opens: Opens = wait_for,
         terms: Terms | None = None,
+        once: bool = False,
     ) -> None:
         self.algorithm = algorithm
         self.recipe = recipe
@@ -78,8 +83,10 @@ class Flower:
         self.warn = warn
         self.opens = opens
         self.terms = terms  # of secure sums; none where updates travel as they are
+        self.once = once  # whether no job is sent a second time: each update shows new noise
         self.bytes_sent = 0  # of broadcasts and headings, each once for every client
         self._link: Link | None = None
+        self._fruitless = 0
         self._roster = Roster(warn)
         self._begun: dict[int, Job] = {}  # by client, until its outcome is here
         self._sent: dict[str, _Sent] = {}  # of those, what is at a node
@@ -110,6 +117,7 @@ class Flower:
             return
         questions = [self._question(job, deadline) for job in jobs]
         finished: dict[int, Result | Failure] = {}
+        before = self.bytes_sent
         limit = max(self._limit(job.broadcast) for job in jobs)
         turn = 0
         while turn < len(jobs):
@@ -122,6 +130,10 @@ class Flower:
                         turn += 1
             except Lost as lost:
                 self._reopen(lost)
+                if self.once and self.bytes_sent > before:
+                    for i, job in enumerate(jobs[turn:], turn):
+                        yield finished.get(i) or Failure(job.client, NOT_TWICE)
+                    return
 
     def _summed(self, jobs: Sequence[Job], deadline: float, terms: Terms) -> list[Result | Failure]:
         """The mean as the update of everybody in the sum; from the start if the SuperLink goes."""
@@ -257,6 +269,7 @@ class Flower:
             if (about := sent.pop(answer.message, None)) is not None:
                 outcomes[about.turn] = outcome(answer, about)
         if outcomes:
+            self._fruitless = 0
             return outcomes
         late = {number: about for number, about in sent.items() if now >= about.expires}
         if not late:
@@ -289,6 +302,11 @@ class Flower:
 
     def _reopen(self, lost: Lost) -> None:
         """A SuperLink that was restarted knows neither the run nor, perhaps, the nodes."""
+        self._fruitless += 1
+        if self._fruitless > FRUITLESS:
+            raise UserError(
+                f"{lost}, for the {FRUITLESS + 1}th time without an answer in between: see its log"
+            )
         self.warn(f"{lost}; waiting for it, then the jobs without an answer are sent again")
         if self._link is not None:
             self._link.close(finished=False)
@@ -323,7 +341,7 @@ def outcome(answer: Arrived, about: _Sent) -> Result | Failure:
         if told.nonce != about.nonce or answer.node != about.node or told.client != client:
             return Failure(client, "its answer is to another question: an old one, sent again?")
         if told.reason:
-            return Failure(client, " ".join(told.reason.split())[:300])
+            return Failure(client, one_line(told.reason))
         update = framing.unpack(framing.join(pieces, told.digest))
     except framing.Damaged as error:
         return Failure(client, f"its answer is malformed: {error}")

@@ -28,10 +28,14 @@ from fedrl.engines.flower.link import HEARTBEAT_SECONDS, ME, signing
 from fedrl.engines.flower.node import Client, say
 
 POLL_SECONDS = 0.1
+WATCH_SECONDS = 1.0
 
 
 def serve(client: Client, address: str, secret: bytes, going_on: Callable[[], bool]) -> None:
-    """Answer message after message of the SuperNode at `address` while `going_on`."""
+    """Answer message after message of the SuperNode at `address` while `going_on`.
+
+    Ends where the SuperNode might wait for the rest of an answer for ever: start another one.
+    """
     with contextlib.closing(_to(address, signing(secret))) as runtime:
         tokens: list[str] = []
 
@@ -44,18 +48,20 @@ def serve(client: Client, address: str, secret: bytes, going_on: Callable[[], bo
 
         while going_on():
             try:
-                if tokens or next_task():
-                    _answer(client, address, tokens.pop(), next_task)
+                if not (tokens or next_task()):
+                    time.sleep(POLL_SECONDS)
                     continue
-            except Overtaken:
-                say("a message was given up: its run ended while it arrived")
-                continue
             except (httpx.HTTPError, OSError) as error:  # it is starting, or on its way out
                 say(f"the SuperNode does not answer ({type(error).__name__})")
                 time.sleep(1.0)
-            except Exception as error:  # noqa: BLE001 - Flower's own, of a message that is gone
+                continue
+            try:
+                _answer(client, address, tokens.pop(), next_task, going_on)
+            except Overtaken:
+                say("a message was given up: its run ended while it arrived")
+            except Exception as error:  # noqa: BLE001 - a new SuperNode waits for nothing
                 say(f"a message was given up ({type(error).__name__})")
-            time.sleep(POLL_SECONDS)
+                return
 
 
 class Overtaken(Exception):
@@ -84,10 +90,16 @@ class _Arriving:
         return found
 
 
-def _answer(client: Client, address: str, token: str, next_task: Callable[[], bool]) -> None:
+def _answer(
+    client: Client,
+    address: str,
+    token: str,
+    next_task: Callable[[], bool],
+    going_on: Callable[[], bool],
+) -> None:
     with contextlib.closing(_to(address, RuntimeTokenHttpInterceptor(token))) as runtime:
         over = threading.Event()
-        beat = threading.Thread(target=_beat, args=(runtime, over), daemon=True)
+        beat = threading.Thread(target=_beat, args=(runtime, over, client, going_on), daemon=True)
         beat.start()
         try:
             arriving: Any = _Arriving(runtime, next_task)
@@ -106,10 +118,26 @@ def _answer(client: Client, address: str, token: str, next_task: Callable[[], bo
             beat.join()
 
 
-def _beat(runtime: RuntimeHttpClient, over: threading.Event) -> None:
-    while not over.wait(HEARTBEAT_SECONDS):
-        with contextlib.suppress(httpx.HTTPError, RuntimeError):
-            runtime.SendTaskHeartbeat(SendTaskHeartbeatRequest())
+def _beat(
+    runtime: RuntimeHttpClient,
+    over: threading.Event,
+    client: Client,
+    going_on: Callable[[], bool],
+) -> None:
+    """Signs of life while a job is done; it ends with the SuperNode that is to carry its answer.
+
+    A SuperNode ends when its SuperLink was restarted. Its successor is started when the job is
+    over, which could be long after the driver has asked everybody again.
+    """
+    next_beat = time.monotonic() + HEARTBEAT_SECONDS
+    while not over.wait(WATCH_SECONDS):
+        if not going_on():
+            client.interrupt()
+            return
+        if time.monotonic() >= next_beat:
+            next_beat += HEARTBEAT_SECONDS
+            with contextlib.suppress(httpx.HTTPError, RuntimeError):
+                runtime.SendTaskHeartbeat(SendTaskHeartbeatRequest())
 
 
 def _to(address: str, *interceptors: Any) -> RuntimeHttpClient:

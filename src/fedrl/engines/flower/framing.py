@@ -56,12 +56,29 @@ def unpack(data: bytes) -> Tensors:
         entries = json.loads(arrays.pop(HEAD).tobytes())
         tensors: Tensors = {}
         for group, name, kind, value in entries:
+            if not (_is_name(group) and _is_name(name)) or (group is None and name is None):
+                raise ValueError("names are texts")
             inside = tensors if group is None else tensors.setdefault(group, {})
-            if name is not None:
-                inside[name] = value if kind == "plain" else _restored(arrays[value], kind)
+            if name is None:
+                continue
+            if name in inside or not isinstance(inside, dict):
+                raise ValueError("one name for two things")
+            inside[name] = _plain(value) if kind == "plain" else _restored(arrays[value], kind)
         return tensors
-    except (SafetensorError, KeyError, TypeError, ValueError, AttributeError) as error:
+    except (
+        SafetensorError, KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError
+    ) as error:  # fmt: skip
         raise Damaged(f"not an archive of tensors ({type(error).__name__})") from error
+
+
+def _is_name(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _plain(value: Any) -> Any:
+    if not (value is None or isinstance(value, bool | int | float | str)):
+        raise TypeError("a plain value is one number or text")
+    return value
 
 
 def _walk(tensors: Tensors) -> Iterator[tuple[str | None, str | None, Any]]:

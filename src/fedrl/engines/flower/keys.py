@@ -26,13 +26,15 @@ DAYS = 825
 
 def write_private(path: Path, data: bytes) -> None:
     """A new file that only its owner can read; an old one is never written over."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    if path.exists():
+        raise UserError(f"{path} is there already; remove it first if it may go")
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError as error:
-        raise UserError(f"{path} is there already; remove it first if it may go") from error
-    with open(descriptor, "wb") as file:
-        file.write(data)
+        with open(descriptor, "wb") as file:
+            file.write(data)
+    except OSError as error:
+        raise UserError(f"cannot write {path}: {error.strerror}") from error
 
 
 def make_server(folder: Path, hosts: Sequence[str]) -> None:
@@ -45,7 +47,7 @@ def make_server(folder: Path, hosts: Sequence[str]) -> None:
     signed_ca = ca.add_extension(usage, critical=True).sign(authority, hashes.SHA384())
 
     key = ec.generate_private_key(ec.SECP384R1())
-    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, hosts[0])])
+    subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "fedrl SuperLink")])
     server = _certificate(subject, name, key.public_key(), authority)
     server = server.add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
     server = server.add_extension(_usage(sign_certificates=False), critical=True)
@@ -113,7 +115,11 @@ def _name(host: str) -> x509.GeneralName:
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
+        pass
+    try:
         return x509.DNSName(host)
+    except ValueError as error:
+        raise UserError(f"--host {host!r} cannot stand in a certificate: {error}") from error
 
 
 def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:

@@ -52,6 +52,9 @@ HEARTBEAT_SECONDS = 10.0
 """A SuperLink gives a run up when it has heard nothing for 60 s."""
 ACQUIRE = frozenset({"/flwr.proto.Runtime/AcquireTask"})
 ME = "fedrl"
+OBJECTS = 64
+SMALLEST_PIECE = 2**16
+"""Bytes. An answer has a few objects beside its pieces, and a few more for each."""
 
 
 def signing(secret: bytes) -> SuperExecAuthHttpInterceptor:
@@ -100,6 +103,7 @@ class Link:
         self.connection = connection
         self.bytes_received = 0
         self._arriving: dict[str, _Arriving] = {}
+        self._forgotten: set[str] = set()
         self._over = threading.Event()
 
     def open(self) -> None:
@@ -162,7 +166,9 @@ class Link:
         """The messages' ids, empty for those that the SuperLink does not take."""
         made = [Message(m.content, m.node, "query", ttl=m.seconds) for m in messages]
         with _lost():
-            return [str(number or "") for number in self._grid.push_messages(made)]
+            numbers = list(self._grid.push_messages(made))
+        # Where a request is refused as a whole there is not even a number for each.
+        return [str(number or "") for number in numbers or [""] * len(made)]
 
     def pull(self, messages: Collection[str], limit: int) -> list[Arrived]:
         """Answers to these that are here, of at most `limit` bytes; never waits for one."""
@@ -170,14 +176,18 @@ class Link:
         with _lost():
             # A SuperLink tells of an answer once, perhaps before all of it is there.
             wanted = set(messages) - {arriving.asked for arriving in self._arriving.values()}
-            if wanted:
-                request = PullAppMessagesRequest(message_ids=wanted)
+            if wanted or self._forgotten:
+                request = PullAppMessagesRequest(message_ids=wanted | self._forgotten)
                 found = self._client.PullMessages(request)
                 for answer, tree in zip(found.messages_list, found.message_object_trees):
-                    ids = [part.object_id for part in iterate_object_tree(tree)]
                     about = answer.metadata
+                    if about.reply_to_message_id in self._forgotten:
+                        self._forgotten.discard(about.reply_to_message_id)
+                        self._drop(about.message_id)
+                        continue
+                    ids = dict.fromkeys(part.object_id for part in iterate_object_tree(tree))
                     self._arriving[about.message_id] = _Arriving(
-                        about.reply_to_message_id, about.src_node_id, ids
+                        about.reply_to_message_id, about.src_node_id, list(ids)
                     )
             for number, arriving in list(self._arriving.items()):
                 if arriving.asked not in messages:
@@ -185,16 +195,22 @@ class Link:
                 done = self._fetch(number, arriving, limit)
                 if done is not None:
                     del self._arriving[number]
-                    self._client.ConfirmMessageReceived(
-                        ConfirmMessageReceivedRequest(
-                            node=self._grid.node, run_id=self._run, message_object_id=number
-                        )
-                    )
+                    self._drop(number)
                     here.append(done)
         return here
 
+    def _drop(self, number: str) -> None:
+        """Have the SuperLink delete an answer, all of which is here or wanted by nobody."""
+        self._client.ConfirmMessageReceived(
+            ConfirmMessageReceivedRequest(
+                node=self._grid.node, run_id=self._run, message_object_id=number
+            )
+        )
+
     def _fetch(self, number: str, arriving: _Arriving, limit: int) -> Arrived | None:
         """One object after the other: what is too large is noticed before it is all here."""
+        if len(arriving.missing) > OBJECTS + limit // SMALLEST_PIECE:  # each is a request
+            return Arrived(arriving.asked, arriving.node, None, "its answer has too many parts")
         while arriving.missing:
             wanted = arriving.missing[0]
             found = self._client.PullObject(
@@ -226,9 +242,13 @@ class Link:
         return Arrived(arriving.asked, arriving.node, message.content, "")
 
     def forget(self, messages: Collection[str]) -> None:
-        """Answers that nobody waits for any more."""
-        for number in [n for n, a in self._arriving.items() if a.asked in messages]:
+        """Answers that nobody waits for any more: when they come, the SuperLink drops them."""
+        here = {n: a.asked for n, a in self._arriving.items() if a.asked in messages}
+        self._forgotten |= set(messages) - set(here.values())
+        for number in here:
             del self._arriving[number]
+            with _lost():
+                self._drop(number)
 
     def close(self, finished: bool) -> None:
         self._over.set()

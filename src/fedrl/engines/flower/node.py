@@ -155,9 +155,17 @@ class Client:
         try:
             (result,) = self._workers.run([job], deadline)
             return result
+        except UserError:  # it did not start: the next one may, when its owner has seen to it
+            self.close()
+            raise
         finally:
             if not plan.warm:
                 self.close()
+
+    def interrupt(self) -> None:
+        """From another thread: give up the job that is under way, whose answer nobody can get."""
+        if (workers := self._workers) is not None:
+            workers.interrupt()
 
     def close(self) -> None:
         if self._workers is not None:

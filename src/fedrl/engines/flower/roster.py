@@ -15,6 +15,7 @@ import fedrl
 from fedrl.engines.flower import framing, messages, protocol
 from fedrl.engines.flower.link import Link, Outgoing
 from fedrl.types import UserError
+from fedrl.wire import one_line
 
 ANSWER_SECONDS = 30.0
 """For a node that came in the middle of a run to say who it is."""
@@ -34,6 +35,7 @@ class Roster:
     def __init__(self, warn: Callable[[str], None]) -> None:
         self.warn = warn
         self.owners: dict[int, int] = {}  # client → node
+        self._complete = False  # whether all who were wanted have been here at once
         self._known: set[int] = set()  # nodes that have said who they are
         self._missed: set[int] = set()  # clients that were waited for in vain
         self._asked: dict[str, _Asked] = {}  # by message
@@ -55,6 +57,7 @@ class Roster:
         self._listen(link, now)
         missing = until.keys() - self.owners.keys()
         self._missed -= until.keys() - missing
+        self._complete |= not missing
         if self._asked:  # it may be one of them that says its name next
             return set(missing)
         over = {c for c in missing if now >= until[c] or c in self._missed}
@@ -82,16 +85,17 @@ class Roster:
             if answer.content is not None:
                 self._introduce(answer.content, answer.node, asked.node, asked.nonce)
             else:
-                self._skip(asked.node, answer.error)
+                self._skip(asked.node, f"does not say who it is: {answer.error}")
         late = [n for n, asked in self._asked.items() if now >= asked.expires and not answers]
         link.forget(late)
         for number in late:
-            self._skip(self._asked.pop(number).node, f"no answer within {ANSWER_SECONDS:g} s")
+            why = f"does not say who it is: no answer within {ANSWER_SECONDS:g} s"
+            self._skip(self._asked.pop(number).node, why)
 
     def _skip(self, node: int, why: str) -> None:
         if node not in self._silent:
             self._silent.add(node)
-            self.warn(f"node {node} does not say who it is: {why}")
+            self.warn(f"node {node} {why}")
 
     def _introduce(self, said: Any, sender: int, node: int, nonce: str) -> None:
         self._known.add(node)
@@ -104,13 +108,18 @@ class Roster:
             return
         if name.version != fedrl.__version__:
             self.warn(
-                f"node {node} (client {name.client}) is left out: it runs fedrl {name.version}, "
-                f"the driver {fedrl.__version__}"
+                f"node {node} (client {name.client}) is left out: it runs fedrl "
+                f"{one_line(name.version)}, the driver {fedrl.__version__}"
             )
-        elif (other := self.owners.get(name.client)) is not None:
+        elif (other := self.owners.get(name.client)) is None:
+            self.owners[name.client] = node
+        elif not self._complete:
             raise UserError(
                 f"two nodes, {other} and {node}, say that they are client {name.client}: give "
                 "every node its own number (fedrl flower node --client N)"
             )
-        else:
-            self.owners[name.client] = node
+        else:  # whoever it is, it stops no run; it is asked again when the other one is gone
+            self._known.discard(node)
+            self._skip(
+                node, f"is left out: it says that it is client {name.client}, as node {other} does"
+            )

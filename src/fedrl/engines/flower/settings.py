@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedrl.limits import above_zero, not_negative
+from fedrl.limits import not_negative
 from fedrl.types import UserError
 
+SMALLEST_PIECE_MB = 0.25
 LARGEST_PIECE_MB = 32.0
 """The SuperLink that fedrl starts refuses larger requests."""
 
@@ -28,9 +29,9 @@ class Settings:
     patience: float = 600.0
 
     def __post_init__(self) -> None:
-        above_zero(self, "flower.", "piece_mb")
         not_negative(self, "flower.", "wait", "patience")
-        if self.piece_mb > LARGEST_PIECE_MB:
+        if not SMALLEST_PIECE_MB <= self.piece_mb <= LARGEST_PIECE_MB:
             raise UserError(
-                f"flower.piece_mb is {self.piece_mb}; it must not be above {LARGEST_PIECE_MB:g}"
+                f"flower.piece_mb is {self.piece_mb:g}; it lies between {SMALLEST_PIECE_MB:g} and "
+                f"{LARGEST_PIECE_MB:g}"
             )

@@ -45,8 +45,11 @@ class States:
         self.folder = folder
 
     def load(self, run: str, tag: str) -> Tensors:
+        path = self._path(run, tag)
         try:
-            return framing.unpack(self._path(run, tag).read_bytes())
+            state = framing.unpack(path.read_bytes())
+            os.utime(path)  # what rounds still start from is not old, however often they are tried
+            return state
         except FileNotFoundError as error:
             raise StateError("the state that its round starts from is not on its disk") from error
         except framing.Damaged as error:

@@ -30,6 +30,8 @@ NODES = "/v1/fleet/"
 LOOPBACK = ("127.0.0.1", "::1")
 LARGEST_REQUEST = int(LARGEST_PIECE_MB * 1e6) + 2**22
 REGISTER_SECONDS = 3.0
+PATIENT_TRIES = 10
+ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "localhost"}
 REFUSALS = (401, 403, 411, 412, 413)
 """HTTP statuses: ours, and Flower's for a wrong signature (401) and an unknown key (412)."""
 
@@ -77,6 +79,11 @@ def _sender(scope: Scope) -> str:
     return str(scope["client"][0]) if scope.get("client") else ""
 
 
+def local(host: str) -> str:
+    """By what name this machine reaches a SuperLink that listens there."""
+    return ANYWHERE.get(host, f"[{host}]" if ":" in host else host)
+
+
 def serve(
     host: str,
     port: int,
@@ -102,12 +109,12 @@ def serve(
         words += ["--enable-supernode-auth", "--ssl-ca-certfile", str(folder / "ca.pem")]
         words += ["--ssl-certfile", str(folder / "server.pem")]
         words += ["--ssl-keyfile", str(folder / "server.key")]
-        here = Connection(f"127.0.0.1:{port}", str(folder / "ca.pem"))
+        here = Connection(f"{local(host)}:{port}", str(folder / "ca.pem"))
         threading.Thread(target=_register, args=(here, folder / "nodes"), daemon=True).start()
     sys.argv = ["flower-superlink", *words]
     config = _parse_superlink_lifespan_config()
     uvicorn.run(
-        Guard(create_app(config, SuperLinkLifespan), {*LOOPBACK, *insiders}),
+        Guard(create_app(config, SuperLinkLifespan), {*LOOPBACK, host, *insiders}),
         host=host,
         port=port,
         access_log=False,
@@ -132,20 +139,25 @@ def _register(here: Connection, folder: Path) -> None:
         here.read_ca(),
         [RuntimeVersionHttpInterceptor(component_name=ME)],
     )
-    done: set[str] = set()
+    done: set[tuple[str, bytes]] = set()
+    tries = 0
     while True:
         for path in sorted(folder.glob("*.pub")):
+            text = b""
             try:
                 text = path.read_bytes()
-                if text.decode() in done:
+                if (path.name, text) in done:
                     continue
                 key: Any = load_ssh_public_key(text)
                 control.RegisterNode(RegisterNodeRequest(public_key=public_key_to_bytes(key)))
-                done.add(text.decode())
                 say(f"registered the node of {path.name}")
-            except httpx.TransportError:
-                break  # the SuperLink is starting
-            except (httpx.HTTPError, OSError, ValueError) as error:
-                say(f"{path.name} was not registered: {type(error).__name__}")
-                done.add(path.read_text(encoding="utf-8"))
+            except httpx.TransportError as error:  # the SuperLink is starting
+                tries += 1
+                if tries == PATIENT_TRIES:
+                    say(f"no node is registered: nothing answers at {here.address} ({error})")
+                break
+            except Exception as error:  # noqa: BLE001 - one bad file must not keep the others out
+                if (path.name, text) not in done:
+                    say(f"{path.name} was not registered: {type(error).__name__}")
+            done.add((path.name, text))
         time.sleep(REGISTER_SECONDS)

@@ -16,6 +16,7 @@ from pathlib import Path
 
 from fedrl.engines.flower import children, executor
 from fedrl.engines.flower.node import Client, say
+from fedrl.types import UserError
 
 PAUSE_SECONDS = 2.0
 POLL_SECONDS = 3.0
@@ -42,7 +43,10 @@ class Node:
 
 def serve(node: Node, client: Client) -> None:
     """Until it is stopped by a signal."""
-    client.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    try:
+        client.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    except OSError as error:
+        raise UserError(f"--folder {client.folder}: {error.strerror}") from error
     with children.ended_by_signals(), contextlib.closing(client):
         while True:
             _serve_once(node, client)
@@ -59,7 +63,8 @@ def _serve_once(node: Node, client: Client) -> None:
     try:
         _wait_for_port(process, port)
         executor.serve(client, f"127.0.0.1:{port}", secret, lambda: process.poll() is None)
-        say(f"the SuperNode ended (exit code {process.returncode}); it is started again")
+        ended = "is ended" if process.poll() is None else f"ended (exit code {process.returncode})"
+        say(f"the SuperNode {ended}; it is started again")
     finally:
         children.stop([process])
 

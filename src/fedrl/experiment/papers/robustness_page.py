@@ -136,12 +136,16 @@ def verdict_row(board: Board, attack: str) -> list[str]:
 def kept(board: Board, rule: str, attack: str) -> str:
     """`98% (96%)`: of the result, and of the gain."""
     share, gain = board.kept(rule, attack), board.gained(rule, attack)
-    return f"{percent(share)}% ({percent(gain)}%)" if np.isfinite(share) else "missing"
+    if not np.isfinite(share):
+        return "missing"
+    of_gain = f"{percent(gain)}%" if np.isfinite(gain) else "no gain to keep"
+    return f"{percent(share)}% ({of_gain})"
 
 
 def worst(board: Board, rule: str, attack: str) -> str:
-    several = len(board.result(rule, attack)) > 1
-    return f", worst seed {percent(board.worst(rule, attack))}%" if several else ""
+    least = board.worst(rule, attack)
+    several = len(board.result(rule, attack)) > 1 and np.isfinite(least)
+    return f", worst seed {percent(least)}%" if several else ""
 
 
 # A world
