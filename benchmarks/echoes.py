@@ -113,18 +113,19 @@ def plan(recipe: str) -> Plan:
 
 
 def main() -> None:
+    from fedrl.engines.flower.identity import load
     from fedrl.engines.flower.node import Client
     from fedrl.engines.flower.supernode import Node, serve
 
     parser = argparse.ArgumentParser()
-    for flag in ("--client", "--superlink", "--folder", "--ca", "--key"):
+    for flag in ("--client", "--superlink", "--folder", "--ca", "--key", "--peers"):
         parser.add_argument(flag)
     parser.add_argument("--insecure", action="store_true")
     parser.add_argument("--poll", type=float)
     asked = parser.parse_args()
-    ca, key = (Path(p) if p else None for p in (asked.ca, asked.key))
-    node = Node(asked.superlink, ca, key, asked.poll)
-    serve(node, Client(int(asked.client), Path(asked.folder), plan))
+    ca, key, peers = (Path(p) if p else None for p in (asked.ca, asked.key, asked.peers))
+    client = Client(int(asked.client), Path(asked.folder), plan, identity=load(key, peers))
+    serve(Node(asked.superlink, ca, key, asked.poll), client)
 
 
 if __name__ == "__main__":

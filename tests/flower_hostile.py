@@ -16,6 +16,7 @@ from dataclasses import replace
 import numpy as np
 from flower_runs import IMPATIENT
 from flwr.app import Array, ArrayRecord, RecordDict
+from safetensors.numpy import save
 
 from fedrl.cli import call
 from fedrl.engines.flower import children, framing, messages, protocol
@@ -23,8 +24,10 @@ from fedrl.engines.flower.node import Client
 from fedrl.experiment import flower
 
 LIES = [
-    "honest", "undeclared", "too large", "too often", "replayed", "no archive", "pickled", "honest",
+    "honest", "undeclared", "too large", "too often", "replayed", "no archive", "pickled",
+    "nested", "numbered", "unprintable", "honest",
 ]  # fmt: skip
+HEADS = {"nested": b"[" * 100_000, "numbered": b'[[null, 5, "plain", 1], [null, "a", "plain", 1]]'}
 
 
 class Hostile(Client):
@@ -51,6 +54,11 @@ class Hostile(Client):
             return self.first
         if lie == "no archive":
             return sealed(heading, [b"PK\x03\x04 and then nothing that fits"])
+        if lie in HEADS:
+            return sealed(heading, [save({"head": np.frombuffer(HEADS[lie], np.uint8)})])
+        if lie == "unprintable":
+            told = protocol.write(replace(heading, reason="\ud800\n12:00:00 round 9/9 done"))
+            return messages.content(told)
         if lie == "pickled":
             bomb = Array("object", (1,), "numpy.ndarray", pickle.dumps(Bomb()))
             return RecordDict({**honest, messages.BODY: ArrayRecord({"0": bomb})})

@@ -73,10 +73,14 @@ def who(change: Callable[[np.ndarray], np.ndarray], name: str) -> Callable[[Tens
 
 WRONG: dict[str, tuple[str, Callable[[Tensors], Tensors], str]] = {
     "keys of another": ("job", who(lambda w: w + 1, "keys"), "keys of other clients"),
-    "one key twice": ("job", rows(lambda r: np.tile(r[:, :32], 2), "keys"), "not fresh"),
+    "one key twice": (
+        "job",
+        rows(lambda r: np.hstack([r[:, :32], r[:, :32], r[:, 64:]]), "keys"),
+        "not fresh",
+    ),
     "a key that is a constant": (
         "job",
-        rows(lambda r: r * (np.arange(64) > 31), "keys"),
+        rows(lambda r: r * (np.arange(r.shape[1]) > 31), "keys"),
         "agree with",
     ),
     "short keys": ("job", rows(lambda r: r[:, :63], "keys"), "rows of another size"),

@@ -116,6 +116,10 @@ def node(argv: list[str]) -> int:
     )  # fmt: skip
     parser.add_argument("--ca", type=Path, help="ca.pem of the federation")
     parser.add_argument("--key", type=Path, help="its private key, of `fedrl flower keys node`")
+    parser.add_argument(
+        "--peers", type=Path, metavar="FOLDER", help="client-0.pub, client-1.pub, … as the members "
+        "gave them to each other: then no secure sum is with anybody else"
+    )  # fmt: skip
     parser.add_argument("--insecure", action="store_true", help="no ca, no key: on loopback only")
     parser.add_argument("--data", default="", help="FEDRL_DATA of this client")
     parser.add_argument(
@@ -132,12 +136,14 @@ def node(argv: list[str]) -> int:
         if path is not None and not path.is_file():
             raise UserError(f"{path} is no file")
 
+    from fedrl.engines.flower import identity
     from fedrl.engines.flower.supernode import Node, serve
     from fedrl.experiment import flower as experiment
 
     folder = asked.folder.resolve()
     data = str(Path(asked.data).resolve()) if asked.data else ""
     client = experiment.client(asked.client, folder, data, own)
+    client.identity = identity.load(asked.key, asked.peers)
     serve(Node(asked.superlink, asked.ca, asked.key, asked.poll), client)
     return 0
 

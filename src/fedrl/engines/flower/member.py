@@ -16,6 +16,7 @@ import numpy as np
 from fedrl import privacy
 from fedrl.engines.flower import steps
 from fedrl.engines.flower.framing import Damaged
+from fedrl.engines.flower.identity import Identity
 from fedrl.engines.wrapped import Wrapped
 from fedrl.privacy import clipping, noise
 from fedrl.privacy.secure import Terms
@@ -53,6 +54,7 @@ class Member:
         terms: Terms,
         words: np.ndarray,
         remember: Callable[[Collection[int]], None],
+        identity: Identity,
     ) -> None:
         self.exchange = exchange
         self.number = number
@@ -60,9 +62,12 @@ class Member:
         self._client = Client(number, terms.needed)
         self._words: np.ndarray | None = words
         self._remember = remember
+        self._identity = identity
 
     def advertise(self) -> Tensors:
-        return steps.pack_keys({self.number: self._client.advertise()})
+        keys = self._client.advertise()
+        signature = self._identity.sign(self.exchange, self.number, keys)
+        return steps.pack_keys({self.number: steps.Signed(keys, signature)})
 
     def take(self, step: str, given: Tensors) -> Tensors:
         """The answer to the next step. Each is taken once, whether it ends well or not."""
@@ -70,7 +75,10 @@ class Member:
             known = steps.read_keys(given)
             if len(known) > self.asked:  # the words of more would not fit into a sum
                 raise ProtocolError(f"{len(known)} clients, where {self.asked} were to be asked")
-            return steps.pack_letters(self._client.share(known))
+            for other, (keys, signature) in known.items():
+                if other != self.number:
+                    self._identity.check(self.exchange, other, keys, signature)
+            return steps.pack_letters(self._client.share({u: one.keys for u, one in known.items()}))
         if step == "mask":
             words, self._words = self._words, None
             if words is None:

@@ -20,6 +20,7 @@ from pathlib import Path
 
 import fedrl
 from fedrl.engines.flower import framing, messages, protocol, steps
+from fedrl.engines.flower.identity import Identity
 from fedrl.engines.flower.member import Member
 from fedrl.engines.flower.opened import Opened
 from fedrl.engines.flower.states import StateError, States
@@ -60,6 +61,7 @@ class Client:
     folder: Path
     plan: Callable[[str], Plan]
     log: Callable[[str], None] = say
+    identity: Identity = field(default_factory=Identity)
     _recipe: str = ""
     _workers: Workers | None = None
     _seen: set[str] = field(default_factory=set)
@@ -137,7 +139,10 @@ class Client:
             words = result.update[steps.WORDS]
             opened = Opened(self.folder / "opened.json")
             remember = partial(opened.add, f"{asked.seed} {asked.digest}")
-            member = Member(asked.exchange, self.number, plan.terms, words, remember)
+            if asked.exchange in self._seen:  # signatures hold for one sum
+                raise ProtocolError("a sum of this name was begun before")
+            self._seen.add(asked.exchange)
+            member = Member(asked.exchange, self.number, plan.terms, words, remember, self.identity)
             self._sum = member, plan
             result = replace(result, update=member.advertise())
         return result, plan

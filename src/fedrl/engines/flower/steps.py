@@ -10,10 +10,12 @@ What is read here came from another machine: anything but that, of the right wid
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
 from fedrl.engines.flower.framing import Damaged
+from fedrl.engines.flower.identity import SIGNATURE
 from fedrl.privacy.secure import Terms, masks, shamir
 from fedrl.privacy.secure.protocol import Answer, Keys
 from fedrl.privacy.secure.quantise import WORD
@@ -31,13 +33,24 @@ def sendable(terms: Terms | None) -> dict[str, float]:
     return {} if terms is None else {name: float(n) for name, n in terms._asdict().items()}
 
 
-def pack_keys(known: Mapping[int, Keys]) -> Tensors:
-    return {KEYS: _table({who: keys.letters + keys.masks for who, keys in known.items()}, 2 * KEY)}
+class Signed(NamedTuple):
+    """A client's keys, and that they are its own; to whom that matters, it checks it."""
+
+    keys: Keys
+    signature: bytes
 
 
-def read_keys(tensors: Tensors) -> dict[int, Keys]:
-    (rows,) = _read(tensors, {KEYS: 2 * KEY})
-    return {who: Keys(row[:KEY], row[KEY:]) for who, row in rows.items()}
+def pack_keys(known: Mapping[int, Signed]) -> Tensors:
+    rows = {who: b"".join(one.keys) + one.signature for who, one in known.items()}
+    return {KEYS: _table(rows, 2 * KEY + SIGNATURE)}
+
+
+def read_keys(tensors: Tensors) -> dict[int, Signed]:
+    (rows,) = _read(tensors, {KEYS: 2 * KEY + SIGNATURE})
+    return {
+        who: Signed(Keys(row[:KEY], row[KEY : 2 * KEY]), row[2 * KEY :])
+        for who, row in rows.items()
+    }
 
 
 def pack_letters(letters: Mapping[int, bytes]) -> Tensors:

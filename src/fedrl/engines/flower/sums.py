@@ -29,7 +29,7 @@ from fedrl.engines.flower.framing import Damaged
 from fedrl.engines.flower.link import Lost
 from fedrl.privacy.clipping import Layout
 from fedrl.privacy.secure import Terms, masks
-from fedrl.privacy.secure.protocol import Answer, Keys, ProtocolError, Server
+from fedrl.privacy.secure.protocol import Answer, ProtocolError, Server
 from fedrl.types import Failure, Result, Tensors, TooFew
 
 Found = TypeVar("Found")
@@ -88,8 +88,9 @@ class Sum:
 
     def _mean(self, jobs: Mapping[int, Question]) -> Tensors:
         server = self.server
-        known = server.collect(self._step(jobs, self._keys))
-        beside = steps.pack_keys(known)
+        signed = self._step(jobs, self._keys)
+        known = server.collect({u: one.keys for u, one in signed.items()})
+        beside = steps.pack_keys({u: signed[u] for u in known})
         letters = self._step(self._questions("share", dict.fromkeys(known, beside)), self._letters)
         given = {u: steps.pack_letters(rows) for u, rows in server.route(letters).items()}
         self._step(self._questions("mask", given), self._words)
@@ -114,7 +115,7 @@ class Sum:
 
     # What a client may answer ---------------------------------------------------------------------
 
-    def _keys(self, told: Result) -> Keys:
+    def _keys(self, told: Result) -> steps.Signed:
         # Once it is in the sum, refusing it would be a record that is not true.
         if told.weight != 1:
             raise Damaged("a weight other than 1, where everybody counts the same")
@@ -123,7 +124,7 @@ class Sum:
         found = steps.read_keys(told.update)
         if set(found) != {told.client}:
             raise Damaged("keys of other clients")
-        keys = found[told.client]
+        keys = found[told.client].keys
         # One who sends what nobody can agree with would make all others give up.
         if len({*keys}) < len(keys) or self._fresh & {*keys}:
             raise Damaged("keys that are not fresh")
@@ -131,7 +132,7 @@ class Sum:
             raise Damaged("keys that nobody can agree with")
         self._fresh |= {*keys}
         self.trained[told.client] = replace(told, update={})
-        return keys
+        return found[told.client]
 
     def _letters(self, told: Result) -> dict[int, bytes]:
         letters = steps.read_letters(told.update)

@@ -93,7 +93,9 @@ class Federation:
         if self.insecure:
             words += ["--insecure"]
         else:
-            words += ["--ca", str(self.folder / "server" / "ca.pem"), "--key", str(folder / "key")]
+            server = self.folder / "server"
+            words += ["--ca", str(server / "ca.pem"), "--key", str(folder / "key")]
+            words += ["--peers", str(server / "nodes")]
         self.nodes[client] = children.start(words, folder / "flwr", folder / "node.log")
 
     def running(self) -> bool:

@@ -15,7 +15,7 @@ Four exchanges, all through the server:
 Client and Server are state machines without input or output: whoever carries the messages drives
 them. Against a server that follows the protocol and looks at everything, also together with fewer
 than t clients, only the sum is visible. A server that hands out public keys of its own making is
-not held off: that needs keys signed by the clients, which this does not have.
+held off by whoever carries the messages and has them signed (`engines/flower/identity.py`).
 """
 
 from __future__ import annotations
