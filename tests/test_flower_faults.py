@@ -211,6 +211,24 @@ def test_a_superlink_that_is_killed_costs_nothing(
     assert "waiting for it" in (run / "log.txt").read_text()
 
 
+def test_a_superlink_that_is_killed_costs_nothing_where_jobs_take_long(
+    up: Federation, tmp_path: Path, inside_round: Callable, starter: Starter
+):
+    """Longer than a node is waited for: a job ends with the SuperNode that it was for."""
+
+    def strike() -> None:
+        kill(up.link)
+        starter.later(up.start_link, 1.0)
+
+    method = MOMENTUM | {"algorithm": {"name": "fedsvrpg-m", "local_steps": 100_000}}
+    inside_round(0, strike)  # in which clients explore for about half a minute
+    run = on_flower(method, tmp_path, "--flower.wait", "20", "--federation.retries", "0", rounds=0)
+    starter.join()
+    assert rounds_of(run) == [0]
+    assert failures(run) == {}
+    assert "waiting for it" in (run / "log.txt").read_text()
+
+
 # The driver -------------------------------------------------------------------------------------
 
 FEDRL = [sys.executable, "-m", "fedrl", "run"]
