@@ -14,7 +14,7 @@ export XLA_FLAGS ?= --xla_cpu_multi_thread_eigen=false
 help:
 	@echo "make demo    set up, train a language agent across clients (5 minutes), print where its page is"
 	@echo "make test    set up, run the checks and all tests but those of"
-	@echo "make machines  SuperLinks and SuperNodes that are killed, attacked or fenced in (15 minutes)"
+	@echo "make machines  SuperLinks and SuperNodes that are killed, attacked or fenced in (10 minutes)"
 	@echo "make quick   the tests without the slow ones"
 	@echo "make check   ruff and mypy"
 	@echo "make bench   all benchmarks (BENCH=--quick for under a minute each)"

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import pytest
 
 pytest.importorskip("flwr", reason="needs the extra flower")
@@ -102,7 +103,11 @@ def test_a_message_whose_run_has_ended_does_not_stop_a_node(monkeypatch: pytest.
         token = interceptor if isinstance(interceptor, str) else ""
         found = SimpleNamespace(object_available=token == "the next one")
         return SimpleNamespace(
-            token=token, AcquireTask=acquire, PullObject=lambda _: found, close=lambda: None
+            token=token,
+            AcquireTask=acquire,
+            PullObject=lambda _: found,
+            PushTaskOutput=lambda request: ends.append((token, request.sub_status)),
+            close=lambda: None,
         )
 
     monkeypatch.setattr(executor, "_to", to)
@@ -110,11 +115,6 @@ def test_a_message_whose_run_has_ended_does_not_stop_a_node(monkeypatch: pytest.
     monkeypatch.setattr(executor, "pull_task_input", pull_task_input)
     monkeypatch.setattr(executor, "Message", lambda content, reply_to: content)
     monkeypatch.setattr(executor, "push_message", lambda runtime, told, context: done.append(told))
-    monkeypatch.setattr(
-        executor,
-        "push_task_output",
-        lambda runtime, context, status, details: ends.append((runtime.token, status)),
-    )
     client: Any = SimpleNamespace(answer=lambda content: content)
     executor.serve(client, "x:1", b"secret", lambda: not done)
     assert done == ["the next one"]
@@ -172,9 +172,25 @@ def test_a_job_ends_with_the_supernode_that_is_to_carry_its_answer(
         alive[0] = False  # the SuperNode is killed while this works
         assert stopped.wait(10.0)
 
-    client: Any = SimpleNamespace(answer=answer, interrupt=stopped.set)
+    looks = iter([False, False, True])  # twice its worker has not even been given the job
+
+    def interrupt() -> bool:
+        if found := next(looks):
+            stopped.set()
+        return found
+
+    client: Any = SimpleNamespace(answer=answer, interrupt=interrupt)
     executor.serve(client, "x:1", b"secret", lambda: alive[0])
     assert stopped.is_set()
+
+
+def test_an_acquired_task_whose_token_is_lost_ends_the_supernode(monkeypatch: pytest.MonkeyPatch):
+    def acquire(_: Any) -> None:
+        raise httpx.ReadTimeout("")
+
+    runtime = SimpleNamespace(AcquireTask=acquire, close=lambda: None)
+    monkeypatch.setattr(executor, "_to", lambda *_: runtime)
+    executor.serve(SimpleNamespace(), "x:1", b"secret", lambda: True)  # type: ignore[arg-type]
 
 
 class Hangs(Toy):
@@ -229,7 +245,7 @@ def test_updates_with_noise_of_their_own_are_not_asked_for_twice(net: Busy):
 def test_a_superlink_that_is_lost_again_and_again_stops_the_run(net: Busy):
     net.times = 0
     net.lost = ["pull"] * 100
-    with pytest.raises(UserError, match="for the 21th time without an answer in between"):
+    with pytest.raises(UserError, match="more than 20 times without an answer in between"):
         list(net.engine(lambda line: None).run(jobs()))
 
 
@@ -335,3 +351,16 @@ def test_a_request_that_is_refused_as_a_whole_has_taken_no_message():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("fedrl.engines.flower.link.Message", lambda *_, **__: None)
         assert link.push([Outgoing(1, messages.content("x"), 1.0)]) == [""]
+
+
+def test_a_number_that_is_taken_twice_stops_no_run_after_its_first_meeting(net: Busy):
+    """Whether somebody was absent from the start, or the SuperLink was restarted since."""
+    net.times = 0
+    absent = net.members.pop(102)
+    engine = net.engine(lambda line: None, wait=0.1)
+    assert [type(o) for o in engine.run(jobs())] == [Result, Result, Failure]
+    net.members[300] = net.members[101]
+    assert [type(o) for o in engine.run(jobs())] == [Result, Result, Failure]
+    net.lost = ["pull"]
+    net.members[102] = absent
+    assert [type(o) for o in engine.run(jobs())] == [Result] * CLIENTS

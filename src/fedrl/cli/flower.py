@@ -1,6 +1,7 @@
 """The command `fedrl flower`: federations across machines. docs/deploy.md takes you through it."""
 
 import argparse
+import socket
 import sys
 import time
 from pathlib import Path
@@ -74,6 +75,10 @@ def link(argv: list[str]) -> int:
     _check_folder(asked.folder, asked.insecure)
     if asked.insecure and asked.host != "127.0.0.1":
         raise UserError("--insecure has no keys and no encryption: it needs --host 127.0.0.1")
+    try:
+        socket.getaddrinfo(asked.host, None)
+    except OSError as error:
+        raise UserError(f"--host {asked.host} is no address of this machine: {error}") from error
 
     from fedrl.engines.flower import connection, superlink
 
@@ -132,6 +137,8 @@ def node(argv: list[str]) -> int:
         raise UserError(f"--client is {asked.client}; clients are numbered from 0")
     if asked.insecure == bool(asked.ca and asked.key):
         raise UserError("a node needs --ca and --key, or --insecure and neither")
+    if asked.insecure and asked.peers:
+        raise UserError("--peers is for nodes with a key, and --insecure has none")
     for path in (asked.ca, asked.key):
         if path is not None and not path.is_file():
             raise UserError(f"{path} is no file")

@@ -49,11 +49,12 @@ class Workers:
             worker.stop()
         self._workers = []
 
-    def interrupt(self) -> None:
-        """From another thread: end the processes that are at work; their jobs have failed."""
-        for worker in list(self._workers):
-            if worker.job is not None or not worker.ready:
-                worker.process.kill()
+    def interrupt(self) -> bool:
+        """From another thread: end the processes that are at work, if any; their jobs fail."""
+        busy = [w for w in list(self._workers) if w.job is not None or not w.ready]
+        for worker in busy:
+            worker.process.kill()
+        return bool(busy)
 
     def run(self, jobs: Sequence[Job], deadline: float = 0.0) -> Iterator[Result | Failure]:
         """Outcomes in the order of the jobs; early ones of later jobs wait for their turn."""
@@ -166,10 +167,10 @@ class _Worker:
     def give(self, index: int, job: Job) -> None:
         new = self._sent is not job.broadcast
         self._sent = job.broadcast
+        self.job, self.started = (index, job), time.monotonic()
         # If the process is dead, `take` finds the closed pipe and says so.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.pipe.send((job.client, job.broadcast if new else None, job.state, job.seed))
-        self.job, self.started = (index, job), time.monotonic()
 
     def take(self) -> Result | Failure:
         assert self.job is not None

@@ -50,9 +50,13 @@ def secret(folder: Path) -> int:
     path = folder / "cohorts.key"
     try:
         if not path.is_file():
-            descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            beside = path.with_suffix(".part")
+            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with open(descriptor, "w", encoding="utf-8") as file:
                 file.write(f"{secrets.token_hex(16)}\n")
+                file.flush()
+                os.fsync(descriptor)
+            beside.replace(path)  # all of it, or nothing
         return int(path.read_text(encoding="utf-8"), 16)
     except OSError as error:
         raise UserError(

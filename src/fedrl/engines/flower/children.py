@@ -7,7 +7,6 @@ its port. On Linux the kernel ends them; elsewhere a parent that is killed leave
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import os
 import signal
 import socket
@@ -18,7 +17,13 @@ from pathlib import Path
 
 from fedrl.engines.flower import OFFLINE
 
-SET_PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
+LAUNCH = """
+import ctypes, os, sys
+ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
+if os.getppid() == int(sys.argv[1]):  # else it died before that line
+    os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
+"""
+"""Asks the kernel in the child itself: a parent with threads may hang between fork and exec."""
 STOP_SECONDS = 10.0
 
 SUPERNODE = "from flwr.supernode.cli import flower_supernode; flower_supernode()"
@@ -27,23 +32,15 @@ SUPERNODE = "from flwr.supernode.cli import flower_supernode; flower_supernode()
 def start(words: Sequence[str], home: Path, log: Path | None = None) -> subprocess.Popen[bytes]:
     """`python words…`; Flower keeps its files under `home`."""
     environment = os.environ | OFFLINE | {"FLWR_HOME": str(home)}
-    parent = os.getpid()
-
-    def in_the_child() -> None:
-        if sys.platform == "linux":
-            ctypes.CDLL(None).prctl(SET_PARENT_DEATH_SIGNAL, signal.SIGKILL)
-            if os.getppid() != parent:  # it died before this line
-                os._exit(1)
-
+    first = ["-I", "-S", "-c", LAUNCH, str(os.getpid())] if sys.platform == "linux" else []
     with contextlib.ExitStack() as stack:
         out = None if log is None else stack.enter_context(log.open("ab"))
         return subprocess.Popen(
-            [sys.executable, *words],
+            [sys.executable, *first, *words],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
-            preexec_fn=in_the_child,
             start_new_session=True,  # Ctrl-C is the parent's to handle
         )
 

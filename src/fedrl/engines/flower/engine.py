@@ -85,6 +85,7 @@ class Flower:
         self.terms = terms  # of secure sums; none where updates travel as they are
         self.once = once  # whether no job is sent a second time: each update shows new noise
         self.bytes_sent = 0  # of broadcasts and headings, each once for every client
+        self.tries = 0  # to send one
         self._link: Link | None = None
         self._fruitless = 0
         self._roster = Roster(warn)
@@ -117,7 +118,7 @@ class Flower:
             return
         questions = [self._question(job, deadline) for job in jobs]
         finished: dict[int, Result | Failure] = {}
-        before = self.bytes_sent
+        before = self.tries
         limit = max(self._limit(job.broadcast) for job in jobs)
         turn = 0
         while turn < len(jobs):
@@ -130,7 +131,7 @@ class Flower:
                         turn += 1
             except Lost as lost:
                 self._reopen(lost)
-                if self.once and self.bytes_sent > before:
+                if self.once and self.tries > before:
                     for i, job in enumerate(jobs[turn:], turn):
                         yield finished.get(i) or Failure(job.client, NOT_TWICE)
                     return
@@ -244,6 +245,7 @@ class Flower:
             nonce = protocol.nonce()
             text = protocol.write(heading(nonce, digest))
             content = messages.content(text, body)
+            self.tries += 1  # before: it may arrive although nobody hears that it did
             # One by one: a request to the SuperLink names every object of all its messages.
             (number,) = link.push([Outgoing(node, content, lasts)])
             if not number:
@@ -305,13 +307,13 @@ class Flower:
         self._fruitless += 1
         if self._fruitless > FRUITLESS:
             raise UserError(
-                f"{lost}, for the {FRUITLESS + 1}th time without an answer in between: see its log"
+                f"{lost}, more than {FRUITLESS} times without an answer in between: see its log"
             )
         self.warn(f"{lost}; waiting for it, then the jobs without an answer are sent again")
         if self._link is not None:
             self._link.close(finished=False)
         self._link = None
-        self._roster = Roster(self.warn)
+        self._roster = Roster(self.warn, self._roster.met)
 
     def _meet(self, wanted: set[int]) -> None:
         """Find the nodes of these clients; wait for those that are missing, once per absence."""

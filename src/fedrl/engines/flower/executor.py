@@ -15,14 +15,19 @@ from typing import Any
 import httpx
 from flwr.app import Message
 from flwr.common.constant import SubStatus
-from flwr.proto.runtime_pb2 import AcquireTaskRequest, SendTaskHeartbeatRequest
+from flwr.common.serde import context_to_proto
+from flwr.proto.runtime_pb2 import (
+    AcquireTaskRequest,
+    PushTaskOutputRequest,
+    SendTaskHeartbeatRequest,
+)
 from flwr.supercore.constant import TaskType
 from flwr.supercore.interceptors import (
     RuntimeTokenHttpInterceptor,
     RuntimeVersionHttpInterceptor,
 )
 from flwr.supercore.runtime import RuntimeHttpClient
-from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message, push_task_output
+from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message
 
 from fedrl.engines.flower.link import HEARTBEAT_SECONDS, ME, signing
 from fedrl.engines.flower.node import Client, say
@@ -51,10 +56,13 @@ def serve(client: Client, address: str, secret: bytes, going_on: Callable[[], bo
                 if not (tokens or next_task()):
                     time.sleep(POLL_SECONDS)
                     continue
-            except (httpx.HTTPError, OSError) as error:  # it is starting, or on its way out
+            except httpx.ConnectError as error:  # it is starting, or on its way out
                 say(f"the SuperNode does not answer ({type(error).__name__})")
                 time.sleep(1.0)
                 continue
+            except (httpx.HTTPError, OSError) as error:  # a task may be ours, and nobody knows it
+                say(f"the SuperNode did not answer ({type(error).__name__})")
+                return
             try:
                 _answer(client, address, tokens.pop(), next_task, going_on)
             except Overtaken:
@@ -107,15 +115,20 @@ def _answer(
             push_message(
                 runtime, Message(client.answer(message.content), reply_to=message), context
             )
-            push_task_output(runtime, context, SubStatus.COMPLETED, "")
+            _end(runtime, SubStatus.COMPLETED, context)
         except Overtaken:
-            # Left alone it would expire, and its error be taken for the answer to the message of
-            # that moment: from then on every answer would come one message late.
-            push_task_output(runtime, None, SubStatus.FAILED, "its message did not arrive")
+            _end(runtime, SubStatus.FAILED)
             raise
         finally:
             over.set()
             beat.join()
+
+
+def _end(runtime: RuntimeHttpClient, status: str, context: Any = None) -> None:
+    """Left alone a task would expire, and its error be taken for the answer to the message of that
+    moment: from then on every answer would come one message late."""
+    told = None if context is None else context_to_proto(context)
+    runtime.PushTaskOutput(PushTaskOutputRequest(context=told, sub_status=status))
 
 
 def _beat(
@@ -131,8 +144,7 @@ def _beat(
     """
     next_beat = time.monotonic() + HEARTBEAT_SECONDS
     while not over.wait(WATCH_SECONDS):
-        if not going_on():
-            client.interrupt()
+        if not going_on() and client.interrupt():  # else its work begins only now: look again
             return
         if time.monotonic() >= next_beat:
             next_beat += HEARTBEAT_SECONDS

@@ -30,7 +30,7 @@ from fedrl.types import UserError
 HALF = 48
 SIGNATURE = 2 * HALF
 """Bytes: the two numbers of an ECDSA signature on the curve P-384."""
-PEER = re.compile(r"client-(\d+)\.pub")
+PEER = re.compile(r"client-(0|[1-9]\d*)\.pub")
 SCHEME = ec.ECDSA(hashes.SHA384())
 
 

@@ -26,9 +26,9 @@ DAYS = 825
 
 def write_private(path: Path, data: bytes) -> None:
     """A new file that only its owner can read; an old one is never written over."""
-    if path.exists():
-        raise UserError(f"{path} is there already; remove it first if it may go")
     try:
+        if path.exists():
+            raise UserError(f"{path} is there already; remove it first if it may go")
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
         with open(descriptor, "wb") as file:

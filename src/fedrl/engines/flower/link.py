@@ -247,7 +247,7 @@ class Link:
         self._forgotten |= set(messages) - set(here.values())
         for number in here:
             del self._arriving[number]
-            with _lost():
+            with contextlib.suppress(Lost), _lost():  # a SuperLink that is gone has forgotten it
                 self._drop(number)
 
     def close(self, finished: bool) -> None:

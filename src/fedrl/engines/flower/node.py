@@ -167,10 +167,9 @@ class Client:
             if not plan.warm:
                 self.close()
 
-    def interrupt(self) -> None:
-        """From another thread: give up the job that is under way, whose answer nobody can get."""
-        if (workers := self._workers) is not None:
-            workers.interrupt()
+    def interrupt(self) -> bool:
+        """From another thread: give up the job under way, if any, whose answer nobody can get."""
+        return (workers := self._workers) is not None and workers.interrupt()
 
     def close(self) -> None:
         if self._workers is not None:

@@ -32,10 +32,10 @@ class _Asked(NamedTuple):
 
 
 class Roster:
-    def __init__(self, warn: Callable[[str], None]) -> None:
+    def __init__(self, warn: Callable[[str], None], met: bool = False) -> None:
         self.warn = warn
         self.owners: dict[int, int] = {}  # client → node
-        self._complete = False  # whether all who were wanted have been here at once
+        self.met = met  # whether a meeting has ended: mistakes in numbers are found in the first
         self._known: set[int] = set()  # nodes that have said who they are
         self._missed: set[int] = set()  # clients that were waited for in vain
         self._asked: dict[str, _Asked] = {}  # by message
@@ -57,11 +57,11 @@ class Roster:
         self._listen(link, now)
         missing = until.keys() - self.owners.keys()
         self._missed -= until.keys() - missing
-        self._complete |= not missing
         if self._asked:  # it may be one of them that says its name next
             return set(missing)
         over = {c for c in missing if now >= until[c] or c in self._missed}
         self._missed |= over
+        self.met |= missing == over
         return missing - over
 
     def _ask(self, link: Link, online: set[int], spared: set[int]) -> None:
@@ -113,7 +113,7 @@ class Roster:
             )
         elif (other := self.owners.get(name.client)) is None:
             self.owners[name.client] = node
-        elif not self._complete:
+        elif not self.met:
             raise UserError(
                 f"two nodes, {other} and {node}, say that they are client {name.client}: give "
                 "every node its own number (fedrl flower node --client N)"

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from pathlib import Path
 
 from fedrl.engines.flower import framing
@@ -48,7 +49,8 @@ class States:
         path = self._path(run, tag)
         try:
             state = framing.unpack(path.read_bytes())
-            os.utime(path)  # what rounds still start from is not old, however often they are tried
+            # What rounds still start from is not old, however often they are tried.
+            os.utime(path, ns=(time.time_ns(),) * 2)
             return state
         except FileNotFoundError as error:
             raise StateError("the state that its round starts from is not on its disk") from error

@@ -12,6 +12,7 @@ registered within seconds. Messages are held in memory: no update is written to 
 
 from __future__ import annotations
 
+import socket
 import sys
 import threading
 import time
@@ -84,6 +85,11 @@ def local(host: str) -> str:
     return ANYWHERE.get(host, f"[{host}]" if ":" in host else host)
 
 
+def addresses(host: str) -> set[str]:
+    """From where this machine reaches itself under that name."""
+    return {str(found[4][0]) for found in socket.getaddrinfo(host, None)}
+
+
 def serve(
     host: str,
     port: int,
@@ -114,7 +120,7 @@ def serve(
     sys.argv = ["flower-superlink", *words]
     config = _parse_superlink_lifespan_config()
     uvicorn.run(
-        Guard(create_app(config, SuperLinkLifespan), {*LOOPBACK, host, *insiders}),
+        Guard(create_app(config, SuperLinkLifespan), {*LOOPBACK, *addresses(host), *insiders}),
         host=host,
         port=port,
         access_log=False,
