@@ -29,7 +29,7 @@ from fedrl.types import Algorithm, Failure, Job, Result, Tensors
 CLIENTS = 5
 CLIP = 1.5
 SEED = 3
-STEPS = ("job", "share", "mask", "unmask")
+STEPS = ("job", "share", "mask", "agree", "unmask")
 Change = Callable[[Arrived], "Arrived | None"]
 
 

@@ -2,22 +2,32 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
-from secure_nodes import CLIENTS, SecretNet, jobs
+from secure_nodes import CLIENTS, SecretNet, jobs, opened
 from toy import Toy
 
+from fedrl import tree
 from fedrl.engines.flower import framing, identity, keys, messages, protocol, steps
-from fedrl.engines.flower.identity import SIGNATURE, Identity
-from fedrl.engines.flower.link import Arrived
+from fedrl.engines.flower.connection import Connection
+from fedrl.engines.flower.identity import SIGNATURE, Identity, about_keys, about_survivors
+from fedrl.engines.flower.link import Arrived, Outgoing
+from fedrl.engines.flower.member import Member
 from fedrl.privacy.secure import masks
 from fedrl.privacy.secure.protocol import Client, Keys, ProtocolError
 from fedrl.types import Failure, Result, UserError
+
+survivors = st.lists(st.integers(0, 300), unique=True, max_size=5)
 
 
 @pytest.fixture(scope="module")
@@ -37,28 +47,42 @@ def fresh() -> Keys:
     return Client(0, 2).advertise()
 
 
-def test_a_signature_is_for_one_client_one_sum_and_its_keys(people: list[Identity]):
+JOB = bytes(32)
+
+
+def test_a_signature_is_for_one_client_one_sum_one_job_and_its_keys(people: list[Identity]):
     made = fresh()
-    signature = people[1].sign("a", 1, made)
+    about = about_keys("a", 1, made, JOB)
+    signature = people[1].sign(about)
     assert len(signature) == SIGNATURE
-    people[0].check("a", 1, made, signature)
-    Identity().check("a", 1, made, bytes(SIGNATURE))  # who has no peers believes everybody
+    assert people[0].believes(1, about, signature)
+    assert Identity().believes(1, about, bytes(SIGNATURE))  # without peers, everybody
     changed = bytearray(signature)
     changed[50] ^= 1
-    for about in (
-        ("b", 1, made, signature),
-        ("a", 2, made, signature),
-        ("a", 1, fresh(), signature),
-        ("a", 1, Keys(made.masks, made.letters), signature),
-        ("a", 1, made, bytes(changed)),
-        ("a", 1, made, bytes(SIGNATURE)),
-        ("a", 1, made, b"\xff" * SIGNATURE),
-        ("a", 1, made, people[CLIENTS].sign("a", 1, made)),
+    for other in (
+        about_keys("b", 1, made, JOB),
+        about_keys("a", 2, made, JOB),
+        about_keys("a", 1, fresh(), JOB),
+        about_keys("a", 1, Keys(made.masks, made.letters), JOB),
+        about_keys("a", 1, made, b"\1" + JOB[1:]),
+        about_survivors("a", [1]),
     ):
-        with pytest.raises(ProtocolError, match="are not signed by it"):
-            people[0].check(*about)
-    with pytest.raises(ProtocolError, match="client 7 is none of this node's peers"):
-        people[0].check("a", 7, made, people[CLIENTS].sign("a", 7, made))
+        assert not people[0].believes(1, other, signature)
+    for wrong in (
+        bytes(changed),
+        bytes(SIGNATURE),
+        b"\xff" * SIGNATURE,
+        people[CLIENTS].sign(about),
+        people[2].sign(about),
+    ):
+        assert not people[0].believes(1, about, wrong)
+    assert not people[0].believes(7, about, people[CLIENTS].sign(about))
+
+
+@given(st.lists(st.text(max_size=9), min_size=2, max_size=2), st.lists(survivors, min_size=2))
+def test_no_two_statements_are_the_same_bytes(names: list[str], lists: list[list[int]]):
+    told = {(name, tuple(sorted(numbers))) for name in names for numbers in lists}
+    assert len({about_survivors(*one) for one in told}) == len(told)
 
 
 @pytest.fixture
@@ -90,7 +114,7 @@ def test_keys_that_the_driver_puts_in_another_clients_place_open_nothing(
         assert arrived.content is not None
         text, _ = messages.opened(arrived.content)
         heading: protocol.Answer = protocol.read(text, protocol.Answer)
-        forged = steps.Signed(driver, signer.sign("another sum", 2, driver))
+        forged = steps.Signed(driver, signer.sign(about_keys("another sum", 2, driver, JOB)))
         body = framing.cut(framing.pack(steps.pack_keys({2: forged})), 100)
         told = protocol.write(replace(heading, digest=framing.checksum(body)))
         return arrived._replace(content=messages.content(told, messages.body(body)))
@@ -98,7 +122,7 @@ def test_keys_that_the_driver_puts_in_another_clients_place_open_nothing(
     net.changes["job", 2] = in_between
     outcomes = list(net.engine().run(jobs(net)))
     assert [type(o) for o in outcomes] == [Failure] * CLIENTS
-    assert outcomes[0].reason.endswith("the keys of client 2 are not signed by it")
+    assert outcomes[0].reason == "client 2 has not signed its keys for this job"
     assert asked(net) == {"job", "share"}  # nobody has masked anything
 
 
@@ -107,8 +131,77 @@ def test_a_client_that_is_no_peer_is_in_no_sum(net: SecretNet, people: list[Iden
     for node in net.members.values():
         node.identity = replace(node.identity, peers=fewer)
     outcomes = list(net.engine().run(jobs(net)))
-    assert outcomes[0].reason.endswith("client 4 is none of this node's peers")
+    assert outcomes[0].reason == "client 4 has not signed its keys for this job"
     assert asked(net) == {"job", "share"}
+
+
+def test_a_sum_of_different_jobs_is_refused(net: SecretNet):
+    """Who gives all others a model from which they learn nothing has one client's update."""
+    real = net.push
+
+    def push(given: Sequence[Outgoing]) -> list[str]:
+        (message,) = given
+        seen = opened("", message.node - 100, message.content)
+        if seen.heading["kind"] == "job" and message.node != 101:
+            data = framing.pack(tree.map(np.zeros_like, seen.tensors))
+            heading = seen.heading | {"digest": framing.checksum([data])}
+            content = messages.content(json.dumps(heading), messages.body([data]))
+            message = message._replace(content=content)
+        return real([message])
+
+    net.push = push  # type: ignore[method-assign]
+    outcomes = list(net.engine().run(jobs(net)))
+    assert [type(o) for o in outcomes] == [Failure] * CLIENTS
+    assert outcomes[1].reason == "client 0 has not signed its keys for this job"
+    assert asked(net) == {"job", "share"}
+
+
+def test_clients_that_are_told_different_survivors_open_nothing(net: SecretNet):
+    """Each would give what is right for its list, and together that could be one client's all."""
+    real = net.push
+
+    def push(given: Sequence[Outgoing]) -> list[str]:
+        (message,) = given
+        seen = opened("", message.node - 100, message.content)
+        if seen.heading.get("step") == "agree" and message.node != 101:
+            fewer = [n for n in range(CLIENTS) if n != (4 if message.node < 103 else 0)]
+            data = framing.pack(steps.pack_survivors({*fewer, message.node - 100}))
+            heading = seen.heading | {"digest": framing.checksum([data])}
+            content = messages.content(json.dumps(heading), messages.body([data]))
+            message = message._replace(content=content)
+        return real([message])
+
+    net.push = push  # type: ignore[method-assign]
+    said: list[str] = []
+    outcomes = list(net.engine(said.append).run(jobs(net)))
+    assert [type(o) for o in outcomes] == [Failure] * CLIENTS
+    assert not any(seen.tensors for seen in net.answers_seen if seen.step == "unmask")
+    assert any("1 clients agree who is in the sum, 4 needed" in line for line in said)
+    assert any("others are in the sum than this client has agreed to" in line for line in said)
+
+
+def test_a_driver_that_skips_the_agreement_gets_no_shares(net: SecretNet, people: list[Identity]):
+    words = np.zeros(7, np.uint32)
+    member = Member("x", 1, net.terms, words, lambda _: None, people[1], JOB)
+    member.advertise()
+    with pytest.raises(ProtocolError, match="than this client has agreed to"):
+        member.take("unmask", steps.pack_opening(range(CLIENTS), {}))
+
+
+def test_a_client_whose_node_did_not_sign_fails_alone(
+    net: SecretNet, people: list[Identity], monkeypatch: pytest.MonkeyPatch
+):
+    """The driver knows nodes' keys from the SuperLink: its peers need not all give up."""
+    net.members[102].identity = replace(people[2], key=people[CLIENTS].key)
+    engine = net.engine()
+    monkeypatch.setattr(engine, "connection", Connection("x:1", ca="ca.pem"))
+    public = {100 + n: one.key.public_key() for n, one in enumerate(people[:CLIENTS]) if one.key}
+    net.key_of = public.get  # type: ignore[attr-defined]
+    outcomes = list(engine.run(jobs(net)))
+    assert [type(o) for o in outcomes] == [Result, Result, Failure, Result, Result]
+    assert outcomes[2].reason == (
+        "its answer is malformed: keys that its node has not signed for this job"
+    )
 
 
 def test_a_sum_has_its_name_once(net: SecretNet, monkeypatch: pytest.MonkeyPatch):

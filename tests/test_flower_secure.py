@@ -205,11 +205,10 @@ def test_one_that_drops_out_costs_its_update_and_nothing_else(step: str, net: Se
     said: list[str] = []
     found = list(net.engine(said.append).run(jobs(net), 0.5))
     here = vectors(net)
-    if step == "unmask":  # it is in the sum already
+    if step in ("agree", "unmask"):  # it is in the sum already
         assert all(isinstance(outcome, Result) for outcome in found)
-        assert said == [
-            "client 1 did not help to open the sum: no answer within the deadline of 0.5 s"
-        ]
+        did_not = "agree who is in the sum" if step == "agree" else "help to open the sum"
+        assert said == [f"client 1 did not {did_not}: no answer within the deadline of 0.5 s"]
         close(mean_of(found), here.mean(0))
         return
     assert [type(outcome) for outcome in found] == [Result, Failure, Result, Result, Result]
@@ -228,6 +227,7 @@ def test_one_that_drops_out_costs_its_update_and_nothing_else(step: str, net: Se
         ("job", "sent keys"),
         ("share", "shared keys"),
         ("mask", "sent their updates"),
+        ("agree", "agreed who is in it"),
         ("unmask", "helped to open the sum"),
     ],
 )
@@ -243,7 +243,8 @@ def test_below_the_threshold_nothing_is_opened(
     with pytest.raises(QuorumLost, match="round 1: only 0 of 5"):  # 3 answers are a quorum
         over(net, said, rounds=1, retries=1, deadline=0.3)
     why = (
-        f"client {'0, 1, 2, 3, 4' if step == 'unmask' else '0, 2, 4'}: secure sum: 3 clients {did}"
+        f"client {'0, 1, 2, 3, 4' if step in ('agree', 'unmask') else '0, 2, 4'}: "
+        f"secure sum: 3 clients {did}"
     )
     assert any(f"{why}, 4 needed" in line for line in said)
     assert totals == []
@@ -254,7 +255,7 @@ def test_below_the_threshold_nothing_is_opened(
 # A SuperLink that goes away ----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("step", STEPS[:3])
+@pytest.mark.parametrize("step", STEPS[:4])
 @pytest.mark.parametrize("through", [0, 3])
 def test_a_sum_that_was_interrupted_starts_again_with_new_keys(
     step: str, through: int, net: SecretNet

@@ -270,7 +270,7 @@ def test_no_second_opinion_on_who_survived(net: SecretNet):
     """The other half of client 2's secrets would come out."""
     net.changes["unmask", 1] = no_answer
     list(net.engine().run(jobs(net), 0.3))
-    fewer = steps.pack_survivors([0, 1, 3, 4])
+    fewer = steps.pack_opening([0, 1, 3, 4], {})
     assert ask(net, 1, "unmask", lambda _: fewer).reason == "unmask was asked for out of turn"
 
 
@@ -288,7 +288,7 @@ def test_what_a_client_is_told_of_survivors_is_checked(
     """A driver that stops before the last step and asks on its own."""
     net.gone = [("unmask", 0)]
     list(net.engine().run(jobs(net)))
-    made_up = steps.pack_survivors(survivors)
+    made_up = steps.pack_opening(survivors, {})
     told = ask(net, 1, "mask", lambda _: made_up, step="unmask")
     assert reason in told.reason
 

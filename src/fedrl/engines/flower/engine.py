@@ -14,11 +14,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from fedrl.engines.flower import framing, messages, protocol, steps, sums
+from fedrl.engines.flower import framing, identity, messages, protocol, steps, sums
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.link import Arrived, Link, Lost, Outgoing, wait_for
 from fedrl.engines.flower.roster import BUSY_SECONDS, Roster
@@ -147,10 +148,28 @@ class Flower:
             first = {job.client: self._question(job, deadline, exchange) for job in jobs}
             try:
                 return sums.Sum(
-                    exchange, terms, form, deadline, self.ask, self.warn, self.algorithm.reports
+                    exchange,
+                    terms,
+                    form,
+                    deadline,
+                    self.ask,
+                    self.warn,
+                    self.algorithm.reports,
+                    partial(self._vouched, exchange),
                 ).run(first)
             except Lost as lost:
                 self._reopen(lost)
+
+    def _vouched(self, exchange: str, client: int, signed: steps.Signed, broadcast: str) -> bool:
+        """One whose signature its peers would refuse must fail alone, and not make all give up."""
+        node = self.owners.get(client)
+        key = None if node is None or self.connection.insecure else self._open().key_of(node)
+        if key is None:
+            return True
+        job = steps.digest(self.recipe.text, broadcast, steps.sendable(self.terms))
+        return identity.holds(
+            key, identity.about_keys(exchange, client, signed.keys, job), signed.signature
+        )
 
     def _question(self, job: Job, deadline: float, exchange: str = "") -> Question:
         def heading(nonce: str, digest: str) -> protocol.Job:

@@ -1,16 +1,18 @@
 """Signed keys of secure sums: who is in a sum is a member, and its keys are its own.
 
-A driver that follows the protocol hands out the keys that clients have advertised. One that does
-not could hand out keys of its own in their place, or invent clients, and so open what is hidden
-from it. Therefore a node signs its fresh keys with its long-term key, by which the SuperLink knows
-it; and a node that has its peers' public keys (`--peers`) takes part in no sum with other keys.
+A driver that follows the protocol hands out the keys that clients have advertised, and tells all of
+them the same. One that does not could hand out keys of its own, invent clients, or tell everybody
+something else, and so open what is hidden from it. Therefore a node signs its fresh keys, and who
+is in the sum, with its long-term key, by which the SuperLink knows it; and a node that has its
+peers' public keys (`--peers`) believes nothing else (Bonawitz et al., the variant against active
+adversaries).
 """
 
 from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +26,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 )
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
-from fedrl.privacy.secure.protocol import Keys, ProtocolError
+from fedrl.privacy.secure.protocol import Keys
 from fedrl.types import UserError
 
 HALF = 48
@@ -41,31 +43,45 @@ class Identity:
     key: ec.EllipticCurvePrivateKey | None = None
     peers: Mapping[int, ec.EllipticCurvePublicKey] | None = None
 
-    def sign(self, exchange: str, number: int, keys: Keys) -> bytes:
+    def sign(self, statement: bytes) -> bytes:
         """Without a key any bytes: who checks signatures does not believe them."""
         if self.key is None:
             return secrets.token_bytes(SIGNATURE)
-        r, s = decode_dss_signature(self.key.sign(_statement(exchange, number, keys), SCHEME))
+        r, s = decode_dss_signature(self.key.sign(statement, SCHEME))
         return r.to_bytes(HALF, "big") + s.to_bytes(HALF, "big")
 
-    def check(self, exchange: str, number: int, keys: Keys, signature: bytes) -> None:
-        """Whether these are keys that the peer of this number made for this sum."""
+    def believes(self, number: int, statement: bytes, signature: bytes) -> bool:
+        """Whether the peer of this number has signed it."""
         if self.peers is None:
-            return
-        if number not in self.peers:
-            raise ProtocolError(f"client {number} is none of this node's peers")
-        numbers = (int.from_bytes(part, "big") for part in (signature[:HALF], signature[HALF:]))
-        try:
-            self.peers[number].verify(
-                encode_dss_signature(*numbers), _statement(exchange, number, keys), SCHEME
-            )
-        except InvalidSignature as error:
-            raise ProtocolError(f"the keys of client {number} are not signed by it") from error
+            return True
+        return number in self.peers and holds(self.peers[number], statement, signature)
 
 
-def _statement(exchange: str, number: int, keys: Keys) -> bytes:
-    """All of fixed length but the sum's name, which is last: no two say the same."""
-    return b"fedrl secure sum" + number.to_bytes(4, "big") + b"".join(keys) + exchange.encode()
+def holds(key: ec.EllipticCurvePublicKey, statement: bytes, signature: bytes) -> bool:
+    r, s = (int.from_bytes(part, "big") for part in (signature[:HALF], signature[HALF:]))
+    try:
+        key.verify(encode_dss_signature(r, s), statement, SCHEME)
+    except InvalidSignature:
+        return False
+    return True
+
+
+def about_keys(exchange: str, number: int, keys: Keys, job: bytes) -> bytes:
+    """That these are a client's keys for one sum. `job` is a digest of what all were asked to do:
+    of updates that differ in nothing but one client's data, only one would be in the sum."""
+    return b"keys" + _name(exchange) + number.to_bytes(4, "big") + b"".join(keys) + job
+
+
+def about_survivors(exchange: str, survivors: Collection[int]) -> bytes:
+    """That these, and no others, are in the sum."""
+    numbers = b"".join(number.to_bytes(4, "big") for number in sorted(survivors))
+    return b"survivors" + _name(exchange) + numbers
+
+
+def _name(exchange: str) -> bytes:
+    """Of known length: the driver makes names up, and no two statements may be the same bytes."""
+    name = exchange.encode()
+    return b" of a fedrl secure sum" + len(name).to_bytes(4, "big") + name
 
 
 def load(key: Path | None, peers: Path | None) -> Identity:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import httpx
+from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import Message, RecordDict
 from flwr.common.serde import fab_to_proto, run_from_proto
 from flwr.proto.control_pb2 import StartRunRequest
@@ -40,6 +41,7 @@ from flwr.supercore.interceptors import (
     RuntimeVersionHttpInterceptor,
     SuperExecAuthHttpInterceptor,
 )
+from flwr.supercore.primitives.asymmetric import bytes_to_public_key
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
@@ -104,6 +106,7 @@ class Link:
         self.bytes_received = 0
         self._arriving: dict[str, _Arriving] = {}
         self._forgotten: set[str] = set()
+        self._keys: dict[int, bytes] = {}  # of nodes
         self._over = threading.Event()
 
     def open(self) -> None:
@@ -160,7 +163,14 @@ class Link:
 
     def nodes(self) -> set[int]:
         with _lost():
-            return {node.node_id for node in self._client.GetNodes(GetNodesRequest()).nodes}
+            found = self._client.GetNodes(GetNodesRequest()).nodes
+        self._keys = {node.node_id: node.public_key for node in found}
+        return set(self._keys)
+
+    def key_of(self, node: int) -> ec.EllipticCurvePublicKey | None:
+        """The long-term key by which the SuperLink knows it."""
+        data = self._keys.get(node)
+        return bytes_to_public_key(data) if data else None
 
     def push(self, messages: Sequence[Outgoing]) -> list[str]:
         """The messages' ids, empty for those that the SuperLink does not take."""

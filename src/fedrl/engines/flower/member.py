@@ -16,12 +16,12 @@ import numpy as np
 from fedrl import privacy
 from fedrl.engines.flower import steps
 from fedrl.engines.flower.framing import Damaged
-from fedrl.engines.flower.identity import Identity
+from fedrl.engines.flower.identity import Identity, about_keys, about_survivors
 from fedrl.engines.wrapped import Wrapped
 from fedrl.privacy import clipping, noise
 from fedrl.privacy.secure import Terms
-from fedrl.privacy.secure.protocol import Client, ProtocolError
-from fedrl.types import Algorithm, Job, Result, Shareable, Tensors
+from fedrl.privacy.secure.protocol import Client, Keys, ProtocolError
+from fedrl.types import Algorithm, Job, Result, Shareable, Tensors, TooFew
 from fedrl.wire import refusal
 
 
@@ -55,6 +55,7 @@ class Member:
         words: np.ndarray,
         remember: Callable[[Collection[int]], None],
         identity: Identity,
+        job: bytes,
     ) -> None:
         self.exchange = exchange
         self.number = number
@@ -63,10 +64,13 @@ class Member:
         self._words: np.ndarray | None = words
         self._remember = remember
         self._identity = identity
+        self._job = job
+        self._needed = terms.needed
+        self._agreed: list[int] | None = None
 
     def advertise(self) -> Tensors:
         keys = self._client.advertise()
-        signature = self._identity.sign(self.exchange, self.number, keys)
+        signature = self._identity.sign(self._about(self.number, keys))
         return steps.pack_keys({self.number: steps.Signed(keys, signature)})
 
     def take(self, step: str, given: Tensors) -> Tensors:
@@ -77,16 +81,44 @@ class Member:
                 raise ProtocolError(f"{len(known)} clients, where {self.asked} were to be asked")
             for other, (keys, signature) in known.items():
                 if other != self.number:
-                    self._identity.check(self.exchange, other, keys, signature)
+                    statement = self._about(other, keys)
+                    if not self._identity.believes(other, statement, signature):
+                        raise ProtocolError(f"client {other} has not signed its keys for this job")
             return steps.pack_letters(self._client.share({u: one.keys for u, one in known.items()}))
         if step == "mask":
             words, self._words = self._words, None
             if words is None:
                 raise ProtocolError("mask was asked for out of turn")
             return steps.pack_words(self._client.mask(steps.read_letters(given), words))
-        if step == "unmask":
+        if step == "agree":
             survivors = steps.read_survivors(given)
+            if self._words is not None or self._agreed is not None:
+                raise ProtocolError("agree was asked for out of turn")
+            self._agreed = survivors
+            statement = about_survivors(self.exchange, survivors)
+            return steps.pack_signatures({self.number: self._identity.sign(statement)})
+        if step == "unmask":
+            survivors, signatures = steps.read_opening(given)
+            self._check_agreement(survivors, signatures)
             answer = self._client.unmask(survivors)
             self._remember(survivors)  # before anything leaves
             return steps.pack_answer(answer)
         raise Damaged("a secure sum has no such step")
+
+    def _about(self, number: int, keys: Keys) -> bytes:
+        return about_keys(self.exchange, number, keys, self._job)
+
+    def _check_agreement(self, survivors: list[int], signatures: dict[int, bytes]) -> None:
+        """Who tells clients different things could put one client's secrets together."""
+        if self._identity.peers is None:
+            return
+        if self._agreed is None or set(survivors) != set(self._agreed):
+            raise ProtocolError("others are in the sum than this client has agreed to")
+        statement = about_survivors(self.exchange, survivors)
+        agreed = {self.number} | {
+            other
+            for other, signature in signatures.items()
+            if other in survivors and self._identity.believes(other, statement, signature)
+        }
+        if len(agreed) < self._needed:
+            raise TooFew(f"{len(agreed)} clients agree who is in the sum, {self._needed} needed")

@@ -142,7 +142,10 @@ class Client:
             if asked.exchange in self._seen:  # signatures hold for one sum
                 raise ProtocolError("a sum of this name was begun before")
             self._seen.add(asked.exchange)
-            member = Member(asked.exchange, self.number, plan.terms, words, remember, self.identity)
+            member = Member(
+                asked.exchange, self.number, plan.terms, words, remember, self.identity,
+                steps.digest(asked.recipe, asked.digest, asked.terms),
+            )  # fmt: skip
             self._sum = member, plan
             result = replace(result, update=member.advertise())
         return result, plan

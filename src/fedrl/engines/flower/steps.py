@@ -1,7 +1,10 @@
 """What the steps of a secure sum carry, as tensors and back.
 
-    job      →  keys      share    →  letters      mask     →  words      unmask     →  seeds, keys
-    ←  (the broadcast)    ←  keys               ←  letters             ←  survivors
+    job      the broadcast →              keys, signed
+    share    everybody's keys →           letters
+    mask     letters →                    words
+    agree    survivors →                  a signature
+    unmask   survivors, signatures →      seeds, keys
 
 Keys, sealed letters and shares are bytes by a client's number: a column of numbers and one of rows.
 What is read here came from another machine: anything but that, of the right widths, is `Damaged`.
@@ -9,6 +12,8 @@ What is read here came from another machine: anything but that, of the right wid
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
@@ -25,6 +30,7 @@ KEY = 32
 LETTER = masks.NONCE + 2 * shamir.SHARE + 16  # and AES-GCM's tag
 
 KEYS, LETTERS, WORDS, SURVIVORS, SEEDS = "keys", "letters", "words", "survivors", "seeds"
+SIGNATURES = "signatures"
 WHO, ROWS = "who", "rows"
 
 
@@ -90,6 +96,31 @@ def pack_answer(answer: Answer) -> Tensors:
 def read_answer(tensors: Tensors) -> Answer:
     seeds, keys = _read(tensors, {SEEDS: shamir.SHARE, KEYS: shamir.SHARE})
     return Answer(seeds, keys)
+
+
+def pack_signatures(signatures: Mapping[int, bytes]) -> Tensors:
+    return {SIGNATURES: _table(signatures, SIGNATURE)}
+
+
+def read_signatures(tensors: Tensors) -> dict[int, bytes]:
+    (signatures,) = _read(tensors, {SIGNATURES: SIGNATURE})
+    return signatures
+
+
+def pack_opening(survivors: Collection[int], signatures: Mapping[int, bytes]) -> Tensors:
+    return pack_survivors(survivors) | pack_signatures(signatures)
+
+
+def read_opening(tensors: Tensors) -> tuple[list[int], dict[int, bytes]]:
+    rest = {name: value for name, value in tensors.items() if name != SURVIVORS}
+    signatures = read_signatures(rest)
+    return read_survivors({SURVIVORS: tensors.get(SURVIVORS)}), signatures
+
+
+def digest(recipe: str, broadcast: str, terms: Mapping[str, float]) -> bytes:
+    """Of what a job asks of everybody in the same way; `broadcast` is its checksum."""
+    text = json.dumps([recipe, broadcast, sorted(terms.items())])
+    return hashlib.sha256(text.encode()).digest()
 
 
 def _table(rows: Mapping[int, bytes], width: int) -> Tensors:

@@ -1,16 +1,17 @@
-"""The driver's side of a secure sum: its four steps as questions to nodes.
+"""The driver's side of a secure sum: its five steps as questions to nodes.
 
-    job      broadcast →          train, then fresh public keys        (advertise)
+    job      broadcast →          train, then fresh public keys, signed    (advertise)
     share    everybody's keys →   a sealed letter for everybody
     mask     letters →            the words, under masks
-    unmask   who is in the sum →  shares that open the sum and nothing else
+    agree    who is in the sum →  a signature                              (consistency check)
+    unmask   all signatures →     shares that open the sum and nothing else
 
 All that the driver gets of one client is in the right column. It passes letters on that it cannot
 read, adds masked words as they come, and opens the sum of those who sent them. Training comes first
 because it is what fails most: who drops out there costs the others nothing, and only one who drops
 out between keys and words costs the server masks to make up for.
 
-A deadline holds for each step. Who does not answer the last one is in the sum nevertheless. With
+A deadline holds for each step. Who does not answer the last two is in the sum nevertheless. With
 fewer than t clients at any step the round has no update, and nothing is opened. If the SuperLink
 goes away before the last step, all starts again with new keys (`Lost`); in the last step it does
 not, because what was opened then must count as an exchange: if too few answers are here, it is for
@@ -53,6 +54,10 @@ class Asks(Protocol):
         """Outcomes as they come, by the questions' keys; `Lost` if the SuperLink goes away."""
 
 
+Vouches = Callable[[int, steps.Signed, str], bool]
+"""Whether a client's node has signed its keys for a job with that broadcast, as far as is known."""
+
+
 class Sum:
     """One secure sum among a round's clients; `reports` are metrics that they may tell."""
 
@@ -65,8 +70,11 @@ class Sum:
         ask: Asks,
         warn: Callable[[str], None],
         reports: Collection[str],
+        vouched: Vouches,
     ) -> None:
         self.exchange, self.terms, self.form = exchange, terms, form
+        self.vouched = vouched
+        self._broadcast = ""  # its checksum, which nodes sign
         self.reports = reports
         self.deadline, self.ask, self.warn = deadline, ask, warn
         self.server = Server(terms.needed, form.size)
@@ -88,22 +96,39 @@ class Sum:
 
     def _mean(self, jobs: Mapping[int, Question]) -> Tensors:
         server = self.server
-        signed = self._step(jobs, self._keys)
+        noted = {client: job._replace(heading=self._noting(job)) for client, job in jobs.items()}
+        signed = self._step(noted, self._keys)
         known = server.collect({u: one.keys for u, one in signed.items()})
         beside = steps.pack_keys({u: signed[u] for u in known})
         letters = self._step(self._questions("share", dict.fromkeys(known, beside)), self._letters)
         given = {u: steps.pack_letters(rows) for u, rows in server.route(letters).items()}
         self._step(self._questions("mask", given), self._words)
         survivors = server.survivors()
-        total = server.total(self._answers(survivors))
+        total = server.total(self._answers(survivors, self._signatures(survivors)))
         return self.form.update(self.terms.mean(total, len(survivors)))
 
-    def _answers(self, survivors: list[int]) -> dict[int, Answer]:
-        """Of those who answer: the others are in the sum as well, and have not failed."""
+    def _signatures(self, survivors: list[int]) -> dict[int, bytes]:
+        """That all have been told the same; of those who answer, as below."""
         beside = steps.pack_survivors(survivors)
+        found: dict[int, bytes] = {}
+        questions = self._questions("agree", dict.fromkeys(survivors, beside))
+        for client, signature in self._outcomes(questions, _signature):
+            if isinstance(signature, Failure):
+                self.warn(f"client {client} did not agree who is in the sum: {signature.reason}")
+            else:
+                found[client] = signature
+        if len(found) < self.terms.needed:
+            raise TooFew(
+                f"secure sum: {len(found)} clients agreed who is in it, {self.terms.needed} needed"
+            )
+        return found
+
+    def _answers(self, survivors: list[int], signatures: dict[int, bytes]) -> dict[int, Answer]:
+        """Of those who answer: the others are in the sum as well, and have not failed."""
+        beside = steps.pack_opening(survivors, signatures)
         answers: dict[int, Answer] = {}
         try:
-            questions = self._questions("unmask", dict.fromkeys(survivors, beside))
+            questions = self._questions("unmask", dict.fromkeys(sorted(signatures), beside))
             for client, found in self._outcomes(questions, _answer):
                 if isinstance(found, Failure):
                     self.warn(f"client {client} did not help to open the sum: {found.reason}")
@@ -130,6 +155,8 @@ class Sum:
             raise Damaged("keys that are not fresh")
         if not all(masks.usable(key) for key in keys):
             raise Damaged("keys that nobody can agree with")
+        if not self.vouched(told.client, found[told.client], self._broadcast):
+            raise Damaged("keys that its node has not signed for this job")
         self._fresh |= {*keys}
         self.trained[told.client] = replace(told, update={})
         return found[told.client]
@@ -142,6 +169,13 @@ class Sum:
 
     def _words(self, told: Result) -> None:
         self.server.add(told.client, steps.read_words(told.update, self.form.size))
+
+    def _noting(self, job: Question) -> Callable[[str, str], protocol.Job | protocol.Step]:
+        def heading(nonce: str, digest: str) -> protocol.Job | protocol.Step:
+            self._broadcast = digest
+            return job.heading(nonce, digest)
+
+        return heading
 
     # Questions and answers ------------------------------------------------------------------------
 
@@ -179,3 +213,10 @@ class Sum:
 
 def _answer(told: Result) -> Answer:
     return steps.read_answer(told.update)
+
+
+def _signature(told: Result) -> bytes:
+    found = steps.read_signatures(told.update)
+    if set(found) != {told.client}:
+        raise Damaged("signatures of others")
+    return found[told.client]
