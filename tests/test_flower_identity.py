@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
-from secure_nodes import CLIENTS, SecretNet, jobs, opened
+from secure_nodes import CLIENTS, SecretNet, Seen, jobs, opened
 from toy import Toy
 
 from fedrl import tree
@@ -25,7 +25,7 @@ from fedrl.engines.flower.link import Arrived, Outgoing
 from fedrl.engines.flower.member import Member
 from fedrl.privacy.secure import masks
 from fedrl.privacy.secure.protocol import Client, Keys, ProtocolError
-from fedrl.types import Failure, Result, UserError
+from fedrl.types import Failure, Result, Tensors, UserError
 
 survivors = st.lists(st.integers(0, 300), unique=True, max_size=5)
 
@@ -135,21 +135,26 @@ def test_a_client_that_is_no_peer_is_in_no_sum(net: SecretNet, people: list[Iden
     assert asked(net) == {"job", "share"}
 
 
-def test_a_sum_of_different_jobs_is_refused(net: SecretNet):
-    """Who gives all others a model from which they learn nothing has one client's update."""
+def told_otherwise(net: SecretNet, step: str, lie: Callable[[Seen], Tensors]) -> None:
+    """A driver that puts this into its questions of one step, to everybody but client 1."""
     real = net.push
 
     def push(given: Sequence[Outgoing]) -> list[str]:
         (message,) = given
         seen = opened("", message.node - 100, message.content)
-        if seen.heading["kind"] == "job" and message.node != 101:
-            data = framing.pack(tree.map(np.zeros_like, seen.tensors))
+        if seen.heading.get("step", seen.heading["kind"]) == step and seen.client != 1:
+            data = framing.pack(lie(seen))
             heading = seen.heading | {"digest": framing.checksum([data])}
             content = messages.content(json.dumps(heading), messages.body([data]))
             message = message._replace(content=content)
         return real([message])
 
     net.push = push  # type: ignore[method-assign]
+
+
+def test_a_sum_of_different_jobs_is_refused(net: SecretNet):
+    """Who gives all others a model from which they learn nothing has one client's update."""
+    told_otherwise(net, "job", lambda seen: tree.map(np.zeros_like, seen.tensors))
     outcomes = list(net.engine().run(jobs(net)))
     assert [type(o) for o in outcomes] == [Failure] * CLIENTS
     assert outcomes[1].reason == "client 0 has not signed its keys for this job"
@@ -158,20 +163,11 @@ def test_a_sum_of_different_jobs_is_refused(net: SecretNet):
 
 def test_clients_that_are_told_different_survivors_open_nothing(net: SecretNet):
     """Each would give what is right for its list, and together that could be one client's all."""
-    real = net.push
 
-    def push(given: Sequence[Outgoing]) -> list[str]:
-        (message,) = given
-        seen = opened("", message.node - 100, message.content)
-        if seen.heading.get("step") == "agree" and message.node != 101:
-            fewer = [n for n in range(CLIENTS) if n != (4 if message.node < 103 else 0)]
-            data = framing.pack(steps.pack_survivors({*fewer, message.node - 100}))
-            heading = seen.heading | {"digest": framing.checksum([data])}
-            content = messages.content(json.dumps(heading), messages.body([data]))
-            message = message._replace(content=content)
-        return real([message])
+    def without_another(seen: Seen) -> Tensors:
+        return steps.pack_survivors(set(range(CLIENTS)) - {4 if seen.client < 3 else 0})
 
-    net.push = push  # type: ignore[method-assign]
+    told_otherwise(net, "agree", without_another)
     said: list[str] = []
     outcomes = list(net.engine(said.append).run(jobs(net)))
     assert [type(o) for o in outcomes] == [Failure] * CLIENTS
