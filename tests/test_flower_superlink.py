@@ -341,3 +341,16 @@ def test_how_a_run_is_driven_is_not_the_nodes_business(
     assert sent(*driven, "--out", "elsewhere") == sent()
     assert sent("--seed", "1") != sent()
     assert "hang" in sent("--faults.clients", "1", "--faults.kind", "hang", *driven[:2])
+
+
+def test_a_connection_that_is_none_leaves_no_folder_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    pytest.importorskip("flwr", reason="needs the extra flower")
+    from fedrl.experiment import run as runs
+
+    monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))
+    here = ["--engine", "flower", "--connection", "nowhere", "--out", str(tmp_path / "runs")]
+    with pytest.raises(UserError, match="connection is 'nowhere', but there is no"):
+        runs.start(configs.resolve(CARTPOLE, here))
+    assert not (tmp_path / "runs").exists()

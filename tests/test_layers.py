@@ -11,7 +11,7 @@ import fedrl
 
 PACKAGE = Path(fedrl.__file__).parent
 LAYERS = [
-    {"types", "tree", "seeding", "threads", "registry", "plugin", "limits", "loopback"},
+    {"types", "tree", "seeding", "threads", "registry", "plugin", "limits", "loopback", "files"},
     {"robust"},
     {"partition", "aggregate", "optimizers", "privacy", "wire", "datasets"},
     {"envs"},

@@ -25,7 +25,7 @@ import numpy as np
 from fedrl.algorithms import METHODS
 from fedrl.envs import WORLDS
 from fedrl.experiment import provenance
-from fedrl.experiment.rundir import write_atomically
+from fedrl.files import write_atomically
 from fedrl.registry import load, look_up, missing_extra
 from fedrl.threads import pinned_children
 

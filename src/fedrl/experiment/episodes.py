@@ -21,8 +21,9 @@ from rich.console import Console
 from fedrl import seeding
 from fedrl.experiment import config as configs
 from fedrl.experiment.agents import agent
-from fedrl.experiment.rundir import RunDir, write_atomically
+from fedrl.experiment.rundir import RunDir
 from fedrl.experiment.words import si
+from fedrl.files import write_atomically
 from fedrl.registry import missing_extra
 from fedrl.types import UserError
 

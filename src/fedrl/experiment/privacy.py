@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import secrets
 from functools import partial
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 from fedrl import federation
 from fedrl.engines.private import Private
 from fedrl.experiment.config import Config
-from fedrl.experiment.rundir import write_atomically
+from fedrl.files import write_atomically
 from fedrl.privacy import accounting, secure
 from fedrl.privacy.mechanism import Mechanism
 from fedrl.privacy.secure import Terms
@@ -50,13 +49,7 @@ def secret(folder: Path) -> int:
     path = folder / "cohorts.key"
     try:
         if not path.is_file():
-            beside = path.with_suffix(".part")
-            descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-            with open(descriptor, "w", encoding="utf-8") as file:
-                file.write(f"{secrets.token_hex(16)}\n")
-                file.flush()
-                os.fsync(descriptor)
-            beside.replace(path)  # all of it, or nothing
+            write_atomically(path, f"{secrets.token_hex(16)}\n".encode(), 0o600)
         return int(path.read_text(encoding="utf-8"), 16)
     except OSError as error:
         raise UserError(

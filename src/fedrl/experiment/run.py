@@ -21,6 +21,7 @@ from fedrl.buffered.settings import check_broadcast, check_method
 from fedrl.engines import attacks, faults
 from fedrl.engines.attacks import Attacked
 from fedrl.engines.faults import Faulty
+from fedrl.engines.flower import connection as connections
 from fedrl.engines.inprocess import InProcess, one_line
 from fedrl.engines.virtual import Virtual, durations
 from fedrl.engines.workers import Workers
@@ -153,6 +154,7 @@ def start(config: Config) -> RunDir:
     """A new run directory for this configuration."""
     check_sinks(config.track)
     check_packages(config)
+    check_connection(config)
     root = Path(config.out) / config.name
     return RunDir.create(
         root,
@@ -160,6 +162,13 @@ def start(config: Config) -> RunDir:
         config.seed,
         configs.to_toml(placed(config)),
     )
+
+
+def check_connection(config: Config) -> None:
+    """Say what is wrong with it before there is a folder."""
+    if config.engine == "flower":
+        _flower()
+        connections.find(config.connection)
 
 
 def placed(config: Config) -> Config:
@@ -199,6 +208,7 @@ def resume(path: Path, flags: list[str]) -> tuple[Config, RunDir]:
         raise UserError(f"--rounds {config.rounds}: it has {before.rounds}, and may only grow")
     check_sinks(config.track)
     check_packages(config)
+    check_connection(config)
     run = RunDir.open(path)
     try:
         run.write_config(configs.to_toml(config))
@@ -228,7 +238,9 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
             build = partial(build_clients, config)
             engine = stack.enter_context(Workers(build, config.workers))
         elif config.engine == "flower":
-            engine = stack.enter_context(over_flower(config, run.path.name, algorithm, warn))
+            engine = stack.enter_context(
+                _flower().open_engine(config, run.path.name, algorithm, warn)
+            )
         interrupt = Interrupt()
         if threading.current_thread() is threading.main_thread():  # signals are its business
             stack.enter_context(interrupt)
@@ -276,15 +288,13 @@ def asynchronous(config: Config, engine: Any) -> Buffered:
     return Buffered(config.buffer, engine)
 
 
-def over_flower(
-    config: Config, name: str, algorithm: Algorithm, warn: Callable[[str], None]
-) -> Any:
+def _flower() -> Any:
     """The engine on other machines; its package is imported when it is asked for."""
     try:
-        from fedrl.experiment.flower import open_engine
+        from fedrl.experiment import flower
     except ModuleNotFoundError as error:
         raise missing_extra(error, 'engine = "flower"', "flower") from error
-    return open_engine(config, name, algorithm, warn)
+    return flower
 
 
 def _track(sink: Any, warn: Callable[[str], None], done: federation.Round) -> None:

@@ -32,6 +32,7 @@ import numpy as np
 from fedrl.experiment import provenance
 from fedrl.experiment.checkpoint import pack, unpack
 from fedrl.federation import Round, Snapshot
+from fedrl.files import write_atomically
 from fedrl.types import Metrics, UserError
 
 KEPT = 3
@@ -235,21 +236,6 @@ def require_run(path: Path) -> None:
         raise UserError(f"{path} does not exist; name a run's folder: runs/NAME/METHOD-s0-…")
     if not (path / "config.toml").is_file():
         raise UserError(f"{path} is no run of fedrl: it has no config.toml")
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """All of it or nothing, also if the power goes: write beside, sync, rename, sync the folder."""
-    beside = path.with_name(f".{path.name}.part")
-    with beside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
 
 
 def plain(value: Any) -> Any:

@@ -14,6 +14,7 @@ import time
 from pathlib import Path
 
 from fedrl.engines.flower import framing
+from fedrl.files import write_atomically
 from fedrl.types import Tensors
 
 NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,99}")
@@ -25,20 +26,9 @@ class StateError(Exception):
 
 
 def write(path: Path, data: bytes) -> None:
-    """All or nothing, and on the disk when it returns; for the owner's eyes only."""
+    """For the owner's eyes only, as the folder is."""
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    beside = path.with_suffix(".part")
-    descriptor = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    beside.replace(path)
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)
-    finally:
-        os.close(folder)
+    write_atomically(path, data, 0o600)
 
 
 class States:

@@ -33,7 +33,8 @@ from fedrl.experiment.config import Config
 from fedrl.experiment.evaluate import newest
 from fedrl.experiment.run import build_algorithm
 from fedrl.experiment.run_cells import find, short_hash
-from fedrl.experiment.rundir import RunDir, write_atomically
+from fedrl.experiment.rundir import RunDir
+from fedrl.files import write_atomically
 from fedrl.types import UserError
 
 if TYPE_CHECKING:

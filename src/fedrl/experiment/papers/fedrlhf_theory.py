@@ -21,7 +21,7 @@ from fedrl.experiment.papers.fedqhd_numbers import prose
 from fedrl.experiment.papers.markdown import missing, number, picture, table
 from fedrl.experiment.run import build_algorithm
 from fedrl.experiment.run_cells import digest
-from fedrl.experiment.rundir import write_atomically
+from fedrl.files import write_atomically
 
 TITLE = "The bound of Theorem 4.1"
 TERMS = ("transient", "noise", "feedback", "drift")
