@@ -220,6 +220,26 @@ def test_where_nothing_was_learned_nothing_is_the_same(tmp_path):
     assert "nothing was learned" in rows(text, "Preference heterogeneity")[0]
 
 
+def test_who_is_below_the_warm_start_is_better_than_nobody(tmp_path):
+    """FedAgent keeps what it began with and Local loses some: federation has taught nothing."""
+    fill(tmp_path / "small", fedagent=0.0, centralized=0.3, local=-0.05)
+    text = page_of(tmp_path)
+    assert all("nothing was learned" in row for row in rows(text, "FedAgent is better than Local"))
+
+
+def test_every_comparison_stands_under_its_own_settings(tmp_path):
+    fill(tmp_path / "small", fedagent=0.3, centralized=0.3, local=0.1)
+    text = page_of(tmp_path)
+    household, shop = (
+        text.split(f"### {world}: FedAgent")[1].split("\n|")[0]
+        for world in ("Generated household", "Generated WebShop")
+    )
+    assert "20 tasks each" in household
+    assert "GRPO" in household
+    assert "100 tasks each" in shop
+    assert "RLOO" in shop
+
+
 def test_a_page_of_a_few_runs_names_what_is_missing(tmp_path):
     cells = plan.cells("small", plan.SMALL, tmp_path / "small")["main"]
     for cell in cells[:2]:

@@ -37,10 +37,11 @@ def claims(scales: Mapping[str, Parts]) -> str:
     return f"""## What the paper says and what came out
 
 Differences are in percentage points of success, seed by seed, with 95% t-intervals. *Better*
-holds if the whole interval lies above 0, and does not hold if it lies below. *No worse* holds if
-the whole interval lies above −{numbers.MARGIN:g}, *the same* if it lies within
-±{numbers.MARGIN:g}; they do not hold if the whole interval lies beyond, and say nothing where no
-side is better than the warm start. Everything else is undecided, one seed always.
+holds if the whole interval lies above 0, and does not hold if it lies below; it says nothing where
+the side that should be better is not above the warm start itself. *No worse* holds if the whole
+interval lies above −{numbers.MARGIN:g}, *the same* if it lies within ±{numbers.MARGIN:g}; they do
+not hold if the whole interval lies beyond, and say nothing where no side is better than the warm
+start. Everything else is undecided, one seed always.
 
 {table(head, rows)}"""
 
@@ -62,8 +63,9 @@ def row(
     gaps = [gap for pair in differences if (gap := numbers.gap(*pair)) is not None]
     if len(gaps) < len(differences):
         return claim, where, "not measured", ""
-    learned = [found for pair in differences for one in pair if (found := numbers.gap(one, start))]
-    if rule is not above and not any(may_have_learned(found) for found in learned):
+    sides = [one for pair in differences for one in (pair[:1] if rule is above else pair)]
+    learned = [found for one in sides if (found := numbers.gap(one, start))]
+    if not any(may_have_learned(found) for found in learned):
         return claim, where, "nothing was learned", "; ".join(map(told, gaps))
     judged = [rule(gap) for gap in gaps]
     return claim, where, f"**{numbers.together(judged)}**", "; ".join(map(told, gaps))

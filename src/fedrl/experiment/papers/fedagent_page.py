@@ -97,7 +97,7 @@ def chapter(name: str, parts: Parts, pictures: Path) -> list[str]:
     if "main" in parts:
         model = "the built-in model on generated worlds"
         sections += [
-            f"## Scale {name}: {model}\n\n{sides.setting(parts['main'])}",
+            f"## Scale {name}: {model}",
             comparison(parts["main"], "main", pictures),
             sides.decentralized(parts, pictures),
             sides.heterogeneity(parts, pictures),
@@ -106,10 +106,7 @@ def chapter(name: str, parts: Parts, pictures: Path) -> list[str]:
             comparison(parts["webshop"], "webshop", pictures),
         ]
     else:
-        sections.append(
-            f"## Scale {name}: a language model on the genuine worlds\n\n"
-            + sides.setting(parts["alfworld"])
-        )
+        sections.append(f"## Scale {name}: a language model on the genuine worlds")
         sections += [comparison(found, part, pictures) for part, found in parts.items()]
     return sections
 
@@ -139,6 +136,7 @@ def comparison(found: Found, part: str, pictures: Path) -> str:
     seeds = found["fedagent"].cell.seeds
     pieces = [
         f"{title}\n\n{plural(rounds, 'round')}, {plural(len(seeds), 'seed')}.",
+        sides.setting(found),
         table(head[:columns], [row[:columns] for row in rows]),
         beside_the_paper(part),
         by_kind(found, rounds, part == "alfworld"),

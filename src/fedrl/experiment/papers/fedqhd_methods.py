@@ -153,8 +153,7 @@ FINALISTS: Mapping[str, Mapping[str, tuple[int, ...]]] = {
     "mountaincar": {},
 }
 """The best three tries of each learner, tried again with FINAL_SEEDS; the best mean counts. Only on
-CartPole, where an episode that fails is short: a learner whose ε is gone before it has found
-anything else stays at nine steps for good, with one seed and not with the next."""
+CartPole, where some learners stay at nine steps for good with one seed and not with the next."""
 
 
 def seeds(task: str, name: str, number: int) -> tuple[int, ...]:

@@ -65,7 +65,7 @@ def accuracies(found: Found, clients: int) -> str:
 
 
 def why(found: Found, clients: int) -> str:
-    """What limits held-out accuracy, as far as these runs tell."""
+    """What the network remembers beside what it predicts; why was not ablated."""
     ours, labels = found[f"K{clients}-fedrlhf"], found[f"K{clients}-labels"]
     seen, new, own = (
         percent(at(labels, metric)) for metric in ("eval/train_accuracy", "eval/accuracy", OWN)
@@ -75,10 +75,10 @@ def why(found: Found, clients: int) -> str:
         return ""
     epochs = ours.cell.config(ours.cell.seeds[0], Path()).algorithm.local_epochs
     each = float(np.mean(steps)) / (ours.cell.rounds * epochs * clients)
-    return f"""Feedback is not what is missing: told the true labels, the same network gets
-        {seen}% of the trained ratings right, but only {new}% of the held-out ones, and the clients'
-        own networks {own}%. A client has {each:.0f} trained ratings on average: enough to be
-        remembered, too few to tell what movies have in common."""
+    return f"""Told the true labels, the same network gets {seen}% of the trained ratings right, but
+        only {new}% of the held-out ones, and the clients' own networks {own}%. A client has
+        {each:.0f} trained ratings on average. Why the network remembers them and predicts no better
+        was not tested here."""
 
 
 # What is no evaluation
