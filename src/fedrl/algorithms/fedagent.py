@@ -13,11 +13,13 @@ numbers in `reports`; tasks, trajectories and rewards stay where they are.
 
 Where we differ from the authors' release: a client's tasks are drawn afresh on every visit; group
 statistics are over episodes, not weighted by their lengths; evaluation is on tasks that nobody
-trains on, which is asserted; the optimiser starts anew in every round, so that a client has no
-state to keep. Options of ours, off by default: FedProx (`prox`), server momentum and Adam, episodes
-that count the same whatever their length (`by_episode`), and FedSVRPG-M's anchored momentum carried
-over to language agents (`beta` < 1): the server also broadcasts θ_{t-1} and its direction u, and
-the clients send the mean of their directions, which becomes the next u.
+trains on, which is asserted. AdamW starts anew in every round of a federation, where a client then
+has no state to keep; one that learns alone keeps the moments, so that its rounds are one unbroken
+run as in the paper's baselines (`optimizer_state`). Options of ours, off by default: FedProx
+(`prox`), server momentum and Adam, episodes that count the same whatever their length
+(`by_episode`), and FedSVRPG-M's anchored momentum carried over to language agents (`beta` < 1): the
+server also broadcasts θ_{t-1} and its direction u, and the clients send the mean of their
+directions, which becomes the next u.
 """
 
 from __future__ import annotations
@@ -65,8 +67,13 @@ class Settings:
     estimator: Literal["grpo", "rloo", "gigpo", "ppo"] = "grpo"
     # Learning rate of PPO's value head; only read with estimator = "ppo".
     critic_lr: float = 1e-5
-    # Learning rate of AdamW, which starts anew in every round.
+    # Learning rate of AdamW.
     lr: float = 1e-6
+    # AdamW's moments and step count between a client's rounds: kept by the client (8 bytes for each
+    # trained parameter, in memory and on its disk), or fresh in every round. auto: kept where every
+    # client learns alone (centralized, local, independent), fresh where several share a model,
+    # which jumps between two rounds of a client while its moments would not.
+    optimizer_state: Literal["auto", "kept", "fresh"] = "auto"
     # Weight decay of AdamW.
     weight_decay: float = 0.01
     # Largest norm of a minibatch's gradient.
@@ -234,13 +241,13 @@ class FedAgent:
         anchor = None
         if self.settings.beta < 1:
             anchor = (job.broadcast["previous"], job.broadcast["u"])
-        metrics, direction = self.bench.train(
-            start, self.shares[job.client], job.seed, anchor, poisoned
+        found = self.bench.train(
+            start, self.shares[job.client], job.seed, anchor, poisoned, job.state
         )
         now = self.bench.policy.weights()
         update = {name: now[name] - start[name] for name in start}
-        update |= {DIRECTION + name: array for name, array in direction.items()}
-        return Result(job.client, update, metrics=metrics)
+        update |= {DIRECTION + name: array for name, array in found.direction.items()}
+        return Result(job.client, update, state=found.moments or None, metrics=found.metrics)
 
     # Evaluation
 

@@ -16,9 +16,9 @@ fits no sentiment model and asks nobody.
 
 What leaves a client: the change of θ and the numbers in `reports`. λ_k is no secret: it follows
 from the reported reward, sentiment and intrinsic, and the server's recipe has it. Reviews, texts,
-labels, answers and the sentiment model stay. Clients keep nothing from round to round but what
-people have answered, in their private folders; sentiment models are fitted anew where they are
-needed, from the client's own labels, to the same numbers.
+labels, answers and the sentiment model stay. Clients keep from round to round what people have
+answered, in their private folders, and Adam's moments where they learn alone (`optimizer_state`);
+sentiment models are fitted anew, from the client's own labels, to the same numbers.
 
 Evaluation is on the same `queries` beginnings of each client's held-out reviews, with the same
 random numbers in every round: of each client's own policy after its training (personal/…), by the
@@ -28,8 +28,8 @@ send the model to its clients and let them evaluate it.
 
 Where we differ from the paper: R0 has a formula, where the paper has none; one advantage per text;
 the KL penalty is in the loss; sentiment by a model of the client's own labels, unless a classifier
-is named; Adam starts anew in every round. The paper says neither how many texts a client writes in
-a round nor how strong the KL penalty is: these are settings.
+is named; Adam starts anew in every round of a federation. The paper says neither how many texts a
+client writes in a round nor how strong the KL penalty is: these are settings.
 """
 
 from __future__ import annotations
@@ -94,8 +94,12 @@ class Settings:
     minibatch: int = 16
     # Texts per forward pass: less memory, the same result.
     microbatch: int = 16
-    # Learning rate of Adam, which starts anew in every round.
+    # Learning rate of Adam.
     lr: float = 1e-5
+    # Adam's moments and step count between a client's rounds: kept by the client (8 bytes for each
+    # trained parameter), or fresh in every round. auto: kept where every client learns alone
+    # (centralized, local, independent), fresh where several share a model.
+    optimizer_state: Literal["auto", "kept", "fresh"] = "auto"
     # That of the value head.
     critic_lr: float = 1e-3
     # ε: how far the ratio of new to old probability may pay.
@@ -215,7 +219,8 @@ class FedRLHFText:
             paid = judging.pay_all(judges, batch.owners, written.texts, written.likelihood)
             return sign * paid.reward, judging.means(paid)
 
-        metrics = writer.train(start, self.batches(owners, job.seed), worth, job.seed)
+        batches = self.batches(owners, job.seed)
+        metrics, moments = writer.train(start, batches, worth, job.seed, job.state)
         now = writer.policy.weights()
         rows, samples = [], []
         for owner in owners:
@@ -228,7 +233,7 @@ class FedRLHFText:
             metrics["train/answers"] = float(self.answers(owners))
         update = {name: now[name] - start[name] for name in start}
         weight = float(sum(len(self.world.train[owner]) for owner in owners))
-        return Result(job.client, update, weight, metrics=metrics)
+        return Result(job.client, update, weight, moments or None, metrics)
 
     def batches(self, owners: Sequence[int], seed: int) -> Iterator[Any]:
         """Beginnings of these clients' training reviews, as the model reads them."""

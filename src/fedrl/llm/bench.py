@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 from fedrl.envs.text import Task, TextWorld
-from fedrl.llm import anchored, answering, formats, learner, lora, ppo
+from fedrl.llm import anchored, answering, formats, learner, lora, optimizer_state, ppo
 from fedrl.llm.advantages import ESTIMATORS, pay_success, penalise, turn_round
 from fedrl.llm.policy import SPREAD, choose_device, load
 from fedrl.llm.rollout import Play, Rollout, play
@@ -35,6 +35,14 @@ class Anchor(NamedTuple):
 
     previous: Tensors
     u: Tensors
+
+
+class Trained(NamedTuple):
+    """What a round gave beside the weights, which the model holds."""
+
+    metrics: Metrics
+    direction: Tensors  # the mean of the directions that were stepped; only with an anchor
+    moments: Tensors  # what the optimiser remembers
 
 
 class OutOfMemory(UserError):
@@ -110,23 +118,30 @@ class Bench:
         seed: int,
         anchor: tuple[Tensors, Tensors] | None = None,
         poisoned: bool = False,
-    ) -> tuple[Metrics, Tensors]:
+        moments: Tensors | None = None,
+    ) -> Trained:
         """τ epochs on these tasks, from `theta`; the model then holds the result.
 
-        Gives what to log, and the mean of the directions that were stepped (only with an anchor).
-        `poisoned` turns every reward round.
+        `poisoned` turns every reward round; `moments` are the optimiser's of an earlier round.
         """
+        there = Anchor(*anchor) if anchor else None
         with advice(self.policy.model):
-            return self._train(theta, share, seed, Anchor(*anchor) if anchor else None, poisoned)
+            return self._train(theta, share, seed, there, poisoned, moments)
 
     def _train(
-        self, theta: Tensors, share: Sequence[str], seed: int, anchor: Anchor | None, poisoned: bool
-    ) -> tuple[Metrics, Tensors]:
+        self,
+        theta: Tensors,
+        share: Sequence[str],
+        seed: int,
+        anchor: Anchor | None,
+        poisoned: bool,
+        moments: Tensors | None,
+    ) -> Trained:
         settings, policy = self.settings, self.policy
         self.load(theta)
         rng = np.random.default_rng(seed)
         generator = torch.Generator(policy.device).manual_seed(seed % 2**63)
-        course = Course(self, theta, generator, anchor)
+        course = Course(self, theta, generator, anchor, moments)
         logs = []
         for _ in range(settings.local_epochs):
             tasks = [share[i] for i in rng.integers(len(share), size=settings.tasks)]
@@ -144,7 +159,7 @@ class Bench:
             self.moved()
         totals = {k: float(sum(log[k] for log in logs)) for k in logs[0] if k.startswith("env/")}
         mean = {k: float(np.mean([log[k] for log in logs])) for k in logs[0]}
-        return mean | totals, course.direction()
+        return Trained(mean | totals, course.direction(), course.moments())
 
     def play(
         self, theta: Tensors, ids: Sequence[str], seed: int, transcripts: bool = False
@@ -184,10 +199,15 @@ class Bench:
 
 
 class Course:
-    """The optimiser and what it needs, for the epochs of one round."""
+    """The optimiser and what it needs, for the epochs of one round; `moments` of earlier ones."""
 
     def __init__(
-        self, bench: Bench, theta: Tensors, generator: torch.Generator, anchor: Anchor | None
+        self,
+        bench: Bench,
+        theta: Tensors,
+        generator: torch.Generator,
+        anchor: Anchor | None,
+        moments: Tensors | None,
     ) -> None:
         settings, policy = bench.settings, bench.policy
         self.bench, self.settings, self.generator = bench, settings, generator
@@ -202,6 +222,7 @@ class Course:
         if bench.critic is not None:
             groups = ppo.groups(policy.model, settings.lr, bench.critic)
         self.optimizer = torch.optim.AdamW(groups, settings.lr, weight_decay=settings.weight_decay)
+        optimizer_state.restore(self.optimizer, policy.trained(), moments)
         self.u: list[torch.Tensor] = []
         if anchor is not None:
             assert bench.previous is not None
@@ -244,6 +265,12 @@ class Course:
         return learner.update(
             model, self.optimizer, samples, judged, self.weights, *sizes, bench.reference, self.pull
         )
+
+    def moments(self) -> Tensors:
+        """What the optimiser remembers, where a client keeps it: copies cost what they hold."""
+        if self.settings.optimizer_state != "kept":
+            return {}
+        return optimizer_state.taken(self.optimizer, self.bench.policy.trained())
 
     def direction(self) -> Tensors:
         """The mean of the anchored directions, by the parameters' names."""
