@@ -98,11 +98,12 @@ def update(
     generator: torch.Generator,
 ) -> tuple[dict[str, float], list[Tensor]]:
     """One pass over the samples: the numbers to log, and the mean of the directions stepped."""
+    model.eval()
+    previous.eval()
     device = next(model.parameters()).device
     mean = [torch.zeros_like(p) for p in trained(model)]
     norms, weights = [], []
     steps = math.ceil(len(samples) / minibatch)
-    model.train()
     for numbers in minibatches(len(samples), minibatch, generator):
         total = [torch.zeros_like(p) for p in trained(model)]
         for part in microbatches(numbers, samples, microbatch):
@@ -120,7 +121,6 @@ def update(
             assert parameter.grad is not None
             m.sub_(parameter.grad, alpha=1 / steps)
         optimizer.step()
-    model.eval()
     seen = torch.cat([*weights, torch.zeros(0, device=device)])
     count = max(len(seen), 1)
     return {

@@ -172,7 +172,10 @@ def imitate(
     seed: int,
     tell: Callable[[int, float], None] = lambda step, loss: None,
 ) -> None:
-    """`steps` of AdamW on the answers' tokens, the rate rising at first and then falling to 10%."""
+    """`steps` of AdamW on the answers' tokens, the rate rising at first and then falling to 10%.
+
+    With the model's own dropout, where it has some: nothing is compared with what another mode said.
+    """
     model = policy.model
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr, weight_decay=0.01)

@@ -7,6 +7,11 @@ over a minibatch is exact however it is cut into microbatches.
 On a GPU the model's body computes in bfloat16 while the weights stay in float32. The output layer
 computes in float32 everywhere: a bfloat16 logit of 10 is off by up to 0.03, which the ratio of new
 to old probability would take for a change of the policy.
+
+Everything here computes in evaluation mode, the learner too: the sampler's log-probabilities and
+the reference's are those of the whole model, and a learner that dropped a tenth of it at random
+would find ratios far from 1 before its first step. Supervised warm starts form no ratio and keep
+their model's dropout (`imitate`).
 """
 
 from __future__ import annotations
@@ -14,10 +19,12 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from fedrl.llm.lora import bare
 from fedrl.llm.rollout import Sample
@@ -83,9 +90,26 @@ def logprobs(model: nn.Module, batch: Rows, temperature: float) -> tuple[Tensor,
 
 
 def save_memory(model: nn.Module) -> None:
-    """Activation checkpointing: the body is computed again on the way back instead of kept."""
-    known: Any = model
-    known.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    """Activation checkpointing: layers are computed again on the way back instead of kept.
+
+    Not by transformers' switch, which does nothing in evaluation mode. Without dropout there is no
+    random state to restore.
+    """
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    layers: list[Any] = [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]
+    if not layers:
+        raise UserError(
+            f"algorithm.save_memory does not know {type(model).__name__}; leave it false"
+        )
+    for layer in layers:
+        layer.forward = partial(_recomputed, layer.forward)
+
+
+def _recomputed(forward: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    if not torch.is_grad_enabled():
+        return forward(*args, **named)
+    return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=False, **named)
 
 
 def compiled(model: nn.Module) -> None:
@@ -192,10 +216,11 @@ def update(
     `also` is a further loss (a critic's): it gets the hidden state before each answer [B, d] and
     the samples' numbers, gives one value per sample, and their mean is added.
     """
+    for known in filter(None, (model, reference)):
+        known.eval()
     device = next(model.parameters()).device
     sums, norms = torch.zeros(5, device=device), []
     tokens = sum(len(sample.answer) for sample in samples)
-    model.train()
     for numbers in minibatches(len(samples), minibatch, generator):
         optimizer.zero_grad(set_to_none=True)
         shares = token_weights([samples[i] for i in numbers], weights.average)
@@ -220,7 +245,6 @@ def update(
             sums += _told(now.detach(), old, far, entropy.detach(), total.detach(), weights)
         norms.append(_prepared(optimizer, model, clip_norm, pull))
         optimizer.step()
-    model.eval()
     names = ("ratio_far", "entropy", "kl", "drift")
     found = dict(zip(names, (sums[:4] / max(tokens, 1)).tolist(), strict=True))
     steps = max(len(norms), 1)
