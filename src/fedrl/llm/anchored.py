@@ -103,8 +103,9 @@ def update(
     device = next(model.parameters()).device
     mean = [torch.zeros_like(p) for p in trained(model)]
     norms, weights = [], []
-    steps = math.ceil(len(samples) / minibatch)
-    for numbers in minibatches(len(samples), minibatch, generator):
+    cut = minibatches(len(samples), minibatch, generator)
+    steps = len(cut)
+    for numbers in cut:
         total = [torch.zeros_like(p) for p in trained(model)]
         for part in microbatches(numbers, samples, microbatch):
             batch = rows([samples[i] for i in part], pad, device)
@@ -114,7 +115,7 @@ def update(
             )
             weights.append(weight)
             for t, d in zip(total, found, strict=True):
-                t.add_(d, alpha=len(part) / len(numbers))
+                t.add_(d, alpha=len(part) * steps / len(samples))
         _descend(model, total)
         norms.append(nn.utils.clip_grad_norm_(trained(model), clip_norm))
         for m, parameter in zip(mean, trained(model), strict=True):

@@ -174,7 +174,7 @@ def imitate(
 ) -> None:
     """`steps` of AdamW on the answers' tokens, the rate rising at first and then falling to 10%.
 
-    With the model's own dropout, where it has some: nothing is compared with what another mode said.
+    With the model's own dropout, where it has some: no ratio is formed that it could spoil.
     """
     model = policy.model
     generator = torch.Generator().manual_seed(seed)
