@@ -8,8 +8,9 @@ Papers: "FedAgent" and "FedAgentGym" (federated agent reinforcement learning), A
       server    θ_{t+1} = θ_t + mean (θ − θ_t), or a server optimiser's step along that mean
 
 Every environment step is one sample (prompt, answer); the episode's return gives the advantage of
-all its steps. What a client sends is its change of θ (of the adapters alone with LoRA) and the
-numbers in `reports`; tasks, trajectories and rewards stay where they are.
+all its steps, and an ill-formed answer costs its own step alone. What a client sends is its change
+of θ (of the adapters alone with LoRA) and the numbers in `reports`; tasks, trajectories and rewards
+stay where they are.
 
 Where we differ from the authors' release: a client's tasks are drawn afresh on every visit; group
 statistics are over episodes, not weighted by their lengths; evaluation is on tasks that nobody
@@ -108,7 +109,8 @@ class Settings:
     # What an episode is paid for: success (1 if it is won), or the world's score, which in a shop
     # also pays for products that are nearly right.
     reward: Literal["success", "score"] = "success"
-    # What an answer that is not well formed costs, in units of the final reward.
+    # What an answer that is not well formed costs: so much off the advantage of its own step, after
+    # episodes were compared. In standard deviations; with rloo in units of the reward.
     invalid_penalty: float = 0.0
     # Tasks per evaluation, spread evenly over the split; 0 is all of it.
     eval_tasks: int = 0
@@ -168,7 +170,8 @@ class FedAgent:
     opening = False
     reports = frozenset(
         {
-            "train/success", "train/return", "train/steps", "train/invalid", "train/loss",
+            "train/success", "train/return", "train/steps", "train/invalid", "train/no_think",
+            "train/truncated", "train/no_act", "train/zero_advantage", "train/loss",
             "train/entropy", "train/ratio_far", "train/kl", "train/drift", "train/gradient_norm",
             "train/value_loss", "train/weight_mean", "train/weight_capped",
             "env/steps", "env/episodes", "env/tokens",

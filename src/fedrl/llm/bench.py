@@ -19,15 +19,20 @@ from torch import nn
 
 from fedrl.envs.text import Task, TextWorld
 from fedrl.llm import anchored, answering, formats, learner, lora, optimizer_state, ppo
-from fedrl.llm.advantages import ESTIMATORS, pay_success, penalise, turn_round
+from fedrl.llm.advantages import (
+    ESTIMATORS,
+    NOTHING,
+    pay_success,
+    penalise,
+    penalised,
+    turn_round,
+    zero_groups,
+)
 from fedrl.llm.policy import SPREAD, choose_device, load
 from fedrl.llm.rollout import Play, Rollout, play
 from fedrl.llm.sampler import Sampler
 from fedrl.llm.weights import Merged
 from fedrl.types import Metrics, Shareable, Tensors, UserError
-
-NOTHING = 1e-9
-"""Advantages below this teach nothing: groups whose episodes all went alike."""
 
 
 class Anchor(NamedTuple):
@@ -181,6 +186,8 @@ class Bench:
             "eval/success": float(won.mean()),
             "eval/return": float(np.mean(rollout.returns)),
             "eval/steps": float(np.mean(rollout.lengths)),
+            "eval/invalid": float(np.sum(rollout.invalid) / max(len(rollout.samples), 1)),
+            "eval/truncated": float(np.mean(rollout.truncated)),
         }
         return found | {
             f"eval/success_{kind}": float(won[kinds == kind].mean()) for kind in sorted(set(kinds))
@@ -243,14 +250,18 @@ class Course:
         sizes = (pad, settings.minibatch, settings.microbatch, settings.clip_norm, self.generator)
         if bench.critic is not None:
             targets = ppo.judge(model, rollout, bench.critic, pad, settings.microbatch)
-            return ppo.update(
+            compared = {"zero_advantage": zero_groups(targets.advantages, rollout)}
+            targets = targets._replace(advantages=penalised(targets.advantages, rollout))
+            return compared | ppo.update(
                 model, self.optimizer, rollout.samples, targets, bench.critic, self.weights, *sizes,
                 bench.reference, self.pull,
             )  # fmt: skip
         advantages = ESTIMATORS[settings.estimator](rollout)
+        compared = {"zero_advantage": zero_groups(advantages, rollout)}
         if settings.by_episode:
             lengths = np.array([rollout.lengths[s.episode] for s in rollout.samples])
             advantages = advantages * np.mean(rollout.lengths) / lengths
+        advantages = penalised(advantages, rollout)
         useful = np.flatnonzero(np.abs(advantages) > NOTHING)
         if settings.kl or settings.entropy:  # these count for every sample
             useful = np.arange(len(advantages))
@@ -261,8 +272,8 @@ class Course:
                 settings.weight_cap, settings.temperature, *sizes,
             )  # fmt: skip
             self.stepped.append(mean)
-            return found
-        return learner.update(
+            return compared | found
+        return compared | learner.update(
             model, self.optimizer, samples, judged, self.weights, *sizes, bench.reference, self.pull
         )
 
@@ -283,11 +294,16 @@ class Course:
 
 def told(rollout: Rollout, scores: Sequence[float], learned: dict[str, float]) -> Metrics:
     """What a client reports of an epoch: means and counts, nothing of a single episode."""
+    answers = max(len(rollout.samples), 1)
+    acted = {sample.episode for sample in rollout.samples if sample.command}
     return {
         "train/success": float(np.mean(rollout.won)),
         "train/return": float(np.mean(scores)),
         "train/steps": float(np.mean(rollout.lengths)),
-        "train/invalid": float(np.sum(rollout.invalid) / max(len(rollout.samples), 1)),
+        "train/invalid": float(np.sum(rollout.invalid)) / answers,
+        "train/no_think": sum(bool(s.command) and not s.valid for s in rollout.samples) / answers,
+        "train/truncated": float(np.mean(rollout.truncated)),
+        "train/no_act": 1 - len(acted) / len(rollout.won),
         "env/steps": float(len(rollout.samples)),
         "env/episodes": float(len(rollout.won)),
         "env/tokens": float(rollout.tokens),
