@@ -212,7 +212,7 @@ class Words:
     def begin(self, goal: str, turn: Turn) -> list[str]:
         return [turn.observation]
 
-    def observe(self, notes: list[str], command: str, turn: Turn) -> None:
+    def observe(self, notes: list[str], command: str, turn: Turn, said: str = "") -> None:
         notes.append(turn.observation)
 
     def prompt(self, notes: list[str]) -> str:

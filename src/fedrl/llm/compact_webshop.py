@@ -3,7 +3,8 @@
 Products are called by their number on the page, so that their ids need not be in the vocabulary;
 titles and texts are cut to the words that the task has in common with them, before others; options
 are said in plain words. The answers are "search red cotton shirt", "item 3", "option dark brown",
-"buy", "next", "prev", "back", "description", "features" and "reviews".
+"buy", "next", "prev", "back", "description", "features" and "reviews". One that left everything as
+it was is named ("option blue did nothing"): the page alone would ask for it again.
 """
 
 from __future__ import annotations
@@ -35,6 +36,9 @@ SHOWN_VALUES = 8
 PRICE_STEP = 10
 """Dollars. Goals' limits are whole tens, so that prices rounded up to tens (and limits rounded
 down) compare as the exact ones do, with a tenth of the words."""
+
+FAILED_WORDS = 8
+"""Of an answer that did nothing; a query that found the same again can be long."""
 
 SHOWN_STEPS = 9
 """Later steps read like this one: the built-in vocabulary counts to nine."""
@@ -91,6 +95,12 @@ class Notes:
     looked_at: set[str] = field(default_factory=set)  # links of products
     chosen: dict[str, str] = field(default_factory=dict)  # name of an option: the value
     told: str = ""  # which of the sub-pages this is
+    failed: str = ""  # the last answer, if it did nothing
+
+    @property
+    def known(self) -> tuple[Any, ...]:
+        """All that an answer can change."""
+        return self.page, self.query, set(self.looked_at), dict(self.chosen), self.told
 
 
 class CompactWebShop:
@@ -100,7 +110,12 @@ class CompactWebShop:
         task = _task(goal)
         return Notes(task, frozenset(map(stem, task.split())), _page(turn))
 
-    def observe(self, notes: Notes, command: str, turn: Turn) -> None:
+    def observe(self, notes: Notes, command: str, turn: Turn, said: str = "") -> None:
+        known, answer = notes.known, said or (self.answer(notes, command) if command else "")
+        self._follow(notes, command, turn)
+        notes.failed = _named(answer) if notes.known == known else ""
+
+    def _follow(self, notes: Notes, command: str, turn: Turn) -> None:
         before, page = notes.page, _page(turn)
         name, target = _parts(command)
         notes.page = page
@@ -121,6 +136,8 @@ class CompactWebShop:
     def prompt(self, notes: Notes) -> str:
         page = notes.page
         parts = [f"task {notes.task}", f"step {min(notes.step, SHOWN_STEPS)}"]
+        if notes.failed:
+            parts.append(f"{notes.failed} did nothing")
         if page.kind in ("start", "results") and notes.query:
             parts.append(f"query {notes.query}")
         if page.kind == "results":
@@ -269,6 +286,14 @@ def _task(goal: str) -> str:
     limit = LIMIT.search(goal)
     task = OPENING.sub("", words(LIMIT.sub("", goal)))
     return f"{task} price {_tens(limit[1], math.floor)}" if limit else task
+
+
+def _named(answer: str) -> str:
+    """As the agent says it, or as much of it as can be read."""
+    found = words(answer).split()[:FAILED_WORDS]
+    if found[:1] == ["item"]:
+        found = [word.removeprefix(NUMBER_MARK) for word in found]
+    return " ".join(found) or "nothing"
 
 
 def _items(notes: Notes) -> Iterable[str]:

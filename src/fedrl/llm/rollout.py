@@ -112,7 +112,7 @@ def play(
             rollout.samples.append(sample)
         turns = batch.step(commands)
         for row, i in enumerate(running):
-            how.format.observe(notes[i], commands[i], turns[i])
+            how.format.observe(notes[i], commands[i], turns[i], said[row])
             rollout.returns[i] += turns[i].reward
             rollout.samples[row - len(running)].reward = turns[i].reward
             rollout.won[i] = bool(turns[i].info["won"])
