@@ -37,9 +37,6 @@ PRICE_STEP = 10
 """Dollars. Goals' limits are whole tens, so that prices rounded up to tens (and limits rounded
 down) compare as the exact ones do, with a tenth of the words."""
 
-FAILED_WORDS = 8
-"""Of an answer that did nothing; a query that found the same again can be long."""
-
 SHOWN_STEPS = 9
 """Later steps read like this one: the built-in vocabulary counts to nine."""
 
@@ -98,8 +95,7 @@ class Notes:
     failed: str = ""  # the last answer, if it did nothing
 
     @property
-    def known(self) -> tuple[Any, ...]:
-        """All that an answer can change."""
+    def known(self) -> tuple[Any, ...]:  # all that an answer can change
         return self.page, self.query, set(self.looked_at), dict(self.chosen), self.told
 
 
@@ -290,10 +286,8 @@ def _task(goal: str) -> str:
 
 def _named(answer: str) -> str:
     """As the agent says it, or as much of it as can be read."""
-    found = words(answer).split()[:FAILED_WORDS]
-    if found[:1] == ["item"]:
-        found = [word.removeprefix(NUMBER_MARK) for word in found]
-    return " ".join(found) or "nothing"
+    said = words(answer).replace(f"item {NUMBER_MARK}", "item ")
+    return " ".join(said.split()[:TITLE_WORDS]) or "nothing"
 
 
 def _items(notes: Notes) -> Iterable[str]:
