@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("torch", reason="FedAgent needs the extra llm")
 pytest.importorskip("transformers", reason="FedAgent needs the extra llm")
 
-from agent_runs import WORLD, last, make_model, recipe, train, won_by_walking  # noqa: F401
+from agent_runs import WORLD, last, make_model, recipe, train, won_by_walking
 
 from fedrl import seeding
 from fedrl.envs.household.game import Game
@@ -32,8 +32,8 @@ def an_easier_game(monkeypatch):
 
 
 def test_one_client_federated_equals_centralized_to_the_bit(model, tmp_path):
-    one = {"clients": 1, "cohort": 0}
-    ours = train(recipe(model, federation=one), tmp_path / "a")
+    one, everything = {"clients": 1, "cohort": 0}, {"size": WORLD["train"]}
+    ours = train(recipe(model, federation=one, partition=everything), tmp_path / "a")
     theirs = train(recipe(model, federation=one | {"kind": "centralized"}), tmp_path / "b")
     first = build_algorithm(recipe(model)).init(0)["theta"]
     for name, value in last(ours).states[0]["theta"].items():

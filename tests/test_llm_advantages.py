@@ -21,8 +21,11 @@ from fedrl.llm.advantages import (  # noqa: E402
     grpo,
     pay_success,
     penalise,
+    penalised,
     returns_to_go,
     rloo,
+    turn_round,
+    zero_groups,
 )
 from fedrl.llm.rollout import Play, Rollout, play  # noqa: E402
 from fedrl.llm.sampler import Answers  # noqa: E402
@@ -209,7 +212,7 @@ class Words:
     def begin(self, goal: str, turn: Turn) -> list[str]:
         return [turn.observation]
 
-    def observe(self, notes: list[str], command: str, turn: Turn) -> None:
+    def observe(self, notes: list[str], command: str, turn: Turn, said: str = "") -> None:
         notes.append(turn.observation)
 
     def prompt(self, notes: list[str]) -> str:
@@ -255,11 +258,34 @@ def test_rewards_and_flaws_stay_with_their_step():
         (0, 0): 1.0, (0, 1): 0.0, (0, 2): 1.0, (1, 0): 0.0, (1, 1): 0.0, (1, 2): 0.0
     }  # fmt: skip
     assert played.returns == [2.0, 0.0]
+    before = rewards()
     penalise(played, 0.25)
-    assert played.returns == [1.75, -0.5]
-    assert {step for step, reward in rewards().items() if reward == -0.25} == {
-        (0, 1), (1, 1), (1, 2)
-    }  # fmt: skip
+    assert played.returns == [2.0, 0.0]  # a penalty is no reward
+    assert rewards() == before
+    cost = -penalised(np.zeros(6), played)
+    costs = {(s.episode, s.step): c for s, c in zip(played.samples, cost, strict=True)}
+    assert costs == dict.fromkeys(before, 0.0) | dict.fromkeys([(0, 1), (1, 1), (1, 2)], 0.25)
+    turn_round(played)
+    assert played.returns == [-2.0, 0.0]
+    assert penalised(np.zeros(6), played).tolist() == cost.tolist()
+
+
+def test_episodes_cut_off_by_the_limit_are_told_from_those_that_ended():
+    how = Play(Corridor(), Words(), Digits(), 1, 2)  # the world needs three commands to end
+    played = play(how, Script([[1, 1]]), ["x"], 1.0, torch.Generator())
+    assert played.truncated == [True]
+    how = Play(Corridor(), Words(), Digits(), 1, 3)
+    assert play(how, Script([[1, 1, 1]]), ["x"], 1.0, torch.Generator()).truncated == [False]
+
+
+def test_groups_that_all_went_alike_are_counted():
+    episodes: list[Steps] = [[("a", 1.0)], [("b", 0.0)], [("a", 1.0), ("b", 0.0)], [("a", 1.0)]]
+    played = rollout(episodes, [0, 0, 1, 1])
+    assert zero_groups(grpo(played), played) == 0.5
+    # Equal returns that came at different times: only the steps differ.
+    late = rollout([[("a", 1.0)], [("a", 0.0), ("b", 1.0)]], [0, 0])
+    assert zero_groups(grpo(late), late) == 1
+    assert zero_groups(gigpo(late), late) == 0
 
 
 def test_success_is_paid_once_at_the_end_of_episodes_that_were_won():

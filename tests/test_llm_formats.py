@@ -377,6 +377,64 @@ def test_what_does_not_fit_the_page_is_no_command():
     assert format.command(notes, "back") == ("click[back to search]", True)
 
 
+FAILURES = [
+    ("Buy", "buy"),
+    ("", "nothing"),
+    ("one, two; three > four five six seven eight nine", "one two three four five six seven eight"),
+    ("search oak table", None),
+    ("search oak table", "search oak table"),  # the same again
+    ("item 9", "item 9"),
+    ("item 1", None),
+    ("item 1", "item 1"),  # no longer on such a page
+    ("option sea green #2", None),
+    ("option sea green #2", "option sea green #2"),  # chosen already
+    ("description", None),
+    ("prev", None),
+]
+"""Answers in a shop, and which of them the next prompt says did nothing."""
+
+
+def test_the_shop_says_which_answer_did_nothing():
+    pytest.importorskip("torch", reason="rollouts need the extra llm")
+    import torch
+
+    from fedrl.llm.rollout import Play, play
+    from fedrl.llm.sampler import Answers
+
+    class Said(Letters):
+        """An agent, and its tokenizer, that says these things in turn."""
+
+        version, lines = 0, iter([*(answer for answer, _ in FAILURES), "back"])
+
+        def answer(self, prompts, limit, temperature, generator) -> Answers:
+            row = [ord(letter) for letter in next(self.lines)]
+            return Answers([row], [[0.0] * len(row)])
+
+        def batch_decode(self, rows, skip_special_tokens) -> list[str]:
+            return [self.decode(row) for row in rows]
+
+    shop, agent = small_shop(), Said()
+    how = Play(shop, CompactWebShop(), agent, 99, len(FAILURES) + 1)
+    task = shop.tasks("train")[0].id
+    played = play(how, agent, [task], 1.0, torch.Generator(), transcripts=True)
+    prompts = [prompt for prompt, _, _ in played.transcripts[0]]
+    assert "did nothing" not in prompts[0]
+    for prompt, (answer, failed) in zip(prompts[1:], FAILURES, strict=True):
+        assert ("did nothing" in prompt) == (failed is not None), answer
+        assert failed is None or f"; {failed} did nothing ;" in prompt
+
+
+def test_the_household_says_that_an_empty_answer_did_nothing():
+    home, format = HOMES["tiny", "2.1.2"], CompactHousehold()
+    episode, turn = home.start("train/00000")
+    notes = format.begin(episode.goal, turn)
+    assert format.prompt(notes).endswith("; did  ;  >")
+    for answer in ("", "  ", "fly away"):
+        command, _ = format.command(notes, answer)
+        format.observe(notes, command, episode.step(command))
+        assert format.prompt(notes).endswith(f"; did {command} ; nothing happens >")
+
+
 def test_prices_compare_as_the_exact_ones_do():
     """Rounded up to tens against limits that are tens: nobody buys what is too dear."""
     for notes, turn, _ in demonstrations(SHOP, GOALS[:60]):
@@ -427,7 +485,10 @@ def test_chat_reads_what_stands_between_the_tags(thinking):
 def test_chat_wants_the_reasoning_where_it_asked_for_it():
     chosen = "<action>wait</action>"
     notes = Chat().begin("leave the room", SITUATION)
-    for bad in (chosen, f"<think>{chosen}", f"{chosen}<think></think>", f"</think>{chosen}"):
+    for bare in (chosen, f"{chosen}<think></think>", f"</think>{chosen}", f"Hm.</THINK> {chosen}"):
+        assert Chat().command(notes, bare) == ("wait", False)  # played, and flagged
+    thoughts = (f"<think>{chosen}", f"<think>{chosen}</think>", f"<think>a</think><think>{chosen}")
+    for bad in (*thoughts, 2 * chosen, "<action> </action>", "wait", "<action>wait"):
         assert Chat().command(notes, bad) == ("", False)
     assert Chat().command(notes, f"<think>{chosen}?</think>{chosen}") == ("wait", True)
     assert "<think>" in Chat().prompt(notes)
@@ -525,7 +586,8 @@ def test_nothing_odd_breaks_a_format(goal, first, turns, limit):
             assert format.prompt(notes) == format.prompt(again)
             assert all(len(row) <= limit for row in format.encode(Letters(), [notes], limit))
             read, valid = format.command(notes, answer)
-            assert valid == bool(read)
+            assert read or not valid  # without a command no answer is well formed
+            assert valid or not read or isinstance(format, Chat)
             assert isinstance(format.answer(notes, command), str)
 
 

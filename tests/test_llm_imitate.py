@@ -33,6 +33,7 @@ from fedrl.types import UserError  # noqa: E402
 
 SHOP = WebShop(ShopSettings(products=300, validation=50, public=60))
 PUBLIC = [task.id for task in SHOP.tasks("public")]
+FAILED = re.compile(r"; ([^;]+) did nothing ;")
 HOME = Household(Home(size="tiny", public=30, unseen=12, max_steps=6))
 
 
@@ -73,6 +74,18 @@ def test_prompts_are_encoded_as_they_are_when_the_agent_acts():
         assert text(sample.answer[:-1]) == answer
         assert sample.answer[-1] == Template.eos_token_id
     assert cut, "no prompt was too long: the comparison is too easy"
+
+
+def test_lessons_name_what_did_nothing_as_an_agent_says_it():
+    """So an agent that failed reads a prompt of the kind that it was shown."""
+    words = list(lesson.lessons(SHOP, CompactWebShop(), PUBLIC, 0, noise=0.4))
+    failed = [(m[1], said) for prompt, said in words if (m := FAILED.search(prompt))]
+    assert len(failed) > len(words) / 20
+    buttons = {"buy", "next", "prev", "back", "description", "features", "reviews"}
+    for answer, _ in failed:
+        assert answer in buttons or answer.split()[0] in ("search", "item", "option"), answer
+    assert {answer.split()[0] for answer, _ in failed} >= {"search", "item", "option"}
+    assert sum(answer == said for answer, said in failed) < len(failed) / 10  # try another
 
 
 def test_noise_changes_what_is_seen_and_not_who_answers():

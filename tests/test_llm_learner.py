@@ -7,6 +7,7 @@ import math
 from functools import partial
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -17,6 +18,7 @@ pytest.importorskip("transformers", reason='needs transformers: pip install "fed
 from tiny_model import nudged, samples, tiny  # noqa: E402
 from torch import Tensor, nn  # noqa: E402
 
+from fedrl.llm import anchored, ppo  # noqa: E402
 from fedrl.llm.learner import (  # noqa: E402
     Loss,
     compiled,
@@ -220,7 +222,65 @@ def test_what_counts_the_same(average):
 def test_every_sample_comes_once(count: int, size: int, seed: int):
     found = list(minibatches(count, size, torch.Generator().manual_seed(seed)))
     assert sorted(i for part in found for i in part) == list(range(count))
-    assert all(len(part) == size for part in found[:-1])
+    assert len(found) == math.ceil(count / size)
+    sizes = {len(part) for part in found}
+    assert max(sizes, default=0) <= size
+    assert max(sizes, default=0) - min(sizes, default=0) <= 1  # no small rest
+
+
+class Recorded(torch.optim.SGD):
+    """Does not move, and remembers the gradients."""
+
+    def __init__(self, params: Any) -> None:
+        super().__init__(params, 0.0)
+        self.seen: list[list[Tensor]] = []
+
+    def step(self, closure: Any = None) -> None:
+        groups = [group["params"] for group in self.param_groups]
+        self.seen.append([p.grad.clone() for params in groups for p in params])
+
+
+@pytest.mark.parametrize("average", ["token", "sequence"])
+@pytest.mark.parametrize("size", [2, 4, 7, 10])
+def test_minibatches_of_any_size_add_up_to_the_gradient_of_all(average, size):
+    """Before anything moves: every sample then counts the same as in one batch, a critic's too."""
+    batch, advantages = samples(11), some_advantages(11)
+    model = tiny()
+    ppo.attach(model)
+    reference, critic = nudged(tiny(), 0.1), ppo.Critic()
+    targets = ppo.Targets(np.array(advantages), np.arange(11.0), np.zeros(11))
+
+    def gradients(size: int) -> list[list[Tensor]]:
+        recorded = Recorded(ppo.groups(model, 0.0, critic))
+        ppo.update(
+            model, recorded, batch, targets, critic, Loss(0.2, 0.1, 0.02, 0.7, average), 0, size, 3,
+            math.inf, torch.Generator().manual_seed(0), reference,
+        )  # fmt: skip
+        return recorded.seen
+
+    (whole,) = gradients(11)
+    found = gradients(size)
+    assert len(found) == math.ceil(11 / size)
+    close([torch.stack(parts).mean(0) for parts in zip(*found, strict=True)], whole)
+
+
+def test_anchored_minibatches_add_up_too():
+    batch, advantages, model = samples(11), some_advantages(11), tiny()
+    previous = nudged(model, 0.1)
+    u = [torch.full_like(p, 0.1) for p in model.parameters()]
+
+    def directions(size: int) -> list[list[Tensor]]:
+        recorded = Recorded(model.parameters())
+        anchored.update(
+            model, previous, recorded, batch, advantages, u, 0.3, 1.2, 0.8, 0, size, 2, math.inf,
+            torch.Generator().manual_seed(0),
+        )  # fmt: skip
+        return recorded.seen
+
+    (whole,) = directions(11)
+    found = directions(4)
+    assert len(found) == 3
+    close([torch.stack(parts).mean(0) for parts in zip(*found, strict=True)], whole)
 
 
 def test_without_samples_nothing_moves():

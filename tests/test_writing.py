@@ -167,7 +167,8 @@ def test_numbers_of_a_round_are_means_and_counts(model):
         value = next(paid)
         return np.array([value, 0.0]), {"reward": value} | ({"sentiment": 7.0} if value > 1 else {})
 
-    found = ours.train(ours.first(0), [Batch([0, 0], prompts)] * 2, worth, 0)
+    found, moments = ours.train(ours.first(0), [Batch([0, 0], prompts)] * 2, worth, 0)
+    assert not moments  # nobody asked to keep them
     assert found["train/reward"] == 2.0
     assert found["train/sentiment"] == 7.0  # of the batches that had one
     assert found["env/samples"] == 4.0

@@ -38,8 +38,9 @@ from fedrl.wire import Received
 class Settings:
     """Who takes part, and what a round does about clients that fail."""
 
-    # federated: all share one model. centralized: one client with everybody's data (it does one
-    # client's steps per round: raise algorithm.trajectories for the samples of all of them).
+    # federated: all share one model. centralized: one client with everybody's data, in a text world
+    # with all training tasks (it does one client's steps per round: raise algorithm.trajectories
+    # for the samples of all of them).
     # local: one client alone. independent: every client alone.
     kind: Literal["federated", "centralized", "local", "independent"] = "federated"
     # N: number of clients.

@@ -8,16 +8,19 @@ Papers: "FedAgent" and "FedAgentGym" (federated agent reinforcement learning), A
       server    θ_{t+1} = θ_t + mean (θ − θ_t), or a server optimiser's step along that mean
 
 Every environment step is one sample (prompt, answer); the episode's return gives the advantage of
-all its steps. What a client sends is its change of θ (of the adapters alone with LoRA) and the
-numbers in `reports`; tasks, trajectories and rewards stay where they are.
+all its steps, and an ill-formed answer costs its own step alone. What a client sends is its change
+of θ (of the adapters alone with LoRA) and the numbers in `reports`; tasks, trajectories and rewards
+stay where they are.
 
 Where we differ from the authors' release: a client's tasks are drawn afresh on every visit; group
 statistics are over episodes, not weighted by their lengths; evaluation is on tasks that nobody
-trains on, which is asserted; the optimiser starts anew in every round, so that a client has no
-state to keep. Options of ours, off by default: FedProx (`prox`), server momentum and Adam, episodes
-that count the same whatever their length (`by_episode`), and FedSVRPG-M's anchored momentum carried
-over to language agents (`beta` < 1): the server also broadcasts θ_{t-1} and its direction u, and
-the clients send the mean of their directions, which becomes the next u.
+trains on, which is asserted. AdamW starts anew in every round of a federation, where a client then
+has no state to keep; one that learns alone keeps the moments, so that its rounds are one unbroken
+run as in the paper's baselines (`optimizer_state`). Options of ours, off by default: FedProx
+(`prox`), server momentum and Adam, episodes that count the same whatever their length
+(`by_episode`), and FedSVRPG-M's anchored momentum carried over to language agents (`beta` < 1): the
+server also broadcasts θ_{t-1} and its direction u, and the clients send the mean of their
+directions, which becomes the next u.
 """
 
 from __future__ import annotations
@@ -65,8 +68,13 @@ class Settings:
     estimator: Literal["grpo", "rloo", "gigpo", "ppo"] = "grpo"
     # Learning rate of PPO's value head; only read with estimator = "ppo".
     critic_lr: float = 1e-5
-    # Learning rate of AdamW, which starts anew in every round.
+    # Learning rate of AdamW.
     lr: float = 1e-6
+    # AdamW's moments and step count between a client's rounds: kept by the client (8 bytes for each
+    # trained parameter, in memory and on its disk), or fresh in every round. auto: kept where every
+    # client learns alone (centralized, local, independent), fresh where several share a model,
+    # which jumps between two rounds of a client while its moments would not.
+    optimizer_state: Literal["auto", "kept", "fresh"] = "auto"
     # Weight decay of AdamW.
     weight_decay: float = 0.01
     # Largest norm of a minibatch's gradient.
@@ -101,7 +109,8 @@ class Settings:
     # What an episode is paid for: success (1 if it is won), or the world's score, which in a shop
     # also pays for products that are nearly right.
     reward: Literal["success", "score"] = "success"
-    # What an answer that is not well formed costs, in units of the final reward.
+    # What an answer that is not well formed costs: so much off the advantage of its own step, after
+    # episodes were compared. In standard deviations; with rloo in units of the reward.
     invalid_penalty: float = 0.0
     # Tasks per evaluation, spread evenly over the split; 0 is all of it.
     eval_tasks: int = 0
@@ -161,7 +170,8 @@ class FedAgent:
     opening = False
     reports = frozenset(
         {
-            "train/success", "train/return", "train/steps", "train/invalid", "train/loss",
+            "train/success", "train/return", "train/steps", "train/invalid", "train/no_think",
+            "train/truncated", "train/no_act", "train/zero_advantage", "train/loss",
             "train/entropy", "train/ratio_far", "train/kl", "train/drift", "train/gradient_norm",
             "train/value_loss", "train/weight_mean", "train/weight_capped",
             "env/steps", "env/episodes", "env/tokens",
@@ -234,13 +244,13 @@ class FedAgent:
         anchor = None
         if self.settings.beta < 1:
             anchor = (job.broadcast["previous"], job.broadcast["u"])
-        metrics, direction = self.bench.train(
-            start, self.shares[job.client], job.seed, anchor, poisoned
+        found = self.bench.train(
+            start, self.shares[job.client], job.seed, anchor, poisoned, job.state
         )
         now = self.bench.policy.weights()
         update = {name: now[name] - start[name] for name in start}
-        update |= {DIRECTION + name: array for name, array in direction.items()}
-        return Result(job.client, update, metrics=metrics)
+        update |= {DIRECTION + name: array for name, array in found.direction.items()}
+        return Result(job.client, update, state=found.moments or None, metrics=found.metrics)
 
     # Evaluation
 

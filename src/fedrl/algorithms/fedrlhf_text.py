@@ -16,9 +16,9 @@ fits no sentiment model and asks nobody.
 
 What leaves a client: the change of θ and the numbers in `reports`. λ_k is no secret: it follows
 from the reported reward, sentiment and intrinsic, and the server's recipe has it. Reviews, texts,
-labels, answers and the sentiment model stay. Clients keep nothing from round to round but what
-people have answered, in their private folders; sentiment models are fitted anew where they are
-needed, from the client's own labels, to the same numbers.
+labels, answers and the sentiment model stay. Clients keep from round to round what people have
+answered, in their private folders, and Adam's moments where they learn alone (`optimizer_state`);
+sentiment models are fitted anew, from the client's own labels, to the same numbers.
 
 Evaluation is on the same `queries` beginnings of each client's held-out reviews, with the same
 random numbers in every round: of each client's own policy after its training (personal/…), by the
@@ -28,17 +28,16 @@ send the model to its clients and let them evaluate it.
 
 Where we differ from the paper: R0 has a formula, where the paper has none; one advantage per text;
 the KL penalty is in the loss; sentiment by a model of the client's own labels, unless a classifier
-is named; Adam starts anew in every round. The paper says neither how many texts a client writes in
-a round nor how strong the KL penalty is: these are settings.
+is named; Adam starts anew in every round of a federation. The paper says neither how many texts a
+client writes in a round nor how strong the KL penalty is: these are settings.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -46,110 +45,11 @@ from fedrl import seeding
 from fedrl.algorithms import beginnings, comparing, judging
 from fedrl.algorithms.beginnings import Beginning
 from fedrl.algorithms.fedagent import shown
+from fedrl.algorithms.fedrlhf_text_settings import Settings
 from fedrl.algorithms.judging import Judge, Judges
 from fedrl.envs.imdb import World
-from fedrl.limits import above_zero, at_least_one, not_negative
 from fedrl.registry import missing_extra
 from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
-
-
-@dataclass(frozen=True)
-class Settings:
-    """How a client writes and learns, and what for."""
-
-    name: Literal["fedrlhf-text"] = "fedrlhf-text"
-    # Model folder (`fedrl warmstart` writes one), GGUF file or Hugging Face id.
-    model: str = ""
-    # Rank of LoRA's adapters: all that is then trained and sent. 0 trains the whole model.
-    lora_rank: int = 0
-    # Adapters count lora_alpha / lora_rank times; only read if lora_rank is above 0.
-    lora_alpha: int = 32
-    # λ: weight of the feedback, from 0 to 1, that of R0 being 1 − λ; one for all clients, or one
-    # for each.
-    lam: tuple[float, ...] = (0.5,)
-    # Who gives it: a sentiment model, a person (`fedrl feedback`), or the answers that people have
-    # given in an earlier run.
-    feedback: Literal["sentiment", "live", "logged"] = "sentiment"
-    # The sentiment model: builtin (fitted by each client to its own labels), or the folder or id of
-    # a Hugging Face classifier; only read if feedback is "sentiment".
-    sentiment: str = "builtin"
-    # Where clients' private folders are, for people to answer in; only read if live or logged.
-    feedback_folder: str = ""
-    # Pairs of texts that a client asks its person about in a round; only read if live.
-    compare: int = 10
-    # Batches of texts that a client writes and learns from in a round.
-    batches: int = 40
-    # Texts per batch. Every review of the client's begins one before any begins a second; a
-    # centralized client's batches are of one owner each, in turn.
-    batch: int = 16
-    # Shortest and longest beginning of a review, in tokens.
-    prompt_tokens: tuple[int, ...] = (2, 8)
-    # Most tokens that are written on.
-    answer_tokens: int = 32
-    # Sampling temperature, in training and evaluation.
-    temperature: float = 1.0
-    # Passes of PPO over a batch.
-    ppo_epochs: int = 2
-    # Texts per step of Adam.
-    minibatch: int = 16
-    # Texts per forward pass: less memory, the same result.
-    microbatch: int = 16
-    # Learning rate of Adam, which starts anew in every round.
-    lr: float = 1e-5
-    # That of the value head.
-    critic_lr: float = 1e-3
-    # ε: how far the ratio of new to old probability may pay.
-    clip: float = 0.2
-    # Largest norm of a minibatch's gradient.
-    clip_norm: float = 1.0
-    # Weight in the loss of the KL divergence to the model that the run began with.
-    kl: float = 0.05
-    # Held-out beginnings per client that are evaluated on, always the same.
-    queries: int = 30
-    # Texts that are written on from each of them.
-    eval_texts: int = 1
-    # Compute activations again on the way back instead of keeping them: less memory, more time.
-    save_memory: bool = False
-    # Compile the learner with torch.compile: a minute at first, then twice as fast on a GPU.
-    compile: bool = False
-    # Where the model runs: auto (a GPU if there is one, each worker its own), cpu, cuda, cuda:1.
-    device: str = "auto"
-    # What writes: plain (any model), cuda (our engine, Llama and Qwen2 kinds), or auto: cuda on a
-    # GPU for the models it knows, else plain.
-    rollouts: Literal["auto", "plain", "cuda"] = "auto"
-
-    def __post_init__(self) -> None:
-        at_least_one(
-            self, "algorithm.", "batches", "batch", "answer_tokens", "ppo_epochs", "minibatch",
-            "microbatch", "queries", "eval_texts", "compare",
-        )  # fmt: skip
-        not_negative(self, "algorithm.", "lora_rank", "kl")
-        above_zero(
-            self, "algorithm.", "lr", "critic_lr", "temperature", "clip", "clip_norm", "lora_alpha"
-        )
-        if self.batch < 2:
-            raise UserError(
-                "algorithm.batch is 1, but a text's advantage is over others of its batch: at "
-                "least 2"
-            )
-        lengths = self.prompt_tokens
-        if len(lengths) != 2 or not 1 <= lengths[0] <= lengths[1]:
-            raise UserError(
-                f"algorithm.prompt_tokens is {list(lengths)}; name the shortest and the longest "
-                "beginning, at least 1 token each"
-            )
-        if not self.lam or not all(0 <= weight <= 1 for weight in self.lam):
-            raise UserError(
-                f"algorithm.lam is {list(self.lam)}; name one weight or one per client, from 0 to 1"
-            )
-        if not self.sentiment:
-            raise UserError('algorithm.sentiment is empty; use "builtin" or name a classifier')
-        if self.feedback != "sentiment" and not self.feedback_folder:
-            raise UserError(
-                f'algorithm.feedback_folder is empty, but algorithm.feedback is "{self.feedback}"'
-            )
-        if self.device == "spread":
-            raise UserError('algorithm.device is "spread", which only fedagent knows; use "auto"')
 
 
 class FedRLHFText:
@@ -215,7 +115,8 @@ class FedRLHFText:
             paid = judging.pay_all(judges, batch.owners, written.texts, written.likelihood)
             return sign * paid.reward, judging.means(paid)
 
-        metrics = writer.train(start, self.batches(owners, job.seed), worth, job.seed)
+        batches = self.batches(owners, job.seed)
+        metrics, moments = writer.train(start, batches, worth, job.seed, job.state)
         now = writer.policy.weights()
         rows, samples = [], []
         for owner in owners:
@@ -228,7 +129,7 @@ class FedRLHFText:
             metrics["train/answers"] = float(self.answers(owners))
         update = {name: now[name] - start[name] for name in start}
         weight = float(sum(len(self.world.train[owner]) for owner in owners))
-        return Result(job.client, update, weight, metrics=metrics)
+        return Result(job.client, update, weight, moments or None, metrics)
 
     def batches(self, owners: Sequence[int], seed: int) -> Iterator[Any]:
         """Beginnings of these clients' training reviews, as the model reads them."""

@@ -69,7 +69,8 @@ class TextWorld(Protocol):
 
 @dataclass(frozen=True)
 class Dealt:
-    """A world whose training tasks have been dealt out: `shares[k]` are client k's task ids."""
+    """A world whose training tasks have been dealt out: `shares[k]` are client k's task ids, the
+    whole pool where one centralized client stands for all."""
 
     world: TextWorld
     shares: tuple[tuple[str, ...], ...]

@@ -128,7 +128,9 @@ def turn(same: Sequence[Step], before: str, goal: str) -> str:
     thought = " ".join(match.strip() for match in THOUGHT.findall(step.said))
     times = f" <span class=times>× {len(same)}</span>" if len(same) > 1 else ""
     said = f"<code>{escape(step.command)}</code>"
-    if not step.valid:
+    if not step.valid and step.command:
+        said += " <span class=invalid>without reasoning</span>"
+    elif not step.valid:
         rest = THOUGHT.sub("", step.said).strip()
         said = f"<span class=invalid>no valid answer</span> {folded(rest) if rest else '(nothing)'}"
     quiet = f"<div class=thought>{folded(thought)}</div>" if thought else ""

@@ -69,11 +69,23 @@ def build_world(config: Config) -> Any:
     )
     if entry.kind != "text":
         return world
+    if config.federation.kind == "centralized":  # the whole pool, not what was dealt out of it
+        everything = tuple(task.id for task in world.tasks("train"))
+        return Dealt(world, (everything,) * config.federation.clients)
     labels = load_labels(config.partition)
     shares = partition(
         world.tasks("train"), config.federation.clients, config.partition, config.seed, labels
     )
     return Dealt(world, tuple(tuple(share) for share in shares))
+
+
+def settled(config: Config) -> Any:
+    """The method's settings, with what "auto" means in this federation."""
+    settings = config.algorithm
+    if getattr(settings, "optimizer_state", None) != "auto":
+        return settings
+    alone = all(len(group) == 1 for group in federation.groups(config.federation))
+    return replace(settings, optimizer_state="kept" if alone else "fresh")
 
 
 def build_algorithm(config: Config) -> Algorithm:
@@ -89,7 +101,7 @@ def build_algorithm(config: Config) -> Algorithm:
         )
     try:
         algorithm = load(entry, "algorithm.name", name).build(
-            config.algorithm,
+            settled(config),
             build_world(config),
             config.rounds,
             federation.pools(config.federation),

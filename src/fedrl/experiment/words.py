@@ -20,6 +20,10 @@ WORDS = {
     "ratio_far": "share of ratios outside the clip range",
     "drift": "KL to the policy that played",
     "invalid": "share of answers not well formed",
+    "no_think": "share of answers that chose without reasoning",
+    "no_act": "share of episodes without any command",
+    "truncated": "share of episodes cut off by the step limit",
+    "zero_advantage": "share of tasks whose episodes all went alike",
     "kl": "KL to the reference model",
     "return_last100": "return over the last 100 episodes",
 }

@@ -10,6 +10,13 @@ share it. Statistics are over episodes of the same task, never weighted by their
 
 Deviations divide by n − 1. Where a group has no variance (or one member) there is nothing to
 compare and the advantage is 0.
+
+An answer that is not well formed costs its own step, and nothing else (`penalised`): A − p for that
+step, after all comparisons, PPO's too. The penalty is no reward. In a return it would count against
+the 49 well-formed answers of the same episode; in a return-to-go, or in GAE, against those before
+it; and in a group that failed throughout, division by a deviation that is nothing but penalties
+would blow it up. So the other steps keep their advantages to the bit, the critic values what the
+world pays, and a penalty is never larger than it was set.
 """
 
 from __future__ import annotations
@@ -22,6 +29,8 @@ from fedrl.llm.rollout import Rollout
 
 ROUNDING = 1e-6
 """A deviation below this is rounding error: dividing by it would turn noise into a signal."""
+NOTHING = 1e-9
+"""Advantages below this teach nothing: groups whose episodes all went alike."""
 
 
 def grpo(rollout: Rollout, scale: bool = True) -> np.ndarray:
@@ -84,17 +93,27 @@ def pay_success(rollout: Rollout) -> None:
 
 
 def penalise(rollout: Rollout, amount: float) -> None:
-    """Take `amount` off the reward of every step whose answer was not well formed."""
+    """Every answer that was not well formed shall cost `amount`."""
     for sample in rollout.samples:
-        if not sample.valid:
-            sample.reward -= amount
-            rollout.returns[sample.episode] -= amount
+        sample.penalty = 0.0 if sample.valid else amount
+
+
+def penalised(advantages: np.ndarray, rollout: Rollout) -> np.ndarray:
+    """The advantages less the penalties of their own steps [samples]."""
+    return advantages - np.array([sample.penalty for sample in rollout.samples])
+
+
+def zero_groups(advantages: np.ndarray, rollout: Rollout) -> float:
+    """Share of tasks none of whose steps went better or worse than another."""
+    groups = np.asarray(rollout.groups)[[sample.episode for sample in rollout.samples]]
+    differ = np.unique(groups[np.abs(advantages) > NOTHING])
+    return 1 - len(differ) / max(len(set(rollout.groups)), 1)
 
 
 def turn_round(rollout: Rollout) -> None:
-    """Give every reward the other sign, as a poisoned client does."""
+    """Give every reward and penalty the other sign, as a poisoned client does."""
     for sample in rollout.samples:
-        sample.reward = -sample.reward
+        sample.reward, sample.penalty = -sample.reward, -sample.penalty
     rollout.returns = [-score for score in rollout.returns]
 
 

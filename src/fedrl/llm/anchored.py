@@ -98,12 +98,14 @@ def update(
     generator: torch.Generator,
 ) -> tuple[dict[str, float], list[Tensor]]:
     """One pass over the samples: the numbers to log, and the mean of the directions stepped."""
+    model.eval()
+    previous.eval()
     device = next(model.parameters()).device
     mean = [torch.zeros_like(p) for p in trained(model)]
     norms, weights = [], []
-    steps = math.ceil(len(samples) / minibatch)
-    model.train()
-    for numbers in minibatches(len(samples), minibatch, generator):
+    cut = minibatches(len(samples), minibatch, generator)
+    steps = len(cut)
+    for numbers in cut:
         total = [torch.zeros_like(p) for p in trained(model)]
         for part in microbatches(numbers, samples, microbatch):
             batch = rows([samples[i] for i in part], pad, device)
@@ -113,14 +115,13 @@ def update(
             )
             weights.append(weight)
             for t, d in zip(total, found, strict=True):
-                t.add_(d, alpha=len(part) / len(numbers))
+                t.add_(d, alpha=len(part) * steps / len(samples))
         _descend(model, total)
         norms.append(nn.utils.clip_grad_norm_(trained(model), clip_norm))
         for m, parameter in zip(mean, trained(model), strict=True):
             assert parameter.grad is not None
             m.sub_(parameter.grad, alpha=1 / steps)
         optimizer.step()
-    model.eval()
     seen = torch.cat([*weights, torch.zeros(0, device=device)])
     count = max(len(seen), 1)
     return {

@@ -18,16 +18,21 @@ import torch
 from torch import nn
 
 from fedrl.envs.text import Task, TextWorld
-from fedrl.llm import anchored, answering, formats, learner, lora, ppo
-from fedrl.llm.advantages import ESTIMATORS, pay_success, penalise, turn_round
+from fedrl.llm import anchored, answering, formats, learner, lora, optimizer_state, ppo
+from fedrl.llm.advantages import (
+    ESTIMATORS,
+    NOTHING,
+    pay_success,
+    penalise,
+    penalised,
+    turn_round,
+    zero_groups,
+)
 from fedrl.llm.policy import SPREAD, choose_device, load
 from fedrl.llm.rollout import Play, Rollout, play
 from fedrl.llm.sampler import Sampler
 from fedrl.llm.weights import Merged
 from fedrl.types import Metrics, Shareable, Tensors, UserError
-
-NOTHING = 1e-9
-"""Advantages below this teach nothing: groups whose episodes all went alike."""
 
 
 class Anchor(NamedTuple):
@@ -35,6 +40,14 @@ class Anchor(NamedTuple):
 
     previous: Tensors
     u: Tensors
+
+
+class Trained(NamedTuple):
+    """What a round gave beside the weights, which the model holds."""
+
+    metrics: Metrics
+    direction: Tensors  # the mean of the directions that were stepped; only with an anchor
+    moments: Tensors  # what the optimiser remembers
 
 
 class OutOfMemory(UserError):
@@ -110,23 +123,30 @@ class Bench:
         seed: int,
         anchor: tuple[Tensors, Tensors] | None = None,
         poisoned: bool = False,
-    ) -> tuple[Metrics, Tensors]:
+        moments: Tensors | None = None,
+    ) -> Trained:
         """τ epochs on these tasks, from `theta`; the model then holds the result.
 
-        Gives what to log, and the mean of the directions that were stepped (only with an anchor).
-        `poisoned` turns every reward round.
+        `poisoned` turns every reward round; `moments` are the optimiser's of an earlier round.
         """
+        there = Anchor(*anchor) if anchor else None
         with advice(self.policy.model):
-            return self._train(theta, share, seed, Anchor(*anchor) if anchor else None, poisoned)
+            return self._train(theta, share, seed, there, poisoned, moments)
 
     def _train(
-        self, theta: Tensors, share: Sequence[str], seed: int, anchor: Anchor | None, poisoned: bool
-    ) -> tuple[Metrics, Tensors]:
+        self,
+        theta: Tensors,
+        share: Sequence[str],
+        seed: int,
+        anchor: Anchor | None,
+        poisoned: bool,
+        moments: Tensors | None,
+    ) -> Trained:
         settings, policy = self.settings, self.policy
         self.load(theta)
         rng = np.random.default_rng(seed)
         generator = torch.Generator(policy.device).manual_seed(seed % 2**63)
-        course = Course(self, theta, generator, anchor)
+        course = Course(self, theta, generator, anchor, moments)
         logs = []
         for _ in range(settings.local_epochs):
             tasks = [share[i] for i in rng.integers(len(share), size=settings.tasks)]
@@ -144,7 +164,7 @@ class Bench:
             self.moved()
         totals = {k: float(sum(log[k] for log in logs)) for k in logs[0] if k.startswith("env/")}
         mean = {k: float(np.mean([log[k] for log in logs])) for k in logs[0]}
-        return mean | totals, course.direction()
+        return Trained(mean | totals, course.direction(), course.moments())
 
     def play(
         self, theta: Tensors, ids: Sequence[str], seed: int, transcripts: bool = False
@@ -166,6 +186,8 @@ class Bench:
             "eval/success": float(won.mean()),
             "eval/return": float(np.mean(rollout.returns)),
             "eval/steps": float(np.mean(rollout.lengths)),
+            "eval/invalid": float(np.sum(rollout.invalid) / max(len(rollout.samples), 1)),
+            "eval/truncated": float(np.mean(rollout.truncated)),
         }
         return found | {
             f"eval/success_{kind}": float(won[kinds == kind].mean()) for kind in sorted(set(kinds))
@@ -184,10 +206,15 @@ class Bench:
 
 
 class Course:
-    """The optimiser and what it needs, for the epochs of one round."""
+    """The optimiser and what it needs, for the epochs of one round; `moments` of earlier ones."""
 
     def __init__(
-        self, bench: Bench, theta: Tensors, generator: torch.Generator, anchor: Anchor | None
+        self,
+        bench: Bench,
+        theta: Tensors,
+        generator: torch.Generator,
+        anchor: Anchor | None,
+        moments: Tensors | None,
     ) -> None:
         settings, policy = bench.settings, bench.policy
         self.bench, self.settings, self.generator = bench, settings, generator
@@ -202,6 +229,7 @@ class Course:
         if bench.critic is not None:
             groups = ppo.groups(policy.model, settings.lr, bench.critic)
         self.optimizer = torch.optim.AdamW(groups, settings.lr, weight_decay=settings.weight_decay)
+        optimizer_state.restore(self.optimizer, policy.trained(), moments)
         self.u: list[torch.Tensor] = []
         if anchor is not None:
             assert bench.previous is not None
@@ -222,14 +250,18 @@ class Course:
         sizes = (pad, settings.minibatch, settings.microbatch, settings.clip_norm, self.generator)
         if bench.critic is not None:
             targets = ppo.judge(model, rollout, bench.critic, pad, settings.microbatch)
-            return ppo.update(
+            compared = {"zero_advantage": zero_groups(targets.advantages, rollout)}
+            targets = targets._replace(advantages=penalised(targets.advantages, rollout))
+            return compared | ppo.update(
                 model, self.optimizer, rollout.samples, targets, bench.critic, self.weights, *sizes,
                 bench.reference, self.pull,
             )  # fmt: skip
         advantages = ESTIMATORS[settings.estimator](rollout)
+        compared = {"zero_advantage": zero_groups(advantages, rollout)}
         if settings.by_episode:
             lengths = np.array([rollout.lengths[s.episode] for s in rollout.samples])
             advantages = advantages * np.mean(rollout.lengths) / lengths
+        advantages = penalised(advantages, rollout)
         useful = np.flatnonzero(np.abs(advantages) > NOTHING)
         if settings.kl or settings.entropy:  # these count for every sample
             useful = np.arange(len(advantages))
@@ -240,10 +272,16 @@ class Course:
                 settings.weight_cap, settings.temperature, *sizes,
             )  # fmt: skip
             self.stepped.append(mean)
-            return found
-        return learner.update(
+            return compared | found
+        return compared | learner.update(
             model, self.optimizer, samples, judged, self.weights, *sizes, bench.reference, self.pull
         )
+
+    def moments(self) -> Tensors:
+        """What the optimiser remembers, where a client keeps it: copies cost what they hold."""
+        if self.settings.optimizer_state != "kept":
+            return {}
+        return optimizer_state.taken(self.optimizer, self.bench.policy.trained())
 
     def direction(self) -> Tensors:
         """The mean of the anchored directions, by the parameters' names."""
@@ -256,11 +294,16 @@ class Course:
 
 def told(rollout: Rollout, scores: Sequence[float], learned: dict[str, float]) -> Metrics:
     """What a client reports of an epoch: means and counts, nothing of a single episode."""
+    answers = max(len(rollout.samples), 1)
+    acted = {sample.episode for sample in rollout.samples if sample.command}
     return {
         "train/success": float(np.mean(rollout.won)),
         "train/return": float(np.mean(scores)),
         "train/steps": float(np.mean(rollout.lengths)),
-        "train/invalid": float(np.sum(rollout.invalid) / max(len(rollout.samples), 1)),
+        "train/invalid": float(np.sum(rollout.invalid)) / answers,
+        "train/no_think": sum(bool(s.command) and not s.valid for s in rollout.samples) / answers,
+        "train/truncated": float(np.mean(rollout.truncated)),
+        "train/no_act": 1 - len(acted) / len(rollout.won),
         "env/steps": float(len(rollout.samples)),
         "env/episodes": float(len(rollout.won)),
         "env/tokens": float(rollout.tokens),

@@ -1,8 +1,9 @@
 """The situation in sentences: for instruction-tuned models, in any text world.
 
 The prompt carries the task, the last two turns, what the agent sees now and the commands that the
-world offers. The answer reasons between <think> tags and chooses between <action> tags; without the
-tags it is no answer. Small models may leave the reasoning out (`thinking=False`).
+world offers. The answer reasons between <think> tags and chooses between <action> tags. A choice
+without the reasoning is played and counts as not well formed; without a choice nothing is done.
+Small models may leave the reasoning out (`thinking=False`).
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ of a shop does."""
 
 TAG = re.compile(r"(</?(?:think|action)>)", re.IGNORECASE)
 BLANK = re.compile(r"<[^<>]*>")
+REASONING = re.compile(r"<think>.*?</think>", re.IGNORECASE | re.DOTALL)
+THOUGHT = re.compile(r"(?:(?!</?(?:think|action)>).)*" + REASONING.pattern, REASONING.flags)
+LONE_END = re.compile(r"</think>", re.IGNORECASE)
+"""Of reasoning that the prompt may have begun."""
 
 
 @dataclass
@@ -61,7 +66,7 @@ class Chat:
     def begin(self, goal: str, turn: Turn) -> Notes:
         return Notes(goal, turn.observation, turn.admissible)
 
-    def observe(self, notes: Notes, command: str, turn: Turn) -> None:
+    def observe(self, notes: Notes, command: str, turn: Turn, said: str = "") -> None:
         notes.history = [*notes.history, (notes.observation, command)][-HISTORY:]
         notes.observation, notes.admissible = turn.observation, turn.admissible
 
@@ -108,17 +113,20 @@ class Chat:
         return shortest[1:]
 
     def command(self, notes: Notes, answer: str) -> tuple[str, bool]:
-        """Exactly one choice, after the reasoning where that is asked for; else nothing is done."""
-        pieces = TAG.split(answer)
-        tags = [tag.lower() for tag in pieces[1::2]]
+        """Exactly one choice, after the reasoning where that is asked for.
+
+        One without reasoning is taken too, but is not well formed. What stands within the
+        reasoning, or after reasoning that does not end, is a thought and no choice.
+        """
         if self.thinking:
-            if tags[:1] != ["<think>"] or "</think>" not in tags:
-                return "", False
-            closed = tags.index("</think>") + 1
-            pieces, tags = pieces[2 * closed :], tags[closed:]
-        if tags != ["<action>", "</action>"] or not pieces[2].strip():
-            return "", False
-        return _meant(" ".join(pieces[2].split()), notes.admissible), True
+            thought = THOUGHT.match(answer)
+            choice = _choice(answer[thought.end() :]) if thought else ""
+        else:
+            choice = _choice(answer)
+        valid = bool(choice)
+        if self.thinking and not valid:
+            choice = _choice(LONE_END.sub("", REASONING.sub("", answer)))
+        return _meant(choice, notes.admissible) if choice else "", valid
 
     def answer(self, notes: Notes, command: str) -> str:
         reasons = f"<think>The next step is: {command}</think>\n" if self.thinking else ""
@@ -132,6 +140,13 @@ REASONED = (
 DIRECT = (
     "Answer with the one command that you choose, between <action> and </action>, and nothing else."
 )
+
+
+def _choice(answer: str) -> str:
+    """What stands between the only tags, which are those of a choice."""
+    pieces = TAG.split(answer)
+    tags = [tag.lower() for tag in pieces[1::2]]
+    return " ".join(pieces[2].split()) if tags == ["<action>", "</action>"] else ""
 
 
 def with_template(tokenizer: Any, text: str) -> str:

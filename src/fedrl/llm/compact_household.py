@@ -2,7 +2,8 @@
 
 Everything in the prompt was told to the agent before; the notes only keep what matters: the task,
 which receptacles it has not looked into, what it holds and in what state, where it saw things that
-the task names, its last command and the answer to it. Entities ("fridge 1") are single tokens.
+the task names, its last command and the answer to it ("nothing happens"). Entities ("fridge 1") are
+single tokens.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class CompactHousehold:
         task = plain(goal)
         return Notes(task, frozenset(task.split()), ENTITY.findall(room))
 
-    def observe(self, notes: Notes, command: str, turn: Turn) -> None:
+    def observe(self, notes: Notes, command: str, turn: Turn, said: str = "") -> None:
         text = turn.observation
         notes.last, notes.answer = command, text
         if "you see " in text and (content := CONTENT.search(text)):
@@ -91,7 +92,7 @@ class CompactHousehold:
         )
         return (
             f"task {notes.task} ; new {' '.join(notes.places)} ; know {known} ; hold {held} ; "
-            f"did {plain(notes.last)} ; {plain(notes.answer) if notes.last else ''} >"
+            f"did {plain(notes.last)} ; {plain(notes.answer)} >"
         )
 
     def encode(self, tokenizer: Any, notes: Sequence[Notes], limit: int) -> list[list[int]]:

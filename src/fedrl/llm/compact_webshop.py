@@ -3,7 +3,8 @@
 Products are called by their number on the page, so that their ids need not be in the vocabulary;
 titles and texts are cut to the words that the task has in common with them, before others; options
 are said in plain words. The answers are "search red cotton shirt", "item 3", "option dark brown",
-"buy", "next", "prev", "back", "description", "features" and "reviews".
+"buy", "next", "prev", "back", "description", "features" and "reviews". One that left everything as
+it was is named ("option blue did nothing"): the page alone would ask for it again.
 """
 
 from __future__ import annotations
@@ -91,6 +92,11 @@ class Notes:
     looked_at: set[str] = field(default_factory=set)  # links of products
     chosen: dict[str, str] = field(default_factory=dict)  # name of an option: the value
     told: str = ""  # which of the sub-pages this is
+    failed: str = ""  # the last answer, if it did nothing
+
+    @property
+    def known(self) -> tuple[Any, ...]:  # all that an answer can change
+        return self.page, self.query, set(self.looked_at), dict(self.chosen), self.told
 
 
 class CompactWebShop:
@@ -100,7 +106,12 @@ class CompactWebShop:
         task = _task(goal)
         return Notes(task, frozenset(map(stem, task.split())), _page(turn))
 
-    def observe(self, notes: Notes, command: str, turn: Turn) -> None:
+    def observe(self, notes: Notes, command: str, turn: Turn, said: str = "") -> None:
+        known, answer = notes.known, said or (self.answer(notes, command) if command else "")
+        self._follow(notes, command, turn)
+        notes.failed = _named(answer) if notes.known == known else ""
+
+    def _follow(self, notes: Notes, command: str, turn: Turn) -> None:
         before, page = notes.page, _page(turn)
         name, target = _parts(command)
         notes.page = page
@@ -121,6 +132,8 @@ class CompactWebShop:
     def prompt(self, notes: Notes) -> str:
         page = notes.page
         parts = [f"task {notes.task}", f"step {min(notes.step, SHOWN_STEPS)}"]
+        if notes.failed:
+            parts.append(f"{notes.failed} did nothing")
         if page.kind in ("start", "results") and notes.query:
             parts.append(f"query {notes.query}")
         if page.kind == "results":
@@ -269,6 +282,12 @@ def _task(goal: str) -> str:
     limit = LIMIT.search(goal)
     task = OPENING.sub("", words(LIMIT.sub("", goal)))
     return f"{task} price {_tens(limit[1], math.floor)}" if limit else task
+
+
+def _named(answer: str) -> str:
+    """As the agent says it, or as much of it as can be read."""
+    said = words(answer).replace(f"item {NUMBER_MARK}", "item ")
+    return " ".join(said.split()[:TITLE_WORDS]) or "nothing"
 
 
 def _items(notes: Notes) -> Iterable[str]:

@@ -25,8 +25,8 @@ class Format(Protocol):
         """Notes of a new episode."""
         ...
 
-    def observe(self, notes: Any, command: str, turn: Turn) -> None:
-        """Write down what the command did."""
+    def observe(self, notes: Any, command: str, turn: Turn, said: str = "") -> None:
+        """Write down what the command did; `said` is the answer that it was read from."""
         ...
 
     def prompt(self, notes: Any) -> str: ...
@@ -36,7 +36,7 @@ class Format(Protocol):
         ...
 
     def command(self, notes: Any, answer: str) -> tuple[str, bool]:
-        """The command in the answer, and whether the answer was well formed."""
+        """The command in the answer ("" where there is none), and whether it was well formed."""
         ...
 
     def answer(self, notes: Any, command: str) -> str: ...

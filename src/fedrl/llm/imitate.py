@@ -1,11 +1,11 @@
 """The warm start: a model learns to answer as the expert does, on PUBLIC tasks only.
 
-A part of the expert's commands is replaced while the label stays the expert's: so the model also
-learns what to do after a mistake. Half of the replacements are random, half repeat the last
-command, which mostly does nothing: a model that never saw "Nothing happens" says the same thing
-again until its episode is over. In the household the expert searches with what the
-agent has seen; in the shop it leaves a wrong product and chooses another; in a third-party world,
-where nobody can advise after a mistake, its demonstrations are followed.
+A part of the expert's answers is replaced while the label stays the expert's: so the model also
+learns what to do after a mistake. Half of the replacements are random, half repeat the last answer,
+which mostly does nothing: a model that never saw "nothing happens" says the same thing again until
+its episode is over. Answers are read and played as an agent's are. In the household the expert
+searches with what the agent has seen; in the shop it leaves a wrong product and chooses another; in
+a third-party world, where nobody can advise after a mistake, its demonstrations are followed.
 
 Prompts are encoded by the format itself, as they are when the agent acts: with the model's chat
 template where the format has one, and cut to the same limit.
@@ -107,15 +107,18 @@ def _lesson(
         command = adviser.advise() if adviser else next(plan, "")
         if turn.done or not command:
             return
-        yield notes, format.answer(notes, command)
+        said = format.answer(notes, command)
+        yield notes, said
         if adviser and rng.random() < noise:
             others = [c for c in turn.admissible if c not in ENDS]
-            command = last if last and rng.random() < 0.5 else rng.choice(others or [command])
-        last = command
+            again = last and rng.random() < 0.5
+            said = last if again else format.answer(notes, rng.choice(others or [command]))
+            command, _ = format.command(notes, said)
+        last = said
         turn = episode.step(command)
         if adviser:
             adviser.watch(command)
-        format.observe(notes, command, turn)
+        format.observe(notes, command, turn, said)
 
 
 class Adviser(Protocol):
@@ -172,7 +175,10 @@ def imitate(
     seed: int,
     tell: Callable[[int, float], None] = lambda step, loss: None,
 ) -> None:
-    """`steps` of AdamW on the answers' tokens, the rate rising at first and then falling to 10%."""
+    """`steps` of AdamW on the answers' tokens, the rate rising at first and then falling to 10%.
+
+    With the model's own dropout, where it has some: no ratio is formed that it could spoil.
+    """
     model = policy.model
     generator = torch.Generator().manual_seed(seed)
     optimizer = torch.optim.AdamW(model.parameters(), lr, weight_decay=0.01)

@@ -2,22 +2,32 @@
 
 One row is one environment step: prompt and answer. Only the answers' positions go through the
 output layer, because its width (the vocabulary) is most of a small model's arithmetic. The average
-over a minibatch is exact however it is cut into microbatches.
+over a minibatch is exact however it is cut into microbatches, and the mean of the minibatches'
+gradients is the gradient of all samples: their sizes differ by one at most (a small rest would take
+an Adam step as long as any, on the noise of a few samples), and what they differ by is weighed.
 
 On a GPU the model's body computes in bfloat16 while the weights stay in float32. The output layer
 computes in float32 everywhere: a bfloat16 logit of 10 is off by up to 0.03, which the ratio of new
 to old probability would take for a change of the policy.
+
+Everything here computes in evaluation mode, the learner too: the sampler's log-probabilities and
+the reference's are those of the whole model, and a learner that dropped a tenth of it at random
+would find ratios far from 1 before its first step. Supervised warm starts form no ratio and keep
+their model's dropout (`imitate`).
 """
 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from fedrl.llm.lora import bare
 from fedrl.llm.rollout import Sample
@@ -83,9 +93,26 @@ def logprobs(model: nn.Module, batch: Rows, temperature: float) -> tuple[Tensor,
 
 
 def save_memory(model: nn.Module) -> None:
-    """Activation checkpointing: the body is computed again on the way back instead of kept."""
-    known: Any = model
-    known.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": False})
+    """Activation checkpointing: layers are computed again on the way back instead of kept.
+
+    Not by transformers' switch, which does nothing in evaluation mode. Without dropout there is no
+    random state to restore.
+    """
+    from transformers.modeling_layers import GradientCheckpointingLayer
+
+    layers: list[Any] = [m for m in model.modules() if isinstance(m, GradientCheckpointingLayer)]
+    if not layers:
+        raise UserError(
+            f"algorithm.save_memory does not know {type(model).__name__}; leave it false"
+        )
+    for layer in layers:
+        layer.forward = partial(_recomputed, layer.forward)
+
+
+def _recomputed(forward: Callable[..., Any], *args: Any, **named: Any) -> Any:
+    if not torch.is_grad_enabled():
+        return forward(*args, **named)
+    return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=False, **named)
 
 
 def compiled(model: nn.Module) -> None:
@@ -143,18 +170,20 @@ def loss(
     return total
 
 
-def token_weights(samples: Sequence[Sample], average: str) -> list[float]:
-    """What a token of each sample's answer weighs in the mean over all these samples."""
+def token_weights(samples: Sequence[Sample], average: str, steps: int) -> list[float]:
+    """What a token of each sample's answer weighs in its minibatch's loss, of which there are
+    `steps`: the mean of the losses is the mean over all samples, whatever minibatch each is in."""
     if average == "token":
-        return [1 / sum(len(sample.answer) for sample in samples)] * len(samples)
-    return [1 / (len(samples) * len(sample.answer)) for sample in samples]
+        return [steps / sum(len(sample.answer) for sample in samples)] * len(samples)
+    return [steps / (len(samples) * len(sample.answer)) for sample in samples]
 
 
-def minibatches(count: int, size: int, generator: torch.Generator) -> Iterator[list[int]]:
-    """Random minibatches of sample numbers, every sample once."""
+def minibatches(count: int, size: int, generator: torch.Generator) -> list[list[int]]:
+    """Random minibatches of sample numbers, every sample once: as many as are needed for at most
+    `size` in each, all of them as large, but for one sample."""
     order = torch.randperm(count, generator=generator, device=generator.device).tolist()
-    for start in range(0, count, size):
-        yield order[start : start + size]
+    steps = math.ceil(count / size)
+    return [order[i * count // steps : (i + 1) * count // steps] for i in range(steps)]
 
 
 def microbatches(
@@ -190,16 +219,18 @@ def update(
     `reference` may be a model with adapters, this one too: it answers without them.
 
     `also` is a further loss (a critic's): it gets the hidden state before each answer [B, d] and
-    the samples' numbers, gives one value per sample, and their mean is added.
+    the samples' numbers, gives one value per sample, and their mean is added, weighed alike.
     """
+    model.eval()
+    if reference is not None:
+        reference.eval()
     device = next(model.parameters()).device
     sums, norms = torch.zeros(5, device=device), []
     tokens = sum(len(sample.answer) for sample in samples)
-    model.train()
-    for numbers in minibatches(len(samples), minibatch, generator):
+    cut = minibatches(len(samples), minibatch, generator)
+    share = token_weights(samples, weights.average, len(cut)) if cut else []
+    for numbers in cut:
         optimizer.zero_grad(set_to_none=True)
-        shares = token_weights([samples[i] for i in numbers], weights.average)
-        share = dict(zip(numbers, shares, strict=True))
         for part in microbatches(numbers, samples, microbatch):
             chosen = [samples[i] for i in part]
             batch = rows(chosen, pad, device)
@@ -215,12 +246,12 @@ def update(
             )[:, batch.row]
             total = (loss(now, old, far, entropy, advantage, weights) * each).sum()
             if also is not None:
-                total = total + also(hidden[batch.before], part).sum() / len(numbers)
+                value = also(hidden[batch.before], part).sum()
+                total = total + value * len(cut) / len(samples)
             total.backward()
             sums += _told(now.detach(), old, far, entropy.detach(), total.detach(), weights)
         norms.append(_prepared(optimizer, model, clip_norm, pull))
         optimizer.step()
-    model.eval()
     names = ("ratio_far", "entropy", "kl", "drift")
     found = dict(zip(names, (sums[:4] / max(tokens, 1)).tolist(), strict=True))
     steps = max(len(norms), 1)

@@ -167,8 +167,13 @@ def lines(found: Plan, settings: Any) -> list[str]:
     trained = sum(torch.Size(shape).numel() for shape in found.trained.values())
     where = "all GPUs together" if settings.device == SPREAD else f"{found.device}"
     parts = ", ".join(f"{name} {told(n)}" for name, n in found.memory._asdict().items() if n)
+    keeps = [
+        f"a client keeps {told(2 * SINGLE * trained)} of AdamW's moments between its rounds, in "
+        "the checkpoint or on its own disk"
+    ]
     return [
         f"the model has {found.parameters:,} parameters, {trained:,} of them trained",
+        *(keeps if settings.optimizer_state == "kept" else []),
         f"memory at most {told(found.memory.total)} on {where}, in each process that trains: "
         f"{parts}",
         f"that is with {found.rows:,} episodes side by side ({found.rollouts} rollouts), prompts "

@@ -41,6 +41,7 @@ class Sample:
     reward: float = 0.0  # what the world paid for this step
     valid: bool = True  # the answer was well formed
     command: str = ""  # what the world was told
+    penalty: float = 0.0  # what its answer's form costs this step
 
 
 @dataclass
@@ -55,6 +56,7 @@ class Rollout:
     lengths: list[int]
     version: int
     transcripts: list[list[tuple[str, str, str]]] = field(default_factory=list)
+    truncated: list[bool] = field(default_factory=list)  # ended by the step limit alone
 
     @property
     def tokens(self) -> int:
@@ -93,6 +95,7 @@ def play(
     rollout = Rollout(
         [], [i // group for i in range(len(ids))], [0.0] * len(ids), [False] * len(ids),
         [0] * len(ids), [0] * len(ids), sampler.version, [[] for _ in ids] if transcripts else [],
+        [False] * len(ids),
     )  # fmt: skip
     while running := batch.running:
         words = [how.format.prompt(notes[i]) for i in running]
@@ -109,11 +112,12 @@ def play(
             rollout.samples.append(sample)
         turns = batch.step(commands)
         for row, i in enumerate(running):
-            how.format.observe(notes[i], commands[i], turns[i])
+            how.format.observe(notes[i], commands[i], turns[i], said[row])
             rollout.returns[i] += turns[i].reward
             rollout.samples[row - len(running)].reward = turns[i].reward
             rollout.won[i] = bool(turns[i].info["won"])
             rollout.lengths[i] = batch.steps[i]
+            rollout.truncated[i] = not turns[i].done
             if transcripts:
                 rollout.transcripts[i].append((words[row], said[row], turns[i].observation))
     return rollout

@@ -25,7 +25,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedrl.llm import answering, learner, lora, ppo
+from fedrl.llm import answering, learner, lora, optimizer_state, ppo
 from fedrl.llm.bench import advice
 from fedrl.llm.policy import choose_device, load
 from fedrl.llm.rollout import Rollout, Sample
@@ -194,16 +194,34 @@ class Writer:
 
     # Learning
 
-    def train(self, theta: Tensors, batches: Iterable[Batch], worth: Worth, seed: int) -> Metrics:
-        """PPO from θ on these batches; the model keeps the new weights."""
-        with advice(self.policy.model):
-            return self._train(theta, batches, worth, seed)
+    def train(
+        self,
+        theta: Tensors,
+        batches: Iterable[Batch],
+        worth: Worth,
+        seed: int,
+        moments: Tensors | None = None,
+    ) -> tuple[Metrics, Tensors]:
+        """PPO from θ on these batches; the model keeps the new weights.
 
-    def _train(self, theta: Tensors, batches: Iterable[Batch], worth: Worth, seed: int) -> Metrics:
+        Gives what to log, and what Adam remembers where clients keep it: `moments` of next time.
+        """
+        with advice(self.policy.model):
+            return self._train(theta, batches, worth, seed, moments)
+
+    def _train(
+        self,
+        theta: Tensors,
+        batches: Iterable[Batch],
+        worth: Worth,
+        seed: int,
+        moments: Tensors | None,
+    ) -> tuple[Metrics, Tensors]:
         settings, model = self.settings, self.policy.model
         self.load(theta)
         generator = self.generator(seed)
         optimizer = torch.optim.Adam(ppo.groups(model, settings.lr, self.critic), settings.lr)
+        optimizer_state.restore(optimizer, self.policy.trained(), moments)
         logs: list[Metrics] = []
         for batch in batches:
             written = self.write(batch.prompts, generator)
@@ -213,10 +231,13 @@ class Writer:
             logs.append(_log(written, told | learned))
         names = dict.fromkeys(name for log in logs for name in log)
         rows = {name: [log[name] for log in logs if name in log] for name in names}
-        return {
+        found = {
             name: float(np.sum(row) if name.startswith("env/") else np.mean(row))
             for name, row in rows.items()
         }
+        if settings.optimizer_state != "kept":
+            return found, {}
+        return found, optimizer_state.taken(optimizer, self.policy.trained())
 
     def _learn(
         self,
