@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fedrl.experiment.papers import fedagent_figures as figures
+from fedrl.experiment.papers import fedagent_optimizer as optimizer
 from fedrl.experiment.papers import fedagent_sides as sides
 from fedrl.experiment.papers.fedagent_claims import (
     TITLES,
@@ -47,7 +48,7 @@ def write(scales: Mapping[str, Parts], scale: str, page: Path) -> None:
         sections += chapter(name, parts, pictures)
     if "full" not in begun:
         sections.append(missing("Full scale: SmolLM2-135M on the genuine worlds"))
-    sections += [left_out(begun), costs(begun)]
+    sections += [optimizer.section(pictures), left_out(begun), costs(begun)]
     page.write_text("\n\n".join(filter(None, sections)) + "\n", encoding="utf-8")
 
 
