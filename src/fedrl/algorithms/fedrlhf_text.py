@@ -174,6 +174,8 @@ class FedRLHFText:
                 f"{world.clients} clients"
             )
         self.weights = settings.lam * (world.clients if len(settings.lam) == 1 else 1)
+        self.reviews = [float(sum(len(world.train[owner]) for owner in pool)) for pool in pools]
+        self.heaviest = max(self.reviews)
         self.queries = [
             beginnings.queries(world, owner, settings.queries, settings.prompt_tokens)
             for owner in range(world.clients)
@@ -227,8 +229,7 @@ class FedRLHFText:
         if self.settings.feedback != "sentiment":
             metrics["train/answers"] = float(self.answers(owners))
         update = {name: now[name] - start[name] for name in start}
-        weight = float(sum(len(self.world.train[owner]) for owner in owners))
-        return Result(job.client, update, weight, metrics=metrics)
+        return Result(job.client, update, self.reviews[job.client], metrics=metrics)
 
     def batches(self, owners: Sequence[int], seed: int) -> Iterator[Any]:
         """Beginnings of these clients' training reviews, as the model reads them."""
