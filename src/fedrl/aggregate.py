@@ -26,7 +26,7 @@ import numpy as np
 from fedrl import robust, tree
 from fedrl.limits import not_negative
 from fedrl.registry import suggestion
-from fedrl.robust import Stream, median
+from fedrl.robust import Stream, median, trimmed
 from fedrl.types import Algorithm, HeldApart, Tensors, UserError, Weighs, sends_values
 
 Aggregator = Callable[[Stream], Tensors]
@@ -189,7 +189,7 @@ def build(settings: Settings, size: int, algorithm: Algorithm | None = None) -> 
         "mean": mean,
         "weighted": partial(weighted, heaviest=heaviest),
         "median": median,
-        "trimmed": partial(robust.trimmed, share=settings.trim, asked=size),
+        "trimmed": partial(trimmed, share=settings.trim, asked=size),
         "krum": partial(robust.krum, attackers=attackers),
         "multi-krum": partial(robust.multi_krum, attackers=attackers, keep=settings.keep),
         "bulyan": partial(robust.bulyan, attackers=attackers),
