@@ -166,6 +166,17 @@ def test_the_counts_are_declared_and_tell_what_the_changes_tell():
     assert "held" not in learned(plain)[1][0].update
 
 
+@pytest.mark.parametrize("half", [False, True])
+def test_counts_travel_exactly_also_in_half_precision(half):
+    pytest.importorskip("flwr", reason="needs the extra flower")
+    from fedrl.engines.flower import framing
+
+    sent = learned(built(rows="holders"))[1][0].update
+    got = framing.unpack(framing.pack(sent, half))
+    for name in ROWS:
+        np.testing.assert_array_equal(got["held"][name], sent["held"][name])
+
+
 def through(settings: Privacy, algorithm, start, results):
     """A round's mean as `[privacy]` makes it of what protected clients send."""
     guarded = Private(algorithm, settings)
