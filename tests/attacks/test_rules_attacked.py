@@ -145,6 +145,43 @@ def test_rounding_does_not_let_a_liar_stay():
     assert robust.left_out(0.29, 100) == 29
 
 
+@settings(max_examples=150, deadline=None)
+@given(
+    st.sampled_from(aggregate.NAMES),
+    st.integers(1, 12),
+    st.floats(0, 0.49),
+    st.one_of(st.floats(0, 1), st.integers(0, 6)),
+    st.integers(0, 8),
+    st.sampled_from([0.0, 0.5]),
+    st.integers(0, 12),
+)
+def test_settings_that_are_let_through_always_have_a_result(
+    name, clients, trim, attackers, keep, bound, size
+):
+    """Refused before the run, or a rule for all that were asked, and for one too few `TooFew`."""
+    table = {
+        "name": name,
+        "trim": trim,
+        "attackers": float(attackers),
+        "keep": keep,
+        "bound": bound,
+    }
+    data = TABLE | {"aggregate": table, "federation": {"clients": clients}}
+    try:
+        config = resolve(data | {"buffer": {"size": min(size, clients)}})
+    except UserError as error:
+        assert "\n" not in str(error)  # noqa: PT017 - any refusal will do, in one line
+        return
+    asked, rule = config.combined, aggregate.build(config.rule, config.combined)
+    updates = stream(np.random.default_rng(0).standard_normal((asked, SIZE)))
+    assert np.isfinite(vector(rule(updates))).all()
+    least = config.rule.least(asked)
+    rule(updates[:least])
+    if least > 1:
+        with pytest.raises(TooFew):
+            rule(updates[: least - 1])
+
+
 # Whom a rule can serve
 
 
