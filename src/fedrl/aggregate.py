@@ -6,11 +6,16 @@ Sums are in double precision and in the order of the stream, which the round loo
 
 Rules for clients that may lie, and what they assume, are in `robust.py`. One that is given fewer
 updates than it has a meaning for raises `TooFew`; the round loop then tries the round again, as
-below the quorum.
+below the quorum. What is known to be too few before a run begins is refused there, and so is a rule
+that has no meaning for what a method's clients send (`check_method`).
+
+A weight is what a client says of itself. It counts at most as much as the method's heaviest client
+could (`types.Weighs`): with 1e300 as its weight a liar would be the whole mean.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -22,27 +27,31 @@ from fedrl import robust, tree
 from fedrl.limits import not_negative
 from fedrl.registry import suggestion
 from fedrl.robust import Stream, median, trimmed
-from fedrl.types import Tensors, UserError
+from fedrl.types import Algorithm, HeldApart, Tensors, UserError, Weighs, sends_values
 
 Aggregator = Callable[[Stream], Tensors]
 
 NAMES = (
     "mean", "weighted", "median", "trimmed", "krum", "multi-krum", "bulyan", "norm-bound"
 )  # fmt: skip
+SUMS = ("mean", "weighted")
+BY_NUMBER = ("median", "trimmed", "bulyan")
+"""Rules that compare what clients say of every single number."""
 BY_DISTANCE = ("krum", "multi-krum", "bulyan")
-"""Rules that compare whole updates, and so need several of them."""
+"""Rules that compare whole updates."""
 
 
 @dataclass(frozen=True)
 class Settings:
     """How updates become one."""
 
-    # mean: every client counts the same. weighted: by the number of its examples. Against a few
-    # liars, number by number: median, trimmed (the mean without the extremes); by whole updates:
-    # krum (the one nearest to its neighbours), multi-krum (the mean of several such), bulyan (both
-    # ways, one after the other); by length: norm-bound (the mean of updates cut to a norm).
+    # mean: every client counts the same. weighted: by its tasks, ratings or steps.
+    # Against a few liars, number by number: median, trimmed (the mean without the extremes); by
+    # whole updates: krum (the one nearest to its neighbours), multi-krum (the mean of several),
+    # bulyan (both ways, one after the other); by length: norm-bound (of updates cut to a norm).
     name: str = "mean"
-    # What trimmed leaves out on either side, as a share of the clients; only read by trimmed.
+    # What trimmed leaves out on either side, as a share of the clients of a round, rounded down but
+    # at least one; only read by trimmed.
     trim: float = 0.2
     # f: clients of a round that are assumed to lie: from 1 on a number, below 1 a share of those
     # that are asked (with buffer.size: of all clients), rounded up; only read by krum, multi-krum
@@ -67,32 +76,88 @@ class Settings:
                 "below 1 a share"
             )
 
+    def against(self, size: int) -> int:
+        """Liars among `size` clients that the rule is set against; not read by all."""
+        if self.name == "trimmed":
+            return robust.left_out(self.trim, size)
+        return robust.hostile(self.attackers, size)
+
+    def least(self, size: int) -> int:
+        """The fewest updates that the rule has a meaning for where `size` clients are asked."""
+        if self.name == "norm-bound" and self.bound:
+            return 1
+        return robust.needed(self.name, self.against(size), self.keep)
+
     def check(self, size: int, kind: str) -> None:
         """Refuse what cannot work with `size` clients per round in a federation of this kind."""
-        if self.name not in BY_DISTANCE:
+        least = self.least(size)
+        if least == 1:
             return
         if kind != "federated":
             raise UserError(
                 f'aggregate.name = "{self.name}" compares clients, but each is alone when '
                 f'federation.kind is "{kind}": set aggregate.name = "mean"'
             )
-        attackers = robust.hostile(self.attackers, size)
-        least = robust.needed(self.name, attackers, self.keep)
         if size < least:
-            kept = " or keep" if self.name == "multi-krum" and self.keep else ""
             raise UserError(
-                f'aggregate.name = "{self.name}" needs {least} clients per round against '
-                f"{attackers} attackers, and there are {size}: raise federation.clients or cohort, "
-                f"or lower aggregate.attackers{kept}"
+                f'aggregate.name = "{self.name}" needs {least} clients per round'
+                f"{self._why(size)}, and there are {size}: raise federation.clients or cohort"
+                f"{self._instead()}"
+            )
+        if self.name == "trimmed" and not self.against(size):
+            raise UserError(
+                f"aggregate.trim is {self.trim}, which of {size} clients per round leaves out "
+                f'nobody: raise it to 1/{size} or more, or set aggregate.name = "mean"'
             )
 
+    def _why(self, size: int) -> str:
+        if self.name in BY_DISTANCE:
+            return f" against {self.against(size)} attackers"
+        return " (of two, either alone decides what the median is)"
 
-def weighted(stream: Stream) -> Tensors:
-    """Σ w_i x_i / Σ w_i, for instance with the number of a client's examples as its weight."""
+    def _instead(self) -> str:
+        if self.name in BY_DISTANCE:
+            kept = " or keep" if self.name == "multi-krum" and self.keep else ""
+            return f", or lower aggregate.attackers{kept}"
+        return ", or set aggregate.bound" if self.name == "norm-bound" else ""
+
+
+def check_method(rule: Settings, name: str, algorithm: Algorithm, noise: bool, buffer: int) -> None:
+    """Refuse a rule that has no meaning for what this method's clients send."""
+    if rule.name == "norm-bound" and sends_values(algorithm):
+        raise UserError(
+            f'aggregate.name = "norm-bound" bounds changes, but {name} sends values: '
+            'choose another, for instance "median"'
+        )
+    if rule.name == "weighted" and isinstance(algorithm, Weighs) and algorithm.heaviest == 1:
+        raise UserError(
+            f'aggregate.name = "weighted" is "mean" here, because all clients of {name} weigh the '
+            'same: set aggregate.name = "mean"'
+        )
+    if not isinstance(algorithm, HeldApart):
+        return
+    if algorithm.counts and (rule.name not in SUMS or noise or buffer):
+        asked = f'aggregate.name = "{rule.name}"' if rule.name not in SUMS else ""
+        raise UserError(
+            f"{asked or ('privacy.noise' if noise else 'buffer.size')} would spoil the counts of "
+            f"holders that {name} divides by, which have to be added up as they are: set "
+            f"{algorithm.without_counts}"
+        )
+    if rule.name in BY_NUMBER and algorithm.held_apart:
+        raise UserError(
+            f'aggregate.name = "{rule.name}" looks at every number over all clients, but in '
+            f"{name} only some of them hold a row of {' or '.join(sorted(algorithm.held_apart))}: "
+            'such rows would never change. Choose "multi-krum", "norm-bound" or "mean"'
+        )
+
+
+def weighted(stream: Stream, heaviest: float = math.inf) -> Tensors:
+    """Σ w_i x_i / Σ w_i; who claims more than `heaviest` counts as much as that."""
     total: dict[str, np.ndarray] = {}
     dtypes: dict[str, Any] = {}
     mass = 0.0
-    for update, weight in stream:
+    for update, claimed in stream:
+        weight = min(claimed, heaviest)
         mass += weight
         for name, leaf in tree.leaves(update):
             value = np.asarray(leaf)
@@ -113,26 +178,28 @@ def norm_bound(stream: Stream, bound: float = 0.0) -> Tensors:
     return mean(robust.bounded(stream, bound))
 
 
+def build(settings: Settings, size: int, algorithm: Algorithm | None = None) -> Aggregator:
+    """The rule of these settings where `size` clients of this method are asked per round.
+
+    `size` 0: those that come. Without a method nothing bounds a weight.
+    """
+    attackers = settings.against(size)
+    heaviest = algorithm.heaviest if isinstance(algorithm, Weighs) else math.inf
+    rules: dict[str, Aggregator] = {
+        "mean": mean,
+        "weighted": partial(weighted, heaviest=heaviest),
+        "median": median,
+        "trimmed": partial(trimmed, share=settings.trim, asked=size),
+        "krum": partial(robust.krum, attackers=attackers),
+        "multi-krum": partial(robust.multi_krum, attackers=attackers, keep=settings.keep),
+        "bulyan": partial(robust.bulyan, attackers=attackers),
+        "norm-bound": partial(norm_bound, bound=settings.bound),
+    }
+    return rules[settings.name]
+
+
 def get(
     name: str, trim: float = 0.2, attackers: int = 0, keep: int = 0, bound: float = 0.0
 ) -> Aggregator:
-    """The rule of a name. What it does not read may have any value; see `Settings`."""
-    rules: dict[str, Aggregator] = {
-        "mean": mean,
-        "weighted": weighted,
-        "median": median,
-        "trimmed": partial(trimmed, share=trim),
-        "krum": partial(robust.krum, attackers=attackers),
-        "multi-krum": partial(robust.multi_krum, attackers=attackers, keep=keep),
-        "bulyan": partial(robust.bulyan, attackers=attackers),
-        "norm-bound": partial(norm_bound, bound=bound),
-    }
-    if name not in rules:
-        raise UserError(f"aggregate.name is {name!r}; choose from {', '.join(NAMES)}")
-    return rules[name]
-
-
-def build(settings: Settings, size: int) -> Aggregator:
-    """The rule of these settings where `size` clients are asked per round."""
-    attackers = robust.hostile(settings.attackers, size)
-    return get(settings.name, settings.trim, attackers, settings.keep, settings.bound)
+    """The rule of a name, over as many updates as come."""
+    return build(Settings(name, trim, float(attackers), keep, bound), 0)

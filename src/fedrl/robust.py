@@ -2,8 +2,10 @@
 
 By number, every number by itself over all clients:
 
-    median       its middle; fewer than half of the clients cannot move it beyond the others'
-    trimmed      its mean without the ⌊share · n⌋ highest and as many lowest
+    median       its middle; fewer than half of the clients cannot move it beyond the others'.
+                 n ≥ 3: of two, either alone puts the middle where it likes
+    trimmed      its mean without the c highest and as many lowest, c = ⌊share · clients asked⌋.
+                 n ≥ 2c + 1, or nothing is left, and c ≥ 1, or it is the mean
 
 By distance, an update's tensors flattened into one vector x_i:
 
@@ -15,13 +17,18 @@ By distance, an update's tensors flattened into one vector x_i:
 
 By length, ‖x_i‖:
 
-    norm bound   x_i · min(1, bound / ‖x_i‖); their mean is then at most `bound` long
+    norm bound   x_i · min(1, bound / ‖x_i‖); their mean is then at most `bound` long. If the bound
+                 is the median of the norms, n ≥ 3, as for every median
 
 Papers: Yin et al. 2018 (median, trimmed mean), Blanchard et al. 2017 (Krum), El Mhamdi et al. 2018
 (Bulyan), Sun et al. 2019 (norm bound). Every client counts the same, whatever its weight: weights
 are what clients say of themselves. Ties go to the client that comes first. They are no accident
 where one neighbour is left to count (Krum with n = 3, the end of Bulyan's choice with f ≤ 2): two
 updates that are nearest to each other have the same score.
+
+Given fewer updates than that, a rule raises `TooFew` instead of a result that means nothing. Rules
+by number ask what several clients say of one number: where one client holds it and the others send
+0, their answer is 0, and its data are never learned from (`types.HeldApart`).
 
 All but the norm bound with a given bound hold all updates of a round, as they were sent. Beside
 them there are a few arrays of n × BLOCK doubles, whatever the size of an update. Distances take
@@ -56,29 +63,45 @@ def part(share: float, size: int) -> int:
     return math.ceil(share * size - 1e-9)
 
 
+def left_out(share: float, size: int) -> int:
+    """⌊share · size⌋; rounding errors lose nobody, though 0.29 · 100 is a little less than 29."""
+    return math.floor(share * size + 1e-9)
+
+
 def needed(name: str, attackers: int, keep: int = 0) -> int:
-    """The fewest updates that the rule can do with."""
+    """The fewest updates that the rule has a meaning for; see the top of this file.
+
+    `attackers` are those that it is set against, for the trimmed mean c. A norm bound is one
+    without a given bound.
+    """
     if name == "bulyan":
         return 4 * attackers + 3
     if name in ("krum", "multi-krum"):
         return max(2 * attackers + 3, keep + attackers if name == "multi-krum" else 0)
-    return 1
+    if name == "trimmed":
+        return max(3, 2 * attackers + 1)
+    return 3 if name in ("median", "norm-bound") else 1
 
 
 def median(stream: Stream) -> Tensors:
     """The middle of every number; of an even number of clients the mean of the middle two."""
-    return _by_number(_held(stream), lambda values: np.median(values, axis=0))
+    return _by_number(_enough("median", stream), lambda values: np.median(values, axis=0))
 
 
-def trimmed(stream: Stream, share: float) -> Tensors:
-    """The mean of every number without its ⌊share · n⌋ highest and as many lowest."""
+def trimmed(stream: Stream, share: float, asked: int = 0) -> Tensors:
+    """The mean of every number without its c highest and as many lowest.
+
+    c is of all that were asked, 0 for those that came: liars always answer.
+    """
+    updates = _held(stream)
+    cut = left_out(share, max(asked, len(updates)))
+    _check_enough("trimmed", len(updates), cut)
 
     def middle(values: np.ndarray) -> np.ndarray:
-        cut = int(share * len(values))
         kept = np.sort(values, axis=0)[cut : len(values) - cut]
         return np.asarray(kept.mean(axis=0))
 
-    return _by_number(_held(stream), middle)
+    return _by_number(updates, middle)
 
 
 def krum(stream: Stream, attackers: int) -> Tensors:
@@ -119,7 +142,8 @@ def bounded(stream: Stream, bound: float) -> Iterator[tuple[Tensors, float]]:
     """Updates no longer than `bound`; 0 stands for the median of the round's norms."""
     if not bound:
         stream = list(stream)
-        bound = float(np.median([norm(update) for update, _ in stream])) if stream else 0.0
+        _check_enough("norm-bound", len(stream))
+        bound = float(np.median([norm(update) for update, _ in stream]))
     for update, weight in stream:
         length = norm(update)
         yield (update if length <= bound else shrunk(update, bound / length)), weight
@@ -161,16 +185,22 @@ def distances(updates: Sequence[Leaves]) -> np.ndarray:
     return apart + apart.T
 
 
-def _enough(name: str, stream: Stream, attackers: int, keep: int = 0) -> list[Leaves]:
+def _enough(name: str, stream: Stream, attackers: int = 0, keep: int = 0) -> list[Leaves]:
     """All updates of a round: the rule has a meaning for them, or there is no result at all."""
     updates = _held(stream)
-    least = needed(name, attackers, keep)
-    if len(updates) < least:
-        raise TooFew(
-            f"{name} with {attackers} assumed attackers (aggregate.attackers) needs {least} "
-            f"updates, and {len(updates)} were usable"
-        )
+    _check_enough(name, len(updates), attackers, keep)
     return updates
+
+
+def _check_enough(name: str, count: int, attackers: int = 0, keep: int = 0) -> None:
+    least = needed(name, attackers, keep)
+    if count < least:
+        how = {
+            "median": "",
+            "trimmed": f" without the {attackers} highest and lowest (aggregate.trim)",
+            "norm-bound": " without a bound (aggregate.bound)",
+        }.get(name, f" with {attackers} assumed attackers (aggregate.attackers)")
+        raise TooFew(f"{name}{how} needs {least} updates, and {count} were usable")
 
 
 def _held(stream: Stream) -> list[Leaves]:

@@ -151,5 +151,27 @@ class Poisonable(Protocol):
     def poisoned(self, job: Job) -> Result: ...
 
 
+@runtime_checkable
+class Weighs(Protocol):
+    """An algorithm that says how much a client can weigh at most under `aggregate.name =
+    "weighted"`: what a client claims beyond that does not count. 1: all weigh the same."""
+
+    heaviest: float
+
+
+@runtime_checkable
+class HeldApart(Protocol):
+    """An algorithm some of whose tensors have rows that only some clients hold; from the others a
+    row of zeros comes, which is no opinion about it.
+
+    `held_apart` names these tensors, `counts` those that say who holds a row and are added up to
+    divide by, `without_counts` the setting that does without them.
+    """
+
+    held_apart: frozenset[str]
+    counts: frozenset[str]
+    without_counts: str
+
+
 def sends_values(algorithm: Algorithm) -> bool:
     return isinstance(algorithm, SendsValues) and algorithm.sends_values

@@ -2,7 +2,8 @@
 
 A baseline of the FedQHD paper, after FedHPD (Jiang et al., 2025):
 
-    server    teacher ← mean of the clients' predictions on m common anchor states
+    server    teacher ← mean of the clients' predictions on m common anchor states, equally or, with
+              `aggregate.name = "weighted"`, by the round's steps
     client    fits the teacher by `distill_steps` steps of Adam on
               KL(teacher ‖ softmax(Q / temperature)); plays `episodes` as in `feddqn`;
               sends softmax(Q(anchors) / temperature): m × |A| numbers, whatever its network
@@ -28,7 +29,7 @@ import numpy as np
 from fedrl import seeding
 from fedrl.algorithms import anchors as anchoring
 from fedrl.algorithms import dqn, feddqn
-from fedrl.algorithms.q_learning import REPORTS, side_by_side
+from fedrl.algorithms.q_learning import REPORTS, most_steps, side_by_side
 from fedrl.envs.discrete import World
 from fedrl.limits import above_zero, not_negative
 from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
@@ -73,6 +74,7 @@ class Distillation:
     def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
         self.settings, self.world = settings, world
         self.training = feddqn.Training(settings, world, pools)
+        self.heaviest = most_steps(settings, world, pools)
 
     def shape(self, client: int) -> dqn.Shape:
         sizes = self.settings.sizes

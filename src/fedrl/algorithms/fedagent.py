@@ -7,6 +7,9 @@ Papers: "FedAgent" and "FedAgentGym" (federated agent reinforcement learning), A
                 advantages within each task's group, one pass of clipped policy gradients
       server    θ_{t+1} = θ_t + mean (θ − θ_t), or a server optimiser's step along that mean
 
+Clients count the same, or with `aggregate.name = "weighted"` by the tasks that they hold (FedAvg's
+n_i / n).
+
 Every environment step is one sample (prompt, answer); the episode's return gives the advantage of
 all its steps, and an ill-formed answer costs its own step alone. What a client sends is its change
 of θ (of the adapters alone with LoRA) and the numbers in `reports`; tasks, trajectories and rewards
@@ -198,6 +201,7 @@ class FedAgent:
                     f"algorithm.model: its warm start was shown task {min(shared)}, which is {what}"
                     " here; choose the world's splits (world.public, …) as the warm start did"
                 )
+        self.heaviest = float(max(map(len, self.shares)))
         self._bench: Any = None
 
     # The server
@@ -250,7 +254,8 @@ class FedAgent:
         now = self.bench.policy.weights()
         update = {name: now[name] - start[name] for name in start}
         update |= {DIRECTION + name: array for name, array in found.direction.items()}
-        return Result(job.client, update, state=found.moments or None, metrics=found.metrics)
+        weight = float(len(self.shares[job.client]))
+        return Result(job.client, update, weight, found.moments or None, found.metrics)
 
     # Evaluation
 

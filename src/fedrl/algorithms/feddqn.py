@@ -1,6 +1,7 @@
 """FedAvg-DQN: deep Q-learning across clients, weights averaged. A baseline of the FedQHD paper.
 
-    server    weights ← mean of the clients' weights
+    server    weights ← mean of the clients' weights; they count the same, or with
+              `aggregate.name = "weighted"` by the round's steps
     client    weights ← the server's; `episodes` ε-greedy episodes with updates from its replay;
               sends its weights
 
@@ -29,6 +30,7 @@ from fedrl.algorithms.dqn_episodes import run_episodes
 from fedrl.algorithms.q_learning import (
     REPORTS,
     Practice,
+    most_steps,
     remembers_a_batch,
     side_by_side,
     told,
@@ -125,6 +127,7 @@ class FedDQN:
         self.settings, self.world = settings, world
         self.training = Training(settings, world, pools)
         self.shape = self.training.shape(settings.hidden)
+        self.heaviest = most_steps(settings, world, pools)
 
     # The server
 

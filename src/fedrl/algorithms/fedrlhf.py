@@ -11,6 +11,10 @@ personalized RLHF", Algorithm 1, with Q-learning on movie ratings (section 6.1, 
                 keeps θ as its personal policy π_k, sends θ − θ_t
       server    θ_{t+1} = θ_t + mean (θ − θ_t), weighted by examples (aggregate.name)
 
+The paper's mean is over all clients. A client that has no rating of a movie sends 0 for that row of
+the embeddings, and a user's row has one client: of K it gets a K-th of what that one learned. With
+`rows = "holders"` (ours) a row's mean is over those who hold it; see `holdings`.
+
 With `method = "policy-gradient"` the network's outputs are no values but preferences, and a step is
 REINFORCE, R_k(s, a) ∇ log π(a | s), on the same bandit (`feedback/rating_policy.py`): what the
 paper's theorems are about, with `optimizer = "sgd"` and `local_steps` to the letter
@@ -46,7 +50,7 @@ import numpy as np
 from fedrl import seeding
 from fedrl.algorithms import asking, personal
 from fedrl.algorithms.fedrlhf_settings import Settings
-from fedrl.algorithms.holdings import Holding, holding
+from fedrl.algorithms.holdings import Holding, holding, marks, over_holders
 from fedrl.algorithms.holdings import states as own_states
 from fedrl.envs.movielens import HIGH, World
 from fedrl.feedback import logged, reward_model
@@ -59,6 +63,8 @@ from fedrl.threads import kernel_threads
 from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
 
 PARTS = ("user", "movie", "layers")
+ROWS = ("user", "movie")
+"""Tables of which a client holds some rows: its users' and those of movies that it trains on."""
 CLIENT = "{client}"
 
 
@@ -67,6 +73,8 @@ class FedRLHF:
 
     opening = False
     sends_values = False  # though changes are named as the parameters are
+    held_apart = frozenset(ROWS)
+    without_counts = 'algorithm.rows = "all"'
     reports = frozenset(
         {
             "train/reward", "train/loss", "personal/accuracy", "personal/correct",
@@ -90,6 +98,9 @@ class FedRLHF:
             )
         weights = settings.lam * (world.clients if len(settings.lam) == 1 else 1)
         self.holdings = [holding(world, pool, weights) for pool in pools]
+        self.heaviest = float(max(len(mine.appeal) for mine in self.holdings))
+        self.by_holders = settings.rows == "holders"
+        self.counts = frozenset(f"held/{name}" for name in ROWS if self.by_holders)
         first, second = settings.hidden
         genres = world.genres.shape[1]
         self.sizes = kernels.Sizes(
@@ -106,10 +117,18 @@ class FedRLHF:
         return {name: state[name] for name in PARTS}
 
     def declare(self, broadcast: Tensors) -> dict[str, Spec]:
-        return {name: Spec(broadcast[name].shape, "float32") for name in PARTS}
+        specs = {name: Spec(broadcast[name].shape, "float32") for name in PARTS}
+        if self.by_holders:
+            specs |= {f"held/{name}": Spec(specs[name].shape[:1], "float32") for name in ROWS}
+        return specs
 
     def step(self, state: Tensors, mean: Tensors, round: int) -> Tensors:
-        after: Tensors = {name: state[name] + mean[name] for name in PARTS}
+        change = {name: mean[name] for name in PARTS}
+        if self.by_holders:
+            least = 1 / (len(self.pools) * self.heaviest)  # the lightest one among all others
+            rows = {name: over_holders(mean[name], mean["held"][name], least) for name in ROWS}
+            change |= rows
+        after: Tensors = {name: state[name] + change[name] for name in PARTS}
         if self.settings.average:  # of θ_0 … θ_{t-1} when θ_t is reached
             past = state["average"]
             after["average"] = {
@@ -133,7 +152,10 @@ class FedRLHF:
         own, told = self.improve(job, mine, sign * self.rewards(mine, model))
         kept: Tensors = {"personal": own, **self.remembered(memory, model)}
         here = self.personal_policy(job.broadcast, kept, job.client)
-        update = {name: here[name] - job.broadcast[name] for name in PARTS}
+        update: Tensors = {name: here[name] - job.broadcast[name] for name in PARTS}
+        if self.by_holders:
+            held = zip(ROWS, (mine.users, mine.movies), strict=True)
+            update["held"] = {name: marks(own, len(here[name])) for name, own in held}
         metrics = told | self.personal_metrics(job, here)
         before = 0 if job.state is None else int(job.state["heard"][0])
         metrics["env/answers"] = float(max(0, len(memory.answered) - before))

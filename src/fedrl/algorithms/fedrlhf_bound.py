@@ -198,6 +198,7 @@ def _check(algorithm: FedRLHF) -> None:
     for key, value, needed in (
         ("method", settings.method, "policy-gradient"),
         ("optimizer", settings.optimizer, "sgd"),
+        ("rows", settings.rows, "all"),
     ):
         if value != needed:
             raise UserError(

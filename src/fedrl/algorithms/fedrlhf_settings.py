@@ -32,6 +32,9 @@ class Settings:
     lr: float = 0.001
     # T of the policy softmax(outputs / T).
     temperature: float = 1.0
+    # Whom a row of embeddings is averaged over: all clients of the round, those without ratings of
+    # that movie (of that user) too, whose change of it is 0 (the paper's); or its holders alone.
+    rows: Literal["all", "holders"] = "all"
     # Whether the network that is evaluated is the mean of θ_0 … θ_{T-1} instead of θ_T.
     average: bool = False
     # What an action is paid: R0 and feedback (shaped), or the true label, for comparison.

@@ -74,6 +74,8 @@ class FedRLHFText:
                 f"{world.clients} clients"
             )
         self.weights = settings.lam * (world.clients if len(settings.lam) == 1 else 1)
+        self.reviews = [float(sum(len(world.train[owner]) for owner in pool)) for pool in pools]
+        self.heaviest = max(self.reviews)
         self.queries = [
             beginnings.queries(world, owner, settings.queries, settings.prompt_tokens)
             for owner in range(world.clients)
@@ -128,7 +130,7 @@ class FedRLHFText:
         if self.settings.feedback != "sentiment":
             metrics["train/answers"] = float(self.answers(owners))
         update = {name: now[name] - start[name] for name in start}
-        weight = float(sum(len(self.world.train[owner]) for owner in owners))
+        weight = self.reviews[job.client]
         return Result(job.client, update, weight, moments or None, metrics)
 
     def batches(self, owners: Sequence[int], seed: int) -> Iterator[Any]:

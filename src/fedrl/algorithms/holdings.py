@@ -1,8 +1,14 @@
 """What one client of a rating federation holds: its users' movies, split, and what R0 pays there.
 
 Usually that is one user. A centralized client holds everybody's shelves, and its lists of users and
-movies are then longer; nothing else differs. True ratings are kept apart (`stars`, `Held.rating`):
-of those that are trained on only a simulated person and `reward = "labels"` read the values.
+movies are then longer; nothing else differs. True ratings are kept apart (`stars`,
+`States.rating`): of those that are trained on only a simulated person and `reward = "labels"` read
+the values.
+
+Who holds row r of an embedding table, H_r, can be told to a server that only adds up: every client
+sends a mark where it holds a row and 0 elsewhere, and with clients' weights w_i
+
+    Σ_i w_i Δ_i,r / Σ_i w_i  over  Σ_i w_i [i ∈ H_r] / Σ_i w_i   =   the mean of Δ_i,r over H_r
 """
 
 from __future__ import annotations
@@ -15,6 +21,10 @@ import numpy as np
 from fedrl.datasets.movielens import Movie
 from fedrl.envs.movielens import World, check_split
 from fedrl.feedback.rating_kernels import Examples, Ints, Single
+
+MARK = 2.0**-10
+"""Of a row that is held. Small beside changes, which are what a bound on the whole update
+(`privacy.clip`) is for; far above the grid of a secure sum; a power of two: marks round nothing."""
 
 
 class States(NamedTuple):
@@ -67,6 +77,23 @@ def holding(world: World, owners: Sequence[int], weights: Sequence[float]) -> Ho
         np.concatenate([shelf.rating[shelf.train] for shelf in shelves]),
         world.movies,
     )
+
+
+def marks(rows: Ints, count: int) -> Single:
+    """[count]: which rows of a table a client holds."""
+    found = np.zeros(count, np.float32)
+    found[rows] = MARK
+    return found
+
+
+def over_holders(mean: Single, held: Single, least: float) -> Single:
+    """The mean over a row's holders [R, D], from that over all clients and the mean mark [R].
+
+    A row without a holder stays as it is. `least` is the smallest share of the weights that an
+    honest holder can have: who marks a row by less moves it no farther for that.
+    """
+    share = np.maximum(np.asarray(held, np.float64) / MARK, least)
+    return np.asarray(mean / share[:, None], np.float32)
 
 
 def states(world: World, owner: int, part: str) -> States:

@@ -138,6 +138,7 @@ class Momentum:
         self.pools = pools
         self.runner = make_runner(world, settings)
         self.opening = settings.beta < 1
+        self.heaviest = 1.0  # all play the same number of trajectories
         self.anchored = self.opening or settings.method == "hapg"
         self.reports = frozenset(
             {"env/steps", "train/return_last100", *(f"train/{name}" for name in self.measured(1))}

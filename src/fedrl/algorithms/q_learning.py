@@ -96,6 +96,11 @@ def told(job: Job, returns: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray
     }
 
 
+def most_steps(practice: Practice, world: World, pools: Sequence[Sequence[int]]) -> float:
+    """That a client can take in a round, which is what it weighs: every episode to its limit."""
+    return float(practice.episodes * max(map(len, pools)) * world.limit)
+
+
 def side_by_side(world: World, local: Callable[[Job], Result], jobs: Sequence[Job]) -> list[Result]:
     """A thread per client: the kernels release Python's lock. A host's world does not."""
     threads = 1 if world.kind == HOST else min(len(jobs), kernel_threads())

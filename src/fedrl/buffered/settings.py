@@ -8,7 +8,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedrl import aggregate, federation, privacy, robust, tree
+from fedrl import aggregate, federation, privacy, tree
 from fedrl.limits import not_negative
 from fedrl.types import Algorithm, Tensors, UserError, sends_values
 
@@ -81,14 +81,20 @@ class Settings:
 
     def check_rule(self, rule: aggregate.Settings, clients: int) -> None:
         """Refuse buffers that all liars together could rule; `attackers` are a number here."""
-        attackers = int(rule.attackers)
-        least = robust.needed(rule.name, attackers, rule.keep)
-        if 0 < self.size < least:
+        least = rule.least(self.size)
+        if not 0 < self.size < least:
+            return
+        if rule.name not in aggregate.BY_DISTANCE:
             raise UserError(
-                f'aggregate.name = "{rule.name}" needs {least} updates against {attackers} '
-                f"attackers among {clients} clients, who may all be in one buffer, and buffer.size "
-                f"is {self.size}: raise it, or lower aggregate.attackers"
+                f'aggregate.name = "{rule.name}" needs {least} updates, and buffer.size is '
+                f"{self.size}: raise it"
             )
+        attackers = rule.against(self.size)
+        raise UserError(
+            f'aggregate.name = "{rule.name}" needs {least} updates against {attackers} '
+            f"attackers among {clients} clients, who may all be in one buffer, and buffer.size "
+            f"is {self.size}: raise it, or lower aggregate.attackers"
+        )
 
     def scale(self, staleness: int) -> float:
         """s(τ)."""

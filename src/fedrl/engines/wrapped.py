@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedrl.types import Algorithm, Metrics, SendsValues, Spec, Tensors, WarmUp
+from fedrl.types import Algorithm, Metrics, SendsValues, Spec, Tensors, WarmUp, Weighs
 
 
 class Wrapped:
@@ -21,6 +21,8 @@ class Wrapped:
         self.reports = algorithm.reports
         if isinstance(algorithm, SendsValues):
             self.sends_values = algorithm.sends_values
+        if isinstance(algorithm, Weighs):
+            self.heaviest = algorithm.heaviest
 
     def warm_up(self) -> None:
         if isinstance(self.algorithm, WarmUp):

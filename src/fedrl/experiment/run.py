@@ -36,7 +36,7 @@ from fedrl.experiment.rundir import RunDir, require_run
 from fedrl.experiment.sinks import check_sinks, open_sinks
 from fedrl.partition import load_labels, partition
 from fedrl.registry import load, look_up, missing_extra
-from fedrl.types import Algorithm, Tensors, UserError, sends_values
+from fedrl.types import Algorithm, Tensors, UserError
 
 MAY_CHANGE = {
     "rounds",
@@ -108,11 +108,8 @@ def build_algorithm(config: Config) -> Algorithm:
         )
     except ModuleNotFoundError as error:
         raise missing_extra(error, f"algorithm.name = {name!r}", entry.extra) from error
-    if config.aggregate.name == "norm-bound" and sends_values(algorithm):
-        raise UserError(
-            f'aggregate.name = "norm-bound" bounds changes, but {name} sends values: '
-            'choose another, for instance "median"'
-        )
+    noisy = config.privacy.noise > 0
+    aggregate.check_method(config.aggregate, name, algorithm, noisy, config.buffer.size)
     if config.buffer.size:
         beta = getattr(config.algorithm, "beta", 1.0)
         check_method(algorithm, beta)
@@ -270,7 +267,7 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
                 config.federation,
                 algorithm,
                 engine,
-                aggregate.build(config.rule, config.combined),
+                aggregate.build(config.rule, config.combined, algorithm),
                 run,
                 seed=config.seed,
                 rounds=config.rounds,
