@@ -191,9 +191,12 @@ def test_all_that_the_driver_gets_of_a_client_is_uniform(value: float, tmp_path:
 
 def test_letters_pass_through_the_driver_as_they_are(net: SecretNet):
     list(net.engine().run(jobs(net)))
-    sent = {s.client: steps.read_letters(s.tensors) for s in net.answers_seen if s.step == "share"}
+    sent = {s.client: steps.read_dealing(s.tensors) for s in net.answers_seen if s.step == "share"}
     got = {s.client: steps.read_letters(s.tensors) for s, _ in net.questions if s.step == "mask"}
-    assert all(got[u] == {v: sent[v][u] for v in sent if v != u} for u in sent)
+    for u in sent:
+        assert got[u] == {
+            v: (sent[v].letters[u], sent[v].commitments[u]) for v in sent if v != u
+        }
 
 
 # Clients that drop out ---------------------------------------------------------------------------

@@ -84,7 +84,7 @@ class Member:
                     statement = self._about(other, keys)
                     if not self._identity.believes(other, statement, signature):
                         raise ProtocolError(f"client {other} has not signed its keys for this job")
-            return steps.pack_letters(self._client.share({u: one.keys for u, one in known.items()}))
+            return steps.pack_dealing(self._client.share({u: one.keys for u, one in known.items()}))
         if step == "mask":
             words, self._words = self._words, None
             if words is None:

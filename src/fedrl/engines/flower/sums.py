@@ -1,7 +1,7 @@
 """The driver's side of a secure sum: its five steps as questions to nodes.
 
     job      broadcast →          train, then fresh public keys, signed    (advertise)
-    share    everybody's keys →   a sealed letter for everybody
+    share    everybody's keys →   a sealed letter for everybody, commitments
     mask     letters →            the words, under masks
     agree    who is in the sum →  a signature                              (consistency check)
     unmask   all signatures →     shares that open the sum and nothing else
@@ -30,7 +30,7 @@ from fedrl.engines.flower.framing import Damaged
 from fedrl.engines.flower.link import Lost
 from fedrl.privacy.clipping import Layout
 from fedrl.privacy.secure import Terms, masks
-from fedrl.privacy.secure.protocol import Answer, ProtocolError, Server
+from fedrl.privacy.secure.protocol import Answer, Dealing, ProtocolError, Server
 from fedrl.types import Failure, Result, Tensors, TooFew
 
 Found = TypeVar("Found")
@@ -87,8 +87,11 @@ class Sum:
         try:
             mean = self._mean(jobs)
         except (TooFew, ProtocolError) as error:
-            blamed = {client: Failure(client, str(error)) for client in jobs}
+            why = "; ".join([str(error), *self.server.blame()])
+            blamed = {client: Failure(client, why) for client in jobs}
             return list((blamed | self.failures).values())
+        for line in self.server.blame():
+            self.warn(f"{line} (the sum was opened without it)")
         return [
             self.failures.get(client) or replace(self.trained[client], update=mean)
             for client in jobs
@@ -100,8 +103,8 @@ class Sum:
         signed = self._step(noted, self._keys)
         known = server.collect({u: one.keys for u, one in signed.items()})
         beside = steps.pack_keys({u: signed[u] for u in known})
-        letters = self._step(self._questions("share", dict.fromkeys(known, beside)), self._letters)
-        given = {u: steps.pack_letters(rows) for u, rows in server.route(letters).items()}
+        dealt = self._step(self._questions("share", dict.fromkeys(known, beside)), self._dealing)
+        given = {u: steps.pack_letters(rows) for u, rows in server.route(dealt).items()}
         self._step(self._questions("mask", given), self._words)
         survivors = server.survivors()
         total = server.total(self._answers(survivors, self._signatures(survivors)))
@@ -161,11 +164,14 @@ class Sum:
         self.trained[told.client] = replace(told, update={})
         return found[told.client]
 
-    def _letters(self, told: Result) -> dict[int, bytes]:
-        letters = steps.read_letters(told.update)
-        if {told.client, *letters} != set(self.server.known) or told.client in letters:
+    def _dealing(self, told: Result) -> Dealing:
+        dealt = steps.read_dealing(told.update)
+        everybody = set(self.server.known)
+        if {told.client, *dealt.letters} != everybody or told.client in dealt.letters:
             raise Damaged("letters to others than those with keys")
-        return letters
+        if set(dealt.commitments) != everybody:
+            raise Damaged("commitments to shares of others than those with keys")
+        return dealt
 
     def _words(self, told: Result) -> None:
         self.server.add(told.client, steps.read_words(told.update, self.form.size))
