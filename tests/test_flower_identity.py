@@ -200,6 +200,45 @@ def test_a_client_whose_node_did_not_sign_fails_alone(
     )
 
 
+def test_a_member_with_two_numbers_is_in_a_sum_once(
+    net: SecretNet, people: list[Identity], monkeypatch: pytest.MonkeyPatch
+):
+    """It would count twice, and twice towards the threshold."""
+    net.members[103].identity = replace(people[3], key=people[1].key)
+    for node in net.members.values():
+        node.identity = replace(node.identity, peers=None)
+    engine = net.engine()
+    monkeypatch.setattr(engine, "connection", Connection("x:1", ca="ca.pem"))
+    public = {100 + n: one.key.public_key() for n, one in enumerate(people[:CLIENTS]) if one.key}
+    net.key_of = (public | {103: public[101]}).get  # type: ignore[attr-defined]
+    outcomes = list(engine.run(jobs(net)))
+    twice = [o for o in outcomes if isinstance(o, Failure)]
+    assert len(twice) == 1
+    assert "two numbers with one key: its node's is that of client" in twice[0].reason
+    assert {twice[0].client} < {1, 3}
+
+
+def test_two_peers_with_one_key_and_a_key_under_another_number_are_refused(tmp_path: Path):
+    peers = tmp_path / "peers"
+    peers.mkdir()
+    for number in range(3):
+        keys.make_node(tmp_path / str(number))
+        public = (tmp_path / f"{number}.pub").read_bytes()
+        (peers / f"client-{number}.pub").write_bytes(public)
+    assert identity.load(tmp_path / "1", peers, 1).peers is not None
+    with pytest.raises(UserError, match=r"is client 1's in --peers"):
+        identity.load(tmp_path / "1", peers, 2)
+    with pytest.raises(UserError, match=r"is client 1's in --peers"):
+        identity.load(tmp_path / "1", peers, 9)
+    keys.make_node(tmp_path / "new")
+    with pytest.raises(UserError, match=r"is not that of client-1\.pub in --peers"):
+        identity.load(tmp_path / "new", peers, 1)
+    assert identity.load(tmp_path / "new", peers, 3).peers is not None  # its peers may not know it
+    (peers / "client-2.pub").write_bytes((tmp_path / "0.pub").read_bytes())
+    with pytest.raises(UserError, match=r"client-0\.pub and client-2\.pub are the same key"):
+        identity.load(None, peers)
+
+
 def test_a_sum_has_its_name_once(net: SecretNet, monkeypatch: pytest.MonkeyPatch):
     """Else signatures of an old one, whose keys may have been opened, would hold again."""
     real, names = protocol.nonce, iter(["same", "same"])

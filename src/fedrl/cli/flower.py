@@ -150,7 +150,7 @@ def node(argv: list[str]) -> int:
     folder = asked.folder.resolve()
     data = str(Path(asked.data).resolve()) if asked.data else ""
     client = experiment.client(asked.client, folder, data, own)
-    client.identity = identity.load(asked.key, asked.peers)
+    client.identity = identity.load(asked.key, asked.peers, asked.client)
     serve(Node(asked.superlink, asked.ca, asked.key, asked.poll), client)
     return 0
 

@@ -54,8 +54,8 @@ class Asks(Protocol):
         """Outcomes as they come, by the questions' keys; `Lost` if the SuperLink goes away."""
 
 
-Vouches = Callable[[int, steps.Signed, str], bool]
-"""Whether a client's node has signed its keys for a job with that broadcast, as far as is known."""
+Doubts = Callable[[int, steps.Signed, str], str]
+"""What is wrong with the signature of a client's keys for a job with that broadcast, if anything."""
 
 
 class Sum:
@@ -70,10 +70,10 @@ class Sum:
         ask: Asks,
         warn: Callable[[str], None],
         reports: Collection[str],
-        vouched: Vouches,
+        doubts: Doubts,
     ) -> None:
         self.exchange, self.terms, self.form = exchange, terms, form
-        self.vouched = vouched
+        self.doubts = doubts
         self._broadcast = ""  # its checksum, which nodes sign
         self.reports = reports
         self.deadline, self.ask, self.warn = deadline, ask, warn
@@ -158,8 +158,8 @@ class Sum:
             raise Damaged("keys that are not fresh")
         if not all(masks.usable(key) for key in keys):
             raise Damaged("keys that nobody can agree with")
-        if not self.vouched(told.client, found[told.client], self._broadcast):
-            raise Damaged("keys that its node has not signed for this job")
+        if doubt := self.doubts(told.client, found[told.client], self._broadcast):
+            raise Damaged(doubt)
         self._fresh |= {*keys}
         self.trained[told.client] = replace(told, update={})
         return found[told.client]
