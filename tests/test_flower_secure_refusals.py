@@ -193,7 +193,8 @@ def test_who_advertises_anothers_keys_makes_nobody_else_give_up(tmp_path: Path):
 
 
 @pytest.mark.parametrize("step", STEPS[:3])
-def test_an_answer_of_another_sum_is_refused(step: str, net: SecretNet):
+def test_an_answer_of_another_sum_is_refused(step: str, tmp_path: Path):
+    net = SecretNet(Toy(CLIENTS), tmp_path, regroup=True)
     old: list[Arrived] = []
     net.changes[step, 1] = lambda arrived: old.append(arrived) or arrived
     list(net.engine().run(jobs(net)))

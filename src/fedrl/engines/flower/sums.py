@@ -81,13 +81,14 @@ class Sum:
         self.trained: dict[int, Result] = {}
         self.failures: dict[int, Failure] = {}
         self._fresh: set[bytes] = set()
+        self._refusals: set[str] = set()  # of the last two steps, whose clients are in the sum
 
     def run(self, jobs: Mapping[int, Question]) -> list[Result | Failure]:
         """In the order of the jobs: the mean as the update of everybody in the sum, or why not."""
         try:
             mean = self._mean(jobs)
         except (TooFew, ProtocolError) as error:
-            why = "; ".join([str(error), *self.server.blame()])
+            why = "; ".join([str(error), *self.server.blame(), *sorted(self._refusals)])
             blamed = {client: Failure(client, why) for client in jobs}
             return list((blamed | self.failures).values())
         for line in self.server.blame():
@@ -118,6 +119,7 @@ class Sum:
         for client, signature in self._outcomes(questions, _signature):
             if isinstance(signature, Failure):
                 self.warn(f"client {client} did not agree who is in the sum: {signature.reason}")
+                self._refusals.add(signature.reason)
             else:
                 found[client] = signature
         if len(found) < self.terms.needed:
@@ -135,6 +137,7 @@ class Sum:
             for client, found in self._outcomes(questions, _answer):
                 if isinstance(found, Failure):
                     self.warn(f"client {client} did not help to open the sum: {found.reason}")
+                    self._refusals.add(found.reason)
                 else:
                     answers[client] = found
         except Lost as lost:
