@@ -18,8 +18,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("flwr", reason="needs the extra flower")
-dp = pytest.importorskip("dp_accounting", reason="ε needs the extra privacy")
+pytest.importorskip("dp_accounting", reason="ε needs the extra privacy")
 
+import dp_accounting as dp
 from secure_nodes import CLIENTS, SecretNet, jobs, no_answer
 from test_privacy_accounting import gaussian_delta
 from toy import Toy
@@ -142,7 +143,7 @@ def test_any_damage_is_found_out_and_nothing_is_answered(tmp_path: Path):
             if data.split() == whole.split():  # white space around the head
                 continue
             path.write_bytes(data)
-            with pytest.raises(StateError, match="its ledger .* is damaged or incomplete"):
+            with pytest.raises(StateError, match=r"its ledger .* is damaged or incomplete"):
                 ledger.charge("new", 4.0)
             assert path.read_bytes() == data
         path.unlink()

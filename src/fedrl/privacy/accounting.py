@@ -45,8 +45,8 @@ def full_view(noise: float, exchanges: int, delta: float) -> float:
 
 
 def composed_view(noises: Iterable[float], delta: float) -> float:
-    """ε of one client's exchanges with noise z_i each, for somebody who knows all of them: Gaussians
-    of multipliers z_i/2 are together one, with 1/σ² = Σ (2/z_i)²."""
+    """ε of one client that took part with noise z_i each time, for somebody who knows when:
+    Gaussians of multipliers z_i/2 are together one, with 1/σ² = Σ (2/z_i)²."""
     known = list(noises)
     if 0 in known:
         return math.inf

@@ -81,9 +81,7 @@ class Ledger:
 
     def _admit(self, known: list[Charge], new: Charge) -> None:
         if any(new.job == one.job for one in known):
-            raise ProtocolError(
-                "it has answered this job before, and does not do so with new noise"
-            )
+            raise ProtocolError("it has answered this job before, and gives no new noise on it")
         found = accounting.composed_view([*(c.noise for c in known), new.noise], self.delta)
         if not found <= self.epsilon:
             raise ProtocolError(

@@ -4,8 +4,8 @@ The SuperNode holds the connection to the SuperLink; this process is its executo
 algorithm lives in a worker process (`workers.py`), so that a job that hangs can be stopped at its
 deadline and the model stays loaded between rounds. What leaves the machine is the declared update,
 its weight and metrics, or a reason in one line; the client's state stays in the node's folder. For
-a secure sum (`member.py`) not even the update leaves it as it is, and sums are of one set of clients
-(`opened.py`). A node with an ε of its own counts every answer (`ledger.py`).
+a secure sum (`member.py`) not even the update leaves it as it is, and all sums are of one set of
+clients (`opened.py`). A node with an ε of its own counts every answer (`ledger.py`).
 """
 
 from __future__ import annotations

@@ -55,7 +55,7 @@ class Asks(Protocol):
 
 
 Doubts = Callable[[int, steps.Signed, str], str]
-"""What is wrong with the signature of a client's keys for a job with that broadcast, if anything."""
+"""What is wrong with the signature of a client's keys for a job with that broadcast, or nothing."""
 
 
 class Sum:
