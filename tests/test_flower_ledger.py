@@ -21,7 +21,7 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 pytest.importorskip("dp_accounting", reason="ε needs the extra privacy")
 
 import dp_accounting as dp
-from secure_nodes import CLIENTS, SecretNet, jobs, no_answer
+from secure_nodes import CLIENTS, SecretNet, jobs, no_answer, over
 from test_privacy_accounting import gaussian_delta
 from toy import Toy
 
@@ -295,6 +295,16 @@ def test_without_peers_a_sum_has_only_the_nodes_own_noise_for_sure(tmp_path: Pat
     (line,) = (tmp_path / "1" / "ledger.jsonl").read_text().splitlines()
     assert json.loads(line)["noise"] == 4.0 / math.sqrt(net.terms.needed)
     assert isinstance(list(net.engine().run(jobs(net, 50)))[1], Failure)
+
+
+def test_a_sum_that_was_interrupted_goes_on_with_the_next_attempt(tmp_path: Path):
+    """Nobody knows whether its masked words were opened, so they are not masked again."""
+    net = counted(tmp_path, FOUR)
+    net.gone = [("agree", 0)]
+    said: list[str] = []
+    store = over(net, said, rounds=1)
+    assert [r["status"] for r in store.rounds[1].clients] == ["failed"] * 5 + ["ok"] * 5
+    assert "it has answered this job before" in store.rounds[1].clients[0]["reason"]
 
 
 def test_nothing_leaves_if_it_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -51,6 +51,8 @@ def rewritten(change: Callable[[Tensors], Tensors]) -> Callable[[Arrived], Arriv
     def edit(arrived: Arrived) -> Arrived:
         assert arrived.content is not None
         text, pieces = messages.opened(arrived.content)
+        if not pieces:  # a refusal
+            return arrived
         data = framing.pack(change(framing.unpack(b"".join(pieces))))
         told = replace(protocol.read(text, protocol.Answer), digest=framing.checksum([data]))
         content = messages.content(protocol.write(told), messages.body([data]))
