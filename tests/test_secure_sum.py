@@ -280,6 +280,8 @@ def test_an_answer_that_is_not_as_asked_is_one_that_is_missing(both):
     did = "helped to open the sum" if both else "have good shares of client 3's key"
     with pytest.raises(TooFew, match=f"2 clients {did}, 3 needed"):
         server.total(answers)
+    assert set(server.liars) == ({0} if both else set())
+    assert server.disputes == ([] if both else [(0, 3)])
     np.testing.assert_array_equal(server.total(answers | {0: good}), np.full(4, 3, np.uint32))
 
 

@@ -106,3 +106,25 @@ def test_noise_that_only_the_recipe_asks_for_changes_nothing(
     net = SecretNet(Toy(CLIENTS), tmp_path, noise=noise, seeded=seeded)
     net.changes["job", 1] = no_answer
     assert all(isinstance(outcome, Failure) for outcome in ask(net, seed=50))
+
+
+@pytest.mark.machines
+@pytest.mark.xdist_group("flower machines")
+def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A second run with a client less opens nothing; with all of them it goes on."""
+    from flower_runs import MOMENTUM, on_flower
+
+    from fedrl.engines.flower.connection import FOLDER
+    from fedrl.engines.flower.up import Federation
+    from fedrl.federation import QuorumLost
+
+    monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))
+    words = ("--privacy.clip", "0.5", "--privacy.secure", "true", "--federation.retries", "0")
+    with Federation(tmp_path / "federation", 4, name="test"):
+        for seed, clients in ((0, 4), (1, 3), (2, 4)):
+            flags = (*words, "--federation.clients", str(clients), "--seed", str(seed))
+            if clients == 4:
+                on_flower(MOMENTUM, tmp_path / "runs", *flags, rounds=1)
+                continue
+            with pytest.raises(QuorumLost, match="its sums are of clients 0, 1, 2, 3 and no other"):
+                on_flower(MOMENTUM, tmp_path / "runs", *flags, rounds=1)

@@ -239,6 +239,8 @@ class Server:
             for u, a in answers.items()
             if u in there and set(a.seeds) <= there and set(a.keys) <= gone
         }
+        for u in sorted(there & set(answers) - set(usable)):
+            self.liars[u] = "it gave shares that it was not asked for"
         self._enough(usable, "helped to open the sum")
         total = self._total.copy()
         for u in sorted(there):
