@@ -51,7 +51,10 @@ def opened(step: str, client: int, content: messages.RecordDict) -> Seen:
 
 
 class SecretNet(Net):
-    """`changes[step, client]` may change or lose an answer; `gone` are steps that lose the link."""
+    """`changes[step, client]` may change or lose an answer; `gone` are steps that lose the link.
+
+    With `regroup` its nodes open sums of changing clients.
+    """
 
     def __init__(
         self,
@@ -59,6 +62,7 @@ class SecretNet(Net):
         folder: Path,
         clients: int = CLIENTS,
         half: bool = False,
+        regroup: bool = False,
         **fields: object,
     ) -> None:
         self.settings = privacy.Settings(**({"clip": CLIP, "secure": True} | fields))  # type: ignore[arg-type]
@@ -68,6 +72,7 @@ class SecretNet(Net):
         plan = replace(self.members[100].plan(""), terms=self.terms)
         for node in self.members.values():
             node.plan = lambda recipe: plan
+            node.regroup = regroup
         self.changes: dict[tuple[str, int], Change] = {}
         self.gone: list[tuple[str, int]] = []  # (step, messages of it that still get through)
         self.questions: list[tuple[Seen, Outgoing]] = []

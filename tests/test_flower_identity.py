@@ -178,7 +178,7 @@ def test_clients_that_are_told_different_survivors_open_nothing(net: SecretNet):
 
 def test_a_driver_that_skips_the_agreement_gets_no_shares(net: SecretNet, people: list[Identity]):
     words = np.zeros(7, np.uint32)
-    member = Member("x", 1, net.terms, words, lambda _: None, people[1], JOB)
+    member = Member("x", 1, net.terms, words, lambda _: None, lambda: None, people[1], JOB)
     member.advertise()
     with pytest.raises(ProtocolError, match="than this client has agreed to"):
         member.take("unmask", steps.pack_opening(range(CLIENTS), {}))
@@ -198,6 +198,55 @@ def test_a_client_whose_node_did_not_sign_fails_alone(
     assert outcomes[2].reason == (
         "its answer is malformed: keys that its node has not signed for this job"
     )
+
+
+def test_a_member_with_two_numbers_is_in_a_sum_once(
+    net: SecretNet, people: list[Identity], monkeypatch: pytest.MonkeyPatch
+):
+    """It would count twice, and twice towards the threshold."""
+    net.members[103].identity = replace(people[3], key=people[1].key)
+    for node in net.members.values():
+        node.identity = replace(node.identity, peers=None)
+    engine = net.engine()
+    monkeypatch.setattr(engine, "connection", Connection("x:1", ca="ca.pem"))
+    public = {100 + n: one.key.public_key() for n, one in enumerate(people[:CLIENTS]) if one.key}
+    net.key_of = (public | {103: public[101]}).get  # type: ignore[attr-defined]
+    outcomes = list(engine.run(jobs(net)))
+    twice = [o for o in outcomes if isinstance(o, Failure)]
+    assert len(twice) == 1
+    assert "two numbers with one key: its node's is that of client" in twice[0].reason
+    assert {twice[0].client} < {1, 3}
+
+
+def three_peers(folder: Path) -> Path:
+    peers = folder / "peers"
+    peers.mkdir()
+    for number in range(3):
+        keys.make_node(folder / str(number))
+        public = (folder / f"{number}.pub").read_bytes()
+        (peers / f"client-{number}.pub").write_bytes(public)
+    return peers
+
+
+def test_two_peers_with_one_key_are_refused(tmp_path: Path):
+    peers = three_peers(tmp_path)
+    assert len(identity.load(None, peers).peers or {}) == 3
+    (peers / "client-2.pub").write_bytes((tmp_path / "0.pub").read_bytes())
+    with pytest.raises(UserError, match=r"client-0\.pub and client-2\.pub are the same key"):
+        identity.load(None, peers)
+
+
+def test_a_nodes_own_key_is_that_of_its_number(tmp_path: Path):
+    peers = three_peers(tmp_path)
+    assert identity.load(tmp_path / "1", peers, 1).peers is not None
+    with pytest.raises(UserError, match=r"is client 1's in --peers"):
+        identity.load(tmp_path / "1", peers, 2)
+    with pytest.raises(UserError, match=r"is client 1's in --peers"):
+        identity.load(tmp_path / "1", peers, 9)
+    keys.make_node(tmp_path / "new")
+    with pytest.raises(UserError, match=r"is not that of client-1\.pub in --peers"):
+        identity.load(tmp_path / "new", peers, 1)
+    assert identity.load(tmp_path / "new", peers, 3).peers is not None  # its peers may not know it
 
 
 def test_a_sum_has_its_name_once(net: SecretNet, monkeypatch: pytest.MonkeyPatch):

@@ -73,7 +73,7 @@ def test_a_run_is_that_of_one_process_to_the_bit(kind, lost, tmp_path: Path):
 
 def test_a_cohort_is_a_sum_of_its_own(tmp_path: Path):
     toy = Toy(9)
-    net = SecretNet(toy, tmp_path, clients=9)
+    net = SecretNet(toy, tmp_path, clients=9, regroup=True)
     net.terms = net.terms._replace(asked=4, needed=3)
     plan = replace(net.members[100].plan(""), terms=net.terms)
     net.algorithm.terms = net.terms
@@ -191,9 +191,10 @@ def test_all_that_the_driver_gets_of_a_client_is_uniform(value: float, tmp_path:
 
 def test_letters_pass_through_the_driver_as_they_are(net: SecretNet):
     list(net.engine().run(jobs(net)))
-    sent = {s.client: steps.read_letters(s.tensors) for s in net.answers_seen if s.step == "share"}
+    sent = {s.client: steps.read_dealing(s.tensors) for s in net.answers_seen if s.step == "share"}
     got = {s.client: steps.read_letters(s.tensors) for s, _ in net.questions if s.step == "mask"}
-    assert all(got[u] == {v: sent[v][u] for v in sent if v != u} for u in sent)
+    for u in sent:
+        assert got[u] == {v: (sent[v].letters[u], sent[v].commitments[u]) for v in sent if v != u}
 
 
 # Clients that drop out ---------------------------------------------------------------------------
@@ -318,7 +319,7 @@ def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from fedrl.engines.flower.up import Federation
 
     monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))
-    with Federation(tmp_path / "federation", 4, name="test"):
+    with Federation(tmp_path / "federation", 4, name="test", regroup=True):
         same_numbers(
             on_flower(MOMENTUM, tmp_path / "a", *SECRET, rounds=1),
             one_by_one(MOMENTUM, tmp_path / "b", *SECRET, rounds=1),

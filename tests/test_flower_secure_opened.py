@@ -1,9 +1,15 @@
-"""Secure sums over Flower: no job is opened for two sets of clients, whatever happens between."""
+"""Secure sums over Flower: of one set of clients, whatever happens between.
+
+`tests/attacks/test_two_sums.py` has the drivers that try.
+"""
 
 from __future__ import annotations
 
 import itertools
 import json
+import threading
+import time
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 
 import numpy as np
@@ -33,6 +39,10 @@ from fedrl.privacy.secure.protocol import ProtocolError
 from fedrl.types import Failure
 
 WHY = "it has opened the sum of this job for another set of clients"
+OTHERS = (
+    "its sums are of clients 0, 1, 2, 3, 4 and no others, since two that differ give clients away "
+    "(an ε of its own, or --regroup, allows it)"
+)
 
 
 @pytest.fixture(autouse=True)
@@ -40,23 +50,25 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.005)
 
 
-def nodes(folder: Path) -> SecretNet:
+def nodes(folder: Path, regroup: bool = False) -> SecretNet:
     """Of this folder, as after a restart of all of them."""
-    return SecretNet(Toy(CLIENTS), folder)
+    return SecretNet(Toy(CLIENTS), folder, regroup=regroup)
 
 
 # Sums that are repeated --------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("regroup", [False, True])
 @pytest.mark.parametrize("step", STEPS[:3])
-def test_a_repeated_sum_without_one_client_is_not_opened(step: str, tmp_path: Path):
+def test_a_repeated_sum_without_one_client_is_not_opened(step: str, regroup: bool, tmp_path: Path):
     """5·mean₁ − 4·mean₂ would be client 1's update."""
     list(nodes(tmp_path).engine().run(jobs(nodes(tmp_path))))
-    net = nodes(tmp_path)
+    net = nodes(tmp_path, regroup)
     net.changes[step, 1] = no_answer
     said: list[str] = []
     found = list(net.engine(said.append).run(jobs(net), 0.3))
     assert all(isinstance(outcome, Failure) for outcome in found)
+    assert found[0].reason.endswith(f"helped to open the sum, 4 needed; {WHY}")
     assert said == [f"client {u} did not help to open the sum: {WHY}" for u in (4, 3, 2, 0)]
     answers = [seen for seen in net.answers_seen if seen.step == "unmask"]
     assert len(answers) == 4
@@ -73,19 +85,30 @@ def test_nor_with_one_client_more(tmp_path: Path):
     assert answered == [1]
 
 
-def test_the_same_sum_and_other_jobs_are_opened(tmp_path: Path):
-    for _ in range(2):
+def test_other_jobs_are_opened_for_the_same_clients_and_for_no_others(tmp_path: Path):
+    """A second run, or a round tried again, has other seeds."""
+    for seed in (7, 7, 20, 7):
         net = nodes(tmp_path)
-        close(mean_of(list(net.engine().run(jobs(net)))), vectors(net).mean(0))
+        close(mean_of(list(net.engine().run(jobs(net, seed)))), vectors(net, seed).mean(0))
+    net.changes["job", 1] = no_answer
+    found = list(net.engine().run(jobs(net, seed=30), 0.3))
+    assert all(isinstance(outcome, Failure) for outcome in found)
+    assert found[0].reason.endswith(OTHERS)
+
+
+def test_nodes_that_regroup_open_other_jobs_for_others(tmp_path: Path):
+    list(nodes(tmp_path).engine().run(jobs(nodes(tmp_path))))
+    net = nodes(tmp_path, regroup=True)
     net.changes["job", 1] = no_answer
     found = list(net.engine().run(jobs(net, seed=20), 0.3))
     close(mean_of(found), np.delete(vectors(net, 20), 1, 0).mean(0))
 
 
-def test_a_run_that_is_repeated_goes_on_with_the_next_attempt(tmp_path: Path):
+@pytest.mark.parametrize("regroup", [False, True])
+def test_a_run_that_is_repeated_goes_on_with_the_next_attempt(regroup: bool, tmp_path: Path):
     """From before its last checkpoint: round 2 has other tags of states, and the same states."""
     first = over(nodes(tmp_path), rounds=2)
-    net, turn = nodes(tmp_path), itertools.count(1)
+    net, turn = nodes(tmp_path, regroup), itertools.count(1)
 
     def second_round(arrived: Arrived) -> Arrived | None:
         return None if next(turn) == 2 else arrived
@@ -125,23 +148,73 @@ def test_survivors_that_are_refused_are_not_remembered(tmp_path: Path):
     assert not list(tmp_path.rglob("opened.json"))
 
 
-def test_a_memory_that_cannot_be_read_opens_nothing(tmp_path: Path):
-    for damaged in (b"", b"[]", b'{"7 ab": [0'):
-        path = tmp_path / "opened.json"
-        path.write_bytes(damaged)
-        with pytest.raises(StateError, match="damaged"):
-            Opened(path).add("7 ab", [0, 1, 2])
-        assert path.read_bytes() == damaged
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        b"", b"[]", b"{}", b'{"7 ab": [0', b'{"clients": [0, 1, 2]}',
+        b'{"jobs": {}, "clients": null}', b'{"jobs": {"a": 1}, "clients": []}',
+        b'{"jobs": [], "clients": [0]}', b'{"jobs": {}, "clients": ["0"]}',
+    ],
+)  # fmt: skip
+def test_a_memory_that_cannot_be_read_opens_nothing(damaged: bytes, tmp_path: Path):
+    path = tmp_path / "opened.json"
+    path.write_bytes(damaged)
+    with pytest.raises(StateError, match="damaged"):
+        Opened(path).add("7 ab", [0, 1, 2])
+    assert path.read_bytes() == damaged
 
 
-def test_the_last_sums_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_the_last_jobs_are_remembered_and_the_clients_for_ever(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(opened, "LAST", 3)
     path = tmp_path / "new" / "opened.json"
     for job in ("a", "b", "c", "a", "d"):  # a is newer than b now
         Opened(path).add(job, [2, 1, 0])
-    assert json.loads(path.read_bytes()) == {job: [0, 1, 2] for job in "cad"}
-    with pytest.raises(ProtocolError, match=WHY):
-        Opened(path).add("a", [0, 1, 3])
-    assert json.loads(path.read_bytes()) == {job: [0, 1, 2] for job in "cad"}
+    whole = {"jobs": {job: [0, 1, 2] for job in "cad"}, "clients": [0, 1, 2]}
+    assert json.loads(path.read_bytes()) == whole
+    for regroup in (False, True):
+        with pytest.raises(ProtocolError, match=WHY):
+            Opened(path, regroup).add("a", [0, 1, 3])
+    with pytest.raises(ProtocolError, match="its sums are of clients 0, 1, 2 and no others"):
+        Opened(path).add("b", [0, 1, 3])
+    assert json.loads(path.read_bytes()) == whole
     assert path.stat().st_mode & 0o777 == 0o600
-    assert [p.name for p in path.parent.iterdir()] == ["opened.json"]
+    assert {p.name for p in path.parent.iterdir()} == {"opened.json", "memory.lock"}
+    Opened(path, regroup=True).add("b", [0, 1, 3])  # its owner's risk; the clients stay
+    assert json.loads(path.read_bytes())["clients"] == [0, 1, 2]
+
+
+def test_the_memory_of_an_earlier_version_is_kept(tmp_path: Path):
+    path = tmp_path / "opened.json"
+    path.write_text('{"1 a": [0, 1, 2, 3], "2 b": [0, 1, 2]}')
+    with pytest.raises(ProtocolError, match=WHY):
+        Opened(path).add("1 a", [0, 1, 2])
+    with pytest.raises(ProtocolError, match="its sums are of clients 0, 1, 2 and no others"):
+        Opened(path).add("3 c", [0, 1, 2, 3])
+    Opened(path).add("3 c", [0, 1, 2])
+
+
+def test_two_of_one_folder_do_not_open_for_two_sets(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Each would have read that nothing was opened before the other wrote. The lock is the file's,
+    so threads are kept apart by it as processes are."""
+    real, gate = opened.write, threading.Barrier(4)
+
+    def slow(path: Path, data: bytes) -> None:
+        time.sleep(0.05)
+        real(path, data)
+
+    def add(those: list[int]) -> bool:
+        gate.wait()
+        try:
+            Opened(tmp_path / "opened.json").add(f"job of {those}", those)
+        except ProtocolError:
+            return False
+        return True
+
+    monkeypatch.setattr(opened, "write", slow)
+    with ThreadPool(4) as tries:
+        found = tries.map(add, [[0, 1, 2], [0, 1, 3], [0, 2, 3], [0, 1, 2, 3]], 1)
+    assert sorted(found) == [False, False, False, True]

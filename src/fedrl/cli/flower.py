@@ -125,6 +125,10 @@ def node(argv: list[str]) -> int:
         "--peers", type=Path, metavar="FOLDER", help="client-0.pub, client-1.pub, … as the members "
         "gave them to each other: then no secure sum is with anybody else"
     )  # fmt: skip
+    parser.add_argument(
+        "--regroup", action="store_true", help="let secure sums be of other clients than before; "
+        "who compares two that differ learns about the clients in which they do"
+    )  # fmt: skip
     parser.add_argument("--insecure", action="store_true", help="no ca, no key: on loopback only")
     parser.add_argument("--data", default="", help="FEDRL_DATA of this client")
     parser.add_argument(
@@ -150,7 +154,8 @@ def node(argv: list[str]) -> int:
     folder = asked.folder.resolve()
     data = str(Path(asked.data).resolve()) if asked.data else ""
     client = experiment.client(asked.client, folder, data, own)
-    client.identity = identity.load(asked.key, asked.peers)
+    client.identity = identity.load(asked.key, asked.peers, asked.client)
+    client.regroup = asked.regroup
     serve(Node(asked.superlink, asked.ca, asked.key, asked.poll), client)
     return 0
 
@@ -189,6 +194,7 @@ def up(argv: list[str]) -> int:
         asked.name,
         asked.insecure,
         poll=asked.poll,
+        regroup=True,  # all nodes are one person's, who tries things out
     ) as federation:
         print(f"SuperLink at {federation.address}, {asked.clients} nodes; logs in {asked.folder}")
         print(f"train on it:  fedrl run RECIPE --engine flower --connection {asked.name} \\")

@@ -16,6 +16,7 @@ from typing import Any
 
 from fedrl.engines.flower import connection as connections
 from fedrl.engines.flower.engine import Flower, Recipe
+from fedrl.engines.flower.ledger import Budget
 from fedrl.engines.flower.member import Worded
 from fedrl.engines.flower.node import Client, Plan
 from fedrl.experiment import config as configs
@@ -23,6 +24,7 @@ from fedrl.experiment.config import Config
 from fedrl.experiment.privacy import terms
 from fedrl.experiment.run import build_clients
 from fedrl.experiment.values import split_flags
+from fedrl.privacy import accounting, secure
 from fedrl.privacy.secure.protocol import ProtocolError
 from fedrl.types import Algorithm, UserError
 
@@ -67,13 +69,27 @@ def plan(recipe: str, folder: Path, data: str, flags: tuple[str, ...]) -> Plan:
     _insist(config, flags)
     make = partial(build, recipe, str(folder), data, flags)
     sent = config.flower
-    return Plan(make, sent.half, int(sent.piece_mb * 1e6), sent.warm, terms(config))
+    budget = _budget(config, flags)
+    return Plan(make, sent.half, int(sent.piece_mb * 1e6), sent.warm, terms(config), budget)
+
+
+def _budget(config: Config, flags: Sequence[str]) -> Budget | None:
+    """A node's own ε. Its δ is its own, too: a recipe's could make any ε small."""
+    own, chosen, common = dict(split_flags(flags)), config.privacy, terms(config)
+    if not chosen.epsilon or "privacy.epsilon" not in own:
+        return None
+    delta = chosen.delta if "privacy.delta" in own else 0.0
+    needed = 1 if common is None else common.needed
+    return Budget(
+        chosen.epsilon, delta or accounting.default_delta(1), chosen.noise,
+        secure.part(chosen.noise, needed),
+    )  # fmt: skip
 
 
 def _insist(config: Config, flags: Sequence[str]) -> None:
     """A node whose own flags ask for privacy lets no recipe take it away again."""
     own, chosen = {key for key, _ in split_flags(flags)}, config.privacy
-    noisy = bool(chosen.noise) and "privacy.noise" in own
+    noisy = bool(chosen.noise) and bool({"privacy.noise", "privacy.epsilon"} & own)
     asked = (chosen.secure and "privacy.secure" in own) or noisy
     if noisy and chosen.where == "central" and not chosen.secure and "privacy.where" not in own:
         raise ProtocolError(

@@ -15,6 +15,7 @@ standard deviation zC is a Gaussian mechanism with multiplier z/2.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +23,9 @@ from fedrl.registry import missing_extra
 
 ORDERS = (*(1 + x / 10 for x in range(1, 10)), *range(2, 33), 40, 48, 64, 96, 128, 256)
 """Rényi orders that are tried; the best is an upper bound, whichever are."""
+
+SHARPEST = 1e6
+"""1/σ of a Gaussian from which on ε counts as infinite: it is above 10¹¹, and has few digits."""
 
 
 def default_delta(clients: int) -> float:
@@ -38,6 +42,18 @@ def full_view(noise: float, exchanges: int, delta: float) -> float:
         return math.inf
     accounting = library()
     return float(accounting.get_epsilon_gaussian(noise / (2 * math.sqrt(exchanges)), delta))
+
+
+def composed_view(noises: Iterable[float], delta: float) -> float:
+    """ε of one client that took part with noise z_i each time, for somebody who knows when:
+    Gaussians of multipliers z_i/2 are together one, with 1/σ² = Σ (2/z_i)²."""
+    known = list(noises)
+    if 0 in known:
+        return math.inf
+    sharpness = math.hypot(*(2 / noise for noise in known))
+    if not sharpness or sharpness > SHARPEST:
+        return math.inf if sharpness else 0.0
+    return float(library().get_epsilon_gaussian(1 / sharpness, delta))
 
 
 def amplified(noise: float, exchanges: int, delta: float, clients: int, cohort: int) -> float:

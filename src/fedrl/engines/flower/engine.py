@@ -155,21 +155,22 @@ class Flower:
                     self.ask,
                     self.warn,
                     self.algorithm.reports,
-                    partial(self._vouched, exchange),
+                    partial(self._doubts, exchange, identity.Signers()),
                 ).run(first)
             except Lost as lost:
                 self._reopen(lost)
 
-    def _vouched(self, exchange: str, client: int, signed: steps.Signed, broadcast: str) -> bool:
+    def _doubts(
+        self, name: str, signers: identity.Signers, client: int, said: steps.Signed, broadcast: str
+    ) -> str:
         """One whose signature its peers would refuse must fail alone, and not make all give up."""
         node = self.owners.get(client)
         key = None if node is None or self.connection.insecure else self._open().key_of(node)
         if key is None:
-            return True
+            return ""
         job = steps.digest(self.recipe.text, broadcast, steps.sendable(self.terms))
-        return identity.holds(
-            key, identity.about_keys(exchange, client, signed.keys, job), signed.signature
-        )
+        about = identity.about_keys(name, client, said.keys, job)
+        return signers.doubt(client, key, about, said.signature)
 
     def _question(self, job: Job, deadline: float, exchange: str = "") -> Question:
         def heading(nonce: str, digest: str) -> protocol.Job:

@@ -10,6 +10,7 @@ adversaries).
 
 from __future__ import annotations
 
+import itertools
 import re
 import secrets
 from collections.abc import Callable, Collection, Mapping
@@ -66,6 +67,25 @@ def holds(key: ec.EllipticCurvePublicKey, statement: bytes, signature: bytes) ->
     return True
 
 
+class Signers:
+    """The driver's look at the signatures of one sum; nobody is in it under two numbers."""
+
+    def __init__(self) -> None:
+        self._keys: dict[int, ec.EllipticCurvePublicKey] = {}
+
+    def doubt(
+        self, client: int, key: ec.EllipticCurvePublicKey, statement: bytes, signature: bytes
+    ) -> str:
+        """What is wrong, if anything. `key` is that of the client's node at the SuperLink."""
+        if not holds(key, statement, signature):
+            return "keys that its node has not signed for this job"
+        for other, theirs in self._keys.items():
+            if theirs == key:
+                return f"two numbers with one key: its node's is that of client {other}"
+        self._keys[client] = key
+        return ""
+
+
 def about_keys(exchange: str, number: int, keys: Keys, job: bytes) -> bytes:
     """That these are a client's keys for one sum. `job` is a digest of what all were asked to do:
     of updates that differ in nothing but one client's data, only one would be in the sum."""
@@ -84,8 +104,11 @@ def _name(exchange: str) -> bytes:
     return b" of a fedrl secure sum" + len(name).to_bytes(4, "big") + name
 
 
-def load(key: Path | None, peers: Path | None) -> Identity:
-    """A node's private key, and a folder with `client-N.pub` of everybody it takes part with."""
+def load(key: Path | None, peers: Path | None, number: int | None = None) -> Identity:
+    """A node's private key, and a folder with `client-N.pub` of everybody it takes part with.
+
+    Nobody has two numbers: one that did would count twice, and twice towards the threshold.
+    """
     own = None if key is None else _private(key)
     if peers is None:
         return Identity(own)
@@ -95,6 +118,20 @@ def load(key: Path | None, peers: Path | None) -> Identity:
         what = f"has {', '.join(wrong)}" if wrong else "has none"
         raise UserError(f"--peers {peers} must hold files client-0.pub, client-1.pub, …; it {what}")
     known = {int(match[1]): _public(path) for path, match in named.items() if match}
+    for one, other in itertools.combinations(sorted(known), 2):
+        if known[one] == known[other]:
+            raise UserError(
+                f"--peers {peers}: client-{one}.pub and client-{other}.pub are the same key; every "
+                "client has its own: ask both for theirs again"
+            )
+    if own is not None and number is not None:
+        mine = {n for n, public in known.items() if public == own.public_key()}
+        if mine - {number} or (number in known and not mine):
+            whose = f"client {min(mine)}'s" if mine else f"not that of client-{number}.pub"
+            raise UserError(
+                f"--client {number}: its key {key} is {whose} in --peers {peers}; its peers would "
+                "not believe it"
+            )
     return Identity(own, known)
 
 

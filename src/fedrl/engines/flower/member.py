@@ -45,7 +45,11 @@ class Worded(Wrapped):
 
 
 class Member:
-    """This client in the sum named `exchange`; `remember` may refuse the survivors."""
+    """This client in the sum named `exchange`; `remember` may refuse the survivors.
+
+    `charge` counts what the sum tells and may refuse it: before the masked words leave, because
+    the others can open them.
+    """
 
     def __init__(
         self,
@@ -54,6 +58,7 @@ class Member:
         terms: Terms,
         words: np.ndarray,
         remember: Callable[[Collection[int]], None],
+        charge: Callable[[], None],
         identity: Identity,
         job: bytes,
     ) -> None:
@@ -62,7 +67,7 @@ class Member:
         self.asked = terms.asked
         self._client = Client(number, terms.needed)
         self._words: np.ndarray | None = words
-        self._remember = remember
+        self._remember, self._charge = remember, charge
         self._identity = identity
         self._job = job
         self._needed = terms.needed
@@ -84,12 +89,14 @@ class Member:
                     statement = self._about(other, keys)
                     if not self._identity.believes(other, statement, signature):
                         raise ProtocolError(f"client {other} has not signed its keys for this job")
-            return steps.pack_letters(self._client.share({u: one.keys for u, one in known.items()}))
+            return steps.pack_dealing(self._client.share({u: one.keys for u, one in known.items()}))
         if step == "mask":
             words, self._words = self._words, None
             if words is None:
                 raise ProtocolError("mask was asked for out of turn")
-            return steps.pack_words(self._client.mask(steps.read_letters(given), words))
+            masked = self._client.mask(steps.read_letters(given), words)
+            self._charge()
+            return steps.pack_words(masked)
         if step == "agree":
             survivors = steps.read_survivors(given)
             if self._words is not None or self._agreed is not None:

@@ -4,8 +4,8 @@ The SuperNode holds the connection to the SuperLink; this process is its executo
 algorithm lives in a worker process (`workers.py`), so that a job that hangs can be stopped at its
 deadline and the model stays loaded between rounds. What leaves the machine is the declared update,
 its weight and metrics, or a reason in one line; the client's state stays in the node's folder. For
-a secure sum (`member.py`) not even the update leaves it as it is, and no job's sum is opened for
-two sets of clients (`opened.py`).
+a secure sum (`member.py`) not even the update leaves it as it is, and all sums are of one set of
+clients (`opened.py`). A node with an ε of its own counts every answer (`ledger.py`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -21,6 +21,7 @@ from pathlib import Path
 import fedrl
 from fedrl.engines.flower import framing, messages, protocol, steps
 from fedrl.engines.flower.identity import Identity
+from fedrl.engines.flower.ledger import Budget, Ledger, job_name
 from fedrl.engines.flower.member import Member
 from fedrl.engines.flower.opened import Opened
 from fedrl.engines.flower.states import StateError, States
@@ -35,7 +36,8 @@ from fedrl.types import Algorithm, Failure, Job, Result, Tensors, TooFew, UserEr
 class Plan:
     """What a node takes from a recipe: how to build the algorithm, and how to send.
 
-    With `terms` the algorithm gives words of a secure sum (`member.Worded`).
+    With `terms` the algorithm gives words of a secure sum (`member.Worded`). `budget` is the node's
+    own ε, if it has one.
     """
 
     build: Callable[[], Algorithm]
@@ -43,6 +45,7 @@ class Plan:
     piece: int
     warm: bool
     terms: Terms | None = None
+    budget: Budget | None = None
 
 
 def say(line: str) -> None:
@@ -54,7 +57,8 @@ def say(line: str) -> None:
 class Client:
     """One client of a federation, on its own machine.
 
-    `plan` reads a recipe with this node's own paths.
+    `plan` reads a recipe with this node's own paths. `regroup` lets secure sums be of other clients
+    than before.
     """
 
     number: int
@@ -62,6 +66,7 @@ class Client:
     plan: Callable[[str], Plan]
     log: Callable[[str], None] = say
     identity: Identity = field(default_factory=Identity)
+    regroup: bool = False
     _recipe: str = ""
     _workers: Workers | None = None
     _seen: set[str] = field(default_factory=set)
@@ -127,6 +132,7 @@ class Client:
         plan = self.plan(asked.recipe)
         if bool(asked.exchange) != bool(plan.terms) or asked.terms != steps.sendable(plan.terms):
             raise ProtocolError("its own settings of [privacy] ask for another secure sum, or none")
+        spend = self._spend(plan, asked)
         states = States(self.folder / "states")
         state = states.load(asked.run, asked.state) if asked.state else None
         job = Job(self.number, broadcast, state, asked.seed)
@@ -137,18 +143,34 @@ class Client:
             states.save(asked.run, asked.nonce, result.state, asked.keep, asked.state)
         if plan.terms is not None:
             words = result.update[steps.WORDS]
-            opened = Opened(self.folder / "opened.json")
-            remember = partial(opened.add, f"{asked.seed} {asked.digest}")
+            remember = partial(self._remember, plan, f"{asked.seed} {asked.digest}")
             if asked.exchange in self._seen:  # signatures hold for one sum
                 raise ProtocolError("a sum of this name was begun before")
             self._seen.add(asked.exchange)
             member = Member(
-                asked.exchange, self.number, plan.terms, words, remember, self.identity,
+                asked.exchange, self.number, plan.terms, words, remember, spend, self.identity,
                 steps.digest(asked.recipe, asked.digest, asked.terms),
             )  # fmt: skip
             self._sum = member, plan
             result = replace(result, update=member.advertise())
+        else:
+            spend()
         return result, plan
+
+    def _spend(self, plan: Plan, asked: protocol.Job) -> Callable[[], None]:
+        """What charges the answer to the node's own ε; refused now if it could not be."""
+        if (budget := plan.budget) is None:
+            return lambda: None
+        ledger = Ledger(self.folder, budget.epsilon, budget.delta)
+        alone = plan.terms is not None and self.identity.peers is None
+        about = job_name(asked.seed, asked.digest), budget.part if alone else budget.noise
+        ledger.check(*about)
+        return partial(ledger.charge, *about)
+
+    def _remember(self, plan: Plan, job: str, survivors: Collection[int]) -> None:
+        """Where every sum is counted there may be any number of them."""
+        if plan.budget is None:
+            Opened(self.folder / "opened.json", self.regroup).add(job, survivors)
 
     def _step(self, asked: protocol.Step, given: Tensors) -> tuple[Result, Plan]:
         if self._sum is None or self._sum[0].exchange != asked.exchange:

@@ -1,8 +1,8 @@
 """What the steps of a secure sum carry, as tensors and back.
 
     job      the broadcast →              keys, signed
-    share    everybody's keys →           letters
-    mask     letters →                    words
+    share    everybody's keys →           letters, commitments to the shares in them
+    mask     letters, with commitments →  words
     agree    survivors →                  a signature
     unmask   survivors, signatures →      seeds, keys
 
@@ -21,16 +21,17 @@ import numpy as np
 
 from fedrl.engines.flower.framing import Damaged
 from fedrl.engines.flower.identity import SIGNATURE
-from fedrl.privacy.secure import Terms, masks, shamir
-from fedrl.privacy.secure.protocol import Answer, Keys
+from fedrl.privacy.secure import Terms, commitments, masks, shamir
+from fedrl.privacy.secure.protocol import Answer, Dealing, Keys, Letter
 from fedrl.privacy.secure.quantise import WORD
 from fedrl.types import Tensors
 
 KEY = 32
 LETTER = masks.NONCE + 2 * shamir.SHARE + 16  # and AES-GCM's tag
+COMMITMENT = 2 * commitments.SIZE  # to a share of the seed and one of the key
 
 KEYS, LETTERS, WORDS, SURVIVORS, SEEDS = "keys", "letters", "words", "survivors", "seeds"
-SIGNATURES = "signatures"
+SIGNATURES, COMMITMENTS, SEED = "signatures", "commitments", "seed"
 WHO, ROWS = "who", "rows"
 
 
@@ -59,13 +60,30 @@ def read_keys(tensors: Tensors) -> dict[int, Signed]:
     }
 
 
-def pack_letters(letters: Mapping[int, bytes]) -> Tensors:
-    return {LETTERS: _table(letters, LETTER)}
+def pack_dealing(dealt: Dealing) -> Tensors:
+    return {
+        LETTERS: _table(dealt.letters, LETTER),
+        COMMITMENTS: _table(dealt.commitments, COMMITMENT),
+        SEED: np.frombuffer(dealt.seed, np.uint8),
+    }
 
 
-def read_letters(tensors: Tensors) -> dict[int, bytes]:
-    (letters,) = _read(tensors, {LETTERS: LETTER})
-    return letters
+def read_dealing(tensors: Tensors) -> Dealing:
+    seed = tensors.get(SEED)
+    if not isinstance(seed, np.ndarray) or not _is(seed, np.uint8, (commitments.SIZE,)):
+        raise Damaged("no commitment to a seed")
+    rest = {name: value for name, value in tensors.items() if name != SEED}
+    letters, said = _read(rest, {LETTERS: LETTER, COMMITMENTS: COMMITMENT})
+    return Dealing(letters, said, seed.tobytes())
+
+
+def pack_letters(letters: Mapping[int, Letter]) -> Tensors:
+    return {LETTERS: _table({u: b"".join(one) for u, one in letters.items()}, LETTER + COMMITMENT)}
+
+
+def read_letters(tensors: Tensors) -> dict[int, Letter]:
+    (rows,) = _read(tensors, {LETTERS: LETTER + COMMITMENT})
+    return {u: Letter(row[:LETTER], row[LETTER:]) for u, row in rows.items()}
 
 
 def pack_words(words: np.ndarray) -> Tensors:

@@ -1,7 +1,7 @@
 """The driver's side of a secure sum: its five steps as questions to nodes.
 
     job      broadcast →          train, then fresh public keys, signed    (advertise)
-    share    everybody's keys →   a sealed letter for everybody
+    share    everybody's keys →   a sealed letter for everybody, commitments
     mask     letters →            the words, under masks
     agree    who is in the sum →  a signature                              (consistency check)
     unmask   all signatures →     shares that open the sum and nothing else
@@ -30,7 +30,7 @@ from fedrl.engines.flower.framing import Damaged
 from fedrl.engines.flower.link import Lost
 from fedrl.privacy.clipping import Layout
 from fedrl.privacy.secure import Terms, masks
-from fedrl.privacy.secure.protocol import Answer, ProtocolError, Server
+from fedrl.privacy.secure.protocol import Answer, Dealing, ProtocolError, Server
 from fedrl.types import Failure, Result, Tensors, TooFew
 
 Found = TypeVar("Found")
@@ -54,8 +54,8 @@ class Asks(Protocol):
         """Outcomes as they come, by the questions' keys; `Lost` if the SuperLink goes away."""
 
 
-Vouches = Callable[[int, steps.Signed, str], bool]
-"""Whether a client's node has signed its keys for a job with that broadcast, as far as is known."""
+Doubts = Callable[[int, steps.Signed, str], str]
+"""What is wrong with the signature of a client's keys for a job with that broadcast, or nothing."""
 
 
 class Sum:
@@ -70,10 +70,10 @@ class Sum:
         ask: Asks,
         warn: Callable[[str], None],
         reports: Collection[str],
-        vouched: Vouches,
+        doubts: Doubts,
     ) -> None:
         self.exchange, self.terms, self.form = exchange, terms, form
-        self.vouched = vouched
+        self.doubts = doubts
         self._broadcast = ""  # its checksum, which nodes sign
         self.reports = reports
         self.deadline, self.ask, self.warn = deadline, ask, warn
@@ -81,14 +81,18 @@ class Sum:
         self.trained: dict[int, Result] = {}
         self.failures: dict[int, Failure] = {}
         self._fresh: set[bytes] = set()
+        self._refusals: set[str] = set()  # of the last two steps, whose clients are in the sum
 
     def run(self, jobs: Mapping[int, Question]) -> list[Result | Failure]:
         """In the order of the jobs: the mean as the update of everybody in the sum, or why not."""
         try:
             mean = self._mean(jobs)
         except (TooFew, ProtocolError) as error:
-            blamed = {client: Failure(client, str(error)) for client in jobs}
+            why = "; ".join([str(error), *self.server.blame(), *sorted(self._refusals)])
+            blamed = {client: Failure(client, why) for client in jobs}
             return list((blamed | self.failures).values())
+        for line in self.server.blame():
+            self.warn(f"{line} (the sum was opened without it)")
         return [
             self.failures.get(client) or replace(self.trained[client], update=mean)
             for client in jobs
@@ -100,8 +104,8 @@ class Sum:
         signed = self._step(noted, self._keys)
         known = server.collect({u: one.keys for u, one in signed.items()})
         beside = steps.pack_keys({u: signed[u] for u in known})
-        letters = self._step(self._questions("share", dict.fromkeys(known, beside)), self._letters)
-        given = {u: steps.pack_letters(rows) for u, rows in server.route(letters).items()}
+        dealt = self._step(self._questions("share", dict.fromkeys(known, beside)), self._dealing)
+        given = {u: steps.pack_letters(rows) for u, rows in server.route(dealt).items()}
         self._step(self._questions("mask", given), self._words)
         survivors = server.survivors()
         total = server.total(self._answers(survivors, self._signatures(survivors)))
@@ -115,6 +119,7 @@ class Sum:
         for client, signature in self._outcomes(questions, _signature):
             if isinstance(signature, Failure):
                 self.warn(f"client {client} did not agree who is in the sum: {signature.reason}")
+                self._refusals.add(signature.reason)
             else:
                 found[client] = signature
         if len(found) < self.terms.needed:
@@ -132,6 +137,7 @@ class Sum:
             for client, found in self._outcomes(questions, _answer):
                 if isinstance(found, Failure):
                     self.warn(f"client {client} did not help to open the sum: {found.reason}")
+                    self._refusals.add(found.reason)
                 else:
                     answers[client] = found
         except Lost as lost:
@@ -155,17 +161,20 @@ class Sum:
             raise Damaged("keys that are not fresh")
         if not all(masks.usable(key) for key in keys):
             raise Damaged("keys that nobody can agree with")
-        if not self.vouched(told.client, found[told.client], self._broadcast):
-            raise Damaged("keys that its node has not signed for this job")
+        if doubt := self.doubts(told.client, found[told.client], self._broadcast):
+            raise Damaged(doubt)
         self._fresh |= {*keys}
         self.trained[told.client] = replace(told, update={})
         return found[told.client]
 
-    def _letters(self, told: Result) -> dict[int, bytes]:
-        letters = steps.read_letters(told.update)
-        if {told.client, *letters} != set(self.server.known) or told.client in letters:
+    def _dealing(self, told: Result) -> Dealing:
+        dealt = steps.read_dealing(told.update)
+        everybody = set(self.server.known)
+        if {told.client, *dealt.letters} != everybody or told.client in dealt.letters:
             raise Damaged("letters to others than those with keys")
-        return letters
+        if set(dealt.commitments) != everybody:
+            raise Damaged("commitments to shares of others than those with keys")
+        return dealt
 
     def _words(self, told: Result) -> None:
         self.server.add(told.client, steps.read_words(told.update, self.form.size))

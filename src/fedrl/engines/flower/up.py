@@ -31,6 +31,7 @@ class Federation:
         insecure: bool = False,
         program: Sequence[str] = ("-m", "fedrl", "flower", "node"),
         poll: float = POLL_SECONDS,
+        regroup: bool = False,
     ) -> None:
         self.folder = folder
         self.insecure = insecure
@@ -42,6 +43,7 @@ class Federation:
         self.clients = clients
         self.program = list(program)
         self.poll = poll
+        self.regroup = regroup
 
     def __enter__(self) -> Federation:
         server = self.folder / "server"
@@ -90,6 +92,7 @@ class Federation:
         folder = self.folder / f"node-{client}"
         words = [*self.program, "--client", str(client)]
         words += ["--superlink", self.address, "--folder", str(folder), "--poll", str(self.poll)]
+        words += ["--regroup"] if self.regroup else []
         if self.insecure:
             words += ["--insecure"]
         else:

@@ -55,9 +55,11 @@ def cost(clients: int, size: int, dropped: int = 0, share: float = 0.66) -> Cost
 
     last = clients - 1
     answer = answers[last]
-    up = _bytes(keys[last]) + _bytes(sent[last].values()) + masked[-1].nbytes
+    dealt = sent[last]
+    up = _bytes(keys[last]) + _bytes(dealt.letters.values()) + masked[-1].nbytes
+    up += _bytes(dealt.commitments.values()) + len(dealt.seed)
     up += _bytes(answer.seeds.values()) + _bytes(answer.keys.values())
-    down = sum(_bytes(pair) for pair in known.values()) + _bytes(letters[last].values())
+    down = sum(_bytes(pair) for pair in (*known.values(), *letters[last].values()))
     return Cost(up, down, seconds["client"], seconds["server"])
 
 

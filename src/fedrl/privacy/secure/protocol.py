@@ -7,7 +7,8 @@ Client u hides its words x_u under a mask of its own and one per other client:
 Four exchanges, all through the server:
 
     advertise   every client sends two fresh public keys
-    share       it sends t-of-n shares of b_u and of its mask key to the others, sealed
+    share       it sends t-of-n shares of b_u and of its mask key to the others, sealed, and a
+                commitment to each of them to the server
     mask        it sends y_u
     unmask      the server says who sent y; everybody left sends shares of b_u for those, of the
                 mask key for those who dropped out, never both
@@ -16,6 +17,9 @@ Client and Server are state machines without input or output: whoever carries th
 them. Against a server that follows the protocol and looks at everything, also together with fewer
 than t clients, only the sum is visible. A server that hands out public keys of its own making is
 held off by whoever carries the messages and has them signed (`engines/flower/identity.py`).
+
+Of clients that lie about shares the server finds out who (`commitments.py`): a wrong share is left
+out, and the sum is opened if t right ones of every secret are there.
 """
 
 from __future__ import annotations
@@ -25,7 +29,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedrl.privacy.secure import masks, shamir
+from fedrl.privacy.secure import commitments, masks, shamir
 from fedrl.privacy.secure.quantise import WORD
 from fedrl.types import TooFew
 
@@ -41,8 +45,24 @@ class Keys(NamedTuple):
     masks: bytes
 
 
+class Dealing(NamedTuple):
+    """A client's letters by their receivers, and to the server: commitments to everybody's shares
+    by holder, and to its seed."""
+
+    letters: dict[int, bytes]
+    commitments: dict[int, bytes]
+    seed: bytes
+
+
+class Letter(NamedTuple):
+    """What the server passes on to one holder: sealed shares, and what its dealer said of them."""
+
+    sealed: bytes
+    commitment: bytes
+
+
 class Answer(NamedTuple):
-    """Shares that open the sum, by whose secret they are of."""
+    """Shares that open the sum, by whose secret they are of; without those that were no good."""
 
     seeds: dict[int, bytes]
     keys: dict[int, bytes]
@@ -70,15 +90,15 @@ class Client:
         self._seed = masks.new_secret()
         self._known: dict[int, Keys] = {}
         self._common: dict[int, bytes] = {}
-        self._received: dict[int, bytes] = {}
-        self._own: tuple[bytes, bytes] = b"", b""
+        self._there: set[int] = set()
+        self._shares: dict[int, tuple[bytes, bytes]] = {}  # that fit, by their dealer
         self._left = ["advertise", "share", "mask", "unmask"]
 
     def advertise(self) -> Keys:
         self._enter("advertise")
         return Keys(masks.public(self._letter_key), masks.public(self._mask_key))
 
-    def share(self, known: Mapping[int, Keys]) -> dict[int, bytes]:
+    def share(self, known: Mapping[int, Keys]) -> Dealing:
         """A sealed letter to every other client, with shares of both secrets."""
         self._enter("share")
         everybody = sorted(known)
@@ -91,26 +111,29 @@ class Client:
         self._known = dict(known)
         seeds = shamir.split(self._seed, self.threshold, everybody)
         keys = shamir.split(self._mask_key, self.threshold, everybody)
-        self._own = seeds[self.number], keys[self.number]
-        return {
+        self._shares[self.number] = seeds[self.number], keys[self.number]
+        letters = {
             other: masks.seal(
                 self._letters(other), seeds[other] + keys[other], _label(self.number, other)
             )
             for other in everybody
             if other != self.number
         }
+        said = {v: commitments.to_shares(self.number, v, seeds[v], keys[v]) for v in everybody}
+        return Dealing(letters, said, commitments.to_seed(self.number, self._seed))
 
-    def mask(self, letters: Mapping[int, bytes], words: np.ndarray) -> np.ndarray:
+    def mask(self, letters: Mapping[int, Letter], words: np.ndarray) -> np.ndarray:
         """y_u. `letters` are those of all who are still there; masks are shared with them."""
         self._enter("mask")
         if not set(letters) < set(self._known) or self.number in letters:
             raise ProtocolError("letters of clients that advertised no keys")
         if len(letters) + 1 < self.threshold:
             raise TooFew(f"{len(letters) + 1} clients share keys, {self.threshold} needed")
-        self._received = dict(letters)
+        self._there = {*letters, self.number}
         total = words.astype(WORD)
         masks.hide(total, self._seed)
-        for other in letters:
+        for other, letter in letters.items():
+            self._keep(other, letter)
             key = masks.agree(self._mask_key, self._known[other].masks, _pair(self.number, other))
             masks.hide(total, key, _sign(self.number, other))
         return total
@@ -118,27 +141,26 @@ class Client:
     def unmask(self, survivors: Collection[int]) -> Answer:
         """Of everybody in the sum one share: of the seed if it survived, else of the mask key."""
         self._enter("unmask")
-        there = {*self._received, self.number}
-        if not set(survivors) <= there or self.number not in survivors:
+        if not set(survivors) <= self._there or self.number not in survivors:
             raise ProtocolError("survivors that shared no keys, or without this client")
         if len(set(survivors)) < self.threshold:
             raise TooFew(f"{len(set(survivors))} clients are left, {self.threshold} needed")
         answer = Answer({}, {})
-        for other in sorted(there):
-            seed, key = self._own if other == self.number else self._open(other)
+        for other, (seed, key) in sorted(self._shares.items()):
             if other in survivors:
                 answer.seeds[other] = seed
             else:
                 answer.keys[other] = key
         return answer
 
-    def _open(self, other: int) -> tuple[bytes, bytes]:
-        letter = masks.unseal(
-            self._letters(other), self._received[other], _label(other, self.number)
-        )
-        if letter is None or len(letter) != 2 * shamir.SHARE:
-            raise ProtocolError(f"the letter of client {other} was tampered with")
-        return letter[: shamir.SHARE], letter[shamir.SHARE :]
+    def _keep(self, dealer: int, letter: Letter) -> None:
+        """Its shares, if they are what the dealer has said; else none, as if it had sent none."""
+        found = masks.unseal(self._letters(dealer), letter.sealed, _label(dealer, self.number))
+        if found is None or len(found) != 2 * shamir.SHARE:
+            return
+        seed, key = found[: shamir.SHARE], found[shamir.SHARE :]
+        if commitments.to_shares(dealer, self.number, seed, key) == letter.commitment:
+            self._shares[dealer] = seed, key
 
     def _letters(self, other: int) -> bytes:
         if other not in self._common:  # one for both directions: labels tell them apart
@@ -154,13 +176,20 @@ class Client:
 
 
 class Server:
-    """Adds masked words as they come and opens only the sum."""
+    """Adds masked words as they come and opens only the sum.
+
+    `liars` are clients that are shown to have lied, and how; `disputes` are pairs of a holder that
+    has no good share of a dealer, and that dealer: one of the two lies.
+    """
 
     def __init__(self, threshold: int, size: int) -> None:
         self.threshold = threshold
         self.known: dict[int, Keys] = {}
         self.sharing: tuple[int, ...] = ()
         self.masked: list[int] = []
+        self.liars: dict[int, str] = {}
+        self.disputes: list[tuple[int, int]] = []
+        self._dealt: dict[int, Dealing] = {}
         self._total = np.zeros(size, WORD)
 
     def collect(self, keys: Mapping[int, Keys]) -> dict[int, Keys]:
@@ -169,12 +198,24 @@ class Server:
         self.known = dict(sorted(keys.items()))
         return self.known
 
-    def route(self, letters: Mapping[int, Mapping[int, bytes]]) -> dict[int, dict[int, bytes]]:
+    def route(self, dealt: Mapping[int, Dealing]) -> dict[int, dict[int, Letter]]:
         """Sealed letters, by who gets them, from those who sent one to everybody."""
-        whole = [u for u in sorted(letters) if {u, *letters[u]} == set(self.known)]
-        self._enough(whole, "shared keys")
-        self.sharing = tuple(whole)
-        return {v: {u: letters[u][v] for u in whole if u != v} for v in whole}
+        everybody = set(self.known)
+        self._dealt = {
+            u: one
+            for u, one in sorted(dealt.items())
+            if {u, *one.letters} == set(one.commitments) == everybody
+        }
+        self._enough(self._dealt, "shared keys")
+        self.sharing = tuple(self._dealt)
+        return {
+            v: {
+                u: Letter(one.letters[v], one.commitments[v])
+                for u, one in self._dealt.items()
+                if u != v
+            }
+            for v in self.sharing
+        }
 
     def add(self, number: int, words: np.ndarray) -> None:
         if number not in self.sharing or number in self.masked:
@@ -196,27 +237,69 @@ class Server:
         usable = {
             u: a
             for u, a in answers.items()
-            if u in there and (set(a.seeds), set(a.keys)) == (there, gone)
+            if u in there and set(a.seeds) <= there and set(a.keys) <= gone
         }
+        for u in sorted(there & set(answers) - set(usable)):
+            self.liars[u] = "it gave shares that it was not asked for"
         self._enough(usable, "helped to open the sum")
         total = self._total.copy()
         for u in sorted(there):
-            seed = self._secret(u, {v: a.seeds[u] for v, a in usable.items()})
+            seed = self._secret("seed", u, {v: a.seeds.get(u) for v, a in usable.items()})
             masks.hide(total, seed, -1)
         for u in sorted(gone):
-            key = self._secret(u, {v: a.keys[u] for v, a in usable.items()})
-            if masks.public(key) != self.known[u].masks:
-                raise ProtocolError(f"the shares of client {u}'s key give another key")
+            key = self._secret("key", u, {v: a.keys.get(u) for v, a in usable.items()})
             for v in there:
                 pair = masks.agree(key, self.known[v].masks, _pair(u, v))
                 masks.hide(total, pair, -_sign(v, u))
         return total
 
-    def _secret(self, number: int, shares: Mapping[int, bytes]) -> bytes:
+    def blame(self) -> list[str]:
+        """Who lied, as far as the last step has shown it; a line each."""
+        told = [f"client {u} lied: {how}" for u, how in sorted(self.liars.items())]
+        for holder, dealer in sorted(set(self.disputes)):
+            if not {holder, dealer} & set(self.liars):
+                told.append(
+                    f"client {holder} has no good share of client {dealer}: one of the two lied"
+                )
+        return told
+
+    def _secret(self, kind: str, dealer: int, revealed: Mapping[int, bytes | None]) -> bytes:
+        """From shares that are what their dealer has said, and found to be the right secret."""
+        shares: dict[int, bytes] = {}
+        without = []
+        for holder, share in revealed.items():
+            if share is None:
+                without.append(holder)
+            elif self._fits(kind, dealer, holder, share):
+                shares[holder] = share
+            else:
+                self.liars[holder] = f"it gave a wrong share of client {dealer}'s {kind}"
+        self.disputes += [(holder, dealer) for holder in without]
+        self._enough(shares, f"have good shares of client {dealer}'s {kind}")
         try:
-            return shamir.combine(shares, self.threshold)
-        except ValueError as error:
-            raise ProtocolError(f"client {number}'s secret: {error}") from error
+            found = shamir.combine(shares, self.threshold)
+        except ValueError:
+            found = b""
+        if not self._is_secret(kind, dealer, found):  # no holder's fault: these are as dealt
+            self.liars[dealer] = f"the shares that it dealt do not give its {kind}"
+            raise ProtocolError(f"secure sum: client {dealer}'s {kind} cannot be found")
+        for holder in without:  # was it committed to what the others' shares say that it is?
+            right = shamir.share_of(holder, shares, self.threshold)
+            if not self._fits(kind, dealer, holder, right):
+                self.liars[dealer] = f"it dealt client {holder} a wrong share of its {kind}"
+        return found
+
+    def _fits(self, kind: str, dealer: int, holder: int, share: bytes) -> bool:
+        both = self._dealt[dealer].commitments[holder]
+        said = both[: commitments.SIZE] if kind == "seed" else both[commitments.SIZE :]
+        return commitments.to_share(kind, dealer, holder, share) == said
+
+    def _is_secret(self, kind: str, dealer: int, found: bytes) -> bool:
+        if not found:
+            return False
+        if kind == "seed":
+            return commitments.to_seed(dealer, found) == self._dealt[dealer].seed
+        return masks.public(found) == self.known[dealer].masks
 
     def _enough(self, clients: Iterable[int], did: str) -> None:
         count = len(list(clients))

@@ -30,22 +30,31 @@ def split(secret: bytes, threshold: int, holders: Sequence[int]) -> dict[int, by
 
 def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
     """The secret, from the shares of the first `threshold` holders."""
+    found = _interpolated(shares, threshold, 0)
+    if found >> (8 * SECRET):
+        raise ValueError("the shares do not belong together")
+    return found.to_bytes(SECRET, "big")
+
+
+def share_of(holder: int, shares: Mapping[int, bytes], threshold: int) -> bytes:
+    """What this holder must have been given, from the shares of the first `threshold` others."""
+    return _interpolated(shares, threshold, holder + 1).to_bytes(SHARE, "big")
+
+
+def _interpolated(shares: Mapping[int, bytes], threshold: int, x: int) -> int:
+    """The value at x of the polynomial that the first shares lie on."""
     if len(shares) < threshold:
         raise ValueError(f"{len(shares)} shares, {threshold} needed")
     holders = sorted(shares)[:threshold]
     total = 0
     for i in holders:
-        # Lagrange's polynomial of holder i at 0.
         above = below = 1
         for j in holders:
             if j != i:
-                above = above * (j + 1) % PRIME
+                above = above * (j + 1 - x) % PRIME
                 below = below * (j - i) % PRIME
         total += int.from_bytes(shares[i], "big") * above * pow(below, -1, PRIME)
-    found = total % PRIME
-    if found >> (8 * SECRET):
-        raise ValueError("the shares do not belong together")
-    return found.to_bytes(SECRET, "big")
+    return total % PRIME
 
 
 def _value(polynomial: Sequence[int], x: int) -> int:

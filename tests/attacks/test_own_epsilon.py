@@ -1,0 +1,108 @@
+"""A driver that asks a node with an ε of its own until the noise averages out."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="needs the extra flower")
+pytest.importorskip("dp_accounting", reason="needs the extra privacy")
+
+from flower_nodes import Inline
+from toy import Toy
+
+from fedrl.engines.flower import framing, messages, protocol
+from fedrl.engines.private import Private
+from fedrl.experiment import config as configs
+from fedrl.experiment import flower
+from fedrl.privacy import accounting
+from fedrl.types import Tensors
+
+OWN = ("--privacy.epsilon", "8", "--privacy.delta", "1e-5")
+TOY = Toy(4)
+SENT = TOY.broadcast(TOY.init(0), 1)
+
+
+def recipe(**fields: object) -> str:
+    chosen = {"clip": 1.0, "noise": 4.0, "where": "local"} | fields
+    return configs.to_toml(
+        configs.resolve(
+            {
+                "federation": {"clients": 4},
+                "algorithm": {"name": "fedsvrpg-m", "local_steps": 2},
+                "world": {"name": "random_mdp"},
+                "privacy": chosen,
+            }
+        )
+    )
+
+
+def node(folder: Path, own: tuple[str, ...] = OWN) -> Inline:
+    """As after a start; its work is the toy's, its plan what its flags make of a recipe."""
+
+    def plan(text: str) -> flower.Plan:
+        config = flower.read(text, own)
+        return replace(
+            flower.plan(text, folder, "", own), build=lambda: Private(TOY, config.privacy)
+        )
+
+    return Inline(1, folder, plan, log=lambda line: None)
+
+
+def ask(
+    there: Inline, text: str, seed: int = 7, sent: Tensors = SENT, run: str = "run"
+) -> np.ndarray | str:
+    """Its update, or why there is none."""
+    pieces = framing.cut(framing.pack(sent), 10**6)
+    job = protocol.Job(
+        protocol.nonce(), 1, seed, run, "", 3, 0.0, text, framing.checksum(pieces)
+    )  # fmt: skip
+    answer = there.answer(messages.content(protocol.write(job), messages.body(pieces)))
+    heading, body = messages.opened(answer)
+    told: protocol.Answer = protocol.read(heading, protocol.Answer)
+    return told.reason or framing.unpack(b"".join(body))["a"]
+
+
+def test_one_job_is_answered_once(tmp_path: Path):
+    """2,000 answers would have a 45th of the noise."""
+    found = [ask(node(tmp_path), recipe(), run=f"run-{n}") for n in range(20)]
+    assert isinstance(found[0], np.ndarray)
+    assert {str(f) for f in found[1:]} == {
+        "it has answered this job before, and gives no new noise on it"
+    }
+
+
+@pytest.mark.parametrize("vary", ["seed", "broadcast", "recipe"])
+def test_its_own_epsilon_is_the_end_whatever_else_is_asked(vary: str, tmp_path: Path):
+    """Other jobs with alike updates, over restarts and runs."""
+    allowed = max(n for n in range(100) if accounting.full_view(4.0, n, 1e-5) <= 8)
+    found = []
+    for number in range(allowed + 10):
+        theta = SENT["theta"] | {"a": np.nextafter(SENT["theta"]["a"], number)}
+        sent = SENT | {"theta": theta, "round": number} if vary == "broadcast" else SENT
+        seed = 7 if vary == "broadcast" else number
+        text = recipe(delta=0.5, epsilon=1e6) if vary == "recipe" else recipe()
+        found.append(ask(node(tmp_path), text, seed, sent, f"run-{number}"))
+    assert [isinstance(f, np.ndarray) for f in found] == [True] * allowed + [False] * 10
+    assert all("above its privacy.epsilon = 8" in str(f) for f in found[allowed:])
+
+
+def test_less_noise_costs_more_and_none_is_refused(tmp_path: Path):
+    there = node(tmp_path)
+    for noise in (1e-9, 1e-3, 0.5):
+        assert "its own ε would be" in str(ask(there, recipe(noise=noise)))
+    assert isinstance(ask(there, recipe(noise=0.0, clip=0.0)), str)
+    assert "do not allow privacy.seeded" in str(ask(there, recipe(seeded=True)))
+    assert isinstance(ask(there, recipe(noise=40.0)), np.ndarray)
+    lines = (tmp_path / "ledger.jsonl").read_text().splitlines()
+    assert [json.loads(line)["noise"] for line in lines] == [40.0]
+
+
+def test_what_it_has_answered_is_not_forgotten(tmp_path: Path):
+    assert isinstance(ask(node(tmp_path), recipe()), np.ndarray)
+    (tmp_path / "ledger.jsonl").unlink()
+    assert "damaged or incomplete" in str(ask(node(tmp_path), recipe(), seed=8))
