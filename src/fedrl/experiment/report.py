@@ -67,7 +67,7 @@ def build(
         if any(is_private(run.path) for run in found):  # its table of failures names clients
             page.touch(OWNER_ONLY)
             page.chmod(OWNER_ONLY)
-        page.write_text(text, encoding="utf-8")
+        page.write_text(text, encoding="utf-8", errors="replace")  # odd bytes in folders' names
     except OSError as error:
         raise UserError(
             f"cannot write {error.filename or page}: {error.strerror}; choose a place with --out"
