@@ -16,8 +16,8 @@ from safetensors.numpy import save
 from small_runs import ROUNDS, SMALL, STOPPED, make_runs
 
 from fedrl.cli import call
-from fedrl.experiment.checkpoint import read_checkpoint
-from fedrl.experiment.rundir import RunDir
+from fedrl.experiment.checkpoint import pack
+from fedrl.experiment.rundir import RunDir, read_checkpoint
 
 
 @pytest.fixture(scope="module")
@@ -55,6 +55,10 @@ def same_metrics(run: Path, runs: dict[str, Path]) -> bool:
 
 def rounds(path: Path) -> list[int]:
     return [json.loads(line)["round"] for line in path.read_text().splitlines()]
+
+
+def short_hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:16]
 
 
 # Logs that lost lines
@@ -174,9 +178,10 @@ def test_the_line_that_a_refused_run_names_begins_a_new_one(half, runs, tmp_path
         save({}, {"fedrl": '{"round": 5}'}),
         save({}, {"fedrl": '{"round": 5, "states": "a", "totals": {}, "scalars": {}}'}),
     ],
+    ids=["empty", "no safetensors", "no header", "no JSON", "no states", "a text of states"],
 )
 def test_a_checkpoint_that_cannot_be_parsed_though_its_hash_fits(half, runs, data, capfd):
-    name = f"round-000005.{hashlib.sha256(data).hexdigest()[:16]}.safetensors"
+    name = f"round-000005.{short_hash(data)}.safetensors"
     (half / "checkpoints" / name).write_bytes(data)
     assert call(["eval", str(half), "--episodes", "1"]) == 0
     code, said = resume(half, capfd)
@@ -241,7 +246,11 @@ def test_a_file_in_the_place_of_the_checkpoints(half, capfd):
 # Meta and settings
 
 
-@pytest.mark.parametrize("data", [b"\xff\xfe", b"[]", b'{"seconds": "long"}', b"", b"[" * 9999])
+@pytest.mark.parametrize(
+    "data",
+    [b"\xff\xfe", b"[]", b'{"seconds": "long"}', b"", b"[" * 9999],
+    ids=["no text", "a list", "seconds in words", "empty", "deep"],
+)
 def test_a_damaged_meta_file_does_not_stop_a_run(half, runs, data, capfd):
     (half / "meta.json").write_bytes(data)
     code = call(["report", str(half)])
@@ -286,13 +295,12 @@ def test_a_resumed_run_that_is_refused_keeps_its_settings(half, runs, capfd, mon
 
 def test_checkpoints_of_older_versions_still_resume(half, runs, capfd):
     """Those know only the lengths of the logs."""
-    from fedrl.experiment.checkpoint import file_name, pack
-
     for path in RunDir(half).checkpoints():
         snapshot, notes = read_checkpoint(path)
         path.unlink()
         data = pack(snapshot, {"lengths": notes["lengths"]})
-        (path.parent / file_name(snapshot.round, data)).write_bytes(data)
+        name = f"{path.name.split('.')[0]}.{short_hash(data)}.safetensors"
+        (path.parent / name).write_bytes(data)
     log = half / "metrics.jsonl"
     data = log.read_bytes()
     log.write_bytes(data.replace(b'"round": 1,', b'"round": 1\xff', 1))

@@ -26,7 +26,6 @@ from small_runs import ROUNDS, make_runs
 
 from fedrl.cli import call
 from fedrl.experiment import plots
-from fedrl.experiment.checkpoint import file_name
 from fedrl.experiment.rundir import RunDir
 
 CASES = int(os.environ.get("FEDRL_CASES", "60"))
@@ -117,13 +116,16 @@ def pretend(run: Path, draw: random.Random, other: Path) -> None:
         "", "{", "[]", "null", json.dumps({"round": number}),
         json.dumps({"round": number, "states": 1, "totals": [], "scalars": {}, "stacked": []}),
         json.dumps({"round": "x", "states": 1, "totals": {}, "scalars": {}, "stacked": []}),
+        json.dumps({"round": number, "states": 1, "totals": {}, "scalars": {}, "stacked": []}),
         json.dumps({"round": number, "states": 1, "totals": {}, "scalars": {"state": 1},
                     "stacked": ["a"], "lengths": {"metrics.jsonl": "x"}}),
     ))  # fmt: skip
     data = draw.choice(
         (b"", b"x" * 40, save({}), save({"state/0:a": np.ones(3)}, {"fedrl": header}))
     )
-    (run / "checkpoints" / file_name(number, data)).write_bytes(data)
+    label = f"round-{number:06d}" if number >= 0 else "start"
+    name = f"{label}.{hashlib.sha256(data).hexdigest()[:16]}.safetensors"
+    (run / "checkpoints" / name).write_bytes(data)
 
 
 def bring(run: Path, draw: random.Random, other: Path) -> None:
@@ -151,7 +153,7 @@ def leave_halves(run: Path, draw: random.Random, other: Path) -> None:
 
 def damage(run: Path, draw: random.Random, other: Path) -> None:
     for _ in range(draw.choice((1, 1, 2, 3))):
-        if draw.random() < 0.25:
+        if draw.random() < 0.25 and (run / "checkpoints").is_dir():
             draw.choice((pretend, bring, lose_checkpoints, leave_halves))(run, draw, other)
             continue
         saved = sorted((run / "checkpoints").glob("*")) if (run / "checkpoints").is_dir() else []
@@ -238,7 +240,7 @@ def test_a_damaged_run_goes_on_to_the_same_bytes_or_refuses(runs, tmp_path, monk
             raise
         shutil.rmtree(run.parent)
     print(ends)
-    assert min(ends.values()) > CASES // 10  # the search sees both
+    assert min(ends.values()) > sum(ends.values()) // 10  # the search sees both
 
 
 def check(

@@ -10,7 +10,7 @@ from pathlib import Path
 from fedrl import federation
 from fedrl.engines.private import Private
 from fedrl.experiment.config import Config
-from fedrl.files import write_atomically
+from fedrl.files import OWNER_ONLY, write_atomically
 from fedrl.privacy import accounting, secure
 from fedrl.privacy.mechanism import Mechanism
 from fedrl.privacy.secure import Terms
@@ -40,7 +40,7 @@ class Ledger:
 
     def write(self, count: int) -> None:
         try:
-            write_atomically(self.path, f"{count}\n".encode())
+            write_atomically(self.path, f"{count}\n".encode(), OWNER_ONLY)
         except OSError as error:
             raise UserError(f"cannot write to {self.path}: {error.strerror}") from error
 
@@ -53,7 +53,7 @@ def secret(folder: Path) -> int:
     path = folder / "cohorts.key"
     try:
         if not os.path.lexists(path):
-            write_atomically(path, f"{secrets.token_hex(16)}\n".encode(), 0o600)
+            write_atomically(path, f"{secrets.token_hex(16)}\n".encode(), OWNER_ONLY)
         return int(path.read_text(encoding="utf-8"), 16)
     except OSError as error:
         raise UserError(

@@ -39,14 +39,17 @@ def marks(notes: Mapping[str, Any]) -> dict[str, Mark]:
     return {name: Mark(lengths.get(name, 0), digests.get(name)) for name in LOGS}
 
 
-def trouble(path: Path, mark: Mark) -> str:
-    """How a log is not what a checkpoint remembers; nothing if it is."""
+def trouble(path: Path, mark: Mark, last: int) -> str:
+    """How a log is not what a checkpoint of round `last` remembers; nothing if it is."""
     data = _start(path, mark.length)
     if len(data) < mark.length:
         return f"has {len(data):,} of the {mark.length:,} bytes"
     if mark.digest is None:
-        whole = data.count(b"\n") == len(readable(data)) and data[-1:] in (b"", b"\n")
-        return "" if whole else "has lines that cannot be read, instead of those"
+        lines = readable(data)
+        if data.count(b"\n") != len(lines) or data[-1:] not in (b"", b"\n"):
+            return "has lines that cannot be read, instead of those"
+        ended = json.loads(lines[-1])["round"] if lines else -1
+        return "" if ended == last or path.name != METRICS else "has other rounds than those"
     return "" if hashlib.sha256(data).hexdigest() == mark.digest else "has other bytes than those"
 
 

@@ -96,7 +96,7 @@ class RunDir:
             raise _unwritable(root, error) from error
         run = cls(path)
         try:
-            (path / "checkpoints").mkdir()
+            (path / "checkpoints").mkdir(0o700 if private else 0o777)
             run.lock()
             run.write_meta({"status": "running"} | provenance.collect())
             run.write_config(config)
@@ -145,8 +145,11 @@ class RunDir:
         `without_lost_lines` goes on though lines of metrics.jsonl are lost.
         """
         found = self._newest()
+        last = -1 if found.snapshot is None else found.snapshot.round
         lost = tuple(
-            (name, why) for name in LOGS if (why := trouble(self.path / name, found.marks[name]))
+            (name, why)
+            for name, mark in found.marks.items()
+            if (why := trouble(self.path / name, mark, last))
         )
         if not without_lost_lines and (why := dict(lost).get(METRICS)):
             raise UserError(
@@ -269,7 +272,7 @@ class RunDir:
         """Keep everybody but the owner out, of what is there already, too."""
         with self._writing():
             self.path.chmod(0o700)
-            for path in (*(self.path / name for name in FILES), *self._checkpoint_files()):
+            for path in (*self.path.iterdir(), *self._checkpoint_files()):
                 if path.is_file() and not path.is_symlink():
                     path.chmod(OWNER_ONLY)
 
