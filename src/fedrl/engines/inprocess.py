@@ -55,7 +55,7 @@ def attempt(algorithm: Algorithm, job: Job) -> Result | Failure:
 def reason(error: Exception) -> str:
     """What the server may know of a client's error."""
     if os.environ.get(DEBUG):
-        return f"{one_line(error)}{raised_at(error)}"
+        return one_line(error) + raised_at(error)
     if len(error.args) == 1 and isinstance(error.args[0], Shareable):
         return one_line(error)
     return f"{type(error).__name__} (details stay with the client unless {DEBUG} is set)"

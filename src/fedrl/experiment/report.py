@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -59,8 +58,6 @@ def build(
         raise UserError(f"{page} is a folder: name the page to write, such as {page}/report.html")
     pictures = single / "plots" if single else page.with_name(f"{page.stem}_plots")
     found, left_out = load_all(folders)
-    for line in left_out:
-        print(f"left out: {line}", file=sys.stderr)
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
         text = html_page(group(found), pictures, title, episodes, left_out)

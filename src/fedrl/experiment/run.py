@@ -58,9 +58,11 @@ SHOWN = 8
 def build_world(config: Config) -> Any:
     name = config.world.name
     entry = look_up(WORLDS, "world.name", name)
-    world = load(entry, "world.name", name).World(
-        config.world, config.federation.clients, config.seed
-    )
+    module = load(entry, "world.name", name)
+    try:
+        world = module.World(config.world, config.federation.clients, config.seed)
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, f"world.name = {name!r}", entry.extra) from error
     if entry.kind != "text":
         return world
     labels = load_labels(config.partition)

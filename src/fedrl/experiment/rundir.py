@@ -151,9 +151,10 @@ class RunDir:
             for name, mark in found.marks.items()
             if (why := trouble(self.path / name, mark, last))
         )
-        if not without_lost_lines and (why := dict(lost).get(METRICS)):
+        missing = dict(lost).get(METRICS)
+        if missing and not without_lost_lines:
             raise UserError(
-                f"{self.path / METRICS} {why} that the run's checkpoint remembers: put the file "
+                f"{self.path / METRICS} {missing} that the checkpoint remembers: put the file "
                 "back, or add --without-lost-lines to go on with what can be read of it"
             )
         self._recalled = Recalled(found.snapshot, found.marks, found.settings, found.damaged, lost)
@@ -287,10 +288,7 @@ class RunDir:
     def say(self, line: str) -> None:
         """A line for people, with the time."""
         log = self.path / "log.txt"
-        with (
-            self._writing(),
-            open(log, "a", encoding="utf-8", errors="replace", opener=self._opener) as file,
-        ):
+        with open(log, "a", encoding="utf-8", errors="replace", opener=self._opener) as file:
             file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
 
     def finish(self, status: str, seconds: float) -> None:

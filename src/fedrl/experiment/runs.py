@@ -11,6 +11,7 @@ import json
 import math
 import os
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -92,7 +93,10 @@ def load(folder: Path) -> Run:
 
 
 def load_all(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
-    """The runs that can be read, and a line about each that cannot; an error if none can."""
+    """The runs that can be read, and a line about each that cannot, which is also printed.
+
+    A single run that cannot be read is an error, and so is it if none can.
+    """
     found: list[Run] = []
     left_out: list[str] = []
     for folder in folders:
@@ -104,6 +108,8 @@ def load_all(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
             left_out.append(str(error))
     if not found:
         raise UserError(f"none of these {len(folders)} can be shown: {left_out[0]}")
+    for line in left_out:
+        print(f"left out: {line}", file=sys.stderr)
     return found, left_out
 
 
