@@ -209,7 +209,7 @@ def resume(path: Path, flags: list[str], without_lost_lines: bool = False) -> tu
     run = RunDir.open(path)
     try:
         require_same(before, run.recall(without_lost_lines).settings, path)
-    except UserError:
+    except (UserError, OSError):
         run.close()
         raise
     run.pending = configs.to_toml(config)

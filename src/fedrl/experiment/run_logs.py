@@ -72,9 +72,10 @@ def readable(data: bytes, last: float = math.inf) -> list[bytes]:
 
 
 def last_round(path: Path) -> int:
-    """The last one in a log; −1 if there is none."""
-    lines = readable(path.read_bytes()) if path.is_file() else []
-    return max((int(json.loads(line)["round"]) for line in lines), default=-1)
+    """The last one in a log that can be read; −1 if there is none."""
+    lines = path.read_bytes().split(b"\n")[:-1] if path.is_file() else []
+    found = (readable(line + b"\n") for line in reversed(lines))
+    return next((int(json.loads(line[0])["round"]) for line in found if line), -1)
 
 
 def mend(path: Path, last: int, mode: int) -> int:
