@@ -78,6 +78,8 @@ def test_other_federations_by_one_flag(fedrl, tmp_path, kind):
         (("reprot",), "did you mean 'report'"),
         (("report", "--foo", "x"), "see `fedrl report --help`"),
         (("eval", ".", "--episodes", "x"), "invalid int value: 'x'"),
+        (("eval", ".", "--seed", "-1"), "--seed is -1; it must not be negative"),
+        (("eval", ".", "--seed", "-1", "--split", "unseen"), "--seed is -1"),
         (("reproduce", "momentm"), "invalid choice: 'momentm'"),
         (("reproduce", "momentum", "--only", "table3"), "the parts are"),
     ],

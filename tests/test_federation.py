@@ -240,6 +240,22 @@ def test_words_for_the_server_and_words_asked_for_are_told(error, debug, told, m
     assert reason(error).startswith(told)
 
 
+def test_with_debugging_an_error_says_where_it_was_raised(monkeypatch):
+    """The line of the method, not that of the library it called."""
+    monkeypatch.setenv("FEDRL_DEBUG", "1")
+
+    class Wrong(Toy):
+        def local(self, job):
+            return np.linalg.inv(np.zeros((2, 3)))
+
+    store = Memory()
+    with pytest.raises(QuorumLost):
+        play(Wrong(), store=store, retries=0)
+    line = Wrong.local.__code__.co_firstlineno + 1
+    assert "LinAlgError: Last 2 dimensions" in store.failures[0]["reason"]
+    assert store.failures[0]["reason"].endswith(f"({__file__}:{line}, in local)")
+
+
 def test_rounding_asks_for_nobody_more_than_the_quorum():
     """0.28 · 25 is a little more than 7."""
     faulty = Faulty(Toy(25), Faults(clients=tuple(range(18)), kind="nan"))

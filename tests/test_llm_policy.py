@@ -168,6 +168,33 @@ def test_an_id_that_cannot_be_fetched(monkeypatch):
     assert "Hugging Face cannot be reached" in refused("models/tiny")
 
 
+def test_a_model_that_is_nowhere_is_said_at_once(monkeypatch):
+    """Hugging Face's own tries take half a minute; and `fedrl warmstart` is what was forgotten."""
+    from huggingface_hub import constants
+
+    from fedrl.llm import policy
+
+    asked = []
+    for name in policy.INDIRECT:
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # nobody is there
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", asked.append)
+    for name in ("models/household-tiny", "models/of/mine", "gpt-none"):
+        said = refused(name)
+        assert "no such folder here, and Hugging Face cannot be reached" in said
+        assert "`fedrl warmstart`" in said
+    assert not asked
+
+
+def test_an_id_that_nobody_has(monkeypatch):
+    def unknown(*_, **__):
+        raise OSError("models/tiny is not a local folder and is not a valid model identifier\n…")
+
+    monkeypatch.setenv("HTTPS_PROXY", "http://127.0.0.1:9")
+    monkeypatch.setattr(transformers.AutoConfig, "from_pretrained", unknown)
+    assert "make one with `fedrl warmstart`" in refused("models/tiny")
+
+
 def test_a_tokenizer_without_a_chat_template(folder):
     from fedrl.envs.text import Turn
     from fedrl.llm.chat import Chat

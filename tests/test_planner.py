@@ -462,9 +462,10 @@ def test_mistakes_are_one_line(
     flags: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert call(["plan", *flags]) == 2
-    error = capsys.readouterr().err
+    out, error = capsys.readouterr()
     assert message in error
     assert error.count("\n") == 1
+    assert not out  # no table before it
 
 
 @pytest.mark.slow

@@ -372,6 +372,57 @@ def test_run_without_metrics(tmp_path: Path) -> None:
         report.build([run], None)
 
 
+def test_one_run_that_cannot_be_read_is_left_out_and_named(tmp_path: Path, capsys) -> None:
+    whole = [write_run(tmp_path / "a"), write_run(tmp_path / "b", seed=1)]
+    empty = write_run(tmp_path / "empty")
+    (empty / "metrics.jsonl").write_text("")
+    damaged = write_run(tmp_path / "damaged")
+    (damaged / "config.toml").write_bytes(b"\xff")
+    for folders in ([empty, *whole], [*whole, damaged]):
+        page = report.build(folders, tmp_path / "x.html")
+        (line,) = capsys.readouterr().err.splitlines()
+        odd = next(folder for folder in folders if folder not in whole)
+        assert line.startswith("left out: ")
+        assert str(odd) in line
+        text = Page(page.read_text(encoding="utf-8")).text
+        assert f"Left out: {odd}" in text
+        assert "2 seeds" in text
+    with pytest.raises(UserError, match=r"none of these 2 can be shown: .* no metrics yet"):
+        report.build([empty, damaged], tmp_path / "x.html")
+
+
+@pytest.mark.parametrize(
+    ("file", "data"),
+    [
+        ("config.toml", b"\xff"),
+        ("config.toml", b"rounds ="),
+        ("meta.json", b"\xff"),
+        ("meta.json", b"[]"),
+        ("meta.json", b"[" * 9999),
+        ("metrics.jsonl", b'{"round": true}\n'),
+        ("metrics.jsonl", b"[" * 9999 + b"\n{}\n"),
+        ("clients.jsonl", b"3\n"),
+    ],
+)
+def test_a_damaged_file_is_one_line(tmp_path: Path, file: str, data: bytes) -> None:
+    run = write_run(tmp_path / "run")
+    (run / file).write_bytes(data)
+    with pytest.raises(UserError, match=file) as caught:
+        report.build([run], None)
+    assert "\n" not in str(caught.value)
+
+
+def test_numbers_that_are_none_are_not_read(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", done=1)
+    (run / "meta.json").write_text('{"seconds": "long"}')
+    (run / "timings.jsonl").write_text('{"round": 1, "a": "x", "b": 2.5, "c": null}\n')
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"round": 2, "eval/return": 7.0, "a/b": ' + "9" * 400 + ', "a/c": true}\n')
+    found = load(run)
+    assert found.seconds == 2.5
+    assert not {"a/b", "a/c"} & set(found.rounds[2])
+
+
 def test_what_a_run_has_for_every_client_is_not_drawn(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run")
     text = (run / "metrics.jsonl").read_text()

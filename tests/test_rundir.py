@@ -157,22 +157,58 @@ def test_checkpoints_are_ordered_by_number(tmp_path):
 
 
 def test_a_log_shorter_than_the_checkpoint_remembers(tmp_path):
+    """It is no damaged checkpoint: the run does not go back for it."""
     written(tmp_path, 5).close()
     log = tmp_path / "metrics.jsonl"
     log.write_text("".join(log.read_text().splitlines(keepends=True)[:4]))
+    with pytest.raises(UserError, match=r"metrics\.jsonl has 132 of the 165 bytes"):
+        RunDir(tmp_path).load()
     said: list[str] = []
-    assert RunDir(tmp_path, warn=said.append).load().round == 3
-    assert "metrics.jsonl is shorter" in said[0]
+    run = RunDir(tmp_path, warn=said.append)
+    run.recall(without_lost_lines=True)
+    assert run.load().round == 4
+    assert "metrics.jsonl has 132 of the 165 bytes" in said[0]
+    assert not list(tmp_path.rglob("*.damaged"))
+
+
+@pytest.mark.parametrize("log", ["clients.jsonl", "timings.jsonl"])
+def test_a_run_goes_on_without_lines_that_nothing_depends_on(tmp_path, log):
+    written(tmp_path, 5).close()
+    (tmp_path / log).write_text('{"round": 0}\n{"round": 1, "cli')
+    said: list[str] = []
+    run = RunDir(tmp_path, warn=said.append)
+    assert run.load().round == 4
+    assert [line.split()[0] for line in said] == [log]
+    run.log(Round(5, 99, {}, [{"round": 5}], {}))
+    assert [json.loads(line)["round"] for line in (tmp_path / log).open()] == [0, 5]
+    assert (tmp_path / f"{log}.damaged").read_text() == '{"round": 0}\n{"round": 1, "cli'
+
+
+@pytest.mark.parametrize("log", ["metrics.jsonl", "clients.jsonl", "timings.jsonl"])
+def test_a_changed_bit_in_a_log_is_found_out(tmp_path, log):
+    written(tmp_path, 5).close()
+    data = bytearray((tmp_path / log).read_bytes())
+    for bit in range(8 * len(data)):
+        data[bit // 8] ^= 1 << bit % 8
+        (tmp_path / log).write_bytes(data)
+        run = RunDir(tmp_path)
+        if log == "metrics.jsonl":
+            with pytest.raises(UserError, match="has other bytes than those"):
+                run.recall()
+        else:
+            assert [name for name, _ in run.recall().lost] == [log]
+        data[bit // 8] ^= 1 << bit % 8
 
 
 def test_nothing_is_thrown_away_when_every_checkpoint_is_damaged(tmp_path):
     written(tmp_path, 5).close()
     for path in RunDir(tmp_path).checkpoints():
         path.write_bytes(b"x")
-    with pytest.raises(UserError, match="every checkpoint"):
-        RunDir(tmp_path, warn=lambda line: None).load()
-    assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 5
-    assert len(list((tmp_path / "checkpoints").glob("*.damaged"))) == 3
+    for _ in range(2):  # the second time it started over
+        with pytest.raises(UserError, match="no checkpoint of its rounds that can be read"):
+            RunDir(tmp_path, warn=lambda line: None).load()
+        assert len((tmp_path / "metrics.jsonl").read_text().splitlines()) == 5
+        assert len(RunDir(tmp_path).checkpoints()) == 3
 
 
 def test_a_full_disk_is_a_sentence(tmp_path, monkeypatch):

@@ -216,6 +216,8 @@ class FedRLHFText:
     def warm_up(self) -> None:
         """In a worker, what is wrong with the model is said at once, not as a client's error."""
         assert self.writer
+        if self.settings.feedback == "sentiment" and self.settings.sentiment != "builtin":
+            assert self.judges.classifier
 
     @property
     def writer(self) -> Any:

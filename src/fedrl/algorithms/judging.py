@@ -118,16 +118,21 @@ class Judges:
         if settings.feedback != "sentiment":
             return self._liking(owner)
         if settings.sentiment != "builtin":  # public, and the same for all clients
-            if self._classifier is None:
-                from fedrl.llm import classifier
-
-                self._classifier = classifier.load(settings.sentiment, settings.device)
-            return self._classifier.positive
+            return self.classifier.positive
         if owner not in self._fitted:
             texts = [review.text for review in self.reviews[owner]]
             labels = [review.label for review in self.reviews[owner]]
             self._fitted[owner] = sentiment.fit(texts, labels)
         return self._fitted[owner].positive
+
+    @property
+    def classifier(self) -> Any:
+        """The model of `algorithm.sentiment`, loaded when it is first needed."""
+        if self._classifier is None:
+            from fedrl.llm import classifier
+
+            self._classifier = classifier.load(self.settings.sentiment, self.settings.device)
+        return self._classifier
 
     def _liking(self, owner: int) -> Felt:
         """By a person's answers; 0.5 for everything while there are none."""

@@ -83,10 +83,14 @@ def call(argv: list[str]) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
-        if error.errno != errno.ENOSPC:
+        if error.errno == errno.ENOSPC:
+            print("error: no space left where the output goes", file=sys.stderr)
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            return 2
+        if error.filename is None:
             raise
-        print("error: no space left where the output goes", file=sys.stderr)
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # A file that cannot be read or written is the machine's trouble, not the program's.
+        print(f"error: {os.fsdecode(error.filename)}: {error.strerror}", file=sys.stderr)
         return 2
 
 

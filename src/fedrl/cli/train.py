@@ -21,9 +21,12 @@ usage: fedrl run RECIPE [--key VALUE …] [--dry-run]
                  --federation.kind centralized --world.length_spread 0.3 --engine workers
   --dry-run      print the resolved settings and the size of a round, and stop
   --resume RUN   go on with a run that was stopped; it ends with the numbers it would have had
+                 (--without-lost-lines: also if lines of its metrics.jsonl are lost)
 
 `fedrl run RECIPE --help` lists every setting with its meaning and value.
 """
+
+WITHOUT_LOST = "--without-lost-lines"
 
 REPORT = "One page with curves and tables; runs that differ only in their seed form a band."
 EVAL = "Evaluate a run's last checkpoint on fresh episodes (tabular worlds: exactly), by client."
@@ -43,9 +46,15 @@ def run(argv: list[str]) -> int:
     if words and (words[0] == "--resume" or words[0].startswith("--resume=")):
         if dry or wants_help:
             raise UserError("--dry-run and --help go with a recipe, not with --resume")
-        head, flags = _value(words)
-        config, directory = runs.resume(Path(head), flags)
-        algorithm = runs.build_algorithm(config)
+        without = WITHOUT_LOST in words
+        head, flags = _value([word for word in words if word != WITHOUT_LOST])
+        config, directory = runs.resume(Path(head), flags, without)
+        try:
+            algorithm = runs.build_algorithm(config)
+            runs.check_model(config, algorithm)
+        except UserError:
+            directory.close()
+            raise
     elif words and not words[0].startswith("-"):
         if any(w.split("=")[0] == "--resume" for w in words):
             raise UserError("--resume takes no recipe: fedrl run --resume RUN")
@@ -60,7 +69,7 @@ def run(argv: list[str]) -> int:
         if dry:
             return _dry_run(config)
         algorithm = runs.build_algorithm(config)  # what cannot be built leaves no folder behind
-        directory = runs.start(config)
+        directory = runs.start(config, algorithm)
     elif wants_help or not words:
         print(RUN_HELP, end="")
         return 0 if wants_help else 2
@@ -154,6 +163,8 @@ def eval_(argv: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=0, help="of these episodes (0)")
     parser.add_argument("--split", help="language agents: which tasks, by type (seen, unseen, …)")
     asked = parser.parse_args(argv)
+    if asked.seed < 0:
+        raise UserError(f"--seed is {asked.seed}; it must not be negative")
     if asked.split is not None:
         from fedrl.experiment.agents import evaluate_split
 

@@ -4,20 +4,22 @@ Nothing here can stop a client that hangs; `workers.py` can.
 
 What a client raises may quote its tasks, and the server writes reasons into its log and report: so
 only the exception's type leaves the client, unless its text is `Shareable`. With the environment
-variable FEDRL_DEBUG set where the client computes, the text goes along: for simulations on one's
-own data.
+variable FEDRL_DEBUG set where the client computes, the text and the line of code go along: for
+simulations on one's own data.
 """
 
 from __future__ import annotations
 
 import itertools
 import os
+import traceback
 from collections.abc import Iterator, Sequence
 
 from fedrl.types import Algorithm, Batched, Failure, Job, Result, Shareable
 
 DEBUG = "FEDRL_DEBUG"
-"""Environment variable: unless it is empty, the texts of clients' errors reach the server."""
+"""Environment variable: unless it is empty, clients' errors reach the server with their texts and
+the lines of code that raised them."""
 
 
 class InProcess:
@@ -52,10 +54,21 @@ def attempt(algorithm: Algorithm, job: Job) -> Result | Failure:
 
 def reason(error: Exception) -> str:
     """What the server may know of a client's error."""
-    shareable = len(error.args) == 1 and isinstance(error.args[0], Shareable)
-    if shareable or os.environ.get(DEBUG):
+    if os.environ.get(DEBUG):
+        return one_line(error) + raised_at(error)
+    if len(error.args) == 1 and isinstance(error.args[0], Shareable):
         return one_line(error)
     return f"{type(error).__name__} (details stay with the client unless {DEBUG} is set)"
+
+
+def raised_at(error: BaseException) -> str:
+    """ " (file.py:12, in step)": the innermost line that is no installed package's, if any is."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return ""
+    own = [f for f in frames if "site-packages" not in f.filename and "<" not in f.filename]
+    last = (own or list(frames))[-1]
+    return f" ({last.filename}:{last.lineno}, in {last.name})"
 
 
 def one_line(error: BaseException) -> str:

@@ -31,7 +31,7 @@ def trained(path: Path, can: str, what: str) -> tuple[Any, federation.Snapshot]:
     algorithm = build_algorithm(undisturbed(config))
     if not hasattr(algorithm, can):
         raise UserError(f"{path} is a run of {config.algorithm.name}, which trains no {what}")
-    snapshot = newest(RunDir(path).checkpoints())
+    snapshot = newest(RunDir(path).checkpoints(), config)
     if snapshot is None:
         raise UserError(f"{path} has no whole checkpoint")
     return algorithm, snapshot

@@ -3,26 +3,75 @@
 Server states are stored leaf by leaf. Clients' states are many and alike, so equal leaves of all
 clients are stacked into one tensor: ten thousand clients cost a few tensors, not ten thousand.
 Scalars go into the header as JSON. Outcomes that simulated clients are still at work on
-(`buffered`) are stored one by one.
+(`buffered`) are stored one by one. Notes of the run's folder (how its logs were) lie in the header,
+too.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from safetensors import SafetensorError
 from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from fedrl import tree
 from fedrl.engines.virtual import Due
 from fedrl.federation import Snapshot
-from fedrl.types import Failure, Result, Tensors
+from fedrl.files import kind_of
+from fedrl.types import Failure, Result, Tensors, UserError
+
+NAME = re.compile(r"(?:start|round-(\d+))\.([0-9a-f]{16})\.safetensors")
+NOTES = ("lengths", "digests", "settings")
+"""What a run's folder writes into a checkpoint; checkpoints of older versions have only lengths."""
+UNREADABLE = (SafetensorError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
+"""What `unpack` raises of bytes that are no checkpoint of this version."""
 
 
-def pack(snapshot: Snapshot, lengths: dict[str, int]) -> bytes:
-    """`lengths` are those of the logs at this moment."""
+class Damaged(UserError):
+    """A checkpoint that is none (any more): the one before it may be whole."""
+
+
+def file_name(round: int, data: bytes) -> str:
+    """Holds the hash: a file that is torn or damaged does not fit its name."""
+    label = f"round-{round:06d}" if round >= 0 else "start"
+    return f"{label}.{hashlib.sha256(data).hexdigest()[:16]}.safetensors"
+
+
+def round_of(path: Path) -> int | None:
+    """By its name; None if that is no checkpoint's."""
+    match = NAME.fullmatch(path.name)
+    return None if match is None else int(match[1] or -1)
+
+
+def read_checkpoint(path: Path) -> tuple[Snapshot, dict[str, Any]]:
+    """The snapshot and its notes of the run's folder; `Damaged` if the file is none."""
+    if not path.is_file():
+        raise Damaged(f"checkpoint {path.name} is {kind_of(path) or 'gone'}")
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise UserError(f"cannot read {path}: {error.strerror}") from error
+    number = round_of(path)
+    if number is None or path.name.split(".")[1] != hashlib.sha256(data).hexdigest()[:16]:
+        raise Damaged(f"checkpoint {path.name} is damaged")
+    try:
+        snapshot, notes = unpack(data)
+    except UNREADABLE as error:
+        raise Damaged(f"checkpoint {path.name} cannot be read: it is of another version") from error
+    if snapshot.round != number:
+        raise Damaged(f"checkpoint {path.name} is of round {snapshot.round}")
+    return snapshot, notes
+
+
+def pack(snapshot: Snapshot, notes: Mapping[str, Any]) -> bytes:
+    """`notes` come back as they are, if they are named in `NOTES`."""
     tensors: dict[str, np.ndarray] = {}
     scalars: dict[str, Any] = {}
     alike: dict[tuple[str, str, tuple[int, ...]], list[tuple[int, np.ndarray]]] = {}
@@ -58,17 +107,19 @@ def pack(snapshot: Snapshot, lengths: dict[str, int]) -> bytes:
         "round": snapshot.round,
         "states": len(snapshot.states),
         "totals": snapshot.totals,
-        "lengths": lengths,
         "scalars": scalars,
         "stacked": names,
     } | ({"away": away} if away else {})
+    header |= {name: dict(notes[name]) for name in NOTES if name in notes}
     return save_tensors(tensors, {"fedrl": json.dumps(header)})
 
 
-def unpack(data: bytes) -> tuple[Snapshot, dict[str, int]]:
+def unpack(data: bytes) -> tuple[Snapshot, dict[str, Any]]:
+    """The snapshot and the notes; one of `UNREADABLE` if the bytes are no checkpoint."""
     tensors = load_tensors(data)
     size = int.from_bytes(data[:8], "little")
     header = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["fedrl"])
+    _check(header)
     flat: dict[str, dict[str, Any]] = {f"state/{i}": {} for i in range(header["states"])}
     for key, leaf in header["scalars"].items():
         owner, _, name = key.partition(":")
@@ -88,7 +139,17 @@ def unpack(data: bytes) -> tuple[Snapshot, dict[str, int]]:
         if owner.startswith("client/")
     }
     away = tuple(_due(i, fact, flat) for i, fact in enumerate(header.get("away", [])))
-    return Snapshot(header["round"], states, clients, header["totals"], away), header["lengths"]
+    notes = {name: header.get(name, {}) for name in NOTES}
+    return Snapshot(header["round"], states, clients, header["totals"], away), notes
+
+
+def _check(header: Any) -> None:
+    """Whole numbers where they count: what only looks like a checkpoint fails here, not later."""
+    counts = [header["round"], header["states"], *header.get("lengths", {}).values()]
+    if not all(type(count) is int and count >= -1 for count in counts):
+        raise ValueError("a round, a number of states or a length is none")
+    if not all(type(total) in (int, float) for total in header["totals"].values()):
+        raise ValueError("a total is no number")
 
 
 def _told(due: Due) -> tuple[dict[str, Any], dict[str, Tensors]]:

@@ -25,7 +25,7 @@ from fedrl.buffered import settings as buffered
 from fedrl.engines import attacks, faults
 from fedrl.engines.flower import settings as flower
 from fedrl.envs import WORLDS
-from fedrl.experiment.values import checked, fields, nearest, parse, split_flags
+from fedrl.experiment.values import checked, fields, nearest, parse, require_text, split_flags
 from fedrl.limits import at_least_one, not_negative
 from fedrl.registry import load, look_up, suggestion
 from fedrl.types import UserError
@@ -75,6 +75,7 @@ class Config:
                 f"name is {self.name!r} and out is {self.out!r}: a folder's name and its parent, "
                 "neither of them empty"
             )
+        require_text(self.out, "out")
         not_negative(self, "", "seed")
         if self.workers < 0:
             raise UserError(f"workers is {self.workers}; 0 is one per core")
@@ -297,7 +298,7 @@ def _toml(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False)
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML has none
     if isinstance(value, list | tuple):
         return "[" + ", ".join(_toml(v) for v in value) + "]"
     return repr(value)

@@ -11,18 +11,28 @@ from rich.table import Table
 
 from fedrl import federation, seeding
 from fedrl.experiment import config as configs
+from fedrl.experiment.checkpoint import Damaged, read_checkpoint
+from fedrl.experiment.config import Config
+from fedrl.experiment.kept_settings import require_same
 from fedrl.experiment.run import build_algorithm
-from fedrl.experiment.rundir import RunDir, read_checkpoint, require_run
+from fedrl.experiment.rundir import RunDir, require_run
 from fedrl.types import UserError
 
 
-def newest(checkpoints: list[Path]) -> federation.Snapshot | None:
-    """The newest one that is whole; unlike a resumed run, a reader moves no file."""
+def newest(checkpoints: list[Path], config: Config | None = None) -> federation.Snapshot | None:
+    """The newest one that is whole; unlike a resumed run, a reader moves no file.
+
+    A `config` that is not of these checkpoints is refused.
+    """
     for checkpoint in checkpoints:
         try:
-            return read_checkpoint(checkpoint)[0]
-        except UserError as error:
+            snapshot, notes = read_checkpoint(checkpoint)
+        except Damaged as error:
             print(f"{error}; taking the one before it", file=sys.stderr)
+            continue
+        if config is not None:
+            require_same(config, notes["settings"], checkpoint.parent.parent)
+        return snapshot
     return None
 
 
@@ -31,10 +41,10 @@ def evaluate(path: Path, episodes: int, seed: int) -> int:
     require_run(path)
     if episodes < 1:
         raise UserError(f"--episodes is {episodes}; it must be at least 1")
-    snapshot = newest(RunDir(path).checkpoints())
+    config = configs.resolve(configs.read_recipe(path / "config.toml"))
+    snapshot = newest(RunDir(path).checkpoints(), config)
     if snapshot is None:
         raise UserError(f"{path} has no whole checkpoint")
-    config = configs.resolve(configs.read_recipe(path / "config.toml"))
     algorithm = build_algorithm(config)
     drawn = seeding.derive(seed, "eval command", snapshot.round)
     rows = np.stack(

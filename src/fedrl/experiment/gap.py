@@ -99,7 +99,7 @@ def open_run(path: Path, wanted: Sequence[str], flag: str = "") -> Run:
         raise UserError(
             f"{flag}{path} is a run of {config.algorithm.name}; name one of {' or '.join(wanted)}"
         )
-    last = newest(RunDir(path).checkpoints())
+    last = newest(RunDir(path).checkpoints(), config)
     if last is None or not last.clients:
         raise UserError(f"{flag}{path} has no round yet: nobody has learned anything")
     method = cast("FedQHD", build_algorithm(undisturbed(config)))

@@ -115,7 +115,7 @@ def measure(
     if clients < 2:
         raise UserError(f"{path} has one client; there is nothing to plan between clients")
     plan = Plan(config.federation.cohort or clients, steps, config.rounds)
-    last = newest(RunDir(path).checkpoints())
+    last = newest(RunDir(path).checkpoints(), config)
     if last is None or last.round < 1:
         raise UserError(f"{path} has no checkpoint of a finished round yet")
     gaps, origin = _gaps(path, last.round, said)  # what is missing is said before the replays

@@ -155,7 +155,8 @@ def _percent(change: float) -> str:
 
 
 def show(told: Told, console: Console) -> None:
-    """The constants, the table and the advice."""
+    """The constants, the table and the advice; what is wrong with the plan comes before them."""
+    lines = (*advice(told), *told.notes)
     known = Table(title="What the theorem is told", title_justify="left", box=SIMPLE)
     for column in ("", "value", "from"):
         known.add_column(column, justify="right" if column == "value" else "left")
@@ -179,7 +180,7 @@ def show(told: Told, console: Console) -> None:
             ", ".join(marks), style="bold" if mine else "",
         )  # fmt: skip
     console.print(table)
-    for line in (*advice(told), *told.notes):
+    for line in lines:
         console.print(f"• {line}", soft_wrap=True, markup=False)
 
 

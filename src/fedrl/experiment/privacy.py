@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from functools import partial
 from pathlib import Path
@@ -9,7 +10,7 @@ from pathlib import Path
 from fedrl import federation
 from fedrl.engines.private import Private
 from fedrl.experiment.config import Config
-from fedrl.files import write_atomically
+from fedrl.files import OWNER_ONLY, write_atomically
 from fedrl.privacy import accounting, secure
 from fedrl.privacy.mechanism import Mechanism
 from fedrl.privacy.secure import Terms
@@ -27,16 +28,19 @@ class Ledger:
         self.path = folder / "exchanges.txt"
 
     def read(self) -> int:
-        if not self.path.is_file():
+        if not os.path.lexists(self.path):
             return 0
-        text = self.path.read_text(encoding="utf-8").strip()
-        if not text.isdigit():
+        try:
+            text = self.path.read_bytes().decode("ascii", "replace").strip()
+        except OSError as error:
+            raise UserError(f"cannot read {self.path}: {error.strerror}") from error
+        if not (text.isascii() and text.isdigit()):
             raise UserError(f"{self.path}: {text[:40]!r} is no number of exchanges")
         return int(text)
 
     def write(self, count: int) -> None:
         try:
-            write_atomically(self.path, f"{count}\n".encode())
+            write_atomically(self.path, f"{count}\n".encode(), OWNER_ONLY)
         except OSError as error:
             raise UserError(f"cannot write to {self.path}: {error.strerror}") from error
 
@@ -48,8 +52,8 @@ def secret(folder: Path) -> int:
     """
     path = folder / "cohorts.key"
     try:
-        if not path.is_file():
-            write_atomically(path, f"{secrets.token_hex(16)}\n".encode(), 0o600)
+        if not os.path.lexists(path):
+            write_atomically(path, f"{secrets.token_hex(16)}\n".encode(), OWNER_ONLY)
         return int(path.read_text(encoding="utf-8"), 16)
     except OSError as error:
         raise UserError(
@@ -77,13 +81,20 @@ def terms(config: Config) -> Terms | None:
     return Terms.of(config.privacy, config.federation.asked) if config.privacy.secure else None
 
 
+def secret_cohorts(config: Config) -> bool:
+    """Whether ε counts on nobody knowing who was asked: on amplification by sampling."""
+    settings = config.privacy
+    central = settings.where == "central" and not settings.secure
+    return settings.noise > 0 and central and not settings.seeded
+
+
 def mechanism(config: Config, algorithm: Algorithm, folder: Path | None) -> Mechanism | None:
     """What the round loop does for privacy; `folder` is where exchanges are counted."""
     settings = config.privacy
     if not settings.on:
         return None
     counted = settings.noise and not settings.seeded and folder is not None
-    amplified = counted and settings.where == "central" and not settings.secure
+    amplified = counted and secret_cohorts(config)
     return Mechanism(
         settings,
         algorithm,

@@ -28,11 +28,12 @@ from fedrl.experiment.runs import (
     figures,
     flatten,
     group,
-    load,
+    load_all,
     main_metric,
     plus_minus,
 )
 from fedrl.experiment.words import duration, is_share, label
+from fedrl.files import OWNER_ONLY, is_private
 from fedrl.types import UserError
 
 MOST_POINTS = 600
@@ -56,10 +57,14 @@ def build(
     if page.is_dir():
         raise UserError(f"{page} is a folder: name the page to write, such as {page}/report.html")
     pictures = single / "plots" if single else page.with_name(f"{page.stem}_plots")
-    groups = group(tuple(load(folder) for folder in folders))
+    found, left_out = load_all(folders)
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
-        page.write_text(html_page(groups, pictures, title, episodes), encoding="utf-8")
+        text = html_page(group(found), pictures, title, episodes, left_out)
+        if any(is_private(run.path) for run in found):  # its table of failures names clients
+            page.touch(OWNER_ONLY)
+            page.chmod(OWNER_ONLY)
+        page.write_text(text, encoding="utf-8", errors="replace")  # odd bytes in folders' names
     except OSError as error:
         raise UserError(
             f"cannot write {error.filename or page}: {error.strerror}; choose a place with --out"
@@ -68,7 +73,11 @@ def build(
 
 
 def html_page(
-    groups: Sequence[Group], pictures: Path, title: str = "", episodes: bool | None = None
+    groups: Sequence[Group],
+    pictures: Path,
+    title: str = "",
+    episodes: bool | None = None,
+    left_out: Sequence[str] = (),
 ) -> str:
     metric = main_metric(groups)
     runs = [run for one in groups for run in one.runs]
@@ -80,7 +89,7 @@ def html_page(
     sections = [
         f"<header><p class=eyebrow>fedrl report</p><h1>{escape(title)}</h1>"
         f"<p class=headline>{headline(groups, metric)}</p></header>",
-        warnings(groups),
+        warnings(groups, left_out),
         tiles(rows[groups[0].name]) if len(groups) == 1 else comparison(rows),
         section(_sentence(label(metric)), legend(groups) + gallery(main) + note(groups, main)),
         "" if episodes is False else episodes_section(groups, metric, bool(episodes)),
@@ -132,9 +141,9 @@ def headline(groups: Sequence[Group], metric: str) -> str:
     return f"{escape(', '.join(parts))}: {result}{interval}."
 
 
-def warnings(groups: Sequence[Group]) -> str:
-    """What a reader must know first: runs that are not finished, seeds that count twice."""
-    lines = []
+def warnings(groups: Sequence[Group], left_out: Sequence[str] = ()) -> str:
+    """What a reader must know first: runs that are not there or not finished, seeds twice."""
+    lines = [f"Left out: {line}." for line in left_out]
     for one in groups:
         for run in one.runs:
             if run.status != "finished":

@@ -30,32 +30,26 @@ from fedrl.envs.text import Dealt
 from fedrl.experiment import config as configs
 from fedrl.experiment.config import Config
 from fedrl.experiment.interrupt import Interrupt
-from fedrl.experiment.privacy import check_packages, mechanism, outlook, protected
+from fedrl.experiment.kept_settings import (
+    FREE_TABLES,
+    MAY_CHANGE,
+    kept_settings,
+    placed,
+    require_same,
+)
+from fedrl.experiment.privacy import (
+    check_packages,
+    mechanism,
+    outlook,
+    protected,
+    secret_cohorts,
+)
 from fedrl.experiment.progress import Progress
 from fedrl.experiment.rundir import RunDir, require_run
 from fedrl.experiment.sinks import check_sinks, open_sinks
 from fedrl.partition import load_labels, partition
 from fedrl.registry import load, look_up, missing_extra
-from fedrl.types import Algorithm, Tensors, UserError
-
-MAY_CHANGE = {
-    "rounds",
-    "engine",
-    "workers",
-    "connection",
-    "track",
-    "checkpoint_every",
-    "federation.quorum",
-    "federation.retries",
-    "federation.deadline",
-    "privacy.epsilon",
-    "algorithm.compile",
-    "algorithm.device",
-    "algorithm.microbatch",
-    "algorithm.rollouts",
-    "algorithm.save_memory",
-}
-"""Settings of a stopped run that may be changed when it is resumed: how it runs, not what."""
+from fedrl.types import Algorithm, Tensors, UserError, WarmUp
 
 SHOWN = 8
 """Names of tensors that a plan lists; more are counted."""
@@ -64,9 +58,11 @@ SHOWN = 8
 def build_world(config: Config) -> Any:
     name = config.world.name
     entry = look_up(WORLDS, "world.name", name)
-    world = load(entry, "world.name", name).World(
-        config.world, config.federation.clients, config.seed
-    )
+    module = load(entry, "world.name", name)
+    try:
+        world = module.World(config.world, config.federation.clients, config.seed)
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, f"world.name = {name!r}", entry.extra) from error
     if entry.kind != "text":
         return world
     if config.federation.kind == "centralized":  # the whole pool, not what was dealt out of it
@@ -159,18 +155,27 @@ def plan(config: Config) -> list[str]:
     ]
 
 
-def start(config: Config) -> RunDir:
-    """A new run directory for this configuration."""
+def start(config: Config, algorithm: Algorithm | None = None) -> RunDir:
+    """A new run directory for this configuration; what is missing is said before there is one."""
     check_sinks(config.track)
     check_packages(config)
     check_connection(config)
+    if algorithm is not None:
+        check_model(config, algorithm)
     root = Path(config.out) / config.name
     return RunDir.create(
         root,
         config.algorithm.name,
         config.seed,
         configs.to_toml(placed(config)),
+        private=secret_cohorts(config),
     )
+
+
+def check_model(config: Config, algorithm: Algorithm) -> None:
+    """Load the language model, if one trains: it, its device or an extra may be missing."""
+    if hasattr(config.algorithm, "model") and isinstance(algorithm, WarmUp):
+        algorithm.warm_up()
 
 
 def check_connection(config: Config) -> None:
@@ -180,21 +185,13 @@ def check_connection(config: Config) -> None:
         connections.find(config.connection)
 
 
-def placed(config: Config) -> Config:
-    """With the places of people's answers as they are named from anywhere.
+def resume(path: Path, flags: list[str], without_lost_lines: bool = False) -> tuple[Config, RunDir]:
+    """An earlier run's directory and configuration, with what may change changed.
 
-    A run may be resumed, and `fedrl feedback` started, in another folder than the run was.
+    No file is changed before `train`: what is refused here or in building stays as it was.
     """
-    keys = ("feedback_file", "feedback_folder")
-    said = {key: getattr(config.algorithm, key, "") for key in keys}
-    full = {key: str(Path(path).absolute()) for key, path in said.items() if path}
-    return replace(config, algorithm=replace(config.algorithm, **full))
-
-
-def resume(path: Path, flags: list[str]) -> tuple[Config, RunDir]:
-    """An earlier run's directory and configuration, with what may change changed and kept."""
     for key, _ in configs.split_flags(flags):
-        if key not in MAY_CHANGE and not key.startswith(("faults.", "flower.")):
+        if key not in MAY_CHANGE and not key.startswith(FREE_TABLES):
             raise UserError(
                 f"--{key}: a resumed run keeps what its numbers depend on; start a new run to "
                 f"change it (--rounds may grow, and {', '.join(sorted(MAY_CHANGE - {'rounds'}))})"
@@ -220,10 +217,11 @@ def resume(path: Path, flags: list[str]) -> tuple[Config, RunDir]:
     check_connection(config)
     run = RunDir.open(path)
     try:
-        run.write_config(configs.to_toml(config))
-        run.write_meta(run.read_meta() | {"status": "running"})
-    except OSError as error:
-        raise UserError(f"cannot write to {path}: {error.strerror}") from error
+        require_same(before, run.recall(without_lost_lines).settings, path)
+    except (UserError, OSError):
+        run.close()
+        raise
+    run.pending = configs.to_toml(config)
     return config, run
 
 
@@ -241,6 +239,10 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
                 run.say(line)
 
         run.warn = warn
+        run.settings = kept_settings(config)
+        run.begin()
+        if secret_cohorts(config):
+            run.make_private()
         algorithm = protected(config, algorithm)
         engine: federation.Engine = InProcess(algorithm)
         if config.engine == "workers":

@@ -25,12 +25,14 @@ from fedrl.algorithms import METHODS
 from fedrl.experiment import config as configs
 from fedrl.experiment import run as runs
 from fedrl.experiment.config import Config
+from fedrl.experiment.kept_settings import MAY_CHANGE
+from fedrl.experiment.run_logs import last_round
 from fedrl.experiment.run_pool import Job, finish, pool
 from fedrl.experiment.rundir import RunDir
 from fedrl.experiment.runs import Run, flatten
 from fedrl.experiment.runs import load as load_run
 
-MOVES_NOTHING = frozenset({"name", "out"}) | runs.MAY_CHANGE
+MOVES_NOTHING = frozenset({"name", "out"}) | MAY_CHANGE
 """Settings that the numbers of a round do not depend on."""
 TAIL = 2
 """Evaluations behind a number of a table, at most: one of 200 episodes is noisy."""
@@ -126,8 +128,7 @@ def reached(config: Config) -> int:
     log = None if path is None else path / "metrics.jsonl"
     if log is None or not log.is_file():
         return -1
-    whole = log.read_text(encoding="utf-8").split("\n")[:-1]  # a last line without end was cut
-    return int(json.loads(whole[-1])["round"]) if whole else -1
+    return last_round(log)
 
 
 def finished(config: Config) -> bool:
@@ -147,7 +148,7 @@ def compute(config: Config) -> None:
     path = find(config)
     algorithm = runs.build_algorithm(config)
     if path is None:
-        directory = runs.start(config)
+        directory = runs.start(config, algorithm)
     else:
         before = configs.resolve(configs.read_recipe(path / "config.toml"))
         longer = ["--rounds", str(config.rounds)] if config.rounds > before.rounds else []
@@ -155,13 +156,7 @@ def compute(config: Config) -> None:
     if METHODS[config.algorithm.name].kind == "text":
         directory.write_meta(directory.read_meta() | {"accelerator": accelerator()})
     runs.train(config, directory, algorithm)
-    _keep_the_last(directory)
-
-
-def _keep_the_last(directory: RunDir) -> None:
-    """Of a finished run one checkpoint is enough; those of a language model are large."""
-    for old in directory.checkpoints()[1:]:
-        old.unlink()
+    directory.keep(1)  # of a finished run one is enough; those of a language model are large
 
 
 def accelerator() -> str:

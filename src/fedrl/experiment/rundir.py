@@ -6,39 +6,63 @@
     checkpoints/    round-NNNNNN.<sha>.safetensors, the newest few
     summary.json    the last value of every metric, when the run has ended
 
-A checkpoint remembers how long the logs were when it was written. Resuming cuts the logs back to
-that length, so that a round which was logged but not saved is logged once all the same. The file
-name holds the checkpoint's hash: a torn or damaged one is found out, and the one before it is used.
+A checkpoint remembers how long the logs were when it was written, and their hashes. Resuming cuts
+the logs back to that length, so that a round which was logged but not saved is logged once all the
+same. The file name holds the checkpoint's hash: a torn or damaged one is found out, and the one
+before it is used. A run that has begun never starts over: without a checkpoint that can be read it
+is refused, and nothing in its folder is touched. Nothing damaged is thrown away: it is set aside as
+NAME.damaged.
+
+A folder that only its owner may enter has files that only its owner may read.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
-import hashlib
 import json
 import math
 import os
-import re
 import secrets
+import shlex
+import shutil
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
-import numpy as np
-
 from fedrl.experiment import provenance
-from fedrl.experiment.checkpoint import pack, unpack
+from fedrl.experiment.checkpoint import Damaged, file_name, pack, read_checkpoint, round_of
+from fedrl.experiment.run_logs import (
+    LOGS,
+    METRICS,
+    Logs,
+    Mark,
+    last_round,
+    marks,
+    mend,
+    plain,
+    trouble,
+)
 from fedrl.federation import Round, Snapshot
-from fedrl.files import write_atomically
+from fedrl.files import OWNER_ONLY, is_private, kind_of, set_aside, write_atomically
 from fedrl.types import Metrics, UserError
 
 KEPT = 3
 """Checkpoints kept: the newest, and two to fall back to."""
-LOGS = ("metrics.jsonl", "clients.jsonl", "timings.jsonl")
-CHECKPOINT = re.compile(r"(?:start|round-(\d+))\.([0-9a-f]{16})\.safetensors")
+FILES = (*LOGS, "config.toml", "meta.json", "summary.json", "log.txt", ".lock")
+
+
+@dataclass(frozen=True)
+class Recalled:
+    """Where a run stands by its files, before any of them is changed."""
+
+    snapshot: Snapshot | None = None
+    marks: Mapping[str, Mark] = field(default_factory=lambda: dict.fromkeys(LOGS, Mark()))
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    damaged: tuple[tuple[Path, str], ...] = ()  # checkpoints to be set aside, and why
+    lost: tuple[tuple[str, str], ...] = ()  # logs to be mended, and why
 
 
 class RunDir:
@@ -47,32 +71,51 @@ class RunDir:
     def __init__(self, path: Path, warn: Callable[[str], None] = print) -> None:
         self.path = path
         self.warn = warn
+        self.settings: Mapping[str, Any] = {}  # what a resumed run must not change
+        self.pending: str | None = None  # config.toml of a resumed run that has not begun yet
         self._lock: TextIO | None = None
-        self._logs: dict[str, TextIO] = {}
-        self._lengths = dict.fromkeys(LOGS, 0)
-        self._latest: Metrics = {}
+        self._logs = Logs(path)
+        self._recalled: Recalled | None = None
+        self._latest: Metrics | None = None  # None until `load`
 
     # Opening and closing -------------------------------------------------------------------------
 
     @classmethod
-    def create(cls, root: Path, method: str, seed: int, config: str) -> RunDir:
-        """A new folder `<root>/<method>-s<seed>-<id>` with its configuration in it."""
+    def create(
+        cls, root: Path, method: str, seed: int, config: str, private: bool = False
+    ) -> RunDir:
+        """A new folder `<root>/<method>-s<seed>-<id>` with its configuration in it.
+
+        `private` keeps everybody but its owner out.
+        """
         path = root / f"{method}-s{seed}-{secrets.token_hex(3)}"
         try:
-            (path / "checkpoints").mkdir(parents=True)
-            run = cls(path)
+            root.mkdir(parents=True, exist_ok=True)
+            path.mkdir(0o700 if private else 0o777)
+        except OSError as error:
+            raise _unwritable(root, error) from error
+        run = cls(path)
+        try:
+            (path / "checkpoints").mkdir(0o700 if private else 0o777)
             run.lock()
             run.write_meta({"status": "running"} | provenance.collect())
             run.write_config(config)
         except OSError as error:
-            raise UserError(
-                f"cannot write to {root}: {error.strerror}; choose another folder with --out"
-            ) from error
+            shutil.rmtree(path, ignore_errors=True)  # it is seconds old, and no run yet
+            raise _unwritable(root, error) from error
         return run
 
     @classmethod
     def open(cls, path: Path) -> RunDir:
         require_run(path)
+        for name in FILES:
+            if found := kind_of(path / name):
+                raise UserError(
+                    f"{path / name} is {found}, where the run has a file: put the file back, or "
+                    "move this away"
+                )
+        if os.path.lexists(path / "checkpoints") and not (path / "checkpoints").is_dir():
+            raise UserError(f"{path / 'checkpoints'} is no folder: put the run's checkpoints there")
         run = cls(path)
         try:
             run.lock()
@@ -82,78 +125,119 @@ class RunDir:
 
     def lock(self) -> None:
         """One process per run: a second one would tear the logs."""
-        self._lock = (self.path / ".lock").open("w")
+        self._lock = (self.path / ".lock").open("a")
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
+            self._lock.close()
             raise UserError(f"{self.path} is in use by another fedrl process") from error
 
     def close(self) -> None:
-        for log in self._logs.values():
-            with contextlib.suppress(OSError):  # a full disk was said already
-                log.close()
-        self._logs = {}
+        self._logs.close()
         if self._lock is not None:
             self._lock.close()
 
     # The store -----------------------------------------------------------------------------------
 
+    def recall(self, without_lost_lines: bool = False) -> Recalled:
+        """Where the run stands; a UserError, and no file changed, if it cannot go on from there.
+
+        `without_lost_lines` goes on though lines of metrics.jsonl are lost.
+        """
+        found = self._newest()
+        last = -1 if found.snapshot is None else found.snapshot.round
+        lost = tuple(
+            (name, why)
+            for name, mark in found.marks.items()
+            if (why := trouble(self.path / name, mark, last))
+        )
+        missing = dict(lost).get(METRICS)
+        if missing and not without_lost_lines:
+            raise UserError(
+                f"{self.path / METRICS} {missing} that the checkpoint remembers: put the file "
+                "back, or add --without-lost-lines to go on with what can be read of it"
+            )
+        self._recalled = Recalled(found.snapshot, found.marks, found.settings, found.damaged, lost)
+        return self._recalled
+
+    def _newest(self) -> Recalled:
+        damaged: list[tuple[Path, str]] = []
+        for path in self.checkpoints():
+            try:
+                snapshot, notes = read_checkpoint(path)
+            except Damaged as error:
+                damaged.append((path, str(error)))
+                continue
+            if snapshot.round < 0 and last_round(self.path / METRICS) > 0:
+                break  # from the very start, although the first rounds were saved once
+            return Recalled(snapshot, marks(notes), notes["settings"], tuple(damaged))
+        if traces := self._traces():
+            raise UserError(
+                f"{self.path} has {traces[0].relative_to(self.path)}, but no checkpoint of its "
+                "rounds that can be read: put one back, or begin a new run: "
+                + shlex.join(["fedrl", "run", str(self.path / "config.toml")])
+            )
+        return Recalled()
+
+    def _traces(self) -> list[Path]:
+        """What says that the run had begun: nothing is logged before the first checkpoint."""
+        logs = [self.path / name for name in (*LOGS, "summary.json")]
+        saved = (path for path in self._checkpoint_files() if not path.name.endswith(".part"))
+        empty = len("{}")  # the summary of a run that never came to its rounds
+        return [*(log for log in logs if log.is_file() and log.stat().st_size > empty), *saved]
+
     def load(self) -> Snapshot | None:
         """The newest whole checkpoint, with the logs cut back to it; None at the very start."""
-        self._sweep_up()
-        snapshot, lengths = self._newest()
-        for name in LOGS:
-            with self._writing(), (self.path / name).open("a+b") as log:
-                log.truncate(min(lengths[name], log.seek(0, os.SEEK_END)))
-            self._logs[name] = (self.path / name).open("a", encoding="utf-8")
-        self._lengths = {name: lengths[name] for name in LOGS}
-        self._latest = self._read_latest()
-        return snapshot
-
-    def _newest(self) -> tuple[Snapshot | None, dict[str, int]]:
-        found = self.checkpoints()
-        for path in found:
-            try:
-                snapshot, lengths = read_checkpoint(path)
-                for name in LOGS:
-                    size = (self.path / name).stat().st_size if (self.path / name).exists() else 0
-                    if size < lengths[name]:
-                        raise UserError(f"{name} is shorter than checkpoint {path.name} remembers")
-                return snapshot, lengths
-            except UserError as error:
-                self.warn(f"{error}; going back to the checkpoint before it")
-                path.rename(path.with_name(f"{path.name}.damaged"))
-        if found:
-            raise UserError(f"every checkpoint in {self.path / 'checkpoints'} is damaged")
-        return None, dict.fromkeys(LOGS, 0)
+        found = self._recalled or self.recall()
+        self._recalled = None
+        last = -1 if found.snapshot is None else found.snapshot.round
+        lengths = {name: mark.length for name, mark in found.marks.items()}
+        with self._writing():
+            (self.path / "checkpoints").mkdir(exist_ok=True)
+            self._sweep_up()
+            for path, why in found.damaged:
+                self.warn(f"{why}; going back to the checkpoint before it")
+                set_aside(path)
+            if (logged := last_round(self.path / METRICS)) > last + 1:
+                self.warn(f"the checkpoint is of round {last}: rounds to {logged} are done again")
+            for name, why in found.lost:
+                self.warn(f"{name} {why} that the checkpoint remembers; going on without those")
+                lengths[name] = mend(self.path / name, last, self._mode)
+            self._latest = self._logs.open(lengths, self._mode)
+        return found.snapshot
 
     def log(self, done: Round) -> None:
         """Add a finished round to the logs; the next checkpoint knows how long they are."""
         with self._writing():
-            self._append("metrics.jsonl", [{"round": done.round} | done.metrics])
-            self._append("clients.jsonl", done.clients)
+            self._logs.append(METRICS, [{"round": done.round} | done.metrics])
+            self._logs.append("clients.jsonl", done.clients)
             seconds = {name: round(value, 6) for name, value in done.seconds.items()}
-            self._append("timings.jsonl", [{"round": done.round} | seconds])
-            self._lengths = {
-                name: os.fstat(log.fileno()).st_size for name, log in self._logs.items()
-            }
-        self._latest |= done.metrics
+            self._logs.append("timings.jsonl", [{"round": done.round} | seconds])
+            self._logs.settle()
+        self._latest = (self._latest or {}) | done.metrics
 
     def log_clients(self, records: list[dict[str, Any]]) -> None:
         """Who failed in a round that never came about; cut off again when the run is resumed."""
         with self._writing():
-            self._append("clients.jsonl", records)
+            self._logs.append("clients.jsonl", records)
 
     def checkpoint(self, snapshot: Snapshot) -> None:
+        notes = {
+            "lengths": self._logs.lengths,
+            "digests": self._logs.digests,
+            "settings": self.settings,
+        }
         with self._writing():
-            for log in self._logs.values():
-                os.fsync(log.fileno())
-            data = pack(snapshot, self._lengths)
-            digest = hashlib.sha256(data).hexdigest()[:16]
-            label = f"round-{snapshot.round:06d}" if snapshot.round >= 0 else "start"
-            name = f"{label}.{digest}.safetensors"
-            write_atomically(self.path / "checkpoints" / name, data)
-            for old in self.checkpoints()[KEPT:]:
+            self._logs.sync()
+            data = pack(snapshot, notes)
+            path = self.path / "checkpoints" / file_name(snapshot.round, data)
+            write_atomically(path, data, self._mode)
+            self.keep(KEPT)
+
+    def keep(self, count: int) -> None:
+        """Remove all but the newest checkpoints; what is no file is not ours."""
+        for old in self.checkpoints()[count:]:
+            if old.is_file() or old.is_symlink():
                 old.unlink()
 
     @contextmanager
@@ -170,78 +254,84 @@ class RunDir:
     def _sweep_up(self) -> None:
         """Halves of files that a kill left behind."""
         for half in [*self.path.glob(".*.part"), *(self.path / "checkpoints").glob(".*.part")]:
-            half.unlink(missing_ok=True)
+            if half.is_file() or half.is_symlink():
+                half.unlink()
 
     # Around a run --------------------------------------------------------------------------------
 
+    def begin(self) -> None:
+        """What a resumed run was told is written once nothing can refuse it any more."""
+        with self._writing():
+            if self.pending is not None:
+                self.write_config(self.pending)
+            meta = self.path / "meta.json"
+            if meta.is_file() and not self.read_meta():
+                self.warn(f"meta.json cannot be read; kept as {set_aside(meta).name}")
+            self.write_meta(self.read_meta() | {"status": "running"})
+
+    def make_private(self) -> None:
+        """Keep everybody but the owner out, of what is there already, too."""
+        with self._writing():
+            self.path.chmod(0o700)
+            for path in (*self.path.iterdir(), *self._checkpoint_files()):
+                if path.is_file() and not path.is_symlink():
+                    path.chmod(OWNER_ONLY)
+
+    @property
+    def _mode(self) -> int:
+        """Of new files: as private as the folder."""
+        return OWNER_ONLY if is_private(self.path) else 0o666
+
+    def _opener(self, path: str, flags: int) -> int:
+        return os.open(path, flags, self._mode)
+
     def say(self, line: str) -> None:
         """A line for people, with the time."""
-        with (self.path / "log.txt").open("a", encoding="utf-8", errors="replace") as log:
-            log.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+        log = self.path / "log.txt"
+        with open(log, "a", encoding="utf-8", errors="replace", opener=self._opener) as file:
+            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
 
     def finish(self, status: str, seconds: float) -> None:
         """Close the books: how it ended, how long it took, and the last value of every metric."""
         meta = self.read_meta()
-        self.write_meta(
-            meta | {"status": status, "seconds": round(meta.get("seconds", 0.0) + seconds, 3)}
-        )
-        text = json.dumps(plain(self._latest), indent=1, sort_keys=True)
-        write_atomically(self.path / "summary.json", text.encode())
+        before = meta.get("seconds")
+        spent = before if isinstance(before, int | float) and math.isfinite(before) else 0.0
+        self.write_meta(meta | {"status": status, "seconds": round(spent + seconds, 3)})
+        if self._latest is not None:  # a run that never came to its rounds has nothing to sum up
+            text = json.dumps(plain(self._latest), indent=1, sort_keys=True)
+            write_atomically(self.path / "summary.json", text.encode(), self._mode)
 
     def read_meta(self) -> dict[str, Any]:
+        """Nothing if it is damaged or was never written: the run itself does not need it."""
         try:
-            return json.loads((self.path / "meta.json").read_text(encoding="utf-8"))
-        except (OSError, json.JSONDecodeError):
-            return {}  # killed before it was written: the run itself does not need it
+            found = json.loads((self.path / "meta.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError, RecursionError):
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def write_config(self, config: str) -> None:
-        write_atomically(self.path / "config.toml", config.encode())
+        write_atomically(self.path / "config.toml", config.encode(), self._mode)
 
     def write_meta(self, meta: dict[str, Any]) -> None:
-        write_atomically(self.path / "meta.json", json.dumps(meta, indent=1).encode())
+        write_atomically(self.path / "meta.json", json.dumps(meta, indent=1).encode(), self._mode)
 
     def checkpoints(self) -> list[Path]:
         """Newest first."""
-        found = {
-            path: int(match[1] or -1)
-            for path in (self.path / "checkpoints").glob("*")
-            if (match := CHECKPOINT.fullmatch(path.name))
-        }
-        return sorted(found, key=lambda path: found[path], reverse=True)
+        named = {path: round_of(path) for path in self._checkpoint_files()}
+        found = {path: number for path, number in named.items() if number is not None}
+        return sorted(found, key=lambda path: (found[path], path.name), reverse=True)
 
-    def _append(self, name: str, records: list[dict[str, Any]]) -> None:
-        for record in records:
-            self._logs[name].write(json.dumps(plain(record)) + "\n")
-        self._logs[name].flush()
-
-    def _read_latest(self) -> Metrics:
-        latest: Metrics = {}
-        for line in (self.path / "metrics.jsonl").read_text(encoding="utf-8").splitlines():
-            latest |= json.loads(line)
-        latest.pop("round", None)
-        return latest
+    def _checkpoint_files(self) -> list[Path]:
+        folder = self.path / "checkpoints"
+        return sorted(folder.iterdir()) if folder.is_dir() else []
 
 
-def read_checkpoint(path: Path) -> tuple[Snapshot, dict[str, int]]:
-    """The snapshot and the lengths of the logs at its time; a UserError if the file is damaged."""
-    data = path.read_bytes()
-    match = CHECKPOINT.fullmatch(path.name)
-    if match is None or hashlib.sha256(data).hexdigest()[:16] != match[2]:
-        raise UserError(f"checkpoint {path.name} is damaged")
-    return unpack(data)
+def _unwritable(root: Path, error: OSError) -> UserError:
+    return UserError(f"cannot write to {root}: {error.strerror}; choose another folder with --out")
 
 
 def require_run(path: Path) -> None:
-    if not path.is_dir():
+    if not os.path.isdir(path):  # unlike Path.is_dir, also of names that are too long
         raise UserError(f"{path} does not exist; name a run's folder: runs/NAME/METHOD-s0-…")
-    if not (path / "config.toml").is_file():
+    if not os.path.isfile(path / "config.toml"):
         raise UserError(f"{path} is no run of fedrl: it has no config.toml")
-
-
-def plain(value: Any) -> Any:
-    """Numbers that JSON knows: NaN and infinities become null."""
-    if isinstance(value, dict):
-        return {k: plain(v) for k, v in value.items()}
-    if isinstance(value, float | np.floating):
-        return float(value) if math.isfinite(value) else None
-    return int(value) if isinstance(value, np.integer) else value

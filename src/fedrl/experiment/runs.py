@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import re
+import sys
 import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -64,8 +66,8 @@ class Group:
 
 def load(folder: Path) -> Run:
     """Read a run directory, finished or not."""
-    if not folder.is_dir():
-        found = "a file" if folder.exists() else "nothing"
+    if not os.path.isdir(folder):  # unlike Path.is_dir, also of names that are too long
+        found = "a file" if os.path.exists(folder) else "nothing"
         raise UserError(f"{folder} is no run: expected a folder with config.toml, found {found}")
     if not (folder / "config.toml").is_file():
         inside = sorted(path.name for path in folder.iterdir())
@@ -73,25 +75,62 @@ def load(folder: Path) -> Run:
         raise UserError(f"{folder} is no run: expected config.toml in it, found {found}")
     try:
         config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
-    except tomllib.TOMLDecodeError as error:
+    except ValueError as error:  # no TOML, or no text at all
         raise UserError(f"{folder / 'config.toml'} cannot be read: {error}") from None
     rounds = _rounds(folder / "metrics.jsonl")
     if not rounds:
         raise UserError(f"{folder} has no metrics yet: its metrics.jsonl is missing or empty")
-    meta_file = folder / "meta.json"
-    try:
-        meta = json.loads(meta_file.read_text(encoding="utf-8")) if meta_file.is_file() else {}
-    except json.JSONDecodeError as error:
-        raise UserError(f"{meta_file} cannot be read: {error}") from None
+    meta = _meta(folder / "meta.json")
     failed = [line for line in _lines(folder / "clients.jsonl") if line.get("status") == "failed"]
     timed = sum(
-        float(value)
+        number
         for line in _lines(folder / "timings.jsonl")
         for part, value in line.items()
-        if part != "round"
+        if part != "round" and (number := _number(value)) is not None
     )
-    seconds = float(meta.get("seconds") or timed)
+    seconds = _number(meta.get("seconds")) or timed
     return Run(folder, flatten(config), meta, rounds, failed, seconds)
+
+
+def load_all(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
+    """The runs that can be read, and a line about each that cannot, which is also printed.
+
+    A single run that cannot be read is an error, and so is it if none can.
+    """
+    found: list[Run] = []
+    left_out: list[str] = []
+    for folder in folders:
+        try:
+            found.append(load(folder))
+        except UserError as error:
+            if len(folders) == 1:
+                raise
+            left_out.append(str(error))
+    if not found:
+        raise UserError(f"none of these {len(folders)} can be shown: {left_out[0]}")
+    for line in left_out:
+        print(f"left out: {line}", file=sys.stderr)
+    return found, left_out
+
+
+def _meta(path: Path) -> dict[str, Any]:
+    try:
+        meta = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    if not isinstance(meta, dict):
+        raise UserError(f"{path} cannot be read: expected an object")
+    return meta
+
+
+def _number(value: Any) -> float | None:
+    """As JSON has it; None for what is none, or too large for one."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
@@ -105,11 +144,11 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     for number, line in enumerate(lines, start=1):
         try:
             result.append(json.loads(line))
-        except json.JSONDecodeError:
+        except (ValueError, RecursionError):
             if number < len(lines):
                 raise UserError(f"{path}, line {number}: no valid JSON") from None
             continue
-        if not isinstance(result[-1], dict) or not isinstance(result[-1].get("round"), int):
+        if not isinstance(result[-1], dict) or type(result[-1].get("round")) is not int:
             raise UserError(f'{path}, line {number}: expected an object with a whole "round"')
     return result
 
@@ -118,9 +157,9 @@ def _rounds(path: Path) -> dict[int, dict[str, float]]:
     """Metrics by round. A round that a resumed run did again counts once, as it was last."""
     rounds = {
         int(line["round"]): {
-            name: float(value)
+            name: number
             for name, value in line.items()
-            if name != "round" and isinstance(value, int | float)
+            if name != "round" and (number := _number(value)) is not None
         }
         for line in _lines(path)
     }

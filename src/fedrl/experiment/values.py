@@ -87,9 +87,17 @@ def checked(value: Any, hint: Any, key: str) -> Any:
             raise UserError(f"{key} is {value}; it must be a finite number")
         return float(value)
     if isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
+        if isinstance(value, str):
+            require_text(value, key)
         return value
     kind = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}[hint]
     raise UserError(f"{key} is {value!r}; it must be {kind}")
+
+
+def require_text(value: str, key: str) -> None:
+    """A folder's name may hold bytes that are no text; no recipe can say them."""
+    if any(c == "\0" or "\ud800" <= c <= "\udfff" for c in value):
+        raise UserError(f"{key} is {value!r}; it holds bytes that are no text")
 
 
 def section(cls: type[Section], pairs: Sequence[tuple[str, str | None]], prefix: str) -> Section:

@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from fedrl.llm.policy import TOKENIZER, choose_device, told
+from fedrl.llm.policy import TOKENIZER, choose_device, require_hub, told
 from fedrl.types import UserError
 
 BATCH = 64
@@ -94,6 +94,7 @@ def _shape(name: str, key: str) -> Any:
                 f"{key}: {name} has no tokenizer; copy the model's tokenizer.json and "
                 "tokenizer_config.json there"
             )
+    require_hub(name, key)
     config = AutoConfig.from_pretrained(name)
     if not any(kind.endswith("ForSequenceClassification") for kind in config.architectures or ()):
         raise UserError(

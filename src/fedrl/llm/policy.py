@@ -12,10 +12,12 @@ import contextlib
 import logging
 import os
 import re
+import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import numpy as np
 import torch
@@ -62,6 +64,10 @@ class Policy:
 
 TOKENIZER = re.compile(r"(tokenizer|vocab|spiece|sentencepiece)\.|tekken|.*\.tiktoken$")
 """Names of files that hold a vocabulary."""
+
+INDIRECT = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HF_HUB_OFFLINE")
+"""Environment variables with which a connection of our own would say nothing about the hub."""
+HUB_SECONDS = 5.0
 
 SPREAD = "spread"
 """The device of a model that is too large for one GPU: its layers over all of them."""
@@ -138,10 +144,37 @@ def shape(name: str) -> Any:
     if place.is_file():
         raise UserError(f"algorithm.model: {name} is a file; name a model folder or a .gguf file")
     if not place.is_dir() and (place.is_absolute() or name.startswith(".")):
-        raise UserError(f"algorithm.model: there is no folder {name}")
+        raise UserError(f"algorithm.model: there is no folder {name}; `fedrl warmstart` makes one")
     if place.is_dir() and not (place / "config.json").is_file():
         raise UserError(f"algorithm.model: {name} is no model folder (it has no config.json)")
+    require_hub(name)
     return AutoConfig.from_pretrained(name)
+
+
+def require_hub(name: str, key: str = "algorithm.model") -> None:
+    """Say at once that a model is neither here nor to be had: the hub's own tries take long."""
+    from huggingface_hub import constants, try_to_load_from_cache
+
+    if Path(name).is_dir() or any(os.environ.get(proxy) for proxy in INDIRECT):
+        return
+    here = name.count("/") <= 1 and isinstance(try_to_load_from_cache(name, "config.json"), str)
+    address = urlsplit(constants.ENDPOINT)
+    try:
+        if not here:
+            place = (
+                address.hostname or "",
+                address.port or (443 if address.scheme == "https" else 80),
+            )
+            socket.create_connection(place, HUB_SECONDS).close()
+    except OSError as error:
+        raise UserError(unreachable(name, key)) from error
+
+
+def unreachable(name: str, key: str) -> str:
+    return (
+        f"{key} is {name!r}: no such folder here, and Hugging Face cannot be reached; make one "
+        "with `fedrl warmstart`, or name the folder of a model that is on this machine"
+    )
 
 
 def _read(name: str, config: Any, spread: bool) -> tuple[Any, Any]:
@@ -179,8 +212,10 @@ def told(name: str, key: str = "algorithm.model") -> Iterator[None]:
             raise
         first = str(error).strip().splitlines()[0]
         if "couldn't connect" in first or "offline mode" in first:
+            raise UserError(unreachable(name, key)) from error
+        if "not a local folder" in first:
             raise UserError(
-                f"{key} is {name!r}: no such folder here, and Hugging Face cannot be "
-                "reached; name the folder of a model that is on this machine"
+                f"{key} is {name!r}: no such folder here, and no model of Hugging Face; make one "
+                "with `fedrl warmstart`"
             ) from error
         raise UserError(f"{key} is {name!r}, which cannot be loaded: {first}") from error
