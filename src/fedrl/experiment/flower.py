@@ -22,6 +22,7 @@ from fedrl.experiment import config as configs
 from fedrl.experiment.config import Config
 from fedrl.experiment.privacy import terms
 from fedrl.experiment.run import build_clients
+from fedrl.experiment.rundir import KEPT
 from fedrl.experiment.values import split_flags
 from fedrl.privacy.secure.protocol import ProtocolError
 from fedrl.types import Algorithm, UserError
@@ -36,8 +37,8 @@ def open_engine(
     # (a job says its deadline itself).
     driven = replace(config.federation, deadline=1.0, quorum=0.5, retries=2)
     sent = replace(config, engine="workers", connection="", out="runs", track=(), federation=driven)
-    # As many states as attempts can be made between two checkpoints, and one more.
-    keep = (config.checkpoint_every + 1) * (config.federation.retries + 1) + 1
+    # As many states as attempts can be made since the oldest checkpoint of the run, and one more.
+    keep = (KEPT * config.checkpoint_every + 1) * (config.federation.retries + 1) + 1
     recipe = Recipe(name, configs.to_toml(sent), keep)
     here = connections.find(config.connection)
     own_noise = bool(config.privacy.noise) and config.privacy.where == "local"
