@@ -12,9 +12,12 @@ import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from fedrl.engines.flower.keys import Registered
 from fedrl.types import UserError
+
+if TYPE_CHECKING:
+    from fedrl.engines.flower.keys import Registered
 
 FOLDER = "FEDRL_CONNECTIONS"
 KEYS = {"address", "ca", "secret", "nodes"}
@@ -49,6 +52,8 @@ class Connection:
         """Whose key is whose; nobody has one where the connection is plain text."""
         if self.insecure:
             return None
+        from fedrl.engines.flower.keys import Registered
+
         return Registered(Path(self.nodes or Path(self.secret).parent / "nodes"))
 
     def read_secret(self) -> bytes | None:

@@ -2,8 +2,8 @@
 
 A look never waits. Who needs a client looks again until it is there or has been waited for long
 enough, and may do other things meanwhile. A client that was waited for in vain is not waited for
-again, until it has been seen. Whom a node may be is not its own to say: its key must be the one that
-is registered for that client.
+again, until it has been seen. Which client a node is, is not its own to say: its key must be the
+one that is registered for that client.
 """
 
 from __future__ import annotations
@@ -120,9 +120,8 @@ class Roster:
         elif self.registered is not None and (
             doubt := self.registered.doubt(name.client, link.key_of(node))
         ):
-            self.warn(
-                f"node {node} is left out: it says that it is client {name.client}, but {doubt}"
-            )
+            self._known.discard(node)  # it may be registered later
+            self._skip(node, f"is left out: it says that it is client {name.client}, but {doubt}")
         elif (other := self.owners.get(name.client)) is None:
             self.owners[name.client] = node
         elif not self.met:
