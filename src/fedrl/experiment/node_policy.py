@@ -23,7 +23,7 @@ from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import Any, Literal
 
-from fedrl.engines.flower.node import Refused
+from fedrl.engines.flower.node import OWN, Refused
 from fedrl.experiment.config import Config
 from fedrl.experiment.privacy import terms
 from fedrl.types import FilePath, ModelName, UserError, Word
@@ -37,8 +37,6 @@ SMALLER = {"threads": 256, "workers": 256, "clients": 100_000}
 WORD = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.+:-]{0,99})?")
 STRANGE = frozenset('\\:%$*?"<>|\x7f')
 """In no path of a recipe: what some system or library takes for another place than the text."""
-OWN = frozenset({"states", "flwr", "secret", "key", "opened", "ledger", "memory", "supernode"})
-"""Names in a node's folder that are the node's, whatever their endings."""
 
 
 @dataclass(frozen=True)

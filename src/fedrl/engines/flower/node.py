@@ -31,6 +31,10 @@ from fedrl.privacy.secure.protocol import ProtocolError
 from fedrl.types import Algorithm, Failure, Job, Result, Tensors, TooFew, UserError
 
 
+OWN = frozenset({"states", "flwr", "secret", "key", "opened", "ledger", "memory", "supernode"})
+"""Names in a node's folder that are the node's own, whatever their endings: no recipe's."""
+
+
 class Refused(Exception):
     """What this node does not do for a recipe, in one line that may be told to the server."""
 
