@@ -30,7 +30,6 @@ from fedrl.privacy.secure import Terms
 from fedrl.privacy.secure.protocol import ProtocolError
 from fedrl.types import Algorithm, Failure, Job, Result, Tensors, TooFew, UserError
 
-
 OWN = frozenset({"states", "flwr", "secret", "key", "opened", "ledger", "memory", "supernode"})
 """Names in a node's folder that are the node's own, whatever their endings: no recipe's."""
 
