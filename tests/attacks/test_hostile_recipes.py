@@ -280,3 +280,32 @@ def test_a_node_that_knows_its_peers_sends_no_plain_update(home: Path, peers: Id
     assert "peers" not in node.reason(text(SECRET), exchange="x", terms=terms)
     plain = partial(node.reason, text(), exchange="y", terms=terms)
     assert plain().startswith("privacy.secure: this node knows its peers")
+
+
+# Real processes ---------------------------------------------------------------------------------
+
+
+@pytest.mark.machines
+@pytest.mark.xdist_group("flower machines")
+def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """TLS, keys, peers: plain recipes and free-riders are refused, and an honest sum is opened."""
+    from flower_runs import MOMENTUM, QUICK, on_flower, records
+
+    from fedrl.engines.flower.connection import FOLDER
+    from fedrl.engines.flower.up import Federation
+
+    monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))
+    secret = ("--privacy.clip", "0.5", "--privacy.secure", "true", "--federation.retries", "0")
+    riders = ("--attack.clients", "0,2,3", "--attack.kind", "free-rider")
+    with Federation(tmp_path / "up", 4, name="test", program=QUICK, peers=True) as up:
+        many = ("--federation.clients", "4")
+        for name, flags, told in (
+            ("plain", secret[-2:], "privacy.secure: this node knows its peers"),
+            ("riders", (*secret, *riders), "attack.clients: this node rehearses no attacks"),
+        ):
+            with pytest.raises(UserError, match=told):
+                on_flower(MOMENTUM, tmp_path / name, *many, *flags, rounds=1)
+            for client in range(4):
+                assert told in (up.folder / f"node-{client}" / "node.log").read_text()
+        run = on_flower(MOMENTUM, tmp_path / "honest", *many, *secret, rounds=1)
+    assert {r["status"] for r in records(run)} == {"ok"}
