@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +15,8 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+sys.path.insert(0, str(Path(__file__).parent))  # nodes are started with `python -P`
 
 import harness  # noqa: F401 - pins every library to one thread
 import numpy as np
@@ -71,7 +74,7 @@ def per_round(engine: Any, sent: Tensors, clients: int, rounds: int) -> list[flo
 
 @contextmanager
 def federation(
-    clients: int, insecure: bool = False, poll: float = 3.0
+    clients: int, insecure: bool = False, poll: float = 3.0, peers: bool = False
 ) -> Iterator[Callable[[str], Flower]]:
     """Makes engines on a federation of processes; their recipes are `warm`, `cold`, `secure`."""
     from fedrl.engines.flower.connection import FOLDER, find
@@ -89,7 +92,13 @@ def federation(
         os.environ[FOLDER] = folder
         program = [str(Path(__file__).resolve())]
         with Federation(
-            Path(folder), clients, name="bench", insecure=insecure, program=program, poll=poll
+            Path(folder),
+            clients,
+            name="bench",
+            insecure=insecure,
+            program=program,
+            poll=poll,
+            peers=peers,
         ):
             yield engine
 

@@ -171,7 +171,8 @@ def webshop(results: harness.Results, quick: bool) -> None:
 def _start(source: str) -> tuple[float, float, float]:
     """Of a fresh process, imports included: until the first page of results, and its peak."""
     code = START.format(source=source)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    command = [sys.executable, "-P", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
     seconds, memory, goals = map(float, done.stdout.split())
     return seconds, memory, goals
 

@@ -12,8 +12,11 @@ import os
 import pickle
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parent))  # nodes are started with `python -P`
 from flower_runs import IMPATIENT
 from flwr.app import Array, ArrayRecord, RecordDict
 from safetensors.numpy import save

@@ -27,7 +27,7 @@ from fedrl import robust, tree
 from fedrl.limits import not_negative
 from fedrl.registry import suggestion
 from fedrl.robust import Stream, median, trimmed
-from fedrl.types import Algorithm, HeldApart, Tensors, UserError, Weighs, sends_values
+from fedrl.types import Algorithm, HeldApart, Tensors, UserError, Weighs, Word, sends_values
 
 Aggregator = Callable[[Stream], Tensors]
 
@@ -49,7 +49,7 @@ class Settings:
     # Against a few liars, number by number: median, trimmed (the mean without the extremes); by
     # whole updates: krum (the one nearest to its neighbours), multi-krum (the mean of several),
     # bulyan (both ways, one after the other); by length: norm-bound (of updates cut to a norm).
-    name: str = "mean"
+    name: Word = "mean"
     # What trimmed leaves out on either side, as a share of the clients of a round, rounded down but
     # at least one; only read by trimmed.
     trim: float = 0.2

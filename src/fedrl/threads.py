@@ -47,8 +47,12 @@ def compiled_programs() -> Path:
 
 @contextmanager
 def pinned_children() -> Iterator[None]:
-    """Processes started inside compute on one thread, numba's parallel loops included."""
-    wanted = SINGLE | {"NUMBA_NUM_THREADS": "1"}
+    """Processes started inside compute on one thread, numba's parallel loops included.
+
+    They do not look for modules in the current folder (`python -P`): whatever lies there, a
+    `numpy.py` say, would be executed.
+    """
+    wanted = SINGLE | {"NUMBA_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"}
     before = {name: os.environ.get(name) for name in wanted}
     os.environ.update(wanted)
     try:

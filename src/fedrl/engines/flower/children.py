@@ -30,13 +30,17 @@ SUPERNODE = "from flwr.supernode.cli import flower_supernode; flower_supernode()
 
 
 def start(words: Sequence[str], home: Path, log: Path | None = None) -> subprocess.Popen[bytes]:
-    """`python words…`; Flower keeps its files under `home`."""
-    environment = os.environ | OFFLINE | {"FLWR_HOME": str(home)}
+    """`python -P words…`; Flower keeps its files under `home`.
+
+    Whatever lies in the current folder, an `org.py` say, is imported neither by it nor by its own
+    children.
+    """
+    environment = os.environ | OFFLINE | {"FLWR_HOME": str(home), "PYTHONSAFEPATH": "1"}
     first = ["-I", "-S", "-c", LAUNCH, str(os.getpid())] if sys.platform == "linux" else []
     with contextlib.ExitStack() as stack:
         out = None if log is None else stack.enter_context(log.open("ab"))
         return subprocess.Popen(
-            [sys.executable, *first, *words],
+            [sys.executable, *first, "-P", *words],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=out,

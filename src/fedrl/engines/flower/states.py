@@ -3,14 +3,14 @@
 The driver makes up a random tag for every message. A client's new state is filed under the tag of
 the message that it answers, and the tag goes into the server's checkpoint in the state's place. So
 the next job names the state that it starts from: a round that is tried again or resumed starts from
-the same one. Old files are dropped once enough newer ones are there.
+the same one. Old files are dropped once enough newer ones are there. What is newer is written in a
+list of tags, in the order in which they were last used: clocks and times of files are not asked,
+because a clock that was set back would make the newest state the oldest.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import time
 from pathlib import Path
 
 from fedrl.engines.flower import framing
@@ -19,6 +19,8 @@ from fedrl.types import Tensors
 
 NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,99}")
 """Of a run and of a tag: they come from the network and become names of files."""
+ORDER = "order.txt"
+"""Tags of a run's states, one a line, the one used last at the end."""
 
 
 class StateError(Exception):
@@ -39,24 +41,41 @@ class States:
         path = self._path(run, tag)
         try:
             state = framing.unpack(path.read_bytes())
-            # What rounds still start from is not old, however often they are tried.
-            os.utime(path, ns=(time.time_ns(),) * 2)
-            return state
         except FileNotFoundError as error:
             raise StateError("the state that its round starts from is not on its disk") from error
         except framing.Damaged as error:
             raise StateError("the state that its round starts from is damaged") from error
+        # What rounds still start from is not old, however often they are tried.
+        self._use(path.parent, tag)
+        return state
 
     def save(self, run: str, tag: str, state: Tensors, keep: int, used: str | None) -> None:
         """Then drop all but the `keep` newest and the one that was `used`."""
         path = self._path(run, tag)
+        # Before the file: one that is not in the list may be dropped, a tag without a file does
+        # no harm.
+        order = self._use(path.parent, tag)
         write(path, framing.pack(state))
-        files = sorted(path.parent.glob("*.safetensors"), key=lambda p: p.stat().st_mtime_ns)
-        for old in files[: -max(keep, 1)]:
-            if old.stem != used and old != path:
-                old.unlink()
+        newest = order[-max(keep, 1) :]
+        if len(newest) < keep:  # files that are not in the list may be newer: theirs was lost
+            return
+        for old in _tags(path.parent) - {*newest, used}:
+            (path.parent / f"{old}.safetensors").unlink()
+
+    def _use(self, folder: Path, tag: str) -> list[str]:
+        """The order of a run's tags, with this one as the newest from now on."""
+        path = folder / ORDER
+        found = path.read_bytes().decode("ascii", "replace").split() if path.is_file() else []
+        here = _tags(folder) - {tag}
+        order = [*(known for known in dict.fromkeys(found) if known in here), tag]
+        write(path, "\n".join(order).encode())
+        return order
 
     def _path(self, run: str, tag: str) -> Path:
         if not (NAME.fullmatch(run) and NAME.fullmatch(tag)):
             raise StateError("the job names no run and state that could be files")
         return self.folder / run / f"{tag}.safetensors"
+
+
+def _tags(folder: Path) -> set[str]:
+    return {file.stem for file in folder.glob("*.safetensors")}
