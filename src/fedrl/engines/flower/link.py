@@ -48,6 +48,7 @@ from flwr.superlink.grid import HttpGrid
 
 from fedrl.engines.flower import app
 from fedrl.engines.flower.connection import Connection
+from fedrl.engines.flower.driver_auth import Signing
 from fedrl.types import UserError
 
 HEARTBEAT_SECONDS = 10.0
@@ -147,11 +148,16 @@ class Link:
                     )
 
     def _to(self, client: Any, interceptors: Sequence[Any]) -> Any:
+        secret = self.connection.read_secret()
         return client.from_server_address(
             self.connection.address,
             self.connection.insecure,
             self.connection.read_ca(),
-            [RuntimeVersionHttpInterceptor(component_name=ME), *interceptors],
+            [
+                RuntimeVersionHttpInterceptor(component_name=ME),
+                *interceptors,
+                *([Signing(secret)] if secret else []),
+            ],
         )
 
     def _beat(self) -> None:
