@@ -41,9 +41,13 @@ def serving(most: int = 8, each: int = 8, key: bytes | None = KEY) -> Iterator[i
     sockets = listener.listen("127.0.0.1", 0, listener.Doorkeeper(most, each))
     server = uvicorn.Server(
         uvicorn.Config(
-            app, http=listener.Impatient, ws="none", loop="asyncio", lifespan="off",
+            app,
+            http=listener.Impatient,
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
             log_level="critical",
-        )  # fmt: skip
+        )
     )
     thread = threading.Thread(target=server.run, args=([*sockets],))
     thread.start()
@@ -211,9 +215,7 @@ def test_a_key_of_another_kind_shows_nothing():
 
 
 @pytest.mark.parametrize("change", ["path", "digest", "time", "secret", "form"])
-def test_a_drivers_signature_holds_for_what_it_signs(
-    change: str, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_drivers_signature_holds_for_what_it_signs(change: str, monkeypatch: pytest.MonkeyPatch):
     value = driver_auth.sign(b"s", "/a", b"body")
     assert driver_auth.digest(b"s", "/a", value) is not None
     if change == "time":

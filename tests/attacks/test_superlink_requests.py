@@ -1,4 +1,4 @@
-"""A real SuperLink and people who should get nothing from it: no key, no secret, too much, too slow.
+"""A real SuperLink and people who should get nothing from it: no key, no secret, too much.
 
 Requests that Flower would parse for anybody are refused from their heads, whatever they claim, and
 cost no memory. Counts and sizes are bounded, and all of it is on loopback.
@@ -173,5 +173,7 @@ def test_a_signature_is_for_one_path_and_one_body(link: Federation):
 
 @pytest.mark.parametrize("length", ["0" * 30 + "36000000", "+5", "1" * 30])
 def test_a_length_that_is_read_in_two_ways_is_refused(link: Federation, length: str):
-    answer = ask(link, "/v1/fleet/push-object", b"", signed(member(link)) | {"content-length": length})
+    answer = ask(
+        link, "/v1/fleet/push-object", b"", signed(member(link)) | {"content-length": length}
+    )
     assert answer in (400, 413)

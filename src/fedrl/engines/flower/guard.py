@@ -25,6 +25,7 @@ from fedrl.engines.flower import driver_auth
 from fedrl.engines.flower.node import say
 from fedrl.engines.flower.settings import LARGEST_PIECE_MB
 from fedrl.loopback import length
+from fedrl.wire import one_line
 
 NODES = "/v1/fleet/"
 ACTIVATE, REGISTER = f"{NODES}activate-node", f"{NODES}register-node"
@@ -96,7 +97,7 @@ class Guard:
         async def told(event: Scope) -> None:
             """A node whose key is not registered is refused by Flower, which does not say so."""
             if event["type"] == "http.response.start" and event["status"] in REFUSALS:
-                say(f"refused {scope['path'][:100]!r} from {_sender(scope)} ({event['status']})")
+                say(f"refused {_who_and_what(scope)} ({event['status']})")
             await send(event)
 
         try:
@@ -108,7 +109,7 @@ class Guard:
             await told({"type": "http.response.start", "status": refused.status, "headers": head})
             await send({"type": "http.response.body", "body": b""})
         except Gone:  # uvicorn closes what has no answer
-            say(f"gave up {scope['path'][:100]!r} from {_sender(scope)}")
+            say(f"gave up {_who_and_what(scope)}")
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -199,6 +200,10 @@ def _length(scope: Scope) -> int:
 
 def _sender(scope: Scope) -> str:
     return str(scope["client"][0]) if scope.get("client") else ""
+
+
+def _who_and_what(scope: Scope) -> str:
+    return f"{one_line(scope['path'][:100])} from {_sender(scope)}"
 
 
 async def _read(receive: Receive) -> bytes:

@@ -46,7 +46,7 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
 
-from fedrl.engines.flower import app
+from fedrl.engines.flower import app, messages
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.driver_auth import Signing
 from fedrl.types import UserError
@@ -243,7 +243,10 @@ class Link:
                 return Arrived(arriving.asked, arriving.node, None, _too_large(limit))
         self.bytes_received += arriving.bytes
         try:
+            messages.check(arriving.contents, limit)
             message = inflate_object_from_contents(number, arriving.contents)
+        except messages.Damaged as error:
+            return Arrived(arriving.asked, arriving.node, None, f"its answer is malformed: {error}")
         except Exception:  # noqa: BLE001 - another machine's bytes may be wrong in any way
             message = None
         if not isinstance(message, Message):
