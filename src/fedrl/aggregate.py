@@ -29,6 +29,8 @@ Aggregator = Callable[[Stream], Tensors]
 NAMES = (
     "mean", "weighted", "median", "trimmed", "krum", "multi-krum", "bulyan", "norm-bound"
 )  # fmt: skip
+TRUSTING = ("mean", "weighted")
+"""Rules that one liar can move as far as it likes."""
 BY_DISTANCE = ("krum", "multi-krum", "bulyan")
 """Rules that compare whole updates, and so need several of them."""
 
@@ -66,6 +68,11 @@ class Settings:
                 f"aggregate.attackers is {self.attackers}; from 1 on it is a number of clients, "
                 "below 1 a share"
             )
+
+    @property
+    def robust(self) -> bool:
+        """Whether it withstands a few liars; metrics then have to as well."""
+        return self.name not in TRUSTING
 
     def check(self, size: int, kind: str) -> None:
         """Refuse what cannot work with `size` clients per round in a federation of this kind."""

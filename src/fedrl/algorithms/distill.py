@@ -28,7 +28,7 @@ import numpy as np
 from fedrl import seeding
 from fedrl.algorithms import anchors as anchoring
 from fedrl.algorithms import dqn, feddqn
-from fedrl.algorithms.q_learning import REPORTS, side_by_side
+from fedrl.algorithms.q_learning import REPORTS, ranges, side_by_side
 from fedrl.envs.discrete import World
 from fedrl.limits import above_zero, not_negative
 from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
@@ -72,6 +72,7 @@ class Distillation:
 
     def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
         self.settings, self.world = settings, world
+        self.ranges = ranges(settings.episodes, world, pools)
         self.training = feddqn.Training(settings, world, pools)
 
     def shape(self, client: int) -> dqn.Shape:

@@ -29,6 +29,7 @@ from fedrl.algorithms.dqn_episodes import run_episodes
 from fedrl.algorithms.q_learning import (
     REPORTS,
     Practice,
+    ranges,
     remembers_a_batch,
     side_by_side,
     told,
@@ -123,6 +124,7 @@ class FedDQN:
 
     def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
         self.settings, self.world = settings, world
+        self.ranges = ranges(settings.episodes, world, pools)
         self.training = Training(settings, world, pools)
         self.shape = self.training.shape(settings.hidden)
 

@@ -38,7 +38,14 @@ from fedrl import seeding
 from fedrl.algorithms import anchors as anchoring
 from fedrl.algorithms import qhd_features as rff
 from fedrl.algorithms import qhd_kernels as kernels
-from fedrl.algorithms.q_learning import REPORTS, Practice, remembers_a_batch, side_by_side, told
+from fedrl.algorithms.q_learning import (
+    REPORTS,
+    Practice,
+    ranges,
+    remembers_a_batch,
+    side_by_side,
+    told,
+)
 from fedrl.algorithms.qhd_episodes import evaluate as play
 from fedrl.algorithms.qhd_episodes import run_episodes
 from fedrl.algorithms.ridge import Compiler
@@ -122,6 +129,7 @@ class FedQHD:
 
     def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
         self.settings, self.world, self.pools = settings, world, pools
+        self.ranges = ranges(settings.episodes, world, pools)
         self.own = settings.encoders == "own"
         self.by_values = self.own and settings.agree != "truncate"
         self.shift, self.spread = (part.astype(np.float32) for part in world.scaling)

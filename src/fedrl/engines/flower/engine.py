@@ -28,7 +28,7 @@ from fedrl.engines.flower.sums import Question
 from fedrl.privacy import clipping
 from fedrl.privacy.secure import Terms
 from fedrl.types import Algorithm, Failure, Job, Result, Spec, Tensors, UserError
-from fedrl.wire import one_line
+from fedrl.wire import one_line, ranges
 
 KEPT = "kept"
 """Key of a client's state where the server has only its tag."""
@@ -155,7 +155,7 @@ class Flower:
                     deadline,
                     self.ask,
                     self.warn,
-                    self.algorithm.reports,
+                    ranges(self.algorithm),
                     partial(self._vouched, exchange),
                 ).run(first)
             except Lost as lost:
