@@ -102,7 +102,15 @@ def test_who_is_refused_is_in_the_log(answer: int, said: bool, capsys: Any):
     assert (line in capsys.readouterr().err) == said
     ask("/v1/control/start-run\n12:00:00 all is well", "10.0.0.7")
     told = capsys.readouterr().err
-    assert "refused /v1/control/start-run 12:00:00 all is well from 10.0.0.7 (403)\n" in told
+    assert "refused /v1/control/start-run 12:00:00 all is well from 10.0.0.7 (400)\n" in told
+
+
+@pytest.mark.parametrize("host", ["x/v1/runtime/push-object?", "x#", "a@b", "x\\y", "x y"])
+def test_no_host_makes_one_path_of_another(host: str):
+    """Whether a node is authenticated is decided by a URL that begins with the Host header."""
+    assert ask("/v1/fleet/push-object", "10.0.0.7", {"host": host}) == (400, False)
+    assert ask("/v1/fleet/push-object", "10.0.0.7", {"host": "[::1]:9092"}) == (0, True)
+    assert ask("/v1/fleet/push-object?x", "10.0.0.7") == (400, False)
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import hashlib
+import re
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, MutableMapping
 from typing import Any
@@ -33,6 +34,8 @@ PIECES = (f"{NODES}push-object", "/v1/runtime/push-object")
 LARGEST_PIECE = int(LARGEST_PIECE_MB * 1e6) + 2**20
 LARGEST_MESSAGE = 2**20
 """Bytes. A message names its pieces, each in some 80 bytes: 3 GB in the smallest pieces."""
+PATH, HOST = re.compile(r"[A-Za-z0-9/_.-]*"), re.compile(r"[A-Za-z0-9._:\[\]-]*")
+"""Nothing that could make one path of another where a URL is put together from both."""
 COSTS, PIECE_COSTS = 40, 5
 """Bytes of memory that a byte of a body may come to: 2 bytes are a protobuf message, and a piece is
 copied on its way into the store."""
@@ -114,6 +117,8 @@ class Guard:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise Refused(403)
+        if not PATH.fullmatch(scope["path"]) or not HOST.fullmatch(_headers(scope).get("host", "")):
+            raise Refused(400)
         path, size = scope["path"], _length(scope)
         large = path in PIECES
         if size > (LARGEST_PIECE if large else LARGEST_MESSAGE):
