@@ -245,8 +245,9 @@ class Link:
         try:
             messages.check(arriving.contents, limit)
             message = inflate_object_from_contents(number, arriving.contents)
-        except messages.Damaged as error:
-            return Arrived(arriving.asked, arriving.node, None, f"its answer is malformed: {error}")
+        except messages.Damaged as damage:
+            why = f"its answer is malformed: {damage}"
+            return Arrived(arriving.asked, arriving.node, None, why)
         except Exception:  # noqa: BLE001 - another machine's bytes may be wrong in any way
             message = None
         if not isinstance(message, Message):
