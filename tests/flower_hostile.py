@@ -28,7 +28,7 @@ from fedrl.experiment import flower
 
 LIES = [
     "honest", "undeclared", "too large", "too often", "replayed", "no archive", "pickled",
-    "nested", "numbered", "unprintable", "honest",
+    "nested", "numbered", "unprintable", "multiplied", "boasted", "honest",
 ]  # fmt: skip
 HEADS = {"nested": b"[" * 100_000, "numbered": b'[[null, 5, "plain", 1], [null, "a", "plain", 1]]'}
 
@@ -59,6 +59,12 @@ class Hostile(Client):
             return sealed(heading, [b"PK\x03\x04 and then nothing that fits"])
         if lie in HEADS:
             return sealed(heading, [save({"head": np.frombuffer(HEADS[lie], np.uint8)})])
+        if lie == "multiplied":  # one tensor, restored to twice its size under 4,000 names
+            entries = [[None, f"n{number}", "half array", "0"] for number in range(4000)]
+            head = np.frombuffer(json.dumps(entries).encode(), np.uint8)
+            return sealed(heading, [save({"0": np.zeros(2**15, np.float16), "head": head})])
+        if lie == "boasted":
+            return sealed(replace(heading, metrics=heading.metrics | {"env/steps": 1e308}), pieces)
         if lie == "unprintable":
             told = protocol.write(replace(heading, reason="\ud800\n12:00:00 round 9/9 done"))
             return messages.content(told)

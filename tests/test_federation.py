@@ -42,7 +42,7 @@ class Memory:
         self.last = snapshot
 
 
-def play(algorithm, rounds=4, engine=None, store=None, mean=aggregate.mean, **fields):
+def play(algorithm, rounds=4, engine=None, store=None, mean=aggregate.mean, more=None, **fields):
     store = store or Memory()
     federation.run(
         Settings(**({"clients": 6} | fields)),
@@ -53,6 +53,7 @@ def play(algorithm, rounds=4, engine=None, store=None, mean=aggregate.mean, **fi
         seed=3,
         rounds=rounds,
         warn=lambda line: None,
+        **(more or {}),
     )
     return store
 

@@ -269,9 +269,11 @@ REASONS = {
     "replayed": "its answer is to another question: an old one, sent again?",
     "no archive": "its answer is malformed: not an archive of tensors",
     "pickled": "its answer is malformed: its pieces are not bytes",
-    "nested": "its answer is malformed: not an archive of tensors (RecursionError)",
+    "nested": "its answer is malformed: not an archive of tensors (ValueError)",
     "numbered": "its answer is malformed: not an archive of tensors (ValueError)",
     "unprintable": "12:00:00 round 9/9 done",
+    "multiplied": "its answer is malformed: not an archive of tensors (ValueError)",
+    "boasted": "it reports env/steps outside 0 to",
 }
 
 

@@ -24,29 +24,48 @@ CARTPOLE = {"algorithm": {"name": "fedsvrpg-m"}, "world": {"name": "cartpole"}}
 # The guard --------------------------------------------------------------------------------------
 
 
+SECRET = b"the driver's"
+MEMBER, STRANGER = b"a registered key", b"another key"
+
+
 def ask(
-    path: str, sender: str, headers: dict[str, str] | None = None, answer: int = 0
+    path: str,
+    sender: str,
+    headers: dict[str, str] | None = None,
+    answer: int = 0,
+    key: bytes | None = MEMBER,
+    secret: bytes | None = None,
+    opened: bool = False,
+    body: bytes = b"",
 ) -> tuple[int, bool]:
     """The guard's status, and whether the SuperLink behind it was reached."""
     pytest.importorskip("flwr", reason="needs the extra flower")
-    from fedrl.engines.flower.superlink import Guard
+    from fedrl.engines.flower import driver_auth
+    from fedrl.engines.flower.guard import Guard
 
     reached: list[str] = []
     sent: list[Any] = []
 
     async def behind(scope: Any, receive: Any, send: Any) -> None:
         reached.append(scope["path"])
+        assert (await receive())["body"] == body
         if answer:
             await send({"type": "http.response.start", "status": answer, "headers": []})
 
     async def send(event: Any) -> None:
         sent.append(event)
 
-    async def receive() -> Any: ...
+    async def receive() -> Any:
+        return {"type": "http.request", "body": body, "more_body": False}
 
     pairs = [(k.encode(), v.encode()) for k, v in (headers or {}).items()]
+    if secret is not None:
+        signed = driver_auth.sign(secret, path, body)
+        pairs.append((driver_auth.HEADER.encode(), signed.encode()))
     scope = {"type": "http", "path": path, "client": (sender, 4000), "headers": pairs}
-    asyncio.run(Guard(behind, {"127.0.0.1", "10.0.0.9"})(scope, receive, send))
+    insiders = {"127.0.0.1", "10.0.0.9"}
+    guard = Guard(behind, insiders, SECRET, lambda _: key, lambda k: k == MEMBER, opened)
+    asyncio.run(guard(scope, receive, send))
     return (sent[0]["status"] if sent else 0), bool(reached)
 
 
@@ -55,13 +74,25 @@ def ask(
              "/v1/runtime/pull-messages", "/docs", "/", "/v1/fleetx", "/V1/FLEET/pull-messages"]
 )  # fmt: skip
 def test_outsiders_are_nodes_and_nothing_else(path: str):
-    assert ask(path, "10.0.0.7") == (403, False)
-    assert ask(path, "127.0.0.1") == (0, True)
-    assert ask(path, "10.0.0.9") == (0, True)
+    for secret in (SECRET, None):
+        assert ask(path, "10.0.0.7", secret=secret) == (403, False)
+    for sender in ("127.0.0.1", "10.0.0.9"):
+        assert ask(path, sender, secret=SECRET) == (0, True)
+        assert ask(path, sender) == (401, False)
+        assert ask(path, sender, secret=b"a guess") == (401, False)
 
 
 def test_nodes_come_in():
     assert ask("/v1/fleet/pull-messages", "10.0.0.7") == (0, True)
+    for key in (STRANGER, None):  # the secret makes nobody a node
+        assert ask("/v1/fleet/pull-messages", "127.0.0.1", key=key, secret=SECRET) == (401, False)
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_on_loopback_nodes_may_register_themselves(opened: bool):
+    found = ask("/v1/fleet/register-node", "127.0.0.1", key=STRANGER, opened=opened)
+    assert found == ((0, True) if opened else (401, False))
+    assert ask("/v1/fleet/push-object", "127.0.0.1", key=STRANGER, opened=opened) == (401, False)
 
 
 @pytest.mark.parametrize("answer, said", [(200, False), (401, True), (412, True)])
@@ -69,24 +100,48 @@ def test_who_is_refused_is_in_the_log(answer: int, said: bool, capsys: Any):
     assert ask("/v1/fleet/activate-node", "10.0.0.7", answer=answer) == (answer, True)
     line = f"refused /v1/fleet/activate-node from 10.0.0.7 ({answer})"
     assert (line in capsys.readouterr().err) == said
-    ask("/v1/control/start-run", "10.0.0.7")
-    assert "refused /v1/control/start-run from 10.0.0.7 (403)" in capsys.readouterr().err
+    ask("/v1/control/start-run\n12:00:00 all is well", "10.0.0.7")
+    told = capsys.readouterr().err
+    assert "refused /v1/control/start-run 12:00:00 all is well from 10.0.0.7 (400)\n" in told
+
+
+@pytest.mark.parametrize("host", ["x/v1/runtime/push-object?", "x#", "a@b", "x\\y", "x y"])
+def test_no_host_makes_one_path_of_another(host: str):
+    """Whether a node is authenticated is decided by a URL that begins with the Host header."""
+    assert ask("/v1/fleet/push-object", "10.0.0.7", {"host": host}) == (400, False)
+    assert ask("/v1/fleet/push-object", "10.0.0.7", {"host": "[::1]:9092"}) == (0, True)
+    assert ask("/v1/fleet/push-object?x", "10.0.0.7") == (400, False)
 
 
 @pytest.mark.parametrize(
     "headers, status",
     [
         ({"content-length": "5000000"}, 0),
+        ({"content-length": "33048576"}, 0),
+        ({"content-length": "33048577"}, 413),
         ({"content-length": "999999999999"}, 413),
-        ({"content-length": "-1"}, 413),
-        ({"content-length": "many"}, 413),
+        ({"content-length": "-1"}, 400),
+        ({"content-length": "many"}, 400),
+        ({"content-length": "0" * 20 + "999999999999"}, 400),
+        ({"content-length": "0" * 5000 + "1"}, 400),
+        ({"content-length": "1" * 5000}, 400),
+        ({"content-length": " 5"}, 400),
+        ({"content-length": "٥"}, 400),
         ({"transfer-encoding": "chunked"}, 411),
+        ({"transfer-encoding": "chunked", "content-length": "5"}, 411),
     ],
 )
 def test_no_request_is_larger_than_a_piece(headers: dict[str, str], status: int):
     found, reached = ask("/v1/fleet/push-object", "10.0.0.7", headers)
     assert found == status
     assert reached == (status == 0)
+
+
+@pytest.mark.parametrize("path", ["/v1/fleet/push-messages", "/v1/fleet/activate-node"])
+def test_only_pieces_are_large(path: str):
+    """Of other messages two bytes may become an object of a hundred."""
+    assert ask(path, "10.0.0.7", {"content-length": "1048576"}) == (0, True)
+    assert ask(path, "10.0.0.7", {"content-length": "1048577"}) == (413, False)
 
 
 # Keys -------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ NAMES = (
     "mean", "weighted", "median", "trimmed", "krum", "multi-krum", "bulyan", "norm-bound"
 )  # fmt: skip
 SUMS = ("mean", "weighted")
+"""Rules that one liar can move as far as it likes."""
 BY_NUMBER = ("median", "trimmed", "bulyan")
 """Rules that compare what clients say of every single number."""
 BY_DISTANCE = ("krum", "multi-krum", "bulyan")
@@ -87,6 +88,11 @@ class Settings:
         if self.name == "norm-bound" and self.bound:
             return 1
         return robust.needed(self.name, self.against(size), self.keep)
+
+    @property
+    def robust(self) -> bool:
+        """Whether it withstands a few liars; metrics then have to as well."""
+        return self.name not in SUMS
 
     def check(self, size: int, kind: str) -> None:
         """Refuse what cannot work with `size` clients per round in a federation of this kind."""

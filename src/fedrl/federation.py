@@ -22,8 +22,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, Protocol
 
-import numpy as np
-
 from fedrl import robust, seeding, tree
 from fedrl.aggregate import Aggregator
 from fedrl.engines.virtual import Due
@@ -31,7 +29,7 @@ from fedrl.limits import at_least_one
 from fedrl.privacy import Spent
 from fedrl.privacy.mechanism import Exchange, Mechanism
 from fedrl.types import Algorithm, Failure, Job, Metrics, Result, Tensors, TooFew, UserError
-from fedrl.wire import Received
+from fedrl.wire import Received, add, combined
 
 
 @dataclass(frozen=True)
@@ -159,13 +157,15 @@ def run(
     observers: Iterable[Callable[[Round], None]] = (),
     warn: Callable[[str], None] = print,
     privacy: Mechanism | None = None,
+    robust_metrics: bool = False,
     exchange: Callable[..., tuple[Snapshot, Metrics, list[dict[str, Any]]]] | None = None,
 ) -> Snapshot:
     """Train from the store's last checkpoint, or from the start, to the last round.
 
-    `exchange` is called instead of `_exchange`, for another way to meet the clients.
+    `exchange` is called instead of `_exchange`, for another way to meet the clients. With
+    `robust_metrics` what they report is combined by medians, as a rule against liars asks for.
     """
-    parts = Parts(settings, algorithm, engine, aggregate, seed, warn, privacy)
+    parts = Parts(settings, algorithm, engine, aggregate, seed, warn, privacy, robust_metrics)
     members = groups(settings)
     now = store.load()
     if now is None:
@@ -221,6 +221,7 @@ class Parts:
     seed: int
     warn: Callable[[str], None]
     privacy: Mechanism | None = None
+    robust_metrics: bool = False
 
 
 def _exchange(
@@ -288,7 +289,7 @@ def _exchange(
     kept = {result.client: result.state for result in accepted if result.state is not None}
     if settings.kind == "federated":  # alone, a client and its server are one
         add(totals, {"comm/bytes_up": float(up), "comm/bytes_down": float(down)})
-    metrics = combined(accepted, totals)
+    metrics = combined(accepted, totals, parts.robust_metrics)
     metrics["cohort/size"] = float(len(jobs))
     metrics["cohort/failed"] = float(sum(r["status"] == "failed" for r in records))
     return Snapshot(number, states, now.clients | kept, totals), metrics | totals, records
@@ -314,23 +315,6 @@ def draw_cohort(clients: list[int], size: int, seed: int, number: int, attempt: 
         return clients
     draw = seeding.generator(seed, f"cohort/{attempt}", number)
     return sorted(int(c) for c in draw.choice(clients, size, replace=False))
-
-
-def combined(accepted: list[Result], totals: Metrics) -> Metrics:
-    """Means over clients; counts (`env/…`) are added to the running totals instead."""
-    combined: Metrics = {}
-    for name in sorted({name for result in accepted for name in result.metrics}):
-        values = [result.metrics[name] for result in accepted if name in result.metrics]
-        if name.startswith("env/"):
-            add(totals, {name: sum(values)})
-        else:
-            combined[name] = float(np.mean(values))
-    return combined
-
-
-def add(totals: Metrics, amounts: Metrics) -> None:
-    for name, amount in amounts.items():
-        totals[name] = totals.get(name, 0.0) + amount
 
 
 class Clock:

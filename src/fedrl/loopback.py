@@ -2,20 +2,23 @@
 
 Loopback alone is not a wall: any page in the same browser can send requests here. So the Host
 header must be ours (no DNS rebinding), and what changes something must come from our own pages.
-`fedrl play webshop` and `fedrl feedback` build on it.
+`fedrl play webshop` and `fedrl feedback` build on it. `length` is for every HTTP server of ours.
 """
 
 from __future__ import annotations
 
 import errno
+import re
 import socketserver
 import sys
+from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 from fedrl.types import UserError
 
 LOOPBACK = "127.0.0.1"
+LENGTH = re.compile(r"0|[1-9][0-9]{0,17}", re.ASCII)
 PATIENCE = 20.0  # seconds for the rest of a request
 HEADERS = {
     "Cache-Control": "no-store",
@@ -25,6 +28,15 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 """Of every answer; what a page may load and say to others is its own."""
+
+
+def length(told: Sequence[str]) -> int | None:
+    """Bytes of a request's body, by its Content-Length headers; None where they do not say.
+
+    Read once, and the number that is compared is the number that is read: one header, decimal
+    digits, no sign, space or leading zero, at most 18 of them.
+    """
+    return int(told[0]) if len(told) == 1 and LENGTH.fullmatch(told[0]) else None
 
 
 class LoopbackServer(ThreadingHTTPServer):
@@ -58,6 +70,13 @@ class LoopbackServer(ThreadingHTTPServer):
         """Whether no other page has sent it; what is no browser does not say where it is from."""
         origin = request.headers.get("Origin")
         return origin is None or origin in self.origins
+
+
+def body_length(request: BaseHTTPRequestHandler) -> int | None:
+    """As `length`; a body in chunks has none."""
+    if "Transfer-Encoding" in request.headers:
+        return None
+    return length(request.headers.get_all("Content-Length", []))
 
 
 def _why_not(port: int, error: OSError | OverflowError) -> str:

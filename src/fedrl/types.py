@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Protocol, runtime_checkable
+from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -59,6 +59,14 @@ class Spec:
     dtype: str
 
 
+class Range(NamedTuple):
+    """Numbers that a client may report under one name; `whole` ones are counts."""
+
+    low: float
+    high: float
+    whole: bool = False
+
+
 @dataclass(frozen=True)
 class Job:
     """One client's work in one round. `seed` is all the randomness that it gets."""
@@ -99,7 +107,7 @@ class Algorithm(Protocol):
 
     `opening` says whether round 0 is an exchange too (FedSVRPG-M's first gradient estimate u_0);
     otherwise round 0 only evaluates the initial parameters. `reports` are the names of the numbers
-    that a client may tell about its round: with `declare`, all that leaves it.
+    that a client may tell about its round: with `declare`, all that leaves it. See `Bounded`.
     """
 
     opening: bool
@@ -130,6 +138,14 @@ class Algorithm(Protocol):
 
     def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
         """Mean return of one state for every client [N], for `fedrl eval`."""
+
+
+@runtime_checkable
+class Bounded(Protocol):
+    """An algorithm that knows how large the numbers can get that its clients report. A name that
+    is not in `ranges` has the range of its group (`wire.ranges`)."""
+
+    ranges: Mapping[str, Range]
 
 
 @runtime_checkable

@@ -1,23 +1,32 @@
 """What comes back from clients, checked: only what was declared, and only finite numbers.
 
-A method declares the names, shapes and dtypes of its updates and the names of the numbers that a
-client may report. Anything else is refused, with a reason in one line: it costs that client's
-update, never the run.
+A method declares the names, shapes and dtypes of its updates, and the names and ranges of the
+numbers that a client may report. Anything else is refused, with a reason in one line: it costs that
+client's update, never the run. What is left of the reports becomes the round's metrics: a number
+within its range may be a lie as well, so where the rule for updates withstands liars, medians do.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from math import isfinite
 from typing import Any
 
 import numpy as np
 
 from fedrl import tree
-from fedrl.types import Algorithm, Failure, Job, Result, Spec, Tensors
+from fedrl.types import Algorithm, Bounded, Failure, Job, Metrics, Range, Result, Spec, Tensors
 
 LONGEST_REASON = 300
+COUNTS = "env/"
+"""Reports whose names begin so are added up over clients and rounds."""
+COUNT = Range(0.0, 2.0**40, whole=True)
+NUMBER = Range(-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
+"""What a method computes in single precision; no sum of such numbers overflows."""
+SHARE = Range(-1e-3, 1.001)
+"""A share of 1; single precision may round it up."""
+LARGEST_WEIGHT = 2.0**40
 
 
 def one_line(text: str) -> str:
@@ -38,7 +47,7 @@ class Received:
         records: list[dict[str, Any]],
     ) -> None:
         self.specs = algorithm.declare(broadcast)
-        self.reports = algorithm.reports
+        self.reports = ranges(algorithm)
         self.where = {"round": number} | ({"attempt": attempt + 1} if attempt else {})
         self.records = records
         self.first = len(records)
@@ -69,10 +78,23 @@ class Received:
                 record |= {"status": "failed", "reason": reason}
 
 
+def ranges(algorithm: Algorithm) -> dict[str, Range]:
+    """Of all that its clients may report: as declared, else by group."""
+    declared = algorithm.ranges if isinstance(algorithm, Bounded) else {}
+    return {name: declared.get(name, _usual(name)) for name in algorithm.reports}
+
+
+def _usual(name: str) -> Range:
+    return COUNT if name.startswith(COUNTS) else NUMBER
+
+
 def refusal(
     result: Result | Failure, specs: Mapping[str, Spec], reports: Collection[str]
 ) -> str | None:
-    """Why an outcome cannot be used, or None: what was declared, and finite numbers."""
+    """Why an outcome cannot be used, or None: what was declared, and finite numbers.
+
+    `reports` are names, or a mapping from names to ranges.
+    """
     if isinstance(result, Failure):
         return result.reason
     if not isinstance(result, Result):
@@ -99,9 +121,47 @@ def refusal(
             return f"{name} has {'NaN' if np.isnan(leaf).any() else 'infinite'} entries"
     if not (isinstance(result.weight, float | int) and 0 < result.weight < math.inf):
         return f"the weight is {result.weight} instead of a positive number"
-    if extra := sorted(map(str, set(result.metrics) - set(reports))):
-        return f"it reports {', '.join(extra)}, which the algorithm does not declare"
-    for name, value in result.metrics.items():
+    if result.weight > LARGEST_WEIGHT:
+        return f"the weight is above {LARGEST_WEIGHT:g}"
+    return misreported(result.metrics, reports)
+
+
+def misreported(metrics: Mapping[str, Any], reports: Collection[str]) -> str | None:
+    """Why these metrics cannot be used, or None. What is not finite was not measured."""
+    if extra := sorted(map(str, set(metrics) - set(reports))):
+        return f"it reports {', '.join(extra)[:200]}, which the algorithm does not declare"
+    for name, value in metrics.items():
         if not isinstance(value, float | int):
             return f"it reports a {type(value).__name__} as {name} instead of a number"
+        allowed = reports[name] if isinstance(reports, Mapping) else _usual(name)
+        if isinstance(value, float) and not isfinite(value):
+            continue
+        if not allowed.low <= value <= allowed.high:
+            return f"it reports {name} outside {allowed.low:g} to {allowed.high:g}"
+        if allowed.whole and value != int(value):
+            return f"it reports {name} = {value:g}, which is no count"
     return None
+
+
+def combined(accepted: Sequence[Result], totals: Metrics, robust: bool = False) -> Metrics:
+    """Means over clients; counts (`env/…`) are added to the running totals instead.
+
+    Where `robust`, medians, and n times the median count. A name that not even half of the clients
+    report is left out then: the others could be anybody's.
+    """
+    combined: Metrics = {}
+    for name in sorted({name for result in accepted for name in result.metrics}):
+        values = [result.metrics[name] for result in accepted if name in result.metrics]
+        if robust and 2 * len(values) < len(accepted):
+            continue
+        middle = float(np.median(values) if robust else np.mean(values))
+        if name.startswith(COUNTS):
+            add(totals, {name: len(values) * middle if robust else sum(values)})
+        else:
+            combined[name] = middle
+    return combined
+
+
+def add(totals: Metrics, amounts: Metrics) -> None:
+    for name, amount in amounts.items():
+        totals[name] = totals.get(name, 0.0) + amount

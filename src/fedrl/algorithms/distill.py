@@ -29,7 +29,7 @@ import numpy as np
 from fedrl import seeding
 from fedrl.algorithms import anchors as anchoring
 from fedrl.algorithms import dqn, feddqn
-from fedrl.algorithms.q_learning import REPORTS, most_steps, side_by_side
+from fedrl.algorithms.q_learning import REPORTS, most_steps, ranges, side_by_side
 from fedrl.envs.discrete import World
 from fedrl.limits import above_zero, not_negative
 from fedrl.types import FilePath, Job, Metrics, Result, Spec, Tensors, UserError
@@ -73,6 +73,7 @@ class Distillation:
 
     def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
         self.settings, self.world = settings, world
+        self.ranges = ranges(settings.episodes, world, pools)
         self.training = feddqn.Training(settings, world, pools)
         self.heaviest = most_steps(settings, world, pools)
 

@@ -36,11 +36,11 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedrl import optimizers, tree
+from fedrl import optimizers, tree, wire
 from fedrl.envs.text import Dealt, spaced
 from fedrl.limits import above_zero, at_least_one, not_negative
 from fedrl.registry import missing_extra
-from fedrl.types import Job, Metrics, ModelName, Result, Spec, Tensors, UserError, Word
+from fedrl.types import Job, Metrics, ModelName, Range, Result, Spec, Tensors, UserError, Word
 
 DIRECTION = "u."
 """Before a parameter's name: the mean of a client's anchored directions, sent if β < 1."""
@@ -167,6 +167,9 @@ class Settings:
         )  # fmt: skip
 
 
+SHARES = ("train/success", "train/invalid", "train/ratio_far", "train/weight_capped")
+
+
 class FedAgent:
     """See the module's docstring. The model on `self` is a workbench: calls set its weights."""
 
@@ -183,6 +186,11 @@ class FedAgent:
 
     def __init__(self, settings: Settings, dealt: Dealt, pools: Sequence[Sequence[int]]) -> None:
         self.settings, self.world = settings, dealt.world
+        episodes = settings.local_epochs * settings.tasks * settings.group
+        self.ranges = dict.fromkeys(SHARES, wire.SHARE) | {
+            "env/episodes": Range(0, episodes, whole=True),
+            "env/steps": Range(0, episodes * dealt.world.max_steps, whole=True),
+        }
         self.shares = [
             sorted({task for owner in pool for task in dealt.shares[owner]}) for pool in pools
         ]

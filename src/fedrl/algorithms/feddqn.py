@@ -31,6 +31,7 @@ from fedrl.algorithms.q_learning import (
     REPORTS,
     Practice,
     most_steps,
+    ranges,
     remembers_a_batch,
     side_by_side,
     told,
@@ -125,6 +126,7 @@ class FedDQN:
 
     def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
         self.settings, self.world = settings, world
+        self.ranges = ranges(settings.episodes, world, pools)
         self.training = Training(settings, world, pools)
         self.shape = self.training.shape(settings.hidden)
         self.heaviest = most_steps(settings, world, pools)

@@ -42,6 +42,7 @@ from fedrl.algorithms.q_learning import (
     REPORTS,
     Practice,
     most_steps,
+    ranges,
     remembers_a_batch,
     side_by_side,
     told,
@@ -129,6 +130,7 @@ class FedQHD:
 
     def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
         self.settings, self.world, self.pools = settings, world, pools
+        self.ranges = ranges(settings.episodes, world, pools)
         self.heaviest = most_steps(settings, world, pools)
         self.own = settings.encoders == "own"
         self.by_values = self.own and settings.agree != "truncate"

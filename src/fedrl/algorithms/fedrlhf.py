@@ -47,7 +47,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrl import seeding
+from fedrl import seeding, wire
 from fedrl.algorithms import asking, personal
 from fedrl.algorithms.fedrlhf_settings import Settings
 from fedrl.algorithms.holdings import Holding, holding, marks, over_holders
@@ -60,7 +60,7 @@ from fedrl.feedback import rating_policy as reinforce
 from fedrl.feedback.records import Contrary, Source
 from fedrl.feedback.simulated import Simulated
 from fedrl.threads import kernel_threads
-from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
+from fedrl.types import Job, Metrics, Range, Result, Spec, Tensors, UserError
 
 PARTS = ("user", "movie", "layers")
 ROWS = ("user", "movie")
@@ -82,6 +82,7 @@ class FedRLHF:
             "personal/divergence_held", "env/steps", "env/answers",
         }
     )  # fmt: skip
+    ranges: Mapping[str, Range] = {"personal/accuracy": wire.SHARE}
 
     def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
         self.settings, self.world, self.pools = settings, world, pools

@@ -31,9 +31,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from fedrl import optimizers, tree
+from fedrl import optimizers, tree, wire
 from fedrl.limits import at_least_one, not_negative
-from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
+from fedrl.types import Job, Metrics, Range, Result, Spec, Tensors, UserError
 
 LAST = 100
 """`train/return_last100` is over this many episodes of each client."""
@@ -143,10 +143,15 @@ class Momentum:
         self.reports = frozenset(
             {"env/steps", "train/return_last100", *(f"train/{name}" for name in self.measured(1))}
         )
+        self.ranges = {"train/weight_clipped": wire.SHARE}
         self.server_lr = settings.server_lr or settings.local_lr * settings.local_steps
         self.opening_batch = settings.opening_trajectories or math.ceil(
             settings.local_steps / (max(rounds, 1) * settings.beta**2)
         )
+        horizon = getattr(world, "horizon", None) or getattr(world.settings, "horizon", None)
+        if horizon is not None:
+            sampled = max(self.opening_batch, settings.local_steps * settings.trajectories)
+            self.ranges["env/steps"] = Range(0, sampled * horizon, whole=True)
 
     def warm_up(self) -> None:
         """Compile what clients will run, with one client's work thrown away."""

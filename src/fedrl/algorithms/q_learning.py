@@ -17,7 +17,7 @@ import numpy as np
 from fedrl.envs.discrete import HOST, World
 from fedrl.limits import at_least_one, not_negative
 from fedrl.threads import kernel_threads
-from fedrl.types import Job, Metrics, Result, UserError
+from fedrl.types import Job, Metrics, Range, Result, UserError
 
 LAST = 100
 """Episodes behind `train/return_last100`, the paper's figure of merit."""
@@ -99,6 +99,16 @@ def told(job: Job, returns: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray
 def most_steps(practice: Practice, world: World, pools: Sequence[Sequence[int]]) -> float:
     """That a client can take in a round, which is what it weighs: every episode to its limit."""
     return float(practice.episodes * max(map(len, pools)) * world.limit)
+
+
+def ranges(episodes: int, world: World, pools: Sequence[Sequence[int]]) -> dict[str, Range]:
+    """Of the counts in `told`, where every owner in a client's pool gives it `episodes`."""
+    most = episodes * max(map(len, pools))
+    return {
+        "train/steps": Range(0, world.limit),
+        "env/steps": Range(0, most * world.limit, whole=True),
+        "env/episodes": Range(0, most, whole=True),
+    }
 
 
 def side_by_side(world: World, local: Callable[[Job], Result], jobs: Sequence[Job]) -> list[Result]:

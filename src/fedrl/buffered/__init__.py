@@ -34,7 +34,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from fedrl import federation, seeding, tree
+from fedrl import federation, seeding, tree, wire
 from fedrl.aggregate import Aggregator
 from fedrl.buffered.settings import Settings
 from fedrl.engines.virtual import Virtual
@@ -226,18 +226,16 @@ class Buffered:
 
     def _count(self, step: Step, totals: Metrics) -> None:
         down = float(step.begun * tree.nbytes(step.sent))
-        federation.add(
-            totals, {"comm/bytes_up": float(step.received.bytes), "comm/bytes_down": down}
-        )
+        wire.add(totals, {"comm/bytes_up": float(step.received.bytes), "comm/bytes_down": down})
         if isinstance(self.engine, Virtual):
             totals[TIME] = self.engine.time
         else:
             before, self._since = self._since, time.monotonic()
-            federation.add(totals, {TIME: self._since - before})
+            wire.add(totals, {TIME: self._since - before})
 
     def _metrics(self, step: Step, totals: Metrics) -> Metrics:
         held = [step.buffer[client] for client in sorted(step.buffer)]
-        metrics = federation.combined([h.result for h in held], totals)
+        metrics = wire.combined([h.result for h in held], totals, step.parts.robust_metrics)
         records = step.received.records
         metrics["cohort/size"] = float(len(records))
         metrics["cohort/failed"] = float(sum(r["status"] == "failed" for r in records))

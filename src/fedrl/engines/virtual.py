@@ -19,7 +19,7 @@ from typing import NamedTuple
 from fedrl import seeding
 from fedrl.engines.inprocess import InProcess
 from fedrl.types import Failure, Job, Result
-from fedrl.wire import refusal
+from fedrl.wire import ranges, refusal
 
 Duration = Callable[[Job], float]
 
@@ -56,7 +56,7 @@ class Virtual:
         algorithm = self.engine.algorithm
         for job, outcome in zip(jobs, self.engine.run(jobs)):
             # Checked before it waits: what waits goes into checkpoints.
-            reason = refusal(outcome, algorithm.declare(job.broadcast), algorithm.reports)
+            reason = refusal(outcome, algorithm.declare(job.broadcast), ranges(algorithm))
             good = outcome if reason is None else Failure(job.client, reason)
             heapq.heappush(self._due, Due(self.time + self.duration(job), job.client, good))
 

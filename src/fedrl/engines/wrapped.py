@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedrl.types import Algorithm, Metrics, SendsValues, Spec, Tensors, WarmUp, Weighs
+from fedrl.types import Algorithm, Bounded, Metrics, SendsValues, Spec, Tensors, WarmUp, Weighs
 
 
 class Wrapped:
@@ -19,6 +19,8 @@ class Wrapped:
         self.algorithm = algorithm
         self.opening = algorithm.opening
         self.reports = algorithm.reports
+        if isinstance(algorithm, Bounded):
+            self.ranges = algorithm.ranges
         if isinstance(algorithm, SendsValues):
             self.sends_values = algorithm.sends_values
         if isinstance(algorithm, Weighs):

@@ -278,6 +278,7 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
                 observers=observers,
                 warn=warn,
                 privacy=mechanism(config, algorithm, run.path),
+                robust_metrics=config.rule.robust,
                 exchange=asynchronous(config, engine) if config.buffer.size else None,
             )
             status = "finished"

@@ -75,15 +75,15 @@ class Request(BaseHTTPRequestHandler):
 
     def body(self) -> Any:
         """The request's JSON."""
-        length = self.headers.get("Content-Length", "")
-        if not (length.isascii() and length.isdigit()):
+        length = loopback.body_length(self)
+        if length is None:
             raise Refused(HTTPStatus.LENGTH_REQUIRED, "The request does not say how long it is.")
-        if int(length[:20]) > LONGEST_BODY:
+        if length > LONGEST_BODY:
             raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, "That was too much at once.")
         if self.headers.get_content_type() != "application/json":
             raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "This page reads JSON.")
         try:
-            return json.loads(self.rfile.read(int(length)))
+            return json.loads(self.rfile.read(length))
         except (ValueError, RecursionError) as error:
             raise Refused(HTTPStatus.BAD_REQUEST, "The request could not be read.") from error
 

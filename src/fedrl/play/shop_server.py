@@ -181,13 +181,13 @@ class Handler(BaseHTTPRequestHandler):
         return address.path, _fields(address.query)
 
     def _body(self) -> dict[str, str]:
-        length = self.headers.get("Content-Length", "")
-        if not (length.isascii() and length.isdigit()):
+        length = loopback.body_length(self)
+        if length is None:
             raise Refused(HTTPStatus.LENGTH_REQUIRED)
-        if int(length[:20]) > LONGEST_BODY:
-            self._drain(int(length[:20]))
+        if length > LONGEST_BODY:
+            self._drain(length)
             raise Refused(HTTPStatus.REQUEST_ENTITY_TOO_LARGE)
-        body = self.rfile.read(int(length))
+        body = self.rfile.read(length)
         if self.headers.get_content_type() != "application/x-www-form-urlencoded":
             raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE)
         return _fields(body.decode("utf-8", "replace"))

@@ -27,8 +27,8 @@ from fedrl.engines.flower.settings import Settings
 from fedrl.engines.flower.sums import Question
 from fedrl.privacy import clipping
 from fedrl.privacy.secure import Terms
-from fedrl.types import Algorithm, Failure, Job, Result, Tensors, UserError
-from fedrl.wire import one_line
+from fedrl.types import Algorithm, Failure, Job, Result, Spec, Tensors, UserError
+from fedrl.wire import one_line, ranges
 
 KEPT = "kept"
 """Key of a client's state where the server has only its tag."""
@@ -50,6 +50,7 @@ class _Sent(NamedTuple):
     node: int
     nonce: str
     expires: float
+    declared: Mapping[str, Spec] | None
 
 
 @dataclass(frozen=True)
@@ -154,7 +155,7 @@ class Flower:
                     deadline,
                     self.ask,
                     self.warn,
-                    self.algorithm.reports,
+                    ranges(self.algorithm),
                     partial(self._doubts, exchange, identity.Signers()),
                 ).run(first)
             except Lost as lost:
@@ -253,7 +254,7 @@ class Flower:
         link = self._open()
         lasts = deadline + spare if deadline else LONGEST_SECONDS
         failures: dict[int, Result | Failure] = {}
-        bodies: dict[int, tuple[Any, str, int]] = {}
+        bodies: dict[int, tuple[Any, str, int, Mapping[str, Spec] | None]] = {}
         for i, (client, beside, heading) in questions.items():
             node = self.owners.get(client)
             if node is None:
@@ -261,7 +262,7 @@ class Flower:
                 continue
             if id(beside) not in bodies:
                 bodies[id(beside)] = self._body(beside)
-            body, digest, size = bodies[id(beside)]
+            body, digest, size, declared = bodies[id(beside)]
             nonce = protocol.nonce()
             text = protocol.write(heading(nonce, digest))
             content = messages.content(text, body)
@@ -272,14 +273,16 @@ class Flower:
                 failures[i] = Failure(client, "the SuperLink did not take its job")
                 continue
             expires = time.monotonic() + deadline if deadline else math.inf
-            sent[number] = _Sent(i, client, node, nonce, expires)
+            sent[number] = _Sent(i, client, node, nonce, expires, declared)
             self.bytes_sent += size + len(text)
         return failures
 
-    def _body(self, beside: Tensors) -> tuple[Any, str, int]:
+    def _body(self, beside: Tensors) -> tuple[Any, str, int, Mapping[str, Spec] | None]:
+        """Pieces, their checksum and size, and what may come back; `steps` knows that of a sum."""
         data = framing.pack(beside, self.settings.half)
         pieces = framing.cut(data, int(self.settings.piece_mb * 1e6))
-        return messages.body(pieces), framing.checksum(pieces), len(data)
+        declared = None if self.terms is not None else self.algorithm.declare(beside)
+        return messages.body(pieces), framing.checksum(pieces), len(data), declared
 
     def _collect(
         self, deadline: float, sent: dict[str, _Sent], limit: int
@@ -363,8 +366,12 @@ def outcome(answer: Arrived, about: _Sent) -> Result | Failure:
         if told.nonce != about.nonce or answer.node != about.node or told.client != client:
             return Failure(client, "its answer is to another question: an old one, sent again?")
         if told.reason:
-            return Failure(client, one_line(told.reason))
-        update = framing.unpack(framing.join(pieces, told.digest))
+            return Failure(
+                client, one_line(told.reason) or "no update, and no reason that can be read"
+            )
+        update = framing.unpack(framing.join(pieces, told.digest), about.declared)
+    except framing.Undeclared as error:
+        return Failure(client, one_line(str(error)))
     except framing.Damaged as error:
         return Failure(client, f"its answer is malformed: {error}")
     state = {KEPT: about.nonce} if told.kept else None

@@ -4,6 +4,11 @@ The bytes are a safetensors file: no pickle, nothing that runs when it is read. 
 numbered; one more, `head`, is JSON that says where each belongs and holds the plain scalars. So
 what is unpacked has the structure, the types and the bits of what was packed.
 
+Who reads does not trust who wrote. Names, shapes and dtypes are read from the two heads, which are
+small, and compared with what was declared before any tensor is restored; each stored tensor is used
+once. So what is restored has at most twice the bytes that came (`half`), and with a declaration the
+bytes that it declares.
+
 With `half`, a float32 tensor travels as float16 (round to nearest: a relative error of at most
 2⁻¹¹ for numbers of 6·10⁻⁵ to 65,504, an absolute one of 3·10⁻⁸ below) and is float32 again where it
 arrives. A tensor with a finite number beyond 65,504 stays float32.
@@ -13,25 +18,63 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedrl.types import Tensors
+from fedrl.tree import SEPARATOR
+from fedrl.types import Spec, Tensors
 
 HEAD = "head"
+KINDS = ("array", "number", "half array", "half number")
+TYPES = {
+    "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32",
+    "I32": "int32", "U64": "uint64", "I64": "int64", "F16": "float16", "F32": "float32",
+    "F64": "float64", "C64": "complex64",
+}  # fmt: skip
+"""Of safetensors, in NumPy's words."""
+MOST_DIMENSIONS = 32
+LARGEST_HEAD = 2**22
+"""Bytes of safetensors' head and of ours, where nothing is declared: some 40,000 tensors. JSON may
+take twenty times its bytes once it is read."""
+HEAD_ROOM = 2**12
+LONGEST_TEXT = 2**16
+LARGEST_INTEGER = 2**63
 
 
 class Damaged(Exception):
     """Bytes that are not what was sent; one line that names no content."""
 
 
+class Undeclared(Damaged):
+    """An archive, but not the one that was declared; in the words of `wire.refusal`."""
+
+
+class Stored(NamedTuple):
+    """Where a tensor lies in an archive."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+    end: int
+
+
+class Entry(NamedTuple):
+    """What the head says of one leaf; `value` is a plain one, or the number of a stored tensor."""
+
+    group: str | None
+    name: str | None
+    kind: str
+    value: Any
+
+
 def pack(tensors: Tensors, half: bool = False) -> bytes:
     from safetensors.numpy import save
 
     arrays: dict[str, np.ndarray] = {}
-    entries: list[list[Any]] = []  # [group or null, name, kind, value or number of the tensor]
+    entries: list[Entry] = []
     for group, name, leaf in _walk(tensors):
         if isinstance(leaf, np.ndarray | np.generic):
             array = np.asarray(leaf, order="C")
@@ -40,43 +83,159 @@ def pack(tensors: Tensors, half: bool = False) -> bytes:
                 kind, array = f"half {kind}", array.astype(np.float16)
             number = str(len(arrays))
             arrays[number] = array
-            entries.append([group, name, kind, number])
+            entries.append(Entry(group, name, kind, number))
         else:
-            entries.append([group, name, "plain", leaf])
+            entries.append(Entry(group, name, "plain", _plain(leaf)))
     arrays[HEAD] = np.frombuffer(json.dumps(entries).encode(), np.uint8)
     return save(arrays)
 
 
-def unpack(data: bytes) -> Tensors:
-    from safetensors import SafetensorError
-    from safetensors.numpy import load
-
+def unpack(data: bytes, declared: Mapping[str, Spec] | None = None) -> Tensors:
+    """What was packed. With a declaration that and nothing else, or `Damaged`."""
     try:
-        arrays = load(data)
-        entries = json.loads(arrays.pop(HEAD).tobytes())
+        stored, begin = _stored(data, _largest_head(declared))
+        entries = _entries(data, stored.pop(HEAD), begin, _largest_head(declared))
+        _check_uses(entries, stored)
+        if declared is not None:
+            _check_declared(entries, stored, declared)
         tensors: Tensors = {}
-        for group, name, kind, value in entries:
-            if not (_is_name(group) and _is_name(name)) or (group is None and name is None):
-                raise ValueError("names are texts")
-            inside = tensors if group is None else tensors.setdefault(group, {})
-            if name is None:
-                continue
-            if name in inside or not isinstance(inside, dict):
+        for entry in entries:
+            inside = tensors if entry.group is None else tensors.setdefault(entry.group, {})
+            if not isinstance(inside, dict) or entry.name in inside:
                 raise ValueError("one name for two things")
-            inside[name] = _plain(value) if kind == "plain" else _restored(arrays[value], kind)
+            if entry.name is not None:
+                inside[entry.name] = _leaf(entry, data, stored, begin)
         return tensors
     except (
-        SafetensorError, KeyError, TypeError, ValueError, AttributeError, IndexError, RecursionError
+        KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError,
+        MemoryError,
     ) as error:  # fmt: skip
         raise Damaged(f"not an archive of tensors ({type(error).__name__})") from error
 
 
+def _largest_head(declared: Mapping[str, Spec] | None) -> int:
+    """Bytes. A character may be written as six, a tensor needs less than the rest."""
+    if declared is None:
+        return LARGEST_HEAD
+    return HEAD_ROOM + sum(256 + 6 * len(n) + 24 * len(s.shape) for n, s in declared.items())
+
+
+def _stored(data: bytes, largest: int) -> tuple[dict[str, Stored], int]:
+    """All tensors by their numbers, and where their bytes begin: they fill the archive, each its
+    own part of it."""
+    size = int.from_bytes(data[:8], "little")
+    begin = 8 + size
+    if not 0 < size <= min(largest, len(data) - 8):
+        raise ValueError("no head of this size")
+    told = json.loads(data[8:begin], object_pairs_hook=_once)
+    stored = {name: _place(**about) for name, about in told.items()}
+    if set(stored) != {HEAD, *(str(number) for number in range(len(stored) - 1))}:
+        raise ValueError("tensors are numbered")
+    reached = 0
+    for place in sorted(stored.values(), key=lambda place: (place.start, place.end)):
+        if place.start != reached:
+            raise ValueError("tensors lie one behind the other")
+        reached = place.end
+    if reached != len(data) - begin:
+        raise ValueError("tensors fill the archive")
+    return stored, begin
+
+
+def _place(dtype: Any, shape: Any, data_offsets: Any) -> Stored:
+    start, end = data_offsets
+    numbers = [*shape, start, end]
+    if len(shape) > MOST_DIMENSIONS or not all(type(n) is int and 0 <= n < 2**62 for n in numbers):
+        raise ValueError("shapes and places are numbers")
+    if end - start != math.prod(shape) * np.dtype(TYPES[dtype]).itemsize:
+        raise ValueError("a tensor has the bytes of its shape")
+    return Stored(TYPES[dtype], tuple(shape), start, end)
+
+
+def _entries(data: bytes, head: Stored, begin: int, largest: int) -> list[Entry]:
+    if head.dtype != "uint8" or head.end - head.start > largest:
+        raise ValueError("no head of this size")
+    told = json.loads(data[begin + head.start : begin + head.end], object_pairs_hook=_once)
+    entries = [Entry(*entry) for entry in told]
+    for group, name, _, _ in entries:
+        if not (_is_name(group) and _is_name(name)) or (group is None and name is None):
+            raise ValueError("names are texts")
+    return entries
+
+
+def _check_uses(entries: Sequence[Entry], stored: Mapping[str, Stored]) -> None:
+    """Each stored tensor belongs to one name: many names for one would multiply it."""
+    used = [entry.value for entry in entries if entry.name is not None and entry.kind != "plain"]
+    if len(used) != len(stored) or set(used) != set(stored):
+        raise ValueError("each tensor has one name")
+    for entry in entries:
+        if entry.name is None or entry.kind == "plain":
+            _plain(entry.value)
+            continue
+        about = stored[entry.value]
+        if entry.kind not in KINDS:
+            raise ValueError("no such kind")
+        if entry.kind.startswith("half") and about.dtype != "float16":
+            raise ValueError("half of a float32 is a float16")
+        if entry.kind.endswith("number") and about.shape:
+            raise ValueError("a number has no shape")
+
+
+def _check_declared(
+    entries: Sequence[Entry], stored: Mapping[str, Stored], declared: Mapping[str, Spec]
+) -> None:
+    """The same names, shapes and dtypes, of arrays only; a reason that may stand in a log."""
+    found = {e.name if e.group is None else f"{e.group}{SEPARATOR}{e.name}": e for e in entries}
+    if len(found) < len(entries):
+        raise Undeclared("the update has two things of one name")
+    if missing := sorted(set(declared) - set(found)):
+        raise Undeclared(f"the update lacks {', '.join(missing)[:200]}")
+    if extra := sorted(map(str, set(found) - set(declared))):
+        names = ", ".join(extra)[:200]
+        raise Undeclared(f"the update has {names}, which the algorithm does not declare")
+    for name, spec in declared.items():
+        entry = found[name]
+        if not entry.kind.endswith("array"):
+            raise Undeclared(f"{name} is a {entry.kind} value instead of an array")
+        about = stored[entry.value]
+        dtype = "float32" if entry.kind.startswith("half") else about.dtype
+        if about.shape != spec.shape:
+            raise Undeclared(f"{name} has shape {about.shape} instead of {spec.shape}")
+        if dtype != spec.dtype:
+            raise Undeclared(f"{name} has dtype {dtype} instead of {spec.dtype}")
+
+
+def _leaf(entry: Entry, data: bytes, stored: Mapping[str, Stored], begin: int) -> Any:
+    if entry.kind == "plain":
+        return entry.value
+    about = stored[entry.value]
+    flat = np.frombuffer(data, about.dtype, math.prod(about.shape), begin + about.start)
+    if about.dtype == "bool" and (flat.view(np.uint8) > 1).any():
+        raise ValueError("true is 1")
+    kind = np.float32 if entry.kind.startswith("half") else about.dtype
+    array = flat.reshape(about.shape).astype(kind)  # a copy: what arrived need not be kept
+    return array[()] if entry.kind.endswith("number") else array
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("one name for two things")
+    return found
+
+
 def _is_name(value: Any) -> bool:
-    return value is None or isinstance(value, str)
+    return value is None or (isinstance(value, str) and len(value) <= LONGEST_TEXT)
 
 
 def _plain(value: Any) -> Any:
-    if not (value is None or isinstance(value, bool | int | float | str)):
+    """One number or text, of a size that its kind has elsewhere too."""
+    if isinstance(value, str):
+        if len(value) > LONGEST_TEXT:
+            raise ValueError(f"a text of more than {LONGEST_TEXT:,} characters")
+    elif isinstance(value, int):
+        if not -LARGEST_INTEGER <= value < LARGEST_INTEGER:
+            raise ValueError("an integer of more than 64 bits")
+    elif not (value is None or isinstance(value, float)):
         raise TypeError("a plain value is one number or text")
     return value
 
@@ -95,12 +254,6 @@ def _walk(tensors: Tensors) -> Iterator[tuple[str | None, str | None, Any]]:
 def _fits(array: np.ndarray) -> bool:
     largest = np.finfo(np.float16).max
     return bool((np.abs(array[np.isfinite(array)]) <= largest).all())
-
-
-def _restored(array: np.ndarray, kind: str) -> Any:
-    if kind.startswith("half"):
-        array = array.astype(np.float32)
-    return array[()] if kind.endswith("number") else array
 
 
 def cut(data: bytes, size: int) -> list[bytes]:

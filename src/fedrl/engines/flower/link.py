@@ -46,8 +46,9 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
 
-from fedrl.engines.flower import app
+from fedrl.engines.flower import app, messages
 from fedrl.engines.flower.connection import Connection
+from fedrl.engines.flower.driver_auth import Signing
 from fedrl.types import UserError
 
 HEARTBEAT_SECONDS = 10.0
@@ -147,11 +148,16 @@ class Link:
                     )
 
     def _to(self, client: Any, interceptors: Sequence[Any]) -> Any:
+        secret = self.connection.read_secret()
         return client.from_server_address(
             self.connection.address,
             self.connection.insecure,
             self.connection.read_ca(),
-            [RuntimeVersionHttpInterceptor(component_name=ME), *interceptors],
+            [
+                RuntimeVersionHttpInterceptor(component_name=ME),
+                *interceptors,
+                *([Signing(secret)] if secret else []),
+            ],
         )
 
     def _beat(self) -> None:
@@ -237,7 +243,11 @@ class Link:
                 return Arrived(arriving.asked, arriving.node, None, _too_large(limit))
         self.bytes_received += arriving.bytes
         try:
+            messages.check(arriving.contents, limit)
             message = inflate_object_from_contents(number, arriving.contents)
+        except messages.Damaged as damage:
+            why = f"its answer is malformed: {damage}"
+            return Arrived(arriving.asked, arriving.node, None, why)
         except Exception:  # noqa: BLE001 - another machine's bytes may be wrong in any way
             message = None
         if not isinstance(message, Message):

@@ -22,7 +22,7 @@ from fedrl.privacy import clipping, noise
 from fedrl.privacy.secure import Terms
 from fedrl.privacy.secure.protocol import Client, Keys, ProtocolError
 from fedrl.types import Algorithm, Job, Result, Shareable, Tensors, TooFew
-from fedrl.wire import refusal
+from fedrl.wire import ranges, refusal
 
 
 class Worded(Wrapped):
@@ -35,7 +35,7 @@ class Worded(Wrapped):
     def local(self, job: Job) -> Result:
         result = self.algorithm.local(job)
         # The server's own check comes too late: in a sum nobody finds what is not a number.
-        reason = refusal(result, self.declare(job.broadcast), self.reports)
+        reason = refusal(result, self.declare(job.broadcast), ranges(self))
         if reason is not None:
             raise ValueError(Shareable(reason))
         form = clipping.layout(self.algorithm, job.broadcast)

@@ -32,6 +32,7 @@ from fedrl.privacy.clipping import Layout
 from fedrl.privacy.secure import Terms, masks
 from fedrl.privacy.secure.protocol import Answer, Dealing, ProtocolError, Server
 from fedrl.types import Failure, Result, Tensors, TooFew
+from fedrl.wire import misreported
 
 Found = TypeVar("Found")
 
@@ -150,8 +151,8 @@ class Sum:
         # Once it is in the sum, refusing it would be a record that is not true.
         if told.weight != 1:
             raise Damaged("a weight other than 1, where everybody counts the same")
-        if extra := sorted(set(told.metrics) - set(self.reports)):
-            raise Damaged(f"it reports {', '.join(extra)[:200]}, which is not asked for")
+        if reason := misreported(told.metrics, self.reports):
+            raise Damaged(reason)
         found = steps.read_keys(told.update)
         if set(found) != {told.client}:
             raise Damaged("keys of other clients")

@@ -2,9 +2,9 @@
 
 Flower serves three interfaces on one port: for nodes (`/v1/fleet/`, behind node authentication),
 for executors, and for control: start runs, register nodes. Control asks nobody for a key, so
-whoever reaches the port could register a node or start a run. Here everything but the nodes'
-interface is open to this machine only, where the driver is, and to addresses that are named. No
-request may be larger than a piece of a message can be.
+whoever reaches the port could register a node or start a run. Here (`guard.py`) everything but the
+nodes' interface asks for the secret, and is open only to this machine, where the driver is, and to
+addresses that are named. `listener.py` bounds how many connections there are.
 
 Nodes are known by their public keys, the files `*.pub` of a folder: put one there and its node is
 registered within seconds. Messages are held in memory: no update is written to this machine's disk.
@@ -12,72 +12,52 @@ registered within seconds. Messages are held in memory: no update is written to 
 
 from __future__ import annotations
 
+import datetime
 import socket
 import sys
 import threading
 import time
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from base64 import b64decode
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 import httpx
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedrl.engines.flower.connection import Connection
+from fedrl.engines.flower.driver_auth import Signing
+from fedrl.engines.flower.guard import Guard
 from fedrl.engines.flower.link import ME
 from fedrl.engines.flower.node import say
-from fedrl.engines.flower.settings import LARGEST_PIECE_MB
 
-NODES = "/v1/fleet/"
 LOOPBACK = ("127.0.0.1", "::1")
-LARGEST_REQUEST = int(LARGEST_PIECE_MB * 1e6) + 2**22
 REGISTER_SECONDS = 3.0
 PATIENT_TRIES = 10
 ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "localhost"}
-REFUSALS = (401, 403, 411, 412, 413)
-"""HTTP statuses: ours, and Flower's for a wrong signature (401) and an unknown key (412)."""
-
-Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[Scope]]
-Send = Callable[[Scope], Awaitable[None]]
 
 
-class Guard:
-    """An ASGI application that passes on what the sender may ask."""
+def signer(headers: dict[str, str]) -> bytes | None:
+    """The public key that a node claims and has signed the time with, as Flower checks it later."""
+    from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_HEADER, TIMESTAMP_TOLERANCE
+    from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+    from flwr.supercore.date import now
+    from flwr.supercore.primitives.asymmetric import bytes_to_public_key, verify_signature
 
-    def __init__(self, app: Callable[..., Awaitable[None]], insiders: Collection[str]) -> None:
-        self.app = app
-        self.insiders = frozenset(insiders)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        status = 0 if scope["type"] == "lifespan" else self.refusal(scope)
-
-        async def told(event: Scope) -> None:
-            """A node whose key is not registered is refused by Flower, which does not say so."""
-            if event["type"] == "http.response.start" and event["status"] in REFUSALS:
-                say(f"refused {scope['path']} from {_sender(scope)} ({event['status']})")
-            await send(event)
-
-        if status == 0:
-            await self.app(scope, receive, told)
-        elif scope["type"] == "http":
-            await told({"type": "http.response.start", "status": status, "headers": []})
-            await send({"type": "http.response.body", "body": b""})
-
-    def refusal(self, scope: Scope) -> int:
-        """An HTTP status, or 0."""
-        if scope["type"] != "http":
-            return 403
-        if not scope["path"].startswith(NODES) and _sender(scope) not in self.insiders:
-            return 403
-        headers = dict(scope["headers"])
-        if b"transfer-encoding" in headers:
-            return 411
-        length = headers.get(b"content-length", b"0")
-        return 0 if length.isdigit() and int(length) <= LARGEST_REQUEST else 413
-
-
-def _sender(scope: Scope) -> str:
-    return str(scope["client"][0]) if scope.get("client") else ""
+    try:
+        claimed = b64decode(headers[FLEET_HTTP_PUBLIC_KEY_HEADER], validate=True)
+        signature = b64decode(headers[FLEET_HTTP_SIGNATURE_HEADER], validate=True)
+        told = headers[TIMESTAMP_HEADER].encode("ascii")
+        age = (now() - datetime.datetime.fromisoformat(told.decode())).total_seconds()
+        key: Any = bytes_to_public_key(claimed)
+    except (KeyError, ValueError, TypeError, OverflowError, UnsupportedAlgorithm):
+        return None
+    if not -SYSTEM_TIME_TOLERANCE < age < TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE:
+        return None
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        return None
+    return claimed if verify_signature(key, told, signature) else None
 
 
 def local(host: str) -> str:
@@ -107,6 +87,8 @@ def serve(
     )
     from flwr.superlink.main import create_app
 
+    from fedrl.engines.flower.listener import Doorkeeper, Impatient, listen
+
     words = ["--isolation", "process", "--host", host, "--port", str(port)]
     words += ["--superexec-auth-secret-file", str(folder / "secret")]
     if insecure:
@@ -115,20 +97,32 @@ def serve(
         words += ["--enable-supernode-auth", "--ssl-ca-certfile", str(folder / "ca.pem")]
         words += ["--ssl-certfile", str(folder / "server.pem")]
         words += ["--ssl-keyfile", str(folder / "server.key")]
-        here = Connection(f"{local(host)}:{port}", str(folder / "ca.pem"))
+        here = Connection(f"{local(host)}:{port}", str(folder / "ca.pem"), str(folder / "secret"))
         threading.Thread(target=_register, args=(here, folder / "nodes"), daemon=True).start()
     sys.argv = ["flower-superlink", *words]
     config = _parse_superlink_lifespan_config()
-    uvicorn.run(
-        Guard(create_app(config, SuperLinkLifespan), {*LOOPBACK, *addresses(host), *insiders}),
-        host=host,
-        port=port,
+    app = create_app(config, SuperLinkLifespan)
+    state = app.state.linkstate_factory.state()
+    guard = Guard(
+        app,
+        {*LOOPBACK, *addresses(host), *insiders},
+        (folder / "secret").read_bytes(),
+        signer,
+        lambda key: state.get_node_id_by_public_key(key) is not None,
+        opened=insecure,
+    )
+    settings = uvicorn.Config(
+        guard,
+        http=Impatient,
+        ws="none",
+        loop="asyncio",  # the other one goes round the listener's `accept`
         access_log=False,
         timeout_graceful_shutdown=2,
         log_config=get_uvicorn_log_config(console_handler.level),
         ssl_keyfile=config.ssl_keyfile,
         ssl_certfile=config.ssl_certfile,
     )
+    uvicorn.Server(settings).run(list(listen(host, port, Doorkeeper())))
 
 
 def _register(here: Connection, folder: Path) -> None:
@@ -139,11 +133,12 @@ def _register(here: Connection, folder: Path) -> None:
     from flwr.supercore.interceptors import RuntimeVersionHttpInterceptor
     from flwr.supercore.primitives.asymmetric import public_key_to_bytes
 
+    secret = here.read_secret()
     control = ControlHttpClient.from_server_address(
         here.address,
         here.insecure,
         here.read_ca(),
-        [RuntimeVersionHttpInterceptor(component_name=ME)],
+        [RuntimeVersionHttpInterceptor(component_name=ME), *([Signing(secret)] if secret else [])],
     )
     done: set[tuple[str, bytes]] = set()
     tries = 0

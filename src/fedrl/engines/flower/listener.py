@@ -1,0 +1,129 @@
+"""Connections to a SuperLink: how many there may be, and how long one may say nothing.
+
+Counted from `accept` to `close`, so those count too that never finish their TLS handshake. Beyond a
+limit a connection is closed at once; a node tries again. A peer is an address: nodes behind one
+address share its limit.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from fedrl.types import UserError
+
+CONNECTIONS = 512
+CONNECTIONS_EACH = 256
+"""Of one address. A node has about two, and all nodes of a machine share its address."""
+HEAD_SECONDS = 20.0
+"""For the head of a request, from its first byte or the connection's beginning."""
+BACKLOG = 256
+
+
+class Doorkeeper:
+    """Counts who is connected."""
+
+    def __init__(self, most: int = CONNECTIONS, each: int = CONNECTIONS_EACH) -> None:
+        self.most, self.each = most, each
+        self.inside: Counter[str] = Counter()
+
+    def enter(self, peer: str) -> bool:
+        if self.inside.total() >= self.most or self.inside[peer] >= self.each:
+            return False
+        self.inside[peer] += 1
+        return True
+
+    def leave(self, peer: str) -> None:
+        self.inside[peer] -= 1
+        self.inside += Counter()  # forgets those at 0
+
+
+class Visitor(socket.socket):
+    """A connection that is counted until it is closed."""
+
+    doorkeeper: Doorkeeper | None = None
+    peer = ""
+
+    def close(self) -> None:
+        doorkeeper, self.doorkeeper = self.doorkeeper, None
+        if doorkeeper is not None:
+            doorkeeper.leave(self.peer)
+        super().close()
+
+
+class Listener(socket.socket):
+    """A listening socket that takes no more visitors than its doorkeeper lets in."""
+
+    doorkeeper: Doorkeeper
+
+    def accept(self) -> tuple[Visitor, Any]:
+        accepted, address = super().accept()
+        visitor = Visitor(self.family, self.type, self.proto, fileno=accepted.detach())
+        if not self.doorkeeper.enter(address[0]):
+            visitor.close()
+            # What the event loop takes for a visitor that went away by itself.
+            raise ConnectionAbortedError("too many connections")
+        visitor.doorkeeper, visitor.peer = self.doorkeeper, address[0]
+        return visitor, address
+
+
+def listen(host: str, port: int, doorkeeper: Doorkeeper) -> Sequence[Listener]:
+    """Sockets on all addresses of this name, not yet accepting."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    listeners: list[Listener] = []
+    try:
+        for family, kind, proto, _, address in dict.fromkeys(found):
+            listener = Listener(family, kind, proto)
+            listeners.append(listener)
+            listener.doorkeeper = doorkeeper
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            if family == socket.AF_INET6:
+                listener.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+            listener.bind(address)
+            listener.listen(BACKLOG)
+    except (OSError, OverflowError) as error:
+        for listener in listeners:
+            listener.close()
+        why = getattr(error, "strerror", None) or error
+        raise UserError(f"the SuperLink cannot listen on {host} port {port}: {why}") from error
+    return listeners
+
+
+class Impatient(H11Protocol):
+    """HTTP/1.1 that ends connections which do not get to the point.
+
+    uvicorn waits for ever for the rest of a request's head, and for the rest of the body of one
+    that has had its answer. Its other parser has no limit on the size of a head, h11 has one.
+    """
+
+    _overdue: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_watch()
+        super().connection_lost(exc)
+
+    def _watch(self) -> None:
+        """The clock runs while no request is being answered; data does not set it back."""
+        busy = self.cycle is not None and not self.cycle.response_complete
+        if busy or self.transport.is_closing():
+            self._stop_watch()
+        elif self._overdue is None:
+            self._overdue = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+
+    def _stop_watch(self) -> None:
+        if self._overdue is not None:
+            self._overdue.cancel()
+            self._overdue = None
