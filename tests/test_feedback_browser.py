@@ -13,7 +13,7 @@ from fedrl.cli import call
 from fedrl.experiment.rundir import RunDir, read_checkpoint
 from fedrl.feedback import live
 from fedrl.feedback.records import Answer
-from fedrl.feedback.store import Folder, client_folder
+from fedrl.feedback.store import Folder, Progress, client_folder
 
 pytestmark = pytest.mark.slow
 
@@ -47,6 +47,18 @@ def sent(page):
     raise AssertionError("the page did not get rid of its answers")
 
 
+def press(page, keys):
+    """Each key once what is on the screen has been there long enough to be seen."""
+    for key in keys:
+        expect(page.locator("body.seen")).to_be_attached()
+        page.keyboard.press(key)
+
+
+def click(page, name):
+    expect(page.locator("body.seen")).to_be_attached()
+    page.get_by_role("button", name=name).click()
+
+
 def count(page, text):
     expect(page.locator("#count")).to_have_text(text)
 
@@ -60,14 +72,14 @@ def test_answers_by_key_and_by_click_arrive(visit, folder):
         expect(page.get_by_role("heading", level=1)).to_have_text("Is the model’s score right?")
         expect(page.locator(".item")).to_contain_text("item a")
         expect(page.locator(".score")).to_have_text("The model says 3.7")
-        page.keyboard.press("ArrowLeft")
+        press(page, ["ArrowLeft"])
         expect(page.get_by_role("heading", level=1)).to_have_text("Which one is better?")
         expect(page.locator(".item p")).to_have_text(["one", "two"])
         expect(page.locator(".score")).to_have_count(0)  # it would sway the answer
-        page.keyboard.press("3")
-        page.get_by_role("button", name="About right").click()
-        page.get_by_role("button", name="First is better").click()
-        page.keyboard.press("ArrowDown")
+        press(page, "3")
+        click(page, "About right")
+        click(page, "First is better")
+        press(page, ["ArrowDown"])
         expect(page.get_by_role("heading", level=1)).to_have_text("All answered")
         sent(page)
     values = [-1, 1, 0, -1, 0]
@@ -79,59 +91,282 @@ def test_undo_by_key_and_click_shows_the_question_again(visit, folder):
     with running(folder) as server:
         page = visit(server)
         expect(page.locator(".item")).to_contain_text("item a")
-        page.keyboard.press("1")
-        page.keyboard.press("1")
+        press(page, "11")
         expect(page.locator("#recent b")).to_have_text(["Too high", "Too high"])
         page.keyboard.press("u")
         expect(page.locator(".item")).to_contain_text("item b")
         page.get_by_role("button", name="Undo").click()
         expect(page.locator(".item")).to_contain_text("item a")
         page.keyboard.press("Backspace")  # nothing is left to undo
-        page.keyboard.press("3")
+        press(page, "3")
         sent(page)
         count(page, "1 of 50")
     assert folder.answers() == [Answer("a", 1)]
 
 
-def test_ten_keys_at_once_are_ten_answers(visit, folder):
-    names = [f"q{number}" for number in range(60)]
+def test_quick_keys_lose_nothing(visit, folder):
+    names = [f"q{number}" for number in range(20)]
     folder.ask([rate(name) for name in names])
     with running(folder, limit=100) as server:
         page = visit(server)
-        expect(page.locator("#question")).to_be_visible()
         keys = "1232112333"
+        press(page, keys)
+        count(page, "10 of 100")
+        sent(page)
+    given = folder.answers()
+    assert [answer.question for answer in given] == names[:10]
+    assert [answer.value for answer in given] == [int(key) - 2 for key in keys]
+
+
+# Nobody answers what they have not seen -----------------------------------------------------------
+
+
+def looked(page):
+    """Long enough at what is on the screen."""
+    expect(page.locator("#question")).to_be_visible()
+    page.wait_for_timeout(800)
+
+
+def test_a_double_click_answers_one_question(visit, folder):
+    folder.ask([rate(name) for name in "abcdef"])
+    with running(folder) as server:
+        page = visit(server)
+        looked(page)
+        page.get_by_role("button", name="Too low").dblclick()
+        expect(page.locator(".item")).to_contain_text("item b")
+        looked(page)
+        page.get_by_role("button", name="Too high").click(click_count=3)
+        expect(page.locator(".item")).to_contain_text("item c")
+        sent(page)
+    assert folder.answers() == [Answer("a", 1), Answer("b", -1)]
+
+
+def test_a_slow_double_click_answers_one_question_and_later_clicks_count(visit, folder):
+    """Some people's double click takes a second; their system says which click is the second."""
+    folder.ask([rate(name) for name in "abcdef"])
+    with running(folder) as server:
+        page = visit(server)
+        button = page.get_by_role("button", name="Too low")
+        for detail in (1, 2, 3):
+            looked(page)
+            button.dispatch_event("click", {"detail": detail})
+        sent(page)
+    assert [answer.question for answer in folder.answers()] == ["a", "b"]
+
+
+def test_keys_that_come_before_a_question_is_seen_answer_nothing(visit, folder):
+    folder.ask([rate(f"q{number}") for number in range(30)])
+    with running(folder) as server:
+        page = visit(server)
+        looked(page)
         page.evaluate(
             "keys => { for (const key of keys) document.dispatchEvent("
             "new KeyboardEvent('keydown', { key, bubbles: true })) }",
-            keys,
+            "1232112333",
         )
-        page.keyboard.type("31" * 15)  # and thirty more, as fast as they can be typed
-        expect(page.locator("#count")).to_have_text("40 of 100")
+        page.keyboard.type("331")
+        expect(page.locator(".item")).to_contain_text("item q1")
         sent(page)
-    given = folder.answers()
-    assert [answer.question for answer in given] == names[:40]
-    assert [answer.value for answer in given] == [int(key) - 2 for key in keys + "31" * 15]
+    assert folder.answers() == [Answer("q0", -1)]
 
 
-def test_a_key_held_down_is_one_answer(visit, folder):
+@pytest.mark.parametrize("key", ["3", "Enter", " "])
+def test_a_key_held_down_is_one_answer(visit, folder, key):
     folder.ask([rate(name) for name in "abcde"])
     with running(folder) as server:
         page = visit(server)
-        expect(page.locator("#question")).to_be_visible()
+        looked(page)
+        page.get_by_role("button", name="Too low").focus()
         for _ in range(4):
-            page.keyboard.down("3")  # without `up`: the browser reports repetitions
+            page.keyboard.down(key)  # without `up`: the browser reports repetitions
+            page.wait_for_timeout(700)
+        page.keyboard.up(key)
         sent(page)
         count(page, "1 of 50")
     assert folder.answers() == [Answer("a", 1)]
+
+
+def test_a_press_counts_for_the_question_that_was_there_when_it_began(visit, folder):
+    """Another tab answers while the pointer is down: its release is no answer to the next one."""
+    folder.ask([rate(name) for name in "abc"])
+    with running(folder) as server:
+        page = visit(server)
+        looked(page)
+        page.get_by_role("button", name="Too low").hover()
+        page.mouse.down()
+        folder.answer("a", -1)
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")  # it looks again
+        expect(page.locator(".item")).to_contain_text("item b")
+        looked(page)
+        page.mouse.up()
+        expect(page.locator(".item")).to_contain_text("item b")
+        sent(page)
+    assert folder.answers() == [Answer("a", -1)]
+
+
+def test_a_question_in_a_tab_that_is_not_looked_at_is_not_answered(visit, folder):
+    folder.ask([rate(name) for name in "abc"])
+    with running(folder) as server:
+        page = visit(server)
+        looked(page)
+        hide = (
+            "hidden => { Object.defineProperty(document, 'hidden', { value: hidden, "
+            "configurable: true }); document.dispatchEvent(new Event('visibilitychange')) }"
+        )
+        page.evaluate(hide, True)
+        looked(page)
+        page.keyboard.press("3")
+        page.evaluate(hide, False)
+        page.keyboard.press("3")  # it has only just come back
+        looked(page)
+        page.keyboard.press("1")
+        sent(page)
+    assert folder.answers() == [Answer("a", -1)]
+
+
+def test_going_back_to_an_old_page_answers_nothing_twice(visit, folder):
+    folder.ask([rate(f"q{number}") for number in range(6)])
+    with running(folder) as server:
+        page = visit(server)
+        looked(page)
+        page.keyboard.press("3")
+        page.goto(server.url.replace("#", "?again#"))
+        press(page, "1")
+        sent(page)
+        page.go_back()
+        expect(page.locator(".item")).to_contain_text("item q2")
+        press(page, "3")
+        sent(page)
+        count(page, "3 of 50")
+    assert folder.answers() == [Answer("q0", 1), Answer("q1", -1), Answer("q2", 1)]
+
+
+def test_a_slow_server_is_answered_once_for_each_question(visit, folder):
+    folder.ask([rate(f"q{number}") for number in range(6)])
+    with running(folder) as server:
+        page = visit(server)
+        slow = []
+        page.route("**/entries", lambda route: slow.append(route))
+        press(page, "13")
+        page.reload()  # while the first is on its way
+        for route in slow:
+            route.abort("connectionreset")
+        page.unroute("**/entries")
+        press(page, "2")
+        sent(page)
+        count(page, "3 of 50")
+    assert folder.answers() == [Answer("q0", -1), Answer("q1", 1), Answer("q2", 0)]
+
+
+def test_a_sitting_that_ends_is_not_begun_again_by_the_same_double_click(visit, folder):
+    folder.ask([rate(f"q{number}") for number in range(6)])
+    with running(folder, limit=1) as server:
+        page = visit(server)
+        looked(page)
+        page.get_by_role("button", name="About right").focus()
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name="Go on with 1 more")).to_be_focused()
+        page.keyboard.press("Enter")
+        page.wait_for_timeout(300)
+        expect(page.get_by_role("heading", level=1)).to_have_text("Thank you")
+        sent(page)
+    assert folder.answers() == [Answer("q0", 0)]
+
+
+# Cannot say, and skip -----------------------------------------------------------------------------
+
+
+def test_doubt_is_no_answer_and_is_not_asked_again(visit, folder):
+    folder.ask([rate(name) for name in "abc"])
+    with running(folder) as server:
+        page = visit(server)
+        click(page, "Cannot say")
+        expect(page.locator(".item")).to_contain_text("item b")
+        count(page, "0 of 50")
+        expect(page.locator("#recent b")).to_have_text(["Cannot say"])
+        expect(page.get_by_role("status")).to_contain_text("Cannot say. Is the model’s score")
+        press(page, "02u")  # cannot say, about right, and that taken back
+        expect(page.locator(".item")).to_contain_text("item c")
+        press(page, "0")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Nothing is left to answer")
+        sent(page)
+        page.reload()
+        expect(page.get_by_role("heading", level=1)).to_have_text("Nothing is left to answer")
+        page.keyboard.press("u")
+        expect(page.locator(".item")).to_contain_text("item c")
+        press(page, "3")
+        sent(page)
+    assert folder.answers() == [Answer("c", 1)]
+    assert folder.progress() == Progress(answered=1, pending=0, sitting=1, unsure=2)
+
+
+def test_a_skipped_question_comes_last_and_a_reload_keeps_it_there(visit, folder):
+    folder.ask([rate(name) for name in "abc"])
+    with running(folder) as server:
+        page = visit(server)
+        click(page, "Skip")
+        expect(page.locator(".item")).to_contain_text("item b")
+        expect(page.get_by_role("status")).to_contain_text("Skipped. Is the model’s score right?")
+        sent(page)
+        page.reload()
+        expect(page.locator(".item")).to_contain_text("item b")
+        press(page, "s")
+        expect(page.locator(".item")).to_contain_text("item c")
+        press(page, "u")  # the skip is taken back
+        expect(page.locator(".item")).to_contain_text("item b")
+        count(page, "0 of 50")
+        press(page, "11")
+        expect(page.locator(".item")).to_contain_text("item a")
+        expect(page.get_by_role("button", name="Skip")).to_be_disabled()  # nothing else waits
+        press(page, "s3")
+        expect(page.get_by_role("heading", level=1)).to_have_text("All answered")
+        sent(page)
+    assert folder.answers() == [Answer("b", -1), Answer("c", -1), Answer("a", 1)]
+
+
+def test_skips_go_behind_questions_that_the_page_does_not_hold_yet(visit, folder):
+    names = [f"q{number}" for number in range(45)]  # five more than it holds ready
+    folder.ask([rate(name) for name in names])
+    with running(folder) as server:
+        page = visit(server)
+        press(page, "s1s")
+        expect(page.locator(".item")).to_contain_text("item q3")
+        sent(page)
+    assert [one.id for one in folder.pending()] == [*names[3:], "q0", "q2"]
+
+
+def test_touch_and_tab_reach_everything(visit, folder):
+    folder.ask([rate(name) for name in "abcd"])
+    with running(folder) as server:
+        page = visit(server, has_touch=True, is_mobile=True, viewport={"width": 360, "height": 640})
+        looked(page)
+        for name in ("Too high", "About right", "Too low", "Cannot say", "Skip"):
+            page.keyboard.press("Tab")
+            expect(page.get_by_role("button", name=name)).to_be_focused()
+        for name in ("Too low", "Cannot say", "Skip"):
+            expect(page.locator("body.seen")).to_be_attached()
+            button = page.get_by_role("button", name=name)
+            expect(button).to_be_in_viewport(ratio=1)
+            assert button.bounding_box()["height"] >= 40  # a finger's
+            button.tap()
+        expect(page.locator(".item")).to_contain_text("item d")
+        expect(page.locator(".item")).to_be_in_viewport(ratio=1)
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("button", name="Undo")).to_be_focused()
+        sent(page)
+    assert folder.answers() == [Answer("a", 1)]
+    assert [one.id for one in folder.pending()] == ["d", "c"]
+
+
+# Nothing is lost or counts twice ------------------------------------------------------------------
 
 
 def test_a_reload_loses_nothing_and_the_sitting_goes_on(visit, folder):
     folder.ask([rate(f"q{number}") for number in range(30)])
     with running(folder) as server:
         page = visit(server)
-        expect(page.locator("#question")).to_be_visible()
         for round in range(3):
-            page.keyboard.type("123")
+            press(page, "123")
             page.reload()  # at once: what is on its way is sent again by the new page
             count(page, f"{3 * round + 3} of 50")
         sent(page)
@@ -144,11 +379,10 @@ def test_answers_wait_for_a_server_that_is_away(visit, folder):
     folder.ask([rate(f"q{number}") for number in range(9)])
     with running(folder) as server:
         page = visit(server)
-        expect(page.locator("#question")).to_be_visible()
-        page.keyboard.press("1")
+        press(page, "1")
         sent(page)
-    page.keyboard.type("231")
-    expect(page.locator("#trouble")).to_contain_text("Your last 3 answers are kept here")
+    press(page, "231")
+    expect(page.locator("#trouble")).to_contain_text("Your last 3 entries are kept here")
     page.keyboard.press("u")
     assert len(folder.answers()) == 1
     with running(folder):
@@ -173,7 +407,7 @@ def test_a_lost_reply_does_not_answer_twice(visit, folder):
                 route.continue_()
 
         page.route("**/entries", lose)
-        page.keyboard.type("13u2")
+        press(page, "13u2")
         sent(page)
         assert lost == [200, 200]
         count(page, "2 of 50")
@@ -189,12 +423,12 @@ def test_two_tabs_answer_no_question_twice(visit, folder):
         two = one.context.new_page()
         two.goto(server.url)
         expect(two.locator(".item")).to_contain_text("item q0")
-        one.keyboard.type("111")
+        press(one, "111")
         sent(one)
-        two.keyboard.press("3")  # to q0, which is answered
+        press(two, "3")  # to q0, which is answered
         expect(two.locator(".item")).to_contain_text("item q3")
         count(two, "3 of 50")
-        two.keyboard.press("3")
+        press(two, "3")
         sent(two)
         count(two, "4 of 50")
     values = {answer.question: answer.value for answer in folder.answers()}
@@ -211,7 +445,7 @@ def test_two_clients_pages_see_only_their_own_items(visit, tmp_path):
         for client, page in pages.items():
             expect(page.locator(".item")).to_contain_text(f"canary of client {client}")
             assert f"canary of client {7 - client}" not in page.content()
-        pages[3].keyboard.press("1")
+        press(pages[3], "1")
         sent(pages[3])
         expect(pages[4].locator(".item")).to_contain_text("canary of client 4")
         stranger = pages[3].context.new_page()
@@ -233,7 +467,7 @@ def test_it_waits_calmly_and_shows_what_the_next_round_asks(visit, folder):
         expect(page.locator("#quiet p")).to_contain_text("in its next round")
         folder.ask([rate("a")])
         expect(page.locator(".item")).to_contain_text("item a")
-        page.keyboard.press("2")
+        press(page, "2")
         over.append(True)
         expect(page.locator("#quiet p")).to_contain_text("The run has ended")
 
@@ -244,10 +478,10 @@ def test_a_question_that_is_looked_at_stays_when_newer_ones_come(visit, folder):
         page = visit(server)
         expect(page.locator(".item")).to_contain_text("item old")
         folder.ask([rate("new")])
-        page.keyboard.press("1")
+        press(page, "1")
         expect(page.locator(".item")).to_contain_text("item older")  # it was ready
         sent(page)
-        page.keyboard.press("1")
+        press(page, "1")
         expect(page.locator(".item")).to_contain_text("item new")
         sent(page)
     assert [answer.question for answer in folder.answers()] == ["old", "older"]
@@ -258,7 +492,7 @@ def test_the_sitting_ends_and_goes_on_when_asked_to(visit, folder):
     with running(folder, limit=3) as server:
         page = visit(server)
         expect(page.locator("#question")).to_be_visible()
-        page.keyboard.type("11111")  # two too many
+        press(page, "11111")  # two too many
         expect(page.get_by_role("heading", level=1)).to_have_text("Thank you")
         expect(page.locator("#sum")).to_contain_text("6 questions are still waiting")
         page.reload()
@@ -266,11 +500,11 @@ def test_the_sitting_ends_and_goes_on_when_asked_to(visit, folder):
         assert len(folder.answers()) == 3
         page.keyboard.press("u")
         expect(page.locator(".item")).to_contain_text("item q2")
-        page.keyboard.press("3")
+        press(page, "3")
         expect(page.get_by_role("button", name="Go on with 3 more")).to_be_focused()
-        page.keyboard.press("Enter")
+        press(page, ["Enter"])
         count(page, "0 of 3")
-        page.keyboard.press("2")
+        press(page, "2")
         sent(page)
     assert [(a.question, a.value) for a in folder.answers()] == [
         ("q0", -1), ("q1", -1), ("q2", 1), ("q3", 0),
@@ -289,7 +523,7 @@ def test_odd_texts_do_no_harm_and_nothing_is_wider_than_the_screen(visit, folder
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             box = page.get_by_role("button", name="better").or_(page.locator(".choice")).last
             expect(box).to_be_in_viewport()
-            page.keyboard.press("3")
+            press(page, "3")
         expect(page.get_by_role("heading", level=1)).to_have_text("All answered")
         sent(page)
 
@@ -301,7 +535,7 @@ def test_every_control_has_a_name_and_news_is_spoken(visit, folder):
         expect(page.get_by_role("status")).to_have_text("Is the model’s score right? item a")
         page.keyboard.press("Tab")
         expect(page.get_by_role("button", name="Too high")).to_be_focused()
-        page.keyboard.press("Enter")
+        press(page, ["Enter"])
         expect(page.get_by_role("status")).to_have_text(
             "Too high. Is the model’s score right? item b"
         )
@@ -333,7 +567,7 @@ def test_what_is_answered_here_teaches_a_run_and_is_nowhere_in_it(visit, tmp_pat
     with running(folder, 1) as server:
         page = visit(server)
         expect(page.locator("#question")).to_be_visible()
-        page.keyboard.type("313113131331")
+        press(page, "313113131331")
         expect(page.get_by_role("heading", level=1)).to_have_text("All answered")
         sent(page)
     answered = len(folder.answers())

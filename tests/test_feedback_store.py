@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
+import io
 import itertools
 import json
 import multiprocessing
+import os
+import pty
 import re
 import stat
 import tempfile
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
-from feedback_pages import rate
+from feedback_pages import compare, rate
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedrl.algorithms import comparing
-from fedrl.feedback import live
+from fedrl.feedback import live, logged
 from fedrl.feedback.records import Answer, Question
-from fedrl.feedback.store import ANSWERS, QUESTIONS, Folder, Given, Progress, client_folder
+from fedrl.feedback.store import ANSWERS, QUESTIONS, Folder, client_folder
+from fedrl.feedback.transcript import Given, Progress, Said
 from fedrl.types import UserError
 
 
@@ -39,49 +44,88 @@ class Model:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.waiting: list[str] = []
-        self.answered: list[tuple[str, float]] = []
+        self.new: list[str] = []  # what waits, as it was asked
+        self.waiting: list[str] = []  # the same, as a person sees it
         self.undone: list[str] = []  # these come first
+        self.said: list[tuple[str, float | None, bool]] = []  # name, value, whether it is a skip
         self.words: set[str] = set()
 
+    @property
+    def answered(self):
+        return [(name, value) for name, value, _ in self.said if value is not None]
+
+    @property
+    def unsure(self):
+        return [name for name, value, skip in self.said if value is None and not skip]
+
     def ask(self, names):
-        done = [name for name, _ in self.answered]
-        fresh = [name for name in dict.fromkeys([*names, *self.waiting]) if name not in done]
-        first = [name for name in self.undone if name in fresh]
-        self.waiting = (first + [name for name in fresh if name not in first])[: self.most]
+        done = [name for name, _, skip in self.said if not skip]
+        new = [name for name in names if name not in done]
+        self.new = [*dict.fromkeys(new), *(name for name in self.new if name not in new)]
+        self.order()
+        self.waiting = self.waiting[: self.most]
+        self.new = [name for name in self.new if name in self.waiting]
+
+    def order(self):
+        first = [name for name in dict.fromkeys(self.undone) if name in self.new]
+        last: list[str] = []
+        for name, _, skip in self.said:
+            if skip and name in self.new and name not in first:
+                last = [*(other for other in last if other != name), name]
+        middle = [name for name in self.new if name not in first + last]
+        self.waiting = first + middle + last
+
+    def skip(self, name, once=""):
+        if name not in self.waiting or (once and once in self.words):
+            return False
+        self.undone = [other for other in self.undone if other != name]
+        self.said.append((name, None, True))
+        self.order()
+        self.words |= {once}
+        return True
 
     def answer(self, name, value, once=""):
         if name not in self.waiting or (once and once in self.words):
             return False
-        self.waiting.remove(name)
+        self.new.remove(name)
         self.undone = [other for other in self.undone if other != name]
-        self.answered.append((name, value))
+        self.said.append((name, value, False))
+        self.order()
         self.words |= {once}
         return True
 
     def undo(self, once=""):
-        if not self.answered or (once and once in self.words):
+        kept = [n for n, one in enumerate(self.said) if not one[2] or one[0] in self.questions]
+        if not kept or (once and once in self.words):
             return None
-        name, _ = self.answered.pop()
-        self.waiting.insert(0, name)
+        name, _, skip = self.said.pop(kept[-1])
+        if not skip:
+            self.new.insert(0, name)
         self.undone.insert(0, name)
+        self.order()
         self.words |= {once}
         return name
+
+    @property
+    def questions(self):
+        return {*self.new, *(name for name, _, skip in self.said if not skip)}
 
 
 NAMES = [f"q{number}" for number in range(9)]
 WORDS = st.sampled_from(["", "", "w1", "w2", "w3"])
+VALUES = st.sampled_from([-1.0, 0.0, 1.0, None])
 STEPS = st.one_of(
     st.tuples(st.just("ask"), st.lists(st.sampled_from(NAMES), max_size=7)),
-    st.tuples(st.just("answer"), st.sampled_from(NAMES), st.sampled_from([-1.0, 0.0, 1.0]), WORDS),
-    st.tuples(st.just("first"), st.sampled_from([-1.0, 0.0, 1.0]), WORDS),
+    st.tuples(st.just("answer"), st.sampled_from(NAMES), VALUES, WORDS),
+    st.tuples(st.just("first"), VALUES, WORDS),
+    st.tuples(st.just("skip"), st.sampled_from(NAMES), WORDS),
     st.tuples(st.just("undo"), WORDS),
     st.tuples(st.just("crash"), st.integers(1, 60)),
     st.tuples(st.just("half"), st.integers(0, 60)),
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(STEPS, max_size=25), st.integers(1, 6))
 def test_any_order_of_events_equals_a_simple_model(steps, most):
     with tempfile.TemporaryDirectory() as place:
@@ -98,6 +142,8 @@ def test_any_order_of_events_equals_a_simple_model(steps, most):
                 assert store.answer(model.waiting[0], *values) == model.answer(
                     model.waiting[0], *values
                 )
+            elif kind == "skip":
+                assert store.skip(*values) == model.skip(*values)
             elif kind == "undo":
                 again = store.undo(once=values[0])
                 assert (again.id if again else None) == model.undo(values[0])
@@ -112,7 +158,8 @@ def test_any_order_of_events_equals_a_simple_model(steps, most):
                 )
             assert ids(store.pending()) == model.waiting
             assert store.answers() == [Answer(*one) for one in model.answered]
-            assert store.progress()[:2] == (len(model.answered), len(model.waiting))
+            answered, unsure = len(model.answered), len(model.unsure)
+            assert store.progress() == (answered, len(model.waiting), answered, unsure)
 
 
 # Piece by piece -----------------------------------------------------------------------------------
@@ -178,9 +225,74 @@ def test_undo_of_a_named_question_spares_other_answers(folder):
 
 def test_an_entry_that_arrives_late_a_second_time_does_nothing(folder):
     folder.ask([rate("a"), rate("b")])
-    folder.give([Given("a", 1.0, "1"), Given("a", None, "2")])
-    folder.give([Given("a", 1.0, "1"), Given("b", -1.0, "3"), Given("a", None, "2")])
+    undo = Given("a", None, "2", "undo")
+    folder.give([Given("a", 1.0, "1"), undo])
+    folder.give([Given("a", 1.0, "1"), Given("b", -1.0, "3"), undo])
     assert folder.answers() == [Answer("b", -1)]
+
+
+# Cannot say, and skip -----------------------------------------------------------------------------
+
+
+def test_doubt_closes_a_question_and_is_no_answer(folder):
+    folder.ask([rate(name) for name in "abc"])
+    folder.sit(2)
+    assert folder.answer("a", None)
+    assert not folder.answer("a", 1)  # as after any answer, only an undo opens it again
+    assert folder.answers() == []
+    assert folder.progress() == Progress(answered=0, pending=2, sitting=0, unsure=1)
+    folder.ask([rate("a")])
+    assert ids(folder.pending()) == ["b", "c"]
+    assert folder.undo().id == "a"
+    assert folder.answer("a", 1)
+    assert folder.progress() == Progress(answered=1, pending=2, sitting=1, unsure=0)
+
+
+def test_doubt_teaches_nothing(folder, tmp_path):
+    """No learner sees it: neither as a preference nor as "the same", which pulls together."""
+    texts = {"a": ("fine and warm", "dull and cold"), "b": ("dull", "warm"), "c": ("cold", "fine")}
+    folder.ask([compare(name, *both) for name, both in texts.items()])
+    folder.answer("a", -1)
+    without = comparing.answered(str(tmp_path / "private"), 3)
+    folder.answer("b", None)
+    folder.skip("c")
+    assert comparing.answered(str(tmp_path / "private"), 3) == without == ((texts["a"], -1.0),)
+    source = live.source(tmp_path / "private", 3)
+    asked = [compare(name, *both) for name, both in texts.items()]
+    assert source.answers(asked, seed=0) == [Answer("a", -1)]
+    assert logged.source(folder.path / ANSWERS).answers(asked, seed=0) == [Answer("a", -1)]
+    folder.undo()
+    folder.undo()
+    folder.answer("b", 0)  # the same: that is an answer
+    assert live.source(tmp_path / "private", 3).answers(asked, seed=0)[1] == Answer("b", 0)
+
+
+def test_a_skipped_question_waits_behind_all_others_and_is_asked_again(folder):
+    folder.ask([rate(name) for name in "abc"])
+    assert folder.skip("a")
+    assert ids(folder.pending()) == list("bca")
+    folder.ask([rate("a"), rate("d")])  # asking again is no reason to hurry
+    assert ids(folder.pending()) == list("dbca")
+    assert folder.skip("d")
+    assert folder.skip("a")
+    assert ids(folder.pending()) == list("bcda")
+    assert folder.progress() == Progress(answered=0, pending=4, sitting=0, unsure=0)
+    assert folder.undo().id == "a"
+    assert ids(folder.pending()) == list("abcd")
+    assert folder.answer("a", 1)
+    assert not folder.skip("a")  # it is answered
+    assert folder.answers() == [Answer("a", 1)]
+
+
+def test_a_skipped_question_is_the_first_to_be_dropped_and_its_skip_is_then_nothing(folder):
+    folder.ask([rate(name) for name in "abcd"])
+    folder.answer("d", 1)
+    folder.skip("a")
+    folder.ask([rate("e"), rate("f")])
+    assert ids(folder.pending()) == list("efbc")
+    assert folder.view().recent(5) == [(rate("d"), Said("d", 1.0))]
+    assert folder.undo().id == "d"  # of the entries that are left it is the last
+    assert folder.undo() is None
 
 
 @pytest.mark.parametrize("value", [2, -1.01, float("nan"), float("inf")])
@@ -337,8 +449,40 @@ def test_the_terminal_takes_answers_and_undo(folder, capsys):
     assert folder.answers() == [Answer("a", -1), Answer("b", 0)]
     out = capsys.readouterr().out
     assert "\x1b" not in out
-    assert "1, 2 or 3; u takes" in out
+    assert "1, 2 or 3; 0 cannot say" in out
     assert f"2 answers kept in {folder.path}" in out
+
+
+def test_the_terminal_takes_doubt_and_skips(folder, capsys):
+    folder.ask([rate(name) for name in "abcd"])
+    assert live.converse(folder, 50, typed("0", "s", "3", "s", "u", "1", "q")) == 0
+    assert folder.answers() == [Answer("c", 1), Answer("d", -1)]
+    assert folder.progress().unsure == 1
+    out = capsys.readouterr().out
+    assert "0 cannot say   s skip" in out
+    assert f"2 answers kept in {folder.path}" in out
+
+
+def test_the_terminal_takes_nothing_that_was_typed_before_the_question(folder, monkeypatch):
+    folder.ask([rate(name) for name in "abc"])
+    master, slave = pty.openpty()
+
+    class Person(io.StringIO):
+        """Types 3 when first asked, with two lines too many; then leaves."""
+
+        words: ClassVar = ["3\n3\n3\n", "q\n"]
+
+        def write(self, text):
+            if text == "> ":
+                os.write(master, self.words.pop(0).encode())
+            return super().write(text)
+
+    os.write(master, b"1\n1\n")
+    with open(slave, encoding="utf-8") as keyboard, open(master, "wb", 0):
+        monkeypatch.setattr("sys.stdin", keyboard)
+        monkeypatch.setattr("sys.stdout", Person())
+        assert live.converse(folder, 50) == 0
+    assert folder.answers() == [Answer("a", 1)]
 
 
 def test_the_terminal_waits_for_questions_and_ends_at_the_limit(folder, capsys):
