@@ -6,10 +6,10 @@ import http.client
 import json
 import signal
 import subprocess
-import sys
 from urllib.parse import urlsplit
 
 import pytest
+from children import python
 from feedback_pages import rate, running
 
 from fedrl.cli import call
@@ -213,13 +213,14 @@ def test_a_run_that_asks_nobody_says_so(tmp_path, capsys):
     assert "error:" in capsys.readouterr().err
 
 
-def test_the_command_prints_its_address_and_ends_in_one_line(tmp_path):
+@pytest.mark.parametrize(
+    "stop, ignores", [(signal.SIGINT, ""), (signal.SIGTERM, ""), (signal.SIGTERM, "SIGINT,SIGHUP")]
+)
+def test_the_command_prints_its_address_and_ends_in_one_line(tmp_path, stop, ignores):
     Folder(client_folder(tmp_path, 3))
     words = ["feedback", "--folder", str(tmp_path), "--client", "3", "--port", "0"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "fedrl", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True,
-    ) as process:  # fmt: skip
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with python("-m", "fedrl", *words, ignores=ignores, **pipes) as process:
         first = process.stdout.readline()
         address = urlsplit(first.split()[4])
         assert (address.hostname, address.path) == ("127.0.0.1", "/client-0003/")
@@ -227,7 +228,7 @@ def test_the_command_prints_its_address_and_ends_in_one_line(tmp_path):
         line = http.client.HTTPConnection("127.0.0.1", address.port, timeout=20)
         line.request("GET", "/client-0003/state", headers={"X-Fedrl-Key": address.fragment})
         assert line.getresponse().status == 200
-        process.send_signal(signal.SIGINT)
+        process.send_signal(stop)
         rest, errors = process.communicate(timeout=20)
     assert process.returncode == 0
     assert rest.strip() == f"closed; 0 answers kept in {tmp_path / 'client-0003'}"
