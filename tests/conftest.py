@@ -15,7 +15,7 @@ threads.pin()
 import pytest  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
-LIMITS = {"machines": 1800, "gpu": 900, "network": 900, "realdata": 900, "slow": 900}
+LIMITS = {"machines": 1800, "gpu": 1200, "network": 1200, "realdata": 1200, "slow": 1200}
 """Seconds for a test with such a marker, the first that it has, and with its fixtures; others have
 those of pyproject.toml. A limit is there to end what hangs, also on a slow machine."""
 
