@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ from pathlib import Path
 from fedrl import threads
 
 threads.pin()
+for name in ("COLUMNS", "LINES", "FEDRL_DEBUG", "FEDRL_CONNECTIONS"):
+    os.environ.pop(name, None)  # of whoever started the tests: they change what commands print
 
 import pytest  # noqa: E402
 
@@ -51,6 +54,8 @@ def fedrl(tmp_path: Path):
     """Call the command as a user does, in an empty folder."""
 
     def call(*words: str, check: bool = True, **options) -> subprocess.CompletedProcess[str]:
+        if "input" not in options:
+            options.setdefault("stdin", subprocess.DEVNULL)  # a terminal's, with `pytest -s`
         done = subprocess.run(
             [sys.executable, "-m", "fedrl", *words],
             capture_output=True,
