@@ -8,13 +8,14 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export XLA_FLAGS ?= --xla_cpu_multi_thread_eigen=false
 
-.PHONY: demo test machines quick check format bench clean
+.PHONY: demo test machines attacks quick check format bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    set up, train a language agent across clients (5 minutes), print where its page is"
 	@echo "make test    set up, run the checks and all tests but those of"
 	@echo "make machines  SuperLinks and SuperNodes that are killed, attacked or fenced in (10 minutes)"
+	@echo "make attacks  what an adversary of a federation tries: tests/attacks, with SuperLinks and SuperNodes"
 	@echo "make quick   the tests without the slow ones"
 	@echo "make check   ruff and mypy"
 	@echo "make bench   all benchmarks (BENCH=--quick for under a minute each)"
@@ -35,6 +36,11 @@ test: $(STAMP) check
 
 machines: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m machines
+
+# Those without SuperLinks and SuperNodes are part of `make test` as well.
+attacks: $(STAMP)
+	@test -d tests/attacks || { echo "there is no folder tests/attacks: nothing is attacked"; exit 1; }
+	$(BIN)/python -m pytest -n 2 --dist loadfile tests/attacks
 
 quick: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m "not slow and not machines"

@@ -1,18 +1,52 @@
-"""Thread counts before anything is imported, and what several test files share."""
+"""Thread counts before anything is imported, signals, time limits, and what test files share."""
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 from fedrl import threads
 
 threads.pin()
+for name in ("COLUMNS", "LINES", "FEDRL_DEBUG", "FEDRL_CONNECTIONS"):
+    os.environ.pop(name, None)  # of whoever started the tests: they change what commands print
 
 import pytest  # noqa: E402
 
 ROOT = Path(__file__).parent.parent
+LIMITS = {"machines": 1800, "gpu": 1200, "network": 1200, "realdata": 1200, "slow": 1200}
+"""Seconds for a test with such a marker, the first that it has, and with its fixtures; others have
+those of pyproject.toml. A limit is there to end what hangs, also on a slow machine."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if item.get_closest_marker("timeout"):
+            continue
+        for marker, seconds in LIMITS.items():
+            if item.get_closest_marker(marker):
+                item.add_marker(pytest.mark.timeout(seconds))
+                break
+
+
+def default_signals() -> None:
+    """A script's background job (`nohup make test &`) ignores Ctrl-C, and its children inherit it:
+    a test would send one and wait for ever. SIGHUP stays ignored, which is what nohup is for."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+    for number, handler in {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+    }.items():
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, handler)
+
+
+default_signals()
 
 
 @pytest.fixture
@@ -20,6 +54,8 @@ def fedrl(tmp_path: Path):
     """Call the command as a user does, in an empty folder."""
 
     def call(*words: str, check: bool = True, **options) -> subprocess.CompletedProcess[str]:
+        if "input" not in options:
+            options.setdefault("stdin", subprocess.DEVNULL)  # a terminal's, with `pytest -s`
         done = subprocess.run(
             [sys.executable, "-m", "fedrl", *words],
             capture_output=True,

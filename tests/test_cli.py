@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from children import python
 
 from fedrl.experiment.rundir import RunDir, read_checkpoint
 
@@ -229,26 +230,22 @@ def logged(tmp_path: Path) -> int:
     return logs[0].read_bytes().count(b"\n") if logs else 0
 
 
-def start(tmp_path: Path, *words: str) -> subprocess.Popen:
-    # A test runner in the background has SIGINT ignored, and children inherit that.
-    code = (
-        "import os, signal, sys; signal.signal(signal.SIGINT, signal.SIG_DFL); "
-        "os.execv(sys.executable, [sys.executable, '-m', 'fedrl', *sys.argv[1:]])"
-    )
-    command = [sys.executable, "-c", code, *words]
-    return subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+def start(tmp_path: Path, *words: str, ignores: str = ""):
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return python("-m", "fedrl", *words, ignores=ignores, cwd=tmp_path, **pipes)
 
 
-def test_control_c_loses_nothing(fedrl, tmp_path):
-    process = start(tmp_path, "run", *SMALL, "--rounds", "100000")
-    while logged(tmp_path) <= 20:
-        assert process.poll() is None, process.communicate()
-        time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    try:
+@pytest.mark.parametrize(
+    "stop, ignores", [(signal.SIGINT, ""), (signal.SIGTERM, "SIGINT,SIGHUP")], ids=["INT", "TERM"]
+)
+def test_control_c_loses_nothing(fedrl, tmp_path, stop, ignores):
+    words = ("run", *SMALL, "--rounds", "100000")
+    with start(tmp_path, *words, ignores=ignores) as process:
+        while logged(tmp_path) <= 20:
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.05)
+        process.send_signal(stop)
         _, said = process.communicate(timeout=60)
-    finally:
-        process.kill()
     assert process.returncode == 130
     assert b"Traceback" not in said
     run = only_run(tmp_path)
@@ -274,14 +271,14 @@ def test_killed_ten_times_a_run_ends_with_the_same_numbers(fedrl, tmp_path, engi
     for moment in moments:
         begun = list(tmp_path.glob("runs/*/*/config.toml"))
         words = ("--resume", str(only_run(tmp_path))) if begun else (*recipe, "--out", "runs")
-        process = start(tmp_path, "run", *words)
-        while moment >= 0 and logged(tmp_path) <= moment:
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.002)
-        time.sleep(draw.uniform(0, 0.6 if moment < 0 else 0.01))
-        assert process.poll() is None
-        process.kill()
-        process.communicate()
+        with start(tmp_path, "run", *words) as process:
+            while moment >= 0 and logged(tmp_path) <= moment:
+                assert process.poll() is None, process.communicate()
+                time.sleep(0.002)
+            time.sleep(draw.uniform(0, 0.6 if moment < 0 else 0.01))
+            assert process.poll() is None
+            process.kill()
+            process.communicate()
     killed = only_run(tmp_path)
     fedrl("run", "--resume", str(killed))
     for name in ("metrics.jsonl", "clients.jsonl", "summary.json"):

@@ -78,6 +78,7 @@ def test_a_person_knows_what_they_were_given_and_by_those_keys():
 def test_a_log_is_replayed(tmp_path):
     path = tmp_path / "answers.jsonl"
     first, second, third = rate("50", 4.0), rate("50", 3.5), compare("50", "318", (1.0, 2.0))
+    fourth, fifth = rate("7", 1.0), rate("7", 2.0)
     lines = [
         {"time": 1.0, "sit": 50},
         {"question": first.id, "value": 1.0},
@@ -85,9 +86,11 @@ def test_a_log_is_replayed(tmp_path):
         {"time": 2.0, "undo": third.id},
         {"question": first.id, "value": -1.0},
         {"question": second.id, "value": 0},
+        {"time": 3.0, "question": fourth.id, "value": None},
+        {"time": 4.0, "skip": fifth.id},
     ]
     path.write_text("\n".join(json.dumps(line) for line in lines) + "\n\n")
-    found = source(path).answers([third, second, first], seed=0)
+    found = source(path).answers([third, second, first, fourth, fifth], seed=0)
     assert found == [Answer(second.id, 0.0), Answer(first.id, -1.0)]
 
 
@@ -97,6 +100,7 @@ def test_a_log_is_replayed(tmp_path):
         ('{"question": "a", "value": 2}', "line 1 says 2.0"),
         ('{"question": "a", "value": NaN}', "line 1 says nan"),
         ('{"question": "a"}', "line 1 is no answer"),
+        ('{"value": null}', "line 1 is no answer"),
         ("word", "line 1 is no answer"),
         ("[1]", "line 1 is no answer"),
     ],

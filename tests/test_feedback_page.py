@@ -6,10 +6,10 @@ import http.client
 import json
 import signal
 import subprocess
-import sys
 from urllib.parse import urlsplit
 
 import pytest
+from children import python
 from feedback_pages import rate, running
 
 from fedrl.cli import call
@@ -105,6 +105,10 @@ def test_other_pages_are_refused(folder, headers):
         {"entries": [{"question": "a", "value": 1, "once": ""}]},
         {"entries": [{"question": "a", "value": "1", "once": "1"}]},
         {"entries": [{"question": ["a"], "value": 1, "once": "1"}]},
+        {"entries": [{"question": "a", "value": None}]},
+        {"entries": [{"question": "a", "once": "1"}]},
+        {"entries": [{"skip": "a"}]},
+        {"entries": [{"skip": 3, "once": "1"}]},
         {"entries": [{"undo": "", "once": "1"}]},
         {"entries": [{"undo": "a", "once": ""}]},
         {"entries": [{"more": True}] * 300},
@@ -137,9 +141,23 @@ def test_entries_are_taken_in_order_and_once(folder):
         for _ in range(2):
             status, said = request(server, "POST", server.root + "entries", some)
             assert status == 200
-            assert said["progress"] == {"answered": 2, "pending": 1, "sitting": 2}
+            assert said["progress"] == {"answered": 2, "pending": 1, "sitting": 2, "unsure": 0}
             assert [one["id"] for one in said["recent"]] == ["b", "a"]
     assert folder.answers() == [Answer("a", 1), Answer("b", -1)]
+
+
+def test_doubts_and_skips_are_told_apart_from_answers(folder):
+    folder.ask([rate(name) for name in "abc"])
+    some = entries({"skip": "a"}, {"question": "b", "value": None}, {"question": "c", "value": 0})
+    with running(folder) as server:
+        for _ in range(2):
+            status, said = request(server, "POST", server.root + "entries", some)
+            assert status == 200
+            assert said["progress"] == {"answered": 1, "pending": 1, "sitting": 1, "unsure": 1}
+            recent = [(one["id"], one["value"], one["skip"]) for one in said["recent"]]
+            assert recent == [("c", 0, False), ("b", None, False), ("a", None, True)]
+            assert [one["id"] for one in said["questions"]] == ["a"]
+    assert folder.answers() == [Answer("c", 0)]
 
 
 def test_trouble_with_the_disk_is_told_and_ends(folder):
@@ -195,13 +213,14 @@ def test_a_run_that_asks_nobody_says_so(tmp_path, capsys):
     assert "error:" in capsys.readouterr().err
 
 
-def test_the_command_prints_its_address_and_ends_in_one_line(tmp_path):
+@pytest.mark.parametrize(
+    "stop, ignores", [(signal.SIGINT, ""), (signal.SIGTERM, ""), (signal.SIGTERM, "SIGINT,SIGHUP")]
+)
+def test_the_command_prints_its_address_and_ends_in_one_line(tmp_path, stop, ignores):
     Folder(client_folder(tmp_path, 3))
     words = ["feedback", "--folder", str(tmp_path), "--client", "3", "--port", "0"]
-    with subprocess.Popen(
-        [sys.executable, "-m", "fedrl", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        text=True,
-    ) as process:  # fmt: skip
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with python("-m", "fedrl", *words, ignores=ignores, **pipes) as process:
         first = process.stdout.readline()
         address = urlsplit(first.split()[4])
         assert (address.hostname, address.path) == ("127.0.0.1", "/client-0003/")
@@ -209,7 +228,7 @@ def test_the_command_prints_its_address_and_ends_in_one_line(tmp_path):
         line = http.client.HTTPConnection("127.0.0.1", address.port, timeout=20)
         line.request("GET", "/client-0003/state", headers={"X-Fedrl-Key": address.fragment})
         assert line.getresponse().status == 200
-        process.send_signal(signal.SIGINT)
+        process.send_signal(stop)
         rest, errors = process.communicate(timeout=20)
     assert process.returncode == 0
     assert rest.strip() == f"closed; 0 answers kept in {tmp_path / 'client-0003'}"
@@ -235,8 +254,11 @@ def test_a_run_takes_the_answers_in_its_next_round_and_keeps_no_item(tmp_path, c
     assert private_folder(run, 1) == people
 
     folder = Folder(client_folder(people, 1))
-    for question in folder.pending()[:5]:
+    waiting = folder.pending()
+    for question in waiting[:5]:
         assert folder.answer(question.id, 1)
+    assert folder.answer(waiting[5].id, None)  # cannot say: a run must not count it
+    assert folder.skip(waiting[6].id)
     assert call(["run", "--resume", str(run), "--rounds", "2"]) == 0
     last = [json.loads(line) for line in (run / "clients.jsonl").read_text().splitlines()[-2:]]
     assert [line["env/answers"] for line in last] == [0, 5]

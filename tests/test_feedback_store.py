@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import json
 import multiprocessing
-import re
 import stat
 import tempfile
 from pathlib import Path
@@ -16,7 +15,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedrl.algorithms import comparing
-from fedrl.feedback import live
 from fedrl.feedback.records import Answer, Question
 from fedrl.feedback.store import ANSWERS, QUESTIONS, Folder, Given, Progress, client_folder
 from fedrl.types import UserError
@@ -39,49 +37,88 @@ class Model:
 
     def __init__(self, most: int) -> None:
         self.most = most
-        self.waiting: list[str] = []
-        self.answered: list[tuple[str, float]] = []
+        self.new: list[str] = []  # what waits, as it was asked
+        self.waiting: list[str] = []  # the same, as a person sees it
         self.undone: list[str] = []  # these come first
+        self.said: list[tuple[str, float | None, bool]] = []  # name, value, whether it is a skip
         self.words: set[str] = set()
 
+    @property
+    def answered(self):
+        return [(name, value) for name, value, _ in self.said if value is not None]
+
+    @property
+    def unsure(self):
+        return [name for name, value, skip in self.said if value is None and not skip]
+
     def ask(self, names):
-        done = [name for name, _ in self.answered]
-        fresh = [name for name in dict.fromkeys([*names, *self.waiting]) if name not in done]
-        first = [name for name in self.undone if name in fresh]
-        self.waiting = (first + [name for name in fresh if name not in first])[: self.most]
+        done = [name for name, _, skip in self.said if not skip]
+        new = [name for name in names if name not in done]
+        self.new = [*dict.fromkeys(new), *(name for name in self.new if name not in new)]
+        self.order()
+        self.waiting = self.waiting[: self.most]
+        self.new = [name for name in self.new if name in self.waiting]
+
+    def order(self):
+        first = [name for name in dict.fromkeys(self.undone) if name in self.new]
+        last: list[str] = []
+        for name, _, skip in self.said:
+            if skip and name in self.new and name not in first:
+                last = [*(other for other in last if other != name), name]
+        middle = [name for name in self.new if name not in first + last]
+        self.waiting = first + middle + last
+
+    def skip(self, name, once=""):
+        if name not in self.waiting or (once and once in self.words):
+            return False
+        self.undone = [other for other in self.undone if other != name]
+        self.said.append((name, None, True))
+        self.order()
+        self.words |= {once}
+        return True
 
     def answer(self, name, value, once=""):
         if name not in self.waiting or (once and once in self.words):
             return False
-        self.waiting.remove(name)
+        self.new.remove(name)
         self.undone = [other for other in self.undone if other != name]
-        self.answered.append((name, value))
+        self.said.append((name, value, False))
+        self.order()
         self.words |= {once}
         return True
 
     def undo(self, once=""):
-        if not self.answered or (once and once in self.words):
+        kept = [n for n, one in enumerate(self.said) if not one[2] or one[0] in self.questions]
+        if not kept or (once and once in self.words):
             return None
-        name, _ = self.answered.pop()
-        self.waiting.insert(0, name)
+        name, _, skip = self.said.pop(kept[-1])
+        if not skip:
+            self.new.insert(0, name)
         self.undone.insert(0, name)
+        self.order()
         self.words |= {once}
         return name
+
+    @property
+    def questions(self):
+        return {*self.new, *(name for name, _, skip in self.said if not skip)}
 
 
 NAMES = [f"q{number}" for number in range(9)]
 WORDS = st.sampled_from(["", "", "w1", "w2", "w3"])
+VALUES = st.sampled_from([-1.0, 0.0, 1.0, None])
 STEPS = st.one_of(
     st.tuples(st.just("ask"), st.lists(st.sampled_from(NAMES), max_size=7)),
-    st.tuples(st.just("answer"), st.sampled_from(NAMES), st.sampled_from([-1.0, 0.0, 1.0]), WORDS),
-    st.tuples(st.just("first"), st.sampled_from([-1.0, 0.0, 1.0]), WORDS),
+    st.tuples(st.just("answer"), st.sampled_from(NAMES), VALUES, WORDS),
+    st.tuples(st.just("first"), VALUES, WORDS),
+    st.tuples(st.just("skip"), st.sampled_from(NAMES), WORDS),
     st.tuples(st.just("undo"), WORDS),
     st.tuples(st.just("crash"), st.integers(1, 60)),
     st.tuples(st.just("half"), st.integers(0, 60)),
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.lists(STEPS, max_size=25), st.integers(1, 6))
 def test_any_order_of_events_equals_a_simple_model(steps, most):
     with tempfile.TemporaryDirectory() as place:
@@ -98,6 +135,8 @@ def test_any_order_of_events_equals_a_simple_model(steps, most):
                 assert store.answer(model.waiting[0], *values) == model.answer(
                     model.waiting[0], *values
                 )
+            elif kind == "skip":
+                assert store.skip(*values) == model.skip(*values)
             elif kind == "undo":
                 again = store.undo(once=values[0])
                 assert (again.id if again else None) == model.undo(values[0])
@@ -112,7 +151,8 @@ def test_any_order_of_events_equals_a_simple_model(steps, most):
                 )
             assert ids(store.pending()) == model.waiting
             assert store.answers() == [Answer(*one) for one in model.answered]
-            assert store.progress()[:2] == (len(model.answered), len(model.waiting))
+            answered, unsure = len(model.answered), len(model.unsure)
+            assert store.progress() == (answered, len(model.waiting), answered, unsure)
 
 
 # Piece by piece -----------------------------------------------------------------------------------
@@ -178,8 +218,9 @@ def test_undo_of_a_named_question_spares_other_answers(folder):
 
 def test_an_entry_that_arrives_late_a_second_time_does_nothing(folder):
     folder.ask([rate("a"), rate("b")])
-    folder.give([Given("a", 1.0, "1"), Given("a", None, "2")])
-    folder.give([Given("a", 1.0, "1"), Given("b", -1.0, "3"), Given("a", None, "2")])
+    undo = Given("a", None, "2", "undo")
+    folder.give([Given("a", 1.0, "1"), undo])
+    folder.give([Given("a", 1.0, "1"), Given("b", -1.0, "3"), undo])
     assert folder.answers() == [Answer("b", -1)]
 
 
@@ -291,75 +332,3 @@ def test_processes_at_once_lose_nothing(tmp_path):
         worker.join()
     given = [answer.question for answer in Folder(path).answers()]
     assert sorted(given) == sorted(name for share in shares for name in share)
-
-
-# The source and the terminal ----------------------------------------------------------------------
-
-
-def test_a_live_source_asks_at_once_and_answers_when_there_are_answers(tmp_path):
-    source = live.source(tmp_path / "private", 3)
-    questions = [rate(name) for name in "abc"]
-    assert source.answers(questions, seed=0) == []
-    page = Folder(client_folder(tmp_path / "private", 3))
-    page.answer("c", -1)
-    page.answer("a", 1)
-    assert source.answers(questions, seed=1) == [Answer("a", 1), Answer("c", -1)]
-    assert source.answers([rate("d")], seed=2) == []
-    page.undo()
-    assert source.answers(questions, seed=3) == [Answer("c", -1)]
-
-
-def test_two_clients_share_nothing(tmp_path):
-    one, two = (live.source(tmp_path, client) for client in (1, 2))
-    one.answers([rate("a", "only one's")], seed=0)
-    two.answers([rate("a", "only two's")], seed=0)
-    Folder(client_folder(tmp_path, 1)).answer("a", 1)
-    assert two.answers([rate("a")], seed=0) == []
-    assert Folder(client_folder(tmp_path, 2)).pending()[0].items == ("only two's",)
-
-
-def typed(*words):
-    """A person who types these lines and then closes the terminal."""
-    lines = iter(words)
-
-    def ask(prompt):
-        try:
-            return next(lines)
-        except StopIteration:
-            raise EOFError from None
-
-    return ask
-
-
-def test_the_terminal_takes_answers_and_undo(folder, capsys):
-    folder.ask([rate("a", "bad \x1b[2J news"), rate("b"), rate("c")])
-    assert live.converse(folder, 50, typed("1", "what?", "3", "u", "2", "q")) == 0
-    assert folder.answers() == [Answer("a", -1), Answer("b", 0)]
-    out = capsys.readouterr().out
-    assert "\x1b" not in out
-    assert "1, 2 or 3; u takes" in out
-    assert f"2 answers kept in {folder.path}" in out
-
-
-def test_the_terminal_waits_for_questions_and_ends_at_the_limit(folder, capsys):
-    naps = []
-
-    def sleep(seconds):
-        naps.append(seconds)
-        if len(naps) == 3:
-            folder.ask([rate(name) for name in "abc"])
-
-    assert live.converse(folder, 2, typed("3", "3", "3", "3"), sleep) == 0
-    assert len(naps) == 3
-    assert folder.answers() == [Answer("a", 1), Answer("b", 1)]
-    assert capsys.readouterr().out.count("nothing to answer yet") == 1
-
-
-def test_the_documentations_example_runs(tmp_path, monkeypatch):
-    page = (Path(__file__).parent.parent / "docs" / "feedback.md").read_text(encoding="utf-8")
-    (code,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
-    monkeypatch.chdir(tmp_path)
-    names: dict = {}
-    exec(compile(code, "docs/feedback.md", "exec"), names)
-    assert names["folder"].path == Path("private/client-0003")
-    assert names["folder"].pending() == [names["question"]]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
 from functools import partial
@@ -141,26 +142,46 @@ def test_the_end_of_a_task_that_is_given_up_has_to_be_told(told: bool):
     assert len(state.get_messages_legacy(is_reply=True)) == (not told)
 
 
-def only_task(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A SuperNode that always has a task."""
-    runtime = SimpleNamespace(
-        AcquireTask=lambda _: SimpleNamespace(token="one"), close=lambda: None
-    )
-    monkeypatch.setattr(executor, "_to", lambda *_: runtime)
+class OnlyTask:
+    """A SuperNode that always has a task, and stands for the connections to it."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.acquired = self.closed = 0
+        monkeypatch.setattr(executor, "_to", lambda *_: self)
+
+    def AcquireTask(self, _: Any) -> Any:
+        self.acquired += 1
+        return SimpleNamespace(token="one")
+
+    def close(self) -> None:
+        self.closed += 1
 
 
-def test_an_error_of_flower_ends_a_supernode_and_not_its_node(monkeypatch: pytest.MonkeyPatch):
+def looks(times: int) -> Callable[[], bool]:
+    """A SuperNode that is alive for so many looks: who goes on after its end is found out."""
+    left = iter([True] * times)
+    return lambda: next(left, False)
+
+
+def test_an_error_of_flower_ends_a_supernode_and_not_its_node(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     """It might wait for the rest of an answer for ever."""
-    only_task(monkeypatch)
+    supernode = OnlyTask(monkeypatch)
     monkeypatch.setattr(executor, "pull_task_input", lambda _: 1 / 0)
-    executor.serve(SimpleNamespace(), "x:1", b"secret", lambda: True)  # type: ignore[arg-type]
+    alive = looks(5)
+    executor.serve(SimpleNamespace(), "x:1", b"secret", alive)  # type: ignore[arg-type]
+    assert supernode.acquired == 1  # the task is not tried again at the same SuperNode
+    assert supernode.closed == 2  # the task's connection and the SuperNode's: nothing is left open
+    assert alive()  # it ended by itself, while the SuperNode was there
+    assert "a message was given up (ZeroDivisionError)" in capsys.readouterr().err
 
 
 def test_a_job_ends_with_the_supernode_that_is_to_carry_its_answer(
     monkeypatch: pytest.MonkeyPatch,
 ):
     """Its successor comes after the job, which may take longer than a driver waits for a node."""
-    only_task(monkeypatch)
+    OnlyTask(monkeypatch)
     monkeypatch.setattr(executor, "WATCH_SECONDS", 0.01)
     message = SimpleNamespace(content=None)
     monkeypatch.setattr(executor, "pull_task_input", lambda _: (message, None, None, None))
@@ -172,10 +193,10 @@ def test_a_job_ends_with_the_supernode_that_is_to_carry_its_answer(
         alive[0] = False  # the SuperNode is killed while this works
         assert stopped.wait(10.0)
 
-    looks = iter([False, False, True])  # twice its worker has not even been given the job
+    busy = iter([False, False, True])  # twice its worker has not even been given the job
 
     def interrupt() -> bool:
-        if found := next(looks):
+        if found := next(busy):
             stopped.set()
         return found
 
@@ -184,34 +205,59 @@ def test_a_job_ends_with_the_supernode_that_is_to_carry_its_answer(
     assert stopped.is_set()
 
 
-def test_an_acquired_task_whose_token_is_lost_ends_the_supernode(monkeypatch: pytest.MonkeyPatch):
-    def acquire(_: Any) -> None:
-        raise httpx.ReadTimeout("")
+@pytest.mark.parametrize(
+    "error, tries", [(httpx.ReadTimeout(""), 1), (OSError(), 1), (httpx.ConnectError(""), 5)]
+)
+def test_an_acquired_task_whose_token_is_lost_ends_the_supernode(
+    error: Exception, tries: int, monkeypatch: pytest.MonkeyPatch
+):
+    """Nobody would ever do it. One that was not even reached has given no task: try again."""
+    supernode = OnlyTask(monkeypatch)
 
-    runtime = SimpleNamespace(AcquireTask=acquire, close=lambda: None)
-    monkeypatch.setattr(executor, "_to", lambda *_: runtime)
-    executor.serve(SimpleNamespace(), "x:1", b"secret", lambda: True)  # type: ignore[arg-type]
+    def acquire(_: Any) -> None:
+        supernode.acquired += 1
+        raise error
+
+    monkeypatch.setattr(supernode, "AcquireTask", acquire)
+    monkeypatch.setattr(executor, "time", SimpleNamespace(sleep=lambda _: None))
+    alive = looks(5)
+    executor.serve(SimpleNamespace(), "x:1", b"secret", alive)  # type: ignore[arg-type]
+    assert (supernode.acquired, supernode.closed) == (tries, 1)
+    assert alive() == (tries == 1)
 
 
 class Hangs(Toy):
+    def __init__(self, begun: Path) -> None:
+        super().__init__(CLIENTS)
+        self.begun = begun
+
     def local(self, job: Job) -> Result:
+        self.begun.touch()
         time.sleep(600)
         return super().local(job)
 
 
 def test_a_job_that_is_interrupted_has_failed_and_the_next_one_is_done(tmp_path: Path):
-    recipes = {"hangs": Hangs, "works": Toy}
-    plan = lambda recipe: Plan(partial(recipes[recipe], CLIENTS), False, 100, True)  # noqa: E731
+    begun = tmp_path / "begun"
+    recipes = {"hangs": partial(Hangs, begun), "works": partial(Toy, CLIENTS)}
+    plan = lambda recipe: Plan(recipes[recipe], False, 100, True)  # noqa: E731
     client = Client(0, tmp_path, plan, log=lambda line: None)
     job = jobs()[0]
     with closing(client):
-        threading.Timer(3.0, client.interrupt).start()
+        threading.Thread(target=interrupt_once, args=(client, begun)).start()
         failed = client._compute(plan("hangs"), "hangs", job, 0.0)
         assert isinstance(failed, Failure)
         client.interrupt()  # with nothing under way
         assert isinstance(client._compute(plan("works"), "works", job, 0.0), Result)
         client.interrupt()
         assert isinstance(client._compute(plan("works"), "works", job, 0.0), Result)
+
+
+def interrupt_once(client: Client, begun: Path) -> None:
+    """When its job is under way, however long its worker takes to start."""
+    while not begun.exists():
+        time.sleep(0.01)
+    client.interrupt()
 
 
 def fails_once(path: Path) -> Toy:

@@ -141,7 +141,7 @@ def test_generated_games_play_and_are_won_in_the_real_engine(engine, kind, size,
     for _ in range(5):  # side trips, then the way to the goal from wherever they led
         turn = compare(game, episode, str(rng.choice(game.admissible)))
         if turn.done:
-            return
+            break
     expert = Expert(game)
     while not turn.done:
         turn = compare(game, episode, expert.advise())

@@ -9,13 +9,13 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from urllib.parse import urlencode
 
 import pytest
+from children import python
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -473,12 +473,11 @@ def test_ctrl_c_closes_the_shop_with_a_line():
         "from fedrl.play.shop_server import serve\n"
         "serve(WebShop(Settings(products=30, validation=5)))"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    first = process.stdout.readline()
-    process.send_signal(signal.SIGINT)
-    rest, errors = process.communicate(timeout=60)
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with python("-c", code, **pipes) as process:
+        first = process.stdout.readline()
+        process.send_signal(signal.SIGINT)
+        rest, errors = process.communicate(timeout=60)
     assert re.fullmatch(r"the shop is open at http://127.0.0.1:\d+/ .*\n", first)
     assert rest.strip() == "the shop is closed"
     assert errors == ""

@@ -13,6 +13,7 @@ from fedrl.cli import flower as machines
 from fedrl.cli import gap as gaps
 from fedrl.cli import plan as planning
 from fedrl.cli import sweep as sweeping
+from fedrl.experiment.interrupt import Interrupt
 from fedrl.types import UserError
 
 HELP = """\
@@ -48,7 +49,7 @@ def main() -> None:
 
 
 def call(argv: list[str]) -> int:
-    """The exit code: 0, 1 for a failed check, 2 for a mistake, 130 for Ctrl-C."""
+    """The exit code: 0, 1 for a failed check, 2 for a mistake, 130 for Ctrl-C and SIGTERM."""
     threads.pin()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -66,7 +67,8 @@ def call(argv: list[str]) -> int:
             from fedrl.registry import suggestion
 
             raise UserError(f"unknown command {argv[0]!r}; {suggestion(argv[0], list(COMMANDS))}")
-        code = COMMANDS[argv[0]](argv[1:])
+        with Interrupt():
+            code = COMMANDS[argv[0]](argv[1:])
         sys.stdout.flush()
         return code
     except UserError as error:

@@ -2,23 +2,32 @@
 
 An exception raised inside a finalizer or a callback from compiled code is printed or swallowed, and
 the run would go on. So the signal is also remembered, and asked about after every round.
+
+A job in the background of a script has SIGINT ignored. It is stopped by SIGTERM, as schedulers do,
+and ends in the same way.
 """
 
 from __future__ import annotations
 
 import signal
+import threading
 from types import FrameType
 from typing import Any
 
 
 class Interrupt:
-    """While active, SIGINT and SIGTERM (schedulers) stop the run as KeyboardInterrupt."""
+    """While active, SIGINT and SIGTERM stop what is done here as KeyboardInterrupt.
+
+    Signals are the main thread's business: in another one this does nothing.
+    """
 
     def __init__(self) -> None:
         self.asked = False
         self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Interrupt:
+        if threading.current_thread() is not threading.main_thread():
+            return self
         for number in (signal.SIGINT, signal.SIGTERM):
             # SIGINT may be ignored on purpose (a background job of a shell): leave it so.
             if signal.getsignal(number) is not signal.SIG_IGN:

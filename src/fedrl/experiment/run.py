@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -252,9 +251,7 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
             engine = stack.enter_context(
                 _flower().open_engine(config, run.path.name, algorithm, warn)
             )
-        interrupt = Interrupt()
-        if threading.current_thread() is threading.main_thread():  # signals are its business
-            stack.enter_context(interrupt)
+        interrupt = stack.enter_context(Interrupt())
         sinks = open_sinks(config.track, run.path, configs.as_dict(config))
         for sink in sinks:
             stack.callback(sink.close)

@@ -6,6 +6,8 @@ Training never waits. A round publishes its questions and takes what has been an
 
 from __future__ import annotations
 
+import sys
+import termios
 import textwrap
 import time
 from collections.abc import Callable, Sequence
@@ -20,7 +22,8 @@ CHOICES = {
     "rate": "1 too high   2 right   3 too low",
     "compare": "1 the first is better   2 the same   3 the second is better",
 }
-VALUES = {"1": -1.0, "2": 0.0, "3": 1.0}
+OTHERWISE = "0 cannot say   s skip"
+VALUES = {"1": -1.0, "2": 0.0, "3": 1.0, "0": None}
 WAIT = 1.0  # seconds between two looks into a folder without questions
 
 
@@ -48,16 +51,17 @@ def source(folder: Path | str, client: int) -> Source:
 def converse(
     folder: Folder,
     limit: int,
-    ask: Callable[[str], str] = input,
+    ask: Callable[[str], str] | None = None,
     sleep: Callable[[float], None] = time.sleep,
 ) -> int:
     """Questions and answers in the terminal, at most `limit` of them; the exit code."""
-    print("Type 1, 2 or 3 and Enter; u takes the last answer back, q leaves.")
+    print("Type 1, 2 or 3 and Enter; 0 if you cannot say, s to be asked later.")
+    print("u takes the last one back, q leaves.")
     view = folder.sit(limit)
     try:
         while view.progress.sitting < limit:
             view = _waited(folder, sleep)
-            word = _asked(view, limit, ask)
+            word = _asked(view, limit, ask or _typed)
             if word == "q":
                 break
             entry = _entry(view.pending[0], word)
@@ -87,13 +91,22 @@ def _asked(view: View, limit: int, ask: Callable[[str], str]) -> str:
     print(f"\n{view.progress.sitting + 1} of {limit}")
     for line in _shown(question):
         print(line)
-    while (word := ask("> ").strip().lower()) not in (*VALUES, "u", "q"):
-        print("1, 2 or 3; u takes the last answer back, q leaves")
+    while (word := ask("> ").strip().lower()) not in (*VALUES, "s", "u", "q"):
+        print("1, 2 or 3; 0 cannot say, s skips, u takes the last one back, q leaves")
     return word
 
 
+def _typed(prompt: str) -> str:
+    """A line that is typed now: what was typed before a question was there does not answer it."""
+    if sys.stdin.isatty():
+        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+    return input(prompt)
+
+
 def _entry(question: Question, word: str) -> Given:
-    return Given("", None) if word == "u" else Given(question.id, VALUES[word])
+    if word == "u":
+        return Given("", act="undo")
+    return Given(question.id, act="skip") if word == "s" else Given(question.id, VALUES[word])
 
 
 def _shown(question: Question) -> list[str]:
@@ -103,7 +116,7 @@ def _shown(question: Question) -> list[str]:
         lines += textwrap.wrap(head + _printable(item), 96) or [head]
     if question.kind == "rate":
         lines.append(f"the model's score: {question.scores[0]:.3g}")
-    return [*lines, CHOICES[question.kind]]
+    return [*lines, CHOICES[question.kind], OTHERWISE]
 
 
 def _printable(text: str) -> str:

@@ -1,7 +1,8 @@
 """Answers from a file, one JSON object per line: {"question": ID, "value": H}.
 
-That is also how a person's answers are kept (`store`), so a session can be played again; undone
-ones are left out here too. What the file does not hold stays unanswered. The server may learn that
+That is also how a person's answers are kept (`store`), so a session can be played again: undone and
+skipped ones are left out here too, and so is "cannot say" (null). What the file does not hold stays
+unanswered. The server may learn that
 a client's file cannot be read, but nothing of what it says.
 """
 
@@ -49,9 +50,13 @@ def _take(values: dict[str, float], line: str, where: str) -> None:
         if "undo" in entry:
             values.pop(entry["undo"], None)
             return
-        if "sit" in entry:  # the beginning of a person's sitting says nothing
+        if "sit" in entry or "skip" in entry:  # neither says anything
             return
-        question, value = str(entry["question"]), float(entry["value"])
+        question = str(entry["question"])
+        if entry["value"] is None:
+            values.pop(question, None)
+            return
+        value = float(entry["value"])
     except (ValueError, KeyError, TypeError) as error:
         said = f'{where} is no answer; it must read {{"question": ID, "value": H}}'
         raise UserError(Shareable(said)) from error

@@ -1,14 +1,21 @@
 // One question at a time. What a person does is put into a queue that outlives a reload, and sent
 // in order; the page shows the server's state with the queue applied to it, so it never waits.
+//
+// Nobody answers what they have not seen: a press counts for the question that was on the screen
+// when the pointer or the key went down, and only if that had been there for a glance by then. The
+// second half of a double click falls on the next question, and is nothing.
 "use strict";
 (() => {
   const LATELY = 6, BATCH = 100, SOON = 2000, LATER = 15000, AGAIN = [300, 1000, 2000, 4000];
+  const GLANCE = 500;  // longer than the two clicks of a double click are apart
   const WORDS = {
     rate: { ask: "Is the model’s score right?", choices: ["Too high", "About right", "Too low"] },
     compare: { ask: "Which one is better?",
                choices: ["First is better", "About the same", "Second is better"] },
   };
-  const VALUES = { ArrowLeft: -1, 1: -1, ArrowDown: 0, 2: 0, ArrowRight: 1, 3: 1 };
+  const KEYS = { ArrowLeft: -1, 1: -1, ArrowDown: 0, 2: 0, ArrowRight: 1, 3: 1,
+                 0: "unsure", s: "skip", u: "undo", Backspace: "undo" };
+  const OTHERWISE = { unsure: "Cannot say", skip: "Skipped" };
   const $ = (id) => document.getElementById(id);
   const key = decodeURIComponent(location.hash.slice(1));
   const box = `fedrl-feedback ${location.pathname} ${key} `;
@@ -17,6 +24,8 @@
   let known = null;      // the server's last word
   let now = null;        // `known` with the queue applied: what is shown
   let talking = false, failures = 0, timer = 0, entered = 0, shown = "", trouble = "";
+  let seen = "", glances = 0;  // what has been on the screen for a glance: `shown`, or nothing yet
+  let pressed = null;          // what `seen` was when the pointer or a key went down on a button
 
   // The queue ------------------------------------------------------------------------------------
 
@@ -46,15 +55,27 @@
       progress.sitting = 0;
     } else if (entry.undo !== undefined) {
       if (!recent.length || recent[0].id !== entry.undo) return;
-      const { value, ...question } = recent.shift();
-      questions.unshift(question);
-      progress.answered--; progress.pending++; progress.sitting = Math.max(0, progress.sitting - 1);
+      const { value, skip, ...question } = recent.shift();
+      const rest = questions.filter((one) => one.id !== question.id);
+      state.questions = [question, ...rest];
+      if (!skip) progress.pending++;
+      if (value !== null) {
+        progress.answered--; progress.sitting = Math.max(0, progress.sitting - 1);
+      } else if (!skip) progress.unsure--;
+    } else if (entry.skip !== undefined) {
+      const at = questions.findIndex((one) => one.id === entry.skip);
+      if (at < 0) return;
+      const [question] = questions.splice(at, 1);
+      if (questions.length === progress.pending - 1) questions.push(question);
+      recent.unshift({ ...question, value: null, skip: true });
     } else {
       const at = questions.findIndex((one) => one.id === entry.question);
       if (at < 0) return;
       const [question] = questions.splice(at, 1);
-      recent.unshift({ ...question, value: entry.value });
-      progress.answered++; progress.pending--; progress.sitting++;
+      recent.unshift({ ...question, value: entry.value, skip: false });
+      progress.pending--;
+      if (entry.value === null) progress.unsure++;
+      else { progress.answered++; progress.sitting++; }
     }
   }
 
@@ -106,7 +127,7 @@
   function kept() {
     const count = queue.length;
     if (!count) return "";
-    return `${count === 1 ? "Your last answer is" : `Your last ${count} answers are`} kept here ` +
+    return `${count === 1 ? "Your last entry is" : `Your last ${count} entries are`} kept here ` +
       "and will be sent then.";
   }
 
@@ -121,14 +142,17 @@
 
   const ended = () => now.progress.sitting >= now.limit;
 
-  function answer(value) {
-    if (!now || ended() || !now.questions.length) return;
+  // `choice` is an answer's value, "unsure" or "skip"; `of` is what was seen when it was pressed.
+  function choose(choice, of) {
+    if (!now || ended() || !now.questions.length || !of || of !== shown) return;
     const question = now.questions[0];
-    const button = document.querySelector(`.choice[data-value="${value}"]`);
+    if (choice === "skip" && now.progress.pending < 2) return;  // nothing could come before it
+    const button = document.querySelector(`[data-choice="${choice}"]`);
     button.classList.add("pressed");
     setTimeout(() => button.classList.remove("pressed"), 130);
-    say(WORDS[question.kind].choices[value + 1]);
-    enter({ question: question.id, value });
+    say(OTHERWISE[choice] ?? WORDS[question.kind].choices[choice + 1]);
+    if (choice === "skip") enter({ skip: question.id });
+    else enter({ question: question.id, value: choice === "unsure" ? null : choice });
   }
 
   function undo() {
@@ -137,20 +161,64 @@
     enter({ undo: now.recent[0].id });
   }
 
+  function goOn(of) {
+    if (now && ended() && of && of === shown) enter({ more: true });
+  }
+
   document.addEventListener("keydown", (event) => {
     if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const value = VALUES[event.key], back = event.key === "u" || event.key === "Backspace";
-    if (value === undefined && !back) return;
+    const onButton = event.target instanceof HTMLButtonElement;
+    if (onButton && (event.key === "Enter" || event.key === " ")) {
+      if (event.repeat) event.preventDefault();  // a key that is held down is one press
+      else pressed = { seen };
+      return;
+    }
+    const act = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+    if (act === undefined) return;
     event.preventDefault();
-    if (event.repeat) return;  // a key that is held down is one answer
-    if (back) undo(); else answer(value);
+    if (event.repeat) return;
+    if (act === "undo") undo(); else choose(act, seen);
   });
-  for (const button of document.querySelectorAll(".choice"))
-    button.addEventListener("click", () => answer(Number(button.dataset.value)));
+  document.addEventListener("pointerdown", () => { pressed = { seen }; });
+  for (const name of ["pointerup", "pointercancel", "keyup"])
+    document.addEventListener(name, () => {
+      const over = pressed;
+      setTimeout(() => { if (pressed === over) pressed = null; }, GLANCE);  // its click has been
+    });
+
+  // A screen reader may click without a pointer or a key: then what is seen now counts.
+  function onPress(button, act) {
+    button.addEventListener("click", (event) => {
+      const of = (pressed ?? { seen }).seen;
+      pressed = null;
+      if (event.detail !== 2) act(of);  // 2: the second of a double click, however slow
+    });
+  }
+  for (const button of document.querySelectorAll("[data-choice]")) {
+    const name = button.dataset.choice;
+    onPress(button, (of) => choose(name in OTHERWISE ? name : Number(name), of));
+  }
+  onPress($("more"), goOn);
   $("undo").addEventListener("click", undo);
-  $("more").addEventListener("click", () => enter({ more: true }));
-  document.addEventListener("visibilitychange", () => { if (!document.hidden) talk(); });
+  document.addEventListener("visibilitychange", () => {
+    look();
+    if (!document.hidden) talk();
+  });
+  addEventListener("pageshow", (event) => { if (event.persisted) { look(); talk(); } });
   addEventListener("hashchange", () => location.reload());
+
+  // From now on `shown` is being looked at, if it can be: a hidden page draws nothing.
+  function look() {
+    const glance = ++glances;
+    seen = "";
+    document.body.classList.remove("seen");
+    if (document.hidden) return;
+    requestAnimationFrame(() => setTimeout(() => {  // drawn, and then for a while
+      if (glance !== glances) return;
+      seen = shown;
+      document.body.classList.add("seen");
+    }, GLANCE));
+  }
 
   // What a person sees: all text is set as text, never as HTML -------------------------------------
 
@@ -173,8 +241,12 @@
     if (view === "quiet") showQuiet(progress);
     if (view === "end") showEnd(progress, limit);
     if (view === "end" && fresh) $("more").focus({ preventScroll: true });
-    shown = mark;
+    $("skip").disabled = progress.pending < 2;
     showLately();
+    if (!fresh) return;
+    shown = mark;
+    scrollTo(0, 0);  // the question may be out of sight, far above the buttons
+    look();
   }
 
   function showQuestion(question) {
@@ -200,14 +272,16 @@
     say(`${words.ask} ${question.items.join(" — ")}`, true);
   }
 
-  function showQuiet({ answered, pending }) {
-    const again = answered ? "ask again" : "ask";
-    const [title, text] = pending
+  function showQuiet({ answered, unsure, pending }) {
+    const again = answered + unsure ? "ask again" : "ask";
+    const title = unsure ? "Nothing is left to answer"
+      : answered ? "All answered" : "Nothing to answer yet";
+    const [head, text] = pending
       ? ["One moment", "The next question is on its way."]
-      : [answered ? "All answered" : "Nothing to answer yet", now.over
+      : [title, now.over
         ? `The run has ended. It will ${again} if it is resumed with more rounds.`
         : `The run will ${again} in its next round, and this page will show it.`];
-    $("quiet").querySelector("h1").textContent = title;
+    $("quiet").querySelector("h1").textContent = head;
     $("quiet").querySelector("p").textContent = text;
   }
 
@@ -225,6 +299,11 @@
   function showLately() {
     $("lately").hidden = !now.recent.length;
     $("recent").replaceChildren(...now.recent.slice(0, LATELY).map((one) => {
+      if (one.value === null) {
+        const row = make("li", "none"), word = one.skip ? "Skipped" : "Cannot say";
+        row.append(make("b", "", word), make("span", "", one.items.join(" · ")));
+        return row;
+      }
       const sign = Math.sign(one.value), pick = one.kind === "compare" && sign;
       const row = make("li", pick ? "pick" : ["down", "even", "up"][sign + 1]);
       const chosen = pick ? one.items[sign < 0 ? 0 : 1] : one.items.join(" · ");

@@ -2,7 +2,7 @@
 
     GET  /client-0003/          the page, page.css, page.js, icon.svg: the same for everybody
     GET  /client-0003/state     questions that wait, the last answers, how far the person is
-    POST /client-0003/entries   answers, undos and "go on", in their order; the state after them
+    POST /client-0003/entries   answers, skips, undos and "go on", in their order; the state after
 
 The last two need the key. The address ends in `#KEY`, which browsers do not send by themselves; key
 and port are kept in the client's folder, so that an open page goes on when the server comes back.
@@ -20,14 +20,15 @@ from typing import Any, NamedTuple
 
 from fedrl.feedback.keyed_server import KeyedServer, Refused, Request
 from fedrl.feedback.records import Question
-from fedrl.feedback.store import Folder, Given, View
+from fedrl.feedback.store import Folder
+from fedrl.feedback.transcript import Given, View
 from fedrl.loopback import LOOPBACK
 from fedrl.types import UserError
 
 AHEAD = 40
 """Questions that the page holds ready: a quick person never waits for the server."""
 BEHIND = 30
-"""Answers that the page knows: as many can be undone in one go."""
+"""Entries that the page knows: as many can be undone in one go."""
 MOST_ENTRIES = 200
 PARTS = {"": "page.html", "page.css": "page.css", "page.js": "page.js", "icon.svg": "icon.svg"}
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
@@ -120,7 +121,10 @@ def state(view: View) -> dict[str, Any]:
     return {
         "progress": view.progress._asdict(),
         "questions": [_shown(one) for one in view.pending[:AHEAD]],
-        "recent": [_shown(one) | {"value": value} for one, value in view.recent(BEHIND)],
+        "recent": [
+            _shown(one) | {"value": said.value, "skip": said.skip}
+            for one, said in view.recent(BEHIND)
+        ],
     }
 
 
@@ -147,6 +151,10 @@ def _entry(entry: Any) -> Given | None:
         case {"more": True}:
             return None
         case {"undo": str(question), "once": str(once)} if question and once:
+            return Given(question, None, once, "undo")
+        case {"skip": str(question), "once": str(once)} if once:
+            return Given(question, None, once, "skip")
+        case {"question": str(question), "value": None, "once": str(once)} if once:
             return Given(question, None, once)
         case {"question": str(question), "value": -1 | 0 | 1 as value, "once": str(once)} if once:
             return Given(question, float(value), once)

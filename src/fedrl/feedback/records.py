@@ -5,7 +5,8 @@
     compare   two items and the model's scores: is the first (−1) or the second (+1) better, or
               neither (0)?
 
-A source may not answer: a person has not come to it yet, a log does not hold it.
+A source may not answer: a person has not come to it yet or cannot say, a log does not hold it.
+"Cannot say" is not 0, which says that a score is right or that neither item is better.
 """
 
 from __future__ import annotations

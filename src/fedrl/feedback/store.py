@@ -2,7 +2,7 @@
 
     FOLDER/client-0003/     mode 0700, its files 0600
       questions.jsonl       what may be answered and what was: the learner rewrites it, whole
-      answers.jsonl         answers and undos with their times: only ever appended to
+      answers.jsonl         what a person did, with its time: only ever appended to
       .lock                 held for an instant by whoever reads or writes
 
 The learner and the page are two processes, and either may be killed at any moment. The questions
@@ -22,93 +22,19 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from fedrl.feedback.records import Answer, Question
+from fedrl.feedback.transcript import Given, Progress, Told, View
 from fedrl.types import UserError
 
 MOST = 200
-"""Questions that may wait for an answer; of more, those that were asked longest ago are dropped."""
+"""Questions that may wait for an answer; of more, the last in a person's order are dropped."""
 QUESTIONS, ANSWERS, LOCK = "questions.jsonl", "answers.jsonl", ".lock"
 COUNTS = {"rate": 1, "compare": 2}
 """Items of a question."""
 Line = TypeVar("Line")
-
-
-class Given(NamedTuple):
-    """A person's entry: an answer, or with `value` None the undoing of one (the last by default).
-
-    An undo that names a question does nothing unless that question's answer is the last one.
-    """
-
-    question: str
-    value: float | None
-    once: str = ""
-
-
-class Progress(NamedTuple):
-    """`sitting` counts the answers since the person last sat down (see `Folder.sit`)."""
-
-    answered: int
-    pending: int
-    sitting: int
-
-
-@dataclass
-class Told:
-    """The answers' file, read from its start: what stands after all undos."""
-
-    standing: list[Answer] = field(default_factory=list)
-    undone: list[str] = field(default_factory=list)  # whose questions come first, the last undone
-    seen: set[str] = field(default_factory=set)  # the words `once`
-    seated: int = 0  # answers that stood when the person sat down
-
-    def take(self, entry: dict[str, Any]) -> None:
-        """One line of the file."""
-        self.seen.add(entry.get("once", ""))
-        if "sit" in entry:
-            self.seated = len(self.standing)
-        elif "undo" in entry:
-            self._undo(entry["undo"])
-        else:
-            self.standing.append(Answer(entry["question"], entry["value"]))
-            self.undone = [name for name in self.undone if name != entry["question"]]
-
-    def _undo(self, name: str) -> None:
-        """By name: somebody may have removed a damaged line before it."""
-        places = [at for at, one in enumerate(self.standing) if one.question == name]
-        if places:
-            del self.standing[places[-1]]
-            self.undone.insert(0, name)
-            self.seated -= places[-1] < self.seated
-
-
-@dataclass(frozen=True)
-class View:
-    """The folder at one moment."""
-
-    questions: dict[str, Question]
-    told: Told
-
-    @property
-    def pending(self) -> list[Question]:
-        """In the order in which a person should see them: what was undone, then the newest."""
-        answered = {answer.question for answer in self.told.standing}
-        waiting = self.questions.keys() - answered
-        order = dict.fromkeys([*self.told.undone, *self.questions])
-        return [self.questions[name] for name in order if name in waiting]
-
-    @property
-    def progress(self) -> Progress:
-        answered = len(self.told.standing)
-        return Progress(answered, len(self.pending), answered - self.told.seated)
-
-    def recent(self, count: int) -> list[tuple[Question, float]]:
-        """The last answers, newest first, with their questions."""
-        last = self.told.standing[-count:][::-1]
-        return [(self.questions[one.question], one.value) for one in last]
 
 
 def client_folder(folder: Path | str, client: int) -> Path:
@@ -146,7 +72,7 @@ class Folder:
                 self.replace(QUESTIONS, lines.encode())
 
     def answers(self) -> list[Answer]:
-        """Those that stand, in the order in which they were given."""
+        """Those that stand, in the order in which they were given; "cannot say" is none."""
         return self.view().told.standing
 
     # The person's side ---------------------------------------------------------------------------
@@ -161,13 +87,20 @@ class Folder:
     def progress(self) -> Progress:
         return self.view().progress
 
-    def answer(self, question: str, value: float, once: str = "") -> bool:
-        """Whether it was taken: the question was waiting, and this was not said before."""
+    def answer(self, question: str, value: float | None, once: str = "") -> bool:
+        """Whether it was taken: the question was waiting, and this was not said before.
+
+        `value` None is "cannot say".
+        """
         return bool(self._write([Given(question, value, once)])[1])
 
+    def skip(self, question: str, once: str = "") -> bool:
+        """Whether it was taken; the question waits behind all others."""
+        return bool(self._write([Given(question, None, once, "skip")])[1])
+
     def undo(self, question: str = "", once: str = "") -> Question | None:
-        """Take the last answer back (if it is to `question`); the question that waits again."""
-        view, lines = self._write([Given(question, None, once)])
+        """Take the last entry back (if it is about `question`); the question that waits again."""
+        view, lines = self._write([Given(question, None, once, "undo")])
         return view.questions[lines[0]["undo"]] if lines else None
 
     def give(self, entries: Iterable[Given]) -> View:
@@ -218,7 +151,7 @@ class Folder:
         told = Told()
         for line in self._lines(ANSWERS, _entry):
             told.take(line)
-        if any(one.question not in questions for one in told.standing):
+        if not told.closed <= questions.keys():
             raise UserError(
                 f"{self.path / QUESTIONS} is damaged: it lacks a question that was answered; put "
                 f"it back, or move {ANSWERS} away to begin anew"
@@ -281,13 +214,16 @@ def _question(line: Any) -> Question:
 def _entry(line: Any) -> dict[str, Any]:
     """A line of the answers, if it is one."""
     entry: dict[str, Any] = dict(line.items())
-    if "undo" in entry:
-        entry["undo"] = str(entry["undo"])
-    elif "sit" not in entry:
-        entry |= {"question": str(entry["question"]), "value": float(entry["value"])}
-        if not -1 <= entry["value"] <= 1:
-            raise ValueError
-    return entry
+    for act in ("undo", "skip"):
+        if act in entry:
+            return entry | {act: str(entry[act])}
+    if "sit" in entry:
+        return entry
+    value = entry["value"]
+    if value is not None and not -1 <= float(value) <= 1:
+        raise ValueError
+    said = None if value is None else float(value)
+    return entry | {"question": str(entry["question"]), "value": said}
 
 
 def _taken(view: View, entry: Given) -> dict[str, Any] | None:
@@ -296,19 +232,28 @@ def _taken(view: View, entry: Given) -> dict[str, Any] | None:
     if entry.once and entry.once in told.seen:
         return None
     line: dict[str, Any] = {"time": _now()} | ({"once": entry.once} if entry.once else {})
-    if entry.value is None:
-        last = told.standing[-1].question if told.standing else ""
+    if entry.act == "undo":
+        last = view.entries[-1].question if view.entries else ""
         if not last or entry.question not in ("", last):
             return None
         line["undo"] = last
+    elif all(entry.question != one.id for one in view.pending):
+        return None
+    elif entry.act == "skip":
+        line["skip"] = entry.question
     else:
-        if not (math.isfinite(entry.value) and -1 <= entry.value <= 1):
-            raise UserError(f"an answer is a number from -1 to 1, not {entry.value}")
-        if all(entry.question != one.id for one in view.pending):
-            return None
-        line |= {"question": entry.question, "value": float(entry.value)}
+        line |= {"question": entry.question, "value": _value(entry.value)}
     told.take(line)
     return line
+
+
+def _value(value: float | None) -> float | None:
+    """None is "cannot say"."""
+    if value is None:
+        return None
+    if not (math.isfinite(value) and -1 <= value <= 1):
+        raise UserError(f"an answer is a number from -1 to 1, not {value}")
+    return float(value)
 
 
 def _line(entry: dict[str, Any]) -> str:
