@@ -18,7 +18,7 @@ RULES = kernels.Rules(
     gamma=0.97,
     lr=0.2,
     batch=8,
-    updates_per_step=1,
+    gradient_steps=1,
     sync_steps=0,
     sync_episodes=2,
     epsilon_decay=0.9,
@@ -231,7 +231,7 @@ def by_hand(kind, count, blocks, shift, spread, learner, rules):
             loop.remember(learner, seen, action, reward, ahead, over)
             seen, total, length = ahead, total + reward, length + 1
             counters[kernels.STEPS] += np.uint64(1)
-            for _ in range(rules.updates_per_step * int(counters[kernels.SIZE] >= rules.batch)):
+            for _ in range(rules.gradient_steps * int(counters[kernels.SIZE] >= rules.batch)):
                 held = int(counters[kernels.SIZE])
                 picks = np.array([(word() >> 32) * held >> 32 for _ in range(rules.batch)])
                 kernels.td_update(blocks, learner, picks, rules, work)
@@ -252,7 +252,7 @@ def by_hand(kind, count, blocks, shift, spread, learner, rules):
     [
         (worlds.CARTPOLE, RULES),
         (worlds.ACROBOT, RULES._replace(limit=40, sync_steps=25, sync_episodes=0)),
-        (worlds.MOUNTAINCAR, RULES._replace(limit=50, updates_per_step=2, batch=3)),
+        (worlds.MOUNTAINCAR, RULES._replace(limit=50, gradient_steps=2, batch=3)),
     ],
     ids=["cartpole", "acrobot", "mountaincar"],
 )
@@ -277,7 +277,7 @@ def test_a_cut_at_the_limit_is_not_terminal():
     np.testing.assert_array_equal(lengths, 10)
     assert not learner.terminal.any()
     learner, blocks = make(worlds.CARTPOLE, capacity=500)
-    rules = RULES._replace(updates_per_step=0)
+    rules = RULES._replace(gradient_steps=0)
     _, lengths = loop.run_episodes(worlds.CARTPOLE, 4, blocks, *scales(0), learner, rules)
     assert lengths.sum() < 500
     np.testing.assert_array_equal(np.flatnonzero(learner.terminal), lengths.cumsum() - 1)

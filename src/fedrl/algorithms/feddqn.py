@@ -33,8 +33,9 @@ from fedrl.algorithms.q_learning import (
     side_by_side,
     told,
 )
+from fedrl.algorithms.qhd_kernels import Rules
 from fedrl.envs.discrete import World
-from fedrl.limits import above_zero, at_least_one, not_negative
+from fedrl.limits import above_zero, at_least_one
 from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
 
 
@@ -48,8 +49,6 @@ class Network(Practice):
     lr: float = 0.0003
     # Transitions per update; the loss is their mean.
     batch: int = 32
-    # Target r + γ Q⁻(s', a*): a* chosen by the online weights, else by the delayed ones too.
-    double: bool = True
     # TD errors beyond this count linearly, not squared (Huber); 0 squares all.
     huber: float = 1.0
 
@@ -62,7 +61,6 @@ class Network(Practice):
                 f"algorithm.hidden is {list(self.hidden)}; name the units of two layers, above 0"
             )
         above_zero(self, "algorithm.", "lr")
-        not_negative(self, "algorithm.", "huber")
 
 
 @dataclass(frozen=True)
@@ -87,13 +85,10 @@ class Training:
         return self.world.dimension, first, second, self.world.actions
 
     @property
-    def rules(self) -> dqn.Rules:
-        s = self.settings
-        return dqn.Rules(
-            s.gamma, s.lr, s.batch, s.updates_per_step, s.sync_steps, s.sync_episodes,
-            s.epsilon_decay, s.epsilon_floor, s.double, s.huber, self.world.limit,
-            self.sign,
-        )  # fmt: skip
+    def rules(self) -> Rules:
+        return self.settings.rules(
+            self.settings.lr, self.settings.batch, self.world.limit, self.sign
+        )
 
     def restore(self, job: Job, shape: dqn.Shape, weights: np.ndarray) -> dqn.Learner:
         """The learner as it was left, or a fresh one with these weights."""
