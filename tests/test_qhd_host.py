@@ -83,8 +83,10 @@ CHANGES = pytest.mark.parametrize(
         {"sync_steps": 25, "sync_episodes": 0},
         {"gradient_steps": 2, "batch": 3},
         {"gradient_steps": 0},
+        {"train_every": 4, "gradient_steps": 3, "learning_starts": 20},
+        {"epsilon_steps": 50, "epsilon": 0.9, "max_grad_norm": 0.1, "double": False},
     ],
-    ids=["usual", "sync by steps", "two updates", "no update"],
+    ids=["usual", "sync by steps", "two updates", "no update", "every 4", "linear ε"],
 )
 
 
