@@ -10,7 +10,9 @@ federation: a client that gets back what it sent goes on undisturbed, and a cent
 the episodes of all the clients it stands for.
 
 The paper fixes the layers (128 each), γ, the replay and when clients average. It is silent on the
-optimizer, the batch, the target rule and its period: here Adam, 32, double, five episodes.
+optimizer, the batch, the target rule and its period: here Adam, 32, double, 500 steps. A network
+needs hundreds of updates to fit a target: of one that moves every 45 (five short episodes), it
+learns values without bound, and so does PyTorch's.
 """
 
 from __future__ import annotations
@@ -51,6 +53,10 @@ class Network(Practice):
     batch: int = 32
     # TD errors beyond this count linearly, not squared (Huber); 0 squares all.
     huber: float = 1.0
+    # Steps between two copies of what is learned to the delayed target; 0 is never by steps.
+    sync_steps: int = 500
+    # Episodes between two copies; 0 is never by episodes.
+    sync_episodes: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
