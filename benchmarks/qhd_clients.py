@@ -25,7 +25,7 @@ RULES = qhd_kernels.Rules(
     gamma=0.99,
     lr=0.1,
     batch=BATCH,
-    updates_per_step=1,
+    gradient_steps=1,
     sync_steps=0,
     sync_episodes=5,
     epsilon_decay=1.0,
@@ -167,7 +167,7 @@ def landing_qhd(world: World, features: int, updates: int) -> Callable[[], float
 def landing_dqn(world: World, updates: int) -> Callable[[], float]:
     shape = (8, 128, 128, 4)
     learner = dqn.fresh(shape, dqn.draw_weights(shape, 1), 10_000, 7, epsilon=0.1)
-    rules = dqn.Rules(0.99, 3e-4, 32, updates, 500, 0, 1.0, 0.1, True, 1.0, world.limit)
+    rules = qhd_kernels.Rules(0.99, 3e-4, 32, updates, 500, 0, 1.0, 0.1, world.limit, huber=1.0)
     return lambda: float(dqn_episodes.run_episodes(world, 5, shape, learner, rules, 3)[1].sum())
 
 

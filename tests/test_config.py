@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 
 import pytest
@@ -128,6 +129,77 @@ def test_a_flag_that_names_another_method_brings_its_presets():
     other = resolve(recipe, ["--algorithm.name", "pavg"])
     assert (other.algorithm.beta, other.algorithm.local_lr) == (1.0, 0.004)
     assert resolve(recipe, ["--algorithm.name", "fedsvrpg-m"]).algorithm.beta == 0.5
+
+
+QHD_ONLY = {"bandwidth": 0.75, "encoders": "own", "ridge": 1e-6}
+SHARED_BY_Q_LEARNERS = {"epsilon_decay": 0.9, "sync_steps": 70, "gradient_steps": 2, "huber": 0.5}
+
+
+@pytest.mark.parametrize("name", ["feddqn", "distill-dqn"])
+def test_one_flag_changes_the_method_of_a_recipe(name, capsys):
+    """What only the recipe's own method has is left out, and said; what both have stays."""
+    recipe = {
+        "algorithm": {"name": "fedqhd", **QHD_ONLY, **SHARED_BY_Q_LEARNERS},
+        "world": {"name": "acrobot-v1"},
+    }
+    chosen = resolve(recipe, ["--algorithm.name", name]).algorithm
+    assert chosen == type(chosen)(name=name, **SHARED_BY_Q_LEARNERS)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.startswith(f"note: algorithm.name is {name}, which has no bandwidth, encoders, ri")
+    assert recipe["algorithm"]["bandwidth"] == 0.75  # the caller's table is not touched
+
+
+@pytest.mark.parametrize(
+    "path", [p for p in RECIPES if p.parent.name == "fedqhd"], ids=lambda p: p.stem
+)
+@pytest.mark.parametrize("name", ["fedqhd", "truncate-qhd", "feddqn", "distill-dqn"])
+def test_every_recipe_of_the_family_takes_every_method(path, name):
+    assert resolve(read_recipe(path), ["--algorithm.name", name]).algorithm.name == name
+
+
+def test_nothing_is_said_where_nothing_is_left_out(capsys):
+    resolve({"algorithm": {"name": "fedqhd", "gamma": 0.9}}, ["--algorithm.name", "feddqn"])
+    resolve({"algorithm": {"name": "fedqhd", **QHD_ONLY}}, ["--algorithm.name", "fedqhd"])
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    ("recipe", "flags", "words"),
+    [
+        ({"bandwidht": 0.75}, [], "unknown key algorithm.bandwidht"),
+        ({}, ["--algorithm.bandwidth", "0.75"], "unknown key --algorithm.bandwidth"),
+        ({"name": ["fedqhd"]}, [], None),
+    ],
+    ids=["a key that neither has", "a flag", "no name before"],
+)
+def test_a_changed_method_forgives_no_mistakes(recipe, flags, words):
+    data = {"algorithm": {"name": "fedqhd", "bandwidth": 0.5} | recipe}
+    with pytest.raises(UserError, match=words):
+        resolve(data, ["--algorithm.name", "feddqn", *flags])
+
+
+def test_older_names_of_settings_are_read_but_not_taken_as_flags():
+    """A run folder that was written before a setting was renamed can be resumed."""
+    assert resolve({"algorithm": {"name": "fedqhd", "updates_per_step": 3}}) == resolve(
+        {"algorithm": {"name": "fedqhd", "gradient_steps": 3}}
+    )
+    with pytest.raises(UserError, match=r"unknown key --algorithm\.updates_per_step"):
+        resolve({"algorithm": {"name": "fedqhd"}}, ["--algorithm.updates_per_step", "3"])
+
+
+def test_the_walker_runs_the_best_row_of_its_method():
+    """Recipe and result page cannot part: β and η are those of FedHAPG-M's best end there."""
+    page = recipes_folder().parent / "docs" / "results" / "momentum.md"
+    section = page.read_text(encoding="utf-8").split("## The curves behind Table 3: Walker2d")[1]
+    rows = re.findall(
+        r"\| fedhapg-m β=(\S+) \| (\S+) \| \S+ ± \S+ \| [^|]* \| (\S+) ±",
+        section.split("\n## ")[0],
+    )
+    assert len(rows) == 3
+    beta, lr, _ = max(rows, key=lambda row: float(row[2]))
+    found = resolve(read_recipe(find_recipe("momentum/walker"))).algorithm
+    assert (found.name, found.beta, found.local_lr) == ("fedhapg-m", float(beta), float(lr))
 
 
 def test_none_restores_an_optional_setting():

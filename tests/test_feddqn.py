@@ -17,16 +17,17 @@ from fedrl.algorithms.distill import Distillation
 from fedrl.algorithms.distill import Settings as DistillSettings
 from fedrl.algorithms.dqn_episodes import run_episodes
 from fedrl.algorithms.feddqn import FedDQN, Settings
+from fedrl.algorithms.qhd_kernels import Rules
 from fedrl.envs.discrete import Settings as WorldSettings
 from fedrl.envs.discrete import World
 from fedrl.types import Job, UserError
 
 SHAPE = (3, 13, 10, 4)
-RULES = dqn.Rules(0.9, 0.01, 5, 1, 0, 5, 0.9, 0.1, True, 0.0, 500)
+RULES = Rules(0.9, 0.01, 5, 1, 0, 5, 0.9, 0.1, 500)
 SMALL = {"hidden": (16, 16), "episodes": 3, "batch": 8, "replay": 500, "eval_episodes": 2}
 
 
-def filled(double: bool = True, huber: float = 0.0) -> tuple[dqn.Learner, dqn.Rules, dqn.Work]:
+def filled(double: bool = True, huber: float = 0.0) -> tuple[dqn.Learner, Rules, dqn.Work]:
     """A learner with other delayed weights and a replay of noise, every third place terminal."""
     random = np.random.default_rng(3)
     learner = dqn.fresh(SHAPE, dqn.draw_weights(SHAPE, 1), 9, 7)
@@ -136,7 +137,7 @@ def test_a_cut_episode_is_not_terminal():
         world = World(WorldSettings(name), 1, 0)
         shape = (world.dimension, 4, 4, world.actions)
         learner = dqn.fresh(shape, dqn.draw_weights(shape, 0), 1000, 5)
-        still = RULES._replace(updates_per_step=0, epsilon_floor=1.0, limit=world.limit)
+        still = RULES._replace(gradient_steps=0, epsilon_floor=1.0, limit=world.limit)
         _, lengths = run_episodes(world, 3, shape, learner, still, 0)
         assert learner.terminal.sum() == ends
         assert learner.counters[counters.SIZE] == lengths.sum()
@@ -191,7 +192,7 @@ def test_the_server_averages_and_clients_start_from_it():
     _, state, kept = rounds(algorithm, 1)
     mean = np.mean([client["online"] for client in kept.values()], 0)
     np.testing.assert_allclose(state["weights"], mean, rtol=1e-6)
-    frozen = method(updates_per_step=0)
+    frozen = method(gradient_steps=0)
     result = frozen.local(Job(0, state, kept[0], 9))
     assert np.array_equal(result.update["weights"], state["weights"])
     assert np.array_equal(result.state["first"], kept[0]["first"])  # Adam's means stay the client's
@@ -200,9 +201,9 @@ def test_the_server_averages_and_clients_start_from_it():
 @MAKERS
 def test_alone_a_client_is_not_disturbed(make):
     """What comes back unchanged is no news: neither weights nor delayed weights move."""
-    algorithm = make(clients=1, updates_per_step=1, sync_episodes=100)
+    algorithm = make(clients=1, gradient_steps=1, sync_episodes=100)
     _, state, kept = rounds(algorithm, 2, clients=1)
-    idle = make(clients=1, updates_per_step=0, sync_episodes=100)
+    idle = make(clients=1, gradient_steps=0, sync_episodes=100)
     result = idle.local(Job(0, state, kept[0], 1))
     for name in ("online", "target"):
         assert np.array_equal(result.state[name], kept[0][name])
@@ -286,7 +287,7 @@ def test_the_gradient_of_a_distillation_is_that_of_autodiff():
 
 
 def test_nothing_is_distilled_before_anybody_spoke():
-    algorithm = distillation(updates_per_step=0)
+    algorithm = distillation(gradient_steps=0)
     sent = algorithm.init(5)
     result = algorithm.local(Job(1, sent, None, 1))
     assert np.array_equal(result.state["online"], algorithm.beginning(1, sent))

@@ -241,3 +241,73 @@ def test_settings_that_a_world_cannot_read_are_refused():
         algorithm("cartpole", policy="direct")
     with pytest.raises(UserError, match="standardize"):
         algorithm("random_mdp", standardize=True)
+
+
+class Corridor:
+    """A host's world with discrete actions: of three, one pays, another in each of two rooms."""
+
+    continuous, tabular, traced = False, False, False
+    observation_size, action_size, horizon, gamma = 2, 3, 6, 0.9
+
+    def __init__(self, clients: int) -> None:
+        self.clients = clients
+
+    def params(self, clients):
+        return {"client": np.array(clients, np.int64)}
+
+    def rollout(self, act, params, seeds):
+        batch, steps = len(seeds), self.horizon
+        randoms = [np.random.default_rng(int(seed)) for seed in seeds]
+        room = np.stack([random.integers(2, size=steps) for random in randoms])
+        noise = np.stack([random.random(steps, np.float32) for random in randoms])
+        observations = np.eye(2, dtype=np.float32)[room]
+        actions = np.stack(
+            [act(observations[:, t], noise[:, t], np.arange(batch)) for t in range(steps)], 1
+        )
+        rewards = (actions == 2 * room).astype(np.float32)
+        return mujoco.Trajectories(observations, actions, rewards, np.ones_like(rewards))
+
+
+@pytest.mark.parametrize("name", ["pavg", "fedsvrpg-m", "fedhapg-m"])
+def test_a_hosts_world_may_have_discrete_actions(name):
+    wanted = Settings(
+        name=name, beta=1.0 if name == "pavg" else 0.5, local_lr=0.3, local_steps=4,
+        trajectories=8, eval_episodes=50,
+    )  # fmt: skip
+    method = Momentum(wanted, Corridor(2), 30, [[0], [1]])
+    state = played(method, rounds=30, clients=2).last.states[0]
+    before = method.evaluate([method.init(5)], [[0, 1]], 0, 1)["eval/return"]
+    after = method.evaluate([state], [[0, 1]], 30, 1)["eval/return"]
+    assert before == pytest.approx(2.0, abs=0.3)  # a third of six steps
+    assert after > 3.0
+
+
+def test_discrete_actions_on_the_host_are_those_of_jax():
+    """The same noise gives the same action, and every action comes as often as it is likely."""
+    from fedrl.algorithms.policies import categorical_mlp
+
+    policy, random = categorical_mlp(2, 3), np.random.default_rng(0)
+    theta = {n: x + random.normal(size=x.shape).astype("f4") for n, x in policy.init(3).items()}
+    count = 20_000
+    x = np.repeat(random.normal(size=(1, 2)).astype(np.float32), count, 0)
+    uniform = random.random(count, np.float32)
+    rows = {name: np.repeat(leaf[None], count, 0) for name, leaf in theta.items()}
+    found = policy.sample_rows(rows, x, uniform)
+    columns = {name: np.moveaxis(leaf, 0, -1) for name, leaf in rows.items()}
+    assert np.mean(found == np.asarray(policy.sample(columns, x.T, uniform))) > 0.9995
+    likely = np.exp([float(policy.log_prob(theta, x[0], np.array(a))) for a in range(3)])
+    np.testing.assert_allclose(np.bincount(found, minlength=3) / count, likely, atol=0.015)
+
+
+def test_a_hosts_world_with_the_wrong_noise_is_told():
+    """Normal numbers where uniform ones belong would sample from another distribution."""
+    world = Corridor(1)
+    plain = world.rollout
+
+    def noisy(act, params, seeds):
+        return plain(lambda x, u, alive: act(x, np.zeros((len(u), 3), "f4"), alive), params, seeds)
+
+    world.rollout = noisy
+    method = Momentum(Settings(name="pavg", beta=1.0), world, 1, [[0]])
+    with pytest.raises(ValueError, match="noise has the shape"):
+        method.local(Job(0, method.broadcast(method.init(0), 1), None, 0))

@@ -115,7 +115,7 @@ rules = qhd_kernels.Rules(0.97, 0.2, 8, 1, 0, 2, 0.9, 0.05, 60)
 qhd_episodes.run_episodes(0, 9, qhd_kernels.blocks(lanes), *scaling, one, rules)
 shape = (4, 6, 5, 2)
 other = dqn.fresh(shape, dqn.draw_weights(shape, 1), 100, 5)
-deep = dqn.Rules(0.97, 0.01, 8, 1, 0, 2, 0.9, 0.05, True, 1.0, 60)
+deep = qhd_kernels.Rules(0.97, 0.01, 8, 1, 0, 2, 0.9, 0.05, 60, huber=1.0)
 dqn_episodes.run_episodes(world, 9, shape, other, deep, 0)
 entries = qhd_episodes.run_episodes, dqn_episodes.compiled_episodes
 said = {"hits": [sum(entry.stats.cache_hits.values()) for entry in entries]}

@@ -27,7 +27,7 @@ KIND, LIMIT = classic.CARTPOLE, 15
 """Some of its episodes end before the limit, some are cut."""
 
 QHD = kernels.Rules(0.97, 0.2, 8, 1, 0, 2, 0.9, 0.05, LIMIT)
-DQN = dqn.Rules(0.97, 0.01, 8, 1, 0, 2, 0.9, 0.05, True, 1.0, LIMIT)
+DQN = kernels.Rules(0.97, 0.01, 8, 1, 0, 2, 0.9, 0.05, LIMIT, huber=1.0)
 
 
 class InAHostsPlace:
@@ -81,10 +81,12 @@ CHANGES = pytest.mark.parametrize(
     [
         {},
         {"sync_steps": 25, "sync_episodes": 0},
-        {"updates_per_step": 2, "batch": 3},
-        {"updates_per_step": 0},
+        {"gradient_steps": 2, "batch": 3},
+        {"gradient_steps": 0},
+        {"train_every": 4, "gradient_steps": 3, "learning_starts": 20},
+        {"epsilon_steps": 50, "epsilon": 0.9, "max_grad_norm": 0.1, "double": False},
     ],
-    ids=["usual", "sync by steps", "two updates", "no update"],
+    ids=["usual", "sync by steps", "two updates", "no update", "every 4", "linear ε"],
 )
 
 
@@ -105,7 +107,7 @@ def test_qhd_around_a_host_is_the_compiled_loop(change):
             )
         found.append((returns, lengths, learner))
     assert_equal(*found)
-    assert bool(np.abs(learner.online).max() > 0) == (rules.updates_per_step > 0)
+    assert bool(np.abs(learner.online).max() > 0) == (rules.gradient_steps > 0)
 
 
 @CHANGES
@@ -121,9 +123,7 @@ def test_dqn_around_a_host_is_the_compiled_loop(change):
             )
         found.append((returns, lengths, learner))
     assert_equal(*found)
-    assert np.array_equal(learner.online, dqn.draw_weights(shape, 1)) == (
-        not rules.updates_per_step
-    )
+    assert np.array_equal(learner.online, dqn.draw_weights(shape, 1)) == (not rules.gradient_steps)
 
 
 class ByHand:
@@ -160,7 +160,7 @@ class ByHand:
                 )
                 counters[kernels.STEPS] += np.uint64(1)
                 held = int(counters[kernels.SIZE])
-                for _ in range(rules.updates_per_step * (held >= rules.batch)):
+                for _ in range(rules.gradient_steps * (held >= rules.batch)):
                     picks = [(self.word() >> 32) * held >> 32 for _ in range(rules.batch)]
                     self.learn(np.array(picks))
                 if rules.sync_steps and counters[kernels.STEPS] % rules.sync_steps == 0:

@@ -18,7 +18,7 @@ RULES = kernels.Rules(
     gamma=0.97,
     lr=0.2,
     batch=8,
-    updates_per_step=1,
+    gradient_steps=1,
     sync_steps=0,
     sync_episodes=2,
     epsilon_decay=0.9,
@@ -64,13 +64,20 @@ class Oracle:
         replay = self.replay
         here = qhd.features(self.encoder, replay.states[picks])
         ahead = qhd.features(self.encoder, replay.nexts[picks])
-        best = np.real(ahead.conj() @ self.online).argmax(1)
+        chooser = self.online if rules.double else self.target
+        best = np.real(ahead.conj() @ chooser).argmax(1)
         delayed = np.real(ahead.conj() @ self.target)[np.arange(len(picks)), best]
         goal = replay.rewards[picks] + rules.gamma * delayed * ~replay.terminal[picks]
         actions = replay.actions[picks]
         error = goal - np.real(here.conj() @ self.online)[np.arange(len(picks)), actions]
+        if rules.huber:
+            error = np.clip(error, -rules.huber, rules.huber)
+        gradient = np.zeros_like(self.online)
         for delta, action, phi in zip(error, actions, here):
-            self.online[:, action] += rules.lr * delta * phi
+            gradient[:, action] += delta * phi
+        if rules.max_grad_norm:
+            gradient *= min(1, rules.max_grad_norm / np.linalg.norm(gradient))
+        self.online += rules.lr * gradient
 
 
 def splitmix(seed: int, position: int) -> int:
@@ -117,6 +124,29 @@ def test_updates_follow_the_oracle(complex, size, features, actions, batch):
     assert np.abs(weights - qhd.unpack(encoder, filled(encoder, actions)[0].online)).max() > 0.02
     np.testing.assert_allclose(qhd.unpack(encoder, learner.online), weights, atol=1e-5, rtol=0)
     assert learner.counters[kernels.UPDATES] == 300
+
+
+@pytest.mark.parametrize("complex", [False, True])
+@pytest.mark.parametrize(
+    "change",
+    [{"double": False}, {"huber": 0.4}, {"max_grad_norm": 0.7}],
+    ids=lambda c: next(iter(c)),
+)
+def test_other_rules_follow_the_oracle_too(complex, change):
+    """And each moves the weights elsewhere than the usual rules do."""
+    encoder = qhd.draw(4, 1000, 0.8, seed=3, complex=complex)
+    found = []
+    for rules in (RULES._replace(**change), RULES):
+        learner, blocks = filled(encoder, 3)
+        oracle, work = Oracle(encoder, learner), kernels.work(len(blocks.phase), 8, 3)
+        for _ in range(50):
+            loop.pick(learner.counters, work.picks)
+            kernels.td_update(blocks, learner, work.picks, rules, work)
+            oracle.update(work.picks.copy(), rules)
+        weights = oracle.online if complex else oracle.online.real
+        np.testing.assert_allclose(qhd.unpack(encoder, learner.online), weights, atol=1e-5, rtol=0)
+        found.append(learner.online)
+    assert np.abs(found[0] - found[1]).max() > 1e-3
 
 
 @pytest.mark.parametrize("complex", [False, True])
@@ -220,7 +250,12 @@ def by_hand(kind, count, blocks, shift, spread, learner, rules):
         worlds.reset(kind, state, uniforms)
         total, length, over, seen = 0.0, 0, False, look(state)
         while not over and length < (rules.limit or worlds.LIMIT[kind]):
-            if (word() >> 11) * 2.0**-53 < learner.epsilon[0]:
+            steps = int(counters[kernels.STEPS])
+            if rules.epsilon_steps and steps >= rules.learning_starts:
+                fall = (rules.epsilon - rules.epsilon_floor) * steps / rules.epsilon_steps
+                learner.epsilon[0] = max(rules.epsilon_floor, rules.epsilon - fall)
+            chance = learner.epsilon[0] if steps >= rules.learning_starts else 1
+            if (word() >> 11) * 2.0**-53 < chance:
                 action = (word() >> 32) * actions >> 32
             else:
                 q = np.empty(actions)
@@ -231,7 +266,9 @@ def by_hand(kind, count, blocks, shift, spread, learner, rules):
             loop.remember(learner, seen, action, reward, ahead, over)
             seen, total, length = ahead, total + reward, length + 1
             counters[kernels.STEPS] += np.uint64(1)
-            for _ in range(rules.updates_per_step * int(counters[kernels.SIZE] >= rules.batch)):
+            learns = counters[kernels.SIZE] >= rules.batch and steps >= rules.learning_starts
+            due = learns and (steps + 1) % rules.train_every == 0
+            for _ in range(rules.gradient_steps * int(due)):
                 held = int(counters[kernels.SIZE])
                 picks = np.array([(word() >> 32) * held >> 32 for _ in range(rules.batch)])
                 kernels.td_update(blocks, learner, picks, rules, work)
@@ -240,7 +277,8 @@ def by_hand(kind, count, blocks, shift, spread, learner, rules):
         counters[kernels.EPISODES] += np.uint64(1)
         if rules.sync_episodes and counters[kernels.EPISODES] % rules.sync_episodes == 0:
             learner.target[:] = learner.online
-        learner.epsilon[0] = max(rules.epsilon_floor, learner.epsilon[0] * rules.epsilon_decay)
+        if not rules.epsilon_steps:
+            learner.epsilon[0] = max(rules.epsilon_floor, learner.epsilon[0] * rules.epsilon_decay)
         returns.append(total)
         lengths.append(length)
     counters[kernels.DRAWS] = position
@@ -252,9 +290,12 @@ def by_hand(kind, count, blocks, shift, spread, learner, rules):
     [
         (worlds.CARTPOLE, RULES),
         (worlds.ACROBOT, RULES._replace(limit=40, sync_steps=25, sync_episodes=0)),
-        (worlds.MOUNTAINCAR, RULES._replace(limit=50, updates_per_step=2, batch=3)),
+        (worlds.MOUNTAINCAR, RULES._replace(limit=50, gradient_steps=2, batch=3)),
+        (worlds.MOUNTAINCAR, RULES._replace(limit=40, train_every=16, gradient_steps=8)),
+        (worlds.MOUNTAINCAR, RULES._replace(limit=40, learning_starts=50, train_every=3)),
+        (worlds.CARTPOLE, RULES._replace(epsilon_steps=60, learning_starts=20, epsilon=0.8)),
     ],
-    ids=["cartpole", "acrobot", "mountaincar"],
+    ids=["cartpole", "acrobot", "mountaincar", "every 16", "from 50", "linear ε"],
 )
 def test_episodes_are_what_the_steps_by_hand_give(kind, rules):
     compiled, blocks = make(kind)
@@ -265,9 +306,12 @@ def test_episodes_are_what_the_steps_by_hand_give(kind, rules):
     np.testing.assert_array_equal(returns, expected[0])
     np.testing.assert_array_equal(lengths, expected[1])
     for name, array in compiled._asdict().items():
-        np.testing.assert_array_equal(array, getattr(stepped, name), err_msg=name)
+        if name != "epsilon":
+            np.testing.assert_array_equal(array, getattr(stepped, name), err_msg=name)
     assert np.abs(compiled.online).max() > 0
-    assert compiled.epsilon[0] == pytest.approx(max(0.05, 0.9**5))
+    assert compiled.epsilon[0] == pytest.approx(stepped.epsilon[0], rel=1e-15)
+    if not rules.epsilon_steps:
+        assert compiled.epsilon[0] == pytest.approx(max(0.05, 0.9**5))
 
 
 def test_a_cut_at_the_limit_is_not_terminal():
@@ -277,7 +321,7 @@ def test_a_cut_at_the_limit_is_not_terminal():
     np.testing.assert_array_equal(lengths, 10)
     assert not learner.terminal.any()
     learner, blocks = make(worlds.CARTPOLE, capacity=500)
-    rules = RULES._replace(updates_per_step=0)
+    rules = RULES._replace(gradient_steps=0)
     _, lengths = loop.run_episodes(worlds.CARTPOLE, 4, blocks, *scales(0), learner, rules)
     assert lengths.sum() < 500
     np.testing.assert_array_equal(np.flatnonzero(learner.terminal), lengths.cumsum() - 1)

@@ -22,7 +22,16 @@ import numpy as np
 from numba import njit
 from numpy.typing import NDArray
 
-from fedrl.algorithms.qhd_kernels import COUNTERS, SEED, UPDATES, Floats, Ints, Single, Words
+from fedrl.algorithms.qhd_kernels import (
+    COUNTERS,
+    SEED,
+    UPDATES,
+    Floats,
+    Ints,
+    Rules,
+    Single,
+    Words,
+)
 
 Shape = tuple[int, int, int, int]
 """Numbers of a state, units of the two layers, actions."""
@@ -55,23 +64,6 @@ class Learner(NamedTuple):
     terminal: NDArray[np.bool_]  # [capacity]
     counters: Words  # [COUNTERS]; Adam counts its steps by UPDATES
     epsilon: Floats  # [1]
-
-
-class Rules(NamedTuple):
-    """How a client learns. A period of 0 never syncs by it."""
-
-    gamma: float
-    lr: float
-    batch: int
-    updates_per_step: int
-    sync_steps: int
-    sync_episodes: int
-    epsilon_decay: float  # per episode
-    epsilon_floor: float
-    double: bool  # the online weights choose a*, the delayed ones value it
-    huber: float  # TD errors beyond it count linearly; 0 squares all
-    limit: int  # steps of an episode
-    sign: float = 1.0  # of rewards; a poisoned client's are turned round
 
 
 class Work(NamedTuple):
@@ -279,9 +271,16 @@ def td_slopes(learner: Learner, shape: Shape, rules: Rules, work: Work) -> None:
 
 @_part
 def td_update(learner: Learner, shape: Shape, rules: Rules, work: Work) -> None:
-    """One step of Adam on the transitions `work.picks` of the replay."""
+    """One step of Adam on the transitions `work.picks` of the replay.
+
+    A gradient longer than `max_grad_norm` is shortened to it, as a whole, before Adam sees it.
+    """
     td_slopes(learner, shape, rules, work)
     backward(learner.online, shape, work)
+    if rules.max_grad_norm > 0:
+        norm = math.sqrt(dot(work.gradient, work.gradient))
+        if norm > rules.max_grad_norm:
+            work.gradient[:] *= np.float32(rules.max_grad_norm / norm)
     learner.counters[UPDATES] += _ONE
     count = float(learner.counters[UPDATES])
     adam(learner.online, work.gradient, learner.first, learner.second, rules.lr, count)

@@ -13,12 +13,23 @@ import numpy as np
 from numba import njit
 
 from fedrl.algorithms import dqn, pg_tabular_kernels, qhd_episodes, qhd_kernels
-from fedrl.algorithms.dqn import Learner, Rules, Shape, Work
+from fedrl.algorithms.dqn import Learner, Shape, Work
 from fedrl.algorithms.pg_tabular_kernels import uniform
 from fedrl.algorithms.q_learning import Bundle
 from fedrl.algorithms.q_learning import host_episodes as host
-from fedrl.algorithms.qhd_episodes import below, draw, fingerprint, pick, remember, scale_state
-from fedrl.algorithms.qhd_kernels import EPISODES, SIZE, STEPS, Floats, Ints, Single
+from fedrl.algorithms.qhd_episodes import (
+    below,
+    draw,
+    exploration,
+    fingerprint,
+    finish,
+    pick,
+    remember,
+    scale_state,
+    sync_by_steps,
+    updates_due,
+)
+from fedrl.algorithms.qhd_kernels import STEPS, Floats, Ints, Rules, Single
 from fedrl.envs import classic_kernels as worlds
 from fedrl.envs.discrete import HOST, World
 
@@ -34,9 +45,10 @@ _part = njit(error_model="numpy", nogil=True)
 
 
 @_part
-def choose(learner: Learner, shape: Shape, seen: Single, scratch: Work) -> int:
+def choose(learner: Learner, shape: Shape, rules: Rules, seen: Single, scratch: Work) -> int:
     """An action for the one state of `seen` [1, d]; `scratch` is for one state."""
-    if uniform(draw(learner.counters)) < learner.epsilon[0]:
+    chance = exploration(learner.counters, learner.epsilon, rules)
+    if uniform(draw(learner.counters)) < chance:
         # int64, as argmax's: numba would make a float of the two kinds of integers
         return int(np.int64(below(draw(learner.counters), np.uint64(shape[3]))))
     dqn.values(learner.online, shape, seen, scratch.d1, scratch.d2, scratch.dq)
@@ -60,22 +72,10 @@ def learn(
     remember(learner, state, action, reward, ahead, terminal)  # type: ignore[arg-type]
     counters = learner.counters
     counters[STEPS] += _ONE
-    if counters[SIZE] >= np.uint64(rules.batch):
-        for _ in range(rules.updates_per_step):
-            pick(counters, work.picks)
-            dqn.td_update(learner, shape, rules, work)
-    if rules.sync_steps > 0 and counters[STEPS] % np.uint64(rules.sync_steps) == 0:
-        learner.target[:] = learner.online
-
-
-@_part
-def finish(learner: Learner, rules: Rules) -> None:
-    """What follows an episode."""
-    learner.counters[EPISODES] += _ONE
-    period = np.uint64(rules.sync_episodes)
-    if period > 0 and learner.counters[EPISODES] % period == 0:
-        learner.target[:] = learner.online
-    learner.epsilon[0] = max(rules.epsilon_floor, learner.epsilon[0] * rules.epsilon_decay)
+    for _ in range(updates_due(counters, rules)):
+        pick(counters, work.picks)
+        dqn.td_update(learner, shape, rules, work)
+    sync_by_steps(learner, rules)  # type: ignore[arg-type]
 
 
 def _build(sources: int) -> tuple[Callable[..., Any], ...]:
@@ -94,7 +94,7 @@ def _build(sources: int) -> tuple[Callable[..., Any], ...]:
         seen, _, shift, spread = scene
         seen[0] = first
         scale_state(seen[0], shift, spread)
-        return choose(Learner(*learner), shape, seen, Work(*one))
+        return choose(Learner(*learner), shape, Rules(*rules), seen, Work(*one))
 
     @_compiled
     def advance(
@@ -119,8 +119,8 @@ def _build(sources: int) -> tuple[Callable[..., Any], ...]:
         learn(client, shape, how, Work(*work), seen[0], action, reward, ahead[0], terminal)
         seen[:] = ahead
         if not over:
-            return choose(client, shape, seen, Work(*one))
-        finish(client, how)
+            return choose(client, shape, how, seen, Work(*one))
+        finish(client, how)  # type: ignore[arg-type]
         return 0
 
     @_compiled
@@ -150,7 +150,7 @@ def _build(sources: int) -> tuple[Callable[..., Any], ...]:
             scale_state(seen[0], shift, spread)
             over = False
             while not over and lengths[episode] < rules.limit:
-                action = choose(learner, shape, seen, one)
+                action = choose(learner, shape, rules, seen, one)
                 reward, over = worlds.step(kind, state, action)
                 worlds.observe(kind, state, ahead[0])
                 scale_state(ahead[0], shift, spread)
@@ -158,7 +158,7 @@ def _build(sources: int) -> tuple[Callable[..., Any], ...]:
                 seen[:] = ahead
                 returns[episode] += reward
                 lengths[episode] += 1
-            finish(learner, rules)
+            finish(learner, rules)  # type: ignore[arg-type]
         return returns, lengths
 
     return begin, advance, compiled_episodes
@@ -195,5 +195,5 @@ def evaluate(world: World, count: int, shape: Shape, weights: Single, seed: int)
     A learner with a replay of one place and no updates is a spectator.
     """
     spectator = dqn.fresh(shape, weights, 1, seed % 2**63, epsilon=0.0)
-    still = Rules(1.0, 0.0, 1, 0, 0, 0, 1.0, 0.0, False, 0.0, world.limit)
+    still = Rules(1.0, 0.0, 1, 0, 0, 0, 1.0, 0.0, world.limit)
     return run_episodes(world, count, shape, spectator, still, seed)[0]

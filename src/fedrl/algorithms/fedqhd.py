@@ -140,11 +140,7 @@ class FedQHD:
 
     @cached_property
     def rules(self) -> kernels.Rules:
-        s = self.settings
-        return kernels.Rules(
-            s.gamma, s.lr, s.batch, s.updates_per_step, s.sync_steps, s.sync_episodes,
-            s.epsilon_decay, s.epsilon_floor, self.world.limit,
-        )  # fmt: skip
+        return self.settings.rules(self.settings.lr, self.settings.batch, self.world.limit)
 
     # The server
 

@@ -1,6 +1,10 @@
 """Local rounds for worlds outside JAX (MuJoCo): sampling on the host, the estimators compiled.
 
 Mirrors `pg_traced.TracedRunner`: the same batch axis, the same estimators, the same statistics.
+
+The world draws the noise of its actions and hands it to `act`: with `continuous` actions standard
+normal numbers [b, A], and then it gets actions [b, A]; else uniform ones of [0, 1) [b], and then
+numbers of actions [b].
 """
 
 from __future__ import annotations
@@ -21,7 +25,7 @@ from fedrl.algorithms.pg_traced import (
     rewards_to_go,
     trajectory_stats,
 )
-from fedrl.algorithms.policies import Params, Policy, gaussian_sample_numpy
+from fedrl.algorithms.policies import Params, Policy
 
 Array = Any
 
@@ -83,11 +87,13 @@ class HostRunner:
         envs = {name: np.repeat(leaf, count, 0) for name, leaf in params.items()}
 
         def act(observations: Array, noise: Array, alive: Array) -> Array:
+            if noise.shape != (wanted := (len(alive), *self.policy.noise_shape)):
+                raise ValueError(f"the world's noise has the shape {noise.shape}, not {wanted}")
             # Almost always everybody is alive: no copy of the parameters then.
             rows = (
                 thetas if len(alive) == pairs * count else {n: x[alive] for n, x in thetas.items()}
             )
-            return gaussian_sample_numpy(rows, observations, noise)
+            return self.policy.sample_rows(rows, observations, noise)
 
         # A policy may diverge: its update is refused then, and that says it better than warnings.
         with np.errstate(over="ignore", invalid="ignore"):

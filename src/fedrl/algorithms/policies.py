@@ -25,11 +25,13 @@ class Policy:
 
     `log_prob` takes one set of parameters and any leading axes of observations and actions.
     `sample` takes trailing batch axes instead, common to parameters, observation and noise: in the
-    loop over steps the batch is the one axis long enough to vectorise.
+    loop over steps the batch is the one axis long enough to vectorise. `sample_rows` is the same
+    in NumPy, with a leading axis, for worlds that live outside JAX: one row, one set of parameters.
     """
 
     init: Callable[[int], Params]
     sample: Callable[[Params, Array, Array], Array]
+    sample_rows: Callable[[Params, Array, Array], Array]
     log_prob: Callable[[Params, Array, Array], Array]
     noise_shape: tuple[int, ...]
     noise: str  # "uniform" or "normal"
@@ -98,7 +100,7 @@ def categorical_mlp(observations: int, actions: int, hidden: tuple[int, ...] = (
         chosen = action.reshape(-1) == jnp.arange(actions)[:, None]
         return (log_p * chosen).sum(0).reshape(action.shape)
 
-    return Policy(init, sample, log_prob, (), "uniform")
+    return Policy(init, sample, categorical_sample_numpy, log_prob, (), "uniform")
 
 
 def gaussian_mlp(
@@ -119,15 +121,28 @@ def gaussian_mlp(
         z = (action - mean) * jnp.exp(-params["log_std"])
         return (-0.5 * z * z - params["log_std"] - 0.5 * np.log(2 * np.pi)).sum(-1)
 
-    return Policy(init, sample, log_prob, (actions,), "normal")
+    return Policy(init, sample, gaussian_sample_numpy, log_prob, (actions,), "normal")
 
 
-def gaussian_sample_numpy(params: Params, observations: Array, normal: Array) -> Array:
-    """`gaussian_mlp`'s sample for worlds that live outside JAX: one row, one set of parameters."""
+def _mlp_rows(params: Params, observations: Array) -> Array:
+    """Outputs [b,out] for observations [b,in], each with its own row of parameters."""
     x = observations[:, None, :]
     layers = _layers(params)
     for layer in range(layers):
         x = x @ params[f"w{layer}"] + params[f"b{layer}"][:, None, :]
         if layer < layers - 1:
             x = np.tanh(x)
-    return x[:, 0, :] + np.exp(params["log_std"]) * normal
+    return x[:, 0, :]
+
+
+def gaussian_sample_numpy(params: Params, observations: Array, normal: Array) -> Array:
+    """`gaussian_mlp`'s actions [b,A]."""
+    return _mlp_rows(params, observations) + np.exp(params["log_std"]) * normal
+
+
+def categorical_sample_numpy(params: Params, observations: Array, uniform: Array) -> Array:
+    """`categorical_mlp`'s actions [b]."""
+    scores = _mlp_rows(params, observations)
+    p = np.exp(scores - scores.max(1, keepdims=True))
+    below = (p / p.sum(1, keepdims=True)).cumsum(1)[:, :-1]
+    return (uniform[:, None] >= below).sum(1).astype(np.int32)

@@ -1,8 +1,8 @@
 """What the Q-learners of a federation share, whatever stands for Q: a client's round and its rules.
 
 FedQHD, FedAvg-DQN and Distillation FedDQN differ in how values are represented and agreed upon. How
-a client explores, remembers, delays its targets and tells of its episodes is the same for all, so
-that a comparison compares nothing else.
+a client explores, remembers, when it updates, how it delays its targets and tells of its episodes
+is the same for all, by settings of the same names, so that a comparison compares nothing else.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from fedrl.algorithms.qhd_kernels import Rules
 from fedrl.envs.discrete import HOST, World
 from fedrl.limits import at_least_one, not_negative
 from fedrl.threads import kernel_threads
@@ -36,34 +37,47 @@ _ONLY = np.zeros(1, np.int64)
 
 @dataclass(frozen=True)
 class Practice:
-    """How a client explores, remembers and delays its targets."""
+    """How a client explores, remembers, updates and delays its targets."""
 
     # Local episodes between two exchanges.
     episodes: int = 50
     # Discount γ.
     gamma: float = 0.99
-    # Updates per environment step.
-    updates_per_step: int = 1
+    # Steps of the world between two trainings,
+    train_every: int = 1
+    # each of so many updates.
+    gradient_steps: int = 1
+    # Steps of random play before the first update; also without any, a whole batch is awaited.
+    learning_starts: int = 0
     # Steps between two copies of what is learned to the delayed target; 0 is never by steps.
     sync_steps: int = 0
     # Episodes between two copies; 0 is never by episodes.
     sync_episodes: int = 5
     # Also copy when something new arrives from the server.
     sync_on_receipt: bool = True
-    # ε of the first episode.
+    # ε at the beginning.
     epsilon: float = 1.0
     # ε is multiplied by this after every episode,
     epsilon_decay: float = 0.985
     # down to this.
     epsilon_floor: float = 0.001
+    # Instead, ε falls in a straight line to its floor over so many of the client's steps; 0 is off.
+    epsilon_steps: int = 0
+    # Target r + γ Q⁻(s', a*): a* chosen by the online weights, else by the delayed ones too.
+    double: bool = True
+    # TD errors beyond this count linearly, not squared (Huber); 0 squares all.
+    huber: float = 0.0
+    # An update's gradient is shortened to this norm before it is applied; 0 is off.
+    max_grad_norm: float = 0.0
     # Transitions that a client remembers.
     replay: int = 10_000
     # Greedy episodes per evaluation and client.
     eval_episodes: int = 20
 
     def __post_init__(self) -> None:
-        at_least_one(self, "algorithm.", "episodes", "replay", "eval_episodes")
-        not_negative(self, "algorithm.", "updates_per_step", "sync_steps", "sync_episodes")
+        at_least_one(self, "algorithm.", "episodes", "replay", "eval_episodes", "train_every")
+        not_negative(self, "algorithm.", "gradient_steps", "learning_starts", "sync_steps")
+        not_negative(self, "algorithm.", "sync_episodes", "epsilon_steps", "huber", "max_grad_norm")
         for key in ("gamma", "epsilon", "epsilon_decay", "epsilon_floor"):
             if not 0 <= getattr(self, key) <= 1:
                 raise UserError(f"algorithm.{key} is {getattr(self, key)}; it is a share, 0 to 1")
@@ -72,6 +86,15 @@ class Practice:
                 f"algorithm.epsilon is {self.epsilon}, below algorithm.epsilon_floor = "
                 f"{self.epsilon_floor}; ε falls from the one to the other"
             )
+
+    def rules(self, lr: float, batch: int, limit: int, sign: float = 1.0) -> Rules:
+        """The same for the kernels, with what is a learner's own."""
+        return Rules(
+            self.gamma, lr, batch, self.gradient_steps, self.sync_steps, self.sync_episodes,
+            self.epsilon_decay, self.epsilon_floor, limit, sign, self.train_every,
+            self.learning_starts, self.epsilon, self.epsilon_steps, self.double, self.huber,
+            self.max_grad_norm,
+        )  # fmt: skip
 
 
 def remembers_a_batch(replay: int, batch: int) -> None:

@@ -92,6 +92,45 @@ def pick(counters: Words, picks: Ints) -> None:
 
 
 @_part
+def exploration(counters: Words, epsilon: Floats, rules: Rules) -> float:
+    """The chance of a random action now; before learning starts it is certain."""
+    if counters[STEPS] < np.uint64(rules.learning_starts):
+        return 1.0
+    if rules.epsilon_steps > 0:
+        share = min(float(counters[STEPS]) / rules.epsilon_steps, 1.0)
+        line = rules.epsilon + share * (rules.epsilon_floor - rules.epsilon)
+        epsilon[0] = max(rules.epsilon_floor, line)
+    return float(epsilon[0])
+
+
+@_part
+def updates_due(counters: Words, rules: Rules) -> int:
+    """Updates that follow the step just counted: none while the replay holds no batch."""
+    steps = counters[STEPS]
+    if steps <= np.uint64(rules.learning_starts) or counters[SIZE] < np.uint64(rules.batch):
+        return 0
+    return rules.gradient_steps if steps % np.uint64(rules.train_every) == 0 else 0
+
+
+@_part
+def sync_by_steps(learner: Learner, rules: Rules) -> None:
+    """W⁻ ← W, if the step just counted calls for it."""
+    if rules.sync_steps > 0 and learner.counters[STEPS] % np.uint64(rules.sync_steps) == 0:
+        learner.target[:] = learner.online
+
+
+@_part
+def finish(learner: Learner, rules: Rules) -> None:
+    """What follows an episode."""
+    learner.counters[EPISODES] += _ONE
+    period = np.uint64(rules.sync_episodes)
+    if period > 0 and learner.counters[EPISODES] % period == 0:
+        learner.target[:] = learner.online
+    if rules.epsilon_steps == 0:
+        learner.epsilon[0] = max(rules.epsilon_floor, learner.epsilon[0] * rules.epsilon_decay)
+
+
+@_part
 def scale_state(state: Single, shift: Single, spread: Single) -> None:
     for i in range(state.size):
         state[i] = (state[i] - shift[i]) / spread[i]
@@ -111,9 +150,8 @@ def _build(sources: int) -> Callable[..., Any]:
         """`count` episodes of a world; returns their returns [count] and lengths [count].
 
         The learner sees (observation - shift) / spread. Each step acts, stores the transition and,
-        once the replay holds a batch, makes `updates_per_step` updates; a cut at the limit is
-        stored as not terminal. W⁻ ← W after every `sync_steps` steps and every `sync_episodes`
-        episodes of the client's life; ε shrinks after every episode.
+        if they are due, makes updates; a cut at the limit is stored as not terminal. W⁻ ← W after
+        every `sync_steps` steps and every `sync_episodes` episodes of the client's life.
         """
         _ = sources
         actions, size = learner.online.shape[0], learner.states.shape[1]
@@ -131,7 +169,7 @@ def _build(sources: int) -> Callable[..., Any]:
             scale_state(seen[0], shift, spread)
             over = False
             while not over and lengths[episode] < limit:
-                if uniform(draw(counters)) < epsilon[0]:
+                if uniform(draw(counters)) < exploration(counters, epsilon, rules):
                     action = int(below(draw(counters), np.uint64(actions)))
                 else:
                     act(blocks, learner.online, seen, 0, scratch.ahead[0], q)
@@ -144,17 +182,11 @@ def _build(sources: int) -> Callable[..., Any]:
                 returns[episode] += reward
                 lengths[episode] += 1
                 counters[STEPS] += _ONE
-                if counters[SIZE] >= np.uint64(rules.batch):
-                    for _ in range(rules.updates_per_step):
-                        pick(counters, scratch.picks)
-                        td_update(blocks, learner, scratch.picks, rules, scratch)
-                if rules.sync_steps > 0 and counters[STEPS] % np.uint64(rules.sync_steps) == 0:
-                    learner.target[:] = learner.online
-            counters[EPISODES] += _ONE
-            period = np.uint64(rules.sync_episodes)
-            if period > 0 and counters[EPISODES] % period == 0:
-                learner.target[:] = learner.online
-            epsilon[0] = max(rules.epsilon_floor, epsilon[0] * rules.epsilon_decay)
+                for _ in range(updates_due(counters, rules)):
+                    pick(counters, scratch.picks)
+                    td_update(blocks, learner, scratch.picks, rules, scratch)
+                sync_by_steps(learner, rules)
+            finish(learner, rules)
         return returns, lengths
 
     return run_episodes

@@ -15,10 +15,19 @@ from numba import njit
 from fedrl.algorithms import pg_tabular_kernels, qhd_episodes, qhd_kernels
 from fedrl.algorithms.pg_tabular_kernels import uniform
 from fedrl.algorithms.q_learning import Bundle, host_episodes
-from fedrl.algorithms.qhd_episodes import below, draw, fingerprint, pick, remember, scale_state
+from fedrl.algorithms.qhd_episodes import (
+    below,
+    draw,
+    exploration,
+    fingerprint,
+    finish,
+    pick,
+    remember,
+    scale_state,
+    sync_by_steps,
+    updates_due,
+)
 from fedrl.algorithms.qhd_kernels import (
-    EPISODES,
-    SIZE,
     STEPS,
     Blocks,
     Floats,
@@ -46,9 +55,12 @@ _part = njit(error_model="numpy", nogil=True)
 
 
 @_part
-def choose(blocks: Blocks, learner: Learner, scratch: Work, seen: Single, q: Floats) -> int:
+def choose(
+    blocks: Blocks, learner: Learner, rules: Rules, scratch: Work, seen: Single, q: Floats
+) -> int:
     """ε-greedy in the state seen[0]."""
-    if uniform(draw(learner.counters)) < learner.epsilon[0]:
+    chance = exploration(learner.counters, learner.epsilon, rules)
+    if uniform(draw(learner.counters)) < chance:
         # int64, as argmax's: numba would make a float of the two kinds of integers
         return int(np.int64(below(draw(learner.counters), np.uint64(q.size))))
     act(blocks, learner.online, seen, 0, scratch.ahead[0], q)
@@ -65,7 +77,8 @@ def _build(sources: int) -> tuple[Callable[..., int], Callable[..., int]]:
         seen, q, shift, spread = scene
         seen[0] = first
         scale_state(seen[0], shift, spread)
-        return choose(Blocks(*blocks), Learner(*learner), Work(*scratch), seen, q)
+        client, how = Learner(*learner), Rules(*rules)
+        return choose(Blocks(*blocks), client, how, Work(*scratch), seen, q)
 
     @_compiled
     def advance(
@@ -94,19 +107,13 @@ def _build(sources: int) -> tuple[Callable[..., int], Callable[..., int]]:
         remember(client, seen[0], action, reward, seen[1], terminal)
         seen[0] = seen[1]
         counters[STEPS] += _ONE
-        if counters[SIZE] >= np.uint64(how.batch):
-            for _ in range(how.updates_per_step):
-                pick(counters, room.picks)
-                td_update(encoder, client, room.picks, how, room)
-        if how.sync_steps > 0 and counters[STEPS] % np.uint64(how.sync_steps) == 0:
-            client.target[:] = client.online
+        for _ in range(updates_due(counters, how)):
+            pick(counters, room.picks)
+            td_update(encoder, client, room.picks, how, room)
+        sync_by_steps(client, how)
         if not over:
-            return choose(encoder, client, room, seen, q)
-        counters[EPISODES] += _ONE
-        period = np.uint64(how.sync_episodes)
-        if period > 0 and counters[EPISODES] % period == 0:
-            client.target[:] = client.online
-        client.epsilon[0] = max(how.epsilon_floor, client.epsilon[0] * how.epsilon_decay)
+            return choose(encoder, client, how, room, seen, q)
+        finish(client, how)
         return 0
 
     return begin, advance

@@ -76,18 +76,25 @@ class Learner(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """How a client learns. A period of 0 never syncs by it; `limit` 0 is the world's own."""
+    """How a Q-learner learns. A period of 0 never syncs by it; `limit` 0 is the world's own."""
 
     gamma: float
     lr: float  # η
     batch: int
-    updates_per_step: int
+    gradient_steps: int
     sync_steps: int
     sync_episodes: int
     epsilon_decay: float  # per episode
     epsilon_floor: float
     limit: int
     sign: float = 1.0  # of rewards; a poisoned client's are turned round
+    train_every: int = 1
+    learning_starts: int = 0
+    epsilon: float = 1.0  # where a straight line to the floor begins,
+    epsilon_steps: int = 0  # which takes so many steps; 0 falls by episodes
+    double: bool = True  # the online weights choose a*, the delayed ones value it
+    huber: float = 0.0  # TD errors beyond it count linearly; 0 squares all
+    max_grad_norm: float = 0.0  # 0 is no bound
 
 
 class Work(NamedTuple):
@@ -254,17 +261,26 @@ def td_update(blocks: Blocks, learner: Learner, picks: Ints, rules: Rules, work:
     order in η, but they depend on the order, and one transition drawn twice counts less than twice.
     """
     lookahead(blocks, learner, picks, work)
+    chooser = work.online if rules.double else work.target
     for b in range(picks.size):
         row, best = picks[b], 0
         for a in range(1, learner.online.shape[0]):
-            if work.online[b, a] > work.online[b, best]:
+            if chooser[b, a] > chooser[b, best]:
                 best = a
         goal = rules.sign * np.float64(learner.rewards[row])
         if not learner.terminal[row]:
             goal += rules.gamma * blocks.scale * work.target[b, best]
         error = goal - blocks.scale * work.taken[b]
+        if rules.huber > 0:
+            error = min(max(error, -rules.huber), rules.huber)
         work.steps[b] = np.float32(rules.lr * blocks.scale * error)
-    move(learner, picks, work)
+    if rules.max_grad_norm > 0:
+        moved = np.zeros_like(learner.online)
+        move(moved, learner.actions, picks, work)
+        norm = np.sqrt(np.sum(moved.astype(np.float64) ** 2)) / rules.lr
+        if norm > rules.max_grad_norm:
+            work.steps[:] *= np.float32(rules.max_grad_norm / norm)
+    move(learner.online, learner.actions, picks, work)
     learner.counters[UPDATES] += _ONE
 
 
@@ -302,18 +318,18 @@ def lookahead(blocks: Blocks, learner: Learner, picks: Ints, work: Work) -> None
 
 
 @_compiled
-def move(learner: Learner, picks: Ints, work: Work) -> None:
-    """w_a += Σ steps_b Φ(s_b) over the transitions with action a.
+def move(rows: Single, taken: Ints, picks: Ints, work: Work) -> None:
+    """w_a += Σ steps_b Φ(s_b) over the transitions with action a; `taken` are the replay's.
 
     Four at a time read and write W once; a group that is not full has steps of 0 on Φ(s_0).
     """
-    actions, lanes = learner.online.shape
+    actions, lanes = rows.shape
     order, ends = np.zeros(picks.size + 4 * actions, np.int64), np.zeros(actions + 1, np.int64)
     steps = np.zeros(order.size, np.float32)
     place = 0
     for a in range(actions):
         for b in range(picks.size):
-            if learner.actions[picks[b]] == a:
+            if taken[picks[b]] == a:
                 order[place], steps[place] = b, work.steps[b]
                 place += 1
         place = (place + 3) // 4 * 4
@@ -322,6 +338,6 @@ def move(learner: Learner, picks: Ints, work: Work) -> None:
         low = k * BLOCK
         high = min(low + BLOCK, lanes)
         for a in range(actions):
-            row = learner.online[a][low:high]
+            row = rows[a][low:high]
             for first in range(ends[a], ends[a + 1], 4):
                 add(row, steps, order, first, work.kept[k])

@@ -30,7 +30,8 @@ from fedrl.limits import at_least_one
 from fedrl.types import Tensors, UserError
 
 Act = Callable[[np.ndarray, np.ndarray, np.ndarray], Any]
-"""`act(observations [b, O], noise [b, A], alive [b]) -> actions [b, A]`; `alive` are the rows."""
+"""`act(observations [b, O], noise [b, A], alive [b]) -> actions [b, A]`; `alive` are the rows.
+Worlds with discrete actions: see `pg_host`."""
 
 
 class Health(NamedTuple):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import sys
 import tomllib
 import typing
 from collections.abc import Mapping, Sequence
@@ -137,6 +138,10 @@ SECTIONS = (
 )
 
 
+RENAMED = {"updates_per_step": "gradient_steps"}
+"""Settings of methods by the names that older run folders have for them."""
+
+
 def read_recipe(path: Path) -> dict[str, Any]:
     """The recipe's tables; its name is the default of `name`."""
     try:
@@ -192,6 +197,8 @@ def resolve(data: Mapping[str, Any], flags: Sequence[str] = ()) -> Config:
     for key, value in merged.items():
         if fields(Config).get(key) in (Any, *SECTIONS) and not isinstance(value, dict):
             raise UserError(f"{key} must be a table: [{key}]")
+    for old in RENAMED.keys() & merged.get("algorithm", {}).keys():
+        merged["algorithm"].setdefault(RENAMED[old], merged["algorithm"].pop(old))
     for key, text in pairs:  # names first: they choose what the other keys are checked against
         if key in ("algorithm.name", "world.name"):
             _choose_name(merged.setdefault(key.split(".")[0], {}), key, text)
@@ -205,12 +212,27 @@ def resolve(data: Mapping[str, Any], flags: Sequence[str] = ()) -> Config:
 
 
 def _choose_name(section: dict[str, Any], key: str, name: str | None) -> None:
-    """A flag that names another method: what that method presets goes over the recipe's value."""
+    """A flag that names another method: what that method presets goes over the recipe's value.
+
+    A recipe's keys that only its own method has are left out, and named in a line: one flag is
+    enough to change the method. Keys that neither has, and flags, are checked as ever.
+    """
     if name is None:
         raise UserError(f"--{key} needs a value")
-    if section.get("name") != name:
+    before = section.get("name")
+    if before != name:
         table = METHODS if key == "algorithm.name" else WORLDS
-        section |= look_up(table, key, name).defaults
+        entry = look_up(table, key, name)
+        has = fields(load(entry, key, name).Settings)
+        foreign = section.keys() - has.keys()
+        if foreign and isinstance(before, str) and before in table:
+            foreign &= fields(load(table[before], key, before).Settings).keys()
+            for one in foreign:
+                del section[one]
+            if foreign:
+                said = f"{key} is {name}, which has no {', '.join(sorted(foreign))}"
+                print(f"note: {said}: the recipe's are left out", file=sys.stderr)
+        section |= entry.defaults
     section["name"] = name
 
 

@@ -84,6 +84,8 @@ class RunCell:
 
 SALT: tuple[str, ...] = ()
 """To be lengthened when a default changes its value: old runs are then computed anew."""
+TARGETS_BY_STEPS = ("feddqn", "distill-dqn")
+"""Methods whose default of `sync_steps` was 0: their older runs are computed anew."""
 
 
 def digest(config: Config, mark: str = "") -> str:
@@ -98,7 +100,8 @@ def digest(config: Config, mark: str = "") -> str:
         flat["algorithm.feedback_file"] = Path(files).parent.name
     if METHODS[config.algorithm.name].kind != "text":  # others plan with their rounds
         flat["rounds"] = config.rounds
-    return short_hash([names, flat, *SALT, *([mark] if mark else [])])
+    salt = [*SALT, *(["targets by steps"] if config.algorithm.name in TARGETS_BY_STEPS else [])]
+    return short_hash([names, flat, *salt, *([mark] if mark else [])])
 
 
 @cache

@@ -33,7 +33,7 @@ CHOSEN = {
     "one transition's update corrects η/2 of its error, and η · batch / 2 if all of a batch are "
     "one state and action; the paper's 0.01 is a small step",
     "batch": "transitions per update",
-    "updates_per_step": "updates per environment step",
+    "gradient_steps": "updates per environment step",
     "sync_steps": "steps between two syncs of the target; 0 is never by steps",
     "sync_episodes": "episodes between two syncs; 0 is never by episodes",
     "epsilon_decay": "ε starts at 1 and is multiplied by this after every episode",
