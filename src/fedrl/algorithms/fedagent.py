@@ -167,7 +167,10 @@ class Settings:
         )  # fmt: skip
 
 
-SHARES = ("train/success", "train/invalid", "train/ratio_far", "train/weight_capped")
+SHARES = (
+    "train/success", "train/invalid", "train/no_think", "train/truncated", "train/no_act",
+    "train/zero_advantage", "train/ratio_far", "train/weight_capped",
+)  # fmt: skip
 
 
 class FedAgent:
