@@ -22,7 +22,7 @@ from fedrl.privacy.secure import quantise
 from fedrl.registry import missing_extra
 
 if TYPE_CHECKING:
-    from fedrl.privacy.secure.protocol import Client, Server
+    from fedrl.privacy.secure.protocol import Client, Letter, Server
 
 
 FEWEST = 3
@@ -119,7 +119,7 @@ def mean(
 
 def _begin(
     asked: int, needed: int, size: int
-) -> tuple[list[Client], Server, dict[int, dict[int, bytes]]]:
+) -> tuple[list[Client], Server, dict[int, dict[int, Letter]]]:
     """The first two phases, in which everybody that was asked takes part."""
     parts = machines()
     clients = [parts.Client(number, needed) for number in range(asked)]
