@@ -20,7 +20,9 @@ AGENTS = (Path(__file__).parent.parent / "docs" / "agents.md").read_text(encodin
 
 
 def test_the_agents_page_names_what_there_is():
-    for recipe in re.findall(r"`(fedagent/\w+)`", AGENTS):
+    recipes = re.findall(r"`(fedagent/\w+)`", AGENTS)
+    assert len(recipes) > 2
+    for recipe in recipes:
         assert resolve(read_recipe(find_recipe(recipe))).algorithm.name == "fedagent"
     fields = {field.name for field in dataclasses.fields(Settings)}
     options = re.search(r"## Options\n(.*?)\n## ", AGENTS, re.DOTALL)[1]

@@ -117,6 +117,7 @@ def test_stopped_and_resumed_equals_undisturbed():
 def test_client_state_stays_with_its_client():
     store = play(Toy(), rounds=9, cohort=2)
     taken = [r["client"] for done in store.rounds for r in done.clients]
+    assert set(store.last.clients) == set(taken)
     for client, state in store.last.clients.items():
         assert int(state["seen"]) == taken.count(client)
 

@@ -86,6 +86,7 @@ def test_rounds_are_those_of_the_inprocess_engine(net: Net):
 def test_states_stay_on_the_nodes_and_the_server_has_only_names(net: Net, tmp_path: Path):
     store = train(net.engine(), rounds=3)
     assert store.snapshot is not None
+    assert set(store.snapshot.clients) == set(range(CLIENTS))
     for client, state in store.snapshot.clients.items():
         (tag,) = state.values()
         files = {path.stem for path in (tmp_path / str(client)).rglob("*.safetensors")}

@@ -142,7 +142,9 @@ def test_what_is_no_number_is_refused_before_it_is_added(tmp_path: Path):
 def test_states_stay_on_the_nodes(net: SecretNet):
     store = over(net, rounds=2)
     assert store.last is not None
+    assert set(store.last.clients) == set(range(CLIENTS))
     for client, state in store.last.clients.items():
+        assert state
         files = {path.stem for path in net.members[100 + client].folder.rglob("*.safetensors")}
         assert set(state.values()) <= files
 

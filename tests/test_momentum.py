@@ -129,7 +129,7 @@ def test_sweep_over_seeds_equals_the_round_loop(kind, name, beta):
     chosen = settings_for(kind, name=name, beta=beta)
     curves = list(sweep(chosen, lambda seed: make(kind, 3, seed), [5, 6], 3))
     store = played(Momentum(chosen, make(kind, 3, 5), 3, [[0], [1], [2]]))
-    for (number, metrics), done in zip(curves, store.rounds):
+    for (number, metrics), done in zip(curves, store.rounds, strict=True):
         assert number == done.round
         for name in ("eval/return", "train/return", "env/steps", "train/weight_mean"):
             if name in done.metrics:
