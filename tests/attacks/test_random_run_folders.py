@@ -243,6 +243,28 @@ def test_a_damaged_run_goes_on_to_the_same_bytes_or_refuses(runs, tmp_path, monk
     assert min(ends.values()) > sum(ends.values()) // 10  # the search sees both
 
 
+def saved(run: Path) -> list[str]:
+    return [path.name for path in (run / "checkpoints").glob("*")]
+
+
+def go_on_without(run: Path, whole: Path, began: list[int], least: int, capfd) -> None:
+    """Told to, a run goes on from its own checkpoint: rounds that come now have the same lines."""
+    began.clear()
+    code = call(["run", "--resume", str(run), "--without-lost-lines"])
+    errors = said(capfd)
+    if code == 2:  # something else is wrong, too
+        assert len(errors) == 1
+        return
+    assert code == 0
+    assert began[0] >= least
+    lines = (whole / "metrics.jsonl").read_bytes().splitlines()
+    wanted = {json.loads(line)["round"]: line for line in lines}
+    got = (run / "metrics.jsonl").read_bytes().splitlines()
+    now = [line for line in got if began[0] < json.loads(line)["round"] <= ROUNDS]
+    assert now == [wanted[json.loads(line)["round"]] for line in now]
+    assert len(now) >= min(ROUNDS, json.loads(got[-1])["round"] if got else -1) - began[0]
+
+
 def check(
     run: Path, healthy: Path, whole: Path, draw: random.Random, began: list[int], capfd
 ) -> str:
@@ -259,6 +281,8 @@ def check(
         assert everything(run) == before, "a run that was refused changed a file"
         assert call(["run", "--resume", str(run)]) == 2, "refused once, it began the second time"
         assert said(capfd) == errors
+        if "--without-lost-lines" in errors[0] and set(saved(run)) <= set(saved(healthy)):
+            go_on_without(run, whole, began, least, capfd)
         return "refused"
     assert code == 0
     assert not errors
