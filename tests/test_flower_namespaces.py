@@ -80,7 +80,8 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
             shutil.copy(folder / "hub" / "hub" / "ca.pem", folder / name)
             for command in commands(2):
                 places.follow(name, as_member(command, number))
-            shutil.copy(folder / name / f"{name}.key.pub", folder / "hub" / "hub" / "nodes")
+            registered = folder / "hub" / "hub" / "nodes" / f"client-{number}.pub"
+            shutil.copy(folder / name / f"{name}.key.pub", registered)
             for command in commands(3):
                 places.follow(name, as_member(command, number))
         wait_for_the_superlink(places)

@@ -12,19 +12,29 @@ import os
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from fedrl.types import UserError
 
+if TYPE_CHECKING:
+    from fedrl.engines.flower.keys import Registered
+
 FOLDER = "FEDRL_CONNECTIONS"
+KEYS = {"address", "ca", "secret", "nodes"}
 
 
 @dataclass(frozen=True)
 class Connection:
-    """`address` is host:port; without a CA's certificate the connection is plain text."""
+    """`address` is host:port; without a CA's certificate the connection is plain text.
+
+    `nodes` is the folder of the nodes' public keys, client-0.pub and so on; it lies beside `secret`
+    where nothing else is said.
+    """
 
     address: str
     ca: str = ""
     secret: str = ""
+    nodes: str = ""
 
     @property
     def insecure(self) -> bool:
@@ -37,6 +47,14 @@ class Connection:
         if b"BEGIN CERTIFICATE" not in found:
             raise UserError(f"{self.ca} is no certificate in PEM form")
         return found
+
+    def registered(self) -> Registered | None:
+        """Whose key is whose; nobody has one where the connection is plain text."""
+        if self.insecure:
+            return None
+        from fedrl.engines.flower.keys import Registered
+
+        return Registered(Path(self.nodes or Path(self.secret).parent / "nodes"))
 
     def read_secret(self) -> bytes | None:
         return _read(self.secret, "the executor's secret") if self.secret else None
@@ -63,8 +81,8 @@ def find(name: str) -> Connection:
         raise UserError(f"connection is {name!r}, but there is no {path}; {choice}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not valid TOML: {error}") from error
-    if not isinstance(data.get("address"), str) or not set(data) <= {"address", "ca", "secret"}:
-        raise UserError(f"{path}: a connection has address, ca and secret, all texts")
+    if not isinstance(data.get("address"), str) or not set(data) <= KEYS:
+        raise UserError(f"{path}: a connection has address, ca, secret and nodes, all texts")
     host, _, port = data["address"].rpartition(":")
     if not host or not port.isdecimal():
         raise UserError(f"{path}: address is {data['address']!r}; it must be HOST:PORT")

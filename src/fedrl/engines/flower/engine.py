@@ -89,7 +89,7 @@ class Flower:
         self.tries = 0  # to send one
         self._link: Link | None = None
         self._fruitless = 0
-        self._roster = Roster(warn)
+        self._roster = Roster(warn, connection.registered())
         self._begun: dict[int, Job] = {}  # by client, until its outcome is here
         self._sent: dict[str, _Sent] = {}  # of those, what is at a node
         self._until: dict[int, float] = {}  # of those, how long to wait for their nodes
@@ -332,7 +332,7 @@ class Flower:
         if self._link is not None:
             self._link.close(finished=False)
         self._link = None
-        self._roster = Roster(self.warn, self._roster.met)
+        self._roster = Roster(self.warn, self._roster.registered, self._roster.met)
 
     def _meet(self, wanted: set[int]) -> None:
         """Find the nodes of these clients; wait for those that are missing, once per absence."""

@@ -1,5 +1,7 @@
 """Certificates and keys for a federation: a CA, a server certificate, a key pair per node.
 
+The coordinator files nodes' public keys under their clients' numbers, which binds the two.
+
 Elliptic curves throughout, by the `cryptography` package. Private keys are files that only their
 owner can read. Nodes' keys are OpenSSH files on the curve P-384, which is what Flower reads.
 """
@@ -8,12 +10,15 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
+import itertools
 import os
+import re
 import secrets
 from collections.abc import Sequence
 from pathlib import Path
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
@@ -22,6 +27,7 @@ from fedrl.types import UserError
 
 DAYS = 825
 """Longer certificates are refused by some systems."""
+NUMBERED = re.compile(r"client-(0|[1-9]\d{0,8})\.pub")
 
 
 def write_private(path: Path, data: bytes) -> None:
@@ -72,6 +78,55 @@ def make_node(path: Path) -> None:
         serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
     )
     path.with_name(path.name + ".pub").write_bytes(public + b"\n")
+
+
+class Registered:
+    """Which key is which client's: the files `client-N.pub` of a folder, read when they are needed.
+
+    A node says its number itself, so the number is believed only with the key of that file: who
+    holds another member's key cannot take the place of a client that is absent.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def doubt(self, client: int, key: ec.EllipticCurvePublicKey | None) -> str:
+        """Why a node with this key is not this client; empty if it is."""
+        known = self._read()
+        numbers = [number for number, one in known.items() if one == key]
+        if numbers == [client]:
+            return ""
+        if len(numbers) > 1:
+            return f"its key is in {' and '.join(f'client-{n}.pub' for n in numbers)}"
+        whose = f"that of client {numbers[0]}" if numbers else "no client's"
+        return f"its key is {whose}, by {self.folder}/client-*.pub"
+
+    def check(self) -> None:
+        """Say before a run what would keep everybody out."""
+        known = self._read()
+        if not known:
+            raise UserError(
+                f"{self.folder} has no client-0.pub, client-1.pub, …: put the nodes' public keys "
+                "there under their clients' numbers"
+            )
+        for one, other in itertools.combinations(known, 2):
+            if known[one] == known[other]:
+                raise UserError(
+                    f"{self.folder}: client-{one}.pub and client-{other}.pub are the same key; "
+                    "every client has its own"
+                )
+
+    def _read(self) -> dict[int, ec.EllipticCurvePublicKey]:
+        found = {}
+        for path in sorted(self.folder.glob("client-*.pub")):
+            number = NUMBERED.fullmatch(path.name)
+            try:
+                key = serialization.load_ssh_public_key(path.read_bytes())
+            except (OSError, ValueError, UnsupportedAlgorithm):
+                continue  # the SuperLink says that it did not register it
+            if number and isinstance(key, ec.EllipticCurvePublicKey):
+                found[int(number[1])] = key
+        return dict(sorted(found.items()))
 
 
 def _certificate(

@@ -2,7 +2,8 @@
 
 A look never waits. Who needs a client looks again until it is there or has been waited for long
 enough, and may do other things meanwhile. A client that was waited for in vain is not waited for
-again, until it has been seen.
+again, until it has been seen. Which client a node is, is not its own to say: its key must be the
+one that is registered for that client.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from typing import Any, NamedTuple
 
 import fedrl
 from fedrl.engines.flower import framing, messages, protocol
+from fedrl.engines.flower.keys import Registered
 from fedrl.engines.flower.link import Link, Outgoing
 from fedrl.types import UserError
 from fedrl.wire import one_line
@@ -32,8 +34,11 @@ class _Asked(NamedTuple):
 
 
 class Roster:
-    def __init__(self, warn: Callable[[str], None], met: bool = False) -> None:
+    def __init__(
+        self, warn: Callable[[str], None], registered: Registered | None = None, met: bool = False
+    ) -> None:
         self.warn = warn
+        self.registered = registered  # none where nodes have no keys
         self.owners: dict[int, int] = {}  # client → node
         self.met = met  # whether a meeting has ended: mistakes in numbers are found in the first
         self._known: set[int] = set()  # nodes that have said who they are
@@ -83,7 +88,7 @@ class Roster:
         for answer in answers:
             asked = self._asked.pop(answer.message)
             if answer.content is not None:
-                self._introduce(answer.content, answer.node, asked.node, asked.nonce)
+                self._introduce(link, answer.content, answer.node, asked)
             else:
                 self._skip(asked.node, f"does not say who it is: {answer.error}")
         late = [n for n, asked in self._asked.items() if now >= asked.expires and not answers]
@@ -97,7 +102,8 @@ class Roster:
             self._silent.add(node)
             self.warn(f"node {node} {why}")
 
-    def _introduce(self, said: Any, sender: int, node: int, nonce: str) -> None:
+    def _introduce(self, link: Link, said: Any, sender: int, asked: _Asked) -> None:
+        node, nonce = asked.node, asked.nonce
         self._known.add(node)
         try:
             name: protocol.Name = protocol.read(messages.opened(said)[0], protocol.Name)
@@ -111,6 +117,11 @@ class Roster:
                 f"node {node} (client {name.client}) is left out: it runs fedrl "
                 f"{one_line(name.version)}, the driver {fedrl.__version__}"
             )
+        elif self.registered is not None and (
+            doubt := self.registered.doubt(name.client, link.key_of(node))
+        ):
+            self._known.discard(node)  # it may be registered later
+            self._skip(node, f"is left out: it says that it is client {name.client}, but {doubt}")
         elif (other := self.owners.get(name.client)) is None:
             self.owners[name.client] = node
         elif not self.met:
