@@ -199,13 +199,20 @@ class Hangs(Toy):
         return super().local(job)
 
 
+def interrupt_at_work(client: Client) -> None:
+    """However long its worker takes to start."""
+    while not any(worker.job for worker in getattr(client._workers, "_workers", ())):
+        time.sleep(0.05)
+    client.interrupt()
+
+
 def test_a_job_that_is_interrupted_has_failed_and_the_next_one_is_done(tmp_path: Path):
     recipes = {"hangs": Hangs, "works": Toy}
     plan = lambda recipe: Plan(partial(recipes[recipe], CLIENTS), False, 100, True)  # noqa: E731
     client = Client(0, tmp_path, plan, log=lambda line: None)
     job = jobs()[0]
     with closing(client):
-        threading.Timer(3.0, client.interrupt).start()
+        threading.Thread(target=interrupt_at_work, args=(client,), daemon=True).start()
         failed = client._compute(plan("hangs"), "hangs", job, 0.0)
         assert isinstance(failed, Failure)
         client.interrupt()  # with nothing under way
