@@ -74,7 +74,7 @@ def per_round(engine: Any, sent: Tensors, clients: int, rounds: int) -> list[flo
 
 @contextmanager
 def federation(
-    clients: int, insecure: bool = False, poll: float = 3.0
+    clients: int, insecure: bool = False, poll: float = 3.0, peers: bool = False
 ) -> Iterator[Callable[[str], Flower]]:
     """Makes engines on a federation of processes; their recipes are `warm`, `cold`, `secure`."""
     from fedrl.engines.flower.connection import FOLDER, find
@@ -92,7 +92,13 @@ def federation(
         os.environ[FOLDER] = folder
         program = [str(Path(__file__).resolve())]
         with Federation(
-            Path(folder), clients, name="bench", insecure=insecure, program=program, poll=poll
+            Path(folder),
+            clients,
+            name="bench",
+            insecure=insecure,
+            program=program,
+            poll=poll,
+            peers=peers,
         ):
             yield engine
 

@@ -50,10 +50,12 @@ def sums(results: harness.Results, quick: bool) -> None:
 def rounds(results: harness.Results, quick: bool) -> None:
     """Rounds of 1 MB with everybody, after the first one."""
     for clients, poll in ((3, 0.5),) if quick else ((3, 3.0), (4, 3.0), (3, 0.5), (4, 0.5)):
-        with echoes.federation(clients, poll=poll) as engine:
-            for kind, told in (("warm", "plain"), ("secure", "secure")):
-                with engine(kind) as one:
-                    measure(results, f"{clients}/{told}/poll{poll:g}", one, clients, quick)
+        for kind, told in (("warm", "plain"), ("secure", "secure")):
+            with (
+                echoes.federation(clients, poll=poll, peers=kind == "secure") as engine,
+                engine(kind) as one,
+            ):
+                measure(results, f"{clients}/{told}/poll{poll:g}", one, clients, quick)
 
 
 def measure(results: harness.Results, name: str, engine: Flower, clients: int, quick: bool) -> None:

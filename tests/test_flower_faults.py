@@ -54,7 +54,8 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
     folder = tmp_path_factory.mktemp("federation")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FOLDER, str(folder / "connections"))
-        with Federation(folder, CLIENTS, name="test", program=QUICK) as federation:
+        faults = ["faults"]
+        with Federation(folder, CLIENTS, name="test", program=QUICK, allowed=faults) as federation:
             yield federation
 
 

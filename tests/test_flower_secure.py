@@ -318,7 +318,7 @@ def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from fedrl.engines.flower.up import Federation
 
     monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))
-    with Federation(tmp_path / "federation", 4, name="test"):
+    with Federation(tmp_path / "federation", 4, name="test", peers=True, allowed=["faults"]):
         same_numbers(
             on_flower(MOMENTUM, tmp_path / "a", *SECRET, rounds=1),
             one_by_one(MOMENTUM, tmp_path / "b", *SECRET, rounds=1),

@@ -22,7 +22,7 @@ from fedrl import robust, tree
 from fedrl.limits import not_negative
 from fedrl.registry import suggestion
 from fedrl.robust import Stream, median, trimmed
-from fedrl.types import Tensors, UserError
+from fedrl.types import Tensors, UserError, Word
 
 Aggregator = Callable[[Stream], Tensors]
 
@@ -41,7 +41,7 @@ class Settings:
     # liars, number by number: median, trimmed (the mean without the extremes); by whole updates:
     # krum (the one nearest to its neighbours), multi-krum (the mean of several such), bulyan (both
     # ways, one after the other); by length: norm-bound (the mean of updates cut to a norm).
-    name: str = "mean"
+    name: Word = "mean"
     # What trimmed leaves out on either side, as a share of the clients; only read by trimmed.
     trim: float = 0.2
     # f: clients of a round that are assumed to lie: from 1 on a number, below 1 a share of those

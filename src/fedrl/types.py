@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import Annotated, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -18,6 +18,16 @@ Tensors = dict[str, Any]
 
 Metrics = dict[str, float]
 """Flat `group/name` keys: `eval/return`, `train/weight_mean`, `comm/bytes_up`."""
+
+
+Word = Annotated[str, "word"]
+"""A setting's text: one of the program's own words, such as a split's name."""
+
+FilePath = Annotated[str, "path"]
+"""A setting's text that names a file or folder, or one of the program's own words in its place."""
+
+ModelName = Annotated[str, "model"]
+"""A setting's text that names a folder or file with a model, or one to fetch from Hugging Face."""
 
 
 class UserError(Exception):

@@ -31,7 +31,7 @@ from fedrl.algorithms import dqn, feddqn
 from fedrl.algorithms.q_learning import REPORTS, side_by_side
 from fedrl.envs.discrete import World
 from fedrl.limits import above_zero, not_negative
-from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
+from fedrl.types import FilePath, Job, Metrics, Result, Spec, Tensors, UserError
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class Settings(feddqn.Network):
     # Where they come from: random play, uniform draws of plausible states, or `anchor_file`.
     anchor_source: anchoring.Source = "rollouts"
     # A .npy or .csv file of states as the world shows them, one per row; its rows are m.
-    anchor_file: str = ""
+    anchor_file: FilePath = ""
     # Steps of Adam towards the teacher per exchange.
     distill_steps: int = 100
     # Their step size.

@@ -34,7 +34,7 @@ from fedrl import optimizers, tree
 from fedrl.envs.text import Dealt, spaced
 from fedrl.limits import above_zero, at_least_one, not_negative
 from fedrl.registry import missing_extra
-from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
+from fedrl.types import Job, Metrics, ModelName, Result, Spec, Tensors, UserError, Word
 
 DIRECTION = "u."
 """Before a parameter's name: the mean of a client's anchored directions, sent if β < 1."""
@@ -46,7 +46,7 @@ class Settings:
 
     name: Literal["fedagent"] = "fedagent"
     # Model folder (`fedrl warmstart` writes one), GGUF file or Hugging Face id.
-    model: str = ""
+    model: ModelName = ""
     # Rank of LoRA's adapters: all that is then trained and sent. 0 trains the whole model.
     lora_rank: int = 0
     # Adapters count lora_alpha / lora_rank times; only read if lora_rank is above 0.
@@ -106,7 +106,7 @@ class Settings:
     # Tasks per evaluation, spread evenly over the split; 0 is all of it.
     eval_tasks: int = 0
     # Which tasks are evaluated; none of them may be trained on.
-    eval_split: str = "unseen"
+    eval_split: Word = "unseen"
     # β of FedSVRPG-M's anchored momentum, a share of the fresh gradient in (0, 1]; 1 is without.
     # Below 1 an answer's log-probability is a sum over its tokens, the ratio is not clipped, and
     # clip and average are not read.
@@ -121,7 +121,7 @@ class Settings:
     server_lr: float = 1.0
     # Where the model runs: auto (a GPU if there is one, each worker its own), cpu, cuda, cuda:1,
     # spread (over all GPUs, for a model too large for one).
-    device: str = "auto"
+    device: Word = "auto"
     # What answers in rollouts: plain (any model), cuda (our engine, Llama and Qwen2 kinds), vllm
     # (where it is installed), or auto: cuda on a GPU for the models it knows, else plain.
     rollouts: Literal["auto", "plain", "cuda", "vllm"] = "auto"

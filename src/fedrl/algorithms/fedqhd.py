@@ -44,7 +44,7 @@ from fedrl.algorithms.qhd_episodes import run_episodes
 from fedrl.algorithms.ridge import Compiler
 from fedrl.envs.discrete import HOST, World
 from fedrl.limits import above_zero, at_least_one, not_negative
-from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
+from fedrl.types import FilePath, Job, Metrics, Result, Spec, Tensors, UserError
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Settings(Practice):
     # Where they come from: random play, uniform draws of plausible states, or `anchor_file`.
     anchor_source: anchoring.Source = "rollouts"
     # A .npy or .csv file of states as the world shows them, one per row; its rows are m.
-    anchor_file: str = ""
+    anchor_file: FilePath = ""
     # λ of the ridge that compiles the teacher.
     ridge: float = 1e-3
     # η: TD errors are summed over a batch.

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from fedrl.limits import above_zero, at_least_one, not_negative
-from fedrl.types import UserError
+from fedrl.types import FilePath, UserError
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Settings:
     # Who answers: a simulated person, a file of answers, a person (`fedrl feedback`), or nobody.
     feedback: Literal["simulated", "logged", "live", "none"] = "simulated"
     # Answers to replay, "{client}" standing for the client's number; only read if logged.
-    feedback_file: str = ""
+    feedback_file: FilePath = ""
     # Where clients' private folders are, for people to answer in; only read if live.
-    feedback_folder: str = ""
+    feedback_folder: FilePath = ""
     # Movies whose scores a client asks about in a round, all of them if it has fewer,
     rate: int = 100
     # and pairs of movies to compare. With a living person, ask less.

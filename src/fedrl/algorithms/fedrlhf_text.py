@@ -50,7 +50,7 @@ from fedrl.algorithms.judging import Judge, Judges
 from fedrl.envs.imdb import World
 from fedrl.limits import above_zero, at_least_one, not_negative
 from fedrl.registry import missing_extra
-from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
+from fedrl.types import FilePath, Job, Metrics, ModelName, Result, Spec, Tensors, UserError, Word
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Settings:
 
     name: Literal["fedrlhf-text"] = "fedrlhf-text"
     # Model folder (`fedrl warmstart` writes one), GGUF file or Hugging Face id.
-    model: str = ""
+    model: ModelName = ""
     # Rank of LoRA's adapters: all that is then trained and sent. 0 trains the whole model.
     lora_rank: int = 0
     # Adapters count lora_alpha / lora_rank times; only read if lora_rank is above 0.
@@ -72,9 +72,9 @@ class Settings:
     feedback: Literal["sentiment", "live", "logged"] = "sentiment"
     # The sentiment model: builtin (fitted by each client to its own labels), or the folder or id of
     # a Hugging Face classifier; only read if feedback is "sentiment".
-    sentiment: str = "builtin"
+    sentiment: ModelName = "builtin"
     # Where clients' private folders are, for people to answer in; only read if live or logged.
-    feedback_folder: str = ""
+    feedback_folder: FilePath = ""
     # Pairs of texts that a client asks its person about in a round; only read if live.
     compare: int = 10
     # Batches of texts that a client writes and learns from in a round.
@@ -113,7 +113,7 @@ class Settings:
     # Compile the learner with torch.compile: a minute at first, then twice as fast on a GPU.
     compile: bool = False
     # Where the model runs: auto (a GPU if there is one, each worker its own), cpu, cuda, cuda:1.
-    device: str = "auto"
+    device: Word = "auto"
     # What writes: plain (any model), cuda (our engine, Llama and Qwen2 kinds), or auto: cuda on a
     # GPU for the models it knows, else plain.
     rollouts: Literal["auto", "plain", "cuda"] = "auto"

@@ -54,7 +54,10 @@ def keys(argv: list[str]) -> int:
         print(f"{asked.path}: give ca.pem to every node; ca.key, server.key and secret to nobody")
     else:
         making.make_node(asked.path)
-        print(f"{asked.path}.pub goes to the server's folder nodes/; {asked.path} stays here")
+        print(
+            f"{asked.path}.pub goes to the server's folder nodes/, as client-N.pub for client N; "
+            f"{asked.path} stays here"
+        )
     return 0
 
 
@@ -86,7 +89,7 @@ def link(argv: list[str]) -> int:
     if asked.name:
         ca = "" if asked.insecure else str(folder / "ca.pem")
         address = f"{superlink.local(asked.host)}:{asked.port}"
-        here = connection.Connection(address, ca, str(folder / "secret"))
+        here = connection.Connection(address, ca, str(folder / "secret"), str(folder / "nodes"))
         print(f"connection {asked.name}: {connection.save(asked.name, here)}", flush=True)
     superlink.serve(asked.host, asked.port, folder, asked.insecure, asked.driver)
     return 0
@@ -102,11 +105,14 @@ def _check_folder(folder: Path, insecure: bool) -> None:
         )
 
 
+def _own_settings(argv: list[str]) -> tuple[list[str], tuple[str, ...]]:
+    """A command's own words, and the settings after `--`."""
+    cut = argv.index("--") if "--" in argv else len(argv)
+    return argv[:cut], tuple(argv[cut + 1 :])
+
+
 def node(argv: list[str]) -> int:
-    own: tuple[str, ...] = ()
-    if "--" in argv:
-        own = tuple(argv[argv.index("--") + 1 :])
-        argv = argv[: argv.index("--")]
+    argv, own = _own_settings(argv)
     parser = Parser(
         "fedrl flower node",
         description="Run one client's node until it is stopped; settings after -- go over those "
@@ -123,7 +129,15 @@ def node(argv: list[str]) -> int:
     parser.add_argument("--key", type=Path, help="its private key, of `fedrl flower keys node`")
     parser.add_argument(
         "--peers", type=Path, metavar="FOLDER", help="client-0.pub, client-1.pub, … as the members "
-        "gave them to each other: then no secure sum is with anybody else"
+        "gave them to each other: then it only takes part in secure sums, and with nobody else"
+    )  # fmt: skip
+    parser.add_argument(
+        "--least-clients", type=int, default=1, metavar="N", help="refuse recipes in which fewer "
+        "clients' updates may become one (1; secure sums have at least 3)"
+    )  # fmt: skip
+    parser.add_argument(
+        "--allow", action="append", default=[], metavar="KEY", help="take this setting, or table, "
+        "from recipes as it comes (attack, faults, algorithm.model, …); may be given several times"
     )  # fmt: skip
     parser.add_argument("--insecure", action="store_true", help="no ca, no key: on loopback only")
     parser.add_argument("--data", default="", help="FEDRL_DATA of this client")
@@ -149,7 +163,7 @@ def node(argv: list[str]) -> int:
 
     folder = asked.folder.resolve()
     data = str(Path(asked.data).resolve()) if asked.data else ""
-    client = experiment.client(asked.client, folder, data, own)
+    client = experiment.client(asked.client, folder, data, own, asked.allow, asked.least_clients)
     client.identity = identity.load(asked.key, asked.peers)
     serve(Node(asked.superlink, asked.ca, asked.key, asked.poll), client)
     return 0
@@ -161,10 +175,11 @@ def _check_poll(seconds: float) -> None:
 
 
 def up(argv: list[str]) -> int:
+    argv, own = _own_settings(argv)
     parser = Parser(
         "fedrl flower up",
         description="A SuperLink and nodes on loopback, with TLS and keys made on the spot, until "
-        "Ctrl-C.",
+        "Ctrl-C; settings after -- are the nodes' own.",
     )
     parser.add_argument("--clients", type=int, default=3, help="nodes (3)")
     parser.add_argument("--folder", type=Path, default=Path("flower"), help="(flower)")
@@ -175,8 +190,16 @@ def up(argv: list[str]) -> int:
         "--poll", type=float, default=0.5, metavar="SECONDS",
         help="between a node's questions for messages, 0.1 to 3 (0.5)",
     )  # fmt: skip
+    parser.add_argument(
+        "--peers", action="store_true", help="nodes know each other's keys: secure sums only"
+    )
+    parser.add_argument(
+        "--allow", action="append", default=[], metavar="KEY", help="as of fedrl flower node"
+    )
     asked = parser.parse_args(argv)
     _check_poll(asked.poll)
+    if asked.insecure and asked.peers:
+        raise UserError("--peers is for nodes with a key, and --insecure has none")
     if asked.clients < 1:
         raise UserError(f"--clients is {asked.clients}; it must be at least 1")
 
@@ -189,6 +212,9 @@ def up(argv: list[str]) -> int:
         asked.name,
         asked.insecure,
         poll=asked.poll,
+        peers=asked.peers,
+        allowed=asked.allow,
+        own=own,
     ) as federation:
         print(f"SuperLink at {federation.address}, {asked.clients} nodes; logs in {asked.folder}")
         print(f"train on it:  fedrl run RECIPE --engine flower --connection {asked.name} \\")

@@ -29,7 +29,7 @@ from fedrl.datasets.fetch import root
 from fedrl.envs import imdb_generate
 from fedrl.limits import at_least_one, not_negative
 from fedrl.seeding import generator
-from fedrl.types import UserError
+from fedrl.types import FilePath, UserError
 
 _BREAK = re.compile(r"<\s*/?\s*(?:br|p|i|b|em|hr)\s*/?\s*>", re.IGNORECASE)
 
@@ -38,7 +38,7 @@ _BREAK = re.compile(r"<\s*/?\s*(?:br|p|i|b|em|hr)\s*/?\s*>", re.IGNORECASE)
 class Settings:
     name: Literal["imdb"] = "imdb"
     # "generated", "imdb" (what `fedrl data imdb` gets), or a folder with its files
-    source: str = "generated"
+    source: FilePath = "generated"
     # reviews per client
     reviews: int = 1000
     # reviews of fewer characters are left out

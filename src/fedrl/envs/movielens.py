@@ -34,7 +34,7 @@ from fedrl.datasets.movielens import Movie, Ratings
 from fedrl.envs.movielens_generate import generate
 from fedrl.limits import not_negative
 from fedrl.seeding import generator
-from fedrl.types import UserError
+from fedrl.types import FilePath, UserError
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -47,7 +47,7 @@ HIGH = 4.0
 class Settings:
     name: Literal["movielens"] = "movielens"
     # "generated", "movielens" (what `fedrl data movielens` gets), or a folder with its files
-    source: str = "generated"
+    source: FilePath = "generated"
     # share of each user's ratings that is only evaluated on
     held_out: float = 0.2
     # which ones: "random" by the run's seed, or the latest ones ("time")

@@ -28,7 +28,7 @@ from fedrl.envs import WORLDS
 from fedrl.experiment.values import checked, fields, nearest, parse, split_flags
 from fedrl.limits import at_least_one, not_negative
 from fedrl.registry import load, look_up, suggestion
-from fedrl.types import UserError
+from fedrl.types import FilePath, UserError, Word
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Config:
     """A whole experiment."""
 
     # Folder of the run under `out`; the recipe's name by default.
-    name: str = "run"
+    name: Word = "run"
     # All randomness comes from this number.
     seed: int = 0
     # R: rounds of communication.
@@ -46,17 +46,17 @@ class Config:
     # flower: clients on other machines, through the SuperLink that `connection` names.
     engine: Literal["inprocess", "workers", "flower"] = "inprocess"
     # The SuperLink of engine = "flower": a name that `fedrl flower up` has written, or a file.
-    connection: str = ""
+    connection: FilePath = ""
     # Worker processes; 0 is one per core.
     workers: int = 0
     # Where run directories go.
-    out: str = "runs"
+    out: FilePath = "runs"
     # Evaluate every so many rounds, and after the last.
     eval_every: int = 1
     # Write a checkpoint every so many rounds, and after the last.
     checkpoint_every: int = 1
     # Live trackers: tensorboard, wandb, trackio.
-    track: tuple[str, ...] = ()
+    track: tuple[Word, ...] = ()
     federation: federation.Settings = field(default_factory=federation.Settings)
     algorithm: Any = None
     world: Any = None

@@ -1,7 +1,8 @@
 """A run's configuration on both sides of Flower: the driver's engine, and a node's algorithm.
 
 The recipe that travels is the resolved configuration. Paths in it, and FEDRL_DATA, mean the node's
-own: a node reads it in its own folder, and its flags go over it.
+own: a node reads it in its own folder, and its flags go over it. What a node refuses is in
+`node_policy.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from fedrl.engines.flower.engine import Flower, Recipe
 from fedrl.engines.flower.member import Worded
 from fedrl.engines.flower.node import Client, Plan
 from fedrl.experiment import config as configs
+from fedrl.experiment import node_policy
 from fedrl.experiment.config import Config
+from fedrl.experiment.node_policy import Policy
 from fedrl.experiment.privacy import terms
 from fedrl.experiment.run import build_clients
 from fedrl.experiment.rundir import KEPT
@@ -41,6 +44,8 @@ def open_engine(
     keep = (KEPT * config.checkpoint_every + 1) * (config.federation.retries + 1) + 1
     recipe = Recipe(name, configs.to_toml(sent), keep)
     here = connections.find(config.connection)
+    if (registered := here.registered()) is not None:
+        registered.check()
     own_noise = bool(config.privacy.noise) and config.privacy.where == "local"
     return Flower(algorithm, recipe, here, config.flower, warn, terms=terms(config), once=own_noise)
 
@@ -53,9 +58,16 @@ def read(recipe: str, flags: Sequence[str]) -> Config:
         raise UserError(f"the recipe that was sent is not TOML: {error}") from error
 
 
-def build(recipe: str, folder: str, data: str, flags: tuple[str, ...]) -> Algorithm:
-    """In the node's worker process: the recipe's paths are relative to the node's folder."""
+def build(
+    recipe: str, folder: str, data: str, flags: tuple[str, ...], fetch: bool = True
+) -> Algorithm:
+    """In the node's worker process: the recipe's paths are relative to the node's folder.
+
+    Without `fetch` no library gets a model from elsewhere, whatever a model's own files name.
+    """
     os.chdir(folder)
+    if not fetch:
+        os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     if data:
         os.environ["FEDRL_DATA"] = data
     config = read(recipe, flags)
@@ -63,17 +75,26 @@ def build(recipe: str, folder: str, data: str, flags: tuple[str, ...]) -> Algori
     return algorithm if common is None else Worded(algorithm, config.privacy, common)
 
 
-def plan(recipe: str, folder: Path, data: str, flags: tuple[str, ...]) -> Plan:
+def plan(
+    recipe: str, folder: Path, data: str, flags: tuple[str, ...], policy: Policy | None = None
+) -> Plan:
     config = read(recipe, flags)
+    policy = policy or Policy(folder, own_keys(flags))
+    node_policy.check(config, policy)
     _insist(config, flags)
-    make = partial(build, recipe, str(folder), data, flags)
+    fetch = any(map(policy.trusts, node_policy.models(config)))
+    make = partial(build, recipe, str(folder), data, flags, fetch)
     sent = config.flower
     return Plan(make, sent.half, int(sent.piece_mb * 1e6), sent.warm, terms(config))
 
 
+def own_keys(flags: Sequence[str]) -> frozenset[str]:
+    return frozenset(key for key, _ in split_flags(flags))
+
+
 def _insist(config: Config, flags: Sequence[str]) -> None:
     """A node whose own flags ask for privacy lets no recipe take it away again."""
-    own, chosen = {key for key, _ in split_flags(flags)}, config.privacy
+    own, chosen = own_keys(flags), config.privacy
     noisy = bool(chosen.noise) and "privacy.noise" in own
     asked = (chosen.secure and "privacy.secure" in own) or noisy
     if noisy and chosen.where == "central" and not chosen.secure and "privacy.where" not in own:
@@ -86,8 +107,17 @@ def _insist(config: Config, flags: Sequence[str]) -> None:
             raise ProtocolError(f"its own settings do not allow privacy.{key} = true")
 
 
-def client(number: int, folder: Path, data: str = "", flags: tuple[str, ...] = ()) -> Client:
-    return Client(number, folder, partial(plan, folder=folder, data=data, flags=flags))
+def client(
+    number: int,
+    folder: Path,
+    data: str = "",
+    flags: tuple[str, ...] = (),
+    allowed: Sequence[str] = (),
+    least: int = 1,
+) -> Client:
+    policy = Policy(folder, own_keys(flags), frozenset(allowed), least)
+    made = partial(plan, folder=folder, data=data, flags=flags, policy=policy)
+    return Client(number, folder, made)
 
 
 def client_app() -> Any:

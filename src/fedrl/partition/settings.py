@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
 from fedrl.registry import suggestion
-from fedrl.types import UserError
+from fedrl.types import FilePath, UserError
 
 Strategy = Literal["uniform", "preference", "coverage", "hardness", "scenes"]
 Anchor = Literal["logit", "log"]
@@ -65,7 +65,7 @@ class Settings:
     most: int = 0
     # JSON file {"task id": true or false} that says which tasks succeed; hardness needs it, the
     # other strategies are measured with it.
-    labels: str = ""
+    labels: FilePath = ""
 
     def __post_init__(self) -> None:
         for key, choice in (("strategy", Strategy), ("anchor", Anchor)):

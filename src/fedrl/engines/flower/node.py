@@ -30,6 +30,13 @@ from fedrl.privacy.secure import Terms
 from fedrl.privacy.secure.protocol import ProtocolError
 from fedrl.types import Algorithm, Failure, Job, Result, Tensors, TooFew, UserError
 
+OWN = frozenset({"states", "flwr", "secret", "key", "opened", "ledger", "memory", "supernode"})
+"""Names in a node's folder that are the node's own, whatever their endings: no recipe's."""
+
+
+class Refused(Exception):
+    """What this node does not do for a recipe, in one line that may be told to the server."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -46,8 +53,12 @@ class Plan:
 
 
 def say(line: str) -> None:
-    """For the organisation that runs the node; nothing of it travels."""
-    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+    """For the organisation that runs the node; nothing of it travels.
+
+    Names in it may be the coordinator's, which must not write lines of their own here.
+    """
+    printable = "".join(c if c.isprintable() else " " for c in line)
+    print(f"{time.strftime('%H:%M:%S')} {printable}", file=sys.stderr, flush=True)
 
 
 @dataclass
@@ -103,7 +114,7 @@ class Client:
             if isinstance(result, Failure):
                 return told(result.reason), []
             data = framing.pack(result.update, plan.half)
-        except (framing.Damaged, StateError, ProtocolError, TooFew) as error:
+        except (framing.Damaged, StateError, ProtocolError, Refused, TooFew) as error:
             return told(str(error)), []
         except UserError as error:  # about settings and files of this machine: for its owner
             self.log(str(error))
@@ -125,6 +136,8 @@ class Client:
         """A round's work: the update, or keys for the sum that it will be part of."""
         self._sum = None
         plan = self.plan(asked.recipe)
+        if self.identity.peers is not None and plan.terms is None:
+            raise Refused("privacy.secure: this node knows its peers, and only adds up with them")
         if bool(asked.exchange) != bool(plan.terms) or asked.terms != steps.sendable(plan.terms):
             raise ProtocolError("its own settings of [privacy] ask for another secure sum, or none")
         states = States(self.folder / "states")

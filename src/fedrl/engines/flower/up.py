@@ -19,7 +19,9 @@ POLL_SECONDS = 0.5
 class Federation:
     """A SuperLink and a node per client, from `__enter__` to `__exit__`.
 
-    `program` is what a node runs: words for Python, before those of `fedrl flower node`.
+    `program` is what a node runs: words for Python, before those of `fedrl flower node`. With
+    `peers` nodes know each other's keys, and only take part in secure sums. What nodes take from
+    recipes is `allowed`, and `own` are settings of theirs.
     """
 
     def __init__(
@@ -31,6 +33,9 @@ class Federation:
         insecure: bool = False,
         program: Sequence[str] = ("-m", "fedrl", "flower", "node"),
         poll: float = POLL_SECONDS,
+        peers: bool = False,
+        allowed: Sequence[str] = (),
+        own: Sequence[str] = (),
     ) -> None:
         self.folder = folder
         self.insecure = insecure
@@ -42,6 +47,9 @@ class Federation:
         self.clients = clients
         self.program = list(program)
         self.poll = poll
+        self.peers = peers
+        self.rules = [word for key in allowed for word in ("--allow", key)]
+        self.rules += ["--", *own] if own else []
 
     def __enter__(self) -> Federation:
         server = self.folder / "server"
@@ -54,7 +62,8 @@ class Federation:
             public = key.with_name("key.pub").read_bytes()
             (server / "nodes" / f"client-{client}.pub").write_bytes(public)
         ca = "" if self.insecure else str(server / "ca.pem")
-        here = connection.Connection(self.address, ca, str(server / "secret"))
+        secret, nodes = str(server / "secret"), str(server / "nodes")
+        here = connection.Connection(self.address, ca, secret, nodes)
         connection.save(self.name, here)
         self._stack = children.ended_by_signals()
         self._stack.__enter__()
@@ -95,7 +104,8 @@ class Federation:
         else:
             server = self.folder / "server"
             words += ["--ca", str(server / "ca.pem"), "--key", str(folder / "key")]
-            words += ["--peers", str(server / "nodes")]
+            words += ["--peers", str(server / "nodes")] if self.peers else []
+        words += self.rules
         self.nodes[client] = children.start(words, folder / "flwr", folder / "node.log")
 
     def running(self) -> bool:

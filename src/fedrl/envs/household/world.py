@@ -25,7 +25,7 @@ from fedrl.envs.household.rooms import SIZES
 from fedrl.envs.text import Task, Turn
 from fedrl.limits import at_least_one, not_negative
 from fedrl.registry import suggestion
-from fedrl.types import UserError
+from fedrl.types import FilePath, UserError, Word
 
 SPLITS = {"train": "train", "seen": "valid_seen", "unseen": "valid_unseen", "public": "valid_train"}
 """Our splits, and what ALFWorld calls them; its valid_train shares no game with train."""
@@ -36,13 +36,13 @@ WON: Mapping[str, Any] = {"won": True}
 
 @dataclass(frozen=True)
 class Settings:
-    name: str = "household"
+    name: Word = "household"
     # "generated", "alfworld" (the games of `fedrl data alfworld`), or a folder with ALFWorld games
-    source: str = "generated"
+    source: FilePath = "generated"
     # of the generated games: tiny, small, medium, or dataset (like ALFWorld's own)
-    size: str = "small"
+    size: Word = "small"
     # wording of the engine: "2.1.2" (move X to Y) or the older "2.1.1" (put X in/on Y)
-    generation: str = "2.1.2"
+    generation: Word = "2.1.2"
     # generated tasks for training, shared out among the clients
     train: int = 3553
     # generated tasks in scenes of the training tasks, for evaluation

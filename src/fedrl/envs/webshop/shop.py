@@ -21,7 +21,7 @@ from fedrl.envs.webshop.nouns import Tagger, plain, spacy_tagger
 from fedrl.envs.webshop.product import Product
 from fedrl.envs.webshop.reward import Rules, reward, unwinnable
 from fedrl.envs.webshop.store import KEPT, Ranker, Store, open_store
-from fedrl.types import UserError
+from fedrl.types import FilePath, UserError
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Settings:
     name: Literal["webshop"] = "webshop"
     # Where the products come from: "generated" (nothing to download), "webshop" (the genuine
     # catalogue of `fedrl data webshop`), or the path of a folder with a catalogue.
-    source: str = "generated"
+    source: FilePath = "generated"
     # How many products to generate, or to read from the catalogue.
     products: int = 1000
     # Seed of the generated catalogue.

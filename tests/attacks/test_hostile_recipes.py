@@ -1,0 +1,311 @@
+"""A coordinator that lies in its recipe: a node says no in one line and tells nothing of itself."""
+
+from __future__ import annotations
+
+import json
+import os
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+pytest.importorskip("flwr", reason="needs the extra flower")
+
+from flower_nodes import Inline, Net, in_small_pieces
+
+from fedrl.engines.flower import framing, identity, keys, messages, protocol, steps
+from fedrl.engines.flower.connection import Connection
+from fedrl.engines.flower.engine import Flower, Recipe
+from fedrl.engines.flower.identity import Identity
+from fedrl.experiment import config as configs
+from fedrl.experiment import flower, privacy
+from fedrl.experiment.run import build_clients
+from fedrl.types import Failure, Job, Result, UserError
+
+CLIENTS = 5
+SMALL = {
+    "rounds": 1,
+    "engine": "workers",
+    "federation": {"clients": CLIENTS},
+    "algorithm": {"name": "pavg", "local_steps": 1, "eval_episodes": 1},
+    "world": {"name": "random_mdp", "horizon": 5},
+}
+SECRET = {"privacy": {"clip": 0.5, "secure": True}}
+RATINGS = {"algorithm": {"name": "fedrlhf"}, "world": {"name": "movielens"}}
+TEXTS = {"algorithm": {"name": "fedrlhf-text"}, "world": {"name": "imdb"}}
+QHD = {"algorithm": {"name": "fedqhd", "encoders": "own"}, "world": {"name": "cartpole-v1"}}
+
+
+def merged(*parts: dict) -> dict:
+    """Later parts go over earlier ones; another method or world begins anew."""
+    whole: dict = {}
+    for part in parts:
+        for key, value in part.items():
+            more = isinstance(value, dict) and "name" not in value
+            whole[key] = whole.get(key, {}) | value if more else value
+    return whole
+
+
+def text(*parts: dict) -> str:
+    """As a driver that checks nothing would write it."""
+    lines, data = [], merged(SMALL, *parts)
+    for key, value in data.items():
+        if not isinstance(value, dict):
+            lines.append(f"{key} = {configs._toml(value)}")
+    for key, value in data.items():
+        if isinstance(value, dict):
+            lines += [f"[{key}]", *(f"{k} = {configs._toml(v)}" for k, v in value.items())]
+    return "\n".join(lines) + "\n"
+
+
+class Node:
+    """A node as `fedrl flower node` makes it, which computes here; `said` is its own log."""
+
+    def __init__(self, folder: Path, *flags: str, number: int = 0, **rules: object) -> None:
+        made = flower.client(number, folder, "", flags, **rules)  # type: ignore[arg-type]
+        self.said: list[str] = []
+        self.client = Inline(number, folder, made.plan, log=self.said.append)
+
+    def reason(self, recipe: str, **fields: object) -> str:
+        """Why there is no update; empty if there is one."""
+        pieces = framing.cut(framing.pack({"x": np.zeros(1)}), 100)
+        job = {"run": "run", "state": "", "keep": 2, "deadline": 0.0, "recipe": recipe} | fields
+        heading = protocol.Job(
+            protocol.nonce(), self.client.number, 1, digest=framing.checksum(pieces), **job
+        )  # type: ignore[arg-type]
+        content = messages.content(protocol.write(heading), messages.body(pieces))
+        answer = protocol.read(messages.opened(self.client.answer(content))[0], protocol.Answer)
+        return answer.reason
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A node's folder, with links that lead out of it."""
+    monkeypatch.chdir(tmp_path)  # nodes change it
+    node = tmp_path / "node"
+    for folder in (node / "models" / "mine", node / "states", tmp_path / "beside"):
+        folder.mkdir(parents=True)
+    (tmp_path / "beside" / "labels.json").write_text("{}")
+    (node / "out").symlink_to(tmp_path / "beside")
+    (node / "labels.json").symlink_to(tmp_path / "beside" / "labels.json")
+    (node / "loop").symlink_to("loop")
+    return node
+
+
+REFUSED = {
+    "attack.clients": {"attack": {"clients": [1, 2, 3, 4], "kind": "free-rider"}},
+    "attack.share": {"attack": {"share": 0.2}},
+    "faults.clients": {"faults": {"clients": [0]}},
+    "partition.labels": {"partition": {"labels": "/etc/passwd"}},
+    "algorithm.anchor_file": merged(
+        QHD, {"algorithm": {"anchor_source": "file", "anchor_file": "../beside/states.npy"}}
+    ),
+    "algorithm.feedback_file": merged(
+        RATINGS, {"algorithm": {"feedback": "logged", "feedback_file": "out/{client}.jsonl"}}
+    ),
+    "algorithm.feedback_folder": merged(
+        RATINGS, {"algorithm": {"feedback": "live", "feedback_folder": "~/answers"}}
+    ),
+    "world.source": merged(RATINGS, {"world": {"source": "../../etc"}}),
+    "algorithm.model": merged(TEXTS, {"algorithm": {"model": "openai-community/gpt2"}}),
+    "algorithm.sentiment": merged(
+        TEXTS, {"algorithm": {"model": "models/mine", "sentiment": "org/remote-code"}}
+    ),
+    "track": {"track": ["wandb", "../x"]},
+    "out": {"out": "/srv/elsewhere"},
+    "rounds": {"rounds": 10**12},
+    "federation.clients": {"federation": {"clients": 10**8}},
+    "world.horizon": {"world": {"horizon": 10**9}},
+    "world.threads": {
+        "algorithm": {"name": "pavg"},
+        "world": {"name": "halfcheetah", "threads": 10**5},
+    },
+}
+
+
+@pytest.mark.parametrize("key", REFUSED)
+def test_a_node_refuses_and_names_the_key(key: str, home: Path):
+    node = Node(home)
+    found = node.reason(text(REFUSED[key]))
+    assert found.startswith(f"{key}: this node "), found
+    assert str(home) not in found
+    assert any(key in line for line in node.said)
+
+
+LEADING_OUT = [
+    "/etc/passwd", "//etc/passwd", "..", "a/../../x", "out/labels.json", "labels.json", "loop",
+    "~", "~root", "a/~/b", "C:\\x", "c:/x", "\\\\host\\share", "..\\x", "%2e%2e/x", "$HOME/x",
+    "．．/x", "․․/x", ".. /x", ".../x", "a\x00b", "a\nb", "\x1b[2Jx", "con", "file:///x",
+    ".", "states/run/x", "secret", "key", "opened.json", "ledger.jsonl", ".hidden",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", LEADING_OUT)
+def test_no_spelling_of_a_path_leads_out(path: str, home: Path):
+    found = Node(home).reason(text({"partition": {"labels": path}}))
+    assert found.startswith("partition.labels: this node opens only files of its own folder"), found
+
+
+@pytest.mark.parametrize("name", ["gpt2", "org/model", "models/none", "builtin", "out", "loop"])
+def test_no_model_is_fetched(name: str, home: Path):
+    found = Node(home).reason(text(TEXTS, {"algorithm": {"model": name}}))
+    assert found.startswith("algorithm.model: this node opens only models of its own folder"), found
+
+
+def test_whether_a_file_is_there_is_not_told(home: Path):
+    """A coordinator that tries names one after the other learns nothing of the node's folder."""
+    node = Node(home)
+    missing, linked = (
+        node.reason(text({"partition": {"labels": path}})) for path in ("../no.json", "labels.json")
+    )
+    assert missing == linked
+
+
+def test_models_and_files_of_its_own_folder_are_opened(home: Path):
+    """A broken model is the next thing that is found out."""
+    found = Node(home).reason(text(TEXTS, {"algorithm": {"model": "models/mine"}}))
+    assert "this node" not in found
+    assert "UserError" in found
+
+
+def test_its_owner_may_say_otherwise(home: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("FEDRL_DEBUG", "1")
+    raising = {"faults": {"clients": [0], "kind": "raise"}}
+    for node in (
+        Node(home, allowed=["faults"]),
+        Node(home, allowed=["faults.clients"]),
+        Node(home, "--faults.clients", "0"),
+    ):
+        assert "a fault on purpose" in node.reason(text(raising))
+    beside = str(home.parent / "beside")
+    own = Node(home, "--algorithm.model", beside)
+    assert "this node" not in own.reason(text(TEXTS, {"algorithm": {"model": "/sent"}}))
+    with pytest.raises(UserError, match=r"--allow algorihm\.model"):
+        Node(home, allowed=["algorihm.model"])
+
+
+def test_a_node_has_its_own_least_number_of_clients(home: Path):
+    node = Node(home, least=4)
+    for parts in (
+        [{"federation": {"clients": 3}}],
+        [{"federation": {"clients": 9, "cohort": 3}}],
+        [{"federation": {"kind": "local"}}],
+        [{"federation": {"kind": "independent"}}],
+        [{"federation": {"clients": 9}, "buffer": {"size": 1}}],
+        # of five clients three may be left when a sum is opened
+        [SECRET, {"privacy": {"threshold": 0.6}}],
+    ):
+        assert node.reason(text(*parts)).startswith("federation.clients: "), parts
+    assert "least" not in node.reason(text())
+    assert "least" not in node.reason(text(SECRET, {"privacy": {"threshold": 0.8}}))
+    with pytest.raises(UserError, match="--least-clients is 0"):
+        Node(home, least=0)
+
+
+def test_the_coordinator_writes_no_lines_into_a_nodes_log(home: Path, capsys):
+    from fedrl.engines.flower.node import say
+
+    node = Node(home)
+    node.client.log = say
+    node.reason(text({"rounds": 10**12}), run="x\n12:00:00 all is well\x1b[2J")
+    node.reason('"a\\nb" = 1\n')
+    told = capsys.readouterr().err
+    assert len(told.splitlines()) == 3
+    assert all(line.isprintable() for line in told.splitlines())
+
+
+def test_the_worker_reaches_no_hub_unless_its_owner_names_a_model(home: Path, monkeypatch):
+    """Also a model's own files may name another model, to be fetched."""
+    for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
+        monkeypatch.setenv(name, "0")
+    recipe = text(TEXTS, {"algorithm": {"model": "models/mine"}})
+    flower.client(0, home, flags=("--algorithm.model", "x")).plan(recipe).build()
+    assert os.environ["HF_HUB_OFFLINE"] == "0"
+    flower.client(0, home).plan(recipe).build()
+    assert os.environ["HF_HUB_OFFLINE"] == os.environ["TRANSFORMERS_OFFLINE"] == "1"
+
+
+# Secure sums ------------------------------------------------------------------------------------
+
+
+def secret_engine(home: Path, recipe: str) -> tuple[Flower, list[Job]]:
+    """A driver and real nodes for a secure sum of one job each."""
+    config = configs.resolve(json.loads(json.dumps(merged(SMALL, SECRET))))
+    algorithm = build_clients(config)
+    net = Net(algorithm, home, 0)
+    for number in range(CLIENTS):
+        folder = home / str(number)
+        folder.mkdir()
+        net.members[100 + number] = Node(folder, number=number).client
+    terms = privacy.terms(config)
+    sent = algorithm.broadcast(algorithm.init(0), 1)
+    engine = Flower(
+        algorithm, Recipe("run", recipe, 3), Connection("x:1"),
+        in_small_pieces(piece_mb=1.0), print, net.open, terms,
+    )  # fmt: skip
+    return engine, [Job(number, sent, None, 7 + number) for number in range(CLIENTS)]
+
+
+def test_free_riders_by_recipe_open_nobodys_update(home: Path):
+    """All others send nothing new: the sum would be the one client's update."""
+    others = [number for number in range(CLIENTS) if number != 2]
+    lying = text(SECRET, {"attack": {"clients": others, "kind": "free-rider"}})
+    engine, jobs = secret_engine(home, lying)
+    found = list(engine.run(jobs))
+    assert all(isinstance(one, Failure) and "attack.clients" in one.reason for one in found), found
+
+
+def test_the_same_sum_without_the_lie(home: Path):
+    engine, jobs = secret_engine(home, text(SECRET))
+    assert all(isinstance(one, Result) for one in engine.run(jobs))
+
+
+@pytest.fixture
+def peers(tmp_path: Path) -> Identity:
+    keys.make_node(tmp_path / "key")
+    (tmp_path / "peers").mkdir()
+    (tmp_path / "key.pub").rename(tmp_path / "peers" / "client-0.pub")
+    return identity.load(tmp_path / "key", tmp_path / "peers")
+
+
+def test_a_node_that_knows_its_peers_sends_no_plain_update(home: Path, peers: Identity):
+    node = Node(home)
+    assert "privacy" not in node.reason(text())
+    node.client.identity = peers
+    assert node.reason(text()).startswith("privacy.secure: this node knows its peers")
+    assert not list(home.rglob("*.safetensors"))
+    config = configs.resolve(merged(SMALL, SECRET))
+    terms = steps.sendable(privacy.terms(config))
+    assert "peers" not in node.reason(text(SECRET), exchange="x", terms=terms)
+    plain = partial(node.reason, text(), exchange="y", terms=terms)
+    assert plain().startswith("privacy.secure: this node knows its peers")
+
+
+# Real processes ---------------------------------------------------------------------------------
+
+
+@pytest.mark.machines
+@pytest.mark.xdist_group("flower machines")
+def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """TLS, keys, peers: plain recipes and free-riders are refused, and an honest sum is opened."""
+    from flower_runs import MOMENTUM, QUICK, on_flower, records
+
+    from fedrl.engines.flower.connection import FOLDER
+    from fedrl.engines.flower.up import Federation
+
+    monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))
+    secret = ("--privacy.clip", "0.5", "--privacy.secure", "true", "--federation.retries", "0")
+    riders = ("--attack.clients", "0,2,3", "--attack.kind", "free-rider")
+    with Federation(tmp_path / "up", 4, name="test", program=QUICK, peers=True) as up:
+        many = ("--federation.clients", "4")
+        for name, flags, told in (
+            ("plain", secret[-2:], "privacy.secure: this node knows its peers"),
+            ("riders", (*secret, *riders), "attack.clients: this node rehearses no attacks"),
+        ):
+            with pytest.raises(UserError, match=told):
+                on_flower(MOMENTUM, tmp_path / name, *many, *flags, rounds=1)
+            for client in range(4):
+                assert told in (up.folder / f"node-{client}" / "node.log").read_text()
+        run = on_flower(MOMENTUM, tmp_path / "honest", *many, *secret, rounds=1)
+    assert {r["status"] for r in records(run)} == {"ok"}
