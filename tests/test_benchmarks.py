@@ -26,6 +26,7 @@ FOLDER = Path(__file__).parent.parent / "benchmarks"
         ("llm.py",),
         ("discrete_worlds.py",),
         ("fedqhd.py",),
+        ("dqn_sb3.py", "fedrl"),
         ("fedrlhf.py",),
         ("asynchrony.py",),
         ("secure.py", "sum"),
