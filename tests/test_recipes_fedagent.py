@@ -55,7 +55,7 @@ def test_the_main_setting_is_the_papers(recipe):
     assert (agent.kl, agent.entropy, agent.minibatch) == (0.01, 0.001, 64)
     assert (agent.temperature, agent.eval_temperature, agent.answer_tokens) == (1.0, 0.4, 512)
     assert (agent.format, agent.thinking, agent.estimator) == ("chat", True, "grpo")
-    assert agent.invalid_penalty == 0.01
+    assert agent.invalid_penalty == 0.1 / 5  # 0.1 of 10, over a group's deviation of about 5
     assert config.world.source == WORLDS[recipe]
     shop = recipe == "webshop"
     assert agent.prompt_tokens == (4096 if shop else 2048)
