@@ -20,7 +20,7 @@ def log_prob(theta, observations, actions):
     return jax.nn.log_softmax(theta["logits"])[observations, actions]
 
 
-TABLE = Policy(lambda seed: {}, lambda *_: None, log_prob, (), "uniform")
+TABLE = Policy(lambda seed: {}, lambda *_: None, lambda *_: None, log_prob, (), "uniform")
 
 
 @pytest.fixture(autouse=True)
