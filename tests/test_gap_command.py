@@ -23,12 +23,19 @@ from fedrl.types import UserError
 SMALL = {"features": 24, "sizes": [4, 8, 120], "episodes": 2, "anchors": 40, "eval_episodes": 1}
 
 
-def train(out: Path, kind: str = "federated", rounds: int = 2, world: str = "cartpole-v1", **more):
+def train(
+    out: Path,
+    kind: str = "federated",
+    rounds: int = 2,
+    world: str = "cartpole-v1",
+    rule: str = "mean",
+    **more,
+):
     algorithm = {"name": "fedqhd", "encoders": "own"} | SMALL | more
     if algorithm["name"] == "feddqn":
         algorithm = {"name": "feddqn", "episodes": 2, "hidden": [4, 4]}
     data = {"rounds": rounds, "federation": {"clients": 3, "kind": kind}, "algorithm": algorithm,
-            "world": {"name": world}, "out": str(out)}  # fmt: skip
+            "world": {"name": world}, "aggregate": {"name": rule}, "out": str(out)}  # fmt: skip
     config = configs.resolve(data)
     directory = runs.start(config)
     runs.train(config, directory, runs.build_algorithm(config))
@@ -195,8 +202,7 @@ def test_what_the_run_does_otherwise_is_said(tmp_path):
     said = " ".join((*gaps.measure(path, 30).notes, *gaps.advice(gaps.measure(path, 30))))
     assert "keep what no anchor sees" in said
     assert "they lose what no anchor sees" not in said
-    text = (path / "config.toml").read_text("utf-8")
-    (path / "config.toml").write_text(text.replace('name = "mean"', 'name = "median"'), "utf-8")
+    path = train(tmp_path / "median", rule="median", agree="corrections", anchors=10)
     (note, _) = gaps.measure(path, 30).notes
     assert "aggregate.name = median" in note
 
