@@ -186,7 +186,7 @@ class Watch:
             path = os.path.realpath(os.fsdecode(args[0]))
             beside = (
                 ELSEWHERE in path
-                or "environ" in path
+                or path.endswith("/environ")
                 or any(path.startswith(own) for own in self.own)
             )
             if beside or not any(path.startswith(place) for place in self.fine):
