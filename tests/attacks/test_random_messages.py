@@ -153,11 +153,11 @@ def repeat_entry(rng: random.Random, it: Archive) -> None:
     """One tensor under many names."""
     entry = rng.choice(it.entries)
     times = rng.choice([1, 2, 50, 1000])
+    renamed, kind = rng.random() < 0.9, rng.choice(KINDS[:4])
     for number in range(times):
         copy = list(entry) if isinstance(entry, list) else entry
-        if isinstance(copy, list) and len(copy) == 4 and rng.random() < 0.9:
-            copy[1] = f"n{number}"
-            copy[2] = rng.choice(KINDS[:4])
+        if isinstance(copy, list) and len(copy) == 4 and renamed:
+            copy[1:3] = f"n{number}", kind
         it.entries.append(copy)
 
 
