@@ -225,7 +225,7 @@ def test_every_command_of_the_page_and_the_recipes_is_possible():
     commands = [
         line.split("fedrl run ")[1].split(" # ")[0].split()
         for text in texts
-        for line in text.splitlines()
+        for line in text.replace("\\\n", " ").splitlines()
         if "fedrl run fedqhd/" in line
     ]
     assert len(commands) > 12
