@@ -237,12 +237,20 @@ def weighed(claim: float):
     return play(algorithm, mean=rule).last.states[0]
 
 
-@pytest.mark.parametrize("claim", [6.1, 1e9, 1e300, 1.7e308])
+@pytest.mark.parametrize("claim", [6.1, 1e9, 2.0**40])
 def test_a_claim_beyond_the_heaviest_counts_as_the_heaviest(claim):
     most, honest = weighed(6.0), weighed(1.0)
     for (_, found), (_, expected) in zip(tree.leaves(weighed(claim)), tree.leaves(most)):
         np.testing.assert_array_equal(found, expected)
     assert not np.array_equal(most["theta"]["a"], honest["theta"]["a"])
+
+
+@pytest.mark.parametrize("claim", [2.0**41, 1e300, 1.7e308])
+def test_a_claim_that_nobody_could_make_is_refused(claim):
+    """As if the client had failed: the others' mean, whatever is claimed."""
+    one, other = weighed(claim), weighed(2 * claim if claim < 1e308 else claim)
+    np.testing.assert_array_equal(one["theta"]["a"], other["theta"]["a"])
+    assert not np.array_equal(one["theta"]["a"], weighed(6.0)["theta"]["a"])
 
 
 @settings(max_examples=50, deadline=None)
@@ -274,7 +282,7 @@ def test_a_client_of_ratings_that_claims_everything(tmp_path):
         return train(config, run, algorithm).states[0]["layers"]
 
     most = max(len(shelf.train) for shelf in build_algorithm(resolve(RATINGS)).world.shelves)
-    np.testing.assert_array_equal(trained(1e300), trained(float(most)))
+    np.testing.assert_array_equal(trained(2.0**40), trained(float(most)))
 
 
 # A weight is a secret, and goes round a bound on updates
