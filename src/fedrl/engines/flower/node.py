@@ -33,6 +33,7 @@ from fedrl.types import Algorithm, Failure, Job, Result, Tensors, TooFew, UserEr
 
 OWN = frozenset({"states", "flwr", "secret", "key", "opened", "ledger", "memory", "supernode"})
 """Names in a node's folder that are the node's own, whatever their endings: no recipe's."""
+UNTOLD = "its client gave no update (its own log says why)"
 
 
 class Refused(Exception):
@@ -151,7 +152,7 @@ class Client:
         job = Job(self.number, broadcast, state, asked.seed)
         result = self._compute(plan, asked.recipe, job, asked.deadline)
         if isinstance(result, Failure):
-            return result, plan
+            return self._failed(result, plan, spend), plan
         if result.state is not None:
             states.save(asked.run, asked.nonce, result.state, asked.keep, asked.state)
         if plan.terms is not None:
@@ -169,6 +170,14 @@ class Client:
         else:
             spend()
         return result, plan
+
+    def _failed(self, failure: Failure, plan: Plan, spend: Callable[[], None]) -> Failure:
+        """What failed on some data and not on other tells about it: an answer like all others."""
+        if plan.budget is None:
+            return failure
+        self.log(failure.reason)
+        spend()
+        return Failure(failure.client, UNTOLD)
 
     def _spend(self, plan: Plan, asked: protocol.Job) -> Callable[[], None]:
         """What charges the answer to the node's own ε; refused now if it could not be."""
