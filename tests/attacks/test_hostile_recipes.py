@@ -112,6 +112,8 @@ REFUSED = {
     "algorithm.sentiment": merged(
         TEXTS, {"algorithm": {"model": "models/mine", "sentiment": "org/remote-code"}}
     ),
+    # Of two sums, one with the first λ of 1 and one of 0, the difference is that client's answers.
+    "algorithm.lam": merged(RATINGS, SECRET, {"algorithm": {"lam": [1.0, 0.0, 0.0, 0.0, 0.0]}}),
     "track": {"track": ["wandb", "../x"]},
     "out": {"out": "/srv/elsewhere"},
     "rounds": {"rounds": 10**12},
