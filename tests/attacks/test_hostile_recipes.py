@@ -284,6 +284,17 @@ def test_a_node_that_knows_its_peers_sends_no_plain_update(home: Path, peers: Id
     assert plain().startswith("privacy.secure: this node knows its peers")
 
 
+def test_nor_its_own_metrics_beside_a_sum(home: Path, peers: Identity):
+    """`reports = true` in a recipe would send every client's metrics as they are."""
+    secret = merged(SECRET, {"privacy": {"clip": 0.5, "secure": True, "reports": True}})
+    terms = steps.sendable(privacy.terms(configs.resolve(merged(SMALL, secret))))
+    for rules, refused in (({}, True), ({"allowed": ["privacy.reports"]}, False)):
+        node = Node(home, **rules)
+        node.client.identity = peers
+        found = node.reason(text(secret), exchange="x", terms=terms)
+        assert found.startswith("privacy.reports: this node knows its peers") == refused
+
+
 # Real processes ---------------------------------------------------------------------------------
 
 

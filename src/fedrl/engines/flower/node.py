@@ -45,7 +45,7 @@ class Plan:
     """What a node takes from a recipe: how to build the algorithm, and how to send.
 
     With `terms` the algorithm gives words of a secure sum (`member.Worded`). `budget` is the node's
-    own ε, if it has one.
+    own ε, if it has one, `reports` whether the recipe alone asks for metrics beside a sum.
     """
 
     build: Callable[[], Algorithm]
@@ -54,6 +54,7 @@ class Plan:
     warm: bool
     terms: Terms | None = None
     budget: Budget | None = None
+    reports: bool = False
 
 
 def say(line: str) -> None:
@@ -144,6 +145,8 @@ class Client:
         plan = self.plan(asked.recipe)
         if self.identity.peers is not None and plan.terms is None:
             raise Refused("privacy.secure: this node knows its peers, and only adds up with them")
+        if self.identity.peers is not None and plan.reports:
+            raise Refused("privacy.reports: this node knows its peers, and tells only their sum")
         if bool(asked.exchange) != bool(plan.terms) or asked.terms != steps.sendable(plan.terms):
             raise ProtocolError("its own settings of [privacy] ask for another secure sum, or none")
         spend = self._spend(plan, asked)
