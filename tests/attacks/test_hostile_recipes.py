@@ -112,6 +112,8 @@ REFUSED = {
     "algorithm.sentiment": merged(
         TEXTS, {"algorithm": {"model": "models/mine", "sentiment": "org/remote-code"}}
     ),
+    # Of two sums, one with the first λ of 1 and one of 0, the difference is that client's answers.
+    "algorithm.lam": merged(RATINGS, SECRET, {"algorithm": {"lam": [1.0, 0.0, 0.0, 0.0, 0.0]}}),
     "track": {"track": ["wandb", "../x"]},
     "out": {"out": "/srv/elsewhere"},
     "rounds": {"rounds": 10**12},
@@ -285,6 +287,17 @@ def test_a_node_that_knows_its_peers_sends_no_plain_update(home: Path, peers: Id
     assert "peers" not in node.reason(text(SECRET), exchange="x", terms=terms)
     plain = partial(node.reason, text(), exchange="y", terms=terms)
     assert plain().startswith("privacy.secure: this node knows its peers")
+
+
+def test_nor_its_own_metrics_beside_a_sum(home: Path, peers: Identity):
+    """`reports = true` in a recipe would send every client's metrics as they are."""
+    secret = merged(SECRET, {"privacy": {"clip": 0.5, "secure": True, "reports": True}})
+    terms = steps.sendable(privacy.terms(configs.resolve(merged(SMALL, secret))))
+    for rules, refused in (({}, True), ({"allowed": ["privacy.reports"]}, False)):
+        node = Node(home, **rules)
+        node.client.identity = peers
+        found = node.reason(text(secret), exchange="x", terms=terms)
+        assert found.startswith("privacy.reports: this node knows its peers") == refused
 
 
 # Real processes ---------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ from fedrl.engines.flower import framing, messages, protocol
 from fedrl.engines.private import Private
 from fedrl.experiment import config as configs
 from fedrl.experiment import flower
-from fedrl.privacy import accounting
-from fedrl.types import Tensors
+from fedrl.privacy import Settings, accounting
+from fedrl.types import Job, Result, Spec, Tensors
 
 OWN = ("--privacy.epsilon", "8", "--privacy.delta", "1e-5")
 TOY = Toy(4)
@@ -41,13 +41,13 @@ def recipe(**fields: object) -> str:
     )
 
 
-def node(folder: Path, own: tuple[str, ...] = OWN) -> Inline:
+def node(folder: Path, own: tuple[str, ...] = OWN, work: Toy = TOY) -> Inline:
     """As after a start; its work is the toy's, its plan what its flags make of a recipe."""
 
     def plan(text: str) -> flower.Plan:
         config = flower.read(text, own)
         return replace(
-            flower.plan(text, folder, "", own), build=lambda: Private(TOY, config.privacy)
+            flower.plan(text, folder, "", own), build=lambda: Private(work, config.privacy)
         )
 
     return Inline(1, folder, plan, log=lambda line: None)
@@ -106,3 +106,69 @@ def test_what_it_has_answered_is_not_forgotten(tmp_path: Path):
     assert isinstance(ask(node(tmp_path), recipe()), np.ndarray)
     (tmp_path / "ledger.jsonl").unlink()
     assert "damaged or incomplete" in str(ask(node(tmp_path), recipe(), seed=8))
+
+
+@pytest.mark.parametrize("odd", [np.nan, np.inf, -np.inf, 1.7e308])
+def test_a_model_with_an_odd_number_does_not_lift_the_bound(odd: float, tmp_path: Path):
+    """What cannot be bounded does not leave: z·C = 4·10⁻⁶ of noise would hide nothing of it."""
+    sent = SENT | {"theta": SENT["theta"] | {"a": np.array([odd, 1.0, -1.0])}}
+    with np.errstate(all="ignore"):
+        found = ask(node(tmp_path), recipe(clip=1e-6), sent=sent)
+    assert isinstance(found, np.ndarray)
+    assert np.isfinite(found).all()
+    assert np.abs(found).max() < 1e-4
+
+
+class Picky(Toy):
+    """Fails on what this client holds, and not on what another would."""
+
+    def local(self, job: Job) -> Result:
+        if job.broadcast["round"] == job.client:
+            raise KeyError("a movie that this client has rated")
+        return super().local(job)
+
+
+def test_a_failure_is_an_answer_too(tmp_path: Path):
+    """Else one could ask for nothing, about one thing after the other, what a client holds."""
+    there = node(tmp_path, work=Picky(4))
+    told = ask(there, recipe(), sent=SENT | {"round": 1})
+    assert "KeyError" not in str(told)
+    assert len((tmp_path / "ledger.jsonl").read_text().splitlines()) == 1
+    again = ask(node(tmp_path, work=Picky(4)), recipe(), sent=SENT | {"round": 1})
+    assert "answered this job before" in str(again)
+
+
+class Values(Toy):
+    """Sends new values of a model: this client's are above or below those of the server."""
+
+    sends_values = True
+
+    def __init__(self, side: float) -> None:
+        super().__init__(4, 1000)
+        self.side = side
+
+    def declare(self, broadcast: Tensors) -> dict[str, Spec]:
+        return {"w": Spec((self.size,), "float32")}
+
+    def local(self, job: Job) -> Result:
+        return Result(job.client, {"w": (job.broadcast["w"] + self.side).astype(np.float32)})
+
+
+def test_a_model_between_two_floats_does_not_tell_the_sign_of_a_change():
+    """Halfway between two of single precision, the smallest change moves a number by 6·10⁻⁸: with
+    C = 10⁻⁹ that is sixty times the bound."""
+    between = {"w": np.full(1000, 1 + 2.0**-24)}
+    settings = Settings(clip=1e-9, noise=10.0, where="local", seeded=True)
+    up, down = (
+        Private(Values(side), settings).local(Job(1, between, None, 5)).update["w"]
+        for side in (1.0, -1.0)
+    )
+    assert (up != down).mean() < 0.1  # the same noise: it decides
+
+
+def test_another_user_cannot_hold_what_a_node_remembers(tmp_path: Path):
+    """Whoever may read a file may lock it, and the node would wait for ever."""
+    tmp_path.chmod(0o755)
+    ask(node(tmp_path), recipe())
+    open_to_others = [path.name for path in tmp_path.iterdir() if path.stat().st_mode & 0o077]
+    assert open_to_others == []

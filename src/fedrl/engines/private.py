@@ -35,10 +35,16 @@ class Private(Wrapped):
     def _sent(self, job: Job, result: Result) -> Result:
         s = self.settings
         form = clipping.layout(self.algorithm, job.broadcast)
-        update = clipping.clip(result.update, s.clip, form)
         if s.noise and s.where == "local":
+            # Rounded once, after the noise: rounded before it, a number next to a model of the
+            # server's choice could move by more than the bound.
             draw = noise.source(s.seeded, job.seed, "privacy")
-            update = form.update(form.vector(update) + s.noise * s.clip * draw(form.size))
+            vector = clipping.bounded(form.vector(result.update), s.clip)
+            update = form.update(vector + s.noise * s.clip * draw(form.size))
+        elif s.noise and s.secure:
+            update = form.update(clipping.bounded(form.vector(result.update), s.clip))
+        else:
+            update = clipping.clip(result.update, s.clip, form)
         return replace(
             result,
             update=update,

@@ -88,7 +88,9 @@ def plan(
     make = partial(build, recipe, str(folder), data, flags, fetch)
     sent = config.flower
     budget = _budget(config, flags)
-    return Plan(make, sent.half, int(sent.piece_mb * 1e6), sent.warm, terms(config), budget)
+    reports = config.privacy.reports and not policy.trusts("privacy.reports")
+    piece = int(sent.piece_mb * 1e6)
+    return Plan(make, sent.half, piece, sent.warm, terms(config), budget, reports)
 
 
 def _budget(config: Config, flags: Sequence[str]) -> Budget | None:

@@ -30,6 +30,9 @@ from fedrl.types import FilePath, ModelName, UserError, Word
 
 SWITCHES = ("attack.clients", "attack.share", "faults.clients")
 """What makes clients lie or fail; without them the rest of their tables does nothing."""
+PER_CLIENT = ("algorithm.lam",)
+"""What can be another for one client: of two secure sums that differ in nothing but one client's,
+the difference is that client's."""
 LARGEST = 10_000_000
 """Of whole numbers: more rounds, tasks, features or steps than any recipe has."""
 SMALLER = {"threads": 256, "workers": 256, "clients": 100_000}
@@ -84,9 +87,12 @@ def settings(config: Any, prefix: str = "") -> Iterator[Setting]:
 
 def check(config: Config, policy: Policy) -> None:
     """Raise `Refused`, with the key, for the first setting that this node does not take."""
+    common = terms(config)
     for setting in settings(config):
         if policy.trusts(setting.key):
             continue
+        if setting.key in PER_CLIENT and common is not None and len(set(setting.value)) > 1:
+            raise _refused(setting.key, "adds up only with clients that all do the same")
         if setting.key in SWITCHES and setting.value:
             raise _refused(setting.key, "rehearses no attacks and faults")
         many = isinstance(setting.value, tuple)
@@ -94,7 +100,6 @@ def check(config: Config, policy: Policy) -> None:
         for value in setting.value if many else (setting.value,):
             if value != setting.default and (why := _objection(setting.key, hint, value, policy)):
                 raise _refused(setting.key, why)
-    common = terms(config)
     together = config.combined if common is None else common.needed
     if together < policy.least:
         raise Refused(

@@ -83,6 +83,15 @@ def shorten(vector: np.ndarray, bound: float) -> np.ndarray:
     return vector if long <= bound or not math.isfinite(long) else vector * (bound / long)
 
 
+def bounded(vector: np.ndarray, bound: float) -> np.ndarray:
+    """`shorten` for those who do not see the vector: what has no length counts as no change.
+
+    Left as it is, one number that is not finite would let all others through the bound; and that
+    there is one would be told without noise.
+    """
+    return shorten(vector, bound) if np.isfinite(vector).all() else np.zeros_like(vector)
+
+
 def clip(update: Tensors, bound: float, form: Layout) -> Tensors:
     """The update with its change scaled down to length `bound`; a short one is left untouched."""
     vector = form.vector(update)

@@ -25,6 +25,8 @@ if os.getppid() == int(sys.argv[1]):  # else it died before that line
 """
 """Asks the kernel in the child itself: a parent with threads may hang between fork and exec."""
 STOP_SECONDS = 10.0
+TABLE = Path("/proc/net/tcp")
+"""Sockets by address, with the state (0A: it listens) and the owner's number."""
 
 SUPERNODE = "from flwr.supernode.cli import flower_supernode; flower_supernode()"
 
@@ -65,6 +67,20 @@ def free_port() -> int:
     with contextlib.closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def listens(port: int) -> bool:
+    """Whether a process of this user listens on that port of loopback, as far as Linux tells.
+
+    Between a look for a free port and a child that takes it are seconds, in which every user of the
+    machine could take it, and then say what a SuperNode says.
+    """
+    if not TABLE.is_file():
+        return True
+    address = int.from_bytes(socket.inet_aton("127.0.0.1"), sys.byteorder)
+    rows = [line.split() for line in TABLE.read_text().splitlines()[1:]]
+    owners = {row[7] for row in rows if row[1] == f"{address:08X}:{port:04X}" and row[3] == "0A"}
+    return owners == {str(os.getuid())}
 
 
 @contextlib.contextmanager

@@ -53,7 +53,10 @@ class Charge(NamedTuple):
 def locked(folder: Path) -> Iterator[None]:
     """One process at a time in what a node remembers: two of one folder must not both say yes."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (folder / "memory.lock").open("a") as lock:
+    # Who can open the file, to read it too, could lock it and never let go.
+    descriptor = os.open(folder / "memory.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    with open(descriptor, "a") as lock:
+        os.fchmod(descriptor, 0o600)
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield
 

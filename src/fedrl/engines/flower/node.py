@@ -33,6 +33,7 @@ from fedrl.types import Algorithm, Failure, Job, Result, Tensors, TooFew, UserEr
 
 OWN = frozenset({"states", "flwr", "secret", "key", "opened", "ledger", "memory", "supernode"})
 """Names in a node's folder that are the node's own, whatever their endings: no recipe's."""
+UNTOLD = "its client gave no update (its own log says why)"
 
 
 class Refused(Exception):
@@ -44,7 +45,7 @@ class Plan:
     """What a node takes from a recipe: how to build the algorithm, and how to send.
 
     With `terms` the algorithm gives words of a secure sum (`member.Worded`). `budget` is the node's
-    own ε, if it has one.
+    own ε, if it has one, `reports` whether the recipe alone asks for metrics beside a sum.
     """
 
     build: Callable[[], Algorithm]
@@ -53,6 +54,7 @@ class Plan:
     warm: bool
     terms: Terms | None = None
     budget: Budget | None = None
+    reports: bool = False
 
 
 def say(line: str) -> None:
@@ -143,6 +145,8 @@ class Client:
         plan = self.plan(asked.recipe)
         if self.identity.peers is not None and plan.terms is None:
             raise Refused("privacy.secure: this node knows its peers, and only adds up with them")
+        if self.identity.peers is not None and plan.reports:
+            raise Refused("privacy.reports: this node knows its peers, and tells only their sum")
         if bool(asked.exchange) != bool(plan.terms) or asked.terms != steps.sendable(plan.terms):
             raise ProtocolError("its own settings of [privacy] ask for another secure sum, or none")
         spend = self._spend(plan, asked)
@@ -151,7 +155,7 @@ class Client:
         job = Job(self.number, broadcast, state, asked.seed)
         result = self._compute(plan, asked.recipe, job, asked.deadline)
         if isinstance(result, Failure):
-            return result, plan
+            return self._failed(result, plan, spend), plan
         if result.state is not None:
             states.save(asked.run, asked.nonce, result.state, asked.keep, asked.state)
         if plan.terms is not None:
@@ -169,6 +173,14 @@ class Client:
         else:
             spend()
         return result, plan
+
+    def _failed(self, failure: Failure, plan: Plan, spend: Callable[[], None]) -> Failure:
+        """What failed on some data and not on other tells about it: an answer like all others."""
+        if plan.budget is None:
+            return failure
+        self.log(failure.reason)
+        spend()
+        return Failure(failure.client, UNTOLD)
 
     def _spend(self, plan: Plan, asked: protocol.Job) -> Callable[[], None]:
         """What charges the answer to the node's own ε; refused now if it could not be."""

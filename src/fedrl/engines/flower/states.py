@@ -29,7 +29,8 @@ class StateError(Exception):
 
 def write(path: Path, data: bytes) -> None:
     """For the owner's eyes only, as the folder is."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    for folder in (path.parent.parent, path.parent):  # parents that `mkdir` makes are everybody's
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     write_atomically(path, data, 0o600)
 
 

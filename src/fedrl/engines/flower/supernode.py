@@ -62,6 +62,9 @@ def _serve_once(node: Node, client: Client) -> None:
     process = _start(node, client, port, path)
     try:
         _wait_for_port(process, port)
+        if process.poll() is None and not children.listens(port):
+            say(f"port {port} is somebody else's; the SuperNode is started again on another")
+            return
         executor.serve(client, f"127.0.0.1:{port}", secret, lambda: process.poll() is None)
         ended = "is ended" if process.poll() is None else f"ended (exit code {process.returncode})"
         say(f"the SuperNode {ended}; it is started again")

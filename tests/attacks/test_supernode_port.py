@@ -1,0 +1,57 @@
+"""Another user of a member's machine, who takes the port on which its SuperNode is to listen."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("flwr", reason="needs the extra flower")
+
+from flower_nodes import Inline
+
+from fedrl.engines.flower import children, executor, supernode
+
+pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").is_file(), reason="needs Linux")
+
+
+@pytest.fixture
+def taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
+    """A listener is there before the SuperNode is; the tasks that were asked for of it."""
+    asked: list[str] = []
+    listener = socket.create_server(("127.0.0.1", 0))
+    monkeypatch.setattr(children, "free_port", lambda: listener.getsockname()[1])
+    waits = [sys.executable, "-c", "import time; time.sleep(60)"]
+    monkeypatch.setattr(supernode, "_start", lambda *_: subprocess.Popen(waits))
+    monkeypatch.setattr(executor, "serve", lambda client, address, *_: asked.append(address))
+    return asked
+
+
+def serve(folder: Path) -> None:
+    node = supernode.Node("127.0.0.1:1", None, None)
+    supernode._serve_once(node, Inline(0, folder, lambda recipe: None))  # type: ignore[arg-type,return-value]
+
+
+def test_a_port_of_another_user_is_asked_for_no_task(
+    taken: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """It could send a job and have the update: it is the SuperNode who checks who asks."""
+    mine = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: mine + 1)
+    serve(tmp_path)
+    assert taken == []
+
+
+def test_the_own_one_is(taken: list[str], tmp_path: Path):
+    serve(tmp_path)
+    assert len(taken) == 1
+
+
+def test_a_listener_on_all_addresses_is_not_the_supernodes():
+    """It takes what is sent to loopback as well."""
+    with socket.create_server(("0.0.0.0", 0)) as wide:
+        assert not children.listens(wide.getsockname()[1])
