@@ -337,3 +337,30 @@ def test_a_reproduction_that_is_killed_ends_with_the_same_numbers(fedrl, tmp_pat
         assert other.read_bytes() == log.read_bytes()
     late = fedrl(*words, "--out", "late", "--minutes", "0.001")
     assert "8 of 8 runs are missing" in late.stderr
+
+
+@pytest.mark.parametrize(
+    ("method", "world", "kind", "before"),
+    [
+        ("fedagent", "household", "centralized", "50e7133b12c4"),
+        ("fedagent", "household", "local", "abcd802c69da"),
+        ("fedagent", "household", "federated", "8fc1e70c6f2c"),
+        ("fedrlhf-text", "imdb", "centralized", "7a06d62cb13f"),
+        ("fedrlhf", "movielens", "centralized", "3dd0aa9f3c75"),
+        ("fedrlhf", "movielens", "independent", "63123aab9bea"),
+    ],
+)
+def test_runs_whose_numbers_were_withdrawn_are_computed_anew(method, world, kind, before):
+    """Else `reproduce --processes 0` writes the withdrawn verdicts again, from the old runs."""
+    names = {"algorithm": {"name": method}, "world": {"name": world}}
+    assert digest(configs.resolve({**names, "federation": {"kind": kind}})) != before
+
+
+@pytest.mark.parametrize(
+    ("method", "world", "as_before"),
+    [("fedrlhf", "movielens", "582e02be8c02"), ("fedrlhf-text", "imdb", "a995017f8d32")],
+)
+def test_runs_whose_numbers_stand_are_kept(method, world, as_before):
+    assert digest(configs.resolve({"algorithm": {"name": method}, "world": {"name": world}})) == (
+        as_before
+    )
