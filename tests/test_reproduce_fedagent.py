@@ -225,6 +225,9 @@ def test_who_is_below_the_warm_start_is_better_than_nobody(tmp_path):
     fill(tmp_path / "small", fedagent=0.0, centralized=0.3, local=-0.05)
     text = page_of(tmp_path)
     assert all("nothing was learned" in row for row in rows(text, "FedAgent is better than Local"))
+    alone = [row for row in rows(text, "Local") if "±" in row and "(mean)" not in row]
+    assert len(alone) == 2 * 4  # and no table further down says it again
+    assert all(row.count("nothing was learned") == 2 and "better" not in row for row in alone)
 
 
 def test_every_comparison_stands_under_its_own_settings(tmp_path):
