@@ -83,7 +83,9 @@ class FedRLHF:
             "personal/divergence_held", "env/steps", "env/answers",
         }
     )  # fmt: skip
-    ranges: Mapping[str, Range] = {"personal/accuracy": wire.SHARE}
+    ranges: Mapping[str, Range] = {
+        "personal/accuracy": wire.SHARE, "personal/spearman": Range(-1.001, 1.001)
+    }  # fmt: skip
 
     def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
         self.settings, self.world, self.pools = settings, world, pools
