@@ -145,7 +145,7 @@ def trained(
     order, chances = drawn(len(mine.appeal), epochs)
     rating_kernels.learn_values(
         vector, sizes_of(algorithm, mine), mine.train, rewards, order, chances,
-        rating_kernels.Rules(8, 1e-3),
+        rating_kernels.Rules(8, 1e-3), *network.recalled(None, vector.size),
     )  # fmt: skip
     return vector
 
@@ -155,7 +155,7 @@ def policy(algorithm: FedRLHF, mine: Holding, start: Tensors, rewards: np.ndarra
     order, chances = drawn(len(mine.appeal), 40 * EPOCHS)
     rating_policy.learn_policy(
         vector, sizes_of(algorithm, mine), mine.train, rewards, order, chances,
-        rating_kernels.Rules(8, 1e-3), False,
+        rating_kernels.Rules(8, 1e-3), *network.recalled(None, vector.size), False,
     )  # fmt: skip
     return float(order.size)
 

@@ -20,7 +20,10 @@ from fedrl.cli import call
 from fedrl.engines.inprocess import InProcess
 from fedrl.envs import movielens
 from fedrl.envs.movielens import World
+from fedrl.experiment import config as configs
 from fedrl.experiment.plots import interval
+from fedrl.experiment.run import build_algorithm
+from fedrl.feedback import rating_network as network
 from fedrl.feedback import reward_model
 from fedrl.feedback.records import Answer, Question, Source
 from fedrl.feedback.store import Folder, client_folder
@@ -443,6 +446,42 @@ def test_a_centralized_client_holds_everybodys_ratings():
         assert mine.key(place) == str(found.movies[shelf.movie[shelf.train][row]].id)
     result = algorithm.local(Job(0, algorithm.init(0), None, 0))
     assert result.metrics["personal/held_out"] == sum(len(shelf.held) for shelf in found.shelves)
+
+
+@pytest.mark.parametrize("change", [{}, {"method": "policy-gradient"}, {"local_steps": 7}])
+def test_rounds_of_one_who_learns_alone_are_one_unbroken_run(monkeypatch, change):
+    """Adam goes on where it was, as one that nobody rebuilds between rounds would."""
+    kept = rounds(built(world(), [[0, 1, 2, 3]], optimizer_state="kept", **change))
+    anew = rounds(built(world(), [[0, 1, 2, 3]], optimizer_state="fresh", **change))
+    made: list[network.Memory] = []
+    original = network.recalled
+
+    def once(state, size):
+        made.append(made[0] if made else original(None, size))
+        return made[0]
+
+    monkeypatch.setattr(network, "recalled", once)
+    unbroken = rounds(built(world(), [[0, 1, 2, 3]], optimizer_state="fresh", **change))
+    assert same(kept[1], unbroken[1])
+    assert not same(kept[1], anew[1])
+    assert kept[2][0]["steps"] == made[0].steps > 7
+    assert "moments" not in anew[2][0]
+
+
+@pytest.mark.parametrize(
+    ("federation", "expected"),
+    [
+        ({"kind": "centralized"}, "kept"),
+        ({"kind": "local", "client": 2}, "kept"),
+        ({"kind": "independent"}, "kept"),
+        ({"clients": 1}, "kept"),
+        ({}, "fresh"),
+    ],
+)
+def test_who_learns_alone_keeps_adams_moments(federation, expected):
+    names = {"algorithm": {"name": "fedrlhf"}, "world": {"name": "movielens"}}
+    config = configs.resolve({**names, "federation": federation})
+    assert build_algorithm(config).settings.optimizer_state == expected
 
 
 TITLE, VALUE = "Zanzibar Canary", 0.7234375

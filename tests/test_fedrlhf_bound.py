@@ -171,7 +171,8 @@ def one_step(algorithm: FedRLHF, client: int, theta, random: np.random.Generator
     order = random.integers(0, len(mine.appeal), (1, settings.batch))
     rules = Rules(settings.batch, 1.0, temperature=settings.temperature)
     paid = np.stack([-mine.appeal, mine.appeal], 1)
-    learn_policy(vector, sizes, mine.train, paid, order, random.random(order.shape), rules, True)
+    chances, adam = random.random(order.shape), network.recalled(None, vector.size)
+    learn_policy(vector, sizes, mine.train, paid, order, chances, rules, *adam, True)
     return vector - before
 
 

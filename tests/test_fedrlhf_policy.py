@@ -164,7 +164,8 @@ def test_steps_are_those_of_the_usual_optimizers(plain):
     for turn in range(2):  # the last minibatch of each pass has two states
         steps_of(optimizer, torch, vector, states, rewards, order[turn], chances[turn])
     start = weights.copy()
-    reinforce.learn_policy(weights, SIZES, states, rewards, order, chances, RULES, plain)
+    adam = network.recalled(None, weights.size)
+    reinforce.learn_policy(weights, SIZES, states, rewards, order, chances, RULES, *adam, plain)
     moved, theirs = weights - start, vector.detach().numpy() - start
     np.testing.assert_allclose(moved, theirs, rtol=1e-2, atol=5e-6 if plain else 5e-5)
     assert np.abs(moved).max() > (5e-3 if plain else 5e-2)

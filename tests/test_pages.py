@@ -16,7 +16,7 @@ def test_verdicts_are_paired():
     base = np.array([1.0, 5.0, 9.0, 13.0])  # seeds differ far more than methods do
     assert verdict(base + 0.5 + 0.01 * np.arange(4), base).startswith("better (+0.5")
     assert verdict(base - 0.5 - 0.01 * np.arange(4), base).startswith("worse (-0.5")
-    assert verdict(base + np.array([1, -1, 1, -1]), base).startswith("no difference")
+    assert verdict(base + np.array([1, -1, 1, -1]), base).startswith("undecided")
     assert verdict(np.array([2.0]), np.array([1.0])) == "+1.00 (one seed)"
 
 

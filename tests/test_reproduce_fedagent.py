@@ -225,6 +225,9 @@ def test_who_is_below_the_warm_start_is_better_than_nobody(tmp_path):
     fill(tmp_path / "small", fedagent=0.0, centralized=0.3, local=-0.05)
     text = page_of(tmp_path)
     assert all("nothing was learned" in row for row in rows(text, "FedAgent is better than Local"))
+    alone = [row for row in rows(text, "Local") if "±" in row and "(mean)" not in row]
+    assert len(alone) == 2 * 4  # and no table further down says it again
+    assert all(row.count("nothing was learned") == 2 and "better" not in row for row in alone)
 
 
 def test_every_comparison_stands_under_its_own_settings(tmp_path):
@@ -337,3 +340,30 @@ def test_a_reproduction_that_is_killed_ends_with_the_same_numbers(fedrl, tmp_pat
         assert other.read_bytes() == log.read_bytes()
     late = fedrl(*words, "--out", "late", "--minutes", "0.001")
     assert "8 of 8 runs are missing" in late.stderr
+
+
+@pytest.mark.parametrize(
+    ("method", "world", "kind", "before"),
+    [
+        ("fedagent", "household", "centralized", "50e7133b12c4"),
+        ("fedagent", "household", "local", "abcd802c69da"),
+        ("fedagent", "household", "federated", "8fc1e70c6f2c"),
+        ("fedrlhf-text", "imdb", "centralized", "7a06d62cb13f"),
+        ("fedrlhf", "movielens", "centralized", "3dd0aa9f3c75"),
+        ("fedrlhf", "movielens", "independent", "63123aab9bea"),
+    ],
+)
+def test_runs_whose_numbers_were_withdrawn_are_computed_anew(method, world, kind, before):
+    """Else `reproduce --processes 0` writes the withdrawn verdicts again, from the old runs."""
+    names = {"algorithm": {"name": method}, "world": {"name": world}}
+    assert digest(configs.resolve({**names, "federation": {"kind": kind}})) != before
+
+
+@pytest.mark.parametrize(
+    ("method", "world", "as_before"),
+    [("fedrlhf", "movielens", "582e02be8c02"), ("fedrlhf-text", "imdb", "a995017f8d32")],
+)
+def test_runs_whose_numbers_stand_are_kept(method, world, as_before):
+    assert digest(configs.resolve({"algorithm": {"name": method}, "world": {"name": world}})) == (
+        as_before
+    )

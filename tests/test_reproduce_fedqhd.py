@@ -208,6 +208,7 @@ def test_the_page_says_what_the_numbers_say(tmp_path):
     assert row(text, "better than FedAvg-DQN")[2] == "–"
     for claim in ("better than FedAvg-DQN", "better than Distillation FedDQN"):
         assert row(text, claim)[1].startswith("not judged (+380")  # 480 against 100
+        assert row(text, claim)[3].startswith("**does not hold** (-350")  # behind even so
     assert row(text, "Independent QHD learns as little")[1].startswith("**yes**")
     assert row(text, "Independent QHD learns as little")[2].startswith("**no**")
     assert "**holds**" in row(text, "Figure 4: more clients are better, CartPole")[1]

@@ -146,13 +146,15 @@ def misreported(metrics: Mapping[str, Any], reports: Collection[str]) -> str | N
 def combined(accepted: Sequence[Result], totals: Metrics, robust: bool = False) -> Metrics:
     """Means over clients; counts (`env/…`) are added to the running totals instead.
 
-    Where `robust`, medians, and n times the median count. A name that not even half of the clients
-    report is left out then: the others could be anybody's.
+    Where `robust`, medians, and n times the median count. A name that some do not report is left
+    out then if half of the clients or fewer do, or less than three: of two, either alone puts the
+    middle where it likes. Lies have to be fewer than half of what is reported.
     """
     combined: Metrics = {}
     for name in sorted({name for result in accepted for name in result.metrics}):
         values = [result.metrics[name] for result in accepted if name in result.metrics]
-        if robust and 2 * len(values) < len(accepted):
+        few = len(values) < 3 or 2 * len(values) <= len(accepted)
+        if robust and few and len(values) < len(accepted):
             continue
         middle = float(np.median(values) if robust else np.mean(values))
         if name.startswith(COUNTS):

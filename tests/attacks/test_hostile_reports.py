@@ -140,6 +140,36 @@ def test_a_name_that_few_report_is_nobodys():
     assert totals == {"env/steps": 37.0, "env/more": 5.0}
 
 
+@pytest.mark.parametrize(("clients", "silent"), [(3, 1), (4, 2), (5, 3), (6, 3)])
+def test_of_two_that_report_one_would_decide(clients: int, silent: int):
+    """Honest clients may have measured nothing; one liar is then half of those who speak."""
+    from fedrl.wire import combined
+
+    told = {"train/rank": 0.5, "env/answers": 2.0}
+    results = [Result(c, {}, metrics={} if c < silent else told) for c in range(clients)]
+    results[-1] = Result(clients - 1, {}, metrics={"train/rank": 3e38, "env/answers": 2.0**40})
+    totals: dict[str, float] = {}
+    assert combined(results, totals, robust=True) == {}
+    assert totals == {}
+    both = [Result(c, {}, metrics=told) for c in range(2)]  # all that there are
+    assert combined(both, totals, robust=True) == {"train/rank": 0.5}
+
+
+@pytest.mark.parametrize(
+    ("name", "lie"),
+    [("env/samples", 33.0), ("env/tokens", 32.0 * 8 + 1), ("train/sentiment", 1.5)],
+)
+def test_writers_report_no_more_than_they_can_write(name: str, lie: float):
+    from fedrl.wire import misreported, ranges
+
+    settings = {"name": "fedrlhf-text", "batches": 2, "batch": 16, "answer_tokens": 8,
+                "queries": 4}  # fmt: skip
+    data = {"algorithm": settings, "world": {"name": "imdb", "reviews": 40}}
+    allowed = ranges(runs.build_algorithm(configs.resolve(data)))
+    assert misreported({name: lie}, allowed)
+    assert not misreported({"env/samples": 32.0, "env/tokens": 256.0, "train/reward": 1.0}, allowed)
+
+
 def test_no_weight_makes_a_mean_infinite():
     class Heavy(Toy):
         def local(self, job: Job) -> Result:

@@ -193,6 +193,10 @@ class FedAgent:
         self.ranges = dict.fromkeys(SHARES, wire.SHARE) | {
             "env/episodes": Range(0, episodes, whole=True),
             "env/steps": Range(0, episodes * dealt.world.max_steps, whole=True),
+            "env/tokens": Range(
+                0, episodes * dealt.world.max_steps * settings.answer_tokens, whole=True
+            ),
+            "train/steps": Range(0, dealt.world.max_steps),
         }
         self.shares = [
             sorted({task for owner in pool for task in dealt.shares[owner]}) for pool in pools

@@ -32,8 +32,9 @@ trained on, which only secure aggregation would hide.
 Where we differ from the authors' release: evaluation on held-out ratings only; scores and ratings
 on one scale; genres by the catalogue's order; feedback by the ids it was given for; the reward
 model's output is in the target, with a weight λ per client; the label is no reward. Adam starts
-anew in every round. The paper does not say how many questions are asked, how noisy the answers are,
-the batch, T or λ: these are settings.
+anew in every round of a federation; who learns alone keeps its moments (`optimizer_state`). The
+paper does not say how many questions are asked, how noisy the answers are, the batch, T or λ: these
+are settings.
 
 `reward = "labels"` is for comparison: the true label as the reward of the action that was taken.
 """
@@ -82,7 +83,9 @@ class FedRLHF:
             "personal/divergence_held", "env/steps", "env/answers",
         }
     )  # fmt: skip
-    ranges: Mapping[str, Range] = {"personal/accuracy": wire.SHARE}
+    ranges: Mapping[str, Range] = {
+        "personal/accuracy": wire.SHARE, "personal/spearman": Range(-1.001, 1.001)
+    }  # fmt: skip
 
     def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
         self.settings, self.world, self.pools = settings, world, pools
@@ -150,8 +153,8 @@ class FedRLHF:
 
     def _learn(self, job: Job, memory: asking.Memory, model: np.ndarray, sign: int = 1) -> Result:
         mine = self.holdings[job.client]
-        own, told = self.improve(job, mine, sign * self.rewards(mine, model))
-        kept: Tensors = {"personal": own, **self.remembered(memory, model)}
+        own, told, adam = self.improve(job, mine, sign * self.rewards(mine, model))
+        kept: Tensors = {"personal": own, **self.remembered(memory, model), **adam}
         here = self.personal_policy(job.broadcast, kept, job.client)
         update: Tensors = {name: here[name] - job.broadcast[name] for name in PARTS}
         if self.by_holders:
@@ -253,8 +256,8 @@ class FedRLHF:
             high = mine.appeal + mine.weight * said
         return np.stack([-high, high], 1)
 
-    def improve(self, job: Job, mine: Holding, rewards: np.ndarray) -> tuple[Any, Metrics]:
-        """Steps of the local method from θ_t; the client's rows of the network, and how it went."""
+    def improve(self, job: Job, mine: Holding, rewards: np.ndarray) -> tuple[Any, Metrics, Tensors]:
+        """Steps from θ_t: the client's rows of the network, how it went, and Adam's memory."""
         settings = self.settings
         sizes = self.sizes._replace(users=len(mine.users), movies=len(mine.movies))
         vector = network.pack(job.broadcast, mine.users, mine.movies)
@@ -265,13 +268,15 @@ class FedRLHF:
         else:
             order = np.stack([random.permutation(count) for _ in range(settings.local_epochs)])
         rules = kernels.Rules(settings.batch, settings.lr, temperature=settings.temperature)
-        steps = vector, sizes, mine.train, rewards, order, random.random(order.shape), rules
+        adam, chances = network.recalled(job.state, vector.size), random.random(order.shape)
+        steps = vector, sizes, mine.train, rewards, order, chances, rules, *adam
         if settings.method == "q-learning":
             reward, loss = kernels.learn_values(*steps)
         else:
             reward, loss = reinforce.learn_policy(*steps, settings.optimizer == "sgd")
         told = {"train/reward": reward, "train/loss": loss, "env/steps": float(order.size)}
-        return network.unpack(vector, sizes), told
+        kept = settings.optimizer_state == "kept" and settings.optimizer == "adam"
+        return network.unpack(vector, sizes), told, adam._asdict() if kept else {}
 
     # Evaluation
 

@@ -305,7 +305,7 @@ class _Walk:
     def _locally(self, job: Job, one: Objective, before: Visit) -> Tensors:
         """The client's τ steps; its change of θ."""
         algorithm = self.algorithm
-        own, _ = algorithm.improve(job, algorithm.holdings[one.client], one.rewards)
+        own, _, _ = algorithm.improve(job, algorithm.holdings[one.client], one.rewards)
         here = algorithm.personal_policy(job.broadcast, {"personal": own}, one.client)
         vector, start = (_packed(algorithm, one, place) for place in (here, job.broadcast))
         after = self._note(_visit(algorithm, one, vector))

@@ -26,8 +26,12 @@ class Settings:
     local_steps: int = 0
     # Movies per step.
     batch: int = 8
-    # Adam starts anew in every round; plain steps (sgd) are for policy-gradient alone.
+    # Plain steps (sgd) are for policy-gradient alone.
     optimizer: Literal["adam", "sgd"] = "adam"
+    # Adam's moments and step count between a client's rounds: kept by the client, or fresh in every
+    # round. auto: kept where every client learns alone (centralized, local, independent), fresh
+    # where several share a network.
+    optimizer_state: Literal["auto", "kept", "fresh"] = "auto"
     # Size of a step, η.
     lr: float = 0.001
     # T of the policy softmax(outputs / T).

@@ -41,7 +41,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrl import seeding
+from fedrl import seeding, wire
 from fedrl.algorithms import beginnings, comparing, judging
 from fedrl.algorithms.beginnings import Beginning
 from fedrl.algorithms.fedagent import shown
@@ -49,7 +49,12 @@ from fedrl.algorithms.fedrlhf_text_settings import Settings
 from fedrl.algorithms.judging import Judge, Judges
 from fedrl.envs.imdb import World
 from fedrl.registry import missing_extra
-from fedrl.types import Job, Metrics, Result, Spec, Tensors, UserError
+from fedrl.types import Job, Metrics, Range, Result, Spec, Tensors, UserError
+
+SHARES = (
+    "train/reward", "train/sentiment", "train/intrinsic", "train/repeated", "train/ratio_far",
+    "personal/reward", "personal/sentiment", "personal/intrinsic", "personal/repeated",
+)  # fmt: skip
 
 
 class FedRLHFText:
@@ -76,6 +81,12 @@ class FedRLHFText:
         self.weights = settings.lam * (world.clients if len(settings.lam) == 1 else 1)
         self.reviews = [float(sum(len(world.train[owner]) for owner in pool)) for pool in pools]
         self.heaviest = max(self.reviews)
+        texts = settings.batches * settings.batch
+        self.ranges = dict.fromkeys(SHARES, wire.SHARE) | {
+            "train/tokens": Range(0, settings.answer_tokens),
+            "env/samples": Range(0, texts, whole=True),
+            "env/tokens": Range(0, texts * settings.answer_tokens, whole=True),
+        }
         self.queries = [
             beginnings.queries(world, owner, settings.queries, settings.prompt_tokens)
             for owner in range(world.clients)

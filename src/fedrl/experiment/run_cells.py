@@ -84,8 +84,18 @@ class RunCell:
 
 SALT: tuple[str, ...] = ()
 """To be lengthened when a default changes its value: old runs are then computed anew."""
-TARGETS_BY_STEPS = ("feddqn", "distill-dqn")
-"""Methods whose default of `sync_steps` was 0: their older runs are computed anew."""
+REPAIRED = {
+    "feddqn": "targets by steps",
+    "distill-dqn": "targets by steps",
+    "fedagent": "even minibatches",
+}
+"""Methods that compute other numbers than they did: their older runs are computed anew."""
+REPAIRED_ALONE = {
+    "fedagent": "moments kept, whole pool",
+    "fedrlhf-text": "moments kept",
+    "fedrlhf": "moments kept",
+}
+"""The same of runs in which every client learns alone. Withdrawn numbers are not to come back."""
 
 
 def digest(config: Config, mark: str = "") -> str:
@@ -100,8 +110,15 @@ def digest(config: Config, mark: str = "") -> str:
         flat["algorithm.feedback_file"] = Path(files).parent.name
     if METHODS[config.algorithm.name].kind != "text":  # others plan with their rounds
         flat["rounds"] = config.rounds
-    salt = [*SALT, *(["targets by steps"] if config.algorithm.name in TARGETS_BY_STEPS else [])]
-    return short_hash([names, flat, *salt, *([mark] if mark else [])])
+    return short_hash([names, flat, *SALT, *repaired(config), *([mark] if mark else [])])
+
+
+def repaired(config: Config) -> list[str]:
+    """What was mended of this run's method since its numbers could be read here."""
+    alone = all(len(group) == 1 for group in federation.groups(config.federation))
+    tables = (REPAIRED, REPAIRED_ALONE) if alone else (REPAIRED,)
+    name = config.algorithm.name
+    return [table[name] for table in tables if name in table]
 
 
 @cache

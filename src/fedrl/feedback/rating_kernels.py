@@ -258,18 +258,20 @@ def learn_values(
     order: Ints,
     chances: NDArray[np.float64],
     rules: Rules,
+    moments: Single,
+    steps: Ints,
 ) -> tuple[float, float]:
     """Q-learning on bandit steps, `order` [epochs, n]; the last epoch's mean reward and loss.
 
     In each state the client acts by its own policy softmax(Q / T) (`chances` [epochs, n] decide)
-    and learns from the reward, of `rewards` [n, 2], of the action that it took.
+    and learns from the reward, of `rewards` [n, 2], of the action that it took. Adam goes on from
+    `moments` [2, weights] after `steps` [1], both in place (`rating_network.Memory`).
     """
-    gradient, first = np.zeros_like(weights), np.zeros_like(weights)
-    second = np.zeros_like(weights)
+    gradient, (first, second) = np.zeros_like(weights), (moments[0], moments[1])
     epochs, count = order.shape
     batch = min(rules.batch, count)
     whole, rest = scratch(sizes, batch, gradient), scratch(sizes, count % batch, gradient)
-    steps, earned, loss = 0, 0.0, 0.0
+    earned, loss = 0.0, 0.0
     for epoch in range(epochs):
         earned, loss = 0.0, 0.0
         for start in range(0, count, batch):
@@ -280,8 +282,8 @@ def learn_values(
             got, missed = value_slopes(work, rewards, chances[epoch, start:stop], rules)
             earned, loss = earned + got, loss + missed
             backward(weights, sizes, examples, work)
-            steps += 1
-            adam(weights, gradient, first, second, rules, steps)
+            steps[0] += 1
+            adam(weights, gradient, first, second, rules, steps[0])
     return earned / count, loss / count
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,6 +22,20 @@ from fedrl.feedback.rating_kernels import Examples, Ints, Single, Sizes
 
 SPREAD = 0.05
 """Of embeddings at first, uniform within ±; small, so that a movie never seen says little."""
+
+
+class Memory(NamedTuple):
+    """What Adam remembers of a vector's earlier steps."""
+
+    moments: Single  # [2, P]: means of gradients and of their squares
+    steps: Ints  # [1]
+
+
+def recalled(state: Mapping[str, Any] | None, size: int) -> Memory:
+    """As a client has kept it, or nothing yet; a copy, for steps to change."""
+    if state is None or "moments" not in state:
+        return Memory(np.zeros((2, size), np.float32), np.zeros(1, np.int64))
+    return Memory(np.array(state["moments"]), np.array(state["steps"]))
 
 
 def draw(sizes: Sizes, seed: int) -> dict[str, Single]:

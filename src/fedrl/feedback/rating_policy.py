@@ -80,6 +80,8 @@ def _build(sources: int) -> tuple[Callable[..., Any], ...]:
         order: Ints,
         chances: Floats,
         rules: Rules,
+        moments: Single,
+        steps: Ints,
         plain: bool,
     ) -> tuple[float, float]:
         """REINFORCE, `order` [passes, n] of places; the last pass's mean reward and loss.
@@ -87,13 +89,12 @@ def _build(sources: int) -> tuple[Callable[..., Any], ...]:
         Arguments are those of `rating_kernels.learn_values`; `plain` steps without Adam.
         """
         _ = sources
-        gradient, first = np.zeros_like(weights), np.zeros_like(weights)
-        second = np.zeros_like(weights)
+        gradient, (first, second) = np.zeros_like(weights), (moments[0], moments[1])
         passes, count = order.shape
         batch = min(rules.batch, count)
         whole = kernels.scratch(sizes, batch, gradient)
         rest = kernels.scratch(sizes, count % batch, gradient)
-        steps, earned, loss = 0, 0.0, 0.0
+        earned, loss = 0.0, 0.0
         for turn in range(passes):
             earned, loss = 0.0, 0.0
             for start in range(0, count, batch):
@@ -104,11 +105,11 @@ def _build(sources: int) -> tuple[Callable[..., Any], ...]:
                 got, missed = policy_slopes(work, rewards, chances[turn, start:stop], rules)
                 earned, loss = earned + got, loss + missed
                 kernels.backward(weights, sizes, examples, work)
-                steps += 1
+                steps[0] += 1
                 if plain:
                     kernels.add_row(weights, np.float32(-rules.lr), gradient)
                 else:
-                    kernels.adam(weights, gradient, first, second, rules, steps)
+                    kernels.adam(weights, gradient, first, second, rules, steps[0])
         return earned / count, loss / count
 
     @_compiled

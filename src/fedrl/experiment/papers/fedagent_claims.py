@@ -22,6 +22,7 @@ TITLES = {
     "webshop_full": "WebShop",
 }
 """The parts that compare FedAgent with Centralized and Local."""
+NOTHING_LEARNED = "nothing was learned"
 PARTITIONS = {"preference": "ω", "coverage": "ξ", "hardness": "ξ′"}
 
 
@@ -66,7 +67,7 @@ def row(
     sides = [one for pair in differences for one in (pair[:1] if rule is above else pair)]
     learned = [found for one in sides if (found := numbers.gap(one, start))]
     if not any(may_have_learned(found) for found in learned):
-        return claim, where, "nothing was learned", "; ".join(map(told, gaps))
+        return claim, where, NOTHING_LEARNED, "; ".join(map(told, gaps))
     judged = [rule(gap) for gap in gaps]
     return claim, where, f"**{numbers.together(judged)}**", "; ".join(map(told, gaps))
 

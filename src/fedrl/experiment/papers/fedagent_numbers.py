@@ -22,7 +22,7 @@ def shown(values: BySeed) -> str:
 
 
 def compared(ours: BySeed, base: BySeed) -> str:
-    """Better, worse or no difference, in percentage points over common seeds."""
+    """Better, worse or undecided, in percentage points over common seeds."""
     a, b = paired(ours, base)
     return verdict(a, b, 1) if len(a) else "missing"
 

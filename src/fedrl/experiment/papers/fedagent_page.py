@@ -13,13 +13,16 @@ from fedrl.experiment.papers import fedagent_figures as figures
 from fedrl.experiment.papers import fedagent_optimizer as optimizer
 from fedrl.experiment.papers import fedagent_sides as sides
 from fedrl.experiment.papers.fedagent_claims import (
+    NOTHING_LEARNED,
     TITLES,
     Found,
     Parts,
     claims,
+    may_have_learned,
     success,
+    told,
 )
-from fedrl.experiment.papers.fedagent_numbers import compared, mean_of, shown
+from fedrl.experiment.papers.fedagent_numbers import BySeed, compared, gap, mean_of, shown
 from fedrl.experiment.papers.markdown import missing, table
 from fedrl.experiment.run_cells import TAIL, Trained
 from fedrl.experiment.runs import Run
@@ -118,9 +121,9 @@ def comparison(found: Found, part: str, pictures: Path) -> str:
     if not found["fedagent"].runs:
         return f"{title}\n\nNot measured at this scale yet."
     rounds, last = found["fedagent"].cell.rounds, found["centralized"].cell.rounds
-    ours = success(found, "fedagent")
+    ours, start = success(found, "fedagent"), found["fedagent"].first("eval/success")
     rows = [
-        ["warm start", shown(found["fedagent"].first("eval/success")), "", "", ""],
+        ["warm start", shown(start), "", "", ""],
         ["FedAgent", shown(ours), "–", shown(ours), "–"],
     ]
     others = {name.capitalize().replace("-", " "): [name] for name in found if name != "fedagent"}
@@ -129,7 +132,7 @@ def comparison(found: Found, part: str, pictures: Path) -> str:
         row = [label]
         for at in (rounds, last):
             theirs = mean_of([success(found, name, at) for name in names])
-            row += [shown(theirs), compared(ours, theirs)]
+            row += [shown(theirs), against(ours, theirs, start)]
         rows.append(row)
     head = ["", f"equal local epochs (round {rounds})", "FedAgent against it",
             f"equal rollouts (round {last} for the others)", "FedAgent against it"]  # fmt: skip
@@ -149,6 +152,15 @@ def comparison(found: Found, part: str, pictures: Path) -> str:
         figures.dynamics(found, pictures, f"{part}-clients", f"{TITLES[part]}: clients"),
     ]
     return "\n\n".join(filter(None, pieces))
+
+
+def against(ours: BySeed, theirs: BySeed, start: BySeed) -> str:
+    """No verdict where FedAgent is not above the warm start: others that fell are no achievement
+    of it."""
+    rise, difference = gap(ours, start), gap(ours, theirs)
+    if rise is None or difference is None or may_have_learned(rise):
+        return compared(ours, theirs)
+    return f"{NOTHING_LEARNED} ({told(difference)})"
 
 
 def plural(count: int, word: str) -> str:

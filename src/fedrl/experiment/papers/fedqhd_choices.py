@@ -111,8 +111,8 @@ def tuning(results: Results) -> str:
     text = f"""As many settings for every method: {counts}, and one more for Distillation; one seed
         ({methods.SEED}, which is reported nowhere), at the scale {results.tuned_at}; the score is
         Table 1's own, the best is bold. On {finals} the best three were tried with another
-        seed and the best mean counts: a learner may stop exploring before it has found anything
-        but the shortest episodes, with one seed and not with the next. What all methods share
+        seed and the best mean counts, for some learners ended with the shortest episodes with one
+        seed and not with the next. What all methods share
         (target sync, ε, scaling of states, updates per step) comes from the task's recipe. The
         constants `METHOD_SETTINGS` hold what was chosen. {verdict}"""
     head = ("task", "method", "settings: return")

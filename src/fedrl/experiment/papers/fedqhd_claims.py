@@ -42,9 +42,10 @@ if the whole interval lies above 0, does not hold if it lies below, and is undec
 little*: ours differs from the paper's mean by no more than the paper's deviation over seeds and our
 interval.
 
-Against the two DQNs there is a difference and **no verdict**: our settings make the networks fail.
-No try of our grid ever reached MountainCar's flag, where settings in common use do, and on CartPole
-the Oracle DQN's values diverge. A method is not better than a baseline that had no chance.
+Against the two DQNs *better* is **not judged**: they had settings with which networks fail on two
+of the tasks. No try of our grid ever reached MountainCar's flag, where settings in common use do,
+and on CartPole the Oracle DQN's values diverge. A method is not better than a baseline that had no
+chance. One that is behind it even so *does not hold*.
 
 {table(head, rows)}
 
@@ -74,14 +75,18 @@ def better(found: Found, method: str) -> Judge:
 
 
 def apart(found: Found, method: str) -> Judge:
-    """The difference alone: the method may not be at its best."""
+    """Nothing in favour of ours: the method may not be at its best. Where it is ahead even so, that
+    is said."""
 
     def judge(task: str, encoders: str, column: int) -> str:
         if learner(method, encoders) is None:
             return "–"
         ours = returns(found, task, "fedqhd", encoders)
         difference = numbers.gap(ours, returns(found, task, method, encoders))
-        return "not measured" if difference is None else f"not judged ({numbers.told(difference)})"
+        if difference is None:
+            return "not measured"
+        word = f"**{FAILS}**" if above(difference) == FAILS else "not judged"
+        return f"{word} ({numbers.told(difference)})"
 
     return judge
 

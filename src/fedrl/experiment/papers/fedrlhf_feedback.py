@@ -54,8 +54,7 @@ def section(results: Results) -> str:
         on held-out ratings. Answers come from files (`algorithm.feedback = "logged"`) that hold
         what a person with noise of {NOISE:g} stars says to every score of every movie that is
         trained on; pairs are not asked about here. *Shuffled*: within a client, every movie gets
-        another movie's answers. These still tell how generous a person is, which is what accuracy
-        rewards most; which movies they like is gone. *Opposite*: client {scale.flipped}'s "too
-        high" is "too low" and the other way round; *that client* is client {scale.flipped} in all
-        rows."""
+        another movie's answers. These still tell how generous a person is; which movies they like
+        is gone. *Opposite*: client {scale.flipped}'s "too high" is "too low" and the other way
+        round; *that client* is client {scale.flipped} in all rows."""
     return "\n\n".join([f"## {TITLE}", prose(text), table(head, rows)])

@@ -31,8 +31,8 @@ ABOUT_CLIENTS = """Clients' own policies, after their local training and before 
     all began with, on the same queries and with the same random numbers."""
 ABOUT_TRAINING = """What one round of its own training changes, mean over rounds: from the global
     model that a client receives to its own policy, on its own queries. All begin a round with the
-    same model, so that this is what λ_k does; changes since the start also hold what the others
-    have taught."""
+    same model, but each has its own reviews beside its λ_k; changes since the start also hold what
+    the others have taught."""
 REPEATED = "pairs of tokens that the text had before"
 """What is likely is not always well written: a model that repeats itself is found likely."""
 

@@ -19,11 +19,14 @@ def number(samples: np.ndarray, digits: int = 3) -> str:
 
 
 def verdict(ours: np.ndarray, base: np.ndarray, digits: int = 2) -> str:
-    """Better, worse or the same as the baseline, by the 95% interval of paired differences."""
+    """Better or worse than the baseline, by the 95% interval of paired differences.
+
+    An interval with 0 in it decides nothing: that there is no difference would need a narrow one.
+    """
     gap, half = (float(x) for x in plots.interval(ours - base))
     if not np.isfinite(half):
         return f"{gap:+.{digits}f} (one seed)"
-    word = "better" if gap - half > 0 else "worse" if gap + half < 0 else "no difference"
+    word = "better" if gap - half > 0 else "worse" if gap + half < 0 else "undecided"
     return f"{word} ({gap:+.{digits}f} ± {half:.{digits}f})"
 
 
