@@ -234,7 +234,7 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
 
         def warn(line: str) -> None:
             progress.note(line)
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(UserError):  # of a full disk
                 run.say(line)
 
         run.warn = warn
@@ -281,7 +281,7 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
             status = "finished"
             return last
         except BaseException as error:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(UserError):
                 run.say(f"stopped: {type(error).__name__} {error}")
             raise
         finally:
