@@ -201,6 +201,13 @@ def test_a_reader_that_leaves_does_not_stop_the_run(tmp_path):
     assert json.loads((only_run(tmp_path) / "meta.json").read_text())["status"] == "finished"
 
 
+def test_a_run_without_any_output_ends_well(tmp_path):
+    """As a daemon's: its standard output is closed."""
+    command = f"{sys.executable} -m fedrl run {' '.join(SMALL)} >&-"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+
+
 def test_worker_processes_give_the_same_bytes(fedrl, tmp_path):
     for engine in ("inprocess", "workers"):
         fedrl("run", *SMALL, "--rounds", "3", "--engine", engine, "--out", engine)
