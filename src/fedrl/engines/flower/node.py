@@ -25,7 +25,7 @@ from fedrl.engines.flower.ledger import Budget, Ledger, job_name
 from fedrl.engines.flower.member import Member
 from fedrl.engines.flower.opened import Opened
 from fedrl.engines.flower.states import StateError, States
-from fedrl.engines.inprocess import DEBUG, one_line, reason
+from fedrl.engines.inprocess import debugging, one_line, reason
 from fedrl.engines.workers import Workers
 from fedrl.privacy.secure import Terms
 from fedrl.privacy.secure.protocol import ProtocolError
@@ -123,7 +123,7 @@ class Client:
             return told(str(error)), []
         except UserError as error:  # about settings and files of this machine: for its owner
             self.log(str(error))
-            why = str(error) if os.environ.get(DEBUG) else "the node's own log says why"
+            why = str(error) if debugging() else "the node's own log says why"
             return told(f"its worker could not start ({why})"), []
         except Exception as error:  # noqa: BLE001 - whatever fails here costs one update
             self.log(one_line(error))
