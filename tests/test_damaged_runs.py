@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,7 @@ from small_runs import ROUNDS, SMALL, STOPPED, make_runs
 from fedrl.cli import call
 from fedrl.experiment.checkpoint import pack
 from fedrl.experiment.rundir import RunDir, read_checkpoint
+from fedrl.types import UserError
 
 EMPTY = {"round": 5, "states": 0, "totals": {}, "scalars": {}, "stacked": []}
 
@@ -459,6 +461,26 @@ def test_control_c_between_a_rounds_lines_and_its_checkpoint(
     (run,) = (tmp_path / "runs").glob("*/*")
     assert resume(run, capfd)[0] == 0
     assert same_metrics(run, runs)
+
+
+def test_a_run_reached_by_a_link_keeps_its_name_on_flower(half, tmp_path, monkeypatch):
+    """Nodes file their clients' states under it."""
+    from fedrl.experiment import flower
+    from fedrl.experiment import run as runs_
+
+    told = []
+
+    def stop(config, name, *_):
+        told.append(name)
+        raise UserError("not today")
+
+    link = tmp_path / "link"
+    link.symlink_to(half)
+    config, directory = runs_.resume(link, [])
+    monkeypatch.setattr(flower, "open_engine", stop)
+    with pytest.raises(UserError, match="not today"):
+        runs_.train(replace(config, engine="flower"), directory, runs_.build_algorithm(config))
+    assert told == [half.name]
 
 
 def test_what_is_no_folder_is_said_to_be_none(half, tmp_path, capfd):
