@@ -478,8 +478,9 @@ def test_a_run_reached_by_a_link_keeps_its_name_on_flower(half, tmp_path, monkey
     link.symlink_to(half)
     config, directory = runs_.resume(link, [])
     monkeypatch.setattr(flower, "open_engine", stop)
+    flown = replace(config, engine="flower", connection="x")
     with pytest.raises(UserError, match="not today"):
-        runs_.train(replace(config, engine="flower"), directory, runs_.build_algorithm(config))
+        runs_.train(flown, directory, runs_.build_algorithm(config))
     assert told == [half.name]
 
 

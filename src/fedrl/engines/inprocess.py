@@ -19,8 +19,8 @@ from collections.abc import Iterator, Sequence
 from fedrl.types import Algorithm, Batched, Failure, Job, Result, Shareable
 
 DEBUG = "FEDRL_DEBUG"
-"""Environment variable: unless it is empty or 0, clients' errors reach the server with their texts and
-the lines of code that raised them."""
+"""Environment variable: unless it is empty or 0, clients' errors reach the server with their texts
+and the lines of code that raised them."""
 
 
 class InProcess:

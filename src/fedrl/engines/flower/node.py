@@ -10,7 +10,6 @@ clients (`opened.py`). A node with an ε of its own counts every answer (`ledger
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Collection
