@@ -71,6 +71,7 @@ def test_other_federations_by_one_flag(fedrl, tmp_path, kind):
         (("run", "--resume", "."), "has no config.toml"),
         (("run", "--resume", "nowhere"), "does not exist"),
         (("run", "--resume"), "--resume needs the run's folder"),
+        (("run", *SMALL, "--without-lost-lines"), "--resume RUN --without-lost-lines"),
         (("run", *SMALL, "--out", "/proc/nowhere"), "choose another folder with --out"),
         (("run", *SMALL, "--track", "wandbb"), 'did you mean "wandb"'),
         (("report", "."), "expected config.toml"),
@@ -199,6 +200,21 @@ def test_a_reader_that_leaves_does_not_stop_the_run(tmp_path):
     command = f"{sys.executable} -m fedrl run {' '.join(SMALL)} 2>&1 | head -1"
     subprocess.run(["bash", "-c", command], cwd=tmp_path, check=True, capture_output=True)
     assert json.loads((only_run(tmp_path) / "meta.json").read_text())["status"] == "finished"
+
+
+def test_what_cannot_be_planned_is_said_alone(fedrl):
+    """No page of settings above the one line that matters."""
+    words = ("run", "momentum/cartpole", "--world.name", "acrobot-v1", "--dry-run")
+    done = fedrl(*words, check=False)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "acrobot-v1" in done.stderr
+
+
+def test_a_run_without_any_output_ends_well(tmp_path):
+    """As a daemon's: its standard output is closed."""
+    command = f"{sys.executable} -m fedrl run {' '.join(SMALL)} >&-"
+    done = subprocess.run(["bash", "-c", command], cwd=tmp_path, capture_output=True, text=True)
+    assert (done.returncode, "Traceback" in done.stderr) == (0, False)
 
 
 def test_worker_processes_give_the_same_bytes(fedrl, tmp_path):

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +20,9 @@ from small_runs import ROUNDS, SMALL, STOPPED, make_runs
 from fedrl.cli import call
 from fedrl.experiment.checkpoint import pack
 from fedrl.experiment.rundir import RunDir, read_checkpoint
+from fedrl.types import UserError
+
+EMPTY = {"round": 5, "states": 0, "totals": {}, "scalars": {}, "stacked": []}
 
 
 @pytest.fixture(scope="module")
@@ -177,8 +182,21 @@ def test_the_line_that_a_refused_run_names_begins_a_new_one(half, runs, tmp_path
         save({"x": np.ones(2)}, {"fedrl": "{"}),
         save({}, {"fedrl": '{"round": 5}'}),
         save({}, {"fedrl": '{"round": 5, "states": "a", "totals": {}, "scalars": {}}'}),
+        save({}, {"fedrl": "[" * 99_999}),
+        save({}, {"fedrl": json.dumps(EMPTY | {"digests": ["a"]})}),
+        save({}, {"fedrl": json.dumps(EMPTY | {"settings": "a"})}),
     ],
-    ids=["empty", "no safetensors", "no header", "no JSON", "no states", "a text of states"],
+    ids=[
+        "empty",
+        "no safetensors",
+        "no header",
+        "no JSON",
+        "no states",
+        "a text of states",
+        "too deep",
+        "a list of hashes",
+        "a text of settings",
+    ],
 )
 def test_a_checkpoint_that_cannot_be_parsed_though_its_hash_fits(half, runs, data, capfd):
     name = f"round-000005.{short_hash(data)}.safetensors"
@@ -398,6 +416,80 @@ def test_no_folder_is_left_by_a_disk_that_is_full(tmp_path, monkeypatch, capfd):
     assert call([*SMALL, "--out", str(tmp_path / "runs")]) == 2
     assert "No space left on device" in capfd.readouterr().err
     assert not list((tmp_path / "runs").glob("*/*"))
+
+
+def test_a_log_that_may_not_be_written_is_named_before_anything_is(half, monkeypatch, capfd):
+    locked = half / "timings.jsonl"
+    allowed = os.access
+    monkeypatch.setattr(os, "access", lambda path, how: path != locked and allowed(path, how))
+    assert str(locked) in refused(half, capfd)
+
+
+def test_a_disk_that_fills_up_in_the_log_for_people_says_how_to_go_on(
+    tmp_path, monkeypatch, runs, capfd
+):
+    """log.txt is written last: the round is saved by then."""
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(RunDir, "_opener", full)
+        assert call([*SMALL, "--rounds", str(ROUNDS), "--out", str(tmp_path / "runs")]) == 2
+    (run,) = (tmp_path / "runs").glob("*/*")
+    assert f"go on with: fedrl run --resume {run}" in capfd.readouterr().err
+    assert resume(run, capfd)[0] == 0
+    assert same_metrics(run, runs)
+
+
+@pytest.mark.parametrize("stopped", [1, 4, ROUNDS])
+def test_control_c_between_a_rounds_lines_and_its_checkpoint(
+    tmp_path, monkeypatch, runs, stopped, capfd
+):
+    """The checkpoint that is then written is of the round before, and so is its end of the logs."""
+    log = RunDir.log
+
+    def stop(self, done):
+        log(self, done)
+        if done.round == stopped:
+            raise KeyboardInterrupt
+
+    words = [*SMALL, "--rounds", str(ROUNDS), "--checkpoint_every", "4"]
+    with monkeypatch.context() as patch:
+        patch.setattr(RunDir, "log", stop)
+        assert call([*words, "--out", str(tmp_path / "runs")]) == 130
+    (run,) = (tmp_path / "runs").glob("*/*")
+    assert resume(run, capfd)[0] == 0
+    assert same_metrics(run, runs)
+
+
+def test_a_run_reached_by_a_link_keeps_its_name_on_flower(half, tmp_path, monkeypatch):
+    """Nodes file their clients' states under it."""
+    from fedrl.experiment import flower
+    from fedrl.experiment import run as runs_
+
+    told = []
+
+    def stop(config, name, *_):
+        told.append(name)
+        raise UserError("not today")
+
+    link = tmp_path / "link"
+    link.symlink_to(half)
+    config, directory = runs_.resume(link, [])
+    monkeypatch.setattr(flower, "open_engine", stop)
+    flown = replace(config, engine="flower", connection="x")
+    with pytest.raises(UserError, match="not today"):
+        runs_.train(flown, directory, runs_.build_algorithm(config))
+    assert told == [half.name]
+
+
+def test_what_is_no_folder_is_said_to_be_none(half, tmp_path, capfd):
+    assert "is no folder" in refused(half, capfd, "eval", str(half / "metrics.jsonl"))
+    loop = tmp_path / "loop"
+    loop.symlink_to(loop)
+    for words in (["report"], ["eval"], ["run", "--resume"]):
+        assert str(loop) in refused(half, capfd, *words, str(loop))
 
 
 def test_two_processes_never_share_a_damaged_run(half):

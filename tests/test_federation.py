@@ -258,6 +258,31 @@ def test_with_debugging_an_error_says_where_it_was_raised(monkeypatch):
     assert store.failures[0]["reason"].endswith(f"({__file__}:{line}, in local)")
 
 
+def _failed(lib: str) -> Exception:
+    """An error of Python's own json, met by code in this place."""
+    code = compile("def step():\n    import json\n    json.loads('{')\n", lib, "exec")
+    space: dict = {}
+    exec(code, space)
+    try:
+        space["step"]()
+    except ValueError as error:
+        return error
+    raise AssertionError
+
+
+def test_debugging_names_fedrl_as_installed_and_neither_libraries_nor_python(monkeypatch):
+    monkeypatch.setenv("FEDRL_DEBUG", "1")
+    for place in ("/x/site-packages/fedrl/method.py", "/home/me/mine.py"):
+        assert reason(_failed(place)).endswith(f"({place}:3, in step)")
+    assert "/other/x.py" not in reason(_failed("/x/site-packages/other/x.py"))
+
+
+@pytest.mark.parametrize("off", ["", "0", "false", " No ", "OFF"])
+def test_debugging_that_is_switched_off_is_off(monkeypatch, off):
+    monkeypatch.setenv("FEDRL_DEBUG", off)
+    assert reason(ValueError("a secret")).startswith("ValueError (details stay")
+
+
 def test_rounding_asks_for_nobody_more_than_the_quorum():
     """0.28 · 25 is a little more than 7."""
     faulty = Faulty(Toy(25), Faults(clients=tuple(range(18)), kind="nan"))

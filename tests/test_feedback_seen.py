@@ -58,6 +58,18 @@ def test_a_slow_double_click_answers_one_question_and_later_clicks_count(visit, 
     assert [answer.question for answer in folder.answers()] == ["a", "b"]
 
 
+def test_a_double_click_on_undo_takes_one_entry_back(visit, folder):
+    folder.ask([rate(name) for name in "abcd"])
+    with running(folder) as server:
+        page = visit(server)
+        press(page, "123")
+        sent(page)
+        page.get_by_role("button", name="Undo").dblclick()
+        expect(page.locator(".item")).to_contain_text("item c")
+        sent(page)
+    assert folder.answers() == [Answer("a", -1), Answer("b", 0)]
+
+
 def test_keys_that_come_before_a_question_is_seen_answer_nothing(visit, folder):
     folder.ask([rate(f"q{number}") for number in range(30)])
     with running(folder) as server:

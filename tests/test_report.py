@@ -372,7 +372,18 @@ def test_run_without_metrics(tmp_path: Path) -> None:
         report.build([run], None)
 
 
-def test_one_run_that_cannot_be_read_is_left_out_and_named(tmp_path: Path, capsys) -> None:
+def test_a_page_elsewhere_leaves_the_runs_folder_alone(tmp_path: Path) -> None:
+    """It may be somebody else's, or on a disk that is read-only."""
+    run = write_run(tmp_path / "run")
+    before = sorted(run.rglob("*"))
+    page = report.build([run], tmp_path / "elsewhere" / "page.html")
+    assert sorted(run.rglob("*")) == before
+    assert list((page.parent / "page_plots").glob("*.png"))
+
+
+def test_one_run_that_cannot_be_read_is_left_out_and_named(
+    tmp_path: Path, capsys, monkeypatch
+) -> None:
     whole = [write_run(tmp_path / "a"), write_run(tmp_path / "b", seed=1)]
     empty = write_run(tmp_path / "empty")
     (empty / "metrics.jsonl").write_text("")
@@ -387,6 +398,17 @@ def test_one_run_that_cannot_be_read_is_left_out_and_named(tmp_path: Path, capsy
         text = Page(page.read_text(encoding="utf-8")).text
         assert f"Left out: {odd}" in text
         assert "2 seeds" in text
+    shut = write_run(tmp_path / "shut")  # where cohorts are secret, other users' runs are
+    read = Path.read_text
+
+    def read_text(path: Path, *words, **options) -> str:
+        if path.parent == shut:
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path, *words, **options)
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    report.build([shut, *whole], tmp_path / "x.html")
+    assert f"left out: {shut / 'config.toml'}: Permission denied" in capsys.readouterr().err
     with pytest.raises(UserError, match=r"none of these 2 can be shown: .* no metrics yet"):
         report.build([empty, damaged], tmp_path / "x.html")
 

@@ -69,7 +69,8 @@ def call(argv: list[str]) -> int:
             raise UserError(f"unknown command {argv[0]!r}; {suggestion(argv[0], list(COMMANDS))}")
         with Interrupt():
             code = COMMANDS[argv[0]](argv[1:])
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed, as daemons have it
+            sys.stdout.flush()
         return code
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)

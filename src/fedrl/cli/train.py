@@ -58,6 +58,8 @@ def run(argv: list[str]) -> int:
     elif words and not words[0].startswith("-"):
         if any(w.split("=")[0] == "--resume" for w in words):
             raise UserError("--resume takes no recipe: fedrl run --resume RUN")
+        if WITHOUT_LOST in words:
+            raise UserError(f"{WITHOUT_LOST} is for a run: fedrl run --resume RUN {WITHOUT_LOST}")
         recipe = configs.read_recipe(configs.find_recipe(words[0]))
         configs.require_names(recipe)
         config = configs.resolve(recipe, words[1:])
@@ -105,8 +107,9 @@ def _dry_run(config: "Config") -> int:
     from fedrl.experiment.config import to_toml
     from fedrl.experiment.run import plan
 
+    lines = plan(config)  # what cannot be is said alone
     print(to_toml(config), end="")
-    for line in plan(config):
+    for line in lines:
         print(f"# {line}")
     return 0
 

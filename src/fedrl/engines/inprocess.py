@@ -12,14 +12,15 @@ from __future__ import annotations
 
 import itertools
 import os
+import sysconfig
 import traceback
 from collections.abc import Iterator, Sequence
 
 from fedrl.types import Algorithm, Batched, Failure, Job, Result, Shareable
 
 DEBUG = "FEDRL_DEBUG"
-"""Environment variable: unless it is empty, clients' errors reach the server with their texts and
-the lines of code that raised them."""
+"""Environment variable: unless it is empty or 0, clients' errors reach the server with their texts
+and the lines of code that raised them."""
 
 
 class InProcess:
@@ -54,21 +55,33 @@ def attempt(algorithm: Algorithm, job: Job) -> Result | Failure:
 
 def reason(error: Exception) -> str:
     """What the server may know of a client's error."""
-    if os.environ.get(DEBUG):
+    if debugging():
         return one_line(error) + raised_at(error)
     if len(error.args) == 1 and isinstance(error.args[0], Shareable):
         return one_line(error)
     return f"{type(error).__name__} (details stay with the client unless {DEBUG} is set)"
 
 
+def debugging() -> bool:
+    """Whether errors may say what they hold; whoever sets the variable to 0 says no."""
+    return os.environ.get(DEBUG, "").strip().lower() not in ("", "0", "false", "no", "off")
+
+
 def raised_at(error: BaseException) -> str:
-    """ " (file.py:12, in step)": the innermost line that is no installed package's, if any is."""
+    """ " (file.py:12, in step)": the innermost line of a method's own code, if any is.
+
+    Libraries and Python itself are not; fedrl is, also where it is installed as a package.
+    """
     frames = traceback.extract_tb(error.__traceback__)
     if not frames:
         return ""
-    own = [f for f in frames if "site-packages" not in f.filename and "<" not in f.filename]
-    last = (own or list(frames))[-1]
+    last = ([f for f in frames if _own(f.filename)] or list(frames))[-1]
     return f" ({last.filename}:{last.lineno}, in {last.name})"
+
+
+def _own(file: str) -> bool:
+    library = "-packages" in file or file.startswith((sysconfig.get_path("stdlib"), "<"))
+    return not library or f"-packages{os.sep}fedrl{os.sep}" in file
 
 
 def one_line(error: BaseException) -> str:

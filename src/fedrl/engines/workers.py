@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
-from fedrl.engines.inprocess import DEBUG, attempt, one_line, raised_at
+from fedrl.engines.inprocess import attempt, debugging, one_line, raised_at
 from fedrl.threads import pinned_children
 from fedrl.types import WORKER as NUMBER
 from fedrl.types import Algorithm, Failure, Job, Result, Tensors, UserError, WarmUp
@@ -212,7 +212,7 @@ def _serve(pipe: Connection, build: Callable[[], Algorithm], parent: int, number
             algorithm.warm_up()
     except Exception as error:  # noqa: BLE001 - reported to the parent, which stops the run
         # In full: no client's work has begun, so this is about settings.
-        pipe.send(one_line(error) + (raised_at(error) if os.environ.get(DEBUG) else ""))
+        pipe.send(one_line(error) + (raised_at(error) if debugging() else ""))
         return
     pipe.send(True)
     broadcast: Tensors = {}

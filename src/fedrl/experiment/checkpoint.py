@@ -30,7 +30,10 @@ from fedrl.types import Failure, Result, Tensors, UserError
 NAME = re.compile(r"(?:start|round-(\d+))\.([0-9a-f]{16})\.safetensors")
 NOTES = ("lengths", "digests", "settings")
 """What a run's folder writes into a checkpoint; checkpoints of older versions have only lengths."""
-UNREADABLE = (SafetensorError, LookupError, TypeError, ValueError, AttributeError, OverflowError)
+UNREADABLE = (
+    SafetensorError, LookupError, TypeError, ValueError, AttributeError, OverflowError,
+    RecursionError,
+)  # fmt: skip
 """What `unpack` raises of bytes that are no checkpoint of this version."""
 
 
@@ -150,6 +153,8 @@ def _check(header: Any) -> None:
         raise ValueError("a round, a number of states or a length is none")
     if not all(type(total) in (int, float) for total in header["totals"].values()):
         raise ValueError("a total is no number")
+    if not all(isinstance(header.get(name, {}), dict) for name in NOTES):
+        raise ValueError("a note is no table")
 
 
 def _told(due: Due) -> tuple[dict[str, Any], dict[str, Tensors]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -49,14 +50,15 @@ def build(
 
     `episodes` of language agents are played where that is quick, if nothing is said.
     """
-    folders = list(dict.fromkeys(Path(run).resolve() for run in runs))
+    folders = list(dict.fromkeys(Path(os.path.realpath(run)) for run in runs))
     if not folders:
         raise UserError("a report needs at least one run folder")
     single = folders[0] if len(folders) == 1 else None
     page = out or (single / "report.html" if single else Path("report.html"))
-    if page.is_dir():
+    if os.path.isdir(page):
         raise UserError(f"{page} is a folder: name the page to write, such as {page}/report.html")
-    pictures = single / "plots" if single else page.with_name(f"{page.stem}_plots")
+    beside = page.with_name(f"{page.stem}_plots")
+    pictures = single / "plots" if single and out is None else beside
     found, left_out = load_all(folders)
     try:
         page.parent.mkdir(parents=True, exist_ok=True)

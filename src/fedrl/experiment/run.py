@@ -234,7 +234,7 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
 
         def warn(line: str) -> None:
             progress.note(line)
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(UserError):  # of a full disk
                 run.say(line)
 
         run.warn = warn
@@ -249,7 +249,7 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
             engine = stack.enter_context(Workers(build, config.workers))
         elif config.engine == "flower":
             engine = stack.enter_context(
-                _flower().open_engine(config, run.path.name, algorithm, warn)
+                _flower().open_engine(config, run.path.resolve().name, algorithm, warn)
             )
         interrupt = stack.enter_context(Interrupt())
         sinks = open_sinks(config.track, run.path, configs.as_dict(config))
@@ -281,7 +281,7 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> federation.Snaps
             status = "finished"
             return last
         except BaseException as error:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(UserError):
                 run.say(f"stopped: {type(error).__name__} {error}")
             raise
         finally:

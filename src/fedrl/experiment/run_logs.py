@@ -33,6 +33,13 @@ class Mark(NamedTuple):
     digest: str | None = None
 
 
+class Marks(NamedTuple):
+    """What a checkpoint's notes say of all logs."""
+
+    lengths: Mapping[str, int]
+    digests: Mapping[str, str]
+
+
 def marks(notes: Mapping[str, Any]) -> dict[str, Mark]:
     """Of every log, from a checkpoint's notes."""
     lengths, digests = notes.get("lengths", {}), notes.get("digests", {})
@@ -96,13 +103,12 @@ class Logs:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.lengths = dict.fromkeys(LOGS, 0)
-        self.digests: dict[str, str] = {}
+        self._settled = {-1: Marks(dict.fromkeys(LOGS, 0), {})}
         self._hashes = {name: hashlib.sha256() for name in LOGS}
         self._files: dict[str, BinaryIO] = {}
 
-    def open(self, lengths: Mapping[str, int], mode: int) -> Metrics:
-        """Cut them to these lengths; the last value of every metric that is left."""
+    def open(self, lengths: Mapping[str, int], mode: int, last: int = -1) -> Metrics:
+        """Cut them to these lengths, of round `last`; the last value of every metric left."""
         latest: Metrics = {}
         for name in LOGS:
             path = self.folder / name
@@ -114,7 +120,7 @@ class Logs:
             if name == METRICS:
                 for line in readable(data):
                     latest |= json.loads(line)
-        self.settle()
+        self.settle(last)
         latest.pop("round", None)
         return latest
 
@@ -124,10 +130,19 @@ class Logs:
         self._files[name].flush()
         self._hashes[name].update(data)
 
-    def settle(self) -> None:
-        """What is in them now is what the next checkpoint remembers."""
-        self.lengths = {n: os.fstat(log.fileno()).st_size for n, log in self._files.items()}
-        self.digests = {name: self._hashes[name].hexdigest() for name in self._files}
+    def settle(self, last: int) -> None:
+        """What is in them now is what a checkpoint of round `last` remembers.
+
+        Ctrl-C may come between a round's lines and its checkpoint, which then is of the round
+        before: so the marks of both are kept, and change in one step.
+        """
+        lengths = {n: os.fstat(log.fileno()).st_size for n, log in self._files.items()}
+        digests = {name: self._hashes[name].hexdigest() for name in self._files}
+        self._settled = dict([*self._settled.items()][-1:]) | {last: Marks(lengths, digests)}
+
+    def marks(self, last: int) -> Marks:
+        """Of round `last`; those of now if it has left no lines."""
+        return self._settled.get(last, [*self._settled.values()][-1])
 
     def sync(self) -> None:
         for log in self._files.values():

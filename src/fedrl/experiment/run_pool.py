@@ -20,7 +20,7 @@ from multiprocessing.sharedctypes import Synchronized
 from types import FrameType
 from typing import Any
 
-from fedrl.engines.inprocess import DEBUG, one_line, raised_at
+from fedrl.engines.inprocess import debugging, one_line, raised_at
 from fedrl.experiment.interrupt import Interrupt
 from fedrl.experiment.words import duration
 from fedrl.threads import pinned_children
@@ -118,7 +118,7 @@ def perform(work: Callable[[], None], until: float | None) -> Outcome:
         except UserError as error:
             return Outcome(False, time.monotonic() - started, str(error).splitlines()[0])
         except Exception as error:  # noqa: BLE001 - CUDA, a full disk, …: the other jobs go on
-            where = raised_at(error) if os.environ.get(DEBUG) else ""
+            where = raised_at(error) if debugging() else ""
             return Outcome(False, time.monotonic() - started, one_line(error) + where)
     return Outcome(True, time.monotonic() - started)
 

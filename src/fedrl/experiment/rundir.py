@@ -116,6 +116,9 @@ class RunDir:
                 )
         if os.path.lexists(path / "checkpoints") and not (path / "checkpoints").is_dir():
             raise UserError(f"{path / 'checkpoints'} is no folder: put the run's checkpoints there")
+        for name in (*LOGS, "log.txt", "checkpoints", ""):
+            if os.path.exists(path / name) and not os.access(path / name, os.R_OK | os.W_OK):
+                raise UserError(f"cannot write to {path / name}: Permission denied")
         run = cls(path)
         try:
             run.lock()
@@ -203,7 +206,7 @@ class RunDir:
             for name, why in found.lost:
                 self.warn(f"{name} {why} that the checkpoint remembers; going on without those")
                 lengths[name] = mend(self.path / name, last, self._mode)
-            self._latest = self._logs.open(lengths, self._mode)
+            self._latest = self._logs.open(lengths, self._mode, last)
         return found.snapshot
 
     def log(self, done: Round) -> None:
@@ -213,7 +216,7 @@ class RunDir:
             self._logs.append("clients.jsonl", done.clients)
             seconds = {name: round(value, 6) for name, value in done.seconds.items()}
             self._logs.append("timings.jsonl", [{"round": done.round} | seconds])
-            self._logs.settle()
+            self._logs.settle(done.round)
         self._latest = (self._latest or {}) | done.metrics
 
     def log_clients(self, records: list[dict[str, Any]]) -> None:
@@ -222,11 +225,7 @@ class RunDir:
             self._logs.append("clients.jsonl", records)
 
     def checkpoint(self, snapshot: Snapshot) -> None:
-        notes = {
-            "lengths": self._logs.lengths,
-            "digests": self._logs.digests,
-            "settings": self.settings,
-        }
+        notes = self._logs.marks(snapshot.round)._asdict() | {"settings": self.settings}
         with self._writing():
             self._logs.sync()
             data = pack(snapshot, notes)
@@ -287,9 +286,12 @@ class RunDir:
 
     def say(self, line: str) -> None:
         """A line for people, with the time."""
-        log = self.path / "log.txt"
-        with open(log, "a", encoding="utf-8", errors="replace", opener=self._opener) as file:
-            file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+        said = f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n"
+        with (
+            self._writing(),
+            open(self.path / "log.txt", "ab", opener=self._opener) as file,
+        ):
+            file.write(said.encode(errors="replace"))
 
     def finish(self, status: str, seconds: float) -> None:
         """Close the books: how it ended, how long it took, and the last value of every metric."""
@@ -332,6 +334,9 @@ def _unwritable(root: Path, error: OSError) -> UserError:
 
 def require_run(path: Path) -> None:
     if not os.path.isdir(path):  # unlike Path.is_dir, also of names that are too long
-        raise UserError(f"{path} does not exist; name a run's folder: runs/NAME/METHOD-s0-…")
+        found = "is no folder" if os.path.exists(path) else "does not exist"
+        raise UserError(f"{path} {found}; name a run's folder: runs/NAME/METHOD-s0-…")
+    if not os.access(path, os.X_OK):
+        raise UserError(f"cannot read {path}: it is another user's")
     if not os.path.isfile(path / "config.toml"):
         raise UserError(f"{path} is no run of fedrl: it has no config.toml")

@@ -106,6 +106,10 @@ def load_all(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
             if len(folders) == 1:
                 raise
             left_out.append(str(error))
+        except OSError as error:  # another user's, perhaps, whom its cohorts are a secret of
+            if len(folders) == 1:
+                raise
+            left_out.append(f"{error.filename}: {error.strerror}")
     if not found:
         raise UserError(f"none of these {len(folders)} can be shown: {left_out[0]}")
     for line in left_out:

@@ -199,7 +199,7 @@
     onPress(button, (of) => choose(name in OTHERWISE ? name : Number(name), of));
   }
   onPress($("more"), goOn);
-  $("undo").addEventListener("click", undo);
+  $("undo").addEventListener("click", (event) => { if (event.detail !== 2) undo(); });
   document.addEventListener("visibilitychange", () => {
     look();
     if (!document.hidden) talk();

@@ -10,7 +10,6 @@ clients (`opened.py`). A node with an ε of its own counts every answer (`ledger
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Collection
@@ -25,7 +24,7 @@ from fedrl.engines.flower.ledger import Budget, Ledger, job_name
 from fedrl.engines.flower.member import Member
 from fedrl.engines.flower.opened import Opened
 from fedrl.engines.flower.states import StateError, States
-from fedrl.engines.inprocess import DEBUG, one_line, reason
+from fedrl.engines.inprocess import debugging, one_line, reason
 from fedrl.engines.workers import Workers
 from fedrl.privacy.secure import Terms
 from fedrl.privacy.secure.protocol import ProtocolError
@@ -125,7 +124,7 @@ class Client:
             return told(str(error)), []
         except UserError as error:  # about settings and files of this machine: for its owner
             self.log(str(error))
-            why = str(error) if os.environ.get(DEBUG) else "the node's own log says why"
+            why = str(error) if debugging() else "the node's own log says why"
             return told(f"its worker could not start ({why})"), []
         except Exception as error:  # noqa: BLE001 - whatever fails here costs one update
             self.log(one_line(error))
