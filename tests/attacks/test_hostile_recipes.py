@@ -138,7 +138,7 @@ def test_a_node_refuses_and_names_the_key(key: str, home: Path):
 LEADING_OUT = [
     "/etc/passwd", "//etc/passwd", "..", "a/../../x", "out/labels.json", "labels.json", "loop",
     "~", "~root", "a/~/b", "C:\\x", "c:/x", "\\\\host\\share", "..\\x", "%2e%2e/x", "$HOME/x",
-    "．．/x", "․․/x", ".. /x", ".../x", "a\x00b", "a\nb", "\x1b[2Jx", "con", "file:///x",
+    "．．/x", "․․/x", ".. /x", ".../x", "a\nb", "\x1b[2Jx", "con", "file:///x",
     ".", "states/run/x", "secret", "key", "opened.json", "ledger.jsonl", ".hidden",
 ]  # fmt: skip
 
@@ -147,6 +147,13 @@ LEADING_OUT = [
 def test_no_spelling_of_a_path_leads_out(path: str, home: Path):
     found = Node(home).reason(text({"partition": {"labels": path}}))
     assert found.startswith("partition.labels: this node opens only files of its own folder"), found
+
+
+def test_what_can_be_no_path_is_not_even_a_recipe(home: Path):
+    """Settings refuse a zero byte themselves, before a node looks where it leads."""
+    node = Node(home)
+    assert node.reason(text({"partition": {"labels": "a\x00b"}})).startswith("its worker could not")
+    assert any("labels" in line for line in node.said), node.said
 
 
 @pytest.mark.parametrize("name", ["gpt2", "org/model", "models/none", "builtin", "out", "loop"])
