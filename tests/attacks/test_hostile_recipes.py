@@ -149,9 +149,11 @@ def test_no_spelling_of_a_path_leads_out(path: str, home: Path):
     assert found.startswith("partition.labels: this node opens only files of its own folder"), found
 
 
-def test_a_text_that_no_file_can_be_named_by_is_no_recipe(home: Path):
-    """Settings with a NUL are refused where they are read, before anything is opened."""
-    assert "could not start" in Node(home).reason(text({"partition": {"labels": "a\x00b"}}))
+def test_what_can_be_no_path_is_not_even_a_recipe(home: Path):
+    """Settings refuse a zero byte themselves, before a node looks where it leads."""
+    node = Node(home)
+    assert node.reason(text({"partition": {"labels": "a\x00b"}})).startswith("its worker could not")
+    assert any("labels" in line for line in node.said), node.said
 
 
 @pytest.mark.parametrize("name", ["gpt2", "org/model", "models/none", "builtin", "out", "loop"])
