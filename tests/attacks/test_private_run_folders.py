@@ -110,3 +110,26 @@ def test_a_lost_key_or_ledger_is_one_line(tmp_path, capfd):
             assert name in said
             assert "Traceback" not in said
             assert [line for line in said.splitlines() if line.startswith("error:")]
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("exchanges.txt", b"x"),
+        ("exchanges.txt", b"1"),
+        ("exchanges.txt", None),
+        ("cohorts.key", b"zz"),
+    ],
+)
+def test_a_run_that_forgot_what_it_has_told_is_refused_as_it_is(tmp_path, capfd, name, data):
+    """A count that is too small makes ε too small; nothing of the folder is changed."""
+    run = trained(tmp_path / "out", *SECRET)
+    (run / name).unlink()
+    if data is not None:
+        (run / name).write_bytes(data)
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    capfd.readouterr()
+    assert call(["run", "--resume", str(run), "--rounds", "3"]) == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert name in line
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before

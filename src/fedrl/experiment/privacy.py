@@ -12,9 +12,9 @@ from fedrl.engines.private import Private
 from fedrl.experiment.config import Config
 from fedrl.files import OWNER_ONLY, write_atomically
 from fedrl.privacy import accounting, secure
-from fedrl.privacy.mechanism import Mechanism
+from fedrl.privacy.mechanism import EXCHANGES, Mechanism
 from fedrl.privacy.secure import Terms
-from fedrl.types import Algorithm, UserError
+from fedrl.types import Algorithm, Metrics, UserError
 
 
 class Ledger:
@@ -61,6 +61,23 @@ def secret(folder: Path) -> int:
         ) from error
     except ValueError as error:
         raise UserError(f"{path} is damaged: what it held cannot be made again") from error
+
+
+def check_books(config: Config, folder: Path, totals: Metrics) -> None:
+    """Refuse a run whose count or secret is damaged or lost, before any file of it is changed.
+
+    The count is on disk before each exchange, so that no checkpoint can know of more.
+    """
+    if not config.privacy.noise or config.privacy.seeded:
+        return
+    ledger, exchanges = Ledger(folder), totals.get(EXCHANGES, 0)
+    if (found := ledger.read()) < exchanges:
+        raise UserError(
+            f"{ledger.path} has {found} of the {exchanges:.0f} exchanges that the checkpoint "
+            "remembers: put it back, or ε would be too small"
+        )
+    if secret_cohorts(config) and os.path.lexists(folder / "cohorts.key"):
+        secret(folder)
 
 
 def check_packages(config: Config) -> None:

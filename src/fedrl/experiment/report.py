@@ -53,12 +53,11 @@ def build(
     folders = list(dict.fromkeys(Path(os.path.realpath(run)) for run in runs))
     if not folders:
         raise UserError("a report needs at least one run folder")
-    single = folders[0] if len(folders) == 1 else None
-    page = out or (single / "report.html" if single else Path("report.html"))
+    single = len(folders) == 1
+    page = out or (folders[0] if single else Path()) / "report.html"
     if os.path.isdir(page):
         raise UserError(f"{page} is a folder: name the page to write, such as {page}/report.html")
-    beside = page.with_name(f"{page.stem}_plots")
-    pictures = single / "plots" if single and out is None else beside
+    pictures = page.with_name("plots" if single and out is None else f"{page.stem}_plots")
     found, left_out = load_all(folders)
     try:
         page.parent.mkdir(parents=True, exist_ok=True)

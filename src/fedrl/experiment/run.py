@@ -37,6 +37,7 @@ from fedrl.experiment.kept_settings import (
     require_same,
 )
 from fedrl.experiment.privacy import (
+    check_books,
     check_packages,
     mechanism,
     outlook,
@@ -216,7 +217,9 @@ def resume(path: Path, flags: list[str], without_lost_lines: bool = False) -> tu
     check_connection(config)
     run = RunDir.open(path)
     try:
-        require_same(before, run.recall(without_lost_lines).settings, path)
+        found = run.recall(without_lost_lines)
+        require_same(before, found.settings, path)
+        check_books(config, path, {} if found.snapshot is None else found.snapshot.totals)
     except (UserError, OSError):
         run.close()
         raise
