@@ -260,7 +260,7 @@ def test_a_sum_has_its_name_once(net: SecretNet, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(protocol, "nonce", nonce)
     assert [type(o) for o in net.engine().run(jobs(net))] == [Result] * CLIENTS
     named.append(True)
-    outcomes = list(net.engine().run(jobs(net, seed=50)))
+    outcomes = list(net.engine().run(jobs(net, 50)))
     assert outcomes[0].reason.endswith("a sum of this name was begun before")
 
 

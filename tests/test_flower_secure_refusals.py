@@ -201,7 +201,7 @@ def test_an_answer_of_another_sum_is_refused(step: str, tmp_path: Path):
     net.changes[step, 1] = lambda arrived: old.append(arrived) or arrived
     list(net.engine().run(jobs(net)))
     net.changes[step, 1] = lambda arrived: arrived._replace(content=old[0].content)
-    found = list(net.engine().run(jobs(net, seed=20)))
+    found = list(net.engine().run(jobs(net, 20)))
     assert isinstance(found[1], Failure)
     assert "sent again" in found[1].reason
     close(mean_of(found), np.delete(vectors(net, 20), 1, 0).mean(0))

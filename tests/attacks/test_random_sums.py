@@ -134,7 +134,7 @@ def lie(net: SecretNet, draw: random.Random) -> set[int] | None:
     net.changes.clear()
     for client in draw.sample(range(CLIENTS), draw.choice([0, 0, 1, 1, 2])):
         net.changes[draw.choice(STEPS), client] = gone
-    up, round = draw.choice([0, 1, 2**30]), draw.choice([1, 1, 2, 9])
+    up, round = draw.choice([0, 1, 2**30]), draw.choice([1, 2, 3, 9])
 
     def moved(leaf: np.ndarray) -> np.ndarray:
         bits = np.ascontiguousarray(leaf, np.float64).view(np.int64) + up
@@ -144,7 +144,7 @@ def lie(net: SecretNet, draw: random.Random) -> set[int] | None:
         theta = tree.map(moved, job.broadcast["theta"])
         return replace(job, broadcast=job.broadcast | {"theta": theta, "round": round})
 
-    some = [asked(job) for job in jobs(net, draw.choice([7, 7, 50]))]
+    some = [asked(job) for job in jobs(net, round, draw.choice([0, 1, 50]))]
     found = list(engine.run(some, 5.0))
     there = {outcome.client for outcome in found if isinstance(outcome, Result)}
     return there or None

@@ -135,9 +135,11 @@ def read_opening(tensors: Tensors) -> tuple[list[int], dict[int, bytes]]:
     return read_survivors({SURVIVORS: tensors.get(SURVIVORS)}), signatures
 
 
-def digest(recipe: str, broadcast: str, terms: Mapping[str, float]) -> bytes:
+def digest(
+    recipe: str, broadcast: str, terms: Mapping[str, float], round: int, attempt: int
+) -> bytes:
     """Of what a job asks of everybody in the same way; `broadcast` is its checksum."""
-    text = json.dumps([recipe, broadcast, sorted(terms.items())])
+    text = json.dumps([recipe, broadcast, sorted(terms.items()), round, attempt])
     return hashlib.sha256(text.encode()).digest()
 
 
