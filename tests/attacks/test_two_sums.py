@@ -2,8 +2,8 @@
 
 The driver chooses the run's name, the recipe, the round, the seed and the broadcast. Whichever of
 them it changes, a little or not at all, it must not get the second sum. Nor one of the same clients
-that differs in what was asked of a single one: a round's attempt is opened once, with the seeds that
-follow from it.
+that differs in what was asked of a single one: a round's attempt is opened once, with the seeds
+that follow from it, and everybody starts from the same rounds' state.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from fedrl.engines.flower import identity, keys
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.engine import Flower, Recipe
 from fedrl.engines.flower.link import Arrived
-from fedrl.types import Failure, Result
+from fedrl.types import Failure, Job, Result, Tensors
 
 TRICKS = {
     "the same again": {},
@@ -141,6 +141,69 @@ def test_members_who_know_each_other_open_nothing_of_different_rounds(field: str
     assert isinstance(found[0], Failure)
     assert found[0].reason == "client 1 has not signed its keys for this job"
     assert {seen.step for seen, _ in net.questions} == {"job", "share"}
+
+
+class Recalls(Toy):
+    """Its update is moved by what the client has seen before."""
+
+    def local(self, job: Job) -> Result:
+        result = super().local(job)
+        seen = 0 if job.state is None else int(job.state["seen"])
+        return replace(result, update=result.update | {"a": result.update["a"] + 0.01 * seen})
+
+
+def rounds_of(net: SecretNet, text: str, *starts: dict[int, Tensors]) -> list[dict[int, Tensors]]:
+    """States after a round from each of these, by client; empty where nothing was opened."""
+    engine = Flower(
+        net.honest, Recipe("run", text, keep=9), Connection("x:1"), in_small_pieces(),
+        lambda _: None, net.open, net.terms,
+    )  # fmt: skip
+    found = []
+    for number, start in enumerate(starts, 1):
+        some = [replace(job, state=start.get(job.client)) for job in jobs(net, number)]
+        outcomes = list(engine.run(some, 0.3))
+        found.append({o.client: o.state for o in outcomes if isinstance(o, Result) and o.state})
+    return found
+
+
+@pytest.mark.parametrize("known", [False, True])
+@pytest.mark.parametrize("older", [True, False])
+def test_no_client_starts_from_another_round_than_the_others(
+    older: bool, known: bool, tmp_path: Path
+):
+    """The recipe's comment makes it another one, with the same seeds: all but client 1 would give
+    what they gave before, and 5·(mean₁ − mean₂) would be what the state changes in its update."""
+    net = SecretNet(Recalls(CLIENTS), tmp_path)
+    if known:
+        introduce(net, tmp_path)
+    (first,) = rounds_of(net, "", {})
+    _, second = rounds_of(net, "# honest", {}, first)
+    assert len(first) == len(second) == CLIENTS
+    lies = second | {1: first[1]} if older else {c: s for c, s in second.items() if c != 1}
+    net.questions.clear()
+    assert rounds_of(net, "# lies", lies) == [{}]
+    assert {seen.step for seen, _ in net.questions} == {"job", "share"}
+    assert len(*rounds_of(net, "# resumed", first)) == CLIENTS  # all of them from an older one
+
+
+def test_nor_from_one_of_the_same_name_with_another_past(tmp_path: Path):
+    """What a state comes from counts, not what it is called."""
+    net = SecretNet(Recalls(CLIENTS), tmp_path)
+    (first,) = rounds_of(net, "", {})
+    (other,) = rounds_of(net, "# another", {})
+    for client, state in first.items():
+        folder = net.members[100 + client].folder / "states" / "run"
+        if client == 1:
+            source = folder / f"{other[client]['kept']}.safetensors"
+            source.replace(folder / f"{state['kept']}.safetensors")
+    assert rounds_of(net, "# next", first) == [{}]
+
+
+def test_nodes_that_regroup_have_pasts_of_their_own(tmp_path: Path):
+    net = SecretNet(Recalls(CLIENTS), tmp_path, regroup=True)
+    (first,) = rounds_of(net, "", {})
+    (second,) = rounds_of(net, "# missed", first)
+    assert len(*rounds_of(net, "# next", second | {1: first[1]})) == CLIENTS
 
 
 def introduce(net: SecretNet, folder: Path) -> None:

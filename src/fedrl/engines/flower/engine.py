@@ -177,7 +177,7 @@ class Flower:
             return ""
         terms = steps.sendable(self.terms)
         job = steps.digest(self.recipe.text, broadcast, terms, asked.round, asked.attempt)
-        about = identity.about_keys(name, client, said.keys, job)
+        about = identity.about_keys(name, client, said.keys, job, said.history)
         return signers.doubt(client, key, about, said.signature)
 
     def _question(self, job: Job, deadline: float, exchange: str = "") -> Question:

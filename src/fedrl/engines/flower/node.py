@@ -26,7 +26,7 @@ from fedrl.engines.flower.identity import Identity
 from fedrl.engines.flower.ledger import Budget, Ledger, job_name
 from fedrl.engines.flower.member import Member
 from fedrl.engines.flower.opened import Asked, Opened
-from fedrl.engines.flower.states import StateError, States
+from fedrl.engines.flower.states import StateError, States, with_history, without_history
 from fedrl.engines.inprocess import DEBUG, one_line, reason
 from fedrl.engines.workers import Workers
 from fedrl.privacy.secure import Terms
@@ -157,13 +157,18 @@ class Client:
             self._check_turn(plan, asked)
         spend = self._spend(plan, asked)
         states = States(self.folder / "states")
-        state = states.load(asked.run, asked.state) if asked.state else None
-        job = Job(self.number, broadcast, state, asked.seed)
+        kept = states.load(asked.run, asked.state) if asked.state else None
+        state, history = without_history(kept)
+        about = steps.digest(asked.recipe, asked.digest, asked.terms, asked.round, asked.attempt)
+        job = Job(self.number, broadcast, state, asked.seed, asked.round, asked.attempt)
         result = self._compute(plan, asked.recipe, job, asked.deadline)
         if isinstance(result, Failure):
             return self._failed(result, plan, spend), plan
         if result.state is not None:
-            states.save(asked.run, asked.nonce, result.state, asked.keep, asked.state)
+            new = result.state
+            if plan.terms is not None:  # only then does the state follow from the job
+                new = with_history(new, history, about)
+            states.save(asked.run, asked.nonce, new, asked.keep, asked.state)
         if plan.terms is not None:
             words = result.update[steps.WORDS]
             remember = partial(self._remember, plan, asked)
@@ -172,9 +177,7 @@ class Client:
             self._seen.add(asked.exchange)
             member = Member(
                 asked.exchange, self.number, plan.terms, words, remember, spend, self.identity,
-                steps.digest(
-                    asked.recipe, asked.digest, asked.terms, asked.round, asked.attempt
-                ),
+                about, history, alike=plan.budget is None and not self.regroup,
             )  # fmt: skip
             self._sum = member, plan
             result = replace(result, update=member.advertise())

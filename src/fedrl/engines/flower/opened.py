@@ -7,8 +7,8 @@ choose who the clients are. So a node opens sums of one set of clients, whatever
 writes the set down before its first answer leaves. More than half of the clients of a sum must
 answer, so one that remembers is among those who are asked for a smaller one.
 
-Of these clients it opens one sum per recipe, round and attempt, whatever the broadcast and the run's
-name: what is asked of one client alone cannot be asked in two ways. A run that is resumed repeats
+Of these clients it opens one sum per recipe, round and attempt, whatever the broadcast and the
+run's name: nothing can be asked of one client in two ways. A run that is resumed repeats
 rounds, and goes on with their next attempts, which have other seeds for everybody. Rounds that
 follow each other are one line of the memory, so that nothing of it is ever forgotten.
 
