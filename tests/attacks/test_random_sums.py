@@ -169,6 +169,9 @@ def test_drivers_that_lie_get_no_two_sums_that_differ_by_a_client(number: int, t
     draw = random.Random(number)
     net = SecretNet(Toy(CLIENTS), tmp_path, threshold=draw.choice([0.51, 0.66]))
     sums: list[Had] = []
+    if number % 2:  # begins honestly; the others may find that no set can be opened any more
+        assert all(isinstance(outcome, Result) for outcome in net.engine().run(jobs(net, 0)))
+        sums.append(Had(set(range(CLIENTS)), ("", 0, 0)))
     for _ in range(12):
         if draw.random() < 0.3:  # all nodes are restarted
             net = SecretNet(Toy(CLIENTS), tmp_path, threshold=net.settings.threshold)
