@@ -21,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))  # nodes are started with `python
 import harness  # noqa: F401 - pins every library to one thread
 import numpy as np
 
-from fedrl import privacy
+from fedrl import privacy, seeding
 from fedrl.engines.private import Private
 from fedrl.privacy.secure import Terms
 from fedrl.types import Job, Result, Spec, Tensors
@@ -64,7 +64,8 @@ def per_round(engine: Any, sent: Tensors, clients: int, rounds: int) -> list[flo
     for number in range(rounds):
         new = {"x": sent["x"] + np.float32(number)}
         start = time.perf_counter()
-        jobs = [Job(client, new, None, number) for client in range(clients)]
+        seeds = [seeding.local(0, number, 0, client) for client in range(clients)]
+        jobs = [Job(client, new, None, seed, number) for client, seed in enumerate(seeds)]
         outcomes = list(engine.run(jobs, 0.0))
         seconds.append(time.perf_counter() - start)
         failed = [o for o in outcomes if not isinstance(o, Result)]

@@ -14,7 +14,7 @@ from flower_nodes import Net, in_small_pieces
 from test_federation import Memory
 from toy import Toy
 
-from fedrl import aggregate, federation, privacy
+from fedrl import aggregate, federation, privacy, seeding
 from fedrl.engines.flower import framing, messages
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.engine import Flower, Recipe
@@ -69,7 +69,7 @@ class SecretNet(Net):
         self.terms = Terms.of(self.settings, clients)
         self.honest = Private(algorithm, self.settings)
         super().__init__(Worded(self.honest, self.settings, self.terms), folder, clients, half)
-        plan = replace(self.members[100].plan(""), terms=self.terms)
+        plan = replace(self.members[100].plan(""), terms=self.terms, seed=SEED)
         for node in self.members.values():
             node.plan = lambda recipe: plan
             node.regroup = regroup
@@ -148,15 +148,21 @@ def over(net: SecretNet, said: list[str] | None = None, **fields: object) -> Mem
     return train(net.engine(warn), net.honest, net.settings, said=said, **fields)
 
 
-def jobs(net: SecretNet, seed: int = 7) -> list[Job]:
-    """With the same seed, the same jobs: nodes do not open those for others a second time."""
+def jobs(net: SecretNet, round: int = 7, attempt: int = 0) -> list[Job]:
+    """Of the same round and attempt, the same jobs: nodes open them once."""
     sent = Toy(CLIENTS).broadcast(Toy(CLIENTS).init(0), 1)
-    return [Job(client, sent, None, seed + client) for client in range(CLIENTS)]
+    return [turned(Job(c, sent, None, 0), round, attempt) for c in range(CLIENTS)]
 
 
-def vectors(net: SecretNet, seed: int = 7) -> np.ndarray:
+def turned(job: Job, round: int, attempt: int = 0) -> Job:
+    """As the round loop asks it in another round or attempt."""
+    seed = seeding.local(SEED, round, attempt, job.client)
+    return replace(job, seed=seed, round=round, attempt=attempt)
+
+
+def vectors(net: SecretNet, round: int = 7, attempt: int = 0) -> np.ndarray:
     """What the clients of `jobs` add up, in plain sight."""
-    found = [net.honest.local(job).update for job in jobs(net, seed)]
+    found = [net.honest.local(job).update for job in jobs(net, round, attempt)]
     return np.array([np.concatenate([u["a"], u["b"].ravel()]) for u in found])
 
 

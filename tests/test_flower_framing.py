@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from fedrl.engines.flower import framing, protocol
-from fedrl.engines.flower.states import StateError, States
+from fedrl.engines.flower.states import (
+    HISTORY,
+    NO_HISTORY,
+    StateError,
+    States,
+    with_history,
+    without_history,
+)
 from fedrl.wire import one_line
 
 NAMES = st.text(min_size=1, max_size=6)
@@ -153,6 +160,16 @@ def test_headings_with_anything_else_are_damaged(change: dict):
         protocol.read(json.dumps(data), protocol.Answer)
 
 
+@pytest.mark.parametrize("field", ["round", "attempt"])
+@pytest.mark.parametrize("value", [-1, 2**31, 1.0, True, "1", None])
+def test_rounds_and_attempts_are_counts(field: str, value: object):
+    job = protocol.Job("n", 3, 1, "run", "", 5, 0.0, "", "d", round=2**31 - 1, attempt=4)
+    assert protocol.read(protocol.write(job), protocol.Job) == job
+    changed = json.dumps(json.loads(protocol.write(job)) | {field: value})
+    with pytest.raises(framing.Damaged):
+        protocol.read(changed, protocol.Job)
+
+
 @pytest.mark.parametrize("text", ["", "{}", "[]", "3", '{"kind": []}', "[" * 100_000])
 def test_what_is_no_heading_is_damaged(text: str):
     with pytest.raises(framing.Damaged):
@@ -232,3 +249,17 @@ def test_a_state_that_rounds_still_start_from_is_kept(tmp_path: Path):
         for number in range(2):  # rounds after the checkpoint, until the next kill
             states.save("run", f"{attempt}-{number}", {"x": 1}, 3, None)
             time.sleep(0.002)
+
+
+def test_a_history_is_that_of_all_jobs_before():
+    state = {"x": 1}
+    first = with_history(state, NO_HISTORY, b"a" * 32)
+    assert without_history(framing.unpack(framing.pack(first)))[0] == state
+    told = without_history(first)[1]
+    for before, job in ((NO_HISTORY, b"b" * 32), (told, b"a" * 32), (b"b" * 32, b"a" * 32)):
+        assert without_history(with_history(state, before, job))[1] != told
+    assert without_history(None) == (None, NO_HISTORY)
+    assert without_history(state)[1] != without_history(state)[1]  # nobody's
+    for damaged in (1, "", "zz" * 32, np.zeros(3)):
+        with pytest.raises(StateError, match="damaged"):
+            without_history(state | {HISTORY: damaged})

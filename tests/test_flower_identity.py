@@ -65,6 +65,7 @@ def test_a_signature_is_for_one_client_one_sum_one_job_and_its_keys(people: list
         about_keys("a", 1, fresh(), JOB),
         about_keys("a", 1, Keys(made.masks, made.letters), JOB),
         about_keys("a", 1, made, b"\1" + JOB[1:]),
+        about_keys("a", 1, made, JOB, b"\1" * 32),
         about_survivors("a", [1]),
     ):
         assert not people[0].believes(1, other, signature)
@@ -260,7 +261,7 @@ def test_a_sum_has_its_name_once(net: SecretNet, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(protocol, "nonce", nonce)
     assert [type(o) for o in net.engine().run(jobs(net))] == [Result] * CLIENTS
     named.append(True)
-    outcomes = list(net.engine().run(jobs(net, seed=50)))
+    outcomes = list(net.engine().run(jobs(net, 50)))
     assert outcomes[0].reason.endswith("a sum of this name was begun before")
 
 

@@ -25,6 +25,7 @@ from secure_nodes import (
     over,
     rehearsed,
     train,
+    turned,
     vectors,
 )
 from test_federation import same
@@ -95,10 +96,10 @@ def test_half_precision_of_the_broadcast_is_what_values_differ_from(tmp_path: Pa
     toy = Large(CLIENTS)
     net = SecretNet(toy, tmp_path, half=True)
     sent = toy.broadcast(toy.init(0), 1)
-    (found, *_) = net.engine().run([Job(c, sent, None, 7 + c) for c in range(CLIENTS)])
+    (found, *_) = net.engine().run([turned(Job(c, sent, None, 0), 1) for c in range(CLIENTS)])
     assert isinstance(found, Result)
     seen = framing.unpack(framing.pack(sent, half=True))
-    each = [net.honest.local(Job(c, seen, None, 7 + c)).update for c in range(CLIENTS)]
+    each = [net.honest.local(turned(Job(c, seen, None, 0), 1)).update for c in range(CLIENTS)]
     expected = np.mean([update["theta"]["b"] for update in each], 0)
     np.testing.assert_allclose(found.update["theta"]["b"], expected, atol=2e-4)
 
@@ -171,7 +172,7 @@ def test_all_that_the_driver_gets_of_a_client_is_uniform(value: float, tmp_path:
     net = SecretNet(fixed, tmp_path)
     engine = net.engine(piece_mb=1.0)
     for number in range(4):
-        list(engine.run([replace(job, seed=number) for job in jobs(net)]))
+        list(engine.run(jobs(net, number)))
     mine = [seen for seen in net.answers_seen if seen.client == 1]
     assert [seen.step for seen in mine] == list(STEPS) * 4
     words = np.concatenate([seen.tensors["words"] for seen in mine if seen.step == "mask"])

@@ -201,7 +201,7 @@ def test_an_answer_of_another_sum_is_refused(step: str, tmp_path: Path):
     net.changes[step, 1] = lambda arrived: old.append(arrived) or arrived
     list(net.engine().run(jobs(net)))
     net.changes[step, 1] = lambda arrived: arrived._replace(content=old[0].content)
-    found = list(net.engine().run(jobs(net, seed=20)))
+    found = list(net.engine().run(jobs(net, 20)))
     assert isinstance(found[1], Failure)
     assert "sent again" in found[1].reason
     close(mean_of(found), np.delete(vectors(net, 20), 1, 0).mean(0))
@@ -219,7 +219,7 @@ def test_an_unmasking_that_is_not_as_asked_is_left_out(net: SecretNet):
     why = "client {} has no good share of client 0: one of the two lied"
     assert said == [f"{why.format(1)} (the sum was opened without it)"]
     net.changes["unmask", 2] = rewritten(short)
-    found = list(net.engine().run(jobs(net)))
+    found = list(net.engine().run(jobs(net, 8)))
     assert {f.reason for f in found} == {
         "secure sum: 3 clients have good shares of client 0's seed, 4 needed; "
         f"{why.format(1)}; {why.format(2)}"
@@ -272,7 +272,7 @@ def test_letters_that_cannot_be_opened_name_their_sender(net: SecretNet):
     why = "client {} has no good share of client 1: one of the two lied"
     assert said == [f"{why.format(2)} (the sum was opened without it)"]
     net.changes["share", 1] = rewritten(nonsense(0, 2, 3, 4))
-    found = list(net.engine(said.append).run(jobs(net)))
+    found = list(net.engine(said.append).run(jobs(net, 8)))
     assert all(isinstance(outcome, Failure) for outcome in found)
     assert all(why.format(u) in found[0].reason for u in (0, 2, 3, 4))
 
@@ -347,7 +347,8 @@ def test_a_sum_of_more_than_were_to_be_asked_is_refused(net: SecretNet):
 def test_another_sums_steps_are_refused(net: SecretNet):
     list(net.engine().run(jobs(net)))
     assert "knows no such sum" in ask(net, 1, "unmask", just, exchange="another").reason
-    assert ask(net, 1, "job", just, exchange="new").reason == ""  # a new job ends the sum before
+    new = {"exchange": "new", "round": 8, "seed": jobs(net, 8)[1].seed}
+    assert ask(net, 1, "job", just, **new).reason == ""  # a new job ends the sum before
     assert "knows no such sum" in ask(net, 1, "unmask", just).reason
     assert "no such step" in ask(net, 1, "unmask", just, step="tell", exchange="new").reason
 

@@ -240,8 +240,9 @@ def _exchange(
         jobs, behind = [], []
         for group, clients in enumerate(members):
             for client in draw_cohort(clients, settings.cohort, drawn_by, number, attempt):
-                job_seed = seeding.derive(seed, f"local/{attempt}", number, client)
-                jobs.append(Job(client, broadcasts[group], now.clients.get(client), job_seed))
+                job_seed = seeding.local(seed, number, attempt, client)
+                kept_by = now.clients.get(client)
+                jobs.append(Job(client, broadcasts[group], kept_by, job_seed, number, attempt))
                 behind.append(group)
         down += sum(tree.nbytes(job.broadcast) for job in jobs)
         clock.lap("broadcast")

@@ -26,5 +26,10 @@ def derive(seed: int, purpose: str, round: int = 0, client: int = SERVER) -> int
     return int(word) >> 1
 
 
+def local(seed: int, round: int, attempt: int, client: int) -> int:
+    """Of a client's work. Nodes of a secure sum hold the server to it."""
+    return derive(seed, f"local/{attempt}", round, client)
+
+
 def generator(seed: int, purpose: str, round: int = 0, client: int = SERVER) -> np.random.Generator:
     return np.random.Generator(np.random.PCG64(sequence(seed, purpose, round, client)))

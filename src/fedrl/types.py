@@ -69,12 +69,17 @@ class Range(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """One client's work in one round. `seed` is all the randomness that it gets."""
+    """One client's work in one round. `seed` is all the randomness that it gets.
+
+    `round` and `attempt`, from 0, are for engines whose clients keep count of what they tell.
+    """
 
     client: int
     broadcast: Tensors
     state: Tensors | None
     seed: int
+    round: int = 0
+    attempt: int = 0
 
 
 @dataclass(frozen=True)

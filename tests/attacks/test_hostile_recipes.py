@@ -14,6 +14,7 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 
 from flower_nodes import Inline, Net, in_small_pieces
 
+from fedrl import seeding
 from fedrl.engines.flower import framing, identity, keys, messages, protocol, steps
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.engine import Flower, Recipe
@@ -71,8 +72,9 @@ class Node:
         """Why there is no update; empty if there is one."""
         pieces = framing.cut(framing.pack({"x": np.zeros(1)}), 100)
         job = {"run": "run", "state": "", "keep": 2, "deadline": 0.0, "recipe": recipe} | fields
+        seed = seeding.local(configs.resolve({}).seed, 0, 0, self.client.number)
         heading = protocol.Job(
-            protocol.nonce(), self.client.number, 1, digest=framing.checksum(pieces), **job
+            protocol.nonce(), self.client.number, seed, digest=framing.checksum(pieces), **job
         )  # type: ignore[arg-type]
         content = messages.content(protocol.write(heading), messages.body(pieces))
         answer = protocol.read(messages.opened(self.client.answer(content))[0], protocol.Answer)
@@ -253,7 +255,8 @@ def secret_engine(home: Path, recipe: str) -> tuple[Flower, list[Job]]:
         algorithm, Recipe("run", recipe, 3), Connection("x:1"),
         in_small_pieces(piece_mb=1.0), print, net.open, terms,
     )  # fmt: skip
-    return engine, [Job(number, sent, None, 7 + number) for number in range(CLIENTS)]
+    seeds = [seeding.local(config.seed, 1, 0, number) for number in range(CLIENTS)]
+    return engine, [Job(number, sent, None, seed, 1) for number, seed in enumerate(seeds)]
 
 
 def test_free_riders_by_recipe_open_nobodys_update(home: Path):

@@ -2,15 +2,18 @@
 
 Members: whatever one changes in any of its answers, the mean is that of the words of all who are in
 the sum (of the liar, the words that it added), to the bit; or there is none. Drivers: whatever
-they send and whomever they leave out, no two sums that they get differ by clients.
+they send and whomever they leave out, no two sums that they get differ by clients, or are of one
+round and attempt.
 """
 
 from __future__ import annotations
 
+import itertools
 import random
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -124,8 +127,15 @@ def test_members_that_lie_leave_an_exact_sum_or_none(number: int, tmp_path: Path
 # Drivers -----------------------------------------------------------------------------------------
 
 
-def lie(net: SecretNet, draw: random.Random) -> set[int] | None:
-    """One try of a driver to have a sum; whose it is, if it has one."""
+class Had(NamedTuple):
+    """A sum that a driver has: whose, and of which recipe, round and attempt."""
+
+    clients: set[int]
+    turn: tuple[str, int, int]
+
+
+def lie(net: SecretNet, draw: random.Random) -> Had | None:
+    """One try of a driver to have a sum."""
     run, text = draw.choice("ab"), draw.choice(["", "# x"])
     engine = Flower(
         net.honest, Recipe(run, text, keep=3), Connection("x:1"), in_small_pieces(), lambda _: None,
@@ -134,7 +144,7 @@ def lie(net: SecretNet, draw: random.Random) -> set[int] | None:
     net.changes.clear()
     for client in draw.sample(range(CLIENTS), draw.choice([0, 0, 1, 1, 2])):
         net.changes[draw.choice(STEPS), client] = gone
-    up, round = draw.choice([0, 1, 2**30]), draw.choice([1, 1, 2, 9])
+    up, round = draw.choice([0, 1, 2**30]), draw.choice([1, 2, 3, 9])
 
     def moved(leaf: np.ndarray) -> np.ndarray:
         bits = np.ascontiguousarray(leaf, np.float64).view(np.int64) + up
@@ -144,23 +154,31 @@ def lie(net: SecretNet, draw: random.Random) -> set[int] | None:
         theta = tree.map(moved, job.broadcast["theta"])
         return replace(job, broadcast=job.broadcast | {"theta": theta, "round": round})
 
-    some = [asked(job) for job in jobs(net, draw.choice([7, 7, 50]))]
+    attempt = draw.choice([0, 0, 1, 50])
+    some = [asked(job) for job in jobs(net, round, attempt)]
+    if odd := draw.random() < 0.2:
+        some[1] = replace(some[1], seed=draw.randrange(2**62))
     found = list(engine.run(some, 5.0))
     there = {outcome.client for outcome in found if isinstance(outcome, Result)}
-    return there or None
+    assert not (odd and 1 in there), "a client was in a sum with a seed of its own"
+    return Had(there, (text, round, attempt)) if there else None
 
 
 @pytest.mark.parametrize("number", range(DRIVERS))
 def test_drivers_that_lie_get_no_two_sums_that_differ_by_a_client(number: int, tmp_path: Path):
     draw = random.Random(number)
     net = SecretNet(Toy(CLIENTS), tmp_path, threshold=draw.choice([0.51, 0.66]))
-    sums: list[set[int]] = []
+    sums: list[Had] = []
+    if number % 2:  # begins honestly; the others may find that no set can be opened any more
+        assert all(isinstance(outcome, Result) for outcome in net.engine().run(jobs(net, 0)))
+        sums.append(Had(set(range(CLIENTS)), ("", 0, 0)))
     for _ in range(12):
         if draw.random() < 0.3:  # all nodes are restarted
             net = SecretNet(Toy(CLIENTS), tmp_path, threshold=net.settings.threshold)
-        if (there := lie(net, draw)) is not None:
-            sums.append(there)
+        if (had := lie(net, draw)) is not None:
+            sums.append(had)
     assert sums
-    for one in sums:
-        for other in sums:
-            assert not one ^ other, f"the difference of two sums is that of clients {one ^ other}"
+    for one, other in itertools.combinations(sums, 2):
+        differ = one.clients ^ other.clients
+        assert not differ, f"the difference of two sums is that of clients {differ}"
+        assert one.turn != other.turn, "one round was opened twice"

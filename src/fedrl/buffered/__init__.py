@@ -173,7 +173,9 @@ class Buffered:
                 client,
                 step.sent,
                 step.now.clients.get(client),
-                seeding.derive(seed, f"local/{least}", number, client),
+                seeding.local(seed, number, least, client),
+                number,
+                least,
             )
             for client in federation.draw_cohort(first, free, seed, number, step.failures.total())
         ]

@@ -90,7 +90,9 @@ def plan(
     budget = _budget(config, flags)
     reports = config.privacy.reports and not policy.trusts("privacy.reports")
     piece = int(sent.piece_mb * 1e6)
-    return Plan(make, sent.half, piece, sent.warm, terms(config), budget, reports)
+    return Plan(
+        make, sent.half, piece, sent.warm, terms(config), budget, reports, config.seed
+    )  # fmt: skip
 
 
 def _budget(config: Config, flags: Sequence[str]) -> Budget | None:

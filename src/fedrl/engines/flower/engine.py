@@ -156,21 +156,28 @@ class Flower:
                     self.ask,
                     self.warn,
                     ranges(self.algorithm),
-                    partial(self._doubts, exchange, identity.Signers()),
+                    partial(self._doubts, exchange, identity.Signers(), jobs[0]),
                 ).run(first)
             except Lost as lost:
                 self._reopen(lost)
 
     def _doubts(
-        self, name: str, signers: identity.Signers, client: int, said: steps.Signed, broadcast: str
+        self,
+        name: str,
+        signers: identity.Signers,
+        asked: Job,
+        client: int,
+        said: steps.Signed,
+        broadcast: str,
     ) -> str:
         """One whose signature its peers would refuse must fail alone, and not make all give up."""
         node = self.owners.get(client)
         key = None if node is None or self.connection.insecure else self._open().key_of(node)
         if key is None:
             return ""
-        job = steps.digest(self.recipe.text, broadcast, steps.sendable(self.terms))
-        about = identity.about_keys(name, client, said.keys, job)
+        terms = steps.sendable(self.terms)
+        job = steps.digest(self.recipe.text, broadcast, terms, asked.round, asked.attempt)
+        about = identity.about_keys(name, client, said.keys, job, said.history)
         return signers.doubt(client, key, about, said.signature)
 
     def _question(self, job: Job, deadline: float, exchange: str = "") -> Question:
@@ -187,6 +194,8 @@ class Flower:
                 digest,
                 exchange,
                 steps.sendable(self.terms),
+                job.round,
+                job.attempt,
             )
 
         return Question(job.client, job.broadcast, heading)

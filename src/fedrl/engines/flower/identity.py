@@ -27,6 +27,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 )
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
+from fedrl.engines.flower.states import NO_HISTORY
 from fedrl.privacy.secure.protocol import Keys
 from fedrl.types import UserError
 
@@ -86,10 +87,14 @@ class Signers:
         return ""
 
 
-def about_keys(exchange: str, number: int, keys: Keys, job: bytes) -> bytes:
+def about_keys(
+    exchange: str, number: int, keys: Keys, job: bytes, history: bytes = NO_HISTORY
+) -> bytes:
     """That these are a client's keys for one sum. `job` is a digest of what all were asked to do:
-    of updates that differ in nothing but one client's data, only one would be in the sum."""
-    return b"keys" + _name(exchange) + number.to_bytes(4, "big") + b"".join(keys) + job
+    of updates that differ in nothing but one client's data, only one would be in the sum. `history`
+    is that of the state it starts from."""
+    about = _name(exchange) + number.to_bytes(4, "big") + b"".join(keys)
+    return b"keys" + about + job + history
 
 
 def about_survivors(exchange: str, survivors: Collection[int]) -> bytes:

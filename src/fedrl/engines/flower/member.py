@@ -17,6 +17,7 @@ from fedrl import privacy
 from fedrl.engines.flower import steps
 from fedrl.engines.flower.framing import Damaged
 from fedrl.engines.flower.identity import Identity, about_keys, about_survivors
+from fedrl.engines.flower.states import NO_HISTORY
 from fedrl.engines.wrapped import Wrapped
 from fedrl.privacy import clipping, noise
 from fedrl.privacy.secure import Terms
@@ -48,7 +49,9 @@ class Member:
     """This client in the sum named `exchange`; `remember` may refuse the survivors.
 
     `charge` counts what the sum tells and may refuse it: before the masked words leave, because
-    the others can open them.
+    the others can open them. `history` is that of the state which the words come from, and `alike`
+    says that all others must have the same: two sums with other states of one client alone would
+    differ by what it does with them.
     """
 
     def __init__(
@@ -61,6 +64,8 @@ class Member:
         charge: Callable[[], None],
         identity: Identity,
         job: bytes,
+        history: bytes = NO_HISTORY,
+        alike: bool = True,
     ) -> None:
         self.exchange = exchange
         self.number = number
@@ -69,14 +74,14 @@ class Member:
         self._words: np.ndarray | None = words
         self._remember, self._charge = remember, charge
         self._identity = identity
-        self._job = job
+        self._job, self._history, self._alike = job, history, alike
         self._needed = terms.needed
         self._agreed: list[int] | None = None
 
     def advertise(self) -> Tensors:
         keys = self._client.advertise()
-        signature = self._identity.sign(self._about(self.number, keys))
-        return steps.pack_keys({self.number: steps.Signed(keys, signature)})
+        signature = self._identity.sign(self._about(self.number, keys, self._history))
+        return steps.pack_keys({self.number: steps.Signed(keys, signature, self._history)})
 
     def take(self, step: str, given: Tensors) -> Tensors:
         """The answer to the next step. Each is taken once, whether it ends well or not."""
@@ -84,11 +89,15 @@ class Member:
             known = steps.read_keys(given)
             if len(known) > self.asked:  # the words of more would not fit into a sum
                 raise ProtocolError(f"{len(known)} clients, where {self.asked} were to be asked")
-            for other, (keys, signature) in known.items():
+            for other, (keys, signature, history) in known.items():
                 if other != self.number:
-                    statement = self._about(other, keys)
+                    statement = self._about(other, keys, history)
                     if not self._identity.believes(other, statement, signature):
                         raise ProtocolError(f"client {other} has not signed its keys for this job")
+                    if self._alike and history != self._history:
+                        raise ProtocolError(
+                            f"client {other} starts from a state of other rounds than this client"
+                        )
             return steps.pack_dealing(self._client.share({u: one.keys for u, one in known.items()}))
         if step == "mask":
             words, self._words = self._words, None
@@ -112,8 +121,8 @@ class Member:
             return steps.pack_answer(answer)
         raise Damaged("a secure sum has no such step")
 
-    def _about(self, number: int, keys: Keys) -> bytes:
-        return about_keys(self.exchange, number, keys, self._job)
+    def _about(self, number: int, keys: Keys, history: bytes) -> bytes:
+        return about_keys(self.exchange, number, keys, self._job, history)
 
     def _check_agreement(self, survivors: list[int], signatures: dict[int, bytes]) -> None:
         """Who tells clients different things could put one client's secrets together."""

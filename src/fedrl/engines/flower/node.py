@@ -10,6 +10,7 @@ clients (`opened.py`). A node with an ε of its own counts every answer (`ledger
 
 from __future__ import annotations
 
+import hashlib
 import sys
 import time
 from collections.abc import Callable, Collection
@@ -18,12 +19,13 @@ from functools import partial
 from pathlib import Path
 
 import fedrl
+from fedrl import seeding
 from fedrl.engines.flower import framing, messages, protocol, steps
 from fedrl.engines.flower.identity import Identity
 from fedrl.engines.flower.ledger import Budget, Ledger, job_name
 from fedrl.engines.flower.member import Member
-from fedrl.engines.flower.opened import Opened
-from fedrl.engines.flower.states import StateError, States
+from fedrl.engines.flower.opened import Asked, Opened
+from fedrl.engines.flower.states import StateError, States, with_history, without_history
 from fedrl.engines.inprocess import debugging, one_line, reason
 from fedrl.engines.workers import Workers
 from fedrl.privacy.secure import Terms
@@ -44,7 +46,8 @@ class Plan:
     """What a node takes from a recipe: how to build the algorithm, and how to send.
 
     With `terms` the algorithm gives words of a secure sum (`member.Worded`). `budget` is the node's
-    own ε, if it has one, `reports` whether the recipe alone asks for metrics beside a sum.
+    own ε, if it has one, `reports` whether the recipe alone asks for metrics beside a sum, `seed`
+    is the recipe's.
     """
 
     build: Callable[[], Algorithm]
@@ -54,6 +57,7 @@ class Plan:
     terms: Terms | None = None
     budget: Budget | None = None
     reports: bool = False
+    seed: int = 0
 
 
 def say(line: str) -> None:
@@ -148,24 +152,31 @@ class Client:
             raise Refused("privacy.reports: this node knows its peers, and tells only their sum")
         if bool(asked.exchange) != bool(plan.terms) or asked.terms != steps.sendable(plan.terms):
             raise ProtocolError("its own settings of [privacy] ask for another secure sum, or none")
+        if plan.terms is not None:
+            self._check_turn(plan, asked)
         spend = self._spend(plan, asked)
         states = States(self.folder / "states")
-        state = states.load(asked.run, asked.state) if asked.state else None
-        job = Job(self.number, broadcast, state, asked.seed)
+        kept = states.load(asked.run, asked.state) if asked.state else None
+        state, history = without_history(kept)
+        about = steps.digest(asked.recipe, asked.digest, asked.terms, asked.round, asked.attempt)
+        job = Job(self.number, broadcast, state, asked.seed, asked.round, asked.attempt)
         result = self._compute(plan, asked.recipe, job, asked.deadline)
         if isinstance(result, Failure):
             return self._failed(result, plan, spend), plan
         if result.state is not None:
-            states.save(asked.run, asked.nonce, result.state, asked.keep, asked.state)
+            new = result.state
+            if plan.terms is not None:  # only then does the state follow from the job
+                new = with_history(new, history, about)
+            states.save(asked.run, asked.nonce, new, asked.keep, asked.state)
         if plan.terms is not None:
             words = result.update[steps.WORDS]
-            remember = partial(self._remember, plan, f"{asked.seed} {asked.digest}")
+            remember = partial(self._remember, plan, asked)
             if asked.exchange in self._seen:  # signatures hold for one sum
                 raise ProtocolError("a sum of this name was begun before")
             self._seen.add(asked.exchange)
             member = Member(
                 asked.exchange, self.number, plan.terms, words, remember, spend, self.identity,
-                steps.digest(asked.recipe, asked.digest, asked.terms),
+                about, history, alike=plan.budget is None and not self.regroup,
             )  # fmt: skip
             self._sum = member, plan
             result = replace(result, update=member.advertise())
@@ -191,10 +202,20 @@ class Client:
         ledger.check(*about)
         return partial(ledger.charge, *about)
 
-    def _remember(self, plan: Plan, job: str, survivors: Collection[int]) -> None:
+    def _check_turn(self, plan: Plan, asked: protocol.Job) -> None:
+        """Two sums with another seed of one client alone would differ by what it does with them."""
+        if asked.seed != seeding.local(plan.seed, asked.round, asked.attempt, self.number):
+            raise ProtocolError("its seed does not follow from the recipe's, round and attempt")
+        if plan.budget is None:
+            self._opened().check(_turn(asked))
+
+    def _remember(self, plan: Plan, asked: protocol.Job, survivors: Collection[int]) -> None:
         """Where every sum is counted there may be any number of them."""
         if plan.budget is None:
-            Opened(self.folder / "opened.json", self.regroup).add(job, survivors)
+            self._opened().add(f"{asked.seed} {asked.digest}", survivors, _turn(asked))
+
+    def _opened(self) -> Opened:
+        return Opened(self.folder / "opened.json", self.regroup)
 
     def _step(self, asked: protocol.Step, given: Tensors) -> tuple[Result, Plan]:
         if self._sum is None or self._sum[0].exchange != asked.exchange:
@@ -224,3 +245,9 @@ class Client:
         if self._workers is not None:
             self._workers.close()
             self._workers = None
+
+
+def _turn(asked: protocol.Job) -> Asked:
+    """Whatever the run is called: the driver chooses that, too."""
+    recipe = hashlib.sha256(asked.recipe.encode()).hexdigest()
+    return Asked(recipe, asked.round, asked.attempt)

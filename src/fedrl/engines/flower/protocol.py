@@ -16,6 +16,9 @@ from typing import Any, get_type_hints
 
 from fedrl.engines.flower.framing import Damaged
 
+COUNTS = 2**31
+"""Rounds and attempts are fewer."""
+
 
 def nonce() -> str:
     return secrets.token_hex(16)
@@ -45,6 +48,7 @@ class Job:
     tag. `recipe` is the run's configuration, read on the node with the node's own paths.
     `exchange` names the secure sum that the update is for, `terms` are those of all its clients;
     the answer has keys beside it and no update. Both are empty where updates travel as they are.
+    The seed of a sum's job follows from the recipe's, `round` and `attempt`.
     """
 
     nonce: str
@@ -58,6 +62,8 @@ class Job:
     digest: str
     exchange: str = ""
     terms: dict[str, float] = field(default_factory=dict)
+    round: int = 0
+    attempt: int = 0
 
 
 @dataclass(frozen=True)
@@ -107,6 +113,8 @@ def read(text: str, *expected: type) -> Any:
     for name, hint in hints.items():
         if not _is(data[name], hint):
             raise Damaged(f"{name} of a {cls.__name__} is not what it should be")
+    if cls is Job and not all(0 <= data[name] < COUNTS for name in ("round", "attempt")):
+        raise Damaged("the round or attempt of a Job is no count")
     return cls(**data)
 
 

@@ -6,11 +6,16 @@ the next job names the state that it starts from: a round that is tried again or
 the same one. Old files are dropped once enough newer ones are there. What is newer is written in a
 list of tags, in the order in which they were last used: clocks and times of files are not asked,
 because a clock that was set back would make the newest state the oldest.
+
+With a state of secure sums goes the hash of all jobs that it comes from, the same for all clients
+who were asked the same: a node wants everybody in a sum to start from one history (`member.py`).
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
+import secrets
 from pathlib import Path
 
 from fedrl.engines.flower import framing
@@ -21,6 +26,12 @@ NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,99}")
 """Of a run and of a tag: they come from the network and become names of files."""
 ORDER = "order.txt"
 """Tags of a run's states, one a line, the one used last at the end."""
+
+
+HISTORY = "fedrl history"
+"""Name of that hash among a state's tensors."""
+NO_HISTORY = bytes(32)
+"""Of a client that has no state."""
 
 
 class StateError(Exception):
@@ -76,6 +87,25 @@ class States:
         if not (NAME.fullmatch(run) and NAME.fullmatch(tag)):
             raise StateError("the job names no run and state that could be files")
         return self.folder / run / f"{tag}.safetensors"
+
+
+def with_history(state: Tensors, before: bytes, job: bytes) -> Tensors:
+    """For the disk: a state that comes from this job, and from what was before."""
+    return state | {HISTORY: hashlib.sha256(before + job).hexdigest()}
+
+
+def without_history(kept: Tensors | None) -> tuple[Tensors | None, bytes]:
+    """A state as the client gave it, and its history.
+
+    One of plain updates, or of an earlier version, has none that anybody could share.
+    """
+    if kept is None:
+        return None, NO_HISTORY
+    rest = {name: value for name, value in kept.items() if name != HISTORY}
+    told = kept.get(HISTORY, secrets.token_hex(32))
+    if not isinstance(told, str) or not re.fullmatch(r"[0-9a-f]{64}", told):
+        raise StateError("the state that its round starts from is damaged")
+    return rest, bytes.fromhex(told)
 
 
 def _tags(folder: Path) -> set[str]:

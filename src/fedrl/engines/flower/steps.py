@@ -21,12 +21,14 @@ import numpy as np
 
 from fedrl.engines.flower.framing import Damaged
 from fedrl.engines.flower.identity import SIGNATURE
+from fedrl.engines.flower.states import NO_HISTORY
 from fedrl.privacy.secure import Terms, commitments, masks, shamir
 from fedrl.privacy.secure.protocol import Answer, Dealing, Keys, Letter
 from fedrl.privacy.secure.quantise import WORD
 from fedrl.types import Tensors
 
 KEY = 32
+SIGNED = 2 * KEY + len(NO_HISTORY) + SIGNATURE
 LETTER = masks.NONCE + 2 * shamir.SHARE + 16  # and AES-GCM's tag
 COMMITMENT = 2 * commitments.SIZE  # to a share of the seed and one of the key
 
@@ -41,21 +43,26 @@ def sendable(terms: Terms | None) -> dict[str, float]:
 
 
 class Signed(NamedTuple):
-    """A client's keys, and that they are its own; to whom that matters, it checks it."""
+    """A client's keys, and that they are its own; to whom that matters, it checks it.
+
+    `history` is that of the state it starts from (`states.py`), signed as well.
+    """
 
     keys: Keys
     signature: bytes
+    history: bytes = NO_HISTORY
 
 
 def pack_keys(known: Mapping[int, Signed]) -> Tensors:
-    rows = {who: b"".join(one.keys) + one.signature for who, one in known.items()}
-    return {KEYS: _table(rows, 2 * KEY + SIGNATURE)}
+    rows = {who: b"".join(one.keys) + one.history + one.signature for who, one in known.items()}
+    return {KEYS: _table(rows, SIGNED)}
 
 
 def read_keys(tensors: Tensors) -> dict[int, Signed]:
-    (rows,) = _read(tensors, {KEYS: 2 * KEY + SIGNATURE})
+    (rows,) = _read(tensors, {KEYS: SIGNED})
+    end = SIGNED - SIGNATURE
     return {
-        who: Signed(Keys(row[:KEY], row[KEY : 2 * KEY]), row[2 * KEY :])
+        who: Signed(Keys(row[:KEY], row[KEY : 2 * KEY]), row[end:], row[2 * KEY : end])
         for who, row in rows.items()
     }
 
@@ -135,9 +142,11 @@ def read_opening(tensors: Tensors) -> tuple[list[int], dict[int, bytes]]:
     return read_survivors({SURVIVORS: tensors.get(SURVIVORS)}), signatures
 
 
-def digest(recipe: str, broadcast: str, terms: Mapping[str, float]) -> bytes:
+def digest(
+    recipe: str, broadcast: str, terms: Mapping[str, float], round: int, attempt: int
+) -> bytes:
     """Of what a job asks of everybody in the same way; `broadcast` is its checksum."""
-    text = json.dumps([recipe, broadcast, sorted(terms.items())])
+    text = json.dumps([recipe, broadcast, sorted(terms.items()), round, attempt])
     return hashlib.sha256(text.encode()).digest()
 
 
