@@ -17,14 +17,15 @@ from typing import Literal, NamedTuple
 import harness
 import numpy as np
 
-from fedrl import aggregate, federation
-from fedrl.algorithms.momentum import Momentum, Settings
-from fedrl.buffered import Buffered
-from fedrl.buffered import settings as buffered
-from fedrl.engines.inprocess import InProcess
-from fedrl.engines.virtual import Virtual, durations
-from fedrl.envs import cartpole
-from fedrl.experiment.plots import interval
+from fedrl.aggregation import mean as aggregate
+from fedrl.algorithms.momentum.algorithm import Momentum, Settings
+from fedrl.engines.in_process import InProcess
+from fedrl.envs.control import cartpole
+from fedrl.federation import async_settings as buffered
+from fedrl.federation import round_loop
+from fedrl.federation.async_buffer import Buffered
+from fedrl.federation.simulated_clock import Virtual, durations
+from fedrl.report.plots import interval
 
 CLIENTS, SPREAD, JITTER, TARGET, LOCAL_LR = 10, 1.0, 0.2, 80.0, 0.004
 
@@ -54,13 +55,13 @@ class Nowhere:
     """A store that keeps nothing."""
 
     def load(self) -> None: ...
-    def log(self, done: federation.Round) -> None: ...
+    def log(self, done: round_loop.Round) -> None: ...
     def log_clients(self, records: list[dict]) -> None: ...
-    def checkpoint(self, snapshot: federation.Snapshot) -> None: ...
+    def checkpoint(self, snapshot: round_loop.Snapshot) -> None: ...
 
 
-def until(target: float, history: list[dict]) -> Callable[[federation.Round], None]:
-    def observe(done: federation.Round) -> None:
+def until(target: float, history: list[dict]) -> Callable[[round_loop.Round], None]:
+    def observe(done: round_loop.Round) -> None:
         history.append(done.metrics)
         if done.metrics.get("eval/return", 0.0) >= target:
             raise Reached
@@ -80,8 +81,8 @@ def measure(way: Way, seed: int, target: float, updates: int) -> Found:
     engine = Virtual(inner, durations(seed, (), SPREAD, JITTER))
     history: list[dict] = []
     try:
-        federation.run(
-            federation.Settings(clients=CLIENTS), algorithm, inner, aggregate.mean, Nowhere(),
+        round_loop.run(
+            round_loop.Settings(clients=CLIENTS), algorithm, inner, aggregate.mean, Nowhere(),
             seed=seed, rounds=updates // way.size, observers=[until(target, history)],
             exchange=Buffered(buffer, engine),
         )  # fmt: skip

@@ -38,8 +38,8 @@ def alternate(
 
 
 def compiled(name: str, steps: int) -> Callable[[], int]:
-    from fedrl.envs import classic_kernels as classic
-    from fedrl.envs.discrete import TASKS
+    from fedrl.envs.discrete import classic_kernels as classic
+    from fedrl.envs.discrete.worlds import TASKS
 
     task, random = TASKS[name], np.random.default_rng(0)
     actions, uniforms = random.integers(task.actions, size=steps), random.random((steps, 4))
@@ -74,7 +74,7 @@ def gymnasium_loop(name: str, steps: int, count: int = 1) -> Callable[[], int]:
 
 
 def landers(simulator: str, steps: int, count: int) -> Callable[[], int]:
-    from fedrl.envs.lunarlander import Lunar
+    from fedrl.envs.discrete.lunarlander import Lunar
 
     lunar, random = Lunar(count, simulator), np.random.default_rng(0)
     lunar.reset(range(count))

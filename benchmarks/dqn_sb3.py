@@ -36,7 +36,7 @@ from typing import Any
 import harness
 import numpy as np
 
-from fedrl.experiment import provenance
+from fedrl.runs import provenance
 
 EPISODES = 100
 """Greedy episodes behind a score."""
@@ -160,12 +160,12 @@ def flags(task: Task) -> list[str]:
 
 
 def fedrl(task: Task, seed: int) -> dict[str, Any]:
-    from fedrl.algorithms import feddqn
-    from fedrl.algorithms.dqn_episodes import evaluate
-    from fedrl.algorithms.qhd_kernels import UPDATES
-    from fedrl.envs import discrete
-    from fedrl.experiment import config as configs
-    from fedrl.types import Job
+    from fedrl.algorithms.qhd.dqn import feddqn
+    from fedrl.algorithms.qhd.dqn.episodes import evaluate
+    from fedrl.algorithms.qhd.td_kernels import UPDATES
+    from fedrl.config import schema as configs
+    from fedrl.core.types import Job
+    from fedrl.envs.discrete import worlds as discrete
 
     recipe = configs.read_recipe(configs.find_recipe(f"fedqhd/{task.world.split('-')[0].lower()}"))
     config = configs.resolve(recipe, flags(task))

@@ -21,10 +21,11 @@ sys.path.insert(0, str(Path(__file__).parent))  # nodes are started with `python
 import harness  # noqa: F401 - pins every library to one thread
 import numpy as np
 
-from fedrl import privacy, seeding
-from fedrl.engines.private import Private
-from fedrl.privacy.secure import Terms
-from fedrl.types import Job, Result, Spec, Tensors
+from fedrl import privacy
+from fedrl.clients.local_noise import Private
+from fedrl.core import seeding
+from fedrl.core.types import Job, Result, Spec, Tensors
+from fedrl.privacy.secure_aggregation import Terms
 
 if TYPE_CHECKING:
     from fedrl.engines.flower.engine import Flower

@@ -33,14 +33,14 @@ import numpy as np
 import qhd_clients
 from qhd_clients import CompiledClient, NumpyClient, Rounds
 
-from fedrl.algorithms import qhd_features
-from fedrl.algorithms.fedqhd import FedQHD, Settings
-from fedrl.algorithms.ridge import Compiler
-from fedrl.envs import discrete
-from fedrl.experiment import config as configs
-from fedrl.experiment import plots
-from fedrl.experiment import run as running
-from fedrl.types import Job
+from fedrl.algorithms.qhd import encoders as qhd_features
+from fedrl.algorithms.qhd.fedqhd import FedQHD, Settings
+from fedrl.algorithms.qhd.ridge import Compiler
+from fedrl.config import schema as configs
+from fedrl.core.types import Job
+from fedrl.envs.discrete import worlds as discrete
+from fedrl.report import plots
+from fedrl.runs import train as running
 
 CLIENTS = 5
 SHARED, OWN = (10_000,) * CLIENTS, (500, 1000, 2000, 5000, 10_000)

@@ -31,18 +31,20 @@ from typing import Any
 import harness
 import numpy as np
 
-from fedrl import aggregate, seeding
-from fedrl.algorithms.fedrlhf import FedRLHF, Settings
-from fedrl.algorithms.holdings import Holding
-from fedrl.envs import movielens
-from fedrl.experiment.papers.fedrlhf_cells import SMALL, SMOKE
-from fedrl.experiment.papers.fedrlhf_cells import movielens as rows
-from fedrl.experiment.run_cells import compute
-from fedrl.experiment.run_pool import Job as Run
-from fedrl.experiment.run_pool import finish, pool
-from fedrl.feedback import rating_kernels, rating_policy
+from fedrl.aggregation import mean as aggregate
+from fedrl.algorithms.fedrlhf.ratings import policy as rating_policy
+from fedrl.algorithms.fedrlhf.ratings.algorithm import FedRLHF, Settings
+from fedrl.algorithms.fedrlhf.ratings.client_data import Holding
+from fedrl.core import seeding
+from fedrl.core.types import Job, Tensors
+from fedrl.envs.movielens import world as movielens
+from fedrl.feedback import rating_kernels
 from fedrl.feedback import rating_network as network
-from fedrl.types import Job, Tensors
+from fedrl.runs.grid import compute
+from fedrl.runs.process_pool import Job as Run
+from fedrl.runs.process_pool import finish, pool
+from reproductions.fedrlhf.cells import SMALL, SMOKE
+from reproductions.fedrlhf.cells import movielens as rows
 
 CLIENTS = 50
 PROCESSES = 2

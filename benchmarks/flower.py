@@ -17,8 +17,8 @@ import echoes
 import harness
 import numpy as np
 
-from fedrl import tree
-from fedrl.engines.inprocess import InProcess
+from fedrl.core import tree
+from fedrl.engines.in_process import InProcess
 
 if TYPE_CHECKING:
     from fedrl.engines.flower.engine import Flower

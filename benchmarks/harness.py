@@ -11,11 +11,11 @@ import json
 import os
 from pathlib import Path
 
-from fedrl import threads
+from fedrl.core import threads
 
 threads.pin()
 
-from fedrl.experiment import provenance  # noqa: E402
+from fedrl.runs import provenance  # noqa: E402
 
 
 def options(description: str) -> argparse.ArgumentParser:

@@ -24,12 +24,12 @@ import torch
 from torch import nn
 from torch.nn.functional import linear
 
-from fedrl.llm.cuda import Engine
-from fedrl.llm.learner import Loss, compiled, logprobs, rows, update
+from fedrl.core.types import UserError
+from fedrl.llm.generation.cuda import Engine
+from fedrl.llm.generation.hf import Answers, padded
+from fedrl.llm.rl.loss import Loss, compiled, logprobs, rows, update
 from fedrl.llm.rollout import Sample
-from fedrl.llm.sampler import Answers, padded
 from fedrl.llm.weights import merged
-from fedrl.types import UserError
 
 PARTS = ("rollout", "learn", "epoch", "profile", "shapes")
 GPU = torch.cuda.is_available()
@@ -484,7 +484,7 @@ def adapted(model: Any) -> Any:
 def household(tokenizer: Any, count: int, limit: int) -> list[list[int]]:
     """What an agent of the household is told after some random commands."""
     from fedrl.envs.household.world import Household, Settings
-    from fedrl.llm.chat import Chat
+    from fedrl.llm.prompts.chat import Chat
 
     world, format, rng = (
         Household(Settings(size="dataset", train=20)),

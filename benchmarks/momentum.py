@@ -17,12 +17,12 @@ import harness
 import numba
 import numpy as np
 
-from fedrl import tree
-from fedrl.algorithms import pg_tabular_kernels as kernels
-from fedrl.algorithms.momentum import Momentum, Settings, spread, stack
-from fedrl.algorithms.sweep import sweep
-from fedrl.envs import cartpole, random_mdp
-from fedrl.experiment import plots
+from fedrl.algorithms.momentum import tabular_kernels as kernels
+from fedrl.algorithms.momentum.algorithm import Momentum, Settings, spread, stack
+from fedrl.algorithms.momentum.many_seeds import sweep
+from fedrl.core import tree
+from fedrl.envs.control import cartpole, random_mdp
+from fedrl.report import plots
 
 CARTPOLE = Settings(beta=0.2, local_steps=10, local_lr=0.015, return_scale=0.01, weight_clip=1.2)
 TABULAR = Settings(local_steps=32, local_lr=0.05)

@@ -26,7 +26,7 @@ def rate(play: Callable[[], int], seconds: float) -> float:
 
 
 def ours(batch: int) -> Callable[[], int]:
-    from fedrl.envs import mujoco
+    from fedrl.envs.control import mujoco
 
     world = mujoco.World(mujoco.Settings(name="halfcheetah", horizon=HORIZON), batch, 0)
     params = {"client": np.arange(batch)[:, None]}

@@ -13,15 +13,18 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from fedrl import aggregate
-from fedrl.algorithms import dqn, dqn_episodes, qhd_episodes, qhd_features, qhd_host, qhd_kernels
-from fedrl.algorithms.fedqhd import FedQHD
-from fedrl.envs import classic_kernels as worlds
-from fedrl.envs.discrete import World
-from fedrl.types import Job
+from fedrl.aggregation import mean as aggregate
+from fedrl.algorithms.qhd import encoders, host_episodes, td_kernels
+from fedrl.algorithms.qhd import episodes as qhd_episodes
+from fedrl.algorithms.qhd.dqn import episodes as dqn_episodes
+from fedrl.algorithms.qhd.dqn import network as dqn
+from fedrl.algorithms.qhd.fedqhd import FedQHD
+from fedrl.core.types import Job
+from fedrl.envs.discrete import classic_kernels as worlds
+from fedrl.envs.discrete.worlds import World
 
 BATCH, ACTIONS, SIZE, CAPACITY = 16, 2, 4, 10_000
-RULES = qhd_kernels.Rules(
+RULES = td_kernels.Rules(
     gamma=0.99,
     lr=0.1,
     batch=BATCH,
@@ -41,7 +44,7 @@ class NumpyClient:
     """The same learner in NumPy: one product and one cosine for s and s' together."""
 
     def __init__(self, features: int, seed: int, kind: type[np.floating]) -> None:
-        encoder = qhd_features.draw(SIZE, features, 0.5, seed)
+        encoder = encoders.draw(SIZE, features, 0.5, seed)
         self.kind = kind
         self.omega, self.phase = encoder.omega.astype(kind), encoder.phase.astype(kind)
         self.scale = kind(features**-0.5)
@@ -102,9 +105,9 @@ class NumpyClient:
 
 class CompiledClient:
     def __init__(self, features: int, seed: int) -> None:
-        encoder = qhd_features.draw(SIZE, features, 0.5, seed)
-        self.blocks = qhd_kernels.blocks(qhd_features.lanes(encoder))
-        self.learner = qhd_kernels.fresh(ACTIONS, features, SIZE, CAPACITY, seed, epsilon=0.1)
+        encoder = encoders.draw(SIZE, features, 0.5, seed)
+        self.blocks = td_kernels.blocks(encoders.lanes(encoder))
+        self.learner = td_kernels.fresh(ACTIONS, features, SIZE, CAPACITY, seed, epsilon=0.1)
 
     def episodes(self, count: int) -> int:
         _, lengths = qhd_episodes.run_episodes(
@@ -157,17 +160,17 @@ def falls(steps: int) -> float:
 
 
 def landing_qhd(world: World, features: int, updates: int) -> Callable[[], float]:
-    encoder = qhd_features.draw(8, features, 2.0, 1)
-    blocks = qhd_kernels.blocks(qhd_features.lanes(encoder))
-    learner = qhd_kernels.fresh(4, features, 8, 10_000, 7, epsilon=0.1)
-    rules = qhd_kernels.Rules(0.99, 0.01, 16, updates, 500, 0, 1.0, 0.1, world.limit)
-    return lambda: float(qhd_host.run_episodes(world, 5, blocks, learner, rules, 3)[1].sum())
+    encoder = encoders.draw(8, features, 2.0, 1)
+    blocks = td_kernels.blocks(encoders.lanes(encoder))
+    learner = td_kernels.fresh(4, features, 8, 10_000, 7, epsilon=0.1)
+    rules = td_kernels.Rules(0.99, 0.01, 16, updates, 500, 0, 1.0, 0.1, world.limit)
+    return lambda: float(host_episodes.run_episodes(world, 5, blocks, learner, rules, 3)[1].sum())
 
 
 def landing_dqn(world: World, updates: int) -> Callable[[], float]:
     shape = (8, 128, 128, 4)
     learner = dqn.fresh(shape, dqn.draw_weights(shape, 1), 10_000, 7, epsilon=0.1)
-    rules = qhd_kernels.Rules(0.99, 3e-4, 32, updates, 500, 0, 1.0, 0.1, world.limit, huber=1.0)
+    rules = td_kernels.Rules(0.99, 3e-4, 32, updates, 500, 0, 1.0, 0.1, world.limit, huber=1.0)
     return lambda: float(dqn_episodes.run_episodes(world, 5, shape, learner, rules, 3)[1].sum())
 
 

@@ -17,12 +17,13 @@ from typing import Any
 import harness
 import numpy as np
 
-from fedrl import aggregate, federation
-from fedrl.algorithms.momentum import Momentum, Settings
-from fedrl.engines.inprocess import InProcess
-from fedrl.envs import cartpole
-from fedrl.experiment.rundir import RunDir
-from fedrl.types import Job, Metrics, Result, Spec, Tensors
+from fedrl.aggregation import mean as aggregate
+from fedrl.algorithms.momentum.algorithm import Momentum, Settings
+from fedrl.core.types import Job, Metrics, Result, Spec, Tensors
+from fedrl.engines.in_process import InProcess
+from fedrl.envs.control import cartpole
+from fedrl.federation import round_loop
+from fedrl.runs.run_dir import RunDir
 
 
 def resident_mb() -> float:
@@ -51,17 +52,17 @@ def timed(owner: Any, names: Sequence[str]) -> Callable[[], float]:
 
 
 def play(
-    settings: federation.Settings,
+    settings: round_loop.Settings,
     algorithm: Any,
     rounds: int,
     eval_every: int,
-    observe: Callable[[federation.Round, float], None],
+    observe: Callable[[round_loop.Round, float], None],
 ) -> None:
     """`observe` is also told the seconds that the store has taken so far."""
     with tempfile.TemporaryDirectory() as folder:
         store = RunDir.create(Path(folder), "benchmark", 0, "")
         storing = timed(store, ["log", "checkpoint"])
-        federation.run(
+        round_loop.run(
             settings,
             algorithm,
             InProcess(algorithm),
@@ -87,14 +88,14 @@ def many_clients(results: harness.Results, quick: bool) -> None:
     memory: dict[int, float] = {}
     marks: dict[int, np.ndarray] = {}
 
-    def observe(done: federation.Round, storing: float) -> None:
+    def observe(done: round_loop.Round, storing: float) -> None:
         marks[done.round] = np.array([time.perf_counter(), inside(), storing])
         if done.round % 20 == 0:
             gc.collect()
             memory[done.round] = resident_mb()
             print(f"round {done.round:4}: resident {memory[done.round]:.1f} MB", flush=True)
 
-    play(federation.Settings(clients=clients, cohort=cohort), algorithm, rounds, 50, observe)
+    play(round_loop.Settings(clients=clients, cohort=cohort), algorithm, rounds, 50, observe)
     half = rounds // 40 * 20  # by then everything is compiled
     whole, working, storing = 1e3 * (marks[rounds] - marks[half]) / (rounds - half)
     results.add("rounds_ms_per_round", whole, "ms")
@@ -139,7 +140,7 @@ def one_megabyte(results: harness.Results, quick: bool) -> None:
     update = np.random.default_rng(0).standard_normal(250_000).astype(np.float32)
     marks: list[float] = []
     play(
-        federation.Settings(clients=clients),
+        round_loop.Settings(clients=clients),
         Constant(update),
         rounds,
         rounds,

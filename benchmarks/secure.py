@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import echoes
 import harness
 
-from fedrl.privacy.secure.cost import cost
+from fedrl.privacy.secure_aggregation.cost import cost
 
 if TYPE_CHECKING:
     from fedrl.engines.flower.engine import Flower

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.distributions import Categorical
 
-from fedrl.algorithms.momentum import Settings
+from fedrl.algorithms.momentum.algorithm import Settings
 
 Direction = list[Tensor]
 

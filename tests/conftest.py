@@ -9,13 +9,13 @@ import sys
 import threading
 from pathlib import Path
 
-from fedrl import threads
+from fedrl.core import threads
 
 threads.pin()
 for name in ("COLUMNS", "LINES", "FEDRL_DEBUG", "FEDRL_CONNECTIONS"):
     os.environ.pop(name, None)  # of whoever started the tests: they change what commands print
 
-import pytest  # noqa: E402
+import pytest
 
 ROOT = Path(__file__).parent.parent
 LIMITS = {"machines": 1800, "gpu": 1200, "network": 1200, "realdata": 1200, "slow": 1200}

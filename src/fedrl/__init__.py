@@ -1,7 +1,7 @@
 """fedrl: federated reinforcement learning of agents, from tabular MDPs to language models."""
 
-from fedrl import plugin
+from fedrl.envs.gymnasium import registration
 
 __version__ = "0.1.0"
 
-plugin.install()
+registration.install()

@@ -14,13 +14,13 @@ import pytest
 pytest.importorskip("flwr", reason="needs the extra flower")
 
 from cryptography.hazmat.primitives.serialization import load_ssh_public_key
-from flower_nodes import Inline, Net, in_small_pieces
-from toy import Toy
+from support.flower_nodes import Inline, Net, in_small_pieces
+from support.toy import Toy
 
+from fedrl.core.types import Failure, Job, Result, UserError
 from fedrl.engines.flower import children, keys
 from fedrl.engines.flower.connection import FOLDER, Connection, find, save
 from fedrl.engines.flower.engine import Flower, Recipe
-from fedrl.types import Failure, Job, Result, UserError
 
 CLIENTS = 4
 
@@ -164,7 +164,7 @@ def test_a_connection_says_where_the_keys_are(tmp_path: Path, monkeypatch: pytes
 @pytest.mark.xdist_group("flower machines")
 def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """TLS and registered keys: a member takes the number of a client whose node was stopped."""
-    from flower_runs import MOMENTUM, QUICK, on_flower, records
+    from support.flower_runs import MOMENTUM, QUICK, on_flower, records
 
     from fedrl.engines.flower.up import Federation
 

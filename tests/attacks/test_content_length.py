@@ -9,9 +9,9 @@ from http import HTTPStatus
 
 import pytest
 
-from fedrl import loopback
-from fedrl.feedback.keyed_server import LONGEST_BODY, KeyedServer, Request
-from fedrl.loopback import LoopbackServer
+from fedrl.core import loopback
+from fedrl.core.loopback import LoopbackServer
+from fedrl.feedback.server import LONGEST_BODY, KeyedServer, Request
 
 JSON = "application/json"
 LONG = 2 * LONGEST_BODY

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from fedrl.experiment import sweeps
+from fedrl.runs import sweep as sweeps
 
 NAMES = (
     "org", "numpy", "multiprocessing", "pickle", "json", "ctypes", "fedrl", "flwr", "jax", "httpx",
@@ -33,7 +33,7 @@ if __name__ == "__main__":
     sys.exit(call(sys.argv[1:]))
 """
 CELLS = """
-from fedrl.experiment.cells import Cell, measure
+from fedrl.runs.cells import Cell, measure
 from pathlib import Path
 if __name__ == "__main__":
     method = {"name": "pavg", "local_steps": 1}

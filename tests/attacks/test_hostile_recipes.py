@@ -12,17 +12,17 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
-from flower_nodes import Inline, Net, in_small_pieces
+from support.flower_nodes import Inline, Net, in_small_pieces
 
-from fedrl import seeding
-from fedrl.engines.flower import framing, identity, keys, messages, protocol, steps
+from fedrl.config import schema as configs
+from fedrl.core import seeding
+from fedrl.core.types import Failure, Job, Result, UserError
+from fedrl.engines.flower import framing, identity, keys, messages, protocol, recipes, steps
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.engine import Flower, Recipe
 from fedrl.engines.flower.identity import Identity
-from fedrl.experiment import config as configs
-from fedrl.experiment import flower, privacy
-from fedrl.experiment.run import build_clients
-from fedrl.types import Failure, Job, Result, UserError
+from fedrl.runs import private_run
+from fedrl.runs.train import build_clients
 
 CLIENTS = 5
 SMALL = {
@@ -64,7 +64,7 @@ class Node:
     """A node as `fedrl flower node` makes it, which computes here; `said` is its own log."""
 
     def __init__(self, folder: Path, *flags: str, number: int = 0, **rules: object) -> None:
-        made = flower.client(number, folder, "", flags, **rules)  # type: ignore[arg-type]
+        made = recipes.client(number, folder, "", flags, **rules)  # type: ignore[arg-type]
         self.said: list[str] = []
         self.client = Inline(number, folder, made.plan, log=self.said.append)
 
@@ -231,9 +231,9 @@ def test_the_worker_reaches_no_hub_unless_its_owner_names_a_model(home: Path, mo
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         monkeypatch.setenv(name, "0")
     recipe = text(TEXTS, {"algorithm": {"model": "models/mine"}})
-    flower.client(0, home, flags=("--algorithm.model", "x")).plan(recipe).build()
+    recipes.client(0, home, flags=("--algorithm.model", "x")).plan(recipe).build()
     assert os.environ["HF_HUB_OFFLINE"] == "0"
-    flower.client(0, home).plan(recipe).build()
+    recipes.client(0, home).plan(recipe).build()
     assert os.environ["HF_HUB_OFFLINE"] == os.environ["TRANSFORMERS_OFFLINE"] == "1"
 
 
@@ -249,7 +249,7 @@ def secret_engine(home: Path, recipe: str) -> tuple[Flower, list[Job]]:
         folder = home / str(number)
         folder.mkdir()
         net.members[100 + number] = Node(folder, number=number).client
-    terms = privacy.terms(config)
+    terms = private_run.terms(config)
     sent = algorithm.broadcast(algorithm.init(0), 1)
     engine = Flower(
         algorithm, Recipe("run", recipe, 3), Connection("x:1"),
@@ -288,7 +288,7 @@ def test_a_node_that_knows_its_peers_sends_no_plain_update(home: Path, peers: Id
     assert node.reason(text()).startswith("privacy.secure: this node knows its peers")
     assert not list(home.rglob("*.safetensors"))
     config = configs.resolve(merged(SMALL, SECRET))
-    terms = steps.sendable(privacy.terms(config))
+    terms = steps.sendable(private_run.terms(config))
     assert "peers" not in node.reason(text(SECRET), exchange="x", terms=terms)
     plain = partial(node.reason, text(), exchange="y", terms=terms)
     assert plain().startswith("privacy.secure: this node knows its peers")
@@ -297,7 +297,7 @@ def test_a_node_that_knows_its_peers_sends_no_plain_update(home: Path, peers: Id
 def test_nor_its_own_metrics_beside_a_sum(home: Path, peers: Identity):
     """`reports = true` in a recipe would send every client's metrics as they are."""
     secret = merged(SECRET, {"privacy": {"clip": 0.5, "secure": True, "reports": True}})
-    terms = steps.sendable(privacy.terms(configs.resolve(merged(SMALL, secret))))
+    terms = steps.sendable(private_run.terms(configs.resolve(merged(SMALL, secret))))
     for rules, refused in (({}, True), ({"allowed": ["privacy.reports"]}, False)):
         node = Node(home, **rules)
         node.client.identity = peers
@@ -312,7 +312,7 @@ def test_nor_its_own_metrics_beside_a_sum(home: Path, peers: Identity):
 @pytest.mark.xdist_group("flower machines")
 def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """TLS, keys, peers: plain recipes and free-riders are refused, and an honest sum is opened."""
-    from flower_runs import MOMENTUM, QUICK, on_flower, records
+    from support.flower_runs import MOMENTUM, QUICK, on_flower, records
 
     from fedrl.engines.flower.connection import FOLDER
     from fedrl.engines.flower.up import Federation

@@ -13,15 +13,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.toy import Toy
 from test_federation import play
-from toy import Toy
 
-from fedrl import aggregate
-from fedrl.engines.wrapped import Wrapped
-from fedrl.experiment import config as configs
-from fedrl.experiment import report
-from fedrl.experiment import run as runs
-from fedrl.types import Job, Result
+from fedrl.aggregation import mean as aggregate
+from fedrl.clients.wrapper import Wrapped
+from fedrl.config import schema as configs
+from fedrl.core.types import Job, Result
+from fedrl.report import compare as report
+from fedrl.runs import train as runs
 
 CLIENTS = 7
 LIAR = 2
@@ -129,7 +129,7 @@ def test_the_mean_stays_the_mean():
 
 
 def test_a_name_that_few_report_is_nobodys():
-    from fedrl.wire import combined
+    from fedrl.federation.update_check import combined
 
     results = [Result(c, {}, metrics={"env/steps": 3.0}) for c in range(5)]
     results[0] = Result(0, {}, metrics={"env/steps": 9.0, "train/best": 1e9, "env/more": 5.0})
@@ -143,7 +143,7 @@ def test_a_name_that_few_report_is_nobodys():
 @pytest.mark.parametrize(("clients", "silent"), [(3, 1), (4, 2), (5, 3), (6, 3)])
 def test_of_two_that_report_one_would_decide(clients: int, silent: int):
     """Honest clients may have measured nothing; one liar is then half of those who speak."""
-    from fedrl.wire import combined
+    from fedrl.federation.update_check import combined
 
     told = {"train/rank": 0.5, "env/answers": 2.0}
     results = [Result(c, {}, metrics={} if c < silent else told) for c in range(clients)]
@@ -160,7 +160,7 @@ def test_of_two_that_report_one_would_decide(clients: int, silent: int):
     [("env/samples", 33.0), ("env/tokens", 32.0 * 8 + 1), ("train/sentiment", 1.5)],
 )
 def test_writers_report_no_more_than_they_can_write(name: str, lie: float):
-    from fedrl.wire import misreported, ranges
+    from fedrl.federation.update_check import misreported, ranges
 
     settings = {"name": "fedrlhf-text", "batches": 2, "batch": 16, "answer_tokens": 8,
                 "queries": 4}  # fmt: skip
@@ -214,7 +214,7 @@ def test_whatever_is_reported_totals_stay_numbers(seed: int, robust_metrics: boo
 
 @pytest.mark.parametrize("family", ["fedsvrpg-m", "fedqhd", "feddqn", "distill-dqn", "fedrlhf"])
 def test_ranges_are_of_what_is_reported(family: str):
-    from fedrl.wire import ranges
+    from fedrl.federation.update_check import ranges
 
     world = {"fedsvrpg-m": "random_mdp", "fedrlhf": "movielens"}.get(family, "cartpole-v1")
     data = {"algorithm": {"name": family}, "world": {"name": world}}

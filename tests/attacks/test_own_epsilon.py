@@ -12,15 +12,14 @@ import pytest
 pytest.importorskip("flwr", reason="needs the extra flower")
 pytest.importorskip("dp_accounting", reason="needs the extra privacy")
 
-from flower_nodes import Inline
-from toy import Toy
+from support.flower_nodes import Inline
+from support.toy import Toy
 
-from fedrl.engines.flower import framing, messages, protocol
-from fedrl.engines.private import Private
-from fedrl.experiment import config as configs
-from fedrl.experiment import flower
+from fedrl.clients.local_noise import Private
+from fedrl.config import schema as configs
+from fedrl.core.types import Job, Result, Spec, Tensors
+from fedrl.engines.flower import framing, messages, protocol, recipes
 from fedrl.privacy import Settings, accounting
-from fedrl.types import Job, Result, Spec, Tensors
 
 OWN = ("--privacy.epsilon", "8", "--privacy.delta", "1e-5")
 TOY = Toy(4)
@@ -44,10 +43,10 @@ def recipe(**fields: object) -> str:
 def node(folder: Path, own: tuple[str, ...] = OWN, work: Toy = TOY) -> Inline:
     """As after a start; its work is the toy's, its plan what its flags make of a recipe."""
 
-    def plan(text: str) -> flower.Plan:
-        config = flower.read(text, own)
+    def plan(text: str) -> recipes.Plan:
+        config = recipes.read(text, own)
         return replace(
-            flower.plan(text, folder, "", own), build=lambda: Private(work, config.privacy)
+            recipes.plan(text, folder, "", own), build=lambda: Private(work, config.privacy)
         )
 
     return Inline(1, folder, plan, log=lambda line: None)

@@ -78,7 +78,7 @@ def test_a_run_of_an_older_version_is_closed_when_it_goes_on(tmp_path):
 
 def test_a_half_written_secret_does_not_stay_open(tmp_path):
     """A half that a kill left behind is written over, and keeps no permissions of its own."""
-    from fedrl.files import write_atomically
+    from fedrl.core.atomic_files import write_atomically
 
     half = tmp_path / ".cohorts.key.part"
     half.write_bytes(b"")
@@ -88,7 +88,7 @@ def test_a_half_written_secret_does_not_stay_open(tmp_path):
 
 
 def test_a_planted_link_is_not_written_through(tmp_path):
-    from fedrl.files import write_atomically
+    from fedrl.core.atomic_files import write_atomically
 
     target = tmp_path / "elsewhere"
     (tmp_path / ".cohorts.key.part").symlink_to(target)

@@ -29,18 +29,18 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 
 sys.path.insert(0, str(Path(__file__).parent.parent))  # where it is a command
 
-from flower_nodes import Net
 from flwr.app import Message
 from flwr.supercore.inflatable.inflatable_object import get_all_nested_objects
 from flwr.supercore.task_identity import TaskIdentity
-from toy import Toy
+from support.flower_nodes import Net
+from support.toy import Toy
 
-from fedrl import tree
+from fedrl.core import tree
+from fedrl.core.types import Failure, Job, Result, Spec
 from fedrl.engines.flower import framing, messages, protocol
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.link import Arrived, Link
-from fedrl.types import Failure, Job, Result, Spec
-from fedrl.wire import refusal
+from fedrl.federation.update_check import refusal
 
 ROOM = 2**22
 """Bytes that reading any answer may take beside four times what came and what was declared."""

@@ -25,14 +25,15 @@ import pytest
 pytest.importorskip("flwr", reason="needs the extra flower")
 
 from fedrl.algorithms import METHODS
-from fedrl.engines import attacks, faults
+from fedrl.clients import attacks, faults
+from fedrl.config import schema as configs
+from fedrl.config.flag_parsing import fields
+from fedrl.config.schema import SECTIONS, Config
+from fedrl.core.registry import load
+from fedrl.core.types import Algorithm, Job
+from fedrl.engines.flower import recipes
 from fedrl.envs import WORLDS
-from fedrl.experiment import config as configs
-from fedrl.experiment import flower, run
-from fedrl.experiment.config import SECTIONS, Config
-from fedrl.experiment.values import fields
-from fedrl.registry import load
-from fedrl.types import Algorithm, Job
+from fedrl.runs import train as run
 
 SEARCHES, EACH = 8, 40
 ELSEWHERE = "elsewhere"
@@ -196,7 +197,7 @@ class Watch:
 def tried(text: str, node: Path) -> str:
     """What became of a recipe: refused, not understood, or done, for a round of client 0."""
     try:
-        plan = flower.client(0, node).plan(text)
+        plan = recipes.client(0, node).plan(text)
     except Exception as error:  # noqa: BLE001 - costs an update; a node survives it
         return type(error).__name__
     try:

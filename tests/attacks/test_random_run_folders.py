@@ -22,11 +22,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 from safetensors.numpy import save
-from small_runs import ROUNDS, make_runs
+from support.small_runs import ROUNDS, make_runs
 
 from fedrl.cli import call
-from fedrl.experiment import plots
-from fedrl.experiment.rundir import RunDir
+from fedrl.report import plots
+from fedrl.runs.run_dir import RunDir
 
 CASES = int(os.environ.get("FEDRL_CASES", "60"))
 DRAWN = 20

@@ -21,17 +21,17 @@ import pytest
 pytest.importorskip("flwr", reason="needs the extra flower")
 pytest.importorskip("dp_accounting", reason="needs the extra privacy")
 
-from flower_nodes import in_small_pieces
-from secure_nodes import CLIENTS, STEPS, SecretNet, jobs
+from support.flower_nodes import in_small_pieces
+from support.secure_nodes import CLIENTS, STEPS, SecretNet, jobs
+from support.toy import Toy
 from test_flower_secure_refusals import rewritten
-from toy import Toy
 
-from fedrl import tree
+from fedrl.core import tree
+from fedrl.core.types import Failure, Job, Result, Tensors
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.engine import Flower, Recipe
 from fedrl.engines.flower.link import Arrived
 from fedrl.privacy import clipping
-from fedrl.types import Failure, Job, Result, Tensors
 
 MEMBERS = 60
 DRIVERS = 12

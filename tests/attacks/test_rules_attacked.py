@@ -9,19 +9,21 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.toy import Toy
 from test_federation import Memory, play
 from test_robust import LIES, SIZE, in_order, lies, stream, vector
-from toy import Toy
 
-from fedrl import aggregate, robust, tree
-from fedrl.engines.faults import Faulty
-from fedrl.engines.faults import Settings as Faults
-from fedrl.engines.private import Private
-from fedrl.experiment.config import resolve, to_toml
-from fedrl.experiment.run import build_algorithm, start, train
-from fedrl.federation import QuorumLost
+from fedrl.aggregation import mean as aggregate
+from fedrl.aggregation import robust
+from fedrl.clients.faults import Faulty
+from fedrl.clients.faults import Settings as Faults
+from fedrl.clients.local_noise import Private
+from fedrl.config.schema import resolve, to_toml
+from fedrl.core import tree
+from fedrl.core.types import Job, TooFew, UserError
+from fedrl.federation.round_loop import QuorumLost
 from fedrl.privacy import Settings as Privacy
-from fedrl.types import Job, TooFew, UserError
+from fedrl.runs.train import build_algorithm, start, train
 
 MEDIANS = ("median", "norm-bound")
 TABLE = {"algorithm": {"name": "pavg", "local_steps": 2}, "world": {"name": "random_mdp"}}
@@ -310,12 +312,12 @@ def test_weights_and_noise_or_secure_sums_exclude_each_other(private):
 @pytest.mark.parametrize("own", ["--privacy.noise 1", "--privacy.secure true"])
 def test_a_node_with_noise_of_its_own_takes_no_recipe_with_weights(own, tmp_path: Path):
     pytest.importorskip("flwr", reason="needs the extra flower")
-    from fedrl.experiment import flower
+    from fedrl.engines.flower import recipes
 
     recipe = to_toml(resolve(RATINGS, ("--aggregate.name", "weighted")))
-    flower.plan(recipe, tmp_path, "", ())
+    recipes.plan(recipe, tmp_path, "", ())
     with pytest.raises(UserError, match="through the bound"):
-        flower.plan(recipe, tmp_path, "", tuple(words(f"--privacy.clip 1 {own}")))
+        recipes.plan(recipe, tmp_path, "", tuple(words(f"--privacy.clip 1 {own}")))
 
 
 @pytest.mark.parametrize("where", ["central", "local"])

@@ -12,7 +12,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
-from flower_nodes import Inline
+from support.flower_nodes import Inline
 
 from fedrl.engines.flower import children, executor, supernode
 

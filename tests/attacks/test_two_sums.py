@@ -17,16 +17,16 @@ import pytest
 pytest.importorskip("flwr", reason="needs the extra flower")
 pytest.importorskip("dp_accounting", reason="needs the extra privacy")
 
-from flower_nodes import in_small_pieces
-from secure_nodes import CLIENTS, SecretNet, close, jobs, mean_of, no_answer, vectors
-from toy import Toy
+from support.flower_nodes import in_small_pieces
+from support.secure_nodes import CLIENTS, SecretNet, close, jobs, mean_of, no_answer, vectors
+from support.toy import Toy
 
-from fedrl import tree
+from fedrl.core import tree
+from fedrl.core.types import Failure, Job, Result, Tensors
 from fedrl.engines.flower import identity, keys
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.engine import Flower, Recipe
 from fedrl.engines.flower.link import Arrived
-from fedrl.types import Failure, Job, Result, Tensors
 
 TRICKS = {
     "the same again": {},
@@ -241,11 +241,11 @@ def test_noise_that_only_the_recipe_asks_for_changes_nothing(
 @pytest.mark.xdist_group("flower machines")
 def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """A second run with a client less opens nothing; with all of them it goes on."""
-    from flower_runs import MOMENTUM, on_flower
+    from support.flower_runs import MOMENTUM, on_flower
 
     from fedrl.engines.flower.connection import FOLDER
     from fedrl.engines.flower.up import Federation
-    from fedrl.federation import QuorumLost
+    from fedrl.federation.round_loop import QuorumLost
 
     monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))
     words = ("--privacy.clip", "0.5", "--privacy.secure", "true", "--federation.retries", "0")

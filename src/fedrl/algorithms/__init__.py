@@ -2,65 +2,65 @@
 
 from __future__ import annotations
 
-from fedrl.registry import Entry
+from fedrl.core.registry import Entry
 
 METHODS = {
     "pavg": Entry(
-        "fedrl.algorithms.momentum",
+        "fedrl.algorithms.momentum.algorithm",
         "classic",
         "policy-gradient averaging, the baseline of the momentum family (β = 1)",
         {"beta": 1.0},
     ),
     "fedsvrpg-m": Entry(
-        "fedrl.algorithms.momentum",
+        "fedrl.algorithms.momentum.algorithm",
         "classic",
         "variance-reduced policy gradients anchored to the server's direction",
     ),
     "fedhapg-m": Entry(
-        "fedrl.algorithms.momentum",
+        "fedrl.algorithms.momentum.algorithm",
         "classic",
         "the same with Hessian-vector products instead of gradient differences",
         {"beta": 0.8},
     ),
     "fedqhd": Entry(
-        "fedrl.algorithms.fedqhd",
+        "fedrl.algorithms.qhd.fedqhd",
         "classic",
         "hyperdimensional Q-learning, averaged in closed form, also across other encoders",
         kind="discrete",
     ),
     "truncate-qhd": Entry(
-        "fedrl.algorithms.fedqhd",
+        "fedrl.algorithms.qhd.fedqhd",
         "classic",
         "a baseline of FedQHD: readouts of other encoders cut to the smallest and averaged",
         {"encoders": "own", "agree": "truncate"},
         kind="discrete",
     ),
     "feddqn": Entry(
-        "fedrl.algorithms.feddqn",
+        "fedrl.algorithms.qhd.dqn.feddqn",
         "classic",
         "deep Q-learning, weights averaged; a baseline of FedQHD",
         kind="discrete",
     ),
     "distill-dqn": Entry(
-        "fedrl.algorithms.distill",
+        "fedrl.algorithms.qhd.dqn.distillation",
         "classic",
         "a baseline of FedQHD: DQNs of any size fit their mean predictions on anchors",
         kind="discrete",
     ),
     "fedagent": Entry(
-        "fedrl.algorithms.fedagent",
+        "fedrl.algorithms.fedagent.algorithm",
         "llm",
         "language agents: groups of episodes on each client's own tasks, averaged",
         kind="text",
     ),
     "fedrlhf": Entry(
-        "fedrl.algorithms.fedrlhf",
+        "fedrl.algorithms.fedrlhf.ratings.algorithm",
         "classic",
         "reinforcement learning from human feedback that stays with each client",
         kind="ratings",
     ),
     "fedrlhf-text": Entry(
-        "fedrl.algorithms.fedrlhf_text",
+        "fedrl.algorithms.fedrlhf.text.algorithm",
         "llm",
         "the same for texts: PPO on each client's own mix of sentiment and fluency",
         kind="reviews",

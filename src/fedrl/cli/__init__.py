@@ -6,15 +6,15 @@ import os
 import sys
 from collections.abc import Callable
 
-from fedrl import threads
 from fedrl.cli import agents, gym, train
 from fedrl.cli import feedback as persons
 from fedrl.cli import flower as machines
 from fedrl.cli import gap as gaps
 from fedrl.cli import plan as planning
 from fedrl.cli import sweep as sweeping
-from fedrl.experiment.interrupt import Interrupt
-from fedrl.types import UserError
+from fedrl.core import threads
+from fedrl.core.types import UserError
+from fedrl.runs.interrupt import Interrupt
 
 HELP = """\
 fedrl: federated reinforcement learning of agents, from tabular MDPs to language models
@@ -64,7 +64,7 @@ def call(argv: list[str]) -> int:
         return 0
     try:
         if argv[0] not in COMMANDS:
-            from fedrl.registry import suggestion
+            from fedrl.core.registry import suggestion
 
             raise UserError(f"unknown command {argv[0]!r}; {suggestion(argv[0], list(COMMANDS))}")
         with Interrupt():

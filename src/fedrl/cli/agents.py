@@ -6,7 +6,7 @@ from typing import Any
 
 from fedrl.cli.gym import TEXT_WORLDS, meanings, open_world
 from fedrl.cli.parser import Parser
-from fedrl.types import UserError
+from fedrl.core.types import UserError
 
 REVIEWS = "imdb"
 """The world whose warm start reads; in the others an expert plays."""
@@ -26,9 +26,9 @@ it. It loads with transformers anywhere, and as `algorithm.model` of the next ru
 
 def warmstart(argv: list[str]) -> int:
     """Imitate the expert on public tasks, or read public reviews."""
-    from fedrl.experiment import warmstart as playing
-    from fedrl.experiment import warmstart_reviews as reading
-    from fedrl.experiment.values import section, split_flags
+    from fedrl.config.flag_parsing import section, split_flags
+    from fedrl.runs import warmstart as playing
+    from fedrl.runs import warmstart_reviews as reading
 
     parser = Parser(
         "fedrl warmstart",
@@ -64,7 +64,7 @@ def label(argv: list[str]) -> int:
     asked = parser.parse_args(argv)
     if asked.seed < 0:
         raise UserError(f"--seed is {asked.seed}; it must not be negative")
-    from fedrl.experiment.agents import label as write
+    from fedrl.runs.agents import label as write
 
     return write(asked.run, asked.out, asked.seed)
 
@@ -75,6 +75,6 @@ def export(argv: list[str]) -> int:
     parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="to be made")
     asked = parser.parse_args(argv)
-    from fedrl.experiment.agents import export as write
+    from fedrl.runs.agents import export as write
 
     return write(asked.run, asked.out)

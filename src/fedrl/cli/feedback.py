@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 
 from fedrl.cli.parser import Parser
-from fedrl.types import UserError
+from fedrl.core.types import UserError
 
 FEEDBACK = """\
 Answer what one client of a run asks its person, on a page of this machine (127.0.0.1) or in the
@@ -73,16 +73,16 @@ def feedback(argv: list[str]) -> int:
 
 def private_folder(run: Path, client: int) -> Path:
     """Where a run's clients keep what is theirs; a mistake if this client asks nobody."""
-    from fedrl import federation
-    from fedrl.experiment import config as configs
-    from fedrl.experiment.rundir import require_run
+    from fedrl.config import schema as configs
+    from fedrl.federation import round_loop
+    from fedrl.runs.run_dir import require_run
 
     require_run(run)
     config = configs.resolve(configs.read_recipe(run / "config.toml"))
     if getattr(config.algorithm, "feedback", "") != "live":
         raise UserError(f'{run} asks nobody; start one with algorithm.feedback = "live"')
-    holds = federation.pools(config.federation)
-    members = [one for group in federation.groups(config.federation) for one in group]
+    holds = round_loop.pools(config.federation)
+    members = [one for group in round_loop.groups(config.federation) for one in group]
     people = sorted({person for one in members for person in holds[one]})
     if client not in people:
         named = f"{people[0]} to {people[-1]}" if len(people) > 1 else f"only {people[0]}"
@@ -92,6 +92,6 @@ def private_folder(run: Path, client: int) -> Path:
 
 def has_ended(run: Path) -> bool:
     """Whether nothing more will be asked, unless the run is resumed with more rounds."""
-    from fedrl.experiment.rundir import RunDir
+    from fedrl.runs.run_dir import RunDir
 
     return RunDir(run).read_meta().get("status") == "finished"

@@ -7,8 +7,8 @@ import time
 from pathlib import Path
 
 from fedrl.cli.parser import Parser
-from fedrl.registry import missing_extra
-from fedrl.types import UserError
+from fedrl.core.registry import missing_extra
+from fedrl.core.types import UserError
 
 HELP = """\
 usage: fedrl flower up --clients N        a whole federation on this machine, for trying it out
@@ -162,8 +162,8 @@ def node(argv: list[str]) -> int:
             raise UserError(f"{path} is no file")
 
     from fedrl.engines.flower import identity
+    from fedrl.engines.flower import recipes as experiment
     from fedrl.engines.flower.supernode import Node, serve
-    from fedrl.experiment import flower as experiment
 
     folder = asked.folder.resolve()
     data = str(Path(asked.data).resolve()) if asked.data else ""

@@ -41,8 +41,8 @@ def gap(argv: list[str]) -> int:
     parser.add_argument("--plot", metavar="FILE", help="draw it: .png, .svg, .pdf")
     asked = parser.parse_args(argv)
 
-    from fedrl.experiment import gap as gaps
-    from fedrl.experiment.partitions import figure_path
+    from fedrl.analysis import federation_gap as gaps
+    from fedrl.analysis.partition import figure_path
 
     if gaps.is_shared(asked.run):
         print(json.dumps({"note": gaps.SHARED}) if asked.json else gaps.SHARED)
@@ -56,7 +56,7 @@ def gap(argv: list[str]) -> int:
 
         gaps.show(told, Console(highlight=False))
     if path is not None:
-        from fedrl.experiment.gap_plot import draw
+        from fedrl.analysis.federation_gap_figure import draw
 
         draw(told, path)
         print(f"figure: {path}", file=sys.stderr if asked.json else sys.stdout)

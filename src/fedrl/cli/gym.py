@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedrl.cli.parser import Parser
-from fedrl.registry import load, look_up, suggestion
-from fedrl.types import UserError
+from fedrl.core.registry import load, look_up, suggestion
+from fedrl.core.types import UserError
 
 if TYPE_CHECKING:
     from fedrl.envs.text import TextWorld
@@ -34,7 +34,7 @@ DATA = "Download real data from its publisher, check its sha256 and keep it; wit
 
 def play(argv: list[str]) -> int:
     """The household in the terminal, the shop in the browser."""
-    from fedrl.experiment.values import split_flags
+    from fedrl.config.flag_parsing import split_flags
 
     parser = Parser(
         "fedrl play",
@@ -67,8 +67,8 @@ def play(argv: list[str]) -> int:
 def partition(argv: list[str]) -> int:
     """Deal tasks out to clients, measure, draw."""
     from fedrl import partition as dealing
-    from fedrl.experiment.partitions import command, figure_path
-    from fedrl.experiment.values import section, split_flags
+    from fedrl.analysis.partition import command, figure_path
+    from fedrl.config.flag_parsing import section, split_flags
 
     parser = Parser(
         "fedrl partition",
@@ -161,8 +161,8 @@ def _data(given: Path | None, transcripts: Path, name: str) -> Path:
 
 def open_world(name: str, flags: list[tuple[str, str | None]]) -> "TextWorld":
     """The text world with the settings that the `--world.…` flags name."""
+    from fedrl.config.flag_parsing import section
     from fedrl.envs import WORLDS
-    from fedrl.experiment.values import section
 
     module = load(look_up(WORLDS, "world", name), "world", name)
     return module.World(section(module.Settings, flags, "world."), 0, 0)
@@ -192,7 +192,7 @@ def patience(what: str) -> Iterator[None]:
 
 def meanings(settings: type, prefix: str = "") -> str:
     """The flags of a settings class with the comments above its fields, for a help text."""
-    from fedrl.experiment.settings_help import comments
+    from fedrl.config.help import comments
 
     told = comments(settings)
     lines = []

@@ -3,7 +3,7 @@
 import argparse
 from typing import Any, NoReturn
 
-from fedrl.types import UserError
+from fedrl.core.types import UserError
 
 
 class Parser(argparse.ArgumentParser):

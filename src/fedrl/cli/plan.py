@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedrl.cli.parser import Parser
-from fedrl.types import UserError
+from fedrl.core.types import UserError
 
 PLAN = """\
 What clients per round (M), local steps (τ) and rounds (T) buy, by FedAgent's convergence theorem:
@@ -67,9 +67,9 @@ def plan(argv: list[str]) -> int:
 def _tell(asked: argparse.Namespace) -> int:
     from rich.console import Console
 
-    from fedrl.algorithms.theory import Plan
-    from fedrl.experiment import planner
-    from fedrl.experiment.partitions import figure_path
+    from fedrl.algorithms.fedagent.convergence import Plan
+    from fedrl.analysis import plan as planner
+    from fedrl.analysis.partition import figure_path
 
     path = None if asked.plot is None else figure_path(asked.plot)  # before the work
     said = {s: v for s in DEFAULTS if (v := getattr(asked, s)) is not None}
@@ -89,7 +89,7 @@ def _tell(asked: argparse.Namespace) -> int:
         estimates = planner.given(said, DEFAULTS)
         base, clients = Plan(2, 3, 70), 100
     else:
-        from fedrl.experiment.measure import Replay, measure
+        from fedrl.analysis.theorem_constants import Replay, measure
 
         replays = Replay(*(REPLAYS | how).values())
         console = Console(stderr=True)

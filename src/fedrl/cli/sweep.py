@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from fedrl.cli.parser import Parser
-from fedrl.types import UserError
+from fedrl.core.types import UserError
 
 SWEEP = """\
 Train one recipe in several variants and seeds, as many at a time as there are cores, and draw the
@@ -35,7 +35,7 @@ def sweep(argv: list[str]) -> int:
             raise UserError(f"{word}: a sweep names its runs itself; its seeds are --seeds 0,1,2")
     from dataclasses import replace
 
-    from fedrl.experiment import sweeps
+    from fedrl.runs import sweep as sweeps
 
     found = sweeps.read(asked.sweep)
     if asked.seeds is not None:

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedrl.cli.parser import Parser
-from fedrl.types import UserError
+from fedrl.core.types import UserError
 
 if TYPE_CHECKING:
-    from fedrl.experiment.config import Config
+    from fedrl.config.schema import Config
 
 RUN_HELP = """\
 usage: fedrl run RECIPE [--key VALUE …] [--dry-run]
@@ -38,8 +38,8 @@ REPRODUCE = (
 
 def run(argv: list[str]) -> int:
     """Train, or go on with a run that was stopped."""
-    from fedrl.experiment import config as configs
-    from fedrl.experiment import run as runs
+    from fedrl.config import schema as configs
+    from fedrl.runs import train as runs
 
     words = [w for w in argv if w not in ("--dry-run", "--help", "-h")]
     dry, wants_help = "--dry-run" in argv, "--help" in argv or "-h" in argv
@@ -64,7 +64,7 @@ def run(argv: list[str]) -> int:
         configs.require_names(recipe)
         config = configs.resolve(recipe, words[1:])
         if wants_help:
-            from fedrl.experiment.settings_help import show
+            from fedrl.config.help import show
 
             show(config, f"fedrl run {words[0]}")
             return 0
@@ -104,8 +104,8 @@ def _value(words: list[str]) -> tuple[str, list[str]]:
 
 
 def _dry_run(config: "Config") -> int:
-    from fedrl.experiment.config import to_toml
-    from fedrl.experiment.run import plan
+    from fedrl.config.schema import to_toml
+    from fedrl.runs.train import plan
 
     lines = plan(config)  # what cannot be is said alone
     print(to_toml(config), end="")
@@ -117,9 +117,9 @@ def _dry_run(config: "Config") -> int:
 def list_(argv: list[str]) -> int:
     """Methods, worlds and recipes."""
     from fedrl.algorithms import METHODS
+    from fedrl.config.schema import recipes_folder
     from fedrl.envs import WORLDS
-    from fedrl.experiment.config import recipes_folder
-    from fedrl.experiment.sweeps import sweeps
+    from fedrl.runs.sweep import sweeps
 
     if argv:
         print("usage: fedrl list\n\nShows the methods, worlds and recipes that come with fedrl.")
@@ -152,7 +152,7 @@ def report(argv: list[str]) -> int:
     asked = parser.parse_args(argv)
     if not asked.runs:
         raise UserError("name at least one run: fedrl report runs/NAME/METHOD-s0-…")
-    from fedrl.experiment.report import build
+    from fedrl.report.compare import build
 
     print(f"report: {build(asked.runs, asked.out, episodes=asked.episodes)}")
     return 0
@@ -169,18 +169,18 @@ def eval_(argv: list[str]) -> int:
     if asked.seed < 0:
         raise UserError(f"--seed is {asked.seed}; it must not be negative")
     if asked.split is not None:
-        from fedrl.experiment.agents import evaluate_split
+        from fedrl.runs.agents import evaluate_split
 
         return evaluate_split(asked.run, asked.split, asked.seed)
-    from fedrl.experiment.evaluate import evaluate
+    from fedrl.runs.evaluate import evaluate
 
     return evaluate(asked.run, asked.episodes, asked.seed)
 
 
 def reproduce(argv: list[str]) -> int:
     """Regenerate a paper's tables and figures."""
-    from fedrl.experiment.reproduce import PAPERS, SCALES
-    from fedrl.experiment.reproduce import reproduce as go
+    from fedrl.reproduce import PAPERS, SCALES
+    from fedrl.reproduce import reproduce as go
 
     parser = Parser("fedrl reproduce", description=REPRODUCE)
     parser.add_argument("paper", choices=PAPERS, metavar="PAPER", help=", ".join(PAPERS))

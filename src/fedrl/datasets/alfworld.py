@@ -16,9 +16,9 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fedrl.datasets.reading import missing, readable
-from fedrl.registry import suggestion
-from fedrl.types import UserError
+from fedrl.core.registry import suggestion
+from fedrl.core.types import UserError
+from fedrl.datasets.missing_data import missing, readable
 
 SPLITS = ("train", "valid_seen", "valid_unseen", "valid_train")
 

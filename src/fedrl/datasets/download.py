@@ -26,7 +26,7 @@ from rich.progress import (
 )
 
 import fedrl
-from fedrl.types import UserError
+from fedrl.core.types import UserError
 
 CHUNK = 1 << 18
 TIMEOUT = 30.0

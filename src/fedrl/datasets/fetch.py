@@ -20,11 +20,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.filesize import decimal
 
+from fedrl.core.registry import suggestion
+from fedrl.core.types import UserError
 from fedrl.datasets import DATASETS, Dataset, File
 from fedrl.datasets.download import FAILURES, digest, download, of_disk, why
-from fedrl.datasets.reading import readable
-from fedrl.registry import suggestion
-from fedrl.types import UserError
+from fedrl.datasets.missing_data import readable
 
 RECORD = "fedrl-sources.jsonl"
 """Beside the files: where they came from, their sums, and when."""

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from fedrl.datasets.reading import missing, readable
+from fedrl.datasets.missing_data import missing, readable
 
 _NAME = "ml-latest-small"
 _NO_GENRES = "(no genres listed)"

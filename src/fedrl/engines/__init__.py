@@ -1,0 +1,1 @@
+"""Where clients run: in this process, in worker processes, on other machines."""

@@ -2,26 +2,34 @@
 
 from __future__ import annotations
 
-from fedrl.registry import Entry
+from fedrl.core.registry import Entry
 
 WORLDS = {
     "random_mdp": Entry(
-        "fedrl.envs.random_mdp", "classic", "random MDPs with exact solutions, three kernels"
+        "fedrl.envs.control.random_mdp",
+        "classic",
+        "random MDPs with exact solutions, three kernels",
     ),
     "cartpole": Entry(
-        "fedrl.envs.cartpole", "classic", "CartPole, compiled; clients differ in start and physics"
+        "fedrl.envs.control.cartpole",
+        "classic",
+        "CartPole, compiled; clients differ in start and physics",
     ),
     "halfcheetah": Entry(
-        "fedrl.envs.mujoco", "mujoco", "MuJoCo HalfCheetah; clients differ in start and body"
+        "fedrl.envs.control.mujoco",
+        "mujoco",
+        "MuJoCo HalfCheetah; clients differ in start and body",
     ),
     "walker2d": Entry(
-        "fedrl.envs.mujoco", "mujoco", "MuJoCo Walker2d; clients differ in start and body"
+        "fedrl.envs.control.mujoco", "mujoco", "MuJoCo Walker2d; clients differ in start and body"
     ),
     "hopper": Entry(
-        "fedrl.envs.mujoco", "mujoco", "MuJoCo Hopper; clients differ in start and body"
+        "fedrl.envs.control.mujoco", "mujoco", "MuJoCo Hopper; clients differ in start and body"
     ),
     **{
-        name: Entry("fedrl.envs.discrete", extra, f"Gymnasium's {title}{how}", kind="discrete")
+        name: Entry(
+            "fedrl.envs.discrete.worlds", extra, f"Gymnasium's {title}{how}", kind="discrete"
+        )
         for name, title, how, extra in (
             ("cartpole-v1", "CartPole-v1", ", compiled", "classic"),
             ("acrobot-v1", "Acrobot-v1", ", compiled", "classic"),
@@ -42,13 +50,13 @@ WORLDS = {
         kind="text",
     ),
     "movielens": Entry(
-        "fedrl.envs.movielens",
+        "fedrl.envs.movielens.world",
         "classic",
         "movie ratings, a user per client; generated or genuine MovieLens",
         kind="ratings",
     ),
     "imdb": Entry(
-        "fedrl.envs.imdb",
+        "fedrl.envs.imdb.world",
         "llm",
         "movie reviews to write on; generated or genuine IMDb",
         kind="reviews",

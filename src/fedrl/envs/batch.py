@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fedrl.core.types import UserError
 from fedrl.envs.text import Episode, Task, TextWorld, Turn
-from fedrl.types import UserError
 
 
 class Batch:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedrl.types import UserError
+from fedrl.core.types import UserError
 
 SHOWN = 3
 """Mismatches of a file that are kept to be shown: the first ones tell the most."""

@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedrl.core.types import Shareable, UserError
 from fedrl.feedback.records import Answer, Question
-from fedrl.types import Shareable, UserError
 
 
 @dataclass(frozen=True)

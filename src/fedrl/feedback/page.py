@@ -18,12 +18,12 @@ from importlib.resources import files
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from fedrl.feedback.keyed_server import KeyedServer, Refused, Request
+from fedrl.core.loopback import LOOPBACK
+from fedrl.core.types import UserError
 from fedrl.feedback.records import Question
+from fedrl.feedback.server import KeyedServer, Refused, Request
 from fedrl.feedback.store import Folder
 from fedrl.feedback.transcript import Given, View
-from fedrl.loopback import LOOPBACK
-from fedrl.types import UserError
 
 AHEAD = 40
 """Questions that the page holds ready: a quick person never waits for the server."""

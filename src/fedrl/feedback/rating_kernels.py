@@ -6,7 +6,7 @@
 Two losses stand on it: values of actions (`learn_values`) and what a person likes (`learn_liking`).
 The gradient is written out by hand, and a client's round is one compiled call: its batches are far
 too small for a framework's calls at every step. Everything is in one file, so that the compiled
-program can be kept between runs. The products are BLAS's, on one thread (`fedrl.threads`).
+program can be kept between runs. The products are BLAS's, on one thread (`fedrl.core.threads`).
 
 All weights are one vector: embeddings of users, of movies, then the dense layers by the formula.
 """

@@ -22,10 +22,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from fedrl.core.seeding import generator
 from fedrl.feedback import rating_kernels as kernels
 from fedrl.feedback import rating_network as network
 from fedrl.feedback.rating_kernels import Answers, Examples, Ints, Rules, Single, Sizes
-from fedrl.seeding import generator
 
 EMBEDDING, HIDDEN = 16, (32, 16)
 BATCH, DECAY = 32, 0.01

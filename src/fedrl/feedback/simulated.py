@@ -21,8 +21,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedrl.core.seeding import generator
 from fedrl.feedback.records import Answer, Question
-from fedrl.seeding import generator
 
 TOLERANCE = 0.5
 """Stars within which a score is right."""

@@ -25,9 +25,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
+from fedrl.core.types import UserError
 from fedrl.feedback.records import Answer, Question
 from fedrl.feedback.transcript import Given, Progress, Told, View
-from fedrl.types import UserError
 
 MOST = 200
 """Questions that may wait for an answer; of more, the last in a person's order are dropped."""

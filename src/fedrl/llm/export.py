@@ -14,9 +14,10 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 
-from fedrl.llm import lora, ppo
+from fedrl.core.types import Tensors, UserError
+from fedrl.llm import lora
 from fedrl.llm.policy import load
-from fedrl.types import Tensors, UserError
+from fedrl.llm.rl import ppo
 
 
 def save(settings: Any, theta: Tensors, out: Path) -> None:

@@ -13,7 +13,7 @@ import torch
 import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
-from fedrl.types import UserError
+from fedrl.core.types import UserError
 
 
 def is_gguf(name: str) -> bool:

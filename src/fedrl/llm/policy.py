@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from fedrl.types import WORKER, UserError
+from fedrl.core.types import WORKER, UserError
 
 
 @dataclass(frozen=True)

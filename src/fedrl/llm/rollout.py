@@ -14,8 +14,8 @@ import torch
 
 from fedrl.envs.batch import Batch
 from fedrl.envs.text import TextWorld
-from fedrl.llm.formats import Format
-from fedrl.llm.sampler import Answers
+from fedrl.llm.generation.hf import Answers
+from fedrl.llm.prompts.formats import Format
 
 
 class Answering(Protocol):

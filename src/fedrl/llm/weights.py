@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from fedrl.types import UserError
+from fedrl.core.types import UserError
 
 
 def check_supported(model: Any) -> None:

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from fedrl import seeding
+from fedrl.core import seeding
+from fedrl.core.types import UserError
 from fedrl.partition.settings import Settings, TaskLike, require_seed
-from fedrl.types import UserError
 
 FORMAT = 'a JSON object {"task id": true or false} (fedrl.partition.write_labels writes it)'
 

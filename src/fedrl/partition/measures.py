@@ -14,9 +14,9 @@ from itertools import chain
 
 import numpy as np
 
+from fedrl.core.types import UserError
 from fedrl.partition.labels import successes
 from fedrl.partition.settings import TaskLike
-from fedrl.types import UserError
 
 
 @dataclass(frozen=True)

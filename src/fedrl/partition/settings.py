@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol, get_args
 
-from fedrl.registry import suggestion
-from fedrl.types import FilePath, UserError
+from fedrl.core.registry import suggestion
+from fedrl.core.types import FilePath, UserError
 
 Strategy = Literal["uniform", "preference", "coverage", "hardness", "scenes"]
 Anchor = Literal["logit", "log"]

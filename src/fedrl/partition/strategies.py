@@ -20,11 +20,11 @@ from itertools import pairwise
 
 import numpy as np
 
-from fedrl import seeding
-from fedrl.partition import spread
+from fedrl.core import seeding
+from fedrl.core.types import UserError
+from fedrl.partition import coverage as spread
 from fedrl.partition.labels import successes
 from fedrl.partition.settings import Settings, TaskLike, require_seed
-from fedrl.types import UserError
 
 
 def partition(

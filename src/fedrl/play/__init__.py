@@ -1,0 +1,1 @@
+"""Worlds for people: a terminal and a shop in the browser."""

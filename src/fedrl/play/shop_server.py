@@ -1,7 +1,7 @@
 """`fedrl play webshop`: the shop as a web page for people, on this machine only.
 
 A POST must come from our own pages, cookies are strict, and the pages allow no scripts and no
-frames; `fedrl.loopback` sees to the rest.
+frames; `fedrl.core.loopback` sees to the rest.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from fedrl import loopback
+from fedrl.core import loopback
+from fedrl.core.loopback import LOOPBACK, PATIENCE, LoopbackServer
+from fedrl.core.types import UserError
 from fedrl.envs.webshop.shop import WebShop
-from fedrl.loopback import LOOPBACK, PATIENCE, LoopbackServer
 from fedrl.play import shop_page, shop_parts
 from fedrl.play.shop_visitors import PUT_AWAY, STALE, Visitor, Visitors
-from fedrl.types import UserError
 
 LONGEST_BODY = 64 * 1024
 DRAINED = 8 * 1024 * 1024  # read and forgotten, so that the refusal reaches the browser

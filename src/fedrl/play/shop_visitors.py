@@ -11,10 +11,10 @@ import secrets
 from collections import OrderedDict, deque
 from collections.abc import Sequence
 
+from fedrl.core.types import UserError
 from fedrl.envs.text import Task
 from fedrl.envs.webshop import pages
 from fedrl.envs.webshop.shop import WebShop
-from fedrl.types import UserError
 
 LONGEST_QUERY = 300
 LONGEST_COMMAND = 2000

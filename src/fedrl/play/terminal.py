@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 
 from rich.console import Console
 
+from fedrl.core.types import UserError
 from fedrl.envs.household.expert import Expert
 from fedrl.envs.household.game import NOTHING, Game
 from fedrl.envs.household.world import Household
-from fedrl.types import UserError
 
 INTRODUCTION = """\
 Type a command or its number (Tab completes). These words cost no step:

@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from fedrl.limits import not_negative
-from fedrl.types import UserError
+from fedrl.core.limits import not_negative
+from fedrl.core.types import UserError
 
 
 class Spent(Exception):

@@ -19,7 +19,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Any
 
-from fedrl.registry import missing_extra
+from fedrl.core.registry import missing_extra
 
 ORDERS = (*(1 + x / 10 for x in range(1, 10)), *range(2, 33), 40, 48, 64, 96, 128, 256)
 """Rényi orders that are tried; the best is an upper bound, whichever are."""

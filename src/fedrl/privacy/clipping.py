@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from fedrl import tree
-from fedrl.types import Algorithm, Tensors, UserError, sends_values
+from fedrl.core import tree
+from fedrl.core.types import Algorithm, Tensors, UserError, sends_values
 
 
 @dataclass(frozen=True)

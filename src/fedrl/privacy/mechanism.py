@@ -12,8 +12,8 @@ from typing import Protocol
 
 import numpy as np
 
-from fedrl.privacy import Settings, Spent, accounting, clipping, noise, secure
-from fedrl.types import Algorithm, Metrics, Tensors, TooFew
+from fedrl.core.types import Algorithm, Metrics, Tensors, TooFew
+from fedrl.privacy import Settings, Spent, accounting, clipping, noise, secure_aggregation
 
 Stream = Iterable[tuple[Tensors, float]]
 Aggregator = Callable[[Stream], Tensors]
@@ -125,9 +125,9 @@ class Mechanism:
 
         def masked(stream: Stream) -> Tensors:
             found = clipping.vectors(stream, s.clip, form)
-            needed = secure.threshold(s.threshold, exchange.asked)
-            part = secure.Noise.part(deviation, needed, draw) if deviation else None
-            return form.update(secure.mean(found, exchange.asked, s.clip, needed, part))
+            needed = secure_aggregation.threshold(s.threshold, exchange.asked)
+            part = secure_aggregation.Noise.part(deviation, needed, draw) if deviation else None
+            return form.update(secure_aggregation.mean(found, exchange.asked, s.clip, needed, part))
 
         if s.secure:
             return opened if self.summed else masked

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from fedrl import seeding
+from fedrl.core import seeding
 
 Normal = Callable[[int], np.ndarray]
 """`draw(size)`: that many independent standard normal numbers."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedrl.types import UserError
+from fedrl.core.types import UserError
 
 if TYPE_CHECKING:
     from fedrl.engines.flower.keys import Registered

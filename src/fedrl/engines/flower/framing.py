@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedrl.tree import SEPARATOR
-from fedrl.types import Spec, Tensors
+from fedrl.core.tree import SEPARATOR
+from fedrl.core.types import Spec, Tensors
 
 HEAD = "head"
 KINDS = ("array", "number", "half array", "half number")

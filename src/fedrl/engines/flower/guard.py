@@ -22,11 +22,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
+from fedrl.core.loopback import length
 from fedrl.engines.flower import driver_auth
 from fedrl.engines.flower.node import say
 from fedrl.engines.flower.settings import LARGEST_PIECE_MB
-from fedrl.loopback import length
-from fedrl.wire import one_line
+from fedrl.federation.update_check import one_line
 
 NODES = "/v1/fleet/"
 ACTIVATE, REGISTER = f"{NODES}activate-node", f"{NODES}register-node"

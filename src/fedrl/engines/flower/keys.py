@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-from fedrl.types import UserError
+from fedrl.core.types import UserError
 
 DAYS = 825
 """Longer certificates are refused by some systems."""

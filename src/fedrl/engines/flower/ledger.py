@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from fedrl.engines.flower.states import StateError, write
 from fedrl.privacy import accounting
-from fedrl.privacy.secure.protocol import ProtocolError
+from fedrl.privacy.secure_aggregation.protocol import ProtocolError
 
 
 @dataclass(frozen=True)

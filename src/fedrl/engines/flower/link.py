@@ -46,10 +46,10 @@ from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
 
+from fedrl.core.types import UserError
 from fedrl.engines.flower import app, messages
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.driver_auth import Signing
-from fedrl.types import UserError
 
 HEARTBEAT_SECONDS = 10.0
 """A SuperLink gives a run up when it has heard nothing for 60 s."""

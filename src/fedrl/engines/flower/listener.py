@@ -15,7 +15,7 @@ from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from fedrl.types import UserError
+from fedrl.core.types import UserError
 
 CONNECTIONS = 512
 CONNECTIONS_EACH = 256

@@ -14,16 +14,16 @@ from dataclasses import replace
 import numpy as np
 
 from fedrl import privacy
+from fedrl.clients.wrapper import Wrapped
+from fedrl.core.types import Algorithm, Job, Result, Shareable, Tensors, TooFew
 from fedrl.engines.flower import steps
 from fedrl.engines.flower.framing import Damaged
 from fedrl.engines.flower.identity import Identity, about_keys, about_survivors
 from fedrl.engines.flower.states import NO_HISTORY
-from fedrl.engines.wrapped import Wrapped
+from fedrl.federation.update_check import ranges, refusal
 from fedrl.privacy import clipping, noise
-from fedrl.privacy.secure import Terms
-from fedrl.privacy.secure.protocol import Client, Keys, ProtocolError
-from fedrl.types import Algorithm, Job, Result, Shareable, Tensors, TooFew
-from fedrl.wire import ranges, refusal
+from fedrl.privacy.secure_aggregation import Terms
+from fedrl.privacy.secure_aggregation.protocol import Client, Keys, ProtocolError
 
 
 class Worded(Wrapped):

@@ -19,18 +19,18 @@ from functools import partial
 from pathlib import Path
 
 import fedrl
-from fedrl import seeding
+from fedrl.core import seeding
+from fedrl.core.types import Algorithm, Failure, Job, Result, Tensors, TooFew, UserError
 from fedrl.engines.flower import framing, messages, protocol, steps
 from fedrl.engines.flower.identity import Identity
 from fedrl.engines.flower.ledger import Budget, Ledger, job_name
 from fedrl.engines.flower.member import Member
 from fedrl.engines.flower.opened import Asked, Opened
 from fedrl.engines.flower.states import StateError, States, with_history, without_history
-from fedrl.engines.inprocess import debugging, one_line, reason
-from fedrl.engines.workers import Workers
-from fedrl.privacy.secure import Terms
-from fedrl.privacy.secure.protocol import ProtocolError
-from fedrl.types import Algorithm, Failure, Job, Result, Tensors, TooFew, UserError
+from fedrl.engines.in_process import debugging, one_line, reason
+from fedrl.engines.worker_pool import Workers
+from fedrl.privacy.secure_aggregation import Terms
+from fedrl.privacy.secure_aggregation.protocol import ProtocolError
 
 OWN = frozenset({"states", "flwr", "secret", "key", "opened", "ledger", "memory", "supernode"})
 """Names in a node's folder that are the node's own, whatever their endings: no recipe's."""

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 
 from fedrl.engines.flower.ledger import locked
 from fedrl.engines.flower.states import StateError, write
-from fedrl.privacy.secure.protocol import ProtocolError
+from fedrl.privacy.secure_aggregation.protocol import ProtocolError
 
 LAST = 1000
 """Jobs that are remembered; between a round and its repetition by a resumed run lie far fewer."""

@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import fedrl
+from fedrl.core.types import UserError
 from fedrl.engines.flower import framing, messages, protocol
 from fedrl.engines.flower.keys import Registered
 from fedrl.engines.flower.link import Link, Outgoing
-from fedrl.types import UserError
-from fedrl.wire import one_line
+from fedrl.federation.update_check import one_line
 
 ANSWER_SECONDS = 30.0
 """For a node that came in the middle of a run to say who it is."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fedrl.limits import not_negative
-from fedrl.types import UserError
+from fedrl.core.limits import not_negative
+from fedrl.core.types import UserError
 
 SMALLEST_PIECE_MB = 0.25
 LARGEST_PIECE_MB = 32.0

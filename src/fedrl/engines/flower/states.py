@@ -18,9 +18,9 @@ import re
 import secrets
 from pathlib import Path
 
+from fedrl.core.atomic_files import write_atomically
+from fedrl.core.types import Tensors
 from fedrl.engines.flower import framing
-from fedrl.files import write_atomically
-from fedrl.types import Tensors
 
 NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,99}")
 """Of a run and of a tag: they come from the network and become names of files."""

@@ -19,13 +19,13 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedrl.core.types import Tensors
 from fedrl.engines.flower.framing import Damaged
 from fedrl.engines.flower.identity import SIGNATURE
 from fedrl.engines.flower.states import NO_HISTORY
-from fedrl.privacy.secure import Terms, commitments, masks, shamir
-from fedrl.privacy.secure.protocol import Answer, Dealing, Keys, Letter
-from fedrl.privacy.secure.quantise import WORD
-from fedrl.types import Tensors
+from fedrl.privacy.secure_aggregation import Terms, commitments, masks, shamir
+from fedrl.privacy.secure_aggregation.protocol import Answer, Dealing, Keys, Letter
+from fedrl.privacy.secure_aggregation.quantise import WORD
 
 KEY = 32
 SIGNED = 2 * KEY + len(NO_HISTORY) + SIGNATURE

@@ -25,14 +25,14 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
+from fedrl.core.types import Failure, Result, Tensors, TooFew
 from fedrl.engines.flower import protocol, steps
 from fedrl.engines.flower.framing import Damaged
 from fedrl.engines.flower.link import Lost
+from fedrl.federation.update_check import misreported
 from fedrl.privacy.clipping import Layout
-from fedrl.privacy.secure import Terms, masks
-from fedrl.privacy.secure.protocol import Answer, Dealing, ProtocolError, Server
-from fedrl.types import Failure, Result, Tensors, TooFew
-from fedrl.wire import misreported
+from fedrl.privacy.secure_aggregation import Terms, masks
+from fedrl.privacy.secure_aggregation.protocol import Answer, Dealing, ProtocolError, Server
 
 Found = TypeVar("Found")
 

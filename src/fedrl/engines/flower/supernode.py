@@ -14,9 +14,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from fedrl.core.types import UserError
 from fedrl.engines.flower import children, executor
 from fedrl.engines.flower.node import Client, say
-from fedrl.types import UserError
 
 PAUSE_SECONDS = 2.0
 POLL_SECONDS = 3.0

@@ -8,8 +8,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedrl.core.types import UserError
 from fedrl.engines.flower import children, connection, keys
-from fedrl.types import UserError
 
 START_SECONDS = 60.0
 POLL_SECONDS = 0.5

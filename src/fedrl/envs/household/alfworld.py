@@ -14,12 +14,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from fedrl.core.types import UserError
 from fedrl.envs.household.export import game
 from fedrl.envs.household.layout import GENERATIONS
 from fedrl.envs.household.problem import Problem
 from fedrl.envs.household.world import Household
 from fedrl.envs.text import Task, Turn
-from fedrl.types import UserError
 
 IDLE: list[Any] = []
 """Engines without a game, used again: each loads a copy of the planner's library, and closing that

@@ -14,12 +14,12 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from fedrl import registry, seeding
+from fedrl.core import registry, seeding
+from fedrl.core.types import UserError
 from fedrl.envs.household.layout import TREATMENTS
 from fedrl.envs.household.problem import KINDS, Goal, Problem, Thing
 from fedrl.envs.household.rooms import BOUNDS, FITTING, ROOMS, SIZES, can_contain, flags
 from fedrl.envs.household.scenes import SCENES, Dice, Scene, Spot, scene, spelled
-from fedrl.types import UserError
 
 Shares = tuple[tuple[str, float], ...]
 

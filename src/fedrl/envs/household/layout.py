@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from fedrl.core.types import UserError
 from fedrl.envs.household.problem import Problem
-from fedrl.types import UserError
 
 GENERATIONS = ("2.1.2", "2.1.1")
 """Of the texts. The newer is what the package alfworld 0.4.2 ships; the problems are the same."""

@@ -10,13 +10,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from fedrl.core.types import UserError
 from fedrl.datasets import alfworld
 from fedrl.envs.household.game import Game
 from fedrl.envs.household.layout import Layout
 from fedrl.envs.household.pddl import parse
 from fedrl.envs.household.problem import Problem
 from fedrl.envs.parity import Line, records, transcript
-from fedrl.types import UserError
 
 KEYS = {"id", "generation", "reset", "steps"}
 """What a record of a transcript has at least."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
+from fedrl.core.types import UserError
 from fedrl.envs.household.problem import FLAGS, STATES, Goal, Problem, Receptacle, Thing
-from fedrl.types import UserError
 
 FACT = re.compile(r"\(([^()]+)\)")
 DECLARED = re.compile(r"^\s*(\S+) - location\b", re.MULTILINE)

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from fedrl import seeding
+from fedrl.core import seeding
 from fedrl.envs.household.problem import Receptacle
 from fedrl.envs.household.rooms import HEIGHTS, OPENABLE, ROOMS, STUCK, Room
 

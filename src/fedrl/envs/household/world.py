@@ -14,6 +14,9 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from fedrl.core.limits import at_least_one, not_negative
+from fedrl.core.registry import suggestion
+from fedrl.core.types import FilePath, UserError, Word
 from fedrl.datasets import alfworld
 from fedrl.datasets.fetch import root
 from fedrl.envs.household import expert, generate
@@ -23,9 +26,6 @@ from fedrl.envs.household.pddl import parse
 from fedrl.envs.household.problem import FOLDERS, Problem
 from fedrl.envs.household.rooms import SIZES
 from fedrl.envs.text import Task, Turn
-from fedrl.limits import at_least_one, not_negative
-from fedrl.registry import suggestion
-from fedrl.types import FilePath, UserError, Word
 
 SPLITS = {"train": "train", "seen": "valid_seen", "unseen": "valid_unseen", "public": "valid_train"}
 """Our splits, and what ALFWorld calls them; its valid_train shares no game with train."""

@@ -17,9 +17,9 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import IO, Any, cast
 
-from fedrl.datasets.reading import readable
+from fedrl.core.types import UserError
+from fedrl.datasets.missing_data import readable
 from fedrl.envs.webshop.product import Product
-from fedrl.types import UserError
 
 SMALL = ("documents_1k.jsonl", "items_shuffle_1000.json")
 WHOLE = ("items_shuffle.json",)

@@ -14,6 +14,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeVar
 
+from fedrl.core.seeding import derive, generator
 from fedrl.envs.webshop.product import Product
 from fedrl.envs.webshop.vocabulary import (
     BULLETS,
@@ -27,7 +28,6 @@ from fedrl.envs.webshop.vocabulary import (
     STARTS,
     Kind,
 )
-from fedrl.seeding import derive, generator
 
 FAMILY = 4
 BLOCK = 256 * FAMILY

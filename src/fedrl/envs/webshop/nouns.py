@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 
-from fedrl.types import UserError
+from fedrl.core.types import UserError
 
 Tagger = Callable[[str], Sequence[str]]
 

@@ -27,8 +27,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrl.core.types import UserError
 from fedrl.envs.webshop.analysis import term, words
-from fedrl.types import UserError
 
 K1, B = 0.9, 0.4
 """What the original shop searches with."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from typing import Any, Literal, NamedTuple
 
+from fedrl.core.types import FilePath, UserError
 from fedrl.envs.text import Task, Turn
 from fedrl.envs.webshop import pages
 from fedrl.envs.webshop.goals import SHUFFLE_SEED, Drawn, Goal, draw, draw_price
@@ -21,7 +22,6 @@ from fedrl.envs.webshop.nouns import Tagger, plain, spacy_tagger
 from fedrl.envs.webshop.product import Product
 from fedrl.envs.webshop.reward import Rules, reward, unwinnable
 from fedrl.envs.webshop.store import KEPT, Ranker, Store, open_store
-from fedrl.types import FilePath, UserError
 
 
 @dataclass(frozen=True)

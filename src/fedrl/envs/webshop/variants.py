@@ -19,13 +19,13 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from fedrl.core.seeding import derive, generator
+from fedrl.core.types import UserError
 from fedrl.envs.webshop.generate import asin_of
 from fedrl.envs.webshop.goals import NO_LIMIT, Goal
 from fedrl.envs.webshop.product import Product, indexed_text
 from fedrl.envs.webshop.search import K1, B, Index
 from fedrl.envs.webshop.store import FOUND, Ranker
-from fedrl.seeding import derive, generator
-from fedrl.types import UserError
 
 FIELDS = ("title", "description", "bullet", "options")
 DEPTH = FOUND

@@ -1,0 +1,195 @@
+"""FedQHD's figures: learning curves, errors by D and by m, policies by their error, clients."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrl.report import plots
+from fedrl.runs.grid import Trained, curve
+from reproductions.fedqhd import numbers
+from reproductions.fedqhd.methods import ENCODERS, METHODS, SAME, TASKS, learner
+from reproductions.fedqhd.results import Found, Results
+from reproductions.markdown import picture
+
+RETURN = "train/return"
+Errors = Mapping[str, Mapping[int, np.ndarray]]
+"""Lines of errors [draws], by D or m; the first is the paper's."""
+LINES = 5
+"""Curves in a panel of runs that differ in one size."""
+
+
+def learning(found: Found, task: str, pictures: Path) -> str:
+    """The paper's Figure 2 for one task: mean return of a round's episodes, all methods."""
+    import matplotlib
+
+    figure, row = plots.figure(len(ENCODERS))
+    with matplotlib.rc_context(plots.STYLE):
+        for axes, encoders in zip(row, ENCODERS, strict=True):
+            x, lines = {}, {}
+            for method, about in METHODS.items():
+                name = learner(method, encoders)
+                again = SAME.get(f"{method}-{encoders}") == f"fedqhd-{encoders}"
+                runs = [] if name is None or again else [found[f"{task}-{name}"]]
+                x[about.title], lines[about.title] = returns(runs)
+            plots.band_plot(axes, x, lines)
+            whole_rounds(axes)
+            axes.set_title(f"{TASKS[task]}, {encoders} encoder{'s' * (encoders == 'own')}")
+        for index, about in enumerate(METHODS.values()):  # those that the first panel has not
+            colour, dash = plots.line_style(index)
+            if about.title not in row[0].get_legend_handles_labels()[1]:
+                row[0].plot([], [], dash, color=colour, linewidth=1.6, label=about.title)
+        plots.legend(figure, row[0])
+    alt = f"{TASKS[task]}: return by round for all methods"
+    return picture(figure, pictures, f"curves-{task}", alt)
+
+
+def returns(cells: Sequence[Trained]) -> tuple[np.ndarray, np.ndarray]:
+    if not cells or not all(one.runs for one in cells):
+        return np.empty(0), np.empty((0, 0))
+    return curve(cells, RETURN, cells[0].cell.rounds)
+
+
+def thinned(several: Sequence[int]) -> list[int]:
+    """At most LINES of them, the first and the last included."""
+    chosen = np.linspace(0, len(several) - 1, min(LINES, len(several)))
+    return [several[round(float(i))] for i in chosen]
+
+
+def dimension(
+    results: Results, errors: Errors, gaps: Mapping[int, Sequence[float]], pictures: Path
+) -> str:
+    """The paper's Figure 1: curves by D, error by D, policy gap by error."""
+    import matplotlib
+
+    found, ratio = results.parts["dimension"], results.scale.ratio
+    runs = {d: found[f"D{d}-m{ratio * d}"] for d in results.scale.dimensions}
+    figure, row = plots.figure(3)
+    with matplotlib.rc_context(plots.STYLE):
+        curves_by_size(row[0], {f"D = {d}": runs[d] for d in thinned(list(runs))})
+        error_panel(row[1], errors, "D")
+        reference(row[1], errors)
+        finish_legend(row[1])
+        gap_panel(row[2], next(iter(errors.values()), {}), gaps)
+    return picture(figure, pictures, "dimension", "learning curves, error and policy gap by D")
+
+
+def anchors(results: Results, errors: Errors, found: Found, pictures: Path) -> str:
+    """The paper's Figure 3: curves by m, error by m with m = D marked, return by m."""
+    import matplotlib
+
+    fixed = results.scale.fixed
+    runs = {m: found[f"D{fixed}-m{m}"] for m in results.scale.trained_anchors}
+    figure, row = plots.figure(3)
+    with matplotlib.rc_context(plots.STYLE):
+        curves_by_size(row[0], {f"m = {m}": one for m, one in runs.items()})
+        error_panel(row[1], errors, "m", log=False)
+        mark(row[1], fixed)
+        finish_legend(row[1])
+        ends = {m: by for m, one in runs.items() if (by := numbers.last(one))}
+        seeds = sorted(set.intersection(*(set(by) for by in ends.values()))) if ends else []
+        if seeds:
+            values = np.array([[ends[m][seed] for m in ends] for seed in seeds])
+            plots.band_plot(row[2], np.array(list(ends)), {"return": values})
+            log_sizes(row[2], list(ends))
+            mark(row[2], fixed)
+        row[2].set_title("return, last 100 episodes")
+        row[2].set_xlabel("m")
+    return picture(figure, pictures, "anchors", "learning curves, error and return by m")
+
+
+def curves_by_size(axes: Any, lines: Mapping[str, Trained]) -> None:
+    x, y = {}, {}
+    for name, one in lines.items():
+        x[name], y[name] = returns([one])
+    plots.band_plot(axes, x, y)
+    axes.set_title("return by round")
+    whole_rounds(axes)
+    finish_legend(axes)
+
+
+def whole_rounds(axes: Any) -> None:
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_xlabel("rounds")
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+
+
+def error_panel(axes: Any, errors: Errors, symbol: str, log: bool = True) -> None:
+    """Errors against a size. Where a line falls to rounding, a logarithm would hide the others."""
+    x = {name: np.array(list(by)) for name, by in errors.items()}
+    lines = {name: np.stack(list(by.values()), 1) for name, by in errors.items()}
+    axes.set_title("|Q̂ − compiled| on held-out states")
+    axes.set_xlabel(symbol)
+    if lines:
+        plots.band_plot(axes, x, lines, log=log)
+        log_sizes(axes, [int(size) for size in next(iter(x.values()))])
+
+
+def reference(axes: Any, errors: Errors) -> None:
+    """The line that theory draws, through the middle of the first errors."""
+    by = next(iter(errors.values()), {})
+    if not by:
+        return
+    x = np.array(list(by), float)
+    level = np.log([values.mean() for values in by.values()]) + 0.5 * np.log(x)
+    axes.plot(
+        x, np.exp(level.mean()) * x**-0.5, ":", color=plots.INK, linewidth=1.2, label="D^(−1/2)"
+    )
+
+
+def gap_panel(
+    axes: Any, errors: Mapping[int, np.ndarray], gaps: Mapping[int, Sequence[float]]
+) -> None:
+    """What a greedy policy loses against its error: a point per D, with both intervals."""
+    for index, (size, lost) in enumerate(gaps.items()):
+        if not lost or size not in errors:
+            continue
+        (x, wide), (y, high) = (plots.interval(np.array(v)) for v in (errors[size], lost))
+        colour, _ = plots.line_style(index)
+        bars = {"xerr": np.nan_to_num(wide), "yerr": np.nan_to_num(high)}
+        axes.errorbar(x, y, **bars, fmt="o", color=colour, markersize=4, linewidth=1)
+        axes.annotate(str(size), (x, y), textcoords="offset points", xytext=(5, 4), fontsize=8.5)
+    axes.axhline(0, color=plots.INK, linewidth=0.7)
+    axes.set_title("return that the greedy policy loses, by D")
+    axes.set_xlabel("largest error")
+
+
+def mark(axes: Any, size: int) -> None:
+    axes.axvline(size, color=plots.INK, linestyle=":", linewidth=1.2, label="m = D")
+
+
+def log_sizes(axes: Any, sizes: Sequence[int]) -> None:
+    """A logarithmic axis with some of the sizes themselves on it."""
+    from matplotlib.ticker import NullFormatter, NullLocator
+
+    shown = thinned(sorted(sizes))
+    axes.set_xscale("log")
+    axes.xaxis.set_minor_locator(NullLocator())
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.set_xticks(shown, [str(size) for size in shown])
+
+
+def finish_legend(axes: Any) -> None:
+    if axes.get_legend_handles_labels()[0]:
+        axes.legend(fontsize=8.5, loc="best")
+
+
+def clients(ends: Mapping[str, Mapping[int, Mapping[int, float]]], pictures: Path) -> str:
+    """The paper's Figure 4: the last round's return by N, a panel per task."""
+    import matplotlib
+
+    figure, row = plots.figure(len(ends))
+    with matplotlib.rc_context(plots.STYLE):
+        for axes, (task, by) in zip(row, ends.items(), strict=True):
+            seeds = set.intersection(*(set(values) for values in by.values()))
+            if seeds:
+                values = np.array([[by[n][seed] for n in by] for seed in sorted(seeds)])
+                plots.band_plot(axes, np.array(list(by)), {"return": values})
+                log_sizes(axes, list(by))
+            axes.set_title(f"{TASKS[task]}: return in the last round")
+            axes.set_xlabel("clients N")
+    return picture(figure, pictures, "clients", "return by number of clients")

@@ -1,0 +1,78 @@
+"""Files of answers that people might have given: as they mean them, shuffled, or one lying.
+
+A person's answer to "is this score too high, right or too low?" follows from the score and the
+rating that they feel, so that one file can answer for every score a model may show. Felt ratings
+are the true ones of movies that are trained on, with the recipe's noise, drawn once per movie.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrl.config import schema as configs
+from fedrl.core.seeding import generator
+from fedrl.runs.grid import short_hash
+from fedrl.runs.warmstart import whole
+
+KINDS = ("told", "shuffled", "flipped")
+NOISE = 0.5
+"""Stars: the simulated person's."""
+SCORES = np.arange(1, 11) / 2
+"""What a model may show, in stars."""
+
+
+@dataclass(frozen=True)
+class Log:
+    """The answers of all clients of one seed; `flipped` is who lies in that kind."""
+
+    kind: str
+    seed: int
+    clients: int
+    flipped: int
+    world: Mapping[str, Any]
+
+    def place(self, folder: Path) -> Path:
+        said = [self.kind, self.seed, self.clients, self.flipped, dict(self.world), NOISE]
+        return folder / "answers" / f"{self.kind}-seed{self.seed}.{short_hash(said)}"
+
+    def files(self, folder: Path) -> str:
+        """As `algorithm.feedback_file` takes it."""
+        return str(self.place(folder) / "{client}.jsonl")
+
+
+def write(log: Log, folder: Path) -> None:
+    """One file per client; a folder appears when it is whole."""
+    from fedrl.envs.movielens.world import World
+
+    settings = configs.resolve({"world": dict(log.world), "algorithm": {"name": "fedrlhf"}}).world
+    world = World(settings, log.clients, log.seed)
+    with whole(log.place(folder)) as half:
+        for client, shelf in enumerate(world.shelves):
+            keys = [str(world.movies[m].id) for m in shelf.movie[shelf.train]]
+            random = generator(log.seed, f"answers/{log.kind}", client=client)
+            felt = feelings(shelf.rating[shelf.train], log, client)
+            if log.kind == "shuffled":
+                felt = random.permutation(felt)
+            sign = -1.0 if log.kind == "flipped" and client == log.flipped else 1.0
+            lines = [json.dumps(line) + "\n" for line in answers(keys, felt, sign)]
+            (half / f"{client}.jsonl").write_text("".join(lines), encoding="utf-8")
+
+
+def feelings(rating: np.ndarray, log: Log, client: int) -> np.ndarray:
+    """[n], the same in every kind of log: what differs is only what is said about them."""
+    random = generator(log.seed, "answers/noise", client=client)
+    return rating + NOISE * random.standard_normal(len(rating))
+
+
+def answers(keys: list[str], felt: np.ndarray, sign: float) -> Iterator[Mapping[str, Any]]:
+    from fedrl.feedback.simulated import direct
+
+    for key, rating in zip(keys, felt.tolist(), strict=True):
+        for score in SCORES.tolist():
+            yield {"question": f"rate/{key}/{score:g}", "value": sign * direct(score, rating)}

@@ -1,0 +1,1 @@
+"""How updates become one, and how the server steps with it."""

@@ -1,0 +1,1 @@
+"""FedAgent: the algorithm, its local epochs, its convergence theory."""

@@ -1,0 +1,1 @@
+"""FedRLHF: learning from feedback that never leaves its client."""

@@ -1,0 +1,105 @@
+"""What one client of a rating federation holds: its users' movies, split, and what R0 pays there.
+
+Usually that is one user. A centralized client holds everybody's shelves, and its lists of users and
+movies are then longer; nothing else differs. True ratings are kept apart (`stars`,
+`States.rating`): of those that are trained on only a simulated person and `reward = "labels"` read
+the values.
+
+Who holds row r of an embedding table, H_r, can be told to a server that only adds up: every client
+sends a mark where it holds a row and 0 elsewhere, and with clients' weights w_i
+
+    Σ_i w_i Δ_i,r / Σ_i w_i  over  Σ_i w_i [i ∈ H_r] / Σ_i w_i   =   the mean of Δ_i,r over H_r
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from fedrl.datasets.movielens import Movie
+from fedrl.envs.movielens.world import World, check_split
+from fedrl.feedback.rating_kernels import Examples, Ints, Single
+
+MARK = 2.0**-10
+"""Of a row that is held. Small beside changes, which are what a bound on the whole update
+(`privacy.clip`) is for; far above the grid of a secure sum; a power of two: marks round nothing."""
+
+
+class States(NamedTuple):
+    """Some states of one user, numbered as the server numbers them, and their true ratings."""
+
+    examples: Examples
+    rating: Single
+    appeal: Single
+
+
+class Holding(NamedTuple):
+    """`train` is numbered by rows of `users` and `movies`, the client's own lists."""
+
+    users: Ints  # [U], places in the list of clients
+    movies: Ints  # [M], places in the catalogue
+    train: Examples  # [n]
+    appeal: Single  # [n], R0 of "high"
+    weight: Single  # [n], λ of the example's user
+    stars: Single  # [n], true ratings
+    catalogue: tuple[Movie, ...]
+
+    def key(self, place: int) -> str:
+        """A movie's raw id, by which people and logs know it."""
+        return str(self._movie(place).id)
+
+    def text(self, place: int) -> str:
+        """A movie as a person reads it."""
+        movie = self._movie(place)
+        return f"{movie.title}: {', '.join(movie.genres)}" if movie.genres else movie.title
+
+    def _movie(self, place: int) -> Movie:
+        return self.catalogue[int(self.movies[self.train.movie[place]])]
+
+
+def holding(world: World, owners: Sequence[int], weights: Sequence[float]) -> Holding:
+    """Of these users' training ratings; `weights` are all users' λ."""
+    shelves = [world.shelves[owner] for owner in owners]
+    for shelf in shelves:
+        check_split(shelf, world.movies)
+    movie = np.concatenate([shelf.movie[shelf.train] for shelf in shelves])
+    sizes = [len(shelf.train) for shelf in shelves]
+    movies, row = np.unique(movie, return_inverse=True)
+    user = np.repeat(np.arange(len(shelves)), sizes)
+    return Holding(
+        np.array(owners, np.int64),
+        movies,
+        Examples(user, row.astype(np.int64), world.genres[movie]),
+        np.concatenate([shelf.appeal[shelf.train] for shelf in shelves]),
+        np.repeat(np.array([weights[owner] for owner in owners], np.float32), sizes),
+        np.concatenate([shelf.rating[shelf.train] for shelf in shelves]),
+        world.movies,
+    )
+
+
+def marks(rows: Ints, count: int) -> Single:
+    """[count]: which rows of a table a client holds."""
+    found = np.zeros(count, np.float32)
+    found[rows] = MARK
+    return found
+
+
+def over_holders(mean: Single, held: Single, least: float) -> Single:
+    """The mean over a row's holders [R, D], from that over all clients and the mean mark [R].
+
+    A row without a holder stays as it is. `least` is the smallest share of the weights that an
+    honest holder can have: who marks a row by less moves it no farther for that.
+    """
+    share = np.maximum(np.asarray(held, np.float64) / MARK, least)
+    return np.asarray(mean / share[:, None], np.float32)
+
+
+def states(world: World, owner: int, part: str) -> States:
+    """One user's states that are trained on (`train`), held out (`held`), or all of them."""
+    shelf = world.shelves[owner]
+    rows = {"train": shelf.train, "held": shelf.held, "all": np.arange(len(shelf.movie))}[part]
+    movie = shelf.movie[rows]
+    examples = Examples(np.full(len(rows), owner, np.int64), movie, world.genres[movie])
+    return States(examples, shelf.rating[rows], shelf.appeal[rows])

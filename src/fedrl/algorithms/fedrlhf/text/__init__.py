@@ -1,0 +1,1 @@
+"""FedRLHF for texts."""

@@ -1,0 +1,311 @@
+"""The workbench of a client that writes: a language model goes on from the beginnings of texts and
+learns by PPO from what the texts are worth.
+
+A text is one sample: the prompt is its situation, all new tokens are one action, the reward of the
+whole text comes at the end. The critic values the prompt (`ppo`); advantages have mean 0 and
+deviation 1 within a batch. The KL divergence to the reference is a term of the loss, per token, as
+for agents (`learner`), and no part of the reward. Its estimate from the tokens that were written
+(k3) has the value of KL(π ‖ π_ref), but with the tokens fixed its gradient, (1 − π_ref/π) ∇ log π,
+is on average that of KL(π_ref ‖ π): it holds on to all that the reference writes.
+
+The reference is the model that the run began with, and nothing ever trains it: a copy, or the model
+without its adapters. It also says how likely a text is (`Written.likelihood`), which no policy can
+therefore talk up by changing itself. Nothing is remembered from one call to the next: every call
+sets the weights first, or says that it uses those that are set.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedrl.algorithms.fedagent.local_trainer import advice
+from fedrl.core.types import Metrics, Tensors, UserError
+from fedrl.llm import lora
+from fedrl.llm.generation import choose as answering
+from fedrl.llm.generation.hf import Sampler
+from fedrl.llm.policy import choose_device, load
+from fedrl.llm.rl import loss as learner
+from fedrl.llm.rl import optimizer_state, ppo
+from fedrl.llm.rollout import Rollout, Sample
+from fedrl.llm.weights import Merged, parts
+
+READ = 16
+"""Characters of a text that are tokenized per token that is wanted: three times as many as tokens
+have on average."""
+ROWS = 64
+"""Texts per forward pass where nothing is trained."""
+REPORTED = (
+    "reward", "sentiment", "intrinsic", "loss", "value_loss", "entropy", "ratio_far",
+    "gradient_norm",
+)  # fmt: skip
+
+
+class Written(NamedTuple):
+    """Texts of one model."""
+
+    samples: list[Sample]
+    texts: list[str]  # the prompt and what was written on, as one text
+    likelihood: np.ndarray  # mean log-probability of the new tokens under the reference [n]
+    kl: float  # mean over the new tokens of log π − log π_ref
+
+    @property
+    def tokens(self) -> int:
+        return sum(len(sample.answer) for sample in self.samples)
+
+    @property
+    def repeated(self) -> float:
+        """Share of pairs of neighbouring new tokens that the same text had before.
+
+        Repetition is likely under any language model: a likelihood that is paid for breeds it.
+        """
+        pairs = [list(zip(sample.answer, sample.answer[1:])) for sample in self.samples]
+        shares = [1 - len(set(row)) / len(row) for row in pairs if row]
+        return float(np.mean(shares)) if shares else 0.0
+
+
+class Batch(NamedTuple):
+    """Prompts to learn from, and whose they are."""
+
+    owners: list[int]
+    prompts: list[list[int]]
+
+
+Worth = Callable[[Batch, Written], tuple[np.ndarray, Metrics]]
+"""What texts are worth [n], and numbers about it to report."""
+
+
+class Writer:
+    """Writes and learns as the settings of `fedrlhf-text` say."""
+
+    def __init__(self, settings: Any) -> None:
+        if not settings.model:
+            raise UserError(
+                "algorithm.model is empty; name a model folder (`fedrl warmstart imdb`)"
+            )
+        self.settings = settings
+        self.version = 0
+        with advice():
+            self._set_up(settings)
+
+    def _set_up(self, settings: Any) -> None:
+        loaded = load(settings.model, choose_device(settings.device))
+        model = loaded.model
+        if settings.lora_rank:
+            model = self.reference = lora.adapt(model, settings.lora_rank, settings.lora_alpha)
+        else:
+            self.reference = copy.deepcopy(model).requires_grad_(False)
+        ppo.attach(model)
+        if settings.save_memory:
+            learner.save_memory(model)
+        self.policy = replace(loaded, model=model)
+        self.critic = ppo.Critic(lr=settings.critic_lr)
+        self.sampler: Any = answering.choose(settings, self.policy)
+        if settings.compile:  # after the copy, which must not call this model's body
+            learner.compiled(model)
+        tokenizer = self.policy.tokenizer
+        begin = tokenizer.bos_token_id
+        begins = begin is not None and tokenizer("a")["input_ids"][:1] == [begin]
+        self.before = [begin] if begins else []  # what this model expects before any text
+
+    # Weights
+
+    def first(self, seed: int) -> Tensors:
+        """What the server begins with: the folder's weights, or new adapters by the run's seed."""
+        if self.settings.lora_rank:
+            lora.draw(self.policy.model, seed)
+        return self.policy.weights()
+
+    def load(self, theta: Tensors) -> None:
+        self.policy.set_weights(theta)
+        self._moved()
+
+    def _moved(self) -> None:
+        """Tell the sampler of new weights: the plain one shares them, others keep a copy."""
+        self.version += 1
+        model = self.policy.model.eval()
+        shares = isinstance(self.sampler, Sampler)
+        self.sampler.push(None if shares else Merged(model), self.version)
+
+    def generator(self, seed: int) -> torch.Generator:
+        return torch.Generator(self.policy.device).manual_seed(seed % 2**63)
+
+    # Texts
+
+    def tokens(self, texts: Sequence[str]) -> list[list[int]]:
+        """Of the beginning of each text, as far as prompts and what follows them may reach."""
+        settings = self.settings
+        most = READ * (settings.prompt_tokens[1] + settings.answer_tokens)
+        found = self.policy.tokenizer([text[:most] for text in texts], add_special_tokens=False)
+        return [list(row) for row in found["input_ids"]]
+
+    def prompts(self, texts: Sequence[str], lengths: Sequence[int]) -> list[list[int]]:
+        """The first tokens of each text."""
+        pairs = zip(self.tokens(texts), lengths, strict=True)
+        return [[*self.before, *row[:length]] for row, length in pairs]
+
+    @advice()
+    def write(self, prompts: Sequence[Sequence[int]], generator: torch.Generator) -> Written:
+        """Go on from each prompt with the weights that are set."""
+        settings = self.settings
+        said = self.sampler.answer(prompts, settings.answer_tokens, settings.temperature, generator)
+        assert self.sampler.version == self.version, "written with other weights"
+        samples = [
+            Sample(i, 0, list(prompt), said.tokens[i], said.logprobs[i], "")
+            for i, prompt in enumerate(prompts)
+        ]
+        whole = [[*sample.prompt, *sample.answer] for sample in samples]
+        texts = self.policy.tokenizer.batch_decode(whole, skip_special_tokens=True)
+        logs, rows = self._under_reference(samples)
+        own = np.array([x for sample in samples for x in sample.logprobs])
+        return Written(samples, texts, _means(logs, rows, len(samples)), float((own - logs).mean()))
+
+    @advice()
+    def human(self, texts: Sequence[str]) -> np.ndarray:
+        """Mean log-probability under the reference of what people wrote after a beginning of middle
+        length, as far as a model would write [n]."""
+        length = sum(self.settings.prompt_tokens) // 2
+        samples: list[Sample] = []
+        for row in self.tokens(texts):
+            answer = row[length : length + self.settings.answer_tokens]
+            if answer:
+                prompt = [*self.before, *row[:length]]
+                samples.append(Sample(len(samples), 0, prompt, answer, [], ""))
+        logs, rows = self._under_reference(samples)
+        return _means(logs, rows, len(samples))
+
+    @torch.no_grad()
+    def _under_reference(self, samples: Sequence[Sample]) -> tuple[np.ndarray, np.ndarray]:
+        """Log-probability of every new token under the reference, and whose each is [tokens]."""
+        logs, rows = [], []
+        for start in range(0, len(samples), ROWS):
+            batch = self._rows(samples[start : start + ROWS])
+            with lora.bare(self.reference):
+                found, _ = learner.logprobs(self.reference, batch, self.settings.temperature)
+            logs.append(found)
+            rows.append(batch.row + start)
+        return torch.cat(logs).cpu().double().numpy(), torch.cat(rows).cpu().numpy()
+
+    def _rows(self, samples: Sequence[Sample]) -> learner.Rows:
+        return learner.rows(samples, self.policy.pad, self.policy.device)
+
+    # Learning
+
+    def train(
+        self,
+        theta: Tensors,
+        batches: Iterable[Batch],
+        worth: Worth,
+        seed: int,
+        moments: Tensors | None = None,
+    ) -> tuple[Metrics, Tensors]:
+        """PPO from θ on these batches; the model keeps the new weights.
+
+        Gives what to log, and what Adam remembers where clients keep it: `moments` of next time.
+        """
+        with advice(self.policy.model):
+            return self._train(theta, batches, worth, seed, moments)
+
+    def _train(
+        self,
+        theta: Tensors,
+        batches: Iterable[Batch],
+        worth: Worth,
+        seed: int,
+        moments: Tensors | None,
+    ) -> tuple[Metrics, Tensors]:
+        settings, model = self.settings, self.policy.model
+        self.load(theta)
+        generator = self.generator(seed)
+        optimizer = torch.optim.Adam(ppo.groups(model, settings.lr, self.critic), settings.lr)
+        optimizer_state.restore(optimizer, self.policy.trained(), moments)
+        logs: list[Metrics] = []
+        for batch in batches:
+            written = self.write(batch.prompts, generator)
+            rewards, told = worth(batch, written)
+            learned = self._learn(optimizer, written.samples, rewards, generator)
+            self._moved()
+            logs.append(_log(written, told | learned))
+        names = dict.fromkeys(name for log in logs for name in log)
+        rows = {name: [log[name] for log in logs if name in log] for name in names}
+        found = {
+            name: float(np.sum(row) if name.startswith("env/") else np.mean(row))
+            for name, row in rows.items()
+        }
+        if settings.optimizer_state != "kept":
+            return found, {}
+        return found, optimizer_state.taken(optimizer, self.policy.trained())
+
+    def _learn(
+        self,
+        optimizer: torch.optim.Optimizer,
+        samples: list[Sample],
+        rewards: np.ndarray,
+        generator: torch.Generator,
+    ) -> dict[str, float]:
+        """Passes of PPO over one batch of texts; means over the passes."""
+        settings, model, pad = self.settings, self.policy.model, self.policy.pad
+        rollout = _rollout(samples, rewards, self.version)
+        targets = ppo.judge(model, rollout, self.critic, pad, settings.microbatch)
+        weights = learner.Loss(settings.clip, settings.kl, 0.0, settings.temperature)
+        found = [
+            ppo.update(
+                model, optimizer, samples, targets, self.critic, weights, pad, settings.minibatch,
+                settings.microbatch, settings.clip_norm, generator, self.reference,
+            )
+            for _ in range(settings.ppo_epochs)
+        ]  # fmt: skip
+        return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
+
+    @advice()
+    @torch.no_grad()
+    def divergence(self, samples: Sequence[Sample], theta: Tensors) -> float:
+        """Mean over the new tokens of KL(π ‖ π_θ) between the weights that are set and θ, exact
+        over the vocabulary; afterwards θ is set."""
+        starts = range(0, len(samples), ROWS)
+        batches = [self._rows(samples[start : start + ROWS]) for start in starts]
+        own = [self._distributions(batch) for batch in batches]
+        self.load(theta)
+        total = 0.0
+        for batch, logs in zip(batches, own, strict=True):
+            total += float((logs.exp() * (logs - self._distributions(batch))).sum())
+        return total / sum(len(sample.answer) for sample in samples)
+
+    def _distributions(self, batch: learner.Rows) -> Tensor:
+        """log π(· | all before it) at every new token [A, vocabulary]."""
+        head = parts(self.policy.model)[1]
+        hidden = learner.states(self.policy.model, batch)[batch.at]
+        logits = head(hidden.to(head.weight.dtype)).float()
+        return (logits / self.settings.temperature).log_softmax(-1)
+
+
+def _means(values: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:
+    """Mean of each row's values [count]."""
+    return np.bincount(rows, values, count) / np.bincount(rows, minlength=count)
+
+
+def _rollout(samples: list[Sample], rewards: np.ndarray, version: int) -> Rollout:
+    """Texts as episodes of one step."""
+    paid = [float(reward) for reward in rewards]
+    for sample, reward in zip(samples, paid, strict=True):
+        sample.reward = reward
+    count = len(samples)
+    return Rollout(
+        samples, list(range(count)), paid, [False] * count, [0] * count, [1] * count, version
+    )
+
+
+def _log(written: Written, found: dict[str, float]) -> Metrics:
+    return {f"train/{name}": found[name] for name in REPORTED if name in found} | {
+        "train/kl": written.kl,
+        "train/repeated": written.repeated,
+        "train/tokens": written.tokens / len(written.samples),
+        "env/samples": float(len(written.samples)),
+        "env/tokens": float(written.tokens),
+    }

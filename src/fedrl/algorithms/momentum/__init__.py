@@ -1,0 +1,1 @@
+"""PAvg, FedSVRPG-M and FedHAPG-M: policy gradients with an anchored direction."""

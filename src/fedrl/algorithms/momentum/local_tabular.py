@@ -1,0 +1,194 @@
+"""Local rounds of PAvg, FedSVRPG-M and FedHAPG-M for table policies in random MDPs.
+
+Paper: Momentum for the Win (Algorithms 1 and 2). Per pair (seed, client), K times:
+
+    svrpg   τ ~ θ_k;   u_k = β g(τ|θ_k) + (1-β) [u + g(τ|θ_k) - w g(τ|θ_prev)]
+    hapg    α ~ U[0,1], τ ~ θ(α) = α θ_prev + (1-α) θ_k;
+            u_k = β w g(τ|θ_k) + (1-β) [u + Λ]
+    θ_{k+1} = θ_k + η u_k, then Δ = θ_K - θ_0
+
+Where we differ: the paper says that FedHAPG-M cannot be assessed on tables because J is not twice
+differentiable; for softmax logits it is, so hapg runs there. The direct parametrisation (θ is the
+policy itself) stays on {θ ≥ floor, Σ_a θ = 1} by Euclidean projection after each local step and
+after the server's: without a floor the importance weight has no bound. Evaluation is exact.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrl.algorithms.momentum import tabular_kernels as kernels
+from fedrl.core.types import Tensors, UserError
+from fedrl.envs.control import random_mdp
+
+Floats = NDArray[np.float64]
+Stats = dict[str, NDArray[np.float64] | NDArray[np.int64]]
+
+
+class Settings(Protocol):
+    """The part of the algorithm's settings that is read here."""
+
+    @property
+    def method(self) -> str: ...
+    @property
+    def beta(self) -> float: ...
+    @property
+    def local_steps(self) -> int: ...
+    @property
+    def local_lr(self) -> float: ...
+    @property
+    def weight_clip(self) -> float: ...
+    @property
+    def trajectories(self) -> int: ...
+    @property
+    def policy(self) -> Literal["softmax", "direct"]: ...
+    @property
+    def floor(self) -> float: ...
+
+
+class TabularRunner:
+    """Batches of local rounds for one kind of world; trees have one leaf of shape [B,S,A].
+
+    `params` come from `World.params`: kernels [B,n,S,A,S] and rewards [B,n,S,A]. A pair's result
+    depends on its own inputs and seed only, not on its batch or on the number of threads.
+    """
+
+    def __init__(self, world: random_mdp.World, settings: Settings) -> None:
+        self.world = world
+        self.settings = settings
+        self.direct = settings.policy == "direct"
+        self.name = "probabilities" if self.direct else "logits"
+        actions = world.settings.actions
+        if self.direct and settings.method == "hapg":
+            raise UserError('algorithm.policy = "direct": hapg needs algorithm.policy = "softmax"')
+        if self.direct and not 0 < settings.floor < 1 / actions:
+            raise UserError(
+                f"algorithm.floor = {settings.floor}: use a number in (0, 1/{actions})"
+                " for the direct policy"
+            )
+
+    def init(self, seed: int) -> Tensors:
+        """θ_0, the uniform policy; it needs no randomness, so `seed` changes nothing."""
+        shape = (self.world.settings.states, self.world.settings.actions)
+        return {self.name: np.full(shape, 1.0 / shape[1] if self.direct else 0.0)}
+
+    def opening(
+        self, theta: Tensors, params: Tensors, seeds: NDArray[np.uint64], batch: int
+    ) -> tuple[Tensors, Stats]:
+        """A mean of `batch` gradients g(τ|θ_0) for every pair: its part of u_0."""
+        rules = self._rules()._replace(
+            local_steps=1, trajectories=batch, beta=1.0, hapg=False, raw=True
+        )
+        return self._run(theta, theta, theta, params, seeds, rules)
+
+    def local(
+        self,
+        theta: Tensors,
+        prev: Tensors,
+        u: Tensors,
+        params: Tensors,
+        seeds: NDArray[np.uint64],
+    ) -> tuple[Tensors, Stats]:
+        """Δ = θ_{r,K} - θ_r for every pair; `prev` is θ_{r-1}, `u` is u_r.
+
+        `weight_*` are of the weights as used, after clipping; with β = 1 (svrpg) no weight is
+        computed, and they say 1, 0, 0.
+        """
+        return self._run(theta, prev, u, params, seeds, self._rules())
+
+    def project(self, theta: Tensors) -> Tensors:
+        """θ back into the feasible set, for tables with any leading axes."""
+        if not self.direct:
+            return theta
+        table = np.array(theta[self.name], np.float64)
+        kernels.project(table.reshape(1, -1, table.shape[-1]), 0, self.settings.floor)
+        return {self.name: table}
+
+    def returns(
+        self, theta: Tensors, params: Tensors, seeds: NDArray[np.uint64], episodes: int
+    ) -> Floats:
+        """J of every pair, [B,1]: exact, so one "episode" says it all."""
+        return self._performance(self._policy(theta), params)[:, None]
+
+    def exact_gradient(self, theta: Tensors, params: Tensors, horizon: int | None = None) -> Floats:
+        """∇J(θ) [S_,S,A] of the average J over environments [S_,N]; of J_H where H is given."""
+        world = self.world
+        if horizon is not None and world.settings.gamma**horizon < 1e-12:
+            horizon = None  # the same number, without a recursion over hundreds of steps
+        return random_mdp.gradient(
+            self._policy(theta)[:, None],
+            params["kernel"][..., 0, :, :, :],
+            params["reward"][..., 0, :, :],
+            world.initial,
+            world.settings.gamma,
+            "direct" if self.direct else "softmax",
+            horizon,
+        ).mean(axis=-3)
+
+    def tangent(self, slope: Floats) -> Floats:
+        """The part of a gradient along which θ may move: for the direct policy Σ_a = 0."""
+        return slope - slope.mean(axis=-1, keepdims=True) if self.direct else slope
+
+    def _policy(self, theta: Tensors) -> Floats:
+        table = theta[self.name]
+        return table if self.direct else random_mdp.softmax(table)
+
+    def _performance(self, policy: Floats, params: Tensors) -> Floats:
+        return random_mdp.performance(
+            policy,
+            params["kernel"][..., 0, :, :, :],
+            params["reward"][..., 0, :, :],
+            self.world.initial,
+            self.world.settings.gamma,
+        )
+
+    def _rules(self) -> kernels.Rules:
+        s = self.settings
+        return kernels.Rules(
+            initial=self.world.initial,
+            horizon=self.world.settings.horizon,
+            gamma=float(self.world.settings.gamma),
+            local_steps=s.local_steps,
+            trajectories=s.trajectories,
+            local_lr=float(s.local_lr),
+            beta=float(s.beta),
+            weight_clip=float(s.weight_clip),
+            hapg=s.method == "hapg",
+            direct=self.direct,
+            floor=float(s.floor),
+            raw=False,
+        )
+
+    def _run(
+        self,
+        theta: Tensors,
+        prev: Tensors,
+        u: Tensors,
+        params: Tensors,
+        seeds: NDArray[np.uint64],
+        rules: kernels.Rules,
+    ) -> tuple[Tensors, Stats]:
+        theta_, prev_, u_, kernel, reward = (
+            np.ascontiguousarray(array, np.float64)
+            for array in (
+                theta[self.name],
+                prev[self.name],
+                u[self.name],
+                params["kernel"],
+                params["reward"],
+            )
+        )
+        numbers = np.ascontiguousarray(seeds, np.uint64)
+        pairs = kernels.Pairs(theta_, prev_, u_, kernel, reward, numbers)
+        out, stats = kernels.run(pairs, rules)
+        steps = rules.local_steps * rules.trajectories * rules.horizon
+        return {self.name: out}, {
+            "return": stats[:, kernels.RETURN],
+            "weight_mean": stats[:, kernels.WEIGHT_MEAN],
+            "weight_var": stats[:, kernels.WEIGHT_VAR],
+            "weight_clipped": stats[:, kernels.CLIPPED],
+            "steps": np.full(len(out), steps, np.int64),
+        }

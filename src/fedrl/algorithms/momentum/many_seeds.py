@@ -1,0 +1,78 @@
+"""Many seeds of one experiment at once, for tables over hundreds or thousands of seeds.
+
+The same algorithm, the same randomness and the same steps as the round loop with full
+participation, but with the seeds as a batch axis: a test holds each seed's numbers to those of
+`federation.run`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from fedrl.algorithms.momentum.algorithm import Momentum, Settings, stack
+from fedrl.core import seeding, tree
+from fedrl.core.types import Tensors
+
+Curves = dict[str, np.ndarray]
+
+
+def sweep(
+    settings: Settings,
+    make_world: Callable[[int], Any],
+    seeds: Sequence[int],
+    rounds: int,
+    eval_every: int = 1,
+) -> Iterator[tuple[int, Curves]]:
+    """Yield (round, metrics [S]) for S seeds; each seed has its own world."""
+    worlds = [make_world(seed) for seed in seeds]
+    pools = [[client] for client in range(worlds[0].clients)]
+    algorithm = Momentum(settings, worlds[0], rounds, pools)
+    runner, count, clients = algorithm.runner, len(seeds), len(pools)
+    params = stack([stack([w.params(pool) for pool in pools]) for w in worlds])  # [S,clients,n,…]
+    pairs = tree.map(lambda x: x.reshape(-1, *x.shape[2:]), params)
+    state = stack([algorithm.init(seeding.derive(seed, "init")) for seed in seeds])
+    steps = np.zeros(count)
+    for number in range(rounds + 1):
+        metrics: Curves = {}
+        if number or algorithm.opening:
+            drawn = np.array(
+                [
+                    seeding.derive(seed, "local/0", number, client)
+                    for seed in seeds
+                    for client in range(clients)
+                ],
+                np.uint64,
+            )
+            sent = algorithm.broadcast(state, number)
+            theta, previous, direction = (
+                tree.map(
+                    lambda x: np.repeat(x, clients, 0), sent[name] if name in sent else state[name]
+                )
+                for name in ("theta", "previous", "direction")
+            )
+            if number == 0:
+                update, stats = runner.opening(theta, pairs, drawn, algorithm.opening_batch)
+            else:
+                update, stats = runner.local(theta, previous, direction, pairs, drawn)
+            per_seed = tree.map(lambda x: x.reshape(count, clients, *x.shape[1:]), update)
+            mean = tree.map(lambda x: x.mean(1, dtype=np.float64).astype(x.dtype), per_seed)
+            state = algorithm.step(state, mean, number)
+            steps += stats["steps"].reshape(count, clients).sum(1)
+            for name in algorithm.measured(number):
+                metrics[f"train/{name}"] = stats[name].reshape(count, clients).mean(1)
+        metrics["env/steps"] = steps.copy()
+        if number % eval_every == 0 or number == rounds:
+            metrics |= _evaluate(algorithm, state, params, seeds, number)
+        yield number, metrics
+
+
+def _evaluate(
+    algorithm: Momentum, state: Tensors, params: Tensors, seeds: Sequence[int], number: int
+) -> Curves:
+    drawn = [seeding.derive(seed, "evaluate", number) for seed in seeds]
+    values = algorithm.returns(state["theta"], params, drawn, algorithm.settings.eval_episodes)
+    metrics = {"eval/return": values.mean(1), "eval/return_min": values.min(1)}
+    return metrics | algorithm.diagnostics(state, params)

@@ -1,0 +1,1 @@
+"""FedQHD and its baselines: hyperdimensional and deep Q-learning."""

@@ -1,0 +1,1 @@
+"""Deep Q-learning: the baselines FedAvg-DQN and Distillation FedDQN."""

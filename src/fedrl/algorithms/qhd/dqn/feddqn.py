@@ -1,0 +1,187 @@
+"""FedAvg-DQN: deep Q-learning across clients, weights averaged. A baseline of the FedQHD paper.
+
+    server    weights ← mean of the clients' weights; they count the same, or with
+              `aggregate.name = "weighted"` by the round's steps
+    client    weights ← the server's; `episodes` ε-greedy episodes with updates from its replay;
+              sends its weights
+
+The network has two hidden layers (`dqn`). The replay, ε, the delayed weights, Adam's means and the
+random numbers stay with the client. Independent and Oracle are the same learner in another
+federation: a client that gets back what it sent goes on undisturbed, and a centralized client plays
+the episodes of all the clients it stands for.
+
+The paper fixes the layers (128 each), γ, the replay and when clients average. It is silent on the
+optimizer, the batch, the target rule and its period: here Adam, 32, double, 500 steps. A network
+needs hundreds of updates to fit a target: of one that moves every 45 (five short episodes), it
+learns values without bound, and so does PyTorch's.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from fedrl.algorithms.qhd.dqn import network as dqn
+from fedrl.algorithms.qhd.dqn.episodes import evaluate as play
+from fedrl.algorithms.qhd.dqn.episodes import run_episodes
+from fedrl.algorithms.qhd.q_learning import (
+    REPORTS,
+    Practice,
+    most_steps,
+    ranges,
+    remembers_a_batch,
+    side_by_side,
+    told,
+)
+from fedrl.algorithms.qhd.td_kernels import Rules
+from fedrl.core import seeding
+from fedrl.core.limits import above_zero, at_least_one
+from fedrl.core.types import Job, Metrics, Result, Spec, Tensors, UserError
+from fedrl.envs.discrete.worlds import World
+
+
+@dataclass(frozen=True)
+class Network(Practice):
+    """What clients learn with."""
+
+    # Units of the two hidden layers.
+    hidden: tuple[int, ...] = (128, 128)
+    # Step size of Adam.
+    lr: float = 0.0003
+    # Transitions per update; the loss is their mean.
+    batch: int = 32
+    # TD errors beyond this count linearly, not squared (Huber); 0 squares all.
+    huber: float = 1.0
+    # Steps between two copies of what is learned to the delayed target; 0 is never by steps.
+    sync_steps: int = 500
+    # Episodes between two copies; 0 is never by episodes.
+    sync_episodes: int = 0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        at_least_one(self, "algorithm.", "batch")
+        remembers_a_batch(self.replay, self.batch)
+        if len(self.hidden) != 2 or min(self.hidden) < 1:
+            raise UserError(
+                f"algorithm.hidden is {list(self.hidden)}; name the units of two layers, above 0"
+            )
+        above_zero(self, "algorithm.", "lr")
+
+
+@dataclass(frozen=True)
+class Settings(Network):
+    """A network for all, and how clients learn."""
+
+    name: Literal["feddqn"] = "feddqn"
+
+
+@dataclass(frozen=True)
+class Training:
+    """A client's round but for what it receives and sends; `pools[c]` are those c plays for."""
+
+    settings: Network
+    world: World
+    pools: Sequence[Sequence[int]]
+    sign: float = 1.0
+    """Of rewards; a poisoned client's are turned round."""
+
+    def shape(self, hidden: Sequence[int]) -> dqn.Shape:
+        first, second = hidden
+        return self.world.dimension, first, second, self.world.actions
+
+    @property
+    def rules(self) -> Rules:
+        return self.settings.rules(
+            self.settings.lr, self.settings.batch, self.world.limit, self.sign
+        )
+
+    def restore(self, job: Job, shape: dqn.Shape, weights: np.ndarray) -> dqn.Learner:
+        """The learner as it was left, or a fresh one with these weights."""
+        if job.state is None:
+            s = self.settings
+            return dqn.fresh(shape, weights, s.replay, job.seed % 2**63, s.epsilon)
+        return dqn.Learner(**{name: np.array(job.state[name]) for name in dqn.Learner._fields})
+
+    def play(self, job: Job, shape: dqn.Shape, learner: dqn.Learner) -> tuple[Tensors, Metrics]:
+        """The round's episodes; returns what the client keeps and what it reports."""
+        count = self.settings.episodes * len(self.pools[job.client])
+        returns, lengths = run_episodes(self.world, count, shape, learner, self.rules, job.seed)
+        recent, metrics = told(job, returns, lengths)
+        return {**learner._asdict(), "returns": recent}, metrics
+
+    def greedy(self, shape: dqn.Shape, weights: np.ndarray, seed: int, episodes: int = 0) -> float:
+        count = episodes or self.settings.eval_episodes
+        return float(play(self.world, count, shape, weights, seed).mean())
+
+
+class FedDQN:
+    """See the module's docstring."""
+
+    opening = False
+    reports = REPORTS
+    sends_values = True
+
+    def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
+        self.settings, self.world = settings, world
+        self.ranges = ranges(settings.episodes, world, pools)
+        self.training = Training(settings, world, pools)
+        self.shape = self.training.shape(settings.hidden)
+        self.heaviest = most_steps(settings, world, pools)
+
+    # The server
+
+    def init(self, seed: int) -> Tensors:
+        return {"weights": dqn.draw_weights(self.shape, seeding.derive(seed, "network"))}
+
+    def broadcast(self, state: Tensors, round: int) -> Tensors:
+        return dict(state)
+
+    def declare(self, broadcast: Tensors) -> dict[str, Spec]:
+        return {"weights": Spec(broadcast["weights"].shape, "float32")}
+
+    def step(self, state: Tensors, mean: Tensors, round: int) -> Tensors:
+        return {"weights": mean["weights"].astype(np.float32)}
+
+    # A client
+
+    def local(self, job: Job) -> Result:
+        got = job.broadcast["weights"]
+        learner = self.training.restore(job, self.shape, got)
+        # What comes back unchanged is no news: a client alone is not disturbed in its syncs.
+        if not np.array_equal(got, learner.online):
+            learner.online[:] = got
+            if self.settings.sync_on_receipt:
+                learner.target[:] = got
+        kept, metrics = self.training.play(job, self.shape, learner)
+        weight = metrics["env/steps"]
+        return Result(job.client, {"weights": learner.online.copy()}, weight, kept, metrics)
+
+    def local_many(self, jobs: Sequence[Job]) -> list[Result]:
+        return side_by_side(self.world, self.local, jobs)
+
+    def poisoned(self, job: Job) -> Result:
+        """A client's work if all its rewards had the other sign."""
+        other = copy.copy(self)
+        other.training = replace(self.training, sign=-1.0)
+        return other.local(job)
+
+    # Evaluation
+
+    def evaluate(
+        self, states: Sequence[Tensors], owners: Sequence[Sequence[int]], round: int, seed: int
+    ) -> Metrics:
+        """Greedy episodes with the weights that all clients of a state hold."""
+        found = [self.training.greedy(self.shape, state["weights"], seed) for state in states]
+        return {"eval/return": float(np.mean(found))}
+
+    def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
+        found = self.training.greedy(self.shape, state["weights"], seed, episodes)
+        return np.full(self.world.clients, found)
+
+
+def build(settings: Settings, world: World, rounds: int, pools: Sequence[Sequence[int]]) -> FedDQN:
+    return FedDQN(settings, world, pools)

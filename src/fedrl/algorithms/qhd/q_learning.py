@@ -1,0 +1,170 @@
+"""What the Q-learners of a federation share, whatever stands for Q: a client's round and its rules.
+
+FedQHD, FedAvg-DQN and Distillation FedDQN differ in how values are represented and agreed upon. How
+a client explores, remembers, when it updates, how it delays its targets and tells of its episodes
+is the same for all, by settings of the same names, so that a comparison compares nothing else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from fedrl.algorithms.qhd.td_kernels import Rules
+from fedrl.core.limits import at_least_one, not_negative
+from fedrl.core.threads import kernel_threads
+from fedrl.core.types import Job, Metrics, Range, Result, UserError
+from fedrl.envs.discrete.worlds import HOST, World
+
+LAST = 100
+"""Episodes behind `train/return_last100`, the paper's figure of merit."""
+
+REPORTS = frozenset(
+    {"train/return", "train/return_last100", "train/steps", "env/steps", "env/episodes"}
+)
+
+Bundle = tuple[Any, ...]
+"""A NamedTuple of arrays as a plain tuple, which numba unpacks in half the time: it counts where
+every step of a world is a call."""
+
+_ONLY = np.zeros(1, np.int64)
+"""The rows of a call with one lander."""
+
+
+@dataclass(frozen=True)
+class Practice:
+    """How a client explores, remembers, updates and delays its targets."""
+
+    # Local episodes between two exchanges.
+    episodes: int = 50
+    # Discount γ.
+    gamma: float = 0.99
+    # Steps of the world between two trainings,
+    train_every: int = 1
+    # each of so many updates.
+    gradient_steps: int = 1
+    # Steps of random play before the first update; also without any, a whole batch is awaited.
+    learning_starts: int = 0
+    # Steps between two copies of what is learned to the delayed target; 0 is never by steps.
+    sync_steps: int = 0
+    # Episodes between two copies; 0 is never by episodes.
+    sync_episodes: int = 5
+    # Also copy when something new arrives from the server.
+    sync_on_receipt: bool = True
+    # ε at the beginning.
+    epsilon: float = 1.0
+    # ε is multiplied by this after every episode,
+    epsilon_decay: float = 0.985
+    # down to this.
+    epsilon_floor: float = 0.001
+    # Instead, ε falls in a straight line to its floor over so many of the client's steps; 0 is off.
+    epsilon_steps: int = 0
+    # Target r + γ Q⁻(s', a*): a* chosen by the online weights, else by the delayed ones too.
+    double: bool = True
+    # TD errors beyond this count linearly, not squared (Huber); 0 squares all.
+    huber: float = 0.0
+    # An update's gradient is shortened to this norm before it is applied; 0 is off.
+    max_grad_norm: float = 0.0
+    # Transitions that a client remembers.
+    replay: int = 10_000
+    # Greedy episodes per evaluation and client.
+    eval_episodes: int = 20
+
+    def __post_init__(self) -> None:
+        at_least_one(self, "algorithm.", "episodes", "replay", "eval_episodes", "train_every")
+        not_negative(self, "algorithm.", "gradient_steps", "learning_starts", "sync_steps")
+        not_negative(self, "algorithm.", "sync_episodes", "epsilon_steps", "huber", "max_grad_norm")
+        for key in ("gamma", "epsilon", "epsilon_decay", "epsilon_floor"):
+            if not 0 <= getattr(self, key) <= 1:
+                raise UserError(f"algorithm.{key} is {getattr(self, key)}; it is a share, 0 to 1")
+        if self.epsilon < self.epsilon_floor:
+            raise UserError(
+                f"algorithm.epsilon is {self.epsilon}, below algorithm.epsilon_floor = "
+                f"{self.epsilon_floor}; ε falls from the one to the other"
+            )
+
+    def rules(self, lr: float, batch: int, limit: int, sign: float = 1.0) -> Rules:
+        """The same for the kernels, with what is a learner's own."""
+        return Rules(
+            self.gamma, lr, batch, self.gradient_steps, self.sync_steps, self.sync_episodes,
+            self.epsilon_decay, self.epsilon_floor, limit, sign, self.train_every,
+            self.learning_starts, self.epsilon, self.epsilon_steps, self.double, self.huber,
+            self.max_grad_norm,
+        )  # fmt: skip
+
+
+def remembers_a_batch(replay: int, batch: int) -> None:
+    """Nothing is learned before a whole batch is remembered."""
+    if replay < batch:
+        raise UserError(
+            f"algorithm.replay is {replay}, fewer than algorithm.batch = {batch}: nothing would "
+            "ever be learned"
+        )
+
+
+def told(job: Job, returns: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, Metrics]:
+    """The last returns, which the client keeps, and what it reports of a round's episodes."""
+    before = returns[:0] if job.state is None else job.state["returns"]
+    recent = np.concatenate([before, returns])[-LAST:]
+    return recent, {
+        "train/return": float(returns.mean()),
+        "train/return_last100": float(recent.mean()),
+        "train/steps": float(lengths.mean()),
+        "env/steps": float(lengths.sum()),
+        "env/episodes": float(len(returns)),
+    }
+
+
+def most_steps(practice: Practice, world: World, pools: Sequence[Sequence[int]]) -> float:
+    """That a client can take in a round, which is what it weighs: every episode to its limit."""
+    return float(practice.episodes * max(map(len, pools)) * world.limit)
+
+
+def ranges(episodes: int, world: World, pools: Sequence[Sequence[int]]) -> dict[str, Range]:
+    """Of the counts in `told`, where every owner in a client's pool gives it `episodes`."""
+    most = episodes * max(map(len, pools))
+    return {
+        "train/steps": Range(0, world.limit),
+        "env/steps": Range(0, most * world.limit, whole=True),
+        "env/episodes": Range(0, most, whole=True),
+    }
+
+
+def side_by_side(world: World, local: Callable[[Job], Result], jobs: Sequence[Job]) -> list[Result]:
+    """A thread per client: the kernels release Python's lock. A host's world does not."""
+    threads = 1 if world.kind == HOST else min(len(jobs), kernel_threads())
+    if threads == 1:
+        return [local(job) for job in jobs]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(local, jobs))
+
+
+def host_episodes(
+    world: World, count: int, seed: int, begin: Callable[..., int], advance: Callable[..., int]
+) -> tuple[np.ndarray, np.ndarray]:
+    """Returns and lengths [count] where the world is not compiled (LunarLander), step by step.
+
+    `begin(observation)` gives an episode's first action. `advance(action, observation, reward,
+    terminal, over)` learns from the step and gives the next one; after an episode's last step what
+    it gives is not used. `seed` begins the simulator's own stream, which cannot be kept from one
+    call to the next.
+    """
+    returns, lengths = np.zeros(count), np.zeros(count, np.int64)
+    lander = world.landers(1)
+    observation = lander.reset([seed])[0]
+    for episode in range(count):
+        if episode:
+            observation = lander.restart(_ONLY)[0]
+        total, steps, over = 0.0, 0, False
+        action = begin(observation)
+        while not over:
+            observation, reward, terminated, truncated = lander.step_alone(action)
+            over = terminated or truncated
+            action = advance(action, observation, reward, terminated, over)
+            total, steps = total + reward, steps + 1
+        returns[episode], lengths[episode] = total, steps
+    return returns, lengths

@@ -1,0 +1,1 @@
+"""What can be computed about runs and plans: gaps, constants, partitions."""

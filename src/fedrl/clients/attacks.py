@@ -1,0 +1,158 @@
+"""Clients that lie on purpose: a rehearsal of what a rule of aggregation is worth.
+
+`[attack] share = 0.2, kind = "sign-flip"` makes a fifth of the clients hostile, drawn by the run's
+seed: a larger share adds clients and keeps those that were there. A hostile client does its work as
+any other and then sends something else, in every round, with the weight, the numbers and the state
+of an honest one. It knows what a client knows: the broadcast, its own data, its own update. With
+Δ for its honest change and s for `strength`, it sends
+
+    sign-flip     −s Δ
+    scale         s Δ
+    noise         normal numbers, s times as large as Δ's root mean square
+    same-value    s times that root mean square in every place
+    free-rider    nothing new: Δ = 0
+    poison        what it honestly learns from rewards, or people's answers, of the opposite sign
+
+Δ is the update itself where a method sends changes. Where it sends values (FedQHD's readouts and
+teachers, DQN's weights: `sends_values`), Δ is the difference to what was broadcast under that name,
+and the lie is added to that. A name alone does not tell: FedRLHF's changes are named as its
+parameters are. What is too large for its dtype becomes the largest number: an infinite one would be
+refused. Under a mean, a share p of sign-flippers turns the others' common change round as soon as
+s > (1 − p) / p.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from fedrl.aggregation import robust
+from fedrl.clients.wrapper import Wrapped
+from fedrl.core import seeding, tree
+from fedrl.core.limits import above_zero
+from fedrl.core.types import (
+    Algorithm,
+    Batched,
+    Job,
+    Poisonable,
+    Result,
+    Tensors,
+    UserError,
+    sends_values,
+)
+
+Kind = Literal["sign-flip", "scale", "noise", "same-value", "free-rider", "poison"]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """Which clients lie, and how."""
+
+    # Numbers of the hostile clients; none by default.
+    clients: tuple[int, ...] = ()
+    # Or their share of all clients, rounded up; the run's seed draws who they are.
+    share: float = 0.0
+    # sign-flip, scale: a multiple of the honest change. noise, same-value: numbers as large as
+    # that. free-rider: no change at all. poison: learned from rewards or answers turned round.
+    kind: Kind = "sign-flip"
+    # How many times as large as an honest change; not read by free-rider and poison.
+    strength: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise UserError(f"attack.share is {self.share}; it is a share from 0 to 1")
+        if self.clients and self.share:
+            raise UserError("attack.clients and attack.share both say who lies: remove one")
+        above_zero(self, "attack.", "strength")
+
+    def check(self, clients: int, kind: str) -> None:
+        """Refuse what cannot be in a federation of this kind with so many clients."""
+        if not all(0 <= client < clients for client in self.clients):
+            raise UserError(f"attack.clients names clients outside 0 to {clients - 1}")
+        if (self.clients or self.share) and kind != "federated":
+            raise UserError(
+                f'[attack] is for clients that share a model, but federation.kind is "{kind}": '
+                "remove it"
+            )
+
+
+def hostile(settings: Settings, clients: int, seed: int) -> frozenset[int]:
+    """Who lies: those that are named, or the first ⌈share · N⌉ of an order that the seed draws."""
+    if settings.clients:
+        return frozenset(settings.clients)
+    order = seeding.generator(seed, "attackers").permutation(clients)
+    return frozenset(order[: robust.part(settings.share, clients)].tolist())
+
+
+class Attacked(Wrapped):
+    """An algorithm some of whose clients lie; everything else is the algorithm's own."""
+
+    def __init__(self, algorithm: Algorithm, settings: Settings, hostile: Collection[int]) -> None:
+        super().__init__(algorithm)
+        self.settings = settings
+        self.hostile = hostile
+        self.poison: Callable[[Job], Result] | None = None
+        if settings.kind == "poison":
+            if not isinstance(algorithm, Poisonable):
+                raise UserError(
+                    f'attack.kind is "poison", which {type(algorithm).__name__} cannot show: '
+                    "choose another kind"
+                )
+            self.poison = algorithm.poisoned
+        if isinstance(algorithm, Batched):  # the others stream results, one update at a time
+            self.local_many: Callable[[Sequence[Job]], list[Result]] = self._many
+
+    def local(self, job: Job) -> Result:
+        if job.client in self.hostile and self.poison is not None:
+            return self.poison(job)
+        return self._told(job, self.algorithm.local(job))
+
+    def _many(self, jobs: Sequence[Job]) -> list[Result]:
+        """Honest work in one call; what was learned from poison one by one."""
+        assert isinstance(self.algorithm, Batched)
+        apart = self.hostile if self.poison is not None else ()
+        together = [job for job in jobs if job.client not in apart]
+        honest = iter(self.algorithm.local_many(together) if together else ())
+        return [
+            self.local(job) if job.client in apart else self._told(job, next(honest))
+            for job in jobs
+        ]
+
+    def _told(self, job: Job, result: Result) -> Result:
+        if job.client not in self.hostile:
+            return result
+        base = tree.flatten(job.broadcast) if sends_values(self.algorithm) else {}
+        return replace(result, update=lie(result.update, base, self.settings, job.seed))
+
+
+def lie(update: Tensors, base: Tensors, settings: Settings, seed: int) -> Tensors:
+    """What a hostile client says instead; `base` are the broadcast's values by flat names."""
+    flat = tree.flatten(update)
+    start = {name: np.asarray(base.get(name, 0.0), np.float64) for name in flat}
+    change = {name: leaf.astype(np.float64) - start[name] for name, leaf in flat.items()}
+    size = settings.strength * root_mean_square(change)
+    random = seeding.generator(seed, "attack")
+    told = {}
+    for name, honest in change.items():
+        if settings.kind == "sign-flip":
+            wrong = -settings.strength * honest
+        elif settings.kind == "scale":
+            wrong = settings.strength * honest
+        elif settings.kind == "noise":
+            wrong = size * random.standard_normal(honest.shape)
+        elif settings.kind == "same-value":
+            wrong = np.full(honest.shape, size)
+        else:
+            wrong = np.zeros(honest.shape)
+        most = np.finfo(flat[name].dtype).max
+        told[name] = np.clip(start[name] + wrong, -most, most).astype(flat[name].dtype)
+    return tree.unflatten(told)
+
+
+def root_mean_square(change: Tensors) -> float:
+    squares = sum(float(np.square(part).sum()) for part in change.values())
+    return math.sqrt(squares / max(1, sum(part.size for part in change.values())))

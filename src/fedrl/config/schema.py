@@ -1,0 +1,328 @@
+"""Settings: frozen dataclasses, filled strictly from a TOML recipe and flags of the same names.
+
+A recipe says only what differs from the defaults. `[algorithm] name` and `[world] name` choose
+which dataclass those two tables are checked against. Unknown keys, wrong types and impossible
+values are errors of one or two lines that name the key and the fix.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import sys
+import tomllib
+import typing
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import fedrl
+from fedrl import partition, privacy
+from fedrl.aggregation import robust
+from fedrl.aggregation.mean import Settings as Aggregate
+from fedrl.algorithms import METHODS
+from fedrl.clients import attacks, faults
+from fedrl.config.flag_parsing import checked, fields, nearest, parse, require_text, split_flags
+from fedrl.core.limits import at_least_one, not_negative
+from fedrl.core.registry import load, look_up, suggestion
+from fedrl.core.types import FilePath, UserError, Word
+from fedrl.engines.flower import settings as flower
+from fedrl.envs import WORLDS
+from fedrl.federation import async_settings as buffered
+from fedrl.federation import round_loop as federation
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole experiment."""
+
+    # Folder of the run under `out`; the recipe's name by default.
+    name: Word = "run"
+    # All randomness comes from this number.
+    seed: int = 0
+    # R: rounds of communication.
+    rounds: int = 100
+    # inprocess: clients in this process, compiled together where the method can.
+    # workers: clients in processes of their own, which a deadline can stop.
+    # flower: clients on other machines, through the SuperLink that `connection` names.
+    engine: Literal["inprocess", "workers", "flower"] = "inprocess"
+    # The SuperLink of engine = "flower": a name that `fedrl flower up` has written, or a file.
+    connection: FilePath = ""
+    # Worker processes; 0 is one per core.
+    workers: int = 0
+    # Where run directories go.
+    out: FilePath = "runs"
+    # Evaluate every so many rounds, and after the last.
+    eval_every: int = 1
+    # Write a checkpoint every so many rounds, and after the last.
+    checkpoint_every: int = 1
+    # Live trackers: tensorboard, wandb, trackio.
+    track: tuple[Word, ...] = ()
+    federation: federation.Settings = field(default_factory=federation.Settings)
+    algorithm: Any = None
+    world: Any = None
+    partition: partition.Settings = field(default_factory=partition.Settings)
+    buffer: buffered.Settings = field(default_factory=buffered.Settings)
+    aggregate: Aggregate = field(default_factory=Aggregate)
+    privacy: privacy.Settings = field(default_factory=privacy.Settings)
+    faults: faults.Settings = field(default_factory=faults.Settings)
+    attack: attacks.Settings = field(default_factory=attacks.Settings)
+    flower: flower.Settings = field(default_factory=flower.Settings)
+
+    def __post_init__(self) -> None:
+        at_least_one(self, "", "rounds", "eval_every", "checkpoint_every")
+        if not self.out or not re.fullmatch(r"[\w.+-]+", self.name) or set(self.name) == {"."}:
+            raise UserError(
+                f"name is {self.name!r} and out is {self.out!r}: a folder's name and its parent, "
+                "neither of them empty"
+            )
+        require_text(self.out, "out")
+        not_negative(self, "", "seed")
+        if self.workers < 0:
+            raise UserError(f"workers is {self.workers}; 0 is one per core")
+        if self.workers and self.engine != "workers":
+            raise UserError(f'workers is {self.workers}, which needs engine = "workers"')
+        if (self.engine == "flower") != bool(self.connection):
+            raise UserError(
+                'engine = "flower" and connection go together: --engine flower --connection NAME'
+            )
+        if self.engine == "inprocess":
+            if self.federation.deadline:
+                raise UserError(
+                    'federation.deadline needs clients that can be stopped: set engine = "workers"'
+                )
+            if self.faults.clients and self.faults.kind in ("hang", "exit"):
+                raise UserError(
+                    f'faults.kind = "{self.faults.kind}" would stop the whole run: '
+                    'set engine = "workers"'
+                )
+        if self.faults.clients and self.faults.kind == "hang" and not self.federation.deadline:
+            raise UserError('faults.kind = "hang" needs federation.deadline, or the run waits too')
+        if self.faults.clients and not all(
+            0 <= c < self.federation.clients for c in self.faults.clients
+        ):
+            raise UserError(
+                f"faults.clients names clients outside 0 to {self.federation.clients - 1}"
+            )
+        self.buffer.check(self.federation, self.privacy, self.engine)
+        self.buffer.check_rule(self.rule, self.federation.clients)
+        self.rule.check(self.combined, self.federation.kind)
+        privacy.check(
+            self.privacy, self.federation.kind, self.aggregate.name, self.federation.asked
+        )
+        self.attack.check(self.federation.clients, self.federation.kind)
+
+    @property
+    def combined(self) -> int:
+        """Updates that become one in a server step, if no client fails."""
+        return self.buffer.size or self.federation.asked
+
+    @property
+    def rule(self) -> Aggregate:
+        """The rule of aggregation, its attackers as a number where a buffer could hold them all."""
+        if not self.buffer.size:
+            return self.aggregate
+        attackers = robust.hostile(self.aggregate.attackers, self.federation.clients)
+        return dataclasses.replace(self.aggregate, attackers=float(attackers))
+
+
+SECTIONS = (
+    federation.Settings,
+    partition.Settings,
+    buffered.Settings,
+    Aggregate,
+    privacy.Settings,
+    faults.Settings,
+    attacks.Settings,
+    flower.Settings,
+)
+
+
+RENAMED = {"updates_per_step": "gradient_steps"}
+"""Settings of methods by the names that older run folders have for them."""
+
+
+def read_recipe(path: Path) -> dict[str, Any]:
+    """The recipe's tables; its name is the default of `name`."""
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except tomllib.TOMLDecodeError as error:
+        raise UserError(f"{path}: not valid TOML: {error}") from error
+    except UnicodeDecodeError as error:
+        raise UserError(f"{path}: not a UTF-8 text: save it as UTF-8") from error
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    return {"name": recipe_name(path)} | data
+
+
+def require_names(recipe: Mapping[str, Any]) -> None:
+    """No step size suits every world, so a recipe says which method and world it is for."""
+    for key, example in (("algorithm", "fedsvrpg-m"), ("world", "cartpole")):
+        section = recipe.get(key)
+        if section is None or (isinstance(section, Mapping) and "name" not in section):
+            raise UserError(f'the recipe names no {key}: add [{key}] name = "{example}"')
+
+
+def recipes_folder() -> Path:
+    """Recipes lie in the package when installed, beside `src` in a checkout."""
+    package = Path(fedrl.__file__).parent
+    inside = package / "recipes"
+    return inside if inside.is_dir() else package.parent.parent / "recipes"
+
+
+def find_recipe(name: str) -> Path:
+    """A path, or the name of a recipe that comes with fedrl (`momentum/cartpole`)."""
+    path = Path(name)
+    if path.is_file():
+        return path
+    if path.is_dir():
+        raise UserError(f"{name} is a folder; name a recipe file, for instance from `fedrl list`")
+    folder = recipes_folder()
+    known = {str(p.relative_to(folder).with_suffix("")): p for p in folder.glob("*/*.toml")}
+    wanted = name.removeprefix("recipes/").removesuffix(".toml")
+    if wanted in known:
+        return known[wanted]
+    raise UserError(f"no recipe {name!r}; {suggestion(wanted, known)}")
+
+
+def recipe_name(path: Path) -> str:
+    parent = path.resolve().parent
+    return f"{parent.name}-{path.stem}" if parent.parent.name == "recipes" else path.stem
+
+
+def resolve(data: Mapping[str, Any], flags: Sequence[str] = ()) -> Config:
+    """The whole configuration: defaults, then the recipe, then the flags."""
+    merged = {k: dict(v) if isinstance(v, Mapping) else v for k, v in data.items()}
+    pairs = split_flags(flags)
+    for key, value in merged.items():
+        if fields(Config).get(key) in (Any, *SECTIONS) and not isinstance(value, dict):
+            raise UserError(f"{key} must be a table: [{key}]")
+    for old in RENAMED.keys() & merged.get("algorithm", {}).keys():
+        merged["algorithm"].setdefault(RENAMED[old], merged["algorithm"].pop(old))
+    for key, text in pairs:  # names first: they choose what the other keys are checked against
+        if key in ("algorithm.name", "world.name"):
+            _choose_name(merged.setdefault(key.split(".")[0], {}), key, text)
+    classes = {
+        "algorithm": _chosen(METHODS, merged, "algorithm", "fedsvrpg-m"),
+        "world": _chosen(WORLDS, merged, "world", "cartpole"),
+    }
+    for key, text in pairs:
+        _override(merged, classes, key, text)
+    return _fill(Config, merged, "", classes)
+
+
+def _choose_name(section: dict[str, Any], key: str, name: str | None) -> None:
+    """A flag that names another method: what that method presets goes over the recipe's value.
+
+    A recipe's keys that only its own method has are left out, and named in a line: one flag is
+    enough to change the method. Keys that neither has, and flags, are checked as ever.
+    """
+    if name is None:
+        raise UserError(f"--{key} needs a value")
+    before = section.get("name")
+    if before != name:
+        table = METHODS if key == "algorithm.name" else WORLDS
+        entry = look_up(table, key, name)
+        has = fields(load(entry, key, name).Settings)
+        foreign = section.keys() - has.keys()
+        if foreign and isinstance(before, str) and before in table:
+            foreign &= fields(load(table[before], key, before).Settings).keys()
+            for one in foreign:
+                del section[one]
+            if foreign:
+                said = f"{key} is {name}, which has no {', '.join(sorted(foreign))}"
+                print(f"note: {said}: the recipe's are left out", file=sys.stderr)
+        section |= entry.defaults
+    section["name"] = name
+
+
+def _chosen(table: Any, data: dict[str, Any], key: str, default: str) -> type:
+    """The settings class of the named method or world; its own defaults go under the recipe's."""
+    section = data.get(key, {})
+    name = section.get("name", default)
+    if not isinstance(name, str):
+        raise UserError(f"{key}.name is {name!r}; it must be a text")
+    entry = look_up(table, f"{key}.name", name)
+    data[key] = {"name": name} | dict(entry.defaults) | section
+    return load(entry, f"{key}.name", name).Settings
+
+
+def _override(data: dict[str, Any], classes: dict[str, type], key: str, text: str | None) -> None:
+    """Put one flag into the tables, with the type that its key has."""
+    table, _, inner = key.partition(".")
+    hints = fields(Config)
+    known = all_keys(classes)
+    if key not in known:
+        raise UserError(f"unknown key --{key}; {nearest(key, known)}")
+    hint = fields(classes.get(table) or hints[table])[inner] if inner else hints[key]
+    if text is None and hint is not bool:
+        raise UserError(f"--{key} needs a value")
+    value = True if text is None else parse(text, hint, key)
+    if inner:
+        data.setdefault(table, {})[inner] = value
+    else:
+        data[key] = value
+
+
+def all_keys(classes: Mapping[str, type]) -> list[str]:
+    """Every key, dotted, in the order of the dataclasses."""
+    keys = []
+    for name, hint in fields(Config).items():
+        cls = classes.get(name) or hint
+        if dataclasses.is_dataclass(cls):
+            keys += [f"{name}.{inner}" for inner in fields(typing.cast(type, cls))]
+        else:
+            keys.append(name)
+    return keys
+
+
+def _fill(cls: Any, data: Mapping[str, Any], path: str, classes: Mapping[str, type]) -> Any:
+    """An instance of a settings class from a table, nothing unknown and nothing of a wrong type."""
+    hints = fields(cls)
+    values: dict[str, Any] = {}
+    for key, value in data.items():
+        where = f"{path}{key}"
+        if key not in hints:
+            known = (
+                [k for k in all_keys(classes) if k.startswith(path)]
+                if path
+                else [*hints, *all_keys(classes)]
+            )
+            raise UserError(f"unknown key {where}; {nearest(where, known)}")
+        nested = classes.get(key) if not path else None
+        hint = nested or hints[key]
+        if dataclasses.is_dataclass(hint):
+            if not isinstance(value, Mapping):
+                raise UserError(f"{where} must be a table: [{where}]")
+            values[key] = _fill(hint, value, f"{where}.", classes)
+        else:
+            values[key] = checked(value, hint, where)
+    return cls(**values)
+
+
+def as_dict(config: Any) -> dict[str, Any]:
+    return {key: value for key, value in dataclasses.asdict(config).items() if value is not None}
+
+
+def to_toml(config: Any) -> str:
+    """The resolved configuration as a recipe: reading it back gives the same configuration."""
+    top, tables = [], []
+    for key, value in as_dict(config).items():
+        if isinstance(value, dict):
+            lines = [f"{k} = {_toml(v)}" for k, v in value.items() if v is not None]
+            tables.append("\n".join([f"[{key}]", *lines]))
+        else:
+            top.append(f"{key} = {_toml(value)}")
+    return "\n\n".join(["\n".join(top), *tables]) + "\n"
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, str):
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML has none
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(_toml(v) for v in value) + "]"
+    return repr(value)

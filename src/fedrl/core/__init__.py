@@ -1,0 +1,1 @@
+"""Vocabulary and small tools that everything else is built from."""

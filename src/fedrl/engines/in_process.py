@@ -1,0 +1,89 @@
+"""The default engine: clients one after the other in this process, or all in one compiled call.
+
+Nothing here can stop a client that hangs; `workers.py` can.
+
+What a client raises may quote its tasks, and the server writes reasons into its log and report: so
+only the exception's type leaves the client, unless its text is `Shareable`. With the environment
+variable FEDRL_DEBUG set where the client computes, the text and the line of code go along: for
+simulations on one's own data.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import sysconfig
+import traceback
+from collections.abc import Iterator, Sequence
+
+from fedrl.core.types import Algorithm, Batched, Failure, Job, Result, Shareable
+
+DEBUG = "FEDRL_DEBUG"
+"""Environment variable: unless it is empty or 0, clients' errors reach the server with their texts
+and the lines of code that raised them."""
+
+
+class InProcess:
+    def __init__(self, algorithm: Algorithm) -> None:
+        self.algorithm = algorithm
+
+    def run(self, jobs: Sequence[Job], deadline: float = 0.0) -> Iterator[Result | Failure]:
+        """Outcomes in the order of the jobs. `deadline` needs processes that can be stopped."""
+        for _, same in itertools.groupby(jobs, key=lambda job: id(job.broadcast)):
+            together = list(same)
+            if isinstance(self.algorithm, Batched) and len(together) > 1:
+                yield from self._many(self.algorithm, together)
+            else:
+                for job in together:
+                    yield attempt(self.algorithm, job)
+
+    def _many(self, algorithm: Batched, jobs: list[Job]) -> Iterator[Result | Failure]:
+        try:
+            yield from algorithm.local_many(jobs)
+        except Exception:  # noqa: BLE001 - one client's error: find out whose, and spare the others
+            for job in jobs:
+                yield attempt(self.algorithm, job)
+
+
+def attempt(algorithm: Algorithm, job: Job) -> Result | Failure:
+    """One client's work; whatever it raises costs this client's update and nothing else."""
+    try:
+        return algorithm.local(job)
+    except Exception as error:  # noqa: BLE001 - a client may fail in any way
+        return Failure(job.client, reason(error))
+
+
+def reason(error: Exception) -> str:
+    """What the server may know of a client's error."""
+    if debugging():
+        return one_line(error) + raised_at(error)
+    if len(error.args) == 1 and isinstance(error.args[0], Shareable):
+        return one_line(error)
+    return f"{type(error).__name__} (details stay with the client unless {DEBUG} is set)"
+
+
+def debugging() -> bool:
+    """Whether errors may say what they hold; whoever sets the variable to 0 says no."""
+    return os.environ.get(DEBUG, "").strip().lower() not in ("", "0", "false", "no", "off")
+
+
+def raised_at(error: BaseException) -> str:
+    """ " (file.py:12, in step)": the innermost line of a method's own code, if any is.
+
+    Libraries and Python itself are not; fedrl is, also where it is installed as a package.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    if not frames:
+        return ""
+    last = ([f for f in frames if _own(f.filename)] or list(frames))[-1]
+    return f" ({last.filename}:{last.lineno}, in {last.name})"
+
+
+def _own(file: str) -> bool:
+    library = "-packages" in file or file.startswith((sysconfig.get_path("stdlib"), "<"))
+    return not library or f"-packages{os.sep}fedrl{os.sep}" in file
+
+
+def one_line(error: BaseException) -> str:
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__

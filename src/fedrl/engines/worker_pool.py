@@ -1,0 +1,232 @@
+"""Clients in processes of their own, one per core: a client that hangs can be stopped.
+
+Processes are spawned, build the algorithm from a picklable recipe, warm it up (compiling is not the
+clients' time) and compute on one thread each. A broadcast travels to a worker once per round. A
+worker that dies or outlasts the deadline costs the client that it served and is replaced by one of
+the same number; the others go on meanwhile.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Any
+
+from fedrl.core.threads import pinned_children
+from fedrl.core.types import WORKER as NUMBER
+from fedrl.core.types import Algorithm, Failure, Job, Result, Tensors, UserError, WarmUp
+from fedrl.engines.in_process import attempt, debugging, one_line, raised_at
+
+START_SECONDS = 600.0
+"""A worker that has not built and compiled its algorithm by then is taken for broken."""
+
+
+class Workers:
+    """`build()` must be picklable: a function of a module, or a partial of one."""
+
+    def __init__(self, build: Callable[[], Algorithm], count: int = 0) -> None:
+        self.build = build
+        self.count = count or os.cpu_count() or 1
+        self._workers: list[_Worker] = []
+        self._waiting: list[tuple[int, Job]] = []  # of `begin`, the next one last
+        self._done: deque[tuple[int, Result | Failure]] = deque()
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        for worker in self._workers:
+            worker.stop()
+        self._workers = []
+
+    def interrupt(self) -> bool:
+        """From another thread: end the processes that are at work, if any; their jobs fail."""
+        busy = [w for w in list(self._workers) if w.job is not None or not w.ready]
+        for worker in busy:
+            worker.process.kill()
+        return bool(busy)
+
+    def run(self, jobs: Sequence[Job], deadline: float = 0.0) -> Iterator[Result | Failure]:
+        """Outcomes in the order of the jobs; early ones of later jobs wait for their turn."""
+        self._staff(len(jobs))
+        waiting = list(enumerate(jobs))[::-1]
+        finished: dict[int, Result | Failure] = {}
+        turn = 0
+        try:
+            while turn < len(jobs):
+                self._hand_out(waiting)
+                finished |= self._collect(deadline)
+                while turn in finished:
+                    yield finished.pop(turn)
+                    turn += 1
+        finally:
+            # Left before the end: what is still under way must not answer a later round.
+            for worker in [w for w in self._workers if w.job is not None]:
+                self._replace(worker)
+
+    def begin(self, jobs: Sequence[Job]) -> None:
+        """More work for whoever is free, not more than one job of a client; `take` waits for it."""
+        self._waiting[:0] = [(job.client, job) for job in jobs][::-1]
+        self._staff(len(self._waiting) + sum(w.job is not None for w in self._workers))
+        self._hand_out(self._waiting)
+
+    def take(self, deadline: float = 0.0) -> tuple[int, Result | Failure]:
+        """The next outcome of what has begun, in whatever order they come, and whose it is."""
+        while not self._done:
+            self._hand_out(self._waiting)
+            self._done.extend(self._collect(deadline).items())
+        self._hand_out(self._waiting)  # nobody idle while the server makes use of the outcome
+        return self._done.popleft()
+
+    def _staff(self, jobs: int) -> None:
+        while len(self._workers) < min(self.count, jobs):
+            self._workers.append(_Worker(self.build, len(self._workers)))
+
+    def _hand_out(self, waiting: list[tuple[int, Job]]) -> None:
+        for worker in self._workers:
+            if worker.ready and worker.job is None and waiting:
+                worker.give(*waiting.pop())
+
+    def _collect(self, deadline: float) -> dict[int, Result | Failure]:
+        """Wait until a worker is ready, answers, dies or outlasts its time."""
+        engaged = [w for w in self._workers if w.job is not None or not w.ready]
+        left = min(w.expires(deadline) for w in engaged) - time.monotonic()
+        answered = wait([w.pipe for w in engaged], None if left == float("inf") else max(left, 0))
+        outcomes: dict[int, Result | Failure] = {}
+        for worker in engaged:
+            late = time.monotonic() >= worker.expires(deadline)
+            if not worker.ready:
+                worker.check_start(worker.pipe in answered, late)
+            elif worker.pipe in answered or late:
+                assert worker.job is not None
+                index, job = worker.job
+                if worker.pipe in answered:
+                    outcomes[index] = worker.take()
+                else:
+                    reason = f"no answer within the deadline of {deadline:g} s"
+                    outcomes[index] = Failure(job.client, reason)
+                if worker.broken or worker.job is not None:
+                    self._replace(worker)
+        return outcomes
+
+    def _replace(self, worker: _Worker) -> None:
+        worker.stop()
+        self._workers[worker.number] = _Worker(self.build, worker.number)
+
+
+class _Worker:
+    """One spawned process and the pipe to it."""
+
+    def __init__(self, build: Callable[[], Algorithm], number: int) -> None:
+        self.number = number
+        context = multiprocessing.get_context("spawn")
+        self.pipe, theirs = context.Pipe()
+        self.process = context.Process(
+            target=_serve, args=(theirs, build, os.getpid(), number), daemon=True
+        )
+        with pinned_children(), _interrupts_ignored():
+            self.process.start()
+        theirs.close()
+        self.job: tuple[int, Job] | None = None
+        self.started = time.monotonic()
+        self.ready = False
+        self.broken = False
+        self._sent: Tensors | None = None
+
+    def expires(self, deadline: float) -> float:
+        """When its time is up: the deadline for a job, a long while for a start."""
+        if not self.ready:
+            return self.started + START_SECONDS
+        return self.started + deadline if deadline else float("inf")
+
+    def check_start(self, answered: bool, late: bool) -> None:
+        """Ready once it says True; anything else stops the run, because every worker would fail."""
+        answer: Any = None
+        if answered:
+            try:
+                answer = self.pipe.recv()
+            except (EOFError, ConnectionResetError):
+                self.process.join(5)
+                answer = f"it ended with exit code {self.process.exitcode}"
+        elif late:
+            answer = f"no answer within {START_SECONDS:g} s"
+        if isinstance(answer, str):
+            raise UserError(f"a worker process could not start: {answer}")
+        self.ready = answer is True
+
+    def give(self, index: int, job: Job) -> None:
+        new = self._sent is not job.broadcast
+        self._sent = job.broadcast
+        self.job, self.started = (index, job), time.monotonic()
+        # If the process is dead, `take` finds the closed pipe and says so.
+        with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+            self.pipe.send((job.client, job.broadcast if new else None, job.state, job.seed))
+
+    def take(self) -> Result | Failure:
+        assert self.job is not None
+        client = self.job[1].client
+        self.job = None
+        try:
+            return self.pipe.recv()
+        except (EOFError, ConnectionResetError):
+            self.broken = True
+            self.process.join(5)
+            return Failure(client, f"its process died (exit code {self.process.exitcode})")
+
+    def stop(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.pipe.close()
+
+
+@contextlib.contextmanager
+def _interrupts_ignored() -> Iterator[None]:
+    """Children inherit it: Ctrl-C is the parent's to handle, from their first moment on."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _serve(pipe: Connection, build: Callable[[], Algorithm], parent: int, number: int) -> None:
+    """A worker's life: build, warm up, say so, then one job after the other."""
+    os.environ[NUMBER] = str(number)
+    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+    try:
+        algorithm = build()
+        if isinstance(algorithm, WarmUp):
+            algorithm.warm_up()
+    except Exception as error:  # noqa: BLE001 - reported to the parent, which stops the run
+        # In full: no client's work has begun, so this is about settings.
+        pipe.send(one_line(error) + (raised_at(error) if debugging() else ""))
+        return
+    pipe.send(True)
+    broadcast: Tensors = {}
+    while True:
+        try:
+            client, new, state, seed = pipe.recv()
+        except EOFError:
+            return
+        broadcast = broadcast if new is None else new
+        pipe.send(attempt(algorithm, Job(client, broadcast, state, seed)))
+
+
+def _end_with(parent: int) -> None:
+    """A client that hangs must not outlive a parent that was killed."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    os._exit(1)

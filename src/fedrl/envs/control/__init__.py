@@ -1,0 +1,1 @@
+"""Worlds of policy gradients: CartPole, MuJoCo, random MDPs."""

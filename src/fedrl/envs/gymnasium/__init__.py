@@ -1,0 +1,1 @@
+"""The text worlds for Gymnasium."""

@@ -1,0 +1,1 @@
+"""Movie reviews with sentiments."""

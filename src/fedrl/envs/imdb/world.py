@@ -1,0 +1,159 @@
+"""Movie reviews for federations: every client is a platform with its own labelled reviews.
+
+A review is a text and whether its writer liked the film. Clients write the beginnings of their
+reviews on with a language model; a sentiment model that each fits to its own labels says how
+positive that came out (`feedback.sentiment`).
+
+    train    a client's reviews to take prompts from and to fit its sentiment model to
+    held     its reviews for evaluation only
+    public   reviews of nobody, for warm starts; chosen by the family, so that a model which was
+             warm-started on them has seen no client's review, whatever the run's seed
+
+Nothing is in two of them, by its id or by its text, and a world where something is cannot be built:
+the genuine data holds 422 texts a second time, which count once here. The run's seed deals the
+reviews to the clients; labels fall as they fall.
+"""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from fedrl.core.limits import at_least_one, not_negative
+from fedrl.core.seeding import generator
+from fedrl.core.types import FilePath, UserError
+from fedrl.datasets import imdb
+from fedrl.datasets.fetch import root
+from fedrl.envs.imdb import generate as imdb_generate
+
+_BREAK = re.compile(r"<\s*/?\s*(?:br|p|i|b|em|hr)\s*/?\s*>", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Settings:
+    name: Literal["imdb"] = "imdb"
+    # "generated", "imdb" (what `fedrl data imdb` gets), or a folder with its files
+    source: FilePath = "generated"
+    # reviews per client
+    reviews: int = 1000
+    # reviews of fewer characters are left out
+    shortest: int = 200
+    # share of each client's reviews that is only evaluated on
+    held_out: float = 0.2
+    # reviews that belong to no client, for warm starts
+    public: int = 0
+    # which reviews are public, and which family of generated ones; runs with other seeds share both
+    family: int = 0
+
+    def __post_init__(self) -> None:
+        if self.reviews < 2:
+            raise UserError(f"world.reviews is {self.reviews}; it must be at least 2")
+        if not 0 < self.held_out < 1:
+            raise UserError(f"world.held_out is {self.held_out}; it is a share between 0 and 1")
+        at_least_one(self, "world.", "shortest")
+        not_negative(self, "world.", "public", "family")
+
+
+class Review(NamedTuple):
+    id: str
+    text: str
+    label: int  # 1 positive, 0 negative
+
+
+class World:
+    """`train[k]` and `held[k]` are client k's reviews, `public` nobody's."""
+
+    def __init__(self, settings: Settings, clients: int, seed: int) -> None:
+        self.settings, self.clients = settings, clients
+        count, read = _source(settings)
+        taken: set[str] = set()
+        order = generator(settings.family, "imdb/public").permutation(count).tolist()
+        self.public = _draw(settings, settings.public, order, read, taken)
+        order = generator(seed, "imdb/reviews").permutation(count).tolist()
+        dealt = _draw(settings, clients * settings.reviews, order, read, taken)
+        shares = [dealt[k * settings.reviews :][: settings.reviews] for k in range(clients)]
+        kept = min(max(round((1 - settings.held_out) * settings.reviews), 1), settings.reviews - 1)
+        self.train = tuple(share[:kept] for share in shares)  # dealt at random, so this split is
+        self.held = tuple(share[kept:] for share in shares)
+        check_apart(self)
+
+
+def check_apart(world: World) -> None:
+    """No review is in two places, nor twice in one: neither under its id nor its text again."""
+    owner: dict[str, str] = {}
+    for place, reviews in _places(world):
+        for review in reviews:
+            for name in (f"id {review.id}", review.text):
+                if name in owner:
+                    raise UserError(
+                        f"review {review.id} is in the {owner[name]} and in the {place}; "
+                        "nothing may be evaluated on that was trained on"
+                    )
+                owner[name] = place
+
+
+def _places(world: World) -> Iterable[tuple[str, tuple[Review, ...]]]:
+    yield "public reviews", world.public
+    for client, (train, held) in enumerate(zip(world.train, world.held)):
+        yield f"training reviews of client {client}", train
+        yield f"held-out reviews of client {client}", held
+
+
+def clean(text: str) -> str:
+    """The genuine reviews come with their HTML line breaks, and some with entities."""
+    return " ".join(html.unescape(_BREAK.sub(" ", text)).split())
+
+
+def _source(settings: Settings) -> tuple[int, Callable[[int], Review]]:
+    """How many reviews there are, and the one with a number: generated ones are written on call."""
+    if settings.source == "generated":
+        return imdb_generate.POOL, partial(_generated, settings.family)
+    folder = root("imdb") if settings.source == "imdb" else Path(settings.source)
+    if not folder.is_dir():
+        raise UserError(
+            f'world.source is {settings.source!r}; it is "generated", "imdb" or a folder'
+        )
+    found = [review for split in imdb.SPLITS for review in imdb.load(folder, split)]
+    return len(found), lambda number: _genuine(found[number])
+
+
+def _generated(family: int, number: int) -> Review:
+    text, label = imdb_generate.write(family, number)
+    return Review(f"generated/{family}/{number}", text, label)
+
+
+def _genuine(review: imdb.Review) -> Review:
+    return Review(review.id, clean(review.text), review.label)
+
+
+def _draw(
+    settings: Settings,
+    count: int,
+    order: list[int],
+    read: Callable[[int], Review],
+    taken: set[str],
+) -> tuple[Review, ...]:
+    """The first `count` reviews in this order that are long enough and not `taken`; now they are.
+
+    More clients of one seed begin with the same reviews.
+    """
+    found: list[Review] = []
+    for number in order:
+        if len(found) == count:
+            break
+        review = read(number)
+        if len(review.text) >= settings.shortest and review.text not in taken:
+            taken.add(review.text)
+            found.append(review)
+    if len(found) < count:
+        raise UserError(
+            f"world.reviews is {settings.reviews} for every client and world.public "
+            f"{settings.public}, but there are only {len(taken)} different reviews of "
+            f"world.shortest = {settings.shortest} characters or more: lower one of these"
+        )
+    return tuple(found)

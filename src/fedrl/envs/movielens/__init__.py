@@ -1,0 +1,1 @@
+"""Movie ratings as a contextual bandit."""

@@ -1,0 +1,198 @@
+"""MovieLens as a contextual bandit for federations: every client is one user with their ratings.
+
+    state    a movie that this user rated: (user, movie, genres)
+    action   0 "not high" or 1 "high": would they give it four stars or more?
+    R0       ± appeal(user, movie): what watching alone says, see below
+
+The state is drawn from the user's own ratings and there is no next one, so a step is an episode.
+Some of a user's ratings are held out for evaluation; a run that would also train on one of them is
+refused when it is built (`check_split`).
+
+What is an honest intrinsic reward? Were it the true rating, every step would show the label, and
+reinforcement learning would be supervised learning under another name. So R0 is what a service sees
+without asking anybody: how many others (users who are no clients) watched the movie, and how often
+this user watches its genres compared with those others. No rating's value enters it, and of the
+clients' held-out movies nothing at all. It agrees with taste a little (a rank correlation of about
+0.2 with the genuine ratings); to learn more, a client has to ask its person (`feedback/`).
+
+Movies and users are numbered by their place in the catalogue and in the list of clients. Raw ids
+appear in two places only: in the catalogue itself and as the keys of questions to a person.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedrl.core.limits import not_negative
+from fedrl.core.seeding import generator
+from fedrl.core.types import FilePath, UserError
+from fedrl.datasets import movielens
+from fedrl.datasets.fetch import root
+from fedrl.datasets.movielens import Movie, Ratings
+from fedrl.envs.movielens.generate import generate
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+HIGH = 4.0
+"""Stars from which a rating is high."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    name: Literal["movielens"] = "movielens"
+    # "generated", "movielens" (what `fedrl data movielens` gets), or a folder with its files
+    source: FilePath = "generated"
+    # share of each user's ratings that is only evaluated on
+    held_out: float = 0.2
+    # which ones: "random" by the run's seed, or the latest ones ("time")
+    split: Literal["random", "time"] = "random"
+    # users with fewer ratings are no clients
+    least: int = 20
+    # generated users, of whom the run's seed makes some the clients
+    users: int = 200
+    # generated movies
+    movies: int = 500
+    # generated ratings per user, on average
+    ratings: int = 80
+    # which family of generated ratings; runs with other seeds still draw from the same
+    family: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 < self.held_out < 1:
+            raise UserError(f"world.held_out is {self.held_out}; it is a share between 0 and 1")
+        for key, least in (("least", 2), ("users", 2), ("movies", 10), ("ratings", 4)):
+            if getattr(self, key) < least:
+                raise UserError(f"world.{key} is {getattr(self, key)}; it must be at least {least}")
+        not_negative(self, "world.", "family")
+
+
+class Shelf(NamedTuple):
+    """One user's ratings: `train` and `held` are places in the other arrays."""
+
+    user: int  # raw id
+    movie: Ints  # [n], places in the catalogue
+    rating: Floats  # [n], stars
+    appeal: Floats  # [n], R0 of "high", in [-1, 1]; "not high" is paid its negative
+    train: Ints
+    held: Ints
+
+
+class World:
+    """`shelves[k]` are client k's; `movies` and `genres` [M, G] the catalogue that all know."""
+
+    def __init__(self, settings: Settings, clients: int, seed: int) -> None:
+        self.settings, self.clients = settings, clients
+        ratings = _load(settings)
+        self.movies: tuple[Movie, ...] = ratings.movies
+        place = {movie.id: i for i, movie in enumerate(self.movies)}
+        self.genre_names = sorted({genre for movie in self.movies for genre in movie.genres})
+        self.genres = _genre_table(self.movies, self.genre_names)
+        unknown = set(ratings.movie.tolist()) - set(place)
+        if unknown:
+            raise UserError(f"movie {min(unknown)} is rated but not in the list of movies")
+        movie = np.array([place[i] for i in ratings.movie.tolist()], np.int64)
+        chosen = _choose(ratings, clients, settings.least, seed)
+        others = ~np.isin(ratings.user, chosen)
+        watched = _Watching(movie[others], self.genres)
+        self.shelves = tuple(
+            self._shelf(ratings, movie, watched, user, seed, client)
+            for client, user in enumerate(chosen)
+        )
+
+    def _shelf(
+        self,
+        ratings: Ratings,
+        movie: Ints,
+        watched: _Watching,
+        user: int,
+        seed: int,
+        client: int,
+    ) -> Shelf:
+        rows = np.flatnonzero(ratings.user == user)
+        train, held = _split(self.settings, ratings.timestamp[rows], seed, client)
+        mine = movie[rows]
+        stars = ratings.rating[rows].astype(np.float32)
+        return Shelf(user, mine, stars, watched.appeal(mine, mine[train]), train, held)
+
+
+def check_split(shelf: Shelf, movies: tuple[Movie, ...]) -> None:
+    """Nothing that is evaluated may have been trained on, not even rated twice."""
+    both = set(shelf.movie[shelf.train].tolist()) & set(shelf.movie[shelf.held].tolist())
+    if both or np.intersect1d(shelf.train, shelf.held).size:
+        name = movies[min(both)].id if both else "of one row"
+        raise UserError(
+            f"user {shelf.user}'s rating of movie {name} is both trained on and held out; "
+            "is it in the ratings twice?"
+        )
+
+
+class _Watching:
+    """What the users who are no clients watch, and what that says of a client's movies."""
+
+    def __init__(self, movie: Ints, genres: Floats) -> None:
+        self.genres = genres
+        self.count = np.bincount(movie, minlength=len(genres))
+        # Ranked among what is watched, not among all movies: half of what people watch is above 0.
+        self.ranked = np.sort(self.count[movie])
+        self.share = genres[movie].mean(0) if movie.size else np.full(genres.shape[1], 0.5)
+
+    def appeal(self, movie: Ints, known: Ints) -> Floats:
+        """[-1, 1] for each movie, for somebody of whom it is known that they watched `known`."""
+        below = np.searchsorted(self.ranked, self.count[movie], "left")
+        above = np.searchsorted(self.ranked, self.count[movie], "right")
+        fame = (below + above) / max(len(self.ranked), 1) - 1 if self.ranked.size else 0.0
+        own = self.genres[known].mean(0)
+        lift = np.log((own + 0.02) / (self.share + 0.02))  # of a genre; 0.02 tames rare ones
+        has = self.genres[movie]
+        fondness = np.tanh(has @ lift / np.maximum(has.sum(1), 1))
+        return (0.5 * fame + 0.5 * fondness).astype(np.float32)
+
+
+def _load(settings: Settings) -> Ratings:
+    if settings.source == "generated":
+        return generate(settings.users, settings.movies, settings.ratings, settings.family)
+    if settings.source == "movielens":
+        return movielens.load(root("movielens"))
+    folder = Path(settings.source)
+    if not folder.is_dir():
+        raise UserError(
+            f'world.source is {settings.source!r}; it is "generated", "movielens" or a folder'
+        )
+    return movielens.load(folder)
+
+
+def _genre_table(movies: tuple[Movie, ...], names: list[str]) -> Floats:
+    """Row i is movie i of the catalogue, whatever its id."""
+    column = {name: j for j, name in enumerate(names)}
+    table = np.zeros((len(movies), len(names)), np.float32)
+    for i, movie in enumerate(movies):
+        for genre in movie.genres:
+            table[i, column[genre]] = 1.0
+    return table
+
+
+def _choose(ratings: Ratings, clients: int, least: int, seed: int) -> list[int]:
+    """The clients' raw ids; more clients of one seed begin with the same ones."""
+    users, counts = np.unique(ratings.user, return_counts=True)
+    able = users[counts >= least]
+    if len(able) < clients:
+        raise UserError(
+            f"federation.clients is {clients}, but only {len(able)} users have world.least = "
+            f"{least} ratings or more"
+        )
+    return generator(seed, "movielens/users").permutation(able)[:clients].tolist()
+
+
+def _split(settings: Settings, timestamp: np.ndarray, seed: int, client: int) -> tuple[Ints, Ints]:
+    count = len(timestamp)
+    order = np.argsort(timestamp, kind="stable")
+    if settings.split == "random":
+        order = generator(seed, "movielens/split", client=client).permutation(count)
+    kept = min(max(round((1 - settings.held_out) * count), 1), count - 1)
+    return np.sort(order[:kept]), np.sort(order[kept:])

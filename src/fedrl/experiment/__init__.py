@@ -1,1 +1,0 @@
-"""Experiments: settings, run directories, reports, reproductions."""

@@ -1,0 +1,1 @@
+"""Warm starts: learning from an expert or from texts before any reward."""

@@ -1,0 +1,1 @@
+"""How a situation is put into words, and how an answer becomes a command."""

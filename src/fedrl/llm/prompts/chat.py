@@ -1,0 +1,218 @@
+"""The situation in sentences: for instruction-tuned models, in any text world.
+
+The prompt carries the task, the last two turns, what the agent sees now and the commands that the
+world offers. The answer reasons between <think> tags and chooses between <action> tags. A choice
+without the reasoning is played and counts as not well formed; without a choice nothing is done.
+Small models may leave the reasoning out (`thinking=False`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fedrl.envs.text import Turn
+from fedrl.llm.prompts.formats import tokenize
+
+HISTORY = 2
+"""Turns before the present one that are told, as in the paper."""
+
+CUT = " […] "
+"""Stands where a prompt had to be shortened."""
+
+KEPT_COMMANDS = 2
+"""Of a list that is too long: they show how a command looks."""
+
+LONG_GOAL = 40
+"""Characters from which a goal is worth replacing where an observation repeats it, as every page
+of a shop does."""
+
+TAG = re.compile(r"(</?(?:think|action)>)", re.IGNORECASE)
+BLANK = re.compile(r"<[^<>]*>")
+REASONING = re.compile(r"<think>.*?</think>", re.IGNORECASE | re.DOTALL)
+THOUGHT = re.compile(r"(?:(?!</?(?:think|action)>).)*" + REASONING.pattern, REASONING.flags)
+LONE_END = re.compile(r"</think>", re.IGNORECASE)
+"""Of reasoning that the prompt may have begun."""
+
+
+@dataclass
+class Notes:
+    goal: str
+    observation: str
+    admissible: Sequence[str]
+    history: list[tuple[str, str]] = field(default_factory=list)  # what was seen, then done
+
+
+@dataclass(frozen=True)
+class Shortened:
+    """How much of the notes is told: turns, commands and characters of the observation."""
+
+    history: int = HISTORY
+    commands: int | None = None  # all
+    characters: int | None = None  # all
+
+
+WHOLE = Shortened()
+
+
+class Chat:
+    """See the module's docstring."""
+
+    def __init__(self, thinking: bool = True) -> None:
+        self.thinking = thinking
+
+    def begin(self, goal: str, turn: Turn) -> Notes:
+        return Notes(goal, turn.observation, turn.admissible)
+
+    def observe(self, notes: Notes, command: str, turn: Turn, said: str = "") -> None:
+        notes.history = [*notes.history, (notes.observation, command)][-HISTORY:]
+        notes.observation, notes.admissible = turn.observation, turn.admissible
+
+    def prompt(self, notes: Notes, told: Shortened = WHOLE) -> str:
+        parts = [
+            "You are an agent in a world of text. Each turn you give one command, and the world "
+            f"answers with what you see next.\n\nYour task: {notes.goal}",
+            _past(notes, told.history),
+            f"Now you see:\n{_cut(_without_goal(notes, notes.observation), told.characters)}",
+            _offer(notes.admissible, told.commands),
+            REASONED if self.thinking else DIRECT,
+        ]
+        return "\n\n".join(part for part in parts if part)
+
+    def encode(self, tokenizer: Any, notes: Sequence[Notes], limit: int) -> list[list[int]]:
+        texts = [with_template(tokenizer, self.prompt(each)) for each in notes]
+        rows = tokenize(tokenizer, texts, limit + 1)
+        return [
+            row if len(row) <= limit else self.fit(tokenizer, each, limit)
+            for row, each in zip(rows, notes, strict=True)
+        ]
+
+    def fit(self, tokenizer: Any, notes: Notes, limit: int) -> list[int]:
+        """The prompt in at most `limit` tokens.
+
+        First the turns before this one go, then commands from the end of the list (what is seen
+        names them too), then the middle of the observation; where even that is too long, only the
+        last tokens stay, which ask for the answer.
+        """
+
+        def row(told: Shortened) -> list[int]:
+            text = with_template(tokenizer, self.prompt(notes, told))
+            return tokenize(tokenizer, [text], limit + 1)[0]
+
+        stages: tuple[tuple[int, Callable[[int], list[int]]], ...] = (
+            (HISTORY, lambda n: row(Shortened(n))),
+            (len(notes.admissible), lambda n: row(Shortened(0, max(n, KEPT_COMMANDS)))),
+            (len(notes.observation), lambda n: row(Shortened(0, KEPT_COMMANDS, n))),
+        )
+        for size, shortened in stages:
+            shortest = shortened(0)
+            if len(shortest) <= limit:
+                return _longest(shortened, size, limit) or shortest
+        return shortest[1:]
+
+    def command(self, notes: Notes, answer: str) -> tuple[str, bool]:
+        """Exactly one choice, after the reasoning where that is asked for.
+
+        One without reasoning is taken too, but is not well formed. What stands within the
+        reasoning, or after reasoning that does not end, is a thought and no choice.
+        """
+        if self.thinking:
+            thought = THOUGHT.match(answer)
+            choice = _choice(answer[thought.end() :]) if thought else ""
+        else:
+            choice = _choice(answer)
+        valid = bool(choice)
+        if self.thinking and not valid:
+            choice = _choice(LONE_END.sub("", REASONING.sub("", answer)))
+        return _meant(choice, notes.admissible) if choice else "", valid
+
+    def answer(self, notes: Notes, command: str) -> str:
+        reasons = f"<think>The next step is: {command}</think>\n" if self.thinking else ""
+        return f"{reasons}<action>{command}</action>"
+
+
+REASONED = (
+    "Think step by step about what to do next, and put your reasoning between <think> and "
+    "</think>. Then put the one command that you choose between <action> and </action>."
+)
+DIRECT = (
+    "Answer with the one command that you choose, between <action> and </action>, and nothing else."
+)
+
+
+def _choice(answer: str) -> str:
+    """What stands between the only tags, which are those of a choice."""
+    pieces = TAG.split(answer)
+    tags = [tag.lower() for tag in pieces[1::2]]
+    return " ".join(pieces[2].split()) if tags == ["<action>", "</action>"] else ""
+
+
+def with_template(tokenizer: Any, text: str) -> str:
+    """As a user's message in the model's own form; plain text for a model that has none."""
+    if not getattr(tokenizer, "chat_template", None):
+        return text + "\n\n"
+    messages = [{"role": "user", "content": text}]
+    return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True))
+
+
+def _longest(row: Callable[[int], list[int]], size: int, limit: int) -> list[int] | None:
+    """The row for the largest number up to `size` that fits, found by halving."""
+    best, low, high = None, 1, size
+    while low <= high:
+        middle = (low + high) // 2
+        tried = row(middle)
+        if len(tried) <= limit:
+            best, low = tried, middle + 1
+        else:
+            high = middle - 1
+    return best
+
+
+def _past(notes: Notes, turns: int) -> str:
+    told = notes.history[-turns:] if turns else []
+    return "\n".join(
+        f"{'Then' if i else 'Earlier'} you saw:\n{_without_goal(notes, seen)}\n"
+        f"and gave the command: {done or '(none that could be read)'}"
+        for i, (seen, done) in enumerate(told)
+    )
+
+
+def _offer(admissible: Sequence[str], shown: int | None) -> str:
+    commands = list(admissible[:shown])
+    if not commands:
+        return ""
+    more = CUT.strip() if len(commands) < len(admissible) else ""
+    blank = any(BLANK.search(command) for command in commands)
+    lines = [*(f"- {command}" for command in commands), more]
+    how = " (with words of your own in place of <…>)" if blank else ""
+    return f"Commands that do something now{how}:\n" + "\n".join(filter(None, lines))
+
+
+def _cut(text: str, characters: int | None) -> str:
+    """The beginning and the end; a page's title and price stand last."""
+    if characters is None or characters >= len(text):
+        return text
+    tail = characters // 3
+    return text[: characters - tail] + CUT + text[len(text) - tail :]
+
+
+def _without_goal(notes: Notes, text: str) -> str:
+    return text.replace(notes.goal, "(your task)") if len(notes.goal) >= LONG_GOAL else text
+
+
+def _meant(text: str, admissible: Sequence[str]) -> str:
+    """The world's own spelling, where only case and blanks differ."""
+    if text in admissible:
+        return text
+    folded = text.lower()
+    for command in admissible:
+        if folded == " ".join(command.lower().split()):
+            return command
+    for command in admissible:
+        if blank := BLANK.search(command):
+            before, after = command[: blank.start()], command[blank.end() :]
+            if folded.startswith(before.lower()) and folded.endswith(after.lower()):
+                return before + text[len(before) : len(text) - len(after)].strip() + after
+    return text

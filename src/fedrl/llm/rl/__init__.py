@@ -1,0 +1,1 @@
+"""Advantages, losses and optimiser steps of language agents."""

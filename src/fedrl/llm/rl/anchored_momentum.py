@@ -1,0 +1,136 @@
+"""FedSVRPG-M's anchored momentum for language agents: the local direction of a minibatch.
+
+Paper: momentum for federated policy gradients under heterogeneity (FedSVRPG-M, Algorithm 1).
+
+    d = β g(θ) + (1−β) [u + g(θ) − w g(θ_prev)] = g(θ) + (1−β) [u − w g(θ_prev)]
+
+    g(θ)      gradient of the mean over step samples of A · log π_θ(answer | prompt)
+    θ_prev    the model of the round before, u the server's direction, both broadcast
+    w         π_θ_prev(answer) / π_θ(answer) of each step sample: E[w g(θ_prev)] = ∇J(θ_prev)
+              although it is θ that answers (exact for an epoch's first minibatch)
+
+The bracket is the federation's direction u plus the change of the client's gradient since the last
+round: local steps follow all clients and not only this one.
+
+Where we differ: the sample is one environment step (the paper's is a trajectory, whose product of
+ratios over thousands of tokens would be 0 or infinite); advantages of a group take the place of
+rewards to go; w may be capped, which trades a bias for a bounded step.
+
+u has the units of a gradient. With plain SGD of rate η that is mean Δ/(ηK); with an optimizer that
+rescales its steps (AdamW), the mean of the directions themselves, which `update` gives.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from fedrl.llm.rl.loss import Rows, logprobs, microbatches, minibatches, rows
+from fedrl.llm.rollout import Sample
+
+
+def direction(
+    model: nn.Module,
+    previous: nn.Module,
+    batch: Rows,
+    advantages: Tensor,
+    u: Sequence[Tensor],
+    beta: float,
+    weight_cap: float = math.inf,
+    temperature: float = 1.0,
+) -> list[Tensor]:
+    """d, uphill, per trained parameter; −d is left in `.grad`, for any optimizer to step."""
+    found, _ = measure(model, previous, batch, advantages, u, beta, weight_cap, temperature)
+    _descend(model, found)
+    return found
+
+
+def measure(
+    model: nn.Module,
+    previous: nn.Module,
+    batch: Rows,
+    advantages: Tensor,
+    u: Sequence[Tensor],
+    beta: float,
+    weight_cap: float,
+    temperature: float,
+) -> tuple[list[Tensor], Tensor]:
+    """(d per trained parameter, w of every step sample [B] before the cap)."""
+    here = answers(model, batch, temperature)
+    now = torch.autograd.grad((advantages * here).mean(), trained(model))
+    if beta == 1:  # the plain gradient, to the bit and at its price
+        return list(now), torch.ones_like(advantages)
+    there = answers(previous, batch, temperature)
+    weight = (there - here).detach().exp()
+    capped = advantages * weight.clamp(max=weight_cap)
+    before = torch.autograd.grad((capped * there).mean(), trained(previous))
+    together = zip(now, u, before, strict=True)
+    return [g + (1 - beta) * (pull - anchor) for g, pull, anchor in together], weight
+
+
+def answers(model: nn.Module, batch: Rows, temperature: float) -> Tensor:
+    """log π(answer | prompt) of every row [B]: a sum over the answer's tokens only."""
+    logs, _ = logprobs(model, batch, temperature)
+    return logs.new_zeros(len(batch.ids)).index_add(0, batch.row, logs)
+
+
+def trained(model: nn.Module) -> list[nn.Parameter]:
+    return [p for p in model.parameters() if p.requires_grad]
+
+
+def update(
+    model: nn.Module,
+    previous: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    samples: Sequence[Sample],
+    advantages: Sequence[float],
+    u: Sequence[Tensor],
+    beta: float,
+    weight_cap: float,
+    temperature: float,
+    pad: int,
+    minibatch: int,
+    microbatch: int,
+    clip_norm: float,
+    generator: torch.Generator,
+) -> tuple[dict[str, float], list[Tensor]]:
+    """One pass over the samples: the numbers to log, and the mean of the directions stepped."""
+    model.eval()
+    previous.eval()
+    device = next(model.parameters()).device
+    mean = [torch.zeros_like(p) for p in trained(model)]
+    norms, weights = [], []
+    cut = minibatches(len(samples), minibatch, generator)
+    steps = len(cut)
+    for numbers in cut:
+        total = [torch.zeros_like(p) for p in trained(model)]
+        for part in microbatches(numbers, samples, microbatch):
+            batch = rows([samples[i] for i in part], pad, device)
+            advantage = torch.tensor([advantages[i] for i in part], device=device)
+            found, weight = measure(
+                model, previous, batch, advantage, u, beta, weight_cap, temperature
+            )
+            weights.append(weight)
+            for t, d in zip(total, found, strict=True):
+                t.add_(d, alpha=len(part) * steps / len(samples))
+        _descend(model, total)
+        norms.append(nn.utils.clip_grad_norm_(trained(model), clip_norm))
+        for m, parameter in zip(mean, trained(model), strict=True):
+            assert parameter.grad is not None
+            m.sub_(parameter.grad, alpha=1 / steps)
+        optimizer.step()
+    seen = torch.cat([*weights, torch.zeros(0, device=device)])
+    count = max(len(seen), 1)
+    return {
+        "weight_mean": float(seen.sum()) / count,
+        "weight_capped": float((seen > weight_cap).sum()) / count,
+        "gradient_norm": float(sum(norms, torch.zeros(()).to(device))) / max(steps, 1),
+    }, mean
+
+
+def _descend(model: nn.Module, uphill: Sequence[Tensor]) -> None:
+    for parameter, d in zip(trained(model), uphill, strict=True):
+        parameter.grad = -d

@@ -1,0 +1,217 @@
+"""Episodes of a run's agent for people to read: played once, kept in RUN/episodes.json.
+
+The newest checkpoint plays evaluation tasks, which no client trains on, at the evaluation's
+temperature, where that is quick or was asked for. Kept are success by type of task and a few whole
+episodes: the best (won in the fewest steps) and the worst (lost, with the most answers that were
+not well formed or came again and again). They are played anew when the run has a newer checkpoint.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from fedrl.config import schema as configs
+from fedrl.core import seeding
+from fedrl.core.atomic_files import write_atomically
+from fedrl.core.number_format import si
+from fedrl.core.registry import missing_extra
+from fedrl.core.types import UserError
+from fedrl.runs.agents import agent
+from fedrl.runs.run_dir import RunDir
+
+FILE = "episodes.json"
+VERSION = 1
+"""Of the file's form: another one is played again."""
+TASKS = 64
+AT_ONCE = 32
+"""Episodes side by side: what the progress line counts in."""
+SHOWN = 3
+"""Best and worst episodes that are kept, each."""
+SEED = 0
+QUICK = 50_000_000
+"""Parameters up to which a CPU plays without being asked."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """What the agent said, the command that was read from it, and the world's answer."""
+
+    said: str
+    command: str
+    valid: bool
+    saw: str
+
+
+@dataclass(frozen=True)
+class Episode:
+    task: str
+    kind: str
+    goal: str
+    begin: str  # what the world showed first
+    won: bool
+    steps: tuple[Step, ...]
+    reward: float = 0.0  # of the whole episode: a shop pays in part for a near miss
+
+    @property
+    def trouble(self) -> int:
+        """Answers that were not well formed, or a command that got the same answer before."""
+        seen: set[tuple[str, str]] = set()
+        count = 0
+        for step in self.steps:
+            count += not step.valid or (step.command, step.saw) in seen
+            seen.add((step.command, step.saw))
+        return count
+
+
+@dataclass(frozen=True)
+class Played:
+    """What episodes.json holds; `kinds` maps a type of task to how many were won, of how many."""
+
+    checkpoint: str
+    round: int
+    seed: int
+    split: str
+    temperature: float
+    kinds: dict[str, tuple[int, int]]
+    best: tuple[Episode, ...]
+    worst: tuple[Episode, ...]
+    version: int = VERSION
+
+
+def episodes(path: Path, asked: bool = False) -> Played:
+    """The kept episodes of the run in `path`, or fresh ones if there are none of its newest model.
+
+    A UserError says in one line why they are not played here. A model that is slow here plays only
+    if that is `asked`.
+    """
+    found = RunDir(path).checkpoints()
+    if not found:
+        raise UserError(f"{path} has no checkpoint")
+    kept = read(path / FILE)
+    if kept is not None and kept.checkpoint == found[0].name:
+        return kept
+    console = Console(stderr=True)
+    try:
+        if not asked and (size := size_on_cpu(path)) > QUICK:
+            raise UserError(
+                f"the model has {si(size)} parameters, and its episodes take long on a CPU; "
+                "`fedrl report --episodes` plays them"
+            )
+        with console.status("playing episodes for the report …") as status:
+            tell = status.update if console.is_terminal else _line
+            played = play(path, found[0].name, tell)
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, "playing episodes", "llm") from error
+    try:
+        write_atomically(path / FILE, json.dumps(asdict(played), ensure_ascii=False).encode())
+    except OSError as error:
+        print(f"cannot keep {path / FILE}: {error.strerror}", file=sys.stderr)
+    return played
+
+
+def size_on_cpu(path: Path) -> int:
+    """Parameters of the run's model, read off its shapes alone; 0 if a GPU would play."""
+    settings = configs.resolve(configs.read_recipe(path / "config.toml")).algorithm
+    from fedrl.llm.policy import choose_device, skeleton
+
+    if choose_device(settings.device).type != "cpu":
+        return 0
+    return sum(p.numel() for p in skeleton(settings.model).parameters())
+
+
+def read(file: Path) -> Played | None:
+    """What the file holds; None if there is none, or one of another form."""
+    try:
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    if not isinstance(data, dict) or data.get("version") != VERSION:
+        return None
+    for key in ("best", "worst"):
+        data[key] = tuple(
+            Episode(**one | {"steps": tuple(Step(**step) for step in one["steps"])})
+            for one in data[key]
+        )
+    data["kinds"] = {kind: (won, count) for kind, (won, count) in data["kinds"].items()}
+    return Played(**data)
+
+
+def play(path: Path, checkpoint: str, tell: Callable[[str], None]) -> Played:
+    """Evaluation tasks with the newest checkpoint; of several states (kind independent) the first.
+
+    The draw of tasks and the answers depend on `SEED` alone.
+    """
+    algorithm, snapshot = agent(path)
+    draw = seeding.generator(SEED, "episodes")
+    count = min(TASKS, len(algorithm.eval_tasks))
+    chosen = draw.choice(len(algorithm.eval_tasks), count, replace=False)
+    tasks = [algorithm.eval_tasks[i] for i in sorted(int(i) for i in chosen)]
+    theta, played = snapshot.states[0]["theta"], []
+    for start in range(0, count, AT_ONCE):
+        part = tasks[start : start + AT_ONCE]
+        rollout = algorithm.play_tasks(theta, part, seeding.derive(SEED, "episodes", start))
+        played += told(algorithm.world, part, rollout)
+        won = sum(one.won for one in played)
+        tell(f"{len(played)} of {count} evaluation tasks played for the report, {won} won")
+    kinds = {
+        kind: (sum(one.won for one in played if one.kind == kind), sum(one.kind == kind
+               for one in played))
+        for kind in sorted({one.kind for one in played})
+    }  # fmt: skip
+    settings = algorithm.settings
+    return Played(
+        checkpoint, snapshot.round, SEED, settings.eval_split, settings.eval_temperature, kinds,
+        best(played), worst(played),
+    )  # fmt: skip
+
+
+def told(world: Any, tasks: Sequence[Any], rollout: Any) -> list[Episode]:
+    """A rollout with transcripts as episodes to read."""
+    samples: list[list[Any]] = [[] for _ in tasks]
+    for sample in rollout.samples:
+        samples[sample.episode].append(sample)
+    result = []
+    for i, task in enumerate(tasks):
+        steps = tuple(
+            Step(said, sample.command, sample.valid, saw)
+            for sample, (_, said, saw) in zip(samples[i], rollout.transcripts[i], strict=True)
+        )
+        begun, first = world.start(task.id)
+        won, reward = bool(rollout.won[i]), float(rollout.returns[i])
+        result.append(
+            Episode(task.id, task.category, begun.goal, first.observation, won, steps, reward)
+        )
+    return result
+
+
+def best(played: Sequence[Episode]) -> tuple[Episode, ...]:
+    """Won in the fewest steps, of different types where possible."""
+    won = sorted((one for one in played if one.won), key=lambda one: len(one.steps))
+    return _varied(won)
+
+
+def worst(played: Sequence[Episode]) -> tuple[Episode, ...]:
+    """Lost, most trouble first, of different types where possible."""
+    lost = sorted((one for one in played if not one.won), key=lambda one: -one.trouble)
+    return _varied(lost)
+
+
+def _varied(ordered: Sequence[Episode]) -> tuple[Episode, ...]:
+    """The first of every type, then the others, each in their order; then as many as are shown."""
+    kinds = [one.kind for one in ordered]
+    first = np.array([kinds.index(kind) == i for i, kind in enumerate(kinds)], bool)
+    varied = [one for one, new in zip(ordered, first, strict=True) if new]
+    varied += [one for one, new in zip(ordered, first, strict=True) if not new]
+    return tuple(varied[:SHOWN])
+
+
+def _line(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)

@@ -1,0 +1,328 @@
+"""Run directories as a report sees them: read, grouped by what differs, and put into numbers.
+
+Runs that differ only in their seed form a group. Every number of a group is taken over rounds that
+all of its seeds have reached, so that no curve bends because a seed stopped early; what a group
+cost (steps, bytes, time, failures) is of its runs as far as each went.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import re
+import sys
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrl.core.number_format import duration, is_share, label, si
+from fedrl.core.types import UserError
+from fedrl.report import plots
+from fedrl.report.run_labels import group_names
+
+CUMULATIVE = ("env/steps", "env/episodes", "env/tokens", "comm/bytes_up", "comm/bytes_down")
+NO_SETTING = ("seed", "out", "track", "checkpoint_every")
+"""Keys that may differ within a group: a seed is a repetition, the others move no number."""
+OF_ONE_CLIENT = re.compile(r"_client\d+$")
+"""Numbers that a run has once for every client: too many to draw."""
+MAIN = ("eval/success", "eval/accuracy", "eval/return", "eval/reward")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory as it was read; `rounds` maps each round to its metrics."""
+
+    path: Path
+    config: dict[str, Any]
+    meta: dict[str, Any]
+    rounds: dict[int, dict[str, float]]
+    failures: list[dict[str, Any]]
+    seconds: float
+
+    @property
+    def status(self) -> str:
+        return str(self.meta.get("status", "unknown"))
+
+
+@dataclass(frozen=True)
+class Group:
+    """Runs that differ only in their seed."""
+
+    name: str
+    runs: tuple[Run, ...]
+
+    @property
+    def config(self) -> dict[str, Any]:
+        return settings(self.runs[0])
+
+
+# Reading
+
+
+def load(folder: Path) -> Run:
+    """Read a run directory, finished or not."""
+    if not os.path.isdir(folder):  # unlike Path.is_dir, also of names that are too long
+        found = "a file" if os.path.exists(folder) else "nothing"
+        raise UserError(f"{folder} is no run: expected a folder with config.toml, found {found}")
+    if not (folder / "config.toml").is_file():
+        inside = sorted(path.name for path in folder.iterdir())
+        found = ", ".join(inside[:4]) + (", …" if len(inside) > 4 else "") or "an empty folder"
+        raise UserError(f"{folder} is no run: expected config.toml in it, found {found}")
+    try:
+        config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+    except ValueError as error:  # no TOML, or no text at all
+        raise UserError(f"{folder / 'config.toml'} cannot be read: {error}") from None
+    rounds = _rounds(folder / "metrics.jsonl")
+    if not rounds:
+        raise UserError(f"{folder} has no metrics yet: its metrics.jsonl is missing or empty")
+    meta = _meta(folder / "meta.json")
+    failed = [line for line in _lines(folder / "clients.jsonl") if line.get("status") == "failed"]
+    timed = sum(
+        number
+        for line in _lines(folder / "timings.jsonl")
+        for part, value in line.items()
+        if part != "round" and (number := _number(value)) is not None
+    )
+    seconds = _number(meta.get("seconds")) or timed
+    return Run(folder, flatten(config), meta, rounds, failed, seconds)
+
+
+def load_all(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
+    """The runs that can be read, and a line about each that cannot, which is also printed.
+
+    A single run that cannot be read is an error, and so is it if none can.
+    """
+    found: list[Run] = []
+    left_out: list[str] = []
+    for folder in folders:
+        try:
+            found.append(load(folder))
+        except UserError as error:
+            if len(folders) == 1:
+                raise
+            left_out.append(str(error))
+        except OSError as error:  # another user's, perhaps, whom its cohorts are a secret of
+            if len(folders) == 1:
+                raise
+            left_out.append(f"{error.filename}: {error.strerror}")
+    if not found:
+        raise UserError(f"none of these {len(folders)} can be shown: {left_out[0]}")
+    for line in left_out:
+        print(f"left out: {line}", file=sys.stderr)
+    return found, left_out
+
+
+def _meta(path: Path) -> dict[str, Any]:
+    try:
+        meta = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    if not isinstance(meta, dict):
+        raise UserError(f"{path} cannot be read: expected an object")
+    return meta
+
+
+def _number(value: Any) -> float | None:
+    """As JSON has it; None for what is none, or too large for one."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a `.jsonl` file; a last line that was cut short by a kill is left out."""
+    if not path.is_file():
+        return []
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    result = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            result.append(json.loads(line))
+        except (ValueError, RecursionError):
+            if number < len(lines):
+                raise UserError(f"{path}, line {number}: no valid JSON") from None
+            continue
+        if not isinstance(result[-1], dict) or type(result[-1].get("round")) is not int:
+            raise UserError(f'{path}, line {number}: expected an object with a whole "round"')
+    return result
+
+
+def _rounds(path: Path) -> dict[int, dict[str, float]]:
+    """Metrics by round. A round that a resumed run did again counts once, as it was last."""
+    rounds = {
+        int(line["round"]): {
+            name: number
+            for name, value in line.items()
+            if name != "round" and (number := _number(value)) is not None
+        }
+        for line in _lines(path)
+    }
+    rounds = dict(sorted(rounds.items()))
+    for name in CUMULATIVE:
+        if any(name in metrics for metrics in rounds.values()):
+            total = 0.0
+            for metrics in rounds.values():
+                total = metrics.setdefault(name, total)
+    failed = 0.0
+    for metrics in rounds.values():
+        failed += metrics.get("cohort/failed", 0.0)
+        metrics["cohort/failed_so_far"] = failed
+    return rounds
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
+
+
+# Groups
+
+
+def settings(run: Run) -> dict[str, Any]:
+    return {key: value for key, value in run.config.items() if key not in NO_SETTING}
+
+
+def group(runs: Sequence[Run]) -> list[Group]:
+    """Runs that differ only in `seed` together, in the order of their first runs."""
+    members: dict[str, list[Run]] = {}
+    for run in runs:
+        members.setdefault(json.dumps(settings(run), sort_keys=True, default=str), []).append(run)
+    names = group_names([settings(same[0]) for same in members.values()])
+    return [
+        Group(name, tuple(sorted(same, key=lambda run: (run.config.get("seed", 0), run.path))))
+        for name, same in zip(names, members.values(), strict=True)
+    ]
+
+
+# Numbers
+
+Against = Callable[[Mapping[str, float]], float]
+
+
+def bytes_sent(metrics: Mapping[str, float]) -> float:
+    return metrics.get("comm/bytes_up", 0.0) + metrics.get("comm/bytes_down", 0.0)
+
+
+def env_steps(metrics: Mapping[str, float]) -> float:
+    return metrics.get("env/steps", 0.0)
+
+
+def episodes_played(metrics: Mapping[str, float]) -> float:
+    return metrics.get("env/episodes", 0.0)
+
+
+def common_rounds(runs: Sequence[Run], metric: str) -> tuple[list[Run], list[int]]:
+    """The runs that have the metric at all, and the rounds in which every one of them has it."""
+    sets = [{r for r, metrics in run.rounds.items() if metric in metrics} for run in runs]
+    having = [run for run, found in zip(runs, sets, strict=True) if found]
+    return having, sorted(set.intersection(*filter(None, sets))) if having else []
+
+
+def curve(
+    runs: Sequence[Run], metric: str, against: Against | None = None
+) -> tuple[np.ndarray, np.ndarray]:
+    """x [points] and the metric [seeds, points]; `against` maps a round's metrics to its x.
+
+    Seeds reach the same round after different numbers of steps, so each is read off its own curve
+    at the seeds' mean steps.
+    """
+    having, rounds = common_rounds(runs, metric)
+    if not rounds:
+        return np.empty(0), np.empty((0, 0))
+    y = np.array([[run.rounds[r][metric] for r in rounds] for run in having])
+    if against is None:
+        return np.array(rounds, dtype=float), y
+    own = np.array([[against(run.rounds[r]) for r in rounds] for run in having])
+    x = np.clip(own.mean(axis=0), own[:, 0].max(), own[:, -1].min())
+    return x, np.array([np.interp(x, *pair) for pair in zip(own, y, strict=True)])
+
+
+def plus_minus(samples: np.ndarray, share: bool = False) -> str:
+    """`478 ± 12`: as many digits as the interval can carry; shares in percent."""
+    mean, half = plots.interval(samples * 100 if share else samples)
+    sign = "%" if share else ""
+    if not math.isfinite(mean):
+        return "NaN"
+    if not math.isfinite(half):
+        return f"{mean:.1f}%" if share else si(mean, digits=4)
+    if half == 0 or abs(mean) < 1e-3:
+        return f"{mean:.4g} ± {half:.2g}{sign}"
+    decimals = max(0, (0 if share else 1) - math.floor(math.log10(half)))
+    return f"{mean:,.{decimals}f} ± {half:,.{decimals}f}{sign}"
+
+
+def figures(group: Group, metric: str) -> dict[str, str]:
+    """What the table says of a group."""
+    rounds, values = curve(group.runs, metric)
+    last = [list(run.rounds.values())[-1] for run in group.runs]
+    failed = sum(failure_count(run) for run in group.runs)
+    share = is_share(metric)
+    row = {"final " + label(metric): "–", "at round": "–", "best": "–", "mean over rounds": "–"}
+    if values.size:
+        mean, _ = plots.interval(values)
+        best = int(np.nanargmax(mean)) if np.isfinite(mean).any() else -1
+        width = rounds[-1] - rounds[0]
+        area = np.trapezoid(values, rounds, axis=1) / width if width else values[:, 0]
+        row = {
+            "final " + label(metric): plus_minus(values[:, -1], share),
+            "at round": f"{rounds[-1]:.0f}",
+            "best": f"{plus_minus(mean[[best]], share)} (round {rounds[best]:.0f})",
+            "mean over rounds": plus_minus(area, share),
+        }
+    if any(map(episodes_played, last)):
+        row["episodes"] = si(float(np.mean([episodes_played(one) for one in last])))
+    return row | {
+        "environment steps": si(float(np.mean([env_steps(one) for one in last]))),
+        "sent": si(float(np.mean([bytes_sent(one) for one in last])), "B"),
+        "wall time": duration(float(np.mean([run.seconds for run in group.runs]))),
+        "seeds": f"{len(group.runs)}: "
+        + ", ".join(str(run.config.get("seed", "–")) for run in group.runs),
+        "failures": str(failed),
+    }
+
+
+def failure_count(run: Run) -> int:
+    return len(run.failures) or int(run.rounds[max(run.rounds)]["cohort/failed_so_far"])
+
+
+def main_metric(groups: Sequence[Group]) -> str:
+    """Success or return on evaluation; else the first metric that all groups have."""
+    drawn = {
+        name: [curve(g.runs, name)[1].size > 0 for g in groups] for name in drawn_metrics(groups)
+    }
+    everywhere = [name for name, has in drawn.items() if all(has)]
+    somewhere = [name for name, has in drawn.items() if any(has)]
+    for candidates in (everywhere, somewhere):
+        for name in (*MAIN, *candidates):
+            if name in candidates:
+                return name
+    raise UserError("these runs have no metric to draw besides their costs")
+
+
+def drawn_metrics(groups: Sequence[Group]) -> list[str]:
+    names = {
+        name
+        for g in groups
+        for run in g.runs
+        for one in run.rounds.values()
+        for name in one
+        if not OF_ONE_CLIENT.search(name)
+    }
+    order = {"eval": 0, "train": 1}
+    drawn = (name for name in names if name.partition("/")[0] not in ("comm", "env", "cohort"))
+    return sorted(drawn, key=lambda name: (order.get(name.partition("/")[0], 2), name))

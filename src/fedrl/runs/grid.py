@@ -1,0 +1,323 @@
+"""Cells of a reproduction that are whole runs: one recipe, a few seeds, run folders that last.
+
+A run lies in `runs/PART/NAME-seedS.HASH`, where the hash is of everything that its numbers depend
+on. One that was stopped goes on from its checkpoint, one that is there is only read, and one whose
+recipe changed is computed anew. What may change when a run is resumed is not part of the hash, the
+number of rounds included: more rounds lengthen the runs that are there, fewer read less of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrl.federation import round_loop
+from fedrl.algorithms import METHODS
+from fedrl.config import schema as configs
+from fedrl.runs import train as runs
+from fedrl.config.schema import Config
+from fedrl.runs.resume_rules import MAY_CHANGE
+from fedrl.runs.logs import last_round
+from fedrl.runs.process_pool import Job, finish, pool
+from fedrl.runs.run_dir import RunDir
+from fedrl.report.runs import Run, flatten
+from fedrl.report.runs import load as load_run
+
+MOVES_NOTHING = frozenset({"name", "out"}) | MAY_CHANGE
+"""Settings that the numbers of a round do not depend on."""
+TAIL = 2
+"""Evaluations behind a number of a table, at most: one of 200 episodes is noisy."""
+LATE = 0.9
+"""Of a number's round: earlier evaluations would tell of an agent that has learned less."""
+COMPILED = "JAX_COMPILATION_CACHE_DIR"
+"""JAX's own name for where compiled functions are kept."""
+
+
+@dataclass(frozen=True)
+class RunCell:
+    """One row of a table or curve of a figure: a recipe, as `config.resolve` takes it, and seeds.
+
+    Models and labels are named by paths whose last part holds a hash of how they are made, and so
+    are folders of answers; if not, `mark` tells what they hold.
+    """
+
+    part: str
+    name: str
+    recipe: Mapping[str, Any]
+    seeds: tuple[int, ...]
+    mark: str = ""
+
+    def config(self, seed: int, folder: Path) -> Config:
+        """The run of one seed, with its place under `folder`."""
+        plain = configs.resolve({**self.recipe, "seed": seed})
+        name = f"{self.name}-seed{seed}.{digest(plain, self.mark)}"
+        return replace(plain, name=name, out=str(folder / "runs" / self.part))
+
+    @property
+    def rounds(self) -> int:
+        return int(self.recipe["rounds"])
+
+    @property
+    def local_epochs(self) -> int:
+        return int(self.recipe["algorithm"]["local_epochs"])
+
+    @property
+    def clients_per_round(self) -> int:
+        settings = self.recipe["federation"]
+        alone = settings.get("kind", "federated") in ("local", "centralized")
+        return 1 if alone else int(settings.get("cohort") or settings["clients"])
+
+    def epochs(self, rounds: int | None = None) -> int:
+        """Client epochs of one seed."""
+        rounds = self.rounds if rounds is None else rounds
+        return rounds * self.clients_per_round * self.local_epochs
+
+
+SALT: tuple[str, ...] = ()
+"""To be lengthened when a default changes its value: old runs are then computed anew."""
+REPAIRED = {
+    "feddqn": "targets by steps",
+    "distill-dqn": "targets by steps",
+    "fedagent": "even minibatches",
+}
+"""Methods that compute other numbers than they did: their older runs are computed anew."""
+REPAIRED_ALONE = {
+    "fedagent": "moments kept, whole pool",
+    "fedrlhf-text": "moments kept",
+    "fedrlhf": "moments kept",
+}
+"""The same of runs in which every client learns alone. Withdrawn numbers are not to come back."""
+
+
+def digest(config: Config, mark: str = "") -> str:
+    """Of what differs from the defaults: a new setting leaves the runs that do not use it alone."""
+    names = {key: {"name": getattr(config, key).name} for key in ("algorithm", "world")}
+    usual = defaults(config.algorithm.name, config.world.name)
+    said = flatten(configs.as_dict(config)).items()
+    flat = {k: v for k, v in said if k not in MOVES_NOTHING and v != usual.get(k)}
+    for key in ("algorithm.model", "partition.labels"):
+        flat[key] = Path(flat.get(key, "")).name
+    if files := flat.get("algorithm.feedback_file"):  # one per client: their folder has the hash
+        flat["algorithm.feedback_file"] = Path(files).parent.name
+    if METHODS[config.algorithm.name].kind != "text":  # others plan with their rounds
+        flat["rounds"] = config.rounds
+    return short_hash([names, flat, *SALT, *repaired(config), *([mark] if mark else [])])
+
+
+def repaired(config: Config) -> list[str]:
+    """What was mended of this run's method since its numbers could be read here."""
+    alone = all(len(group) == 1 for group in round_loop.groups(config.federation))
+    tables = (REPAIRED, REPAIRED_ALONE) if alone else (REPAIRED,)
+    name = config.algorithm.name
+    return [table[name] for table in tables if name in table]
+
+
+@cache
+def defaults(algorithm: str, world: str) -> Mapping[str, Any]:
+    """Every setting, flat, where nothing but these two are named."""
+    names = {"algorithm": {"name": algorithm}, "world": {"name": world}}
+    return flatten(configs.as_dict(configs.resolve(names)))
+
+
+def short_hash(data: Any) -> str:
+    return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:12]
+
+
+# Computing
+
+
+def find(config: Config) -> Path | None:
+    """The run's folder, if it was ever begun."""
+    place = Path(config.out) / config.name
+    begun = sorted(path.parent for path in place.glob("*/config.toml"))
+    return begun[0] if begun else None
+
+
+def reached(config: Config) -> int:
+    """The last round that is logged; −1 if there is none."""
+    path = find(config)
+    log = None if path is None else path / "metrics.jsonl"
+    if log is None or not log.is_file():
+        return -1
+    return last_round(log)
+
+
+def finished(config: Config) -> bool:
+    """Whether all rounds are there, the last checkpoint included.
+
+    A run that was longer is finished, too; one that was killed between its last line and its last
+    checkpoint is not.
+    """
+    path, last = find(config), reached(config)
+    if path is None or last < config.rounds:
+        return False
+    return last > config.rounds or RunDir(path).read_meta().get("status") == "finished"
+
+
+def compute(config: Config) -> None:
+    """Begin the run, or go on with it: to its last round."""
+    path = find(config)
+    algorithm = runs.build_algorithm(config)
+    if path is None:
+        directory = runs.start(config, algorithm)
+    else:
+        before = configs.resolve(configs.read_recipe(path / "config.toml"))
+        longer = ["--rounds", str(config.rounds)] if config.rounds > before.rounds else []
+        _, directory = runs.resume(path, longer)
+    if METHODS[config.algorithm.name].kind == "text":
+        directory.write_meta(directory.read_meta() | {"accelerator": accelerator()})
+    runs.train(config, directory, algorithm)
+    directory.keep(1)  # of a finished run one is enough; those of a language model are large
+
+
+def accelerator() -> str:
+    """The GPU that runs use here, or nothing."""
+    import torch
+
+    return str(torch.cuda.get_device_name()) if torch.cuda.is_available() else ""
+
+
+def cost(config: Config, done: int = 0) -> float:
+    """What is left after round `done`: which run of a list takes longest.
+
+    For language agents in client epochs of 128 episodes, where an evaluation's are cheaper; for
+    others in rounds of one client.
+    """
+    settings = config.algorithm
+    clients = sum(
+        min(len(group), config.federation.cohort or len(group))
+        for group in round_loop.groups(config.federation)
+    )
+    rounds = config.rounds - max(done, 0)
+    if METHODS[settings.name].kind != "text":
+        return float(rounds * clients)
+    trained = rounds * clients * settings.local_epochs * settings.tasks * settings.group
+    evaluated = (rounds // config.eval_every + 1) * (settings.eval_tasks or 200)
+    return (trained + evaluated / 2) / 128
+
+
+def finish_all(
+    cells: Sequence[RunCell],
+    folder: Path,
+    say: Callable[[str], None],
+    processes: int,
+    until: float | None,
+    first: Callable[[], Sequence[Job]] = tuple,
+) -> None:
+    """Compute the runs of a part that are missing, side by side, as far as the time goes.
+
+    `first` names what must be there before a run can begin; it is only asked if one is missing.
+    """
+    wanted = {(one.name, seed): one.config(seed, folder) for one in cells for seed in one.seeds}
+    missing = {key: config for key, config in wanted.items() if not finished(config)}
+    part = cells[0].part
+    say(f"{part}: {len(wanted) - len(missing)} of {len(wanted)} runs are there")
+    if not missing:
+        return
+    runs = [
+        Job(f"{part}: {name}, seed {seed}", cost(config, reached(config)), partial(compute, config))
+        for (name, seed), config in missing.items()
+    ]
+    with compiled_once(folder), pool(min(processes, len(missing))) as executor:
+        if finish(executor, first(), say, until):
+            finish(executor, runs, say, until)
+    if left := sum(not finished(config) for config in missing.values()):
+        say(f"{part}: {left} runs are missing; the same command goes on where it was")
+
+
+@contextlib.contextmanager
+def compiled_once(folder: Path) -> Iterator[None]:
+    """Processes that begin now keep what JAX compiles: for a short run that is most of its time."""
+    before = os.environ.get(COMPILED)
+    os.environ[COMPILED] = before or str((folder / "compiled").absolute())
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[COMPILED]
+
+
+# Reading
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What there is of a cell, by seed. Runs count as far as they went."""
+
+    cell: RunCell
+    runs: Mapping[int, Run]
+
+    def value(self, metric: str, rounds: int | None = None) -> dict[int, float]:
+        """By seed, the mean of the last evaluations up to this round, for runs that reached it."""
+        rounds = self.cell.rounds if rounds is None else rounds
+        found = {}
+        for seed, run in self.runs.items():
+            at = [r for r, metrics in run.rounds.items() if metric in metrics and 0 < r <= rounds]
+            late = [r for r in at[-TAIL:] if r >= LATE * at[-1]]
+            if at and max(run.rounds) >= rounds:
+                found[seed] = float(np.mean([run.rounds[r][metric] for r in late]))
+        return found
+
+    def first(self, metric: str) -> dict[int, float]:
+        """By seed, before any training."""
+        return {s: run.rounds[0][metric] for s, run in self.runs.items() if metric in run.rounds[0]}
+
+    def episodes(self, rounds: np.ndarray) -> np.ndarray:
+        """Episodes played up to each of these rounds, by the first run."""
+        first = next(iter(self.runs.values()), None)
+        if first is None:
+            return np.empty(0)
+        return np.array([first.rounds[int(r)].get("env/episodes", 0.0) for r in rounds])
+
+    def missing(self) -> str:
+        """What is not there, in words; nothing if all is."""
+        told, nothing = [], []
+        for seed in self.cell.seeds:
+            last = max(self.runs[seed].rounds) if seed in self.runs else -1
+            if last < 0:
+                nothing.append(str(seed))
+            elif last < self.cell.rounds:
+                told.append(f"seed {seed} is at round {last} of {self.cell.rounds}")
+        return "; ".join(told + ([f"seed {', '.join(nothing)} not begun"] if nothing else []))
+
+
+def curve(cells: Sequence[Trained], metric: str, rounds: int) -> tuple[np.ndarray, np.ndarray]:
+    """Rounds [points] and the metric [seeds, points] up to a round, averaged over these cells.
+
+    Only seeds that every cell has begun, and rounds that all of their runs have evaluated.
+    """
+    seeds = sorted(set.intersection(*(set(cell.runs) for cell in cells))) if cells else []
+    logs = [[cell.runs[seed].rounds for seed in seeds] for cell in cells]
+    each = [
+        {r for r, metrics in log.items() if metric in metrics and r <= rounds}
+        for row in logs
+        for log in row
+    ]
+    at = sorted(set.intersection(*each)) if each else []
+    values = [[[log[r][metric] for r in at] for log in row] for row in logs]
+    shape = (len(cells), len(seeds), len(at))
+    return np.array(at, int), np.array(values, float).reshape(shape).mean(0)
+
+
+def read(folder: Path, cells: Sequence[RunCell]) -> dict[str, Trained]:
+    """Every cell by name, with the runs that have logged a round."""
+    found = {}
+    for cell in cells:
+        begun = {}
+        for seed in cell.seeds:
+            config = cell.config(seed, folder)
+            if reached(config) >= 0:
+                path = find(config)
+                assert path is not None
+                begun[seed] = load_run(path)
+        found[cell.name] = Trained(cell, begun)
+    return found

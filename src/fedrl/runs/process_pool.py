@@ -1,0 +1,167 @@
+"""Work for a pool of processes that may be stopped at any moment: by time, by Ctrl-C, by a kill.
+
+Every job writes files that last and goes on where it was, so stopping is no loss. A job hears that
+its time is over as a run hears Ctrl-C: it saves its last finished round and ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing.sharedctypes import Synchronized
+from types import FrameType
+from typing import Any
+
+from fedrl.engines.in_process import debugging, one_line, raised_at
+from fedrl.runs.interrupt import Interrupt
+from fedrl.core.number_format import duration
+from fedrl.core.threads import pinned_children
+from fedrl.core.types import WORKER, UserError
+
+
+@dataclass(frozen=True)
+class Job:
+    """`work()` must be picklable; `cost` is in any unit, the same for all jobs of a list."""
+
+    name: str
+    cost: float
+    work: Callable[[], None]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a job ended: finished, stopped (`trouble` is empty) or with an error, in one line."""
+
+    finished: bool
+    seconds: float
+    trouble: str = ""
+
+
+_told_to_stop = threading.Event()
+"""Of a process of the pool: jobs that its queue already holds must not begin after that."""
+
+
+@contextlib.contextmanager
+def pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+    """Processes that compute on one thread each and end with this one, however it ends."""
+    context = multiprocessing.get_context("spawn")
+    with pinned_children(), Interrupt():
+        started = context.Value("i", 0)
+        executor = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(started,))
+        try:
+            yield executor
+        except KeyboardInterrupt:
+            for child in multiprocessing.active_children():
+                child.terminate()  # heard as Ctrl-C by a job, which saves what it has
+            raise
+        finally:
+            executor.shutdown(cancel_futures=True)
+
+
+def finish(
+    executor: ProcessPoolExecutor,
+    jobs: Sequence[Job],
+    say: Callable[[str], None],
+    until: float | None,
+) -> bool:
+    """Do the jobs, the longest first, with a line for each; False if some are not finished.
+
+    `until` is a time of `time.time()`: the processes have no other clock in common.
+    """
+    ordered = sorted(jobs, key=lambda job: -job.cost)
+    started, done, total = time.monotonic(), 0.0, sum(job.cost for job in jobs)
+    futures: dict[Future[Outcome], Job] = {
+        executor.submit(perform, job.work, until): job for job in ordered
+    }
+    whole = True
+    try:
+        for number, future in enumerate(as_completed(futures), 1):
+            job, outcome = futures[future], future.result()
+            done += job.cost
+            whole &= outcome.finished
+            if not outcome.finished:
+                if outcome.seconds:  # those that never began are counted by whoever asked
+                    say(f"{job.name}: {outcome.trouble or 'stopped, the time is over'}")
+                continue
+            rest = (time.monotonic() - started) * (total - done) / done
+            left = f", about {duration(rest)} left" if number < len(jobs) else ""
+            say(f"{job.name} in {duration(outcome.seconds)}; {number} of {len(jobs)}{left}")
+    except BrokenProcessPool as error:
+        raise UserError(
+            "a process that was computing has been killed (out of memory?): the same command goes "
+            "on where it was, perhaps with fewer --processes"
+        ) from error
+    return whole
+
+
+def perform(work: Callable[[], None], until: float | None) -> Outcome:
+    """In a process of the pool: the work, as far as the time allows. Its talk goes nowhere."""
+    started = time.monotonic()
+    if _told_to_stop.is_set() or (until is not None and until <= time.time()):
+        return Outcome(False, 0.0)
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
+        try:
+            with _stopped_at(until), contextlib.redirect_stdout(nowhere):
+                work()
+        except KeyboardInterrupt:
+            if until is None or time.time() < until:
+                _told_to_stop.set()
+            return Outcome(False, time.monotonic() - started)
+        except UserError as error:
+            return Outcome(False, time.monotonic() - started, str(error).splitlines()[0])
+        except Exception as error:  # noqa: BLE001 - CUDA, a full disk, …: the other jobs go on
+            where = raised_at(error) if debugging() else ""
+            return Outcome(False, time.monotonic() - started, one_line(error) + where)
+    return Outcome(True, time.monotonic() - started)
+
+
+@contextlib.contextmanager
+def _stopped_at(until: float | None) -> Iterator[None]:
+    """Raises KeyboardInterrupt on SIGTERM, and when the time is over."""
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    def time_is_over(number: int, frame: FrameType | None) -> None:
+        signal.raise_signal(signal.SIGTERM)  # a run in progress has its own ears for this one
+
+    before: dict[int, Any] = {
+        signal.SIGTERM: signal.signal(signal.SIGTERM, stop),
+        signal.SIGALRM: signal.signal(signal.SIGALRM, time_is_over),
+    }
+    if until is not None:
+        signal.setitimer(signal.ITIMER_REAL, max(until - time.time(), 1e-3))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _begin(started: Synchronized[int]) -> None:
+    """A process's first moments: Ctrl-C is the parent's to handle, and so is its end.
+
+    `started` counts the pool's processes: each has a number, by which it takes a GPU.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with started.get_lock():
+        os.environ[WORKER] = str(started.value)
+        started.value += 1
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+
+
+def _end_with_parent() -> None:
+    """A parent that was killed cannot say so, and its jobs would keep their folders locked."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

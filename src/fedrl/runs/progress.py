@@ -1,0 +1,93 @@
+"""Progress: one living line on a terminal, plain lines elsewhere.
+
+A line says the round, the main metric, bytes sent, environment steps, ε and the time left.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import time
+
+from rich.console import Console
+from rich.status import Status
+from rich.text import Text
+
+from fedrl.core.number_format import duration, si
+from fedrl.federation.round_loop import Round
+from fedrl.core.types import Metrics
+
+MAIN = ("eval/success", "eval/accuracy", "eval/return", "eval/reward", "train/return")
+PLAIN_SECONDS = 2.0
+"""Without a terminal, a line at most this often (and for the first and the last round)."""
+
+
+class Progress:
+    """`with Progress() as p: … p.round_done(done)`."""
+
+    def __init__(self, console: Console | None = None) -> None:
+        self.console = console or Console(stderr=True, highlight=False)
+        self._first: tuple[int, float] | None = None
+        self._printed = float("-inf")
+        self._latest: Metrics = {}
+        self._living: Status | None = None
+        if self.console.is_terminal:
+            self._living = self.console.status("compiling")
+
+    def __enter__(self) -> Progress:
+        if self._living is not None:
+            self._living.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._living is not None:
+            self._living.stop()
+
+    def note(self, line: str) -> None:
+        """Something worth a line of its own: a failed client, a damaged checkpoint."""
+        self.console.print(line, style="yellow", markup=False, soft_wrap=True)
+
+    def round_done(self, done: Round) -> None:
+        self._latest |= done.metrics
+        line = self.line(done)
+        if self._living is not None:
+            # One line: what is cut off on a narrow terminal is its end, never the round.
+            self._living.update(Text(line, no_wrap=True, overflow="ellipsis"))
+            if done.round == done.rounds:
+                self.console.print(line, markup=False, no_wrap=True, overflow="ellipsis")
+            return
+        now = time.monotonic()
+        if now - self._printed >= PLAIN_SECONDS or done.round == done.rounds:
+            self._printed = now
+            with contextlib.suppress(OSError):  # nobody reads any more: no reason to stop
+                print(line, file=sys.stderr, flush=True)
+
+    def line(self, done: Round) -> str:
+        return f"round {done.round}/{done.rounds}  {self.summary(done)}"
+
+    def summary(self, done: Round) -> str:
+        metrics = self._latest | done.metrics
+        main = next((name for name in MAIN if name in metrics), None)
+        parts = [] if main is None else [f"{main} {metrics[main]:.4g}"]
+        if "env/steps" in metrics:
+            parts.append(f"{si(metrics['env/steps'])} steps")
+        if "comm/bytes_up" in metrics:
+            parts.append(f"{si(metrics['comm/bytes_up'], 'B')} up")
+        if "privacy/epsilon" in metrics:
+            parts.append(f"ε {metrics['privacy/epsilon']:.3g}")
+        if done.metrics.get("cohort/failed"):
+            parts.append(f"{done.metrics['cohort/failed']:.0f} failed")
+        return "  ".join([*parts, self._left(done)])
+
+    def _left(self, done: Round) -> str:
+        """Time left, from the rounds after the first (which compiles)."""
+        now = time.monotonic()
+        if self._first is None:
+            self._first = (done.round, now)
+        first, at = self._first
+        if done.round == done.rounds:
+            return "done"
+        if done.round <= first:
+            return "…"
+        seconds = (now - at) / (done.round - first) * (done.rounds - done.round)
+        return f"{duration(round(seconds))} left"

@@ -1,0 +1,67 @@
+"""Which settings a resumed run keeps, and how a config.toml that is not the run's is found out."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from fedrl.config import schema as configs
+from fedrl.config.schema import Config
+from fedrl.report.runs import flatten
+from fedrl.core.types import UserError
+
+MAY_CHANGE = {
+    "rounds",
+    "engine",
+    "workers",
+    "connection",
+    "track",
+    "checkpoint_every",
+    "federation.quorum",
+    "federation.retries",
+    "federation.deadline",
+    "privacy.epsilon",
+    "algorithm.compile",
+    "algorithm.device",
+    "algorithm.microbatch",
+    "algorithm.rollouts",
+    "algorithm.save_memory",
+}
+"""Settings of a stopped run that may be changed when it is resumed: how it runs, not what."""
+FREE_TABLES = ("faults.", "flower.")
+"""Whole tables of such settings."""
+
+
+def placed(config: Config) -> Config:
+    """With the places of people's answers as they are named from anywhere.
+
+    A run may be resumed, and `fedrl feedback` started, in another folder than the run was.
+    """
+    keys = ("feedback_file", "feedback_folder")
+    said = {key: getattr(config.algorithm, key, "") for key in keys}
+    full = {key: str(Path(path).absolute()) for key, path in said.items() if path}
+    return replace(config, algorithm=replace(config.algorithm, **full))
+
+
+def kept_settings(config: Config) -> dict[str, Any]:
+    """What a resumed run must not change, flat: every checkpoint remembers it."""
+    flat = flatten(configs.as_dict(placed(config)))
+    free = MAY_CHANGE | {"name", "out"}
+    return {k: v for k, v in flat.items() if k not in free and not k.startswith(FREE_TABLES)}
+
+
+def require_same(config: Config, then: Mapping[str, Any], path: Path) -> None:
+    """Refuse a config.toml that is not the run's own; `then` are its checkpoint's settings.
+
+    A text with a / in it may be the new place of a folder that was moved.
+    """
+    for key, value in json.loads(json.dumps(kept_settings(config))).items():
+        said = then.get(key, value)
+        if said != value and not any(isinstance(v, str) and "/" in v for v in (said, value)):
+            raise UserError(
+                f"{path / 'config.toml'}: {key} is {value!r}, and {said!r} in the run's "
+                "checkpoint: put it back, or begin a new run"
+            )

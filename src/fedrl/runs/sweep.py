@@ -1,0 +1,232 @@
+"""`fedrl sweep`: one recipe in several variants and seeds, side by side, and one page about them.
+
+A sweep is a TOML file: the recipe, the seeds, and for each variant a name and the flags that one
+would type after `fedrl run RECIPE`. Runs that are there are only read, stopped ones go on.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shlex
+import threading
+import time
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
+
+from fedrl.config import schema as configs
+from fedrl.report import compare as report
+from fedrl.runs.cells import cores
+from fedrl.config.schema import Config
+from fedrl.runs.progress import MAIN
+from fedrl.runs.train import build_algorithm
+from fedrl.runs.grid import RunCell, compute, cost, find, finished, reached, short_hash
+from fedrl.runs.process_pool import Job, finish, pool
+from fedrl.report.runs import load as load_run
+from fedrl.core.registry import suggestion
+from fedrl.core.types import UserError
+
+KEYS = ("recipe", "seeds", "runs")
+LOOK = 1.0
+"""Seconds between two looks at the runs' logs."""
+PLAIN_SECONDS = 15.0
+"""Without a terminal, a line at most this often."""
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """`variants` gives the flags of each by its name."""
+
+    name: str
+    recipe: str
+    seeds: tuple[int, ...]
+    variants: Mapping[str, str]
+
+    def cells(self, flags: Sequence[str]) -> list[RunCell]:
+        """One per variant; `flags` count for all of them."""
+        recipe = configs.read_recipe(configs.find_recipe(self.recipe))
+        configs.require_names(recipe)
+        return [_cell(name, recipe, own, flags, self.seeds) for name, own in self.variants.items()]
+
+
+def _cell(
+    name: str, recipe: Mapping[str, Any], own: str, flags: Sequence[str], seeds: tuple[int, ...]
+) -> RunCell:
+    try:
+        config = configs.resolve(recipe, [*shlex.split(own), *flags])
+    except (UserError, ValueError) as error:  # shlex speaks of quotations that do not end
+        raise UserError(f"variant {name!r}: {error}") from error
+    return RunCell("", name, configs.as_dict(config), seeds, _mark(config))
+
+
+def _mark(config: Config) -> str:
+    """What a run depends on beyond its settings: what the files hold that they name.
+
+    The rounds belong to it, because the page shows whole runs. Of large files a megabyte is enough:
+    the weights of another training differ from the first one on.
+    """
+    named = (getattr(config.algorithm, "model", ""), config.partition.labels)
+    files = [
+        file
+        for place in map(Path, filter(None, named))
+        for file in (sorted(place.iterdir()) if place.is_dir() else [place])
+        if file.is_file()
+    ]
+    held = [(file.name, file.stat().st_size, _start(file)) for file in files]
+    return short_hash([config.rounds, held])
+
+
+def _start(file: Path) -> str:
+    with file.open("rb") as opened:
+        return hashlib.sha256(opened.read(2**20)).hexdigest()
+
+
+def read(name: str) -> Sweep:
+    """A path, or the name of a sweep that comes with fedrl (`fedagent/baselines`)."""
+    path = find_sweep(name)
+    try:
+        data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"{path}: not valid TOML: {error}") from error
+    for key in data:
+        if key not in KEYS:
+            raise UserError(f"{path}: unknown key {key!r}; {suggestion(key, list(KEYS))}")
+    recipe, seeds, runs = data.get("recipe"), data.get("seeds", [0]), data.get("runs")
+    if not isinstance(recipe, str):
+        raise UserError(f'{path}: name the recipe: recipe = "fedagent/demo"')
+    if not isinstance(runs, dict) or not runs or not all(isinstance(f, str) for f in runs.values()):
+        raise UserError(f'{path}: [runs] gives the flags of each variant: more = "--rounds 9"')
+    whole = isinstance(seeds, list) and all(type(seed) is int and seed >= 0 for seed in seeds)
+    if not seeds or not whole:
+        raise UserError(f"{path}: seeds is {seeds}; it must be a list of whole numbers")
+    if odd := [name for name in runs if not re.fullmatch(r"[\w.-]*\w[\w.-]*", name)]:
+        raise UserError(f"{path}: {odd[0]!r} names a folder: use letters, digits, - and _")
+    return Sweep(path.stem, recipe, tuple(seeds), runs)
+
+
+def find_sweep(name: str) -> Path:
+    path = Path(name)
+    if path.is_file():
+        return path
+    known = sweeps()
+    wanted = name.removeprefix("recipes/").removesuffix(".toml").replace("/sweeps/", "/")
+    if wanted in known:
+        return known[wanted]
+    raise UserError(f"no sweep {name!r}; {suggestion(wanted, known)}")
+
+
+def sweeps() -> dict[str, Path]:
+    """Those that come with fedrl."""
+    folder = configs.recipes_folder()
+    found = sorted(folder.glob("*/sweeps/*.toml"))
+    return {f"{path.parent.parent.name}/{path.stem}": path for path in found}
+
+
+def run(
+    sweep: Sweep, flags: Sequence[str], out: Path, processes: int | None, minutes: float | None
+) -> tuple[Path | None, bool]:
+    """Do what is missing; the page about what there is (none yet: None), and whether all is."""
+    until = None if minutes is None else time.time() + 60 * minutes
+    wanted = {
+        f"{cell.name}, seed {seed}" if len(sweep.seeds) > 1 else cell.name: cell.config(seed, out)
+        for cell in sweep.cells(flags)
+        for seed in sweep.seeds
+    }
+    missing = {name: one for name, one in wanted.items() if not finished(one)}
+    _try(missing.values())
+    console = Console(stderr=True, highlight=False)
+    if missing:
+        many = min(processes or cores(), len(missing))
+        console.print(f"{len(missing)} of {len(wanted)} runs to do, {many} at a time, under {out}")
+        with Watch(missing, console) as watch, pool(many) as executor:
+            jobs = [
+                Job(name, cost(config, reached(config)), partial(compute, config))
+                for name, config in missing.items()
+            ]
+            finish(executor, jobs, watch.say, until)
+    begun = [path for one in wanted.values() if reached(one) >= 0 and (path := find(one))]
+    whole = all(finished(one) for one in wanted.values())
+    title = f"{sweep.recipe}: {sweep.name}"
+    return (report.build(begun, out / "report.html", title) if begun else None), whole
+
+
+def _try(runs: Iterable[Config]) -> None:
+    """What cannot be built, a model that is not there included, is said before anything runs."""
+    seen: set[str] = set()
+    for config in runs:
+        algorithm: Any = build_algorithm(config)
+        model = getattr(config.algorithm, "model", "")
+        if hasattr(algorithm, "outline") and model not in seen:
+            seen.add(model)
+            algorithm.outline()
+
+
+class Watch:
+    """A bar per run on a terminal, a line now and then elsewhere: what their logs say so far."""
+
+    def __init__(self, runs: Mapping[str, Config], console: Console) -> None:
+        self.runs, self.console = runs, console
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look_on, daemon=True)
+        self._bars: Progress | None = None
+        if console.is_terminal:
+            columns = (
+                SpinnerColumn(), TextColumn("{task.description}"), BarColumn(20),
+                TextColumn("{task.fields[told]}"),
+            )  # fmt: skip
+            self._bars = Progress(*columns, console=console)
+
+    def __enter__(self) -> Watch:
+        if self._bars is not None:
+            self._bars.start()
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+        if self._bars is not None:
+            self._bars.stop()
+
+    def say(self, line: str) -> None:
+        self.console.print(line, markup=False, soft_wrap=True)
+
+    def _look_on(self) -> None:
+        bars: dict[str, TaskID] = {}
+        if self._bars is not None:
+            for name, config in self.runs.items():
+                bars[name] = self._bars.add_task(name, total=config.rounds, told="waits")
+        spoken = time.monotonic()
+        while not self._over.wait(LOOK):
+            if self._bars is None and time.monotonic() - spoken < PLAIN_SECONDS:
+                continue
+            found = {name: standing(config) for name, config in self.runs.items()}
+            if self._bars is None:
+                spoken = time.monotonic()
+                told = [f"{name}: {words}" for name, (_, words) in found.items() if words]
+                self.say("; ".join(told) or "starting")
+                continue
+            for name, (round_, words) in found.items():
+                self._bars.update(bars[name], completed=max(round_, 0), told=words or "waits")
+
+
+def standing(config: Config) -> tuple[int, str]:
+    """The last round of a run, and in words where it stands."""
+    last = reached(config)
+    path = find(config)
+    if last < 0 or path is None:
+        return -1, ""
+    rounds = load_run(path).rounds
+    told = f"round {last} of {config.rounds}"
+    for metric in MAIN:
+        values = [metrics[metric] for metrics in rounds.values() if metric in metrics]
+        if values:
+            return last, f"{told}, {metric} {values[0]:.3g} → {values[-1]:.3g}"
+    return last, told

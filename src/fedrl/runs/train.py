@@ -1,0 +1,306 @@
+"""From a configuration to a finished run: build the parts, hand them to the round loop."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrl.aggregation import mean as aggregate
+from fedrl.federation import round_loop
+from fedrl.core import seeding, tree
+from fedrl.algorithms import METHODS
+from fedrl.federation.async_buffer import Buffered
+from fedrl.federation.async_settings import check_broadcast, check_method
+from fedrl.clients import attacks, faults
+from fedrl.clients.attacks import Attacked
+from fedrl.clients.faults import Faulty
+from fedrl.engines.flower import connection as connections
+from fedrl.engines.in_process import InProcess, one_line
+from fedrl.federation.simulated_clock import Virtual, durations
+from fedrl.engines.worker_pool import Workers
+from fedrl.envs import WORLDS
+from fedrl.envs.text import Dealt
+from fedrl.config import schema as configs
+from fedrl.config.schema import Config
+from fedrl.runs.interrupt import Interrupt
+from fedrl.runs.resume_rules import FREE_TABLES, MAY_CHANGE, kept_settings, placed, require_same
+from fedrl.runs.private_run import check_books, check_packages, mechanism, outlook, protected, secret_cohorts
+from fedrl.runs.progress import Progress
+from fedrl.runs.run_dir import RunDir, require_run
+from fedrl.runs.tracking import check_sinks, open_sinks
+from fedrl.partition import load_labels, partition
+from fedrl.core.registry import load, look_up, missing_extra
+from fedrl.core.types import Algorithm, Tensors, UserError, WarmUp
+
+SHOWN = 8
+"""Names of tensors that a plan lists; more are counted."""
+
+
+def build_world(config: Config) -> Any:
+    name = config.world.name
+    entry = look_up(WORLDS, "world.name", name)
+    module = load(entry, "world.name", name)
+    try:
+        world = module.World(config.world, config.federation.clients, config.seed)
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, f"world.name = {name!r}", entry.extra) from error
+    if entry.kind != "text":
+        return world
+    if config.federation.kind == "centralized":  # the whole pool, not what was dealt out of it
+        everything = tuple(task.id for task in world.tasks("train"))
+        return Dealt(world, (everything,) * config.federation.clients)
+    labels = load_labels(config.partition)
+    shares = partition(
+        world.tasks("train"), config.federation.clients, config.partition, config.seed, labels
+    )
+    return Dealt(world, tuple(tuple(share) for share in shares))
+
+
+def settled(config: Config) -> Any:
+    """The method's settings, with what "auto" means in this federation."""
+    settings = config.algorithm
+    if getattr(settings, "optimizer_state", None) != "auto":
+        return settings
+    alone = all(len(group) == 1 for group in round_loop.groups(config.federation))
+    return replace(settings, optimizer_state="kept" if alone else "fresh")
+
+
+def build_algorithm(config: Config) -> Algorithm:
+    """The method over its world; some clients made to lie or fail if the settings ask for it."""
+    name = config.algorithm.name
+    entry = look_up(METHODS, "algorithm.name", name)
+    world = config.world.name
+    if look_up(WORLDS, "world.name", world).kind != entry.kind:
+        fitting = [known for known, other in WORLDS.items() if other.kind == entry.kind]
+        raise UserError(
+            f"world.name is {world!r}, which algorithm.name = {name!r} cannot play; "
+            f"choose from {', '.join(fitting)}"
+        )
+    try:
+        algorithm = load(entry, "algorithm.name", name).build(
+            settled(config),
+            build_world(config),
+            config.rounds,
+            round_loop.pools(config.federation),
+        )
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, f"algorithm.name = {name!r}", entry.extra) from error
+    noisy = config.privacy.noise > 0
+    aggregate.check_method(config.aggregate, name, algorithm, noisy, config.buffer.size)
+    if config.buffer.size:
+        beta = getattr(config.algorithm, "beta", 1.0)
+        check_method(algorithm, beta)
+        check_broadcast(algorithm, first_broadcast(config, algorithm)[0], beta)
+    if liars := attacks.hostile(config.attack, config.federation.clients, config.seed):
+        algorithm = Attacked(algorithm, config.attack, liars)
+    return Faulty(algorithm, config.faults) if config.faults.clients else algorithm
+
+
+def build_clients(config: Config) -> Algorithm:
+    """What clients compute and send, protected where the settings ask for it."""
+    return protected(config, build_algorithm(config))
+
+
+def undisturbed(config: Config) -> Config:
+    """The same without rehearsed failures and attacks: for what only looks at a method."""
+    return replace(config, faults=faults.Settings(), attack=attacks.Settings())
+
+
+def first_broadcast(config: Config, algorithm: Any) -> tuple[Tensors, list[str]]:
+    """Of round 1, and what a client needs; of a large model its shapes, without its weights."""
+    if hasattr(algorithm, "outline"):
+        state, needs = algorithm.outline()
+    else:
+        state, needs = algorithm.init(seeding.derive(config.seed, "init")), []
+    return algorithm.broadcast(state, 1), needs
+
+
+def plan(config: Config) -> list[str]:
+    """What a run will move and do, before it does: the size of a model and of a round."""
+    algorithm: Any = build_algorithm(undisturbed(config))
+    sent, needs = first_broadcast(config, algorithm)
+    specs = algorithm.declare(sent)
+    numbers = sum(math.prod(spec.shape) for spec in specs.values())
+    up = sum(math.prod(s.shape) * np.dtype(s.dtype).itemsize for s in specs.values())
+    clients = config.buffer.size or sum(
+        min(len(group), config.federation.cohort or len(group))
+        for group in round_loop.groups(config.federation)
+    )
+    names = ", ".join(specs) if len(specs) <= SHOWN else f"{len(specs)} tensors"
+    return [
+        f"a client sends {numbers:,} numbers: {names}",
+        f"a round: {clients} clients, {up * clients:,} bytes up, "
+        f"{tree.nbytes(sent) * clients:,} bytes down",
+        *outlook(config, algorithm),
+        *needs,
+    ]
+
+
+def start(config: Config, algorithm: Algorithm | None = None) -> RunDir:
+    """A new run directory for this configuration; what is missing is said before there is one."""
+    check_sinks(config.track)
+    check_packages(config)
+    check_connection(config)
+    if algorithm is not None:
+        check_model(config, algorithm)
+    root = Path(config.out) / config.name
+    return RunDir.create(
+        root,
+        config.algorithm.name,
+        config.seed,
+        configs.to_toml(placed(config)),
+        private=secret_cohorts(config),
+    )
+
+
+def check_model(config: Config, algorithm: Algorithm) -> None:
+    """Load the language model, if one trains: it, its device or an extra may be missing."""
+    if hasattr(config.algorithm, "model") and isinstance(algorithm, WarmUp):
+        algorithm.warm_up()
+
+
+def check_connection(config: Config) -> None:
+    """Say what is wrong with it before there is a folder."""
+    if config.engine == "flower":
+        _flower()
+        connections.find(config.connection)
+
+
+def resume(path: Path, flags: list[str], without_lost_lines: bool = False) -> tuple[Config, RunDir]:
+    """An earlier run's directory and configuration, with what may change changed.
+
+    No file is changed before `train`: what is refused here or in building stays as it was.
+    """
+    for key, _ in configs.split_flags(flags):
+        if key not in MAY_CHANGE and not key.startswith(FREE_TABLES):
+            raise UserError(
+                f"--{key}: a resumed run keeps what its numbers depend on; start a new run to "
+                f"change it (--rounds may grow, and {', '.join(sorted(MAY_CHANGE - {'rounds'}))})"
+            )
+    path = path.parent if path.name == "config.toml" else path
+    require_run(path)
+    before = configs.resolve(configs.read_recipe(path / "config.toml"))
+    config = configs.resolve(configs.as_dict(before), flags)
+    if config.engine != before.engine and "flower" in (config.engine, before.engine):
+        raise UserError(
+            f"--engine: clients keep their states themselves on flower and in the checkpoint "
+            f"elsewhere; this run goes on with {before.engine}"
+        )
+    if config.engine != before.engine and config.buffer.size:
+        raise UserError(
+            "--engine: the clients' clock is another one on another engine; this run goes on with "
+            f"{before.engine}"
+        )
+    if config.rounds < before.rounds:
+        raise UserError(f"--rounds {config.rounds}: it has {before.rounds}, and may only grow")
+    check_sinks(config.track)
+    check_packages(config)
+    check_connection(config)
+    run = RunDir.open(path)
+    try:
+        found = run.recall(without_lost_lines)
+        require_same(before, found.settings, path)
+        check_books(config, path, {} if found.snapshot is None else found.snapshot.totals)
+    except (UserError, OSError):
+        run.close()
+        raise
+    run.pending = configs.to_toml(config)
+    return config, run
+
+
+def train(config: Config, run: RunDir, algorithm: Algorithm) -> round_loop.Snapshot:
+    """Run the rounds that are left, with progress, trackers, and the books closed at the end."""
+    started = time.monotonic()
+    status = "stopped"
+    with contextlib.ExitStack() as stack:
+        stack.callback(run.close)
+        progress = stack.enter_context(Progress())
+
+        def warn(line: str) -> None:
+            progress.note(line)
+            with contextlib.suppress(UserError):  # of a full disk
+                run.say(line)
+
+        run.warn = warn
+        run.settings = kept_settings(config)
+        run.begin()
+        if secret_cohorts(config):
+            run.make_private()
+        algorithm = protected(config, algorithm)
+        engine: round_loop.Engine = InProcess(algorithm)
+        if config.engine == "workers":
+            build = partial(build_clients, config)
+            engine = stack.enter_context(Workers(build, config.workers))
+        elif config.engine == "flower":
+            engine = stack.enter_context(
+                _flower().open_engine(config, run.path.resolve().name, algorithm, warn)
+            )
+        interrupt = stack.enter_context(Interrupt())
+        sinks = open_sinks(config.track, run.path, configs.as_dict(config))
+        for sink in sinks:
+            stack.callback(sink.close)
+        observers: list[Callable[[round_loop.Round], None]] = [
+            progress.round_done,
+            lambda done: run.say(progress.line(done)),
+            *(partial(_track, sink, warn) for sink in sinks),
+            interrupt.check,
+        ]
+        try:
+            last = round_loop.run(
+                config.federation,
+                algorithm,
+                engine,
+                aggregate.build(config.rule, config.combined, algorithm),
+                run,
+                seed=config.seed,
+                rounds=config.rounds,
+                eval_every=config.eval_every,
+                checkpoint_every=config.checkpoint_every,
+                observers=observers,
+                warn=warn,
+                privacy=mechanism(config, algorithm, run.path),
+                robust_metrics=config.rule.robust,
+                exchange=asynchronous(config, engine) if config.buffer.size else None,
+            )
+            status = "finished"
+            return last
+        except BaseException as error:
+            with contextlib.suppress(UserError):
+                run.say(f"stopped: {type(error).__name__} {error}")
+            raise
+        finally:
+            with contextlib.suppress(OSError):
+                run.finish(status, time.monotonic() - started)
+
+
+def asynchronous(config: Config, engine: Any) -> Buffered:
+    """Rounds that wait for a full buffer; where nothing is real, on a clock of their own."""
+    if isinstance(engine, InProcess):
+        s = config.buffer
+        engine = Virtual(engine, durations(config.seed, s.times, s.spread, s.jitter))
+    return Buffered(config.buffer, engine)
+
+
+def _flower() -> Any:
+    """The engine on other machines; its package is imported when it is asked for."""
+    try:
+        from fedrl.engines.flower import recipes
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, 'engine = "flower"', "flower") from error
+    return recipes
+
+
+def _track(sink: Any, warn: Callable[[str], None], done: round_loop.Round) -> None:
+    """A tracker's trouble is not the run's."""
+    try:
+        sink.log(done.round, done.metrics)
+    except Exception as error:  # noqa: BLE001 - third-party code, network included
+        warn(f"tracking failed in round {done.round}: {one_line(error)}")

@@ -1,0 +1,184 @@
+"""The memory plan: exact where it says so, near where it says so, and without any weights."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="language models need torch (fedrl[llm])")
+transformers = pytest.importorskip("transformers", reason="language models need transformers")
+pytest.importorskip("peft", reason="LoRA needs peft (fedrl[llm])")
+
+from support.agent_runs import recipe
+
+from fedrl.algorithms.fedagent import memory
+from fedrl.algorithms.fedagent.algorithm import Settings
+from fedrl.algorithms.fedagent.local_trainer import equipped
+from fedrl.core.types import UserError
+from fedrl.llm.generation.cuda import Engine
+from fedrl.llm.generation.hf import Sampler
+from fedrl.llm.rl import loss as learner
+from fedrl.llm.rollout import Sample
+from fedrl.runs import train as runs
+
+SHAPE = {
+    "vocab_size": 300, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 3,
+    "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512,
+    "bos_token_id": None, "eos_token_id": 1, "pad_token_id": 0,
+}  # fmt: skip
+QWEN_7B = {
+    "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 3584,
+    "intermediate_size": 18944, "num_hidden_layers": 28, "num_attention_heads": 28,
+    "num_key_value_heads": 4, "vocab_size": 152064, "tie_word_embeddings": False,
+}  # fmt: skip
+KINDS = {
+    "llama": lambda: transformers.LlamaConfig(**SHAPE, tie_word_embeddings=True),
+    "qwen2": lambda: transformers.Qwen2Config(**SHAPE, tie_word_embeddings=False),
+}
+BASE = Settings(
+    device="cpu", tasks=3, group=2, minibatch=5, microbatch=4, prompt_tokens=20, answer_tokens=7
+)
+HERE = torch.device("cpu")
+
+
+@pytest.fixture(params=KINDS)
+def folder(request, tmp_path):
+    KINDS[request.param]().save_pretrained(tmp_path)
+    return tmp_path
+
+
+def built(folder, settings):
+    """The model itself, of which the plan knows only the configuration."""
+    torch.manual_seed(0)
+    config = transformers.AutoConfig.from_pretrained(folder)
+    return equipped(transformers.AutoModelForCausalLM.from_config(config), settings)
+
+
+def stepped(model, settings):
+    """AdamW's state after a step on random samples."""
+    trained = [p for p in model.parameters() if p.requires_grad]
+    optimizer = torch.optim.AdamW(trained)
+    weights = learner.Loss(kl=0.0)
+    found = [Sample(i, 0, [3] * 5, [4 + i], [-1.0], "") for i in range(2)]
+    learner.update(
+        model, optimizer, found, [1.0, -1.0], weights, 0, 2, 2, 1.0, torch.Generator()
+    )  # fmt: skip
+    return [t for state in optimizer.state.values() for t in state.values() if t.dim()]
+
+
+@pytest.mark.parametrize("change", [{}, {"lora_rank": 4}, {"estimator": "ppo"}])
+def test_weights_gradients_and_optimizer_are_exact(folder, change):
+    settings = replace(BASE, model=str(folder), **change)
+    found, model = memory.plan(settings, 0), built(folder, settings)
+    trained = {n: tuple(p.shape) for n, p in model.named_parameters() if p.requires_grad}
+    assert found.trained == trained
+    assert found.memory.weights == sum(p.nbytes for p in model.parameters())
+    moments = stepped(model, settings)
+    if "estimator" not in change:  # this step trains no critic
+        assert found.memory.optimizer == sum(t.nbytes for t in moments)
+        grads = [p.grad for p in model.parameters() if p.grad is not None]
+        assert found.memory.gradients == sum(g.nbytes for g in grads)
+
+
+def test_the_plain_samplers_cache_is_exact(folder):
+    model, kept = built(folder, BASE), []
+    body = model.get_decoder()
+    body.register_forward_hook(lambda *words: kept.append(words[-1].past_key_values))
+    prompts = [[5 + i] * 20 for i in range(6)]
+    Sampler(model.eval(), [], 0).answer(prompts, 7, 1.0, torch.Generator())
+    tensors = [t for layer in kept[-1].layers for t in (layer.keys, layer.values)]
+    shape = memory.shape_of(model.config)
+    # The last token of an answer is never read.
+    assert memory.cache_bytes(shape, 6, 20 + 7 - 1, 4) == sum(t.nbytes for t in tensors)
+    assert memory.cache(BASE, shape, 6, "plain", 4) == memory.cache_bytes(shape, 6, 27, 4)
+
+
+@pytest.mark.parametrize("rows", [3, 6, 70])
+def test_the_engines_copy_and_cache_are_exact(folder, rows):
+    model = built(folder, BASE)
+    engine = Engine(model, (), 0, dtype=torch.bfloat16)
+    engine.answer([[5 + i] * 20 for i in range(rows)], 7, 1.0, torch.Generator())
+    found = memory.cache(BASE, memory.shape_of(model.config), rows, "cuda", 2)
+    assert found == engine._store.nbytes + engine._noise.nbytes
+    settings = replace(BASE, model=str(folder), device="cuda", lora_rank=4)
+    assert memory.plan(settings, rows).memory.sampler == sum(
+        piece.nbytes for piece in engine._targets.values()
+    )
+
+
+@pytest.mark.parametrize("change", [{}, {"lora_rank": 2}, {"save_memory": True}])
+def test_activations_are_near_what_is_kept_for_the_way_back(folder, change):
+    settings = replace(BASE, model=str(folder), prompt_tokens=60, answer_tokens=20, **change)
+    model = built(folder, settings)
+    parameters = {p.untyped_storage().data_ptr() for p in model.parameters()}
+    seen: dict[int, tuple[int, torch.Tensor]] = {}
+
+    def pack(tensor):
+        place = tensor.untyped_storage().data_ptr()
+        if place not in parameters:
+            seen[place] = (tensor.untyped_storage().nbytes(), tensor)
+        return tensor
+
+    batch = learner.rows([Sample(0, 0, [2] * 60, [3] * 20, [], "")] * 4, 0, HERE)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        learner.states(model, batch)
+    shape, norms = memory.shape_of(model.config), "lora_rank" not in change
+    expected = memory.kept(shape, 4, settings.save_memory, norms)
+    if settings.save_memory:  # the one layer in full comes on the way back
+        expected -= memory.kept(shape._replace(layers=1), 4, False, norms) - 4 * 2 * 64
+    measured = sum(size for size, _ in seen.values()) / (4 * 80)
+    assert measured == pytest.approx(expected, rel=0.07)
+
+
+def test_every_choice_moves_the_part_that_it_should(folder):
+    def parts(**change):
+        return memory.plan(replace(BASE, model=str(folder), **change), 0).memory
+
+    base = parts(kl=0.0)
+    assert base.copies == base.sampler == 0
+    assert parts(kl=0.1).copies == base.weights
+    assert parts(kl=0.1, lora_rank=4).copies == 0
+    assert parts(kl=0.0, prox=0.1).copies == base.gradients
+    assert parts(kl=0.0, entropy=0.0, beta=0.5).copies == 7 * base.gradients
+    assert parts(save_memory=True).activations < 0.7 * base.activations
+    assert 0.4 < parts(microbatch=2).activations / base.activations < 0.6
+    assert parts(microbatch=99).activations == parts(microbatch=5).activations  # one minibatch
+    gpu = parts(device="cuda", kl=0.0)
+    assert gpu.sampler == base.weights // 2
+    assert parts(device="spread", kl=0.0).sampler == 0  # the plain sampler shares the weights
+    wide = memory.plan(replace(BASE, model=str(folder)), 60)
+    assert wide.rows == 60
+    assert wide.memory.cache == 10 * base.cache
+
+
+def test_a_7b_model_is_planned_from_its_configuration_alone(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(QWEN_7B))
+    change = {"model": str(tmp_path), "format": "chat", "device": "cuda", "lora_rank": 16}
+    lines = runs.plan(recipe(tmp_path, algorithm=change))
+    text = "\n".join(lines)
+    adapters = 28 * 16 * (
+        2 * (3584 + 3584) + 2 * (3584 + 512) + 2 * (3584 + 18944) + (18944 + 3584)
+    )  # fmt: skip
+    assert f"a client sends {adapters:,} numbers: 392 tensors" in text
+    assert f"2 clients, {8 * adapters:,} bytes up, {8 * adapters:,} bytes down" in text
+    assert f"{7_615_616_512 + adapters:,} parameters, {adapters:,} of them trained" in text
+    assert f"weights {4 * (7_615_616_512 + adapters) / 1e9:.1f} GB" in text
+    assert "sampler 15.2 GB" in text
+
+
+def test_anchored_momentum_counts_what_it_sends(folder):
+    change = {"model": str(folder), "beta": 0.5, "kl": 0.0, "entropy": 0.0}
+    once = sum(p.nbytes for p in built(folder, BASE).parameters())
+    assert (
+        f"{2 * 2 * once:,} bytes up, {2 * 3 * once:,} bytes down"
+        in runs.plan(recipe(folder, algorithm=change))[1]
+    )
+
+
+def test_what_cannot_be_planned_is_said(tmp_path):
+    with pytest.raises(UserError, match="model is empty"):
+        runs.plan(recipe(tmp_path, algorithm={"model": ""}))
+    with pytest.raises(UserError, match="no folder"):
+        runs.plan(recipe(tmp_path, algorithm={"model": "./nowhere"}))

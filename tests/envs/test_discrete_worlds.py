@@ -1,0 +1,389 @@
+"""The FedQHD paper's worlds: Gymnasium's numbers, ends told apart, anchors by seed."""
+
+from __future__ import annotations
+
+import importlib.util
+
+import numpy as np
+import pytest
+
+pytest.importorskip("numba", reason="the classic worlds are compiled by numba")
+
+from fedrl.config.flag_parsing import checked, fields
+from fedrl.core.types import UserError
+from fedrl.envs.discrete import classic_kernels as classic
+from fedrl.envs.discrete import lunarlander
+from fedrl.envs.discrete import worlds as discrete
+
+IDS = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0")
+KINDS = pytest.mark.parametrize("kind", [0, 1, 2], ids=IDS)
+
+# Squares may be rounded differently (see classic_kernels), and a Runge-Kutta step amplifies that:
+# 16 of the last bits of Acrobot's largest number, its top speed of 9π.
+ROUNDING = (0.0, 16 * np.spacing(9 * np.pi), 0.0)
+
+
+def theirs(kind: int):
+    gymnasium = pytest.importorskip("gymnasium", reason="compares with Gymnasium's own worlds")
+    return gymnasium.make(IDS[kind])
+
+
+def state_of(env) -> np.ndarray:
+    return np.array(env.unwrapped.state, np.float64)
+
+
+def anywhere(kind: int, random: np.random.Generator) -> np.ndarray:
+    """Any state of the world, so that one step may hit its walls, wrap, and end."""
+    reach = [(2.4, 4, 0.21, 4), (np.pi, np.pi, 12.56, 28.27), (0.9, 0.07)][kind]
+    state = random.uniform(-1, 1, len(reach)) * reach
+    return state - [0.3, 0] if kind == classic.MOUNTAINCAR else state
+
+
+@KINDS
+def test_a_step_from_anywhere_is_gymnasiums(kind):
+    env, random = theirs(kind).unwrapped, np.random.default_rng(kind)
+    ended = 0
+    for _ in range(4000):
+        env.reset()
+        state = anywhere(kind, random)
+        env.state = state.copy()
+        action = int(random.integers(classic.ACTIONS[kind]))
+        observation, reward, terminated, _, _ = env.step(action)
+        assert classic.step(kind, state, action) == (reward, terminated)
+        np.testing.assert_allclose(state, state_of(env), rtol=0, atol=ROUNDING[kind])
+        seen = np.empty(classic.OBSERVATION[kind])
+        classic.observe(kind, state_of(env), seen)
+        np.testing.assert_array_equal(seen, observation)
+        ended += terminated
+    assert 50 < ended < 3950
+
+
+def test_the_left_wall_stops_the_car():
+    state = np.array([-1.19, -0.07])
+    classic.step(classic.MOUNTAINCAR, state, 0)
+    assert state.tolist() == [-1.2, 0.0]
+
+
+@KINDS
+def test_whole_episodes_are_gymnasiums(kind):
+    """From the seed on, to both kinds of end; Acrobot, which is chaotic, from state to state."""
+    env, random = theirs(kind), np.random.default_rng(1)
+    state = np.empty(classic.STATE[kind])
+    seen = np.empty(classic.OBSERVATION[kind], np.float32)
+    ends = set()
+    for seed in range(40 if kind == classic.CARTPOLE else 8):
+        start, _ = env.reset(seed=seed)
+        classic.reset(kind, state, np.random.default_rng(seed).random(4))
+        np.testing.assert_array_equal(state, state_of(env))
+        classic.observe(kind, state, seen)
+        # Only here Gymnasium takes the cosine in float32, which may be one float32 step off.
+        np.testing.assert_allclose(seen, start, rtol=0, atol=6e-8 if kind == classic.ACROBOT else 0)
+        steps, terminated, truncated = 0, False, False
+        while not (terminated or truncated):
+            action = policy(kind, seed, state, random)
+            observation, reward, terminated, truncated, _ = env.step(action)
+            assert classic.step(kind, state, action) == (reward, terminated)
+            np.testing.assert_allclose(state, state_of(env), rtol=0, atol=ROUNDING[kind])
+            state[:] = state_of(env)
+            classic.observe(kind, state, seen)
+            np.testing.assert_array_equal(seen, observation)
+            steps += 1
+            assert truncated == (steps == classic.LIMIT[kind])
+        ends.add((terminated, truncated))
+    assert ends == {(True, False), (False, True)}
+
+
+def policy(kind: int, episode: int, state: np.ndarray, random: np.random.Generator) -> int:
+    """Random in even episodes; in odd ones what makes the other kind of end."""
+    if episode % 2 == 0:
+        return int(random.integers(classic.ACTIONS[kind]))
+    if kind == classic.CARTPOLE:
+        return int(state @ [0.1, 0.5, 5, 1] > 0)
+    return 2 if state[-1] >= 0 else 0  # with the motion: the swings grow
+
+
+@KINDS
+def test_observations_have_single_precision_in_either_type(kind):
+    state = anywhere(kind, np.random.default_rng(5))
+    single = np.empty(classic.OBSERVATION[kind], np.float32)
+    double = np.empty(classic.OBSERVATION[kind], np.float64)
+    classic.observe(kind, state, single)
+    classic.observe(kind, state, double)
+    np.testing.assert_array_equal(single.astype(np.float64), double)
+
+
+@pytest.mark.parametrize("kind", [classic.CARTPOLE, classic.MOUNTAINCAR])
+def test_wandering_is_a_loop_over_gymnasium(kind):
+    random = np.random.default_rng(2)
+    actions, uniforms = random.integers(classic.ACTIONS[kind], size=900), random.random((900, 4))
+    visited = np.empty((900, classic.OBSERVATION[kind]), np.float32)
+    classic.wander(kind, actions, uniforms, visited)
+
+    env, expected, episode, over = theirs(kind), [], 0, True
+    for action in actions.tolist():
+        if over:
+            env.reset()
+            state = np.empty(classic.STATE[kind])
+            classic.reset(kind, state, uniforms[episode])
+            env.unwrapped.state, episode = state.copy(), episode + 1
+        expected.append(state_of(env).astype(np.float32))
+        *_, terminated, truncated, _ = env.step(action)
+        over = terminated or truncated
+    assert episode > 4
+    np.testing.assert_array_equal(visited, expected)
+
+
+# LunarLander
+
+
+def installed(simulator: str) -> bool:
+    return all(importlib.util.find_spec(module) for module in lunarlander.NEEDS[simulator])
+
+
+SIMULATORS = [
+    pytest.param(
+        name,
+        marks=pytest.mark.skipif(
+            not installed(name), reason=f"not installed: {lunarlander.INSTALL[name]}"
+        ),
+    )
+    for name in lunarlander.NEEDS
+]
+EACH = pytest.mark.parametrize("simulator", SIMULATORS)
+ANY = pytest.mark.skipif(
+    not any(map(installed, lunarlander.NEEDS)), reason="no simulator of LunarLander is installed"
+)
+
+
+def play(landers: lunarlander.Lunar, actions: np.ndarray) -> list[list[tuple]]:
+    """Every lander's own story under actions [T, N]: outcomes and first observations."""
+    stories: list[list[tuple]] = [[] for _ in range(landers.count)]
+    for chosen in actions:
+        after = landers.step(chosen)
+        over = np.flatnonzero(after.terminated | after.truncated)
+        starts = dict(zip(over, landers.restart(over))) if len(over) else {}
+        for i, story in enumerate(stories):
+            outcome = [after.observations[i].tolist(), after.rewards[i], after.terminated[i]]
+            story.append((*outcome, after.truncated[i], starts[i].tolist() if i in starts else []))
+    return stories
+
+
+@pytest.mark.skipif(not installed("gymnasium"), reason=lunarlander.INSTALL["gymnasium"])
+def test_landers_of_gymnasium_are_gymnasiums(monkeypatch):
+    import gymnasium
+
+    monkeypatch.setattr(lunarlander, "LIMIT", 90)
+    actions = np.random.default_rng(0).integers(4, size=(600, 1))
+    landers = lunarlander.Lunar(1, "gymnasium")
+    env = gymnasium.make("LunarLander-v3", max_episode_steps=90)
+    np.testing.assert_array_equal(landers.reset([12])[0], env.reset(seed=12)[0])
+    expected = []
+    for action in actions[:, 0]:
+        observation, reward, terminated, truncated, _ = env.step(action)
+        start = env.reset()[0].tolist() if terminated or truncated else []
+        expected.append((observation.tolist(), reward, terminated, truncated, start))
+    assert play(landers, actions)[0] == expected
+    assert {(e[2], e[3]) for e in expected} == {(False, False), (True, False), (False, True)}
+
+
+@EACH
+def test_an_end_is_told_as_it_was(simulator, monkeypatch):
+    """Without thrust a lander crashes after n steps: the limit is put before, on and after it."""
+    landers = lunarlander.Lunar(1, simulator)
+    nothing = np.zeros(1, np.int64)
+
+    def fall() -> tuple[list[lunarlander.Step], np.ndarray]:
+        landers.reset([3])
+        steps = [landers.step(nothing)]
+        while not (steps[-1].terminated[0] or steps[-1].truncated[0]):
+            steps.append(landers.step(nothing))
+        return steps, landers.restart(nothing)[0]
+
+    free, start = fall()
+    crash = free[-1]
+    assert abs(crash.observations[0, 1]) < 0.6, "the crash is near the ground"
+    assert crash.rewards[0] == -100
+    assert abs(start[1] - 1.41) < 0.03, "and the next episode begins at the top"
+    for limit, flags in [
+        (len(free) - 1, (False, True)),
+        (len(free), (True, True)),
+        (len(free) + 1, (True, False)),
+    ]:
+        monkeypatch.setattr(lunarlander, "LIMIT", limit)
+        steps, _ = fall()
+        assert (steps[-1].terminated[0], steps[-1].truncated[0]) == flags
+        for mine, its in zip(steps, free):
+            np.testing.assert_array_equal(mine.observations, its.observations)
+
+
+@EACH
+def test_a_lander_does_not_depend_on_its_neighbours(simulator):
+    """Alone, or beside others that are stepped in another order and less often: the same story."""
+    random = np.random.default_rng(4)
+    actions = random.integers(4, size=(300, 3))
+    seeds = [7, 2**62 + 1, 9]
+    alone = []
+    for i in range(3):
+        one = lunarlander.Lunar(1, simulator)
+        alone.append(
+            [one.reset(seeds[i : i + 1])[0].tolist(), *play(one, actions[:, i : i + 1])[0]]
+        )
+    assert alone[0] != alone[1]
+    assert sum(bool(moment[4]) for moment in alone[1][1:]) >= 2, "several episodes"
+
+    together = lunarlander.Lunar(3, simulator)
+    stories = [[first.tolist()] for first in together.reset(seeds)]
+    while any(len(story) <= 300 for story in stories):
+        going = np.array([i for i in range(3) if len(stories[i]) <= 300])
+        rows = random.permutation(going)[: random.integers(1, len(going) + 1)]
+        chosen = np.array([actions[len(stories[i]) - 1, i] for i in rows])
+        after = together.step(chosen, rows)
+        over = rows[after.terminated | after.truncated]
+        starts = dict(zip(over, together.restart(over))) if len(over) else {}
+        for at, i in enumerate(rows):
+            outcome = [after.observations[at].tolist(), after.rewards[at], after.terminated[at]]
+            start = starts[i].tolist() if i in starts else []
+            stories[i].append((*outcome, after.truncated[at], start))
+    assert stories == alone
+    assert [first.tolist() for first in together.reset(seeds)] == [story[0] for story in alone]
+
+
+@EACH
+def test_a_lander_alone_is_stepped_alike(simulator, monkeypatch):
+    """With plain numbers instead of arrays of one: the same story, to both kinds of end."""
+    monkeypatch.setattr(lunarlander, "LIMIT", 80)
+    actions = np.random.default_rng(0).integers(4, size=400)
+    expected = lunarlander.Lunar(1, simulator)
+    first = expected.reset([5])[0].tolist()
+    story = play(expected, actions[:, None])[0]
+    alone = lunarlander.Lunar(1, simulator)
+    assert alone.reset([5])[0].tolist() == first
+    for action, moment in zip(actions.tolist(), story, strict=True):
+        observation, reward, terminated, truncated = alone.step_alone(action)
+        assert (observation.tolist(), reward, terminated, truncated) == moment[:4]
+        assert [type(x) for x in (reward, terminated, truncated)] == [float, bool, bool]
+        if terminated or truncated:
+            assert alone.restart(np.zeros(1, np.int64))[0].tolist() == moment[4]
+    assert {moment[2:4] for moment in story} == {(False, False), (True, False), (False, True)}
+
+
+@EACH
+def test_only_one_lander_that_flies_is_stepped_alone(simulator):
+    for landers in (lunarlander.Lunar(1, simulator), lunarlander.Lunar(2, simulator)):
+        with pytest.raises(ValueError, match="alone whose episode is not over"):
+            landers.step_alone(0)
+        landers.reset(range(landers.count))
+        if landers.count == 2:
+            with pytest.raises(ValueError, match="alone whose episode is not over"):
+                landers.step_alone(0)
+
+
+@pytest.mark.skipif(not installed("gymnasium"), reason=lunarlander.INSTALL["gymnasium"])
+@pytest.mark.parametrize("action", [4, -1, 1.0])
+def test_what_is_no_action_is_refused(action):
+    """A float would go through silently as doing nothing or as an engine."""
+    landers = lunarlander.Lunar(1, "gymnasium")
+    landers.reset([0])
+    with pytest.raises(AssertionError, match="invalid"):
+        landers.step_alone(action)
+
+
+def test_a_lander_alone_is_left_to_gymnasium(monkeypatch):
+    """Alone it is twice as fast there; envpool where only that is installed."""
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
+    assert lunarlander.choose("auto") == "gymnasium"
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: name != "Box2D" or None)
+    assert lunarlander.choose("auto") == "envpool"
+
+
+@EACH
+def test_an_ended_episode_cannot_go_on(simulator, monkeypatch):
+    monkeypatch.setattr(lunarlander, "LIMIT", 2)
+    landers = lunarlander.Lunar(2, simulator)
+    with pytest.raises(ValueError, match="restarted first"):
+        landers.step(np.zeros(2, np.int64))
+    landers.reset([0, 1])
+    one = np.array([1])
+    landers.step(np.array([0]), one)
+    landers.step(np.array([0]), one)
+    with pytest.raises(ValueError, match="restarted first"):
+        landers.step(np.zeros(2, np.int64))
+    landers.restart(one)
+    assert not landers.step(np.zeros(2, np.int64)).truncated.any()
+
+
+def test_a_missing_simulator_is_a_sentence(monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    settings = discrete.Settings(name="lunarlander-v3")
+    with pytest.raises(UserError, match=r'needs a simulator: .*"gymnasium\[box2d\]'):
+        discrete.World(settings, 5, 0)
+
+
+# Settings, scaling, anchors
+
+WORLDS = [
+    pytest.param(name, marks=ANY) if name == "lunarlander-v3" else name for name in discrete.TASKS
+]
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_anchors_are_states_of_random_play(name):
+    world = discrete.World(discrete.Settings(name=name), 5, 0)
+    anchors = discrete.random_states(world, 200, 11)
+    assert anchors.shape == (200, world.dimension)
+    assert anchors.dtype == np.float32
+    np.testing.assert_array_equal(anchors, discrete.random_states(world, 200, 11))
+    assert not np.array_equal(anchors, discrete.random_states(world, 200, 12))
+    assert len(np.unique(anchors, axis=0)) == 200
+    # Scaled, random play spreads over a good part of a unit range and leaves it seldom.
+    scaled = world.scaling(anchors)
+    assert 0.05 < np.abs(scaled).mean() < 1
+    assert (scaled[:, :6].std(axis=0) > 0.01).all(), "but for legs, which seldom touch the ground"
+
+
+def test_anchors_are_no_terminal_states():
+    world = discrete.World(discrete.Settings(name="cartpole-v1"), 5, 0)
+    anchors = discrete.random_states(world, 1000, 0)
+    assert np.abs(anchors[:, 2]).max() < 12 * 2 * np.pi / 360
+    assert np.abs(anchors[:, 2]).max() > 0.15, "though states shortly before the fall are there"
+
+
+@pytest.mark.parametrize("kind", range(3), ids=IDS)
+def test_a_world_has_gymnasiums_sizes(kind):
+    env = theirs(kind)
+    world = discrete.World(discrete.Settings(name=IDS[kind].lower()), 5, 0)
+    assert world.kind == kind
+    assert (world.dimension,) == env.observation_space.shape
+    assert world.actions == env.action_space.n
+    assert world.limit == env.spec.max_episode_steps
+    with pytest.raises(ValueError, match="compiled"):
+        world.landers(5)
+
+
+def test_scaling_is_the_worlds_or_the_users():
+    own = discrete.World(discrete.Settings(name="mountaincar-v0"), 5, 0).scaling
+    np.testing.assert_allclose(own(np.array([[0.6, 0.07], [-1.2, -0.07]])), [[1, 1], [-1, -1]])
+    settings = discrete.Settings(name="mountaincar-v0", scale=(2.0, 4.0))
+    theirs = discrete.World(settings, 5, 0).scaling
+    np.testing.assert_allclose(theirs(np.array([1.7, 8.0])), [1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ({"name": "cartpole"}, "world.name"),
+        ({"scale": (1.0, 2.0)}, "world.scale has 2 numbers; a state of cartpole-v1 has 4"),
+        ({"shift": (1.0,)}, "world.shift has 1 numbers"),
+        ({"scale": (1.0, 1.0, 0.0, 1.0)}, "above 0"),
+        ({"simulator": "gymnasium"}, "cartpole-v1 is compiled"),
+    ],
+)
+def test_wrong_settings_are_sentences(words, message):
+    with pytest.raises(UserError, match=message):
+        discrete.Settings(**words)
+
+
+def test_recipes_can_say_the_settings():
+    hints = fields(discrete.Settings)
+    assert checked([1, 2.5], hints["scale"], "world.scale") == (1.0, 2.5)
+    assert checked("envpool", hints["simulator"], "world.simulator") == "envpool"

@@ -1,0 +1,55 @@
+"""The code in the documentation runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+from gymnasium.utils.env_checker import check_env
+from support.repository import DOCS
+
+from fedrl.algorithms.fedagent.algorithm import Settings
+from fedrl.config.schema import find_recipe, read_recipe, resolve
+
+PAGE = (DOCS / "worlds.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
+
+
+AGENTS = (DOCS / "agents.md").read_text(encoding="utf-8")
+
+
+def test_the_agents_page_names_what_there_is():
+    recipes = re.findall(r"`(fedagent/\w+)`", AGENTS)
+    assert len(recipes) > 2
+    for recipe in recipes:
+        assert resolve(read_recipe(find_recipe(recipe))).algorithm.name == "fedagent"
+    fields = {field.name for field in dataclasses.fields(Settings)}
+    options = re.search(r"## Options\n(.*?)\n## ", AGENTS, re.DOTALL)[1]
+    named = [
+        w
+        for line in re.findall(r"^- (.*?)[:(]", options, re.M)
+        for w in re.findall(r"`(\w+)`", line)
+    ]
+    assert len(named) > 5
+    assert set(named) <= fields
+
+
+@pytest.mark.parametrize("number", range(len(BLOCKS)))
+def test_every_block_of_the_page_runs(number):
+    exec(compile(BLOCKS[number], f"docs/worlds.md, block {number}", "exec"), {})
+
+
+@pytest.mark.filterwarnings("ignore:.*Not able to test alternative render modes")
+def test_the_example_of_a_world_is_a_whole_one():
+    example = PAGE.split("<!-- example -->")[1]
+    code = re.search(r"```python\n(.*?)```", example, re.DOTALL)[1]
+    names: dict = {}
+    exec(compile(code, "docs/worlds.md", "exec"), names)
+    check_env(names["env"])
+    batch = names["batch"]
+    batch.reset(["secret-3", "secret-7"])
+    assert [turn.observation for turn in batch.step(["5", "5"])] == ["lower", "higher"]
+    assert [turn.done for turn in batch.step(["3", "6"])] == [True, False]
+    classes = code.split("class Guess:")[1].split("env = ")[0]
+    assert len([line for line in classes.splitlines() if line.strip()]) <= 30

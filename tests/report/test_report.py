@@ -1,0 +1,470 @@
+"""The report: groups, intervals, what the page says, and that nothing in it leaves the page."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedrl.core.number_format import si
+from fedrl.core.types import UserError
+from fedrl.report import compare as report
+from fedrl.report import plots
+from fedrl.report.runs import (
+    Group,
+    curve,
+    drawn_metrics,
+    env_steps,
+    figures,
+    group,
+    group_names,
+    load,
+    main_metric,
+)
+
+VOID = {"meta", "img", "br", "hr", "link", "input"}
+
+
+class Page(HTMLParser):
+    """Collects tags, and fails where an element is closed that is not the one last opened."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(text)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self._open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if self._open and self._open[-1] != "style":
+            self.text += data
+
+    def attributes(self, tag: str) -> list[dict[str, str | None]]:
+        return [attrs for name, attrs in self.tags if name == tag]
+
+
+def write_run(
+    folder: Path,
+    *,
+    seed: int = 0,
+    algorithm: str = 'name = "pavg"',
+    name: str = "cartpole",
+    final: float = 100.0,
+    rounds: int = 10,
+    done: int = 10,
+    status: str = "finished",
+    failures: tuple[tuple[int, int, str], ...] = (),
+) -> Path:
+    """A run whose return rises in a straight line to `final`, evaluated every second round."""
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text(
+        f"name = {json.dumps(name)}\nseed = {seed}\nrounds = {rounds}\nout = {str(folder)!r}\n"
+        f"[federation]\nclients = 4\n[algorithm]\n{algorithm}\n"
+        '[world]\nname = "cartpole"\n'
+    )
+    meta = {
+        "command": f"fedrl run x.toml --seed {seed}",
+        "commit": "abc1234",
+        "versions": {"numpy": "2.4.0"},
+        "hardware": {"cores": 2},
+        "seconds": 90.0,
+        "status": status,
+    }
+    (folder / "meta.json").write_text(json.dumps(meta))
+    lines = []
+    for r in range(done + 1):
+        line: dict[str, Any] = {
+            "round": r,
+            "train/return": final * r / rounds,
+            "env/steps": r * (1000 + seed),
+            "comm/bytes_up": r * 1_000_000,
+            "comm/bytes_down": r * 2_000_000,
+            "cohort/failed": sum(when == r for when, _, _ in failures),
+        }
+        if r % 2 == 0:
+            line |= {"eval/return": final * r / rounds, "eval/grad_norm_sq": 10.0**-r}
+        lines.append(json.dumps(line))
+    (folder / "metrics.jsonl").write_text("\n".join(lines) + "\n")
+    clients = [
+        {"round": when, "client": client, "status": "failed", "reason": reason}
+        for when, client, reason in failures
+    ]
+    clients.append({"round": 1, "client": 0, "status": "ok"})
+    (folder / "clients.jsonl").write_text("".join(json.dumps(line) + "\n" for line in clients))
+    return folder
+
+
+def groups_of(*folders: Path) -> list[Group]:
+    return group([load(folder) for folder in folders])
+
+
+# Mathematics
+
+
+@pytest.mark.parametrize(
+    ("freedom", "t"), [(1, 12.7062), (2, 4.3027), (4, 2.7764), (9, 2.2622), (30, 2.0423)]
+)
+def test_t_quantile_is_that_of_the_tables(freedom: int, t: float) -> None:
+    assert plots.t_quantile(freedom) == pytest.approx(t, abs=5e-5)
+
+
+@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99])
+def test_t_quantile_agrees_with_scipy(level: float) -> None:
+    special = pytest.importorskip("scipy.special")
+    for freedom in range(1, 60):
+        expected = special.stdtrit(freedom, (1 + level) / 2)
+        assert plots.t_quantile(freedom, level) == pytest.approx(expected, rel=1e-9)
+
+
+def test_interval_covers_the_mean_as_often_as_it_says() -> None:
+    samples = np.random.default_rng(0).normal(3.0, 2.0, size=(5, 20_000))
+    mean, half = plots.interval(samples)
+    covered = np.mean(np.abs(mean - 3.0) <= half)
+    assert covered == pytest.approx(0.95, abs=0.006)  # 4 standard errors of 20,000 draws
+
+
+def test_interval_of_one_seed_has_no_width_and_nan_is_not_hidden() -> None:
+    mean, half = plots.interval([2.0])
+    assert mean == 2.0
+    assert np.isnan(half)
+    assert np.isnan(plots.interval([[1.0, 1.0], [np.inf, 2.0]])[0]).tolist() == [True, False]
+
+
+def test_band_is_the_interval() -> None:
+    _, [axes] = plots.figure()
+    samples = np.array([[1.0, 4.0], [3.0, 6.0]])
+    plots.band_plot(axes, [0, 1], {"empty": np.empty((0, 0)), "a": samples, "one": samples[:1]})
+    assert len(axes.collections) == 1  # one seed has no band
+    band = axes.collections[0].get_paths()[0].vertices
+    half = 12.7062 * 1.0  # t of one degree of freedom times sqrt(2) / sqrt(2)
+    assert sorted(set(np.round(band[:, 1], 3))) == pytest.approx(
+        [2 - half, 5 - half, 2 + half, 5 + half], abs=1e-3
+    )
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), [2, 5])
+    assert axes.lines[0].get_color() == plots.PALETTE[1]  # the line without points keeps its turn
+
+
+@pytest.mark.parametrize(
+    ("value", "unit", "text"),
+    [
+        (0.0123, "", "0.0123"),
+        (9000, "", "9000"),
+        (1.2e6, "", "1.2M"),
+        (999_999, "", "1M"),
+        (3.4e6, "B", "3.4 MB"),
+        (12, "B", "12 B"),
+        (float("nan"), "", "NaN"),
+    ],
+)
+def test_si(value: float, unit: str, text: str) -> None:
+    assert si(value, unit) == text
+
+
+def test_curve_against_steps_reads_each_seed_off_its_own_curve(tmp_path: Path) -> None:
+    runs = [load(write_run(tmp_path / f"{s}", seed=s)) for s in (0, 500)]
+    x, y = curve(runs, "eval/return", env_steps)
+    # Seed s makes 1000 + s steps a round and gains 10 a round: 10 x / (1000 + s) at step x.
+    np.testing.assert_allclose(y[0], 10 * x / 1000)
+    np.testing.assert_allclose(y[1], 10 * x / 1500)
+    assert x[-1] == 10_000  # no further than the seed with the fewest steps
+
+
+def test_curve_stops_where_the_first_seed_stops(tmp_path: Path) -> None:
+    runs = [
+        load(write_run(tmp_path / "a", final=100)),
+        load(write_run(tmp_path / "b", final=200, seed=1, done=5, status="stopped")),
+    ]
+    x, y = curve(runs, "eval/return")
+    assert x.tolist() == [0, 2, 4]
+    np.testing.assert_allclose(y, [[0, 20, 40], [0, 40, 80]])
+
+
+# Groups
+
+
+def test_seeds_form_groups_named_by_what_differs(tmp_path: Path) -> None:
+    momentum = 'name = "fedsvrpg-m"\nbeta = {}'
+    folders = [
+        write_run(tmp_path / f"{number}-{seed}", seed=seed, algorithm=text)
+        for seed in (1, 0)
+        for number, text in enumerate(
+            [momentum.format(0.2), momentum.format(0.8), 'name = "pavg"\nlocal_lr = 0.1']
+        )
+    ]
+    groups = groups_of(*folders)
+    assert [one.name for one in groups] == ["fedsvrpg-m β=0.2", "fedsvrpg-m β=0.8", "pavg"]
+    for one in groups:
+        assert [run.config["seed"] for run in one.runs] == [0, 1]
+
+
+def test_names_of_settings_that_share_their_last_word() -> None:
+    configs = [
+        {"algorithm.clip": 1.0, "privacy.clip": 0.5, "rounds": 3},
+        {"algorithm.clip": 2.0, "privacy.clip": 0.5, "rounds": 3},
+        {"algorithm.clip": 2.0, "privacy.clip": 0.9, "rounds": 4},
+    ]
+    assert group_names(configs) == [
+        "algorithm.clip=1.0 privacy.clip=0.5 rounds=3",
+        "algorithm.clip=2.0 privacy.clip=0.5 rounds=3",
+        "algorithm.clip=2.0 privacy.clip=0.9 rounds=4",
+    ]
+    assert group_names([{"a": 1}, {"a": "1"}, {}]) == ["a=1", "a=1 #2", "defaults"]
+
+
+def test_numbers_of_a_group(tmp_path: Path) -> None:
+    finals = (90.0, 100.0, 110.0)
+    folders = [write_run(tmp_path / f"{s}", seed=s, final=f) for s, f in enumerate(finals)]
+    [one] = groups_of(*folders)
+    row = figures(one, "eval/return")
+    # Standard error 10 / sqrt(3), t of two degrees of freedom 4.3027: 24.8.
+    assert row["final return"] == "100 ± 25"
+    assert row["mean over rounds"] == "50 ± 12"
+    assert row["best"] == "100 (round 10)"
+    assert row["sent"] == "30 MB"
+    assert row["wall time"] == "1 min 30 s"
+    assert (row["seeds"], row["failures"]) == ("3: 0, 1, 2", "0")
+
+
+# The page
+
+
+def test_page_of_one_run(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", name='<b>&"x', failures=((3, 2, "<i>NaN</i>"),))
+    out = report.build([run], None)
+    assert out == run / "report.html"
+    text = out.read_text(encoding="utf-8")
+    page = Page(text)
+    assert not page.attributes("b")
+    assert not page.attributes("i")
+    assert '<b>&"x' in page.text
+    assert "<i>NaN</i>" in page.text
+    assert "pavg on cartpole, 4 clients, 10 rounds, 1 seed: final return 100." in page.text
+    assert "Unfinished" not in page.text
+    assert "abc1234" in page.text
+    pictures = {path.name for path in (run / "plots").iterdir()}
+    assert pictures == {
+        "eval_return.png",
+        "eval_grad_norm_sq.png",
+        "train_return.png",
+        "cohort_failed_so_far.png",
+    }
+    assert text == report.build([run], None).read_text(encoding="utf-8")  # the same bytes again
+
+
+def test_page_of_several_runs_is_self_contained(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders = [
+        write_run(tmp_path / f"{name}-{seed}", seed=seed, algorithm=f'name = "{name}"', final=final)
+        for name, final in (("pavg", 50.0), ("fedhapg-m", 80.0))
+        for seed in (0, 1)
+    ]
+    monkeypatch.chdir(tmp_path)
+    text = report.build(folders, None).read_text(encoding="utf-8")
+    page = Page(text)
+    assert (tmp_path / "report.html").is_file()
+    images = page.attributes("img")
+    assert len(images) == 5
+    for attributes in images:
+        assert (attributes["src"] or "").startswith("data:image/")
+        assert (attributes["alt"] or "").startswith("Line plot of ")
+    links = [a.get("src") or a.get("href") for _, a in page.tags if a.get("src") or a.get("href")]
+    assert all((link or "").startswith("data:") for link in links)
+    assert not page.attributes("script")
+    assert not page.attributes("link")
+    assert not re.search(r"url\(|@import|https?:", text)
+    assert "highest final return fedhapg-m with 80 ± 0, then pavg with 50 ± 0" in page.text
+    plotted = sorted((tmp_path / "report_plots").iterdir())
+    assert len(plotted) == 3
+    for path in plotted:
+        from matplotlib.image import imread
+
+        assert imread(path).shape[0] > 200
+
+
+def test_log_axis_only_where_all_is_positive(tmp_path: Path) -> None:
+    groups = groups_of(write_run(tmp_path / "run"))
+    assert report.panel(groups, "eval/grad_norm_sq").log
+    groups[0].runs[0].rounds[0]["eval/grad_norm_sq"] = 0.0
+    assert not report.panel(groups, "eval/grad_norm_sq").log
+
+
+@pytest.mark.parametrize("top", [2.4, 30.0, 1e4])
+def test_log_axis_has_labels_that_differ(top: float) -> None:
+    figure, [axes] = plots.figure()
+    plots.band_plot(axes, [0, 1], {"a": np.array([[2.0, top]])}, log=True)
+    figure.draw_without_rendering()
+    low, high = axes.get_ylim()
+    ticks = zip(axes.get_yticks(), axes.get_yticklabels(), strict=True)
+    labels = [text.get_text() for at, text in ticks if low <= at <= high]
+    assert len(set(labels)) == len(labels) >= 3
+
+
+def test_unfinished_run_and_doubled_seed_are_said_first(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path / "a"), write_run(tmp_path / "b", done=4, status="running")]
+    text = Page(report.build(folders, tmp_path / "x.html").read_text(encoding="utf-8")).text
+    unfinished = text.index("Unfinished: b is at round 4 of 10 (status: running).")
+    doubled = text.index("Seed 0 is there 2 times in pavg")
+    assert "up to 10 rounds" in text
+    assert max(unfinished, doubled) < text.index("Settings")
+
+
+def test_resumed_rounds_count_once_and_costs_are_carried_on(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", done=1)
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"round": 1, "eval/return": 7.0, "env/steps": 900}\n')
+        file.write('{"round": 2, "eval/return": 9.0}\n')
+    rounds = load(run).rounds
+    assert list(rounds) == [0, 1, 2]
+    assert (rounds[1]["eval/return"], rounds[2]["env/steps"]) == (7.0, 900.0)
+
+
+def test_torn_last_line_is_ignored_and_any_other_is_named(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    whole = load(run).rounds
+    path = run / "metrics.jsonl"
+    path.write_text(path.read_text() + '{"round": 11, "eval/ret')
+    assert load(run).rounds == whole
+    path.write_text(path.read_text() + '\n{"round": 12}\n')
+    with pytest.raises(UserError, match=r"metrics\.jsonl, line 12: no valid JSON$"):
+        load(run)
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda path: None, "expected a folder with config.toml, found nothing"),
+        (lambda path: path.write_text(""), "expected a folder with config.toml, found a file"),
+        (lambda path: path.mkdir(), "expected config.toml in it, found an empty folder"),
+        (lambda path: (path / "b").mkdir(parents=True), "expected config.toml in it, found b"),
+    ],
+)
+def test_what_is_no_run(tmp_path: Path, make: Any, message: str) -> None:
+    make(tmp_path / "x")
+    with pytest.raises(UserError) as caught:
+        report.build([tmp_path / "x"], None)
+    assert str(caught.value) == f"{tmp_path / 'x'} is no run: {message}"
+
+
+def test_run_without_metrics(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    (run / "metrics.jsonl").write_text("")
+    with pytest.raises(UserError, match=r"has no metrics yet: .*metrics\.jsonl"):
+        report.build([run], None)
+
+
+def test_a_page_elsewhere_leaves_the_runs_folder_alone(tmp_path: Path) -> None:
+    """It may be somebody else's, or on a disk that is read-only."""
+    run = write_run(tmp_path / "run")
+    before = sorted(run.rglob("*"))
+    page = report.build([run], tmp_path / "elsewhere" / "page.html")
+    assert sorted(run.rglob("*")) == before
+    assert list((page.parent / "page_plots").glob("*.png"))
+
+
+def test_one_run_that_cannot_be_read_is_left_out_and_named(
+    tmp_path: Path, capsys, monkeypatch
+) -> None:
+    whole = [write_run(tmp_path / "a"), write_run(tmp_path / "b", seed=1)]
+    empty = write_run(tmp_path / "empty")
+    (empty / "metrics.jsonl").write_text("")
+    damaged = write_run(tmp_path / "damaged")
+    (damaged / "config.toml").write_bytes(b"\xff")
+    for folders in ([empty, *whole], [*whole, damaged]):
+        page = report.build(folders, tmp_path / "x.html")
+        (line,) = capsys.readouterr().err.splitlines()
+        odd = next(folder for folder in folders if folder not in whole)
+        assert line.startswith("left out: ")
+        assert str(odd) in line
+        text = Page(page.read_text(encoding="utf-8")).text
+        assert f"Left out: {odd}" in text
+        assert "2 seeds" in text
+    shut = write_run(tmp_path / "shut")  # where cohorts are secret, other users' runs are
+    read = Path.read_text
+
+    def read_text(path: Path, *words, **options) -> str:
+        if path.parent == shut:
+            raise PermissionError(13, "Permission denied", str(path))
+        return read(path, *words, **options)
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    report.build([shut, *whole], tmp_path / "x.html")
+    assert f"left out: {shut / 'config.toml'}: Permission denied" in capsys.readouterr().err
+    with pytest.raises(UserError, match=r"none of these 2 can be shown: .* no metrics yet"):
+        report.build([empty, damaged], tmp_path / "x.html")
+
+
+@pytest.mark.parametrize(
+    ("file", "data"),
+    [
+        ("config.toml", b"\xff"),
+        ("config.toml", b"rounds ="),
+        ("meta.json", b"\xff"),
+        ("meta.json", b"[]"),
+        ("meta.json", b"[" * 9999),
+        ("metrics.jsonl", b'{"round": true}\n'),
+        ("metrics.jsonl", b"[" * 9999 + b"\n{}\n"),
+        ("clients.jsonl", b"3\n"),
+    ],
+)
+def test_a_damaged_file_is_one_line(tmp_path: Path, file: str, data: bytes) -> None:
+    run = write_run(tmp_path / "run")
+    (run / file).write_bytes(data)
+    with pytest.raises(UserError, match=file) as caught:
+        report.build([run], None)
+    assert "\n" not in str(caught.value)
+
+
+def test_numbers_that_are_none_are_not_read(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", done=1)
+    (run / "meta.json").write_text('{"seconds": "long"}')
+    (run / "timings.jsonl").write_text('{"round": 1, "a": "x", "b": 2.5, "c": null}\n')
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"round": 2, "eval/return": 7.0, "a/b": ' + "9" * 400 + ', "a/c": true}\n')
+    found = load(run)
+    assert found.seconds == 2.5
+    assert not {"a/b", "a/c"} & set(found.rounds[2])
+
+
+def test_what_a_run_has_for_every_client_is_not_drawn(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run")
+    text = (run / "metrics.jsonl").read_text()
+    (run / "metrics.jsonl").write_text(
+        text.replace('"eval/return":', '"eval/reward_client12": 1.0, "eval/reward":')
+    )
+    groups = groups_of(run)
+    assert drawn_metrics(groups) == ["eval/grad_norm_sq", "eval/reward", "train/return"]
+    assert main_metric(groups) == "eval/reward"
+
+
+def test_failed_clients_are_counted_and_named(tmp_path: Path) -> None:
+    failures = tuple((when, 3, "timeout") for when in (1, 2, 3, 7))
+    [one] = groups_of(write_run(tmp_path / "run", failures=failures))
+    assert figures(one, "eval/return")["failures"] == "4"
+    assert "1–3, 7" in Page(report.failure_table([one])).text
+    assert one.runs[0].rounds[10]["cohort/failed_so_far"] == 4
+
+
+def test_matplotlib_is_loaded_only_to_draw() -> None:
+    program = "import sys, fedrl.report.compare; assert 'matplotlib' not in sys.modules"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

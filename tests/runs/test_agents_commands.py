@@ -1,0 +1,133 @@
+"""`fedrl eval --split`, `fedrl eval` and `fedrl label` with an agent that wins every even task."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from fedrl.cli import call
+from fedrl.config import schema as configs
+from fedrl.envs.text import Task
+from fedrl.federation import round_loop
+from fedrl.runs import agents, evaluate
+from fedrl.runs.run_dir import RunDir
+
+
+class Even:
+    """Wins the tasks with an even number; counts what it played."""
+
+    def __init__(self, count: int) -> None:
+        tasks = [Task(str(2 * i), "even") for i in range(count)] + [Task("1", "odd")]
+        self.world = SimpleNamespace(splits=("train", "unseen"), tasks=lambda split: tasks)
+        self.played = 0
+
+    def play_tasks(self, theta: Any, tasks: Any, seed: int) -> Any:
+        self.played += len(tasks)
+        return SimpleNamespace(won=[int(task.id) % 2 == 0 for task in tasks])
+
+    def evaluate_clients(self, state: Any, seed: int, episodes: int) -> np.ndarray:
+        return np.array([0.25, 0.75])
+
+
+@pytest.fixture
+def agent(monkeypatch: pytest.MonkeyPatch) -> Even:
+    agent = Even(16)
+    snapshot = round_loop.Snapshot(3, [{"theta": {}}])
+    monkeypatch.setattr(agents, "agent", lambda path: (agent, snapshot))
+    return agent
+
+
+# The interval
+
+
+@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 1.0])
+@pytest.mark.parametrize("count", [1, 16, 1000])
+def test_the_interval_ends_where_the_truth_would_be_1_96_errors_away(
+    share: float, count: int
+) -> None:
+    """Wilson's ends p solve (share − p)² = 1.96² p (1 − p) / count."""
+    low, high = agents.wilson(share, count)
+    assert 0 <= low <= share <= high <= 1
+    assert high - low > 0
+    for end in (low, high):
+        error = 1.96**2 * end * (1 - end) / count
+        assert (share - end) ** 2 == pytest.approx(error, abs=1e-12)
+
+
+def test_all_won_does_not_mean_certain(agent: Even, capsys: pytest.CaptureFixture[str]) -> None:
+    assert call(["eval", "RUN", "--split", "unseen"]) == 0
+    told = capsys.readouterr().out
+    even = next(line for line in told.splitlines() if "even" in line)
+    assert "100.0%" in even
+    assert "80.6% – 100.0%" in even
+    assert "±" not in told
+
+
+def test_several_models_have_no_interval(
+    agent: Even, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    several = round_loop.Snapshot(3, [{"theta": {}}] * 2)
+    monkeypatch.setattr(agents, "agent", lambda path: (agent, several))
+    assert call(["eval", "RUN", "--split", "unseen"]) == 0
+    told = capsys.readouterr().out
+    assert "94.1%" in told
+    assert "interval" not in told
+    assert "±" not in told
+
+
+# Labels
+
+
+def test_labels_go_where_one_says(
+    agent: Even, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, out = tmp_path / "run", tmp_path / "deep" / "labels.json"
+    run.mkdir()
+    assert call(["label", str(run)]) == 2
+    assert "--out" in capsys.readouterr().err
+    assert call(["label", str(run), "--out", str(out)]) == 0
+    labels = json.loads(out.read_text())
+    assert labels == {str(2 * i): True for i in range(16)} | {"1": False}
+    assert list(run.iterdir()) == []
+    with pytest.raises(SystemExit):
+        call(["label", "--help"])
+    assert "A tool for simulations: it sees the tasks of all clients" in " ".join(
+        capsys.readouterr().out.split()
+    )
+
+
+def test_a_place_for_labels_is_tried_before_the_episodes(
+    agent: Even, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").touch()
+    out = tmp_path / "file" / "labels.json"
+    assert call(["label", "RUN", "--out", str(out)]) == 2
+    told = capsys.readouterr().err
+    assert f"--out {out}: cannot write this file" in told
+    assert told.count("\n") == 1
+    assert agent.played == 0
+
+
+# By client
+
+
+@pytest.mark.parametrize(("agents_", "head"), [(True, "success"), (False, "mean return")])
+def test_the_column_says_what_it_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    agents_: bool, head: str,
+) -> None:  # fmt: skip
+    plain = SimpleNamespace(evaluate_clients=Even(1).evaluate_clients)
+    monkeypatch.setattr(evaluate, "build_algorithm", lambda config: Even(1) if agents_ else plain)
+    (tmp_path / "checkpoints").mkdir()
+    RunDir(tmp_path).checkpoint(round_loop.Snapshot(3, [{"theta": {}}]))
+    recipe = {"name": "x", "federation": {"clients": 2}, "algorithm": {"name": "pavg"},
+              "world": {"name": "cartpole"}}  # fmt: skip
+    (tmp_path / "config.toml").write_text(configs.to_toml(configs.resolve(recipe)))
+    assert call(["eval", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert ("success" in told, "mean return" in told) == (head == "success", head != "success")

@@ -1,0 +1,120 @@
+"""Golden metrics: every recipe at smoke scale gives the numbers that it gave before.
+
+A change that should not move numbers proves it here. One that should, regenerates the file with
+`python tests/test_golden.py` and says why in its commit.
+"""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import patch
+
+import pytest
+from support.agent_runs import won_by_walking
+
+from support.repository import TESTS
+from fedrl.config import schema as configs
+from fedrl.envs.household.game import Game
+from fedrl.runs import train as runs
+
+GOLDEN = TESTS / "golden.json"
+AGENT = (
+    "--rounds", "2", "--eval_every", "1", "--algorithm.tasks", "3", "--algorithm.group", "3",
+    "--algorithm.local_epochs", "1", "--algorithm.answer_tokens", "16", "--algorithm.prompt_tokens",
+    "160", "--algorithm.eval_tasks", "6", "--algorithm.device", "cpu", "--world.max_steps", "4",
+    "--partition.size", "4",
+)  # fmt: skip
+HOME = (*AGENT, "--world.source", "generated", "--world.size", "tiny", "--world.train", "60")
+SHOP = (*AGENT, "--world.source", "generated", "--world.products", "60", "--world.validation", "20",
+        "--world.public", "20")  # fmt: skip
+QHD = (
+    "--rounds", "2", "--eval_every", "1", "--algorithm.episodes", "3", "--algorithm.features", "96",
+    "--algorithm.eval_episodes", "3",
+)  # fmt: skip
+RATINGS = (
+    "--rounds", "2", "--federation.clients", "3", "--world.users", "30", "--world.movies", "60",
+    "--world.ratings", "30", "--world.least", "10", "--algorithm.rate", "8", "--algorithm.compare",
+    "8",
+)  # fmt: skip
+REVIEWS = (
+    "--rounds", "2", "--world.reviews", "40", "--world.public", "200", "--algorithm.batches", "2",
+    "--algorithm.batch", "6", "--algorithm.answer_tokens", "8", "--algorithm.queries", "4",
+    "--algorithm.device", "cpu",
+)  # fmt: skip
+SMOKE = {
+    "fedagent/demo": HOME,
+    "fedagent/household": HOME,
+    "fedagent/webshop": SHOP,
+    "fedagent/webshop_small": SHOP,
+    "fedqhd/acrobot": (*QHD, "--algorithm.encoders", "own", "--algorithm.sizes", "32,96"),
+    "fedqhd/cartpole": QHD,
+    "fedqhd/lunarlander": QHD,
+    "fedqhd/mountaincar": QHD,
+    "fedrlhf/imdb": REVIEWS,
+    "fedrlhf/movielens": RATINGS,
+    "momentum/random_mdp": ("--rounds", "2", "--world.horizon", "30"),
+    "momentum/cartpole": ("--rounds", "3", "--world.horizon", "40"),
+    "momentum/halfcheetah": ("--rounds", "2", "--world.horizon", "10", "--eval_every", "1"),
+    "momentum/walker": ("--rounds", "2", "--world.horizon", "10", "--eval_every", "1"),
+}
+
+
+NEEDS = {"fedagent": "torch", "imdb": "torch", "webshop": "rapidfuzz", "fedqhd": "numba",
+         "movielens": "numba", "lunarlander": "Box2D",
+         "momentum/cartpole": "jax", "halfcheetah": "mujoco", "walker": "mujoco"}  # fmt: skip
+
+
+def hardly_trained(config: configs.Config, folder: Path) -> Path:
+    """A model that knows the words of the recipe's world, and not much more."""
+    from fedrl.runs.warmstart import Settings, warmstart
+
+    how = Settings(
+        tasks=20, steps=150, lr=1e-2, width=32, layers=1, batch=32, spread=0.02,
+        format=config.algorithm.format, thinking=config.algorithm.thinking,
+    )  # fmt: skip
+    return warmstart(runs.build_world(config).world, how, folder)
+
+
+def measured(recipe: str, out: str) -> list[dict]:
+    path = configs.find_recipe(recipe)
+    config = configs.resolve(configs.read_recipe(path), [*SMOKE[recipe], "--out", out])
+    if recipe.startswith("fedagent/"):
+        model = hardly_trained(config, Path(out) / "models" / recipe)
+        config = replace(config, algorithm=replace(config.algorithm, model=str(model)))
+    if recipe == "fedrlhf/imdb":
+        from support.review_runs import make_model
+
+        model = make_model(Path(out) / "models" / recipe)
+        config = replace(config, algorithm=replace(config.algorithm, model=str(model)))
+    directory = runs.start(config)
+    # An easier goal, so that a model of no skill has something to learn from.
+    with patch.object(Game, "_goal_holds", won_by_walking):
+        runs.train(config, directory, runs.build_algorithm(config))
+    return [json.loads(line) for line in (directory.path / "metrics.jsonl").open()]
+
+
+def test_every_recipe_has_golden_numbers():
+    folder = configs.recipes_folder()
+    recipes = {str(p.relative_to(folder).with_suffix("")) for p in folder.glob("*/*.toml")}
+    assert recipes == set(SMOKE) == set(json.loads(GOLDEN.read_text()))
+
+
+@pytest.mark.parametrize("recipe", SMOKE)
+def test_golden(recipe, tmp_path):
+    for part, package in NEEDS.items():
+        if part in recipe:
+            pytest.importorskip(package, reason=f"{recipe} needs {package}")
+    found = measured(recipe, str(tmp_path))
+    expected = json.loads(GOLDEN.read_text())[recipe]
+    assert len(found) == len(expected)
+    for now, before in zip(found, expected):
+        assert now == pytest.approx(before, rel=1e-3, abs=1e-5)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as folder:
+        numbers = {recipe: measured(recipe, folder) for recipe in SMOKE}
+    GOLDEN.write_text(json.dumps(numbers, indent=1) + "\n")

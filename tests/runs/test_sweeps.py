@@ -1,0 +1,155 @@
+"""Sweeps: variants of a recipe side by side, resumable, and one page about them."""
+
+from __future__ import annotations
+
+import json
+import shlex
+
+import pytest
+
+from fedrl.cli import call
+from fedrl.config import schema as configs
+from fedrl.core.types import UserError
+from fedrl.runs import sweep as sweeps
+from fedrl.runs.grid import digest, reached
+
+SWEEP = """
+recipe = "momentum/random_mdp"
+seeds = [0, 1]
+[runs]
+plain = "--algorithm.name pavg"
+momentum = "--algorithm.beta 0.2"
+"""
+QUICK = ["--rounds", "2", "--world.horizon", "20", "--federation.clients", "3"]
+
+
+@pytest.fixture
+def sweep(tmp_path):
+    path = tmp_path / "two.toml"
+    path.write_text(SWEEP)
+    return path
+
+
+def test_a_sweep_trains_every_variant_and_seed_once(sweep, tmp_path, capsys):
+    flags = ["sweep", str(sweep), "--out", str(tmp_path / "out"), "--processes", "2", *QUICK]
+    assert call(flags) == 0
+    page = tmp_path / "out" / "report.html"
+    assert f"report: {page}" in capsys.readouterr().out
+    text = page.read_text()
+    assert "momentum/random_mdp: two" in text
+    assert "pavg" in text
+    assert "fedsvrpg-m" in text
+    logs = sorted((tmp_path / "out").rglob("metrics.jsonl"))
+    assert len(logs) == 4
+    before = {log: log.stat().st_mtime_ns for log in logs}
+    assert call(flags) == 0  # all is there: nothing is computed again
+    assert {log: log.stat().st_mtime_ns for log in logs} == before
+
+
+def test_a_sweep_equals_the_runs_by_hand(sweep, tmp_path):
+    found = sweeps.read(str(sweep))
+    sweeps.run(found, QUICK, tmp_path / "out", 1, None)
+    by_hand = tmp_path / "hand"
+    assert call(["run", "momentum/random_mdp", "--algorithm.name", "pavg", "--seed", "1", "--out",
+                 str(by_hand), *QUICK]) == 0  # fmt: skip
+    (log,) = by_hand.rglob("metrics.jsonl")
+    (ours,) = (tmp_path / "out").glob("runs/plain-seed1.*/*/metrics.jsonl")
+    assert ours.read_bytes() == log.read_bytes()
+
+
+def test_time_that_is_over_leaves_the_rest_for_later(sweep, tmp_path, capsys):
+    out = ["--out", str(tmp_path / "out"), *QUICK]
+    assert call(["sweep", str(sweep), "--minutes", "0", *out]) == 0
+    assert "the same command goes on" in capsys.readouterr().out
+    assert call(["sweep", str(sweep), *out]) == 0
+    assert "goes on" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("recipe = 3", "name the recipe"),
+        ('recipe = "momentum/cartpole"', "[runs] gives the flags"),
+        ('recipe = "momentum/cartpole"\nrun = 1', "unknown key 'run'"),
+        ('recipe = "momentum/cartpole"\nseeds = [-1]\n[runs]\na = ""', "seeds is [-1]"),
+        ('recipe = "momentum/cartpole"\n[runs]\na = "--roundz 3"', "variant 'a': unknown key"),
+        ("recipe =", "not valid TOML"),
+        ('recipe = "momentum/cartpole"\nseeds = 3\n[runs]\na = ""', "seeds is 3"),
+        ('recipe = "momentum/cartpole"\n[runs]', "[runs] gives the flags"),
+        ('recipe = "momentum/cartpole"\n[runs]\na = "--rounds \'3"', "variant 'a'"),
+        ('recipe = "momentum/cartpole"\n[runs]\n"../a" = ""', "names a folder"),
+    ],
+)
+def test_mistakes_are_one_line(tmp_path, text, words):
+    path = tmp_path / "wrong.toml"
+    path.write_text(text)
+    with pytest.raises(UserError) as caught:
+        sweeps.read(str(path)).cells([])
+    assert words in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_sweep_names_the_nearest():
+    with pytest.raises(UserError, match="fedagent/baselines"):
+        sweeps.read("fedagent/baseline")
+
+
+@pytest.mark.parametrize("name", sweeps.sweeps())
+def test_sweeps_that_come_with_fedrl_resolve(name):
+    sweep = sweeps.read(name)
+    cells = sweep.cells([])
+    assert len({json.dumps(cell.recipe, sort_keys=True) for cell in cells}) == len(cells)
+    for cell in cells:
+        assert reached(cell.config(0, configs.recipes_folder() / "nowhere")) == -1
+
+
+def test_sweeps_say_what_the_recipes_comments_say():
+    """The baselines by hand and in the sweep are the same runs."""
+    text = configs.find_recipe("fedagent/demo").read_text()
+    shown = [line for line in text.splitlines() if "fedrl run" in line]
+    own = sweeps.read("fedagent/baselines").variants.values()
+    assert {tuple(shlex.split(line)[4:]) for line in shown} == {
+        tuple(shlex.split(flags)) for flags in own if flags
+    }
+
+
+def test_a_runs_hash_is_of_what_differs_from_the_defaults():
+    plain = configs.resolve({"algorithm": {"name": "fedagent", "model": "a/m"}})
+    same = configs.resolve({"algorithm": {"name": "fedagent", "model": "b/m", "group": 8}})
+    other = configs.resolve({"algorithm": {"name": "fedagent", "model": "a/m", "group": 4}})
+    assert digest(plain) == digest(same) != digest(other)
+
+
+def test_another_model_in_the_same_place_is_another_run(tmp_path):
+    """A remade warm start or label file must not show the old runs."""
+    model = tmp_path / "model"
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    path = tmp_path / "one.toml"
+    path.write_text(f"recipe = 'fedagent/demo'\n[runs]\na = '--algorithm.model {model}'\n")
+
+    def name(*flags: str) -> str:
+        (cell,) = sweeps.read(str(path)).cells(flags)
+        return cell.config(0, tmp_path).name
+
+    first = name()
+    assert name() == first
+    assert name("--rounds", "3") != first  # the page shows whole runs
+    (model / "model.safetensors").write_bytes(b"1")
+    second = name()
+    (model / "model.safetensors").write_bytes(b"2")
+    assert len({first, second, name()}) == 3
+
+
+@pytest.mark.parametrize("flag", ["--seed", "--name=x"])
+def test_flags_that_a_sweep_sets_itself_are_refused(sweep, flag, capsys):
+    assert call(["sweep", str(sweep), flag, "7"]) == 2
+    assert "--seeds" in capsys.readouterr().err
+
+
+def test_a_model_that_is_not_there_is_said_before_anything_runs(tmp_path, capsys):
+    pytest.importorskip("torch", reason="language agents need the extra llm")
+    flags = ["--algorithm.model", "./nowhere", "--out", str(tmp_path / "out")]
+    assert call(["sweep", "fedagent/baselines", *flags]) == 2
+    assert "./nowhere" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

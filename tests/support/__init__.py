@@ -1,0 +1,1 @@
+"""What test files share: small worlds, models, runs, nodes and browsers."""

@@ -1,0 +1,43 @@
+"""A person at the feedback page, in a real browser."""
+
+from __future__ import annotations
+
+from support.browsing import playwright
+
+expect = playwright.expect
+
+
+def visits(new_person):
+    """What opens a server's page; it may talk to servers that were visited and to nobody else."""
+    allowed = set()
+
+    def open_(server, **options):
+        allowed.add(f"http://127.0.0.1:{server.server_port}{server.root}")
+        return new_person(server.url, allowed, "ERR_CON", **options)
+
+    return open_
+
+
+def sent(page):
+    """Wait until nothing is left to send (the page's own rules forbid playwright's way to wait)."""
+    for _ in range(1000):
+        if page.evaluate("localStorage.length") == 0:
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError("the page did not get rid of its answers")
+
+
+def press(page, keys):
+    """Each key once what is on the screen has been there long enough to be seen."""
+    for key in keys:
+        expect(page.locator("body.seen")).to_be_attached()
+        page.keyboard.press(key)
+
+
+def click(page, name):
+    expect(page.locator("body.seen")).to_be_attached()
+    page.get_by_role("button", name=name).click()
+
+
+def count(page, text):
+    expect(page.locator("#count")).to_have_text(text)
