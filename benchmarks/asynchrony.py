@@ -1,4 +1,4 @@
-"""Virtual time until CartPole is balanced: waiting for everybody beside buffers of K updates.
+"""Simulated time until CartPole is balanced: waiting for everybody beside buffers of K updates.
 
 python benchmarks/asynchrony.py [--quick] [--json FILE]
 
@@ -24,7 +24,7 @@ from fedrl.envs.control import cartpole
 from fedrl.federation import async_settings as buffered
 from fedrl.federation import round_loop
 from fedrl.federation.async_buffer import Buffered
-from fedrl.federation.simulated_clock import Virtual, durations
+from fedrl.federation.simulated_clock import SimulatedClock, durations
 from fedrl.report.plots import interval
 
 CLIENTS, SPREAD, JITTER, TARGET, LOCAL_LR = 10, 1.0, 0.2, 80.0, 0.004
@@ -78,7 +78,7 @@ def measure(way: Way, seed: int, target: float, updates: int) -> Found:
     algorithm = Momentum(settings, world, 1, [[client] for client in range(CLIENTS)])
     buffer = buffered.Settings(way.size, way.staleness, spread=SPREAD, jitter=JITTER)
     inner = InProcess(algorithm)
-    engine = Virtual(inner, durations(seed, (), SPREAD, JITTER))
+    engine = SimulatedClock(inner, durations(seed, (), SPREAD, JITTER))
     history: list[dict] = []
     try:
         round_loop.run(

@@ -79,9 +79,9 @@ def federation(
     clients: int, insecure: bool = False, poll: float = 3.0, peers: bool = False
 ) -> Iterator[Callable[[str], Flower]]:
     """Makes engines on a federation of processes; their recipes are `warm`, `cold`, `secure`."""
+    from fedrl.config.flower import Settings
     from fedrl.engines.flower.connection import FOLDER, find
     from fedrl.engines.flower.engine import Flower, Recipe
-    from fedrl.engines.flower.settings import Settings
     from fedrl.engines.flower.up import Federation
 
     def engine(kind: str) -> Flower:

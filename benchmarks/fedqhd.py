@@ -37,6 +37,7 @@ from fedrl.algorithms.qhd import encoders as qhd_features
 from fedrl.algorithms.qhd.fedqhd import FedQHD, Settings
 from fedrl.algorithms.qhd.ridge import Compiler
 from fedrl.config import schema as configs
+from fedrl.config.build import build_algorithm
 from fedrl.core.types import Job
 from fedrl.envs.discrete import worlds as discrete
 from fedrl.report import plots
@@ -287,7 +288,7 @@ def short_run(task: str, config: configs.Config) -> tuple[float, float, int]:
     spent, steps = np.zeros(2), np.zeros(2)
     for which, episodes in enumerate((1, SHORT[task])):
         few = replace(config.algorithm, episodes=episodes, eval_episodes=1)
-        algorithm: Any = running.build_algorithm(replace(config, algorithm=few))
+        algorithm: Any = build_algorithm(replace(config, algorithm=few))
         state = algorithm.init(0)
         for client in range(config.federation.clients):
             fresh = algorithm.local(Job(client, state, None, client))  # compiles, and factors
@@ -307,7 +308,7 @@ def whole_run(config: configs.Config) -> tuple[float, float, float]:
     with tempfile.TemporaryDirectory() as folder, contextlib.redirect_stderr(io.StringIO()):
         config = replace(config, out=folder)
         cpu, wall = time.process_time(), time.perf_counter()
-        last = running.train(config, running.start(config), running.build_algorithm(config))
+        last = running.train(config, running.start(config), build_algorithm(config))
         spent = time.process_time() - cpu, time.perf_counter() - wall
     return last.totals["env/steps"], *spent
 

@@ -14,12 +14,12 @@ from typing import Any
 from rich.console import Console
 
 from fedrl.config import schema as configs
+from fedrl.config.build import build_algorithm
 from fedrl.config.schema import Config
 from fedrl.core.registry import load, look_up
 from fedrl.envs import WORLDS
 from fedrl.runs import agents
 from fedrl.runs.grid import digest, short_hash
-from fedrl.runs.train import build_algorithm
 from fedrl.runs.warmstart import Settings, warmstart
 
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 
 from fedrl.core.atomic_files import write_atomically
-from fedrl.report.runs import load
 from fedrl.runs.grid import LATE, TAIL
+from fedrl.runs.read import load
 from reproductions.fedagent import numbers
 from reproductions.fedagent.claims import told
 from reproductions.markdown import table

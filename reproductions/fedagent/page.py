@@ -10,8 +10,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from fedrl.core.number_format import duration
-from fedrl.report.runs import Run
 from fedrl.runs.grid import TAIL, Trained
+from fedrl.runs.read import Run
 from reproductions.fedagent import figures, optimizer, sides
 from reproductions.fedagent.claims import (
     NOTHING_LEARNED,

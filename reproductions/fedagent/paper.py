@@ -13,9 +13,8 @@ from fedrl.config import schema as configs
 from fedrl.config.schema import Config
 from fedrl.core.registry import missing_extra
 from fedrl.core.types import UserError
-from fedrl.runs.cells import cores
 from fedrl.runs.grid import accelerator, compute, cost, finished, reached, read
-from fedrl.runs.process_pool import Job, finish, pool
+from fedrl.runs.process_pool import Job, cores, finish, pool
 from reproductions.fedagent import cells as plan
 from reproductions.fedagent.models import label, make
 from reproductions.fedagent.page import Found, write

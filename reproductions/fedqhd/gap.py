@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from fedrl.config import schema as configs
+from fedrl.config.build import build_algorithm
 from fedrl.config.schema import Config
 from fedrl.core import seeding
 from fedrl.core.atomic_files import write_atomically
@@ -35,7 +36,6 @@ from fedrl.core.types import UserError
 from fedrl.runs.evaluate import newest
 from fedrl.runs.grid import find, short_hash
 from fedrl.runs.run_dir import RunDir
-from fedrl.runs.train import build_algorithm
 
 if TYPE_CHECKING:
     from fedrl.algorithms.qhd.fedqhd import FedQHD

@@ -9,8 +9,8 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from fedrl.report import plots
-from fedrl.report.runs import Run
 from fedrl.runs.grid import Trained
+from fedrl.runs.read import Run
 from reproductions.fedagent.numbers import above
 from reproductions.markdown import number
 

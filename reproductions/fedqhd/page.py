@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from fedrl.core.number_format import duration
-from fedrl.report.runs import Run
 from fedrl.runs.grid import Trained
+from fedrl.runs.read import Run
 from reproductions.fedqhd import figures, numbers, sides
 from reproductions.fedqhd.cells import CLIENTS, FULL
 from reproductions.fedqhd.choices import choices, records, tuning

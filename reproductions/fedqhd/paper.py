@@ -9,15 +9,14 @@ from functools import partial
 from pathlib import Path
 
 from fedrl.algorithms import METHODS
+from fedrl.config.build import build_algorithm, build_world
 from fedrl.config.schema import Config
 from fedrl.core import seeding
 from fedrl.core.registry import load
 from fedrl.core.types import Job as Work
 from fedrl.core.types import UserError
-from fedrl.runs import train as runs
-from fedrl.runs.cells import cores
 from fedrl.runs.grid import RunCell, compute, find, finished, reached, read
-from fedrl.runs.process_pool import Job, finish, pool
+from fedrl.runs.process_pool import Job, cores, finish, pool
 from fedrl.runs.run_dir import RunDir
 from reproductions.fedqhd import cells as plan
 from reproductions.fedqhd import gap
@@ -89,7 +88,7 @@ def unplayable() -> dict[str, str]:
     for task in TASKS:
         config = runs_config(task)
         try:
-            runs.build_world(config)
+            build_world(config)
         except UserError as error:
             found[task] = str(error)
     return found
@@ -175,7 +174,7 @@ def _first_calls(missing: Mapping[str, Config]) -> list[Job]:
 
 def _first_call(config: Config) -> None:
     brief = replace(config, algorithm=replace(config.algorithm, episodes=1))
-    algorithm = runs.build_algorithm(brief)
+    algorithm = build_algorithm(brief)
     state = algorithm.init(seeding.derive(config.seed, "init"))
     algorithm.local(Work(0, algorithm.broadcast(state, 1), None, 0))
 

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from fedrl.report import plots
-from fedrl.report.runs import Run
 from fedrl.runs.grid import Trained
+from fedrl.runs.read import Run
 from reproductions.fedqhd.numbers import prose
 from reproductions.fedrlhf import numbers
 from reproductions.fedrlhf.figures import whole_rounds

@@ -14,9 +14,8 @@ from fedrl.config.schema import Config
 from fedrl.core.registry import load, missing_extra
 from fedrl.core.types import UserError
 from fedrl.datasets.fetch import root
-from fedrl.runs.cells import cores
 from fedrl.runs.grid import RunCell, accelerator, compute, cost, find, finished, reached, read
-from fedrl.runs.process_pool import Job, finish, pool
+from fedrl.runs.process_pool import Job, cores, finish, pool
 from fedrl.runs.run_dir import RunDir
 from reproductions.fedrlhf import cells as plan
 from reproductions.fedrlhf import imdb_cells as texts

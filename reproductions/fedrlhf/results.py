@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from fedrl.report.runs import Run
 from fedrl.runs.grid import Trained
+from fedrl.runs.read import Run
 from reproductions.fedrlhf.cells import Scale
 
 Found = Mapping[str, Trained]

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from fedrl.config import schema as configs
+from fedrl.config.build import build_algorithm
 from fedrl.config.schema import Config
 from fedrl.core.atomic_files import write_atomically
 from fedrl.report import plots
 from fedrl.runs.grid import digest
-from fedrl.runs.train import build_algorithm
 from reproductions.fedqhd.numbers import prose
 from reproductions.markdown import missing, number, picture, table
 

@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 
 from fedrl.core.types import UserError
-from fedrl.report.runs import Run
 from fedrl.runs.grid import Trained
+from fedrl.runs.read import Run
 from reproductions.fedqhd.numbers import prose, told
 from reproductions.fedrlhf import figures
 from reproductions.fedrlhf.rates import LARGE, Rate, Rates, TradeOff, rates

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrl.runs.cells import Cell, Measured
+from reproductions.seed_cells import Cell, Measured
 
 BETAS = (0.1, 0.2, 0.5, 0.8, 1.0)
 KAPPAS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)

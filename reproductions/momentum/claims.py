@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from fedrl.report import plots
-from fedrl.runs.cells import Measured
 from reproductions.markdown import table, verdict
 from reproductions.momentum.cells import LEARNERS, learner_name
+from reproductions.seed_cells import Measured
 
 Found = Mapping[str, Measured]
 Row = tuple[str, str]

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from fedrl.report import plots
-from fedrl.runs.cells import Measured
 from reproductions.markdown import missing, number, panel, picture, table, verdict
 from reproductions.momentum.cells import LEARNERS, Task, learner_name
+from reproductions.seed_cells import Measured
 
 Found = Mapping[str, Measured]
 

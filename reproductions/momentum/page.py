@@ -16,12 +16,12 @@ import numpy as np
 from fedrl.core.number_format import duration
 from fedrl.envs.control import random_mdp
 from fedrl.report import plots
-from fedrl.runs.cells import Measured
 from reproductions.markdown import missing, number, panel, picture, table, verdict
 from reproductions.momentum import theory
 from reproductions.momentum.cells import KAPPAS, Task
 from reproductions.momentum.claims import betas, claims, kappas
 from reproductions.momentum.figures import equal_step, figure1, figure2, table3, tuning
+from reproductions.seed_cells import Measured
 
 Found = Mapping[str, Measured]
 

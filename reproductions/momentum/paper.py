@@ -6,9 +6,10 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from fedrl.runs.cells import Cell, Measured, cores, measure
+from fedrl.runs.process_pool import cores
 from reproductions.momentum import cells as plan
 from reproductions.momentum.page import write
+from reproductions.seed_cells import Cell, Measured, measure
 
 Say = Callable[[str], None]
 Found = dict[str, Measured]

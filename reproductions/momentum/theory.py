@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 
 from fedrl.report import plots
-from fedrl.runs.cells import Measured
 from reproductions.markdown import missing, panel, picture, table
+from reproductions.seed_cells import Measured
 
 
 @dataclass(frozen=True)

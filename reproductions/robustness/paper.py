@@ -11,9 +11,8 @@ from functools import partial
 from pathlib import Path
 
 from fedrl.core.registry import missing_extra
-from fedrl.runs.cells import cores
 from fedrl.runs.grid import accelerator, finish_all, read
-from fedrl.runs.process_pool import Job
+from fedrl.runs.process_pool import Job, cores
 from reproductions.fedagent.models import make
 from reproductions.robustness import cells as plan
 from reproductions.robustness.page import write

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedrl.report.runs import Run
 from fedrl.runs.grid import Trained
+from fedrl.runs.read import Run
 from reproductions.robustness.cells import CLEAN, World, name
 
 BySeed = Mapping[int, float]

@@ -15,6 +15,7 @@ from fedrl.algorithms.qhd.federation_gap import federation_gap
 from fedrl.analysis import federation_gap as gaps
 from fedrl.cli import call
 from fedrl.config import schema as configs
+from fedrl.config.build import build_algorithm
 from fedrl.core import seeding
 from fedrl.core.types import UserError
 from fedrl.envs.discrete.worlds import random_states
@@ -38,7 +39,7 @@ def train(
             "world": {"name": world}, "aggregate": {"name": rule}, "out": str(out)}  # fmt: skip
     config = configs.resolve(data)
     directory = runs.start(config)
-    runs.train(config, directory, runs.build_algorithm(config))
+    runs.train(config, directory, build_algorithm(config))
     return directory.path
 
 

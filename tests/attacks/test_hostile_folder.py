@@ -33,7 +33,7 @@ if __name__ == "__main__":
     sys.exit(call(sys.argv[1:]))
 """
 CELLS = """
-from fedrl.runs.cells import Cell, measure
+from reproductions.seed_cells import Cell, measure
 from pathlib import Path
 if __name__ == "__main__":
     method = {"name": "pavg", "local_steps": 1}

@@ -14,15 +14,15 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 
 from support.flower_nodes import Inline, Net, in_small_pieces
 
+from fedrl.config import build
 from fedrl.config import schema as configs
+from fedrl.config.build import build_clients
 from fedrl.core import seeding
 from fedrl.core.types import Failure, Job, Result, UserError
 from fedrl.engines.flower import framing, identity, keys, messages, protocol, recipes, steps
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.engine import Flower, Recipe
 from fedrl.engines.flower.identity import Identity
-from fedrl.runs import private_run
-from fedrl.runs.train import build_clients
 
 CLIENTS = 5
 SMALL = {
@@ -249,7 +249,7 @@ def secret_engine(home: Path, recipe: str) -> tuple[Flower, list[Job]]:
         folder = home / str(number)
         folder.mkdir()
         net.members[100 + number] = Node(folder, number=number).client
-    terms = private_run.terms(config)
+    terms = build.terms(config)
     sent = algorithm.broadcast(algorithm.init(0), 1)
     engine = Flower(
         algorithm, Recipe("run", recipe, 3), Connection("x:1"),
@@ -288,7 +288,7 @@ def test_a_node_that_knows_its_peers_sends_no_plain_update(home: Path, peers: Id
     assert node.reason(text()).startswith("privacy.secure: this node knows its peers")
     assert not list(home.rglob("*.safetensors"))
     config = configs.resolve(merged(SMALL, SECRET))
-    terms = steps.sendable(private_run.terms(config))
+    terms = steps.sendable(build.terms(config))
     assert "peers" not in node.reason(text(SECRET), exchange="x", terms=terms)
     plain = partial(node.reason, text(), exchange="y", terms=terms)
     assert plain().startswith("privacy.secure: this node knows its peers")
@@ -297,7 +297,7 @@ def test_a_node_that_knows_its_peers_sends_no_plain_update(home: Path, peers: Id
 def test_nor_its_own_metrics_beside_a_sum(home: Path, peers: Identity):
     """`reports = true` in a recipe would send every client's metrics as they are."""
     secret = merged(SECRET, {"privacy": {"clip": 0.5, "secure": True, "reports": True}})
-    terms = steps.sendable(private_run.terms(configs.resolve(merged(SMALL, secret))))
+    terms = steps.sendable(build.terms(configs.resolve(merged(SMALL, secret))))
     for rules, refused in (({}, True), ({"allowed": ["privacy.reports"]}, False)):
         node = Node(home, **rules)
         node.client.identity = peers

@@ -18,12 +18,13 @@ from fedrl.aggregation import robust
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
 from fedrl.clients.local_noise import Private
+from fedrl.config.build import build_algorithm
 from fedrl.config.schema import resolve, to_toml
 from fedrl.core import tree
 from fedrl.core.types import Job, TooFew, UserError
 from fedrl.federation.round_loop import QuorumLost
 from fedrl.privacy import Settings as Privacy
-from fedrl.runs.train import build_algorithm, start, train
+from fedrl.runs.train import start, train
 
 MEDIANS = ("median", "norm-bound")
 TABLE = {"algorithm": {"name": "pavg", "local_steps": 2}, "world": {"name": "random_mdp"}}

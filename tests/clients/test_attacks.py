@@ -18,13 +18,14 @@ from fedrl.algorithms.qhd.dqn import network as dqn
 from fedrl.clients.attacks import Attacked, Kind, Settings, hostile, lie
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
+from fedrl.config.build import build_algorithm
 from fedrl.config.schema import find_recipe, read_recipe, resolve
 from fedrl.core import seeding, tree
 from fedrl.core.types import Batched, Job, UserError, sends_values
 from fedrl.engines.in_process import InProcess
 from fedrl.engines.worker_pool import Workers
 from fedrl.federation import round_loop
-from fedrl.runs.train import build_algorithm, plan
+from fedrl.runs.train import plan
 
 KINDS = [kind for kind in get_args(Kind) if kind != "poison"]
 

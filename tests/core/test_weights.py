@@ -7,9 +7,9 @@ import pytest
 
 from fedrl.aggregation import mean as aggregate
 from fedrl.config import schema as configs
+from fedrl.config.build import build_algorithm, build_clients
 from fedrl.core.types import Job
 from fedrl.envs.household.game import Game
-from fedrl.runs.train import build_algorithm, build_clients
 
 SMALL = {"federation": {"clients": 3}}
 Q = {"episodes": 2, "eval_episodes": 1}

@@ -22,6 +22,7 @@ from fedrl.cli import train
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
 from fedrl.config import schema as configs
+from fedrl.config.build import build_algorithm
 from fedrl.core import seeding, tree
 from fedrl.core.types import Job, Result, Spec, TooFew, UserError
 from fedrl.engines.in_process import InProcess
@@ -29,7 +30,7 @@ from fedrl.federation import round_loop
 from fedrl.federation.async_buffer import Buffered
 from fedrl.federation.async_settings import Settings, check_broadcast, check_method
 from fedrl.federation.round_loop import QuorumLost
-from fedrl.federation.simulated_clock import Virtual, durations
+from fedrl.federation.simulated_clock import SimulatedClock, durations
 from fedrl.privacy.mechanism import Mechanism
 from fedrl.runs import train as runs
 from fedrl.runs.checkpoint import pack, unpack
@@ -50,7 +51,7 @@ class Packed(Memory):
         self.saved[snapshot.round] = self.last
 
 
-class Counted(Virtual):
+class Counted(SimulatedClock):
     """The virtual clock, with the jobs that it was given."""
 
     def begin(self, jobs):
@@ -126,7 +127,7 @@ METHODS = {
 
 
 def trained(config):
-    return runs.train(config, runs.start(config), runs.build_algorithm(config))
+    return runs.train(config, runs.start(config), build_algorithm(config))
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -252,7 +253,7 @@ def test_all_liars_may_be_in_one_buffer(tmp_path, monkeypatch):
     config = configs.resolve(data, ("--buffer.size", "11"))
     build, built = aggregate.build, []
     monkeypatch.setattr(runs.aggregate, "build", lambda *of: built.append(of) or build(*of))
-    runs.train(config, runs.start(config), runs.build_algorithm(config))
+    runs.train(config, runs.start(config), build_algorithm(config))
     assert [(rule.attackers, size) for rule, size, _ in built] == [(4, 11)]
     assert configs.resolve(data).rule.attackers == 0.2  # of those that a round asks
 
@@ -310,7 +311,7 @@ def test_every_job_is_used_once_or_failed_or_under_way(data):
 def test_never_more_than_the_cohort_at_work():
     most = []
 
-    class Watched(Virtual):
+    class Watched(SimulatedClock):
         def begin(self, jobs):
             super().begin(jobs)
             most.append(len(self.waiting()))
@@ -363,7 +364,7 @@ def test_a_run_on_disk_goes_on_to_the_same_bytes(tmp_path, batched):
     def train(rounds, path=None):
         config = configs.resolve(data, ("--rounds", str(rounds)))
         directory = RunDir.open(path) if path else runs.start(config)
-        runs.train(config, directory, runs.build_algorithm(config))
+        runs.train(config, directory, build_algorithm(config))
         return directory.path
 
     whole = train(6)
@@ -480,7 +481,7 @@ ANCHORED = "--algorithm.name fedhapg-m --algorithm.beta 1"
 def test_methods_whose_rounds_belong_together_are_refused(flags, words):
     config = configs.resolve({}, (*flags.split(), "--buffer.size", "2"))
     with pytest.raises(UserError, match=words):
-        runs.build_algorithm(config)
+        build_algorithm(config)
 
 
 def test_a_refused_method_leaves_no_folder_behind(tmp_path):
@@ -492,11 +493,11 @@ def test_a_refused_method_leaves_no_folder_behind(tmp_path):
 
 def test_what_clients_of_a_large_model_start_from_is_seen_without_its_weights(monkeypatch):
     config = configs.resolve({}, (*ANCHORED.split(), "--buffer.size", "2"))
-    state = runs.build_algorithm(replace(config, buffer=Settings())).init(0)
+    state = build_algorithm(replace(config, buffer=Settings())).init(0)
     monkeypatch.setattr(Momentum, "outline", lambda self: (state, []), raising=False)
     monkeypatch.delattr(Momentum, "init")
     with pytest.raises(UserError, match="start from more"):
-        runs.build_algorithm(config)
+        build_algorithm(config)
 
 
 def test_an_anchor_of_language_agents_is_refused():

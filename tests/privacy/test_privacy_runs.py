@@ -20,6 +20,7 @@ from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
 from fedrl.clients.local_noise import Private
 from fedrl.config import schema as configs
+from fedrl.config.build import build_algorithm
 from fedrl.core.types import UserError
 from fedrl.engines.in_process import InProcess
 from fedrl.federation import round_loop
@@ -383,12 +384,12 @@ def test_cohorts_that_epsilon_counts_on_are_nobodys_to_guess(flags, secret, tmp_
         flags = (*flags, "--privacy.clip", "1", "--out", str(tmp_path / name))
         config = configs.resolve(data, flags)
         run = runs.start(config)
-        runs.train(config, run, runs.build_algorithm(config))
+        runs.train(config, run, build_algorithm(config))
         assert (run.path / "cohorts.key").is_file() == secret
         seen.append(cohorts(run.path))
         if secret:
             assert (run.path / "cohorts.key").stat().st_mode & 0o077 == 0
             longer, again = runs.resume(run.path, ["--rounds", "6"])
-            runs.train(longer, again, runs.build_algorithm(longer))
+            runs.train(longer, again, build_algorithm(longer))
             assert cohorts(run.path)[: len(seen[-1])] == seen[-1]
     assert (seen[0] != seen[1]) == secret

@@ -6,25 +6,40 @@ import ast
 from pathlib import Path
 
 import pytest
+from support.repository import ROOT
 
 import fedrl
 
 PACKAGE = Path(fedrl.__file__).parent
 LAYERS = [
-    {"types", "tree", "seeding", "threads", "registry", "plugin", "limits", "loopback", "files"},
-    {"robust"},
-    {"partition", "aggregate", "optimizers", "privacy", "wire", "datasets"},
+    {"core"},
+    {"partition", "aggregation", "privacy", "datasets"},
     {"envs"},
-    {"llm", "feedback"},
+    {"llm"},
+    {"feedback"},
     {"algorithms", "play"},
-    {"engines"},
+    {"clients"},
     {"federation"},
-    {"buffered"},
-    {"experiment"},
+    {"config"},
+    {"engines"},
+    {"runs"},
+    {"report"},
+    {"analysis"},
+    {"api"},
     {"cli"},
     {"__main__"},
 ]
+FAMILIES = {"momentum", "qhd", "fedagent", "fedrlhf"}
 HEAVY = {"jax", "torch", "numba", "mujoco", "gymnasium", "flwr", "transformers", "matplotlib"}
+LIGHT = {"core", "partition", "aggregation", "privacy", "datasets"} | {
+    "clients",
+    "federation",
+    "engines",
+    "config",
+    "api",
+    "cli",
+}
+"""Folders none of whose modules loads a heavy package when it is imported."""
 
 
 def part_of(module: str) -> str:
@@ -57,9 +72,17 @@ def test_imports_go_down_the_layers(path: Path):
         there = part_of(module)
         if there in ("", "__version__") or there == here:
             continue
-        # The lowest layer is the vocabulary: its words may be built from each other.
-        allowed = level(there) < level(here) or level(there) == level(here) == 0
-        assert allowed, f"{here} must not import {module}"
+        assert level(there) < level(here), f"{here} must not import {module}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_families_of_methods_do_not_know_each_other(path: Path):
+    parts = path.relative_to(PACKAGE).parts
+    if parts[0] == "algorithms" and parts[1] in FAMILIES:
+        for module in imports(path):
+            names = module.split(".")
+            if names[1:2] == ["algorithms"] and len(names) > 2:
+                assert names[2] == parts[1], f"{path} must not import {module}"
 
 
 def test_only_one_engine_knows_flower():
@@ -74,17 +97,24 @@ def test_every_part_has_a_layer():
     assert parts <= set().union(*LAYERS)
 
 
+def test_the_package_does_not_import_its_reproductions():
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom):
+                assert (node.module or "").split(".")[0] != "reproductions", path
+    assert (ROOT / "reproductions").is_dir()
+
+
 def test_the_core_imports_nothing_heavy():
-    for layer in (*LAYERS[:3], {"federation"}, {"engines"}, {"cli"}):
-        for path in FILES:
-            if path.relative_to(PACKAGE).with_suffix("").parts[0] in layer:
-                tree = ast.parse(path.read_text(encoding="utf-8"))
-                for node in tree.body:
-                    names = []
-                    if isinstance(node, ast.Import):
-                        names = [alias.name.split(".")[0] for alias in node.names]
-                    elif isinstance(node, ast.ImportFrom):
-                        names = [(node.module or "").split(".")[0]]
-                    if path.parent.name == "flower":  # imported when it is asked for
-                        names = [name for name in names if name != "flwr"]
-                    assert not HEAVY & set(names), f"{path.name} imports {names} at its top"
+    for path in FILES:
+        if path.relative_to(PACKAGE).with_suffix("").parts[0] in LIGHT:
+            tree = ast.parse(path.read_text(encoding="utf-8"))
+            for node in tree.body:
+                names = []
+                if isinstance(node, ast.Import):
+                    names = [alias.name.split(".")[0] for alias in node.names]
+                elif isinstance(node, ast.ImportFrom):
+                    names = [(node.module or "").split(".")[0]]
+                if path.parent.name == "flower":  # imported when it is asked for
+                    names = [name for name in names if name != "flwr"]
+                assert not HEAVY & set(names), f"{path.name} imports {names} at its top"

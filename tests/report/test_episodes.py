@@ -19,8 +19,9 @@ from fedrl.federation import round_loop
 from fedrl.report import compare as report
 from fedrl.report import episodes, episodes_section
 from fedrl.report.episodes import Episode, Played, Step, best, worst
+from fedrl.report.groups import Group
 from fedrl.report.run_labels import group_names
-from fedrl.report.runs import Group, Run
+from fedrl.runs.read import Run
 from fedrl.runs.run_dir import RunDir
 
 

@@ -17,7 +17,7 @@ from fedrl.core.number_format import si
 from fedrl.core.types import UserError
 from fedrl.report import compare as report
 from fedrl.report import plots
-from fedrl.report.runs import (
+from fedrl.report.groups import (
     Group,
     curve,
     drawn_metrics,
@@ -25,9 +25,9 @@ from fedrl.report.runs import (
     figures,
     group,
     group_names,
-    load,
     main_metric,
 )
+from fedrl.runs.read import load
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 

@@ -19,6 +19,7 @@ from support.result_pages import row
 
 from fedrl.algorithms.qhd.q_learning import Practice, side_by_side
 from fedrl.config import schema as configs
+from fedrl.config.build import build_world
 from fedrl.core.types import Job, Result, UserError
 from fedrl.runs import train as runs
 from fedrl.runs.grid import RunCell
@@ -320,7 +321,7 @@ def test_a_finalist_counts_by_the_mean_of_its_seeds(tmp_path):
 
 
 def test_a_world_that_cannot_be_played_is_skipped_and_said(tmp_path, monkeypatch):
-    build = runs.build_world
+    build = build_world
 
     def without(config: configs.Config) -> object:
         if config.world.name == "lunarlander-v3":
@@ -431,7 +432,7 @@ def test_runs_are_kept_and_errors_follow_them(tmp_path):
 
 def test_a_pinned_process_takes_its_clients_one_after_the_other(monkeypatch):
     """Two runs on two cores would otherwise be four threads."""
-    world = runs.build_world(paper.runs_config("cartpole"))
+    world = build_world(paper.runs_config("cartpole"))
     jobs = [Job(client, {}, None, 0) for client in range(4)]
     seen: list[int] = []
 

@@ -19,8 +19,8 @@ from support.result_pages import row
 from fedrl.config import schema as configs
 from fedrl.core.types import UserError
 from fedrl.envs.movielens.world import World
-from fedrl.report.runs import Run
 from fedrl.runs.grid import RunCell, Trained, digest, read
+from fedrl.runs.read import Run
 from reproductions.fedrlhf import cells as plan
 from reproductions.fedrlhf import claims, feedback, imdb, logs, movielens, paper, theory
 from reproductions.fedrlhf import imdb_cells as texts

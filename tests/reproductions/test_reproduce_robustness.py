@@ -17,8 +17,8 @@ from support.result_pages import row
 
 from fedrl.clients import attacks
 from fedrl.config import schema as configs
-from fedrl.report.runs import Run
 from fedrl.runs.grid import COMPILED, RunCell, Trained, compiled_once, finish_all, finished, read
+from fedrl.runs.read import Run
 from reproductions.robustness import cells as plan
 from reproductions.robustness import paper
 from reproductions.robustness.shares import Board, _share, percent

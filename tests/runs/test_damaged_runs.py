@@ -298,6 +298,7 @@ def test_a_resumed_run_that_is_refused_keeps_its_settings(half, runs, capfd, mon
     before = (half / "config.toml").read_text()
     from fedrl.core.types import UserError
     from fedrl.runs import train as running
+    from fedrl.config.build import build_algorithm
 
     def fails(config):
         raise UserError("no such world any more")
@@ -480,7 +481,7 @@ def test_a_run_reached_by_a_link_keeps_its_name_on_flower(half, tmp_path, monkey
     monkeypatch.setattr(recipes, "open_engine", stop)
     flown = replace(config, engine="flower", connection="x")
     with pytest.raises(UserError, match="not today"):
-        runs_.train(flown, directory, runs_.build_algorithm(config))
+        runs_.train(flown, directory, build_algorithm(config))
     assert told == [half.name]
 
 

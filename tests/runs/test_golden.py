@@ -19,6 +19,8 @@ from support.repository import TESTS
 from fedrl.config import schema as configs
 from fedrl.envs.household.game import Game
 from fedrl.runs import train as runs
+from fedrl.config.build import build_world
+from fedrl.config.build import build_algorithm
 
 GOLDEN = TESTS / "golden.json"
 AGENT = (
@@ -75,7 +77,7 @@ def hardly_trained(config: configs.Config, folder: Path) -> Path:
         tasks=20, steps=150, lr=1e-2, width=32, layers=1, batch=32, spread=0.02,
         format=config.algorithm.format, thinking=config.algorithm.thinking,
     )  # fmt: skip
-    return warmstart(runs.build_world(config).world, how, folder)
+    return warmstart(build_world(config).world, how, folder)
 
 
 def measured(recipe: str, out: str) -> list[dict]:
@@ -92,7 +94,7 @@ def measured(recipe: str, out: str) -> list[dict]:
     directory = runs.start(config)
     # An easier goal, so that a model of no skill has something to learn from.
     with patch.object(Game, "_goal_holds", won_by_walking):
-        runs.train(config, directory, runs.build_algorithm(config))
+        runs.train(config, directory, build_algorithm(config))
     return [json.loads(line) for line in (directory.path / "metrics.jsonl").open()]
 
 

@@ -6,12 +6,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedrl.config import schema as configs
+from fedrl.config.build import build_algorithm
 from fedrl.envs.household.game import Game
 from fedrl.envs.household.world import Household
 from fedrl.envs.household.world import Settings as HouseholdSettings
 from fedrl.runs import train as runs
 from fedrl.runs.run_dir import RunDir, read_checkpoint
-from fedrl.runs.train import build_algorithm
 from fedrl.runs.warmstart import Settings, warmstart
 
 WORLD = {

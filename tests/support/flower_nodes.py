@@ -6,12 +6,12 @@ import itertools
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from fedrl.config.flower import Settings
 from fedrl.core.types import Algorithm, Job, Result
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.engine import Flower, Recipe
 from fedrl.engines.flower.link import Arrived, Lost, Outgoing
 from fedrl.engines.flower.node import Client, Plan
-from fedrl.engines.flower.settings import Settings
 from fedrl.engines.in_process import attempt
 
 Spoil = Callable[[Arrived], "Arrived | None"]

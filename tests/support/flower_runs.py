@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from fedrl.config import schema as configs
+from fedrl.config.build import build_algorithm
 from fedrl.core import seeding, tree
 from fedrl.core.types import Failure, Job, Result
 from fedrl.engines.worker_pool import Workers
@@ -61,7 +62,7 @@ def one_by_one(method: dict, out: Path, *flags: str, rounds: int = 3) -> Path:
 
 
 def train(settings: configs.Config) -> Path:
-    algorithm = runs.build_algorithm(settings)
+    algorithm = build_algorithm(settings)
     directory = runs.start(settings)
     runs.train(settings, directory, algorithm)
     return directory.path

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from fedrl.config import schema as configs
+from fedrl.config.build import build_algorithm
 from fedrl.envs.imdb.world import Settings as WorldSettings
 from fedrl.envs.imdb.world import World
 from fedrl.runs import train as runs
-from fedrl.runs.train import build_algorithm
 from fedrl.runs.warmstart_reviews import Settings, warmstart
 
 WORLD = {"name": "imdb", "reviews": 40, "public": 200}

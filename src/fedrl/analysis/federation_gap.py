@@ -21,13 +21,13 @@ from rich.table import Table
 from fedrl.algorithms.qhd import encoders as rff
 from fedrl.algorithms.qhd.federation_gap import Gap, federation_gap
 from fedrl.config import schema as configs
+from fedrl.config.build import build_algorithm
 from fedrl.config.schema import Config
 from fedrl.core import seeding
 from fedrl.core.types import UserError
 from fedrl.federation import round_loop
 from fedrl.runs.evaluate import newest
 from fedrl.runs.run_dir import RunDir, require_run
-from fedrl.runs.train import build_algorithm, undisturbed
 
 if TYPE_CHECKING:
     from fedrl.algorithms.qhd.fedqhd import FedQHD
@@ -103,7 +103,7 @@ def open_run(path: Path, wanted: Sequence[str], flag: str = "") -> Run:
     last = newest(RunDir(path).checkpoints(), config)
     if last is None or not last.clients:
         raise UserError(f"{flag}{path} has no round yet: nobody has learned anything")
-    method = cast("FedQHD", build_algorithm(undisturbed(config)))
+    method = cast("FedQHD", build_algorithm(config))
     return Run(path, config, method, last)
 
 

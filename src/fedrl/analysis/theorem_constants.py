@@ -22,15 +22,15 @@ import numpy as np
 from fedrl.algorithms.fedagent.convergence import Plan
 from fedrl.analysis.plan import Estimate, require
 from fedrl.config import schema as configs
+from fedrl.config.build import build_algorithm
 from fedrl.config.schema import Config
 from fedrl.core import seeding, tree
 from fedrl.core.limits import not_negative
 from fedrl.core.types import Algorithm, Job, Tensors, UserError
 from fedrl.federation import round_loop
-from fedrl.report.runs import load
 from fedrl.runs.evaluate import newest
+from fedrl.runs.read import load
 from fedrl.runs.run_dir import RunDir, require_run
-from fedrl.runs.train import build_algorithm, undisturbed
 
 STEPS = {"local_epochs": "lr", "local_steps": "local_lr"}
 """What methods call τ, and what each of them calls η."""
@@ -161,7 +161,7 @@ def _points(
 ) -> list[Point]:
     """At the run's start and at the snapshot `last`."""
     one_step = replace(config.algorithm, **{steps_key: 1})
-    algorithm = build_algorithm(undisturbed(replace(config, algorithm=one_step)))
+    algorithm = build_algorithm(replace(config, algorithm=one_step))
     start = algorithm.init(seeding.derive(config.seed, "init"))
     first = round_loop.Snapshot(0, [start])
     draw = seeding.generator(how.seed, "plan")

@@ -35,6 +35,7 @@ def sweep(argv: list[str]) -> int:
             raise UserError(f"{word}: a sweep names its runs itself; its seeds are --seeds 0,1,2")
     from dataclasses import replace
 
+    from fedrl.report import compare
     from fedrl.runs import sweep as sweeps
 
     found = sweeps.read(asked.sweep)
@@ -44,8 +45,9 @@ def sweep(argv: list[str]) -> int:
             raise UserError(f"--seeds is {asked.seeds!r}; it must be like 0,1,2")
         found = replace(found, seeds=tuple(dict.fromkeys(int(word) for word in words)))
     out = asked.out or Path("runs") / found.name
-    page, whole = sweeps.run(found, flags, out, asked.processes, asked.minutes)
-    if page is not None:
+    begun, whole = sweeps.run(found, flags, out, asked.processes, asked.minutes)
+    if begun:
+        page = compare.build(begun, out / "report.html", f"{found.recipe}: {found.name}")
         print(f"report: {page}")
     if not whole:
         print("not all runs are finished; the same command goes on")

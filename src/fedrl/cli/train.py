@@ -39,6 +39,7 @@ REPRODUCE = (
 def run(argv: list[str]) -> int:
     """Train, or go on with a run that was stopped."""
     from fedrl.config import schema as configs
+    from fedrl.config.build import build_algorithm
     from fedrl.runs import train as runs
 
     words = [w for w in argv if w not in ("--dry-run", "--help", "-h")]
@@ -50,7 +51,7 @@ def run(argv: list[str]) -> int:
         head, flags = _value([word for word in words if word != WITHOUT_LOST])
         config, directory = runs.resume(Path(head), flags, without)
         try:
-            algorithm = runs.build_algorithm(config)
+            algorithm = build_algorithm(config)
             runs.check_model(config, algorithm)
         except UserError:
             directory.close()
@@ -70,7 +71,7 @@ def run(argv: list[str]) -> int:
             return 0
         if dry:
             return _dry_run(config)
-        algorithm = runs.build_algorithm(config)  # what cannot be built leaves no folder behind
+        algorithm = build_algorithm(config)  # what cannot be built leaves no folder behind
         directory = runs.start(config, algorithm)
     elif wants_help or not words:
         print(RUN_HELP, end="")
@@ -179,8 +180,8 @@ def eval_(argv: list[str]) -> int:
 
 def reproduce(argv: list[str]) -> int:
     """Regenerate a paper's tables and figures."""
-    from fedrl.reproduce import PAPERS, SCALES
-    from fedrl.reproduce import reproduce as go
+    from fedrl.cli.reproduce import PAPERS, SCALES
+    from fedrl.cli.reproduce import reproduce as go
 
     parser = Parser("fedrl reproduce", description=REPRODUCE)
     parser.add_argument("paper", choices=PAPERS, metavar="PAPER", help=", ".join(PAPERS))

@@ -24,11 +24,11 @@ from fedrl.aggregation import robust
 from fedrl.aggregation.mean import Settings as Aggregate
 from fedrl.algorithms import METHODS
 from fedrl.clients import attacks, faults
+from fedrl.config import flower
 from fedrl.config.flag_parsing import checked, fields, nearest, parse, require_text, split_flags
 from fedrl.core.limits import at_least_one, not_negative
 from fedrl.core.registry import load, look_up, suggestion
 from fedrl.core.types import FilePath, UserError, Word
-from fedrl.engines.flower import settings as flower
 from fedrl.envs import WORLDS
 from fedrl.federation import async_settings as buffered
 from fedrl.federation import round_loop as federation

@@ -67,6 +67,10 @@ class Range(NamedTuple):
     whole: bool = False
 
 
+SHARE = Range(-1e-3, 1.001)
+"""A share of 1; single precision may round it up."""
+
+
 @dataclass(frozen=True)
 class Job:
     """One client's work in one round. `seed` is all the randomness that it gets.

@@ -41,7 +41,7 @@ from fedrl.core.types import Failure, Job, Metrics, Result, Tensors, TooFew
 from fedrl.federation import round_loop, update_check
 from fedrl.federation.async_settings import Settings
 from fedrl.federation.round_loop import Clock, Parts, QuorumLost, Snapshot
-from fedrl.federation.simulated_clock import Virtual
+from fedrl.federation.simulated_clock import SimulatedClock
 from fedrl.federation.update_check import Received
 from fedrl.privacy.mechanism import Exchange
 
@@ -141,12 +141,12 @@ class Buffered:
     def _go_on(self, now: Snapshot) -> None:
         """From a checkpoint: simulated clients go on with their work, real ones begin anew."""
         self._since = time.monotonic()
-        if isinstance(self.engine, Virtual):
+        if isinstance(self.engine, SimulatedClock):
             self.engine.restore(now.totals.get(TIME, 0.0), [due for _, due in now.under_way])
             self.began = {due.client: began for began, due in now.under_way}
 
     def _under_way(self) -> tuple[tuple[int, Any], ...]:
-        if not isinstance(self.engine, Virtual):
+        if not isinstance(self.engine, SimulatedClock):
             return ()
         return tuple((self.began[due.client], due) for due in self.engine.waiting())
 
@@ -232,7 +232,7 @@ class Buffered:
         update_check.add(
             totals, {"comm/bytes_up": float(step.received.bytes), "comm/bytes_down": down}
         )
-        if isinstance(self.engine, Virtual):
+        if isinstance(self.engine, SimulatedClock):
             totals[TIME] = self.engine.time
         else:
             before, self._since = self._since, time.monotonic()

@@ -13,12 +13,11 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
 from fedrl.core import seeding
-from fedrl.core.types import Failure, Job, Result
-from fedrl.engines.in_process import InProcess
+from fedrl.core.types import Algorithm, Failure, Job, Result
 from fedrl.federation.update_check import ranges, refusal
 
 Duration = Callable[[Job], float]
@@ -45,8 +44,18 @@ def durations(seed: int, times: Sequence[float], spread: float, jitter: float) -
     return duration
 
 
-class Virtual:
-    def __init__(self, engine: InProcess, duration: Duration) -> None:
+class Immediate(Protocol):
+    """An engine in this process: what it is given is done when it is asked for it."""
+
+    algorithm: Algorithm
+
+    def run(self, jobs: Sequence[Job], deadline: float = 0.0) -> Iterator[Result | Failure]: ...
+
+
+class SimulatedClock:
+    """Clients at work on simulated time."""
+
+    def __init__(self, engine: Immediate, duration: Duration) -> None:
         self.engine = engine
         self.duration = duration
         self.time = 0.0

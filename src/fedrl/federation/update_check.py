@@ -24,8 +24,6 @@ COUNTS = "env/"
 COUNT = Range(0.0, 2.0**40, whole=True)
 NUMBER = Range(-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
 """What a method computes in single precision; no sum of such numbers overflows."""
-SHARE = Range(-1e-3, 1.001)
-"""A share of 1; single precision may round it up."""
 LARGEST_WEIGHT = 2.0**40
 
 

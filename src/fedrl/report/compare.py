@@ -18,9 +18,7 @@ from fedrl.core.number_format import duration, is_share, label
 from fedrl.core.types import UserError
 from fedrl.report import plots
 from fedrl.report.episodes_section import episodes_section
-from fedrl.report.html import document, gallery, legend, section, spans, swatch, table, tiles
-from fedrl.report.run_labels import differing, show
-from fedrl.report.runs import (
+from fedrl.report.groups import (
     Against,
     Group,
     bytes_sent,
@@ -30,12 +28,13 @@ from fedrl.report.runs import (
     episodes_played,
     failure_count,
     figures,
-    flatten,
     group,
-    load_all,
     main_metric,
     plus_minus,
 )
+from fedrl.report.html import document, gallery, legend, section, spans, swatch, table, tiles
+from fedrl.report.run_labels import differing, show
+from fedrl.runs.read import flatten, load_all
 
 MOST_POINTS = 600
 """Points of a drawn curve: more than a panel has pixels only makes the page heavy."""

@@ -12,8 +12,8 @@ from pathlib import Path
 from fedrl.core.types import UserError
 from fedrl.engines.in_process import one_line
 from fedrl.report.episodes import Episode, Played, Step, episodes
+from fedrl.report.groups import Group, curve
 from fedrl.report.html import section, table
-from fedrl.report.runs import Group, curve
 
 MOST_GROUPS = 3
 """With more groups than this, only the best one's agent is shown."""

@@ -7,7 +7,7 @@ from html import escape
 from importlib.resources import files
 
 from fedrl.report import plots
-from fedrl.report.runs import Group, plus_minus
+from fedrl.report.groups import Group, plus_minus
 
 
 def document(title: str, sections: Iterable[str]) -> str:

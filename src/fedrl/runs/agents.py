@@ -14,7 +14,7 @@ from fedrl.federation import round_loop
 from fedrl.core import seeding
 from fedrl.config import schema as configs
 from fedrl.runs.evaluate import newest
-from fedrl.runs.train import build_algorithm, undisturbed
+from fedrl.config.build import build_algorithm
 from fedrl.runs.run_dir import RunDir, require_run
 from fedrl.runs.warmstart import whole
 from fedrl.partition import write_labels
@@ -29,7 +29,7 @@ def trained(path: Path, can: str, what: str) -> tuple[Any, round_loop.Snapshot]:
     """The algorithm of a run and its newest checkpoint, if the algorithm has the method `can`."""
     require_run(path)
     config = configs.resolve(configs.read_recipe(path / "config.toml"))
-    algorithm = build_algorithm(undisturbed(config))
+    algorithm = build_algorithm(config)
     if not hasattr(algorithm, can):
         raise UserError(f"{path} is a run of {config.algorithm.name}, which trains no {what}")
     snapshot = newest(RunDir(path).checkpoints(), config)

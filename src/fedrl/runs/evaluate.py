@@ -15,7 +15,7 @@ from fedrl.config import schema as configs
 from fedrl.runs.checkpoint import Damaged, read_checkpoint
 from fedrl.config.schema import Config
 from fedrl.runs.resume_rules import require_same
-from fedrl.runs.train import build_algorithm
+from fedrl.config.build import build_algorithm
 from fedrl.runs.run_dir import RunDir, require_run
 from fedrl.core.types import UserError
 

@@ -24,13 +24,14 @@ from fedrl.federation import round_loop
 from fedrl.algorithms import METHODS
 from fedrl.config import schema as configs
 from fedrl.runs import train as runs
+from fedrl.config.build import build_algorithm
 from fedrl.config.schema import Config
 from fedrl.runs.resume_rules import MAY_CHANGE
 from fedrl.runs.logs import last_round
 from fedrl.runs.process_pool import Job, finish, pool
 from fedrl.runs.run_dir import RunDir
-from fedrl.report.runs import Run, flatten
-from fedrl.report.runs import load as load_run
+from fedrl.runs.read import Run, flatten
+from fedrl.runs.read import load as load_run
 
 MOVES_NOTHING = frozenset({"name", "out"}) | MAY_CHANGE
 """Settings that the numbers of a round do not depend on."""
@@ -166,7 +167,7 @@ def finished(config: Config) -> bool:
 def compute(config: Config) -> None:
     """Begin the run, or go on with it: to its last round."""
     path = find(config)
-    algorithm = runs.build_algorithm(config)
+    algorithm = build_algorithm(config)
     if path is None:
         directory = runs.start(config, algorithm)
     else:

@@ -88,14 +88,8 @@ def check_packages(config: Config) -> None:
         secure_aggregation.machines()
 
 
-def protected(config: Config, algorithm: Algorithm) -> Algorithm:
-    """Clients that clip, add noise and keep their metrics, as far as the settings ask for it."""
-    return Private(algorithm, config.privacy) if config.privacy.on else algorithm
 
 
-def terms(config: Config) -> Terms | None:
-    """Of a run's secure sums, the same for the driver and on every node."""
-    return Terms.of(config.privacy, config.federation.asked) if config.privacy.secure else None
 
 
 def secret_cohorts(config: Config) -> bool:

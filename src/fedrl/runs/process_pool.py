@@ -165,3 +165,7 @@ def _end_with_parent() -> None:
     if parent is not None:
         parent.join()
         os._exit(1)
+
+
+def cores() -> int:
+    return os.cpu_count() or 1

@@ -10,7 +10,7 @@ from typing import Any
 
 from fedrl.config import schema as configs
 from fedrl.config.schema import Config
-from fedrl.report.runs import flatten
+from fedrl.runs.read import flatten
 from fedrl.core.types import UserError
 
 MAY_CHANGE = {

@@ -22,14 +22,13 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from fedrl.config import schema as configs
-from fedrl.report import compare as report
-from fedrl.runs.cells import cores
+from fedrl.runs.process_pool import cores
 from fedrl.config.schema import Config
 from fedrl.runs.progress import MAIN
-from fedrl.runs.train import build_algorithm
+from fedrl.config.build import build_algorithm
 from fedrl.runs.grid import RunCell, compute, cost, find, finished, reached, short_hash
 from fedrl.runs.process_pool import Job, finish, pool
-from fedrl.report.runs import load as load_run
+from fedrl.runs.read import load as load_run
 from fedrl.core.registry import suggestion
 from fedrl.core.types import UserError
 
@@ -131,8 +130,8 @@ def sweeps() -> dict[str, Path]:
 
 def run(
     sweep: Sweep, flags: Sequence[str], out: Path, processes: int | None, minutes: float | None
-) -> tuple[Path | None, bool]:
-    """Do what is missing; the page about what there is (none yet: None), and whether all is."""
+) -> tuple[list[Path], bool]:
+    """Do what is missing; the folders of all runs that were begun, and whether all are finished."""
     until = None if minutes is None else time.time() + 60 * minutes
     wanted = {
         f"{cell.name}, seed {seed}" if len(sweep.seeds) > 1 else cell.name: cell.config(seed, out)
@@ -153,8 +152,7 @@ def run(
             finish(executor, jobs, watch.say, until)
     begun = [path for one in wanted.values() if reached(one) >= 0 and (path := find(one))]
     whole = all(finished(one) for one in wanted.values())
-    title = f"{sweep.recipe}: {sweep.name}"
-    return (report.build(begun, out / "report.html", title) if begun else None), whole
+    return begun, whole
 
 
 def _try(runs: Iterable[Config]) -> None:

@@ -24,7 +24,7 @@ from fedrl.clients.attacks import Attacked
 from fedrl.clients.faults import Faulty
 from fedrl.engines.flower import connection as connections
 from fedrl.engines.in_process import InProcess, one_line
-from fedrl.federation.simulated_clock import Virtual, durations
+from fedrl.federation.simulated_clock import SimulatedClock, durations
 from fedrl.engines.worker_pool import Workers
 from fedrl.envs import WORLDS
 from fedrl.envs.text import Dealt
@@ -32,9 +32,9 @@ from fedrl.config import schema as configs
 from fedrl.config.schema import Config
 from fedrl.runs.interrupt import Interrupt
 from fedrl.runs.resume_rules import FREE_TABLES, MAY_CHANGE, kept_settings, placed, require_same
-from fedrl.runs.private_run import check_books, check_packages, mechanism, outlook, protected, secret_cohorts
+from fedrl.runs.private_run import check_books, check_packages, mechanism, outlook, secret_cohorts
 from fedrl.runs.progress import Progress
-from fedrl.runs.run_dir import RunDir, require_run
+from fedrl.runs.run_dir import KEPT, RunDir, require_run
 from fedrl.runs.tracking import check_sinks, open_sinks
 from fedrl.partition import load_labels, partition
 from fedrl.core.registry import load, look_up, missing_extra
@@ -44,88 +44,21 @@ SHOWN = 8
 """Names of tensors that a plan lists; more are counted."""
 
 
-def build_world(config: Config) -> Any:
-    name = config.world.name
-    entry = look_up(WORLDS, "world.name", name)
-    module = load(entry, "world.name", name)
-    try:
-        world = module.World(config.world, config.federation.clients, config.seed)
-    except ModuleNotFoundError as error:
-        raise missing_extra(error, f"world.name = {name!r}", entry.extra) from error
-    if entry.kind != "text":
-        return world
-    if config.federation.kind == "centralized":  # the whole pool, not what was dealt out of it
-        everything = tuple(task.id for task in world.tasks("train"))
-        return Dealt(world, (everything,) * config.federation.clients)
-    labels = load_labels(config.partition)
-    shares = partition(
-        world.tasks("train"), config.federation.clients, config.partition, config.seed, labels
-    )
-    return Dealt(world, tuple(tuple(share) for share in shares))
 
 
-def settled(config: Config) -> Any:
-    """The method's settings, with what "auto" means in this federation."""
-    settings = config.algorithm
-    if getattr(settings, "optimizer_state", None) != "auto":
-        return settings
-    alone = all(len(group) == 1 for group in round_loop.groups(config.federation))
-    return replace(settings, optimizer_state="kept" if alone else "fresh")
 
 
-def build_algorithm(config: Config) -> Algorithm:
-    """The method over its world; some clients made to lie or fail if the settings ask for it."""
-    name = config.algorithm.name
-    entry = look_up(METHODS, "algorithm.name", name)
-    world = config.world.name
-    if look_up(WORLDS, "world.name", world).kind != entry.kind:
-        fitting = [known for known, other in WORLDS.items() if other.kind == entry.kind]
-        raise UserError(
-            f"world.name is {world!r}, which algorithm.name = {name!r} cannot play; "
-            f"choose from {', '.join(fitting)}"
-        )
-    try:
-        algorithm = load(entry, "algorithm.name", name).build(
-            settled(config),
-            build_world(config),
-            config.rounds,
-            round_loop.pools(config.federation),
-        )
-    except ModuleNotFoundError as error:
-        raise missing_extra(error, f"algorithm.name = {name!r}", entry.extra) from error
-    noisy = config.privacy.noise > 0
-    aggregate.check_method(config.aggregate, name, algorithm, noisy, config.buffer.size)
-    if config.buffer.size:
-        beta = getattr(config.algorithm, "beta", 1.0)
-        check_method(algorithm, beta)
-        check_broadcast(algorithm, first_broadcast(config, algorithm)[0], beta)
-    if liars := attacks.hostile(config.attack, config.federation.clients, config.seed):
-        algorithm = Attacked(algorithm, config.attack, liars)
-    return Faulty(algorithm, config.faults) if config.faults.clients else algorithm
 
 
-def build_clients(config: Config) -> Algorithm:
-    """What clients compute and send, protected where the settings ask for it."""
-    return protected(config, build_algorithm(config))
 
 
-def undisturbed(config: Config) -> Config:
-    """The same without rehearsed failures and attacks: for what only looks at a method."""
-    return replace(config, faults=faults.Settings(), attack=attacks.Settings())
 
 
-def first_broadcast(config: Config, algorithm: Any) -> tuple[Tensors, list[str]]:
-    """Of round 1, and what a client needs; of a large model its shapes, without its weights."""
-    if hasattr(algorithm, "outline"):
-        state, needs = algorithm.outline()
-    else:
-        state, needs = algorithm.init(seeding.derive(config.seed, "init")), []
-    return algorithm.broadcast(state, 1), needs
 
 
 def plan(config: Config) -> list[str]:
     """What a run will move and do, before it does: the size of a model and of a round."""
-    algorithm: Any = build_algorithm(undisturbed(config))
+    algorithm: Any = build_algorithm(config)
     sent, needs = first_broadcast(config, algorithm)
     specs = algorithm.declare(sent)
     numbers = sum(math.prod(spec.shape) for spec in specs.values())
@@ -234,14 +167,14 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> round_loop.Snaps
         run.begin()
         if secret_cohorts(config):
             run.make_private()
-        algorithm = protected(config, algorithm)
+        algorithm = build_clients(config, algorithm)
         engine: round_loop.Engine = InProcess(algorithm)
         if config.engine == "workers":
             build = partial(build_clients, config)
             engine = stack.enter_context(Workers(build, config.workers))
         elif config.engine == "flower":
             engine = stack.enter_context(
-                _flower().open_engine(config, run.path.resolve().name, algorithm, warn)
+                _flower().open_engine(config, run.path.resolve().name, algorithm, warn, KEPT)
             )
         interrupt = stack.enter_context(Interrupt())
         sinks = open_sinks(config.track, run.path, configs.as_dict(config))
@@ -285,7 +218,7 @@ def asynchronous(config: Config, engine: Any) -> Buffered:
     """Rounds that wait for a full buffer; where nothing is real, on a clock of their own."""
     if isinstance(engine, InProcess):
         s = config.buffer
-        engine = Virtual(engine, durations(config.seed, s.times, s.spread, s.jitter))
+        engine = SimulatedClock(engine, durations(config.seed, s.times, s.spread, s.jitter))
     return Buffered(config.buffer, engine)
 
 

@@ -13,12 +13,12 @@ pytest.importorskip("transformers", reason="FedAgent needs the extra llm")
 
 from support.agent_runs import WORLD, last, make_model, recipe, train, won_by_walking
 
+from fedrl.config.build import build_algorithm, build_world
 from fedrl.core import seeding
 from fedrl.core.types import Job, UserError
 from fedrl.envs.household.game import Game
 from fedrl.report import compare as report
 from fedrl.runs import train as runs
-from fedrl.runs.train import build_algorithm, build_world
 
 
 @pytest.fixture(scope="session")

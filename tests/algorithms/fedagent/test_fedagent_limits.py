@@ -15,13 +15,13 @@ pytest.importorskip("transformers", reason="FedAgent needs the extra llm")
 
 from support.agent_runs import last, make_model, recipe, train, won_by_walking
 
+from fedrl.config.build import build_algorithm
 from fedrl.core.types import UserError
 from fedrl.envs.household.game import Game
 from fedrl.llm import policy as policies
 from fedrl.llm.generation.hf import Sampler
 from fedrl.llm.rl import loss as learner
 from fedrl.runs import train as runs
-from fedrl.runs.train import build_algorithm
 
 ADVICE = (
     "out of GPU memory: lower algorithm.microbatch, set algorithm.save_memory, or train adapters "

@@ -16,6 +16,7 @@ from support.agent_runs import last, make_model, recipe, train, won_by_walking
 from fedrl import cli
 from fedrl.aggregation.mean import mean
 from fedrl.algorithms.fedagent import algorithm as fedagent
+from fedrl.config.build import build_algorithm
 from fedrl.core import tree
 from fedrl.core.types import Job, UserError
 from fedrl.engines.in_process import InProcess
@@ -25,7 +26,6 @@ from fedrl.llm.generation.hf import Sampler
 from fedrl.llm.policy import load
 from fedrl.llm.weights import merged
 from fedrl.runs import train as runs
-from fedrl.runs.train import build_algorithm
 
 LORA = {"lora_rank": 4, "lora_alpha": 8, "lr": 1e-2, "tasks": 6, "group": 4}
 HERE = torch.device("cpu")

@@ -13,6 +13,7 @@ pytest.importorskip("transformers", reason="FedAgent needs the extra llm")
 from support import review_runs
 from support.agent_runs import WORLD, last, make_model, recipe, train, won_by_walking
 
+from fedrl.config.build import build_algorithm, build_world
 from fedrl.core import seeding, tree
 from fedrl.core.types import Job
 from fedrl.engines.flower import framing
@@ -20,7 +21,6 @@ from fedrl.envs.household.game import Game
 from fedrl.federation import round_loop as federation
 from fedrl.runs import checkpoint
 from fedrl.runs import train as runs
-from fedrl.runs.train import build_algorithm, build_world
 
 ALONE = [
     {"kind": "centralized", "cohort": 0},

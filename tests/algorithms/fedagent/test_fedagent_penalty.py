@@ -11,11 +11,11 @@ pytest.importorskip("transformers", reason="FedAgent needs the extra llm")
 
 from support.agent_runs import make_model, recipe, won_by_walking
 
+from fedrl.config.build import build_algorithm
 from fedrl.core.types import Job
 from fedrl.envs.household.game import Game
 from fedrl.llm.prompts.compact_household import CompactHousehold
 from fedrl.llm.rl import loss as learner
-from fedrl.runs.train import build_algorithm
 
 PENALTY = 0.3
 Steps = dict[tuple[int, int], float]

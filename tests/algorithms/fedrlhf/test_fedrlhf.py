@@ -18,6 +18,7 @@ from fedrl.algorithms.fedrlhf.ratings.algorithm import FedRLHF, Settings
 from fedrl.algorithms.fedrlhf.ratings.client_data import states as own_states
 from fedrl.cli import call
 from fedrl.config import schema as configs
+from fedrl.config.build import build_algorithm
 from fedrl.core import seeding
 from fedrl.core.types import Job, Tensors, UserError
 from fedrl.engines.in_process import InProcess
@@ -28,7 +29,6 @@ from fedrl.feedback import reward_model
 from fedrl.feedback.records import Answer, Question, Source
 from fedrl.feedback.store import Folder, client_folder
 from fedrl.report.plots import interval
-from fedrl.runs.train import build_algorithm
 
 WORLD = movielens.Settings(users=40, movies=120, ratings=50, least=10)
 CLIENTS = 4

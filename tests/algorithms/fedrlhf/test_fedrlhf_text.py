@@ -25,6 +25,7 @@ from fedrl.algorithms.fedrlhf.text.algorithm import FedRLHFText, Settings
 from fedrl.algorithms.fedrlhf.text.prompts import Beginning
 from fedrl.algorithms.fedrlhf.text.reward import Judge
 from fedrl.cli.feedback import private_folder
+from fedrl.config.build import build_algorithm, build_world
 from fedrl.config.flag_parsing import section, split_flags
 from fedrl.config.schema import find_recipe, read_recipe, resolve
 from fedrl.core import seeding, tree
@@ -35,7 +36,6 @@ from fedrl.feedback import sentiment
 from fedrl.feedback.store import Folder, client_folder
 from fedrl.runs import train as runs
 from fedrl.runs.run_dir import RunDir, read_checkpoint
-from fedrl.runs.train import build_algorithm, build_world
 from fedrl.runs.warmstart_reviews import Settings as Reading
 from fedrl.runs.warmstart_reviews import warmstart
 

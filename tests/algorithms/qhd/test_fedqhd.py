@@ -16,6 +16,7 @@ from fedrl.algorithms.qhd.dqn import feddqn
 from fedrl.algorithms.qhd.fedqhd import FedQHD, Settings
 from fedrl.cli import call
 from fedrl.config import schema as configs
+from fedrl.config.build import build_algorithm
 from fedrl.core import seeding
 from fedrl.core.types import Job, UserError
 from fedrl.envs.discrete.worlds import Settings as WorldSettings
@@ -215,7 +216,7 @@ def train(tmp_path: Path, **more) -> Path:
     data["algorithm"] |= more
     config = configs.resolve(data)
     directory = runs.start(config)
-    runs.train(config, directory, runs.build_algorithm(config))
+    runs.train(config, directory, build_algorithm(config))
     return directory.path
 
 
@@ -279,9 +280,9 @@ def test_a_resumed_run_equals_an_undisturbed_one(tmp_path):
         configs.resolve(configs.as_dict(config) | {"rounds": 1, "out": str(tmp_path)})
     )
     shorter = configs.resolve(configs.read_recipe(half.path / "config.toml"))
-    runs.train(shorter, half, runs.build_algorithm(shorter))
+    runs.train(shorter, half, build_algorithm(shorter))
     longer, directory = runs.resume(half.path, ["--rounds", "3"])
-    runs.train(longer, directory, runs.build_algorithm(longer))
+    runs.train(longer, directory, build_algorithm(longer))
     logs = [(path / "metrics.jsonl").read_bytes() for path in (whole, half.path)]
     assert logs[0] == logs[1]
 

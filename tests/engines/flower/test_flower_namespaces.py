@@ -29,6 +29,7 @@ from support.repository import DOCS
 
 from fedrl.aggregation import mean as aggregate
 from fedrl.config import schema as configs
+from fedrl.config.build import build_algorithm
 from fedrl.config.schema import find_recipe, read_recipe
 from fedrl.core.types import Algorithm, Failure, Job, Result
 from fedrl.federation import round_loop
@@ -131,7 +132,7 @@ def test_it_is_the_agent_that_these_data_make(
     built = []
     for folder in folders:
         monkeypatch.setenv("FEDRL_DATA", str(folder))
-        built.append(runs.build_algorithm(config))
+        built.append(build_algorithm(config))
     run = runs.start(config)
     rule = aggregate.build(config.aggregate, config.federation.asked)
     round_loop.run(config.federation, built[0], Here(built[1:]), rule, run,

@@ -11,10 +11,10 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 pytest.importorskip("dp_accounting", reason="needs the extra privacy")
 
 from fedrl import privacy
+from fedrl.config import build
 from fedrl.config import schema as configs
 from fedrl.engines.flower import recipes, steps
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
-from fedrl.runs import private_run as parts
 
 RECIPE = {
     "rounds": 2,
@@ -28,7 +28,7 @@ def test_a_recipe_says_the_same_on_both_sides(tmp_path: Path):
     secret = {"clip": 0.7, "noise": 1.1, "secure": True, "threshold": 0.8}
     config = configs.resolve(RECIPE | {"privacy": secret})
     text = configs.to_toml(config)
-    terms = parts.terms(config)
+    terms = build.terms(config)
     assert terms is not None
     assert recipes.plan(text, tmp_path, "", ()).terms == terms
     assert steps.sendable(terms) == json.loads(json.dumps(steps.sendable(terms)))

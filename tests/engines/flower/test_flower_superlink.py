@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from fedrl.config import schema as configs
+from fedrl.config.flower import Settings
 from fedrl.core.types import UserError
 from fedrl.engines.flower.connection import FOLDER, Connection, find, save
-from fedrl.engines.flower.settings import Settings
 
 CARTPOLE = {"algorithm": {"name": "fedsvrpg-m"}, "world": {"name": "cartpole"}}
 
@@ -374,8 +374,8 @@ def test_how_a_run_is_driven_is_not_the_nodes_business(
 ):
     """A node keeps its model loaded while the recipe stays the same."""
     pytest.importorskip("flwr", reason="needs the extra flower")
+    from fedrl.config.build import build_algorithm
     from fedrl.engines.flower.recipes import open_engine
-    from fedrl.runs.train import build_algorithm
 
     monkeypatch.setenv(FOLDER, str(tmp_path))
     save("hub", Connection("hub.example:9092"))

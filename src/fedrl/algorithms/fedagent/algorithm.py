@@ -40,9 +40,19 @@ from fedrl.aggregation import server_optimizers
 from fedrl.core import tree
 from fedrl.core.limits import above_zero, at_least_one, not_negative
 from fedrl.core.registry import missing_extra
-from fedrl.core.types import Job, Metrics, ModelName, Range, Result, Spec, Tensors, UserError, Word
+from fedrl.core.types import (
+    SHARE,
+    Job,
+    Metrics,
+    ModelName,
+    Range,
+    Result,
+    Spec,
+    Tensors,
+    UserError,
+    Word,
+)
 from fedrl.envs.text import Dealt, spaced
-from fedrl.federation import update_check
 
 DIRECTION = "u."
 """Before a parameter's name: the mean of a client's anchored directions, sent if β < 1."""
@@ -192,7 +202,7 @@ class FedAgent:
     def __init__(self, settings: Settings, dealt: Dealt, pools: Sequence[Sequence[int]]) -> None:
         self.settings, self.world = settings, dealt.world
         episodes = settings.local_epochs * settings.tasks * settings.group
-        self.ranges = dict.fromkeys(SHARES, update_check.SHARE) | {
+        self.ranges = dict.fromkeys(SHARES, SHARE) | {
             "env/episodes": Range(0, episodes, whole=True),
             "env/steps": Range(0, episodes * dealt.world.max_steps, whole=True),
             "env/tokens": Range(

@@ -34,8 +34,7 @@ import numpy as np
 from fedrl.aggregation import server_optimizers
 from fedrl.core import tree
 from fedrl.core.limits import at_least_one, not_negative
-from fedrl.core.types import Job, Metrics, Range, Result, Spec, Tensors, UserError
-from fedrl.federation import update_check
+from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Spec, Tensors, UserError
 
 LAST = 100
 """`train/return_last100` is over this many episodes of each client."""
@@ -145,7 +144,7 @@ class Momentum:
         self.reports = frozenset(
             {"env/steps", "train/return_last100", *(f"train/{name}" for name in self.measured(1))}
         )
-        self.ranges = {"train/weight_clipped": update_check.SHARE}
+        self.ranges = {"train/weight_clipped": SHARE}
         self.server_lr = settings.server_lr or settings.local_lr * settings.local_steps
         self.opening_batch = settings.opening_trajectories or math.ceil(
             settings.local_steps / (max(rounds, 1) * settings.beta**2)

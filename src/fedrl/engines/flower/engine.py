@@ -19,12 +19,12 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from fedrl.config.flower import Settings
 from fedrl.core.types import Algorithm, Failure, Job, Result, Spec, Tensors, UserError
 from fedrl.engines.flower import framing, identity, messages, protocol, steps, sums
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.link import Arrived, Link, Lost, Outgoing, wait_for
 from fedrl.engines.flower.roster import BUSY_SECONDS, Roster
-from fedrl.engines.flower.settings import Settings
 from fedrl.engines.flower.sums import Question
 from fedrl.federation.update_check import one_line, ranges
 from fedrl.privacy import clipping

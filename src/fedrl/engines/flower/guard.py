@@ -22,10 +22,10 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
+from fedrl.config.flower import LARGEST_PIECE_MB
 from fedrl.core.loopback import length
 from fedrl.engines.flower import driver_auth
 from fedrl.engines.flower.node import say
-from fedrl.engines.flower.settings import LARGEST_PIECE_MB
 from fedrl.federation.update_check import one_line
 
 NODES = "/v1/fleet/"

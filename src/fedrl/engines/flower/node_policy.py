@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path, PureWindowsPath
 from typing import Any, Literal
 
+from fedrl.config.build import terms
 from fedrl.config.schema import Config
 from fedrl.core.types import FilePath, ModelName, UserError, Word
 from fedrl.engines.flower.node import OWN, Refused
-from fedrl.runs.private_run import terms
 
 SWITCHES = ("attack.clients", "attack.share", "faults.clients")
 """What makes clients lie or fail; without them the rest of their tables does nothing."""

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrl.config import schema as configs
+from fedrl.config.build import build_clients, terms
 from fedrl.config.flag_parsing import split_flags
 from fedrl.config.schema import Config
 from fedrl.core.types import Algorithm, UserError
@@ -28,22 +29,22 @@ from fedrl.engines.flower.node import Client, Plan
 from fedrl.engines.flower.node_policy import Policy
 from fedrl.privacy import accounting, secure_aggregation
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
-from fedrl.runs.private_run import terms
-from fedrl.runs.run_dir import KEPT
-from fedrl.runs.train import build_clients
 
 
 def open_engine(
-    config: Config, name: str, algorithm: Algorithm, warn: Callable[[str], None]
+    config: Config, name: str, algorithm: Algorithm, warn: Callable[[str], None], kept: int
 ) -> Flower:
-    """`name` is that of the run's folder: nodes file their clients' states under it."""
+    """`name` is that of the run's folder: nodes file their clients' states under it.
+
+    `kept` is how many checkpoints the run keeps.
+    """
     # What concerns only the driver stays with it; the nodes' processes are workers. A node builds
     # its algorithm again when the recipe changes, so none of it may change with how a run is driven
     # (a job says its deadline itself).
     driven = replace(config.federation, deadline=1.0, quorum=0.5, retries=2)
     sent = replace(config, engine="workers", connection="", out="runs", track=(), federation=driven)
     # As many states as attempts can be made since the oldest checkpoint of the run, and one more.
-    keep = (KEPT * config.checkpoint_every + 1) * (config.federation.retries + 1) + 1
+    keep = (kept * config.checkpoint_every + 1) * (config.federation.retries + 1) + 1
     recipe = Recipe(name, configs.to_toml(sent), keep)
     here = connections.find(config.connection)
     if (registered := here.registered()) is not None:

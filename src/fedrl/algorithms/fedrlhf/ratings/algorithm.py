@@ -56,9 +56,8 @@ from fedrl.algorithms.fedrlhf.ratings.client_data import states as own_states
 from fedrl.algorithms.fedrlhf.ratings.settings import Settings
 from fedrl.core import seeding
 from fedrl.core.threads import kernel_threads
-from fedrl.core.types import Job, Metrics, Range, Result, Spec, Tensors, UserError
+from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Spec, Tensors, UserError
 from fedrl.envs.movielens.world import HIGH, World
-from fedrl.federation import update_check
 from fedrl.feedback import logged, reward_model
 from fedrl.feedback import rating_kernels as kernels
 from fedrl.feedback import rating_network as network
@@ -86,7 +85,7 @@ class FedRLHF:
         }
     )  # fmt: skip
     ranges: Mapping[str, Range] = {
-        "personal/accuracy": update_check.SHARE, "personal/spearman": Range(-1.001, 1.001)
+        "personal/accuracy": SHARE, "personal/spearman": Range(-1.001, 1.001)
     }  # fmt: skip
 
     def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:

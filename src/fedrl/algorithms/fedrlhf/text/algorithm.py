@@ -50,9 +50,8 @@ from fedrl.algorithms.fedrlhf.text.reward import Judge, Judges
 from fedrl.algorithms.fedrlhf.text.settings import Settings
 from fedrl.core import seeding
 from fedrl.core.registry import missing_extra
-from fedrl.core.types import Job, Metrics, Range, Result, Spec, Tensors, UserError
+from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Spec, Tensors, UserError
 from fedrl.envs.imdb.world import World
-from fedrl.federation import update_check
 
 SHARES = (
     "train/reward", "train/sentiment", "train/intrinsic", "train/repeated", "train/ratio_far",
@@ -85,7 +84,7 @@ class FedRLHFText:
         self.reviews = [float(sum(len(world.train[owner]) for owner in pool)) for pool in pools]
         self.heaviest = max(self.reviews)
         texts = settings.batches * settings.batch
-        self.ranges = dict.fromkeys(SHARES, update_check.SHARE) | {
+        self.ranges = dict.fromkeys(SHARES, SHARE) | {
             "train/tokens": Range(0, settings.answer_tokens),
             "env/samples": Range(0, texts, whole=True),
             "env/tokens": Range(0, texts * settings.answer_tokens, whole=True),

@@ -11,7 +11,6 @@ import hashlib
 import io
 import json
 import multiprocessing
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
@@ -23,11 +22,11 @@ from typing import Any
 import numpy as np
 
 from fedrl.algorithms import METHODS
-from fedrl.envs import WORLDS
-from fedrl.runs import provenance
 from fedrl.core.atomic_files import write_atomically
 from fedrl.core.registry import load, look_up, missing_extra
 from fedrl.core.threads import pinned_children
+from fedrl.envs import WORLDS
+from fedrl.runs import provenance
 
 
 @dataclass(frozen=True)
@@ -169,7 +168,3 @@ def _results(cells: Sequence[Cell], processes: int) -> Iterable[tuple[Cell, Any]
     except ModuleNotFoundError as error:
         extra = WORLDS[cells[0].world["name"]].extra
         raise missing_extra(error, f"the part {cells[0].part}", extra) from error
-
-
-def cores() -> int:
-    return os.cpu_count() or 1

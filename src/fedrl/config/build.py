@@ -1,0 +1,105 @@
+"""From settings to what they describe: a world, a method over it, and the clients that run it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from fedrl.aggregation import mean as aggregate
+from fedrl.algorithms import METHODS
+from fedrl.clients.wrap import wrap
+from fedrl.config.schema import Config
+from fedrl.core import seeding
+from fedrl.core.registry import load, look_up, missing_extra
+from fedrl.core.types import Algorithm, Tensors, UserError
+from fedrl.envs import WORLDS
+from fedrl.envs.text import Dealt
+from fedrl.federation import round_loop
+from fedrl.federation.async_settings import check_broadcast, check_method
+from fedrl.partition import load_labels, partition
+from fedrl.privacy.secure_aggregation import Terms
+
+
+def build_world(config: Config) -> Any:
+    name = config.world.name
+    entry = look_up(WORLDS, "world.name", name)
+    module = load(entry, "world.name", name)
+    try:
+        world = module.World(config.world, config.federation.clients, config.seed)
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, f"world.name = {name!r}", entry.extra) from error
+    if entry.kind != "text":
+        return world
+    if config.federation.kind == "centralized":  # the whole pool, not what was dealt out of it
+        everything = tuple(task.id for task in world.tasks("train"))
+        return Dealt(world, (everything,) * config.federation.clients)
+    labels = load_labels(config.partition)
+    shares = partition(
+        world.tasks("train"), config.federation.clients, config.partition, config.seed, labels
+    )
+    return Dealt(world, tuple(tuple(share) for share in shares))
+
+
+def settled(config: Config) -> Any:
+    """The method's settings, with what "auto" means in this federation."""
+    settings = config.algorithm
+    if getattr(settings, "optimizer_state", None) != "auto":
+        return settings
+    alone = all(len(group) == 1 for group in round_loop.groups(config.federation))
+    return replace(settings, optimizer_state="kept" if alone else "fresh")
+
+
+def build_algorithm(config: Config) -> Algorithm:
+    """The method over its world, as its paper has it: nothing is put around its clients."""
+    name = config.algorithm.name
+    entry = look_up(METHODS, "algorithm.name", name)
+    world = config.world.name
+    if look_up(WORLDS, "world.name", world).kind != entry.kind:
+        fitting = [known for known, other in WORLDS.items() if other.kind == entry.kind]
+        raise UserError(
+            f"world.name is {world!r}, which algorithm.name = {name!r} cannot play; "
+            f"choose from {', '.join(fitting)}"
+        )
+    try:
+        algorithm: Algorithm = load(entry, "algorithm.name", name).build(
+            settled(config),
+            build_world(config),
+            config.rounds,
+            round_loop.pools(config.federation),
+        )
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, f"algorithm.name = {name!r}", entry.extra) from error
+    noisy = config.privacy.noise > 0
+    aggregate.check_method(config.aggregate, name, algorithm, noisy, config.buffer.size)
+    if config.buffer.size:
+        beta = getattr(config.algorithm, "beta", 1.0)
+        check_method(algorithm, beta)
+        check_broadcast(algorithm, first_broadcast(config, algorithm)[0], beta)
+    return algorithm
+
+
+def build_clients(config: Config, algorithm: Algorithm | None = None) -> Algorithm:
+    """The method with what the settings put around its clients: attacks, faults, protection."""
+    method = build_algorithm(config) if algorithm is None else algorithm
+    return wrap(
+        method,
+        config.attack,
+        config.faults,
+        config.privacy,
+        config.federation.clients,
+        config.seed,
+    )
+
+
+def first_broadcast(config: Config, algorithm: Any) -> tuple[Tensors, list[str]]:
+    """Of round 1, and what a client needs; of a large model its shapes, without its weights."""
+    if hasattr(algorithm, "outline"):
+        state, needs = algorithm.outline()
+    else:
+        state, needs = algorithm.init(seeding.derive(config.seed, "init")), []
+    return algorithm.broadcast(state, 1), needs
+
+
+def terms(config: Config) -> Terms | None:
+    """Of a run's secure sums, the same for the driver and on every node."""
+    return Terms.of(config.privacy, config.federation.asked) if config.privacy.secure else None
