@@ -22,7 +22,7 @@ from fedrl.algorithms.momentum.algorithm import Momentum, Settings
 from fedrl.engines.in_process import InProcess
 from fedrl.envs.control import cartpole
 from fedrl.federation import async_settings as buffered
-from fedrl.federation import round_loop
+from fedrl.federation import client_sampling, round_loop
 from fedrl.federation.async_buffer import Buffered
 from fedrl.federation.simulated_clock import SimulatedClock, durations
 from fedrl.report.plots import interval
@@ -82,7 +82,7 @@ def measure(way: Way, seed: int, target: float, updates: int) -> Found:
     history: list[dict] = []
     try:
         round_loop.run(
-            round_loop.Settings(clients=CLIENTS), algorithm, inner, aggregate.mean, Nowhere(),
+            client_sampling.Settings(clients=CLIENTS), algorithm, inner, aggregate.mean, Nowhere(),
             seed=seed, rounds=updates // way.size, observers=[until(target, history)],
             exchange=Buffered(buffer, engine),
         )  # fmt: skip

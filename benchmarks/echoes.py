@@ -39,7 +39,7 @@ SECURE = privacy.Settings(clip=1.0, secure=True)
 class Echo:
     """Sends the broadcast back; building it takes as long as loading a model."""
 
-    opening = False
+    initial_exchange = False
     reports: frozenset[str] = frozenset()
 
     def __init__(self, load: float = 0.0) -> None:

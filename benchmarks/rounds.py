@@ -22,7 +22,7 @@ from fedrl.algorithms.momentum.algorithm import Momentum, Settings
 from fedrl.core.types import Job, Metrics, Result, Spec, Tensors
 from fedrl.engines.in_process import InProcess
 from fedrl.envs.control import cartpole
-from fedrl.federation import round_loop
+from fedrl.federation import client_sampling, round_loop
 from fedrl.runs.run_dir import RunDir
 
 
@@ -52,7 +52,7 @@ def timed(owner: Any, names: Sequence[str]) -> Callable[[], float]:
 
 
 def play(
-    settings: round_loop.Settings,
+    settings: client_sampling.Settings,
     algorithm: Any,
     rounds: int,
     eval_every: int,
@@ -95,7 +95,7 @@ def many_clients(results: harness.Results, quick: bool) -> None:
             memory[done.round] = resident_mb()
             print(f"round {done.round:4}: resident {memory[done.round]:.1f} MB", flush=True)
 
-    play(round_loop.Settings(clients=clients, cohort=cohort), algorithm, rounds, 50, observe)
+    play(client_sampling.Settings(clients=clients, cohort=cohort), algorithm, rounds, 50, observe)
     half = rounds // 40 * 20  # by then everything is compiled
     whole, working, storing = 1e3 * (marks[rounds] - marks[half]) / (rounds - half)
     results.add("rounds_ms_per_round", whole, "ms")
@@ -110,7 +110,7 @@ class Constant:
     """A toy whose clients send the same megabyte again and again, without work of their own."""
 
     update: np.ndarray
-    opening: bool = False
+    initial_exchange: bool = False
     reports: frozenset[str] = frozenset()
 
     def init(self, seed: int) -> Tensors:
@@ -140,7 +140,7 @@ def one_megabyte(results: harness.Results, quick: bool) -> None:
     update = np.random.default_rng(0).standard_normal(250_000).astype(np.float32)
     marks: list[float] = []
     play(
-        round_loop.Settings(clients=clients),
+        client_sampling.Settings(clients=clients),
         Constant(update),
         rounds,
         rounds,

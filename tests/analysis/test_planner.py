@@ -288,7 +288,7 @@ def test_the_bound_cannot_promise_progress_with_fewer_clients_than_said() -> Non
 class Clients:
     """Gradients a_k (c_k − θ) + noise in two dimensions, with steps of 0.1."""
 
-    opening = False
+    initial_exchange = False
     reports = frozenset()
     curvature, lr = 0.5, 0.1
 

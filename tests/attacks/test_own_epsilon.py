@@ -140,7 +140,7 @@ def test_a_failure_is_an_answer_too(tmp_path: Path):
 class Values(Toy):
     """Sends new values of a model: this client's are above or below those of the server."""
 
-    sends_values = True
+    sends_parameters = True
 
     def __init__(self, side: float) -> None:
         super().__init__(4, 1000)

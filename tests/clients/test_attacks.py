@@ -15,13 +15,13 @@ from test_federation import Memory, play, same
 
 from fedrl.aggregation import mean as aggregate
 from fedrl.algorithms.qhd.dqn import network as dqn
-from fedrl.clients.attacks import Attacked, Kind, Settings, hostile, lie
+from fedrl.clients.attacks import Attacked, Kind, Settings, attack_update, byzantine_clients
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
 from fedrl.config.build import build_algorithm
 from fedrl.config.schema import find_recipe, read_recipe, resolve
 from fedrl.core import seeding, tree
-from fedrl.core.types import Batched, Job, UserError, sends_values
+from fedrl.core.types import Batched, Job, UserError, sends_parameters
 from fedrl.engines.in_process import InProcess
 from fedrl.engines.worker_pool import Workers
 from fedrl.federation import round_loop
@@ -37,7 +37,7 @@ def jobs(algorithm, count=4, seed=7, round=1):
 
 
 def told(kind, update, base=None, strength=3.0, seed=0):
-    return lie(update, base or {}, Settings(kind=kind, strength=strength), seed)
+    return attack_update(update, base or {}, Settings(kind=kind, strength=strength), seed)
 
 
 UPDATE = {"x": {"y": np.array([[1.0, -2.0]])}, "z": np.array([2.0], np.float32)}
@@ -94,16 +94,16 @@ def test_a_lie_too_large_for_its_dtype_is_still_a_number():
 @settings(max_examples=40, deadline=None)
 @given(st.integers(1, 200), st.integers(0, 100), st.floats(0, 1), st.floats(0, 1))
 def test_a_larger_share_adds_liars_and_keeps_the_others(clients, seed, one, two):
-    few, many = (hostile(Settings(share=s), clients, seed) for s in sorted((one, two)))
+    few, many = (byzantine_clients(Settings(share=s), clients, seed) for s in sorted((one, two)))
     assert few <= many <= set(range(clients))
     assert len(many) == math.ceil(max(one, two) * clients - 1e-9)
 
 
 def test_the_seed_draws_the_liars_and_names_are_taken_as_they_are():
-    assert len({hostile(Settings(share=0.2), 50, seed) for seed in range(5)}) == 5
-    assert hostile(Settings(clients=(3, 1)), 50, 0) == {1, 3}
-    assert hostile(Settings(), 50, 0) == frozenset()
-    assert len(hostile(Settings(share=0.07), 100, 0)) == 7
+    assert len({byzantine_clients(Settings(share=0.2), 50, seed) for seed in range(5)}) == 5
+    assert byzantine_clients(Settings(clients=(3, 1)), 50, 0) == {1, 3}
+    assert byzantine_clients(Settings(), 50, 0) == frozenset()
+    assert len(byzantine_clients(Settings(share=0.07), 100, 0)) == 7
 
 
 # In the round loop
@@ -124,7 +124,7 @@ def test_only_the_liars_updates_change(kind, toy):
         assert (result.weight, result.metrics) == (honest.weight, honest.metrics)
         same(result.state, honest.state)
         if job.client in (1, 3):
-            same(result.update, lie(honest.update, {}, attacked.settings, job.seed))
+            same(result.update, attack_update(honest.update, {}, attacked.settings, job.seed))
             assert not np.array_equal(result.update["a"], honest.update["a"])
         else:
             same(result.update, honest.update)
@@ -163,7 +163,7 @@ class Named(Toy):
 class Valued(Named):
     """The toy, but clients send θ itself."""
 
-    sends_values = True
+    sends_parameters = True
 
     def local(self, job):
         result = super().local(job)
@@ -188,8 +188,8 @@ def test_methods_that_send_values_meet_the_same_attack(kind):
     for name in ("a", "b"):
         one, other = (s.last.states[0]["theta"][name] for s in (changes, values))
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
-    assert sends_values(Faulty(Attacked(Valued(), Settings(), {0}), Faults(clients=(1,))))
-    assert not sends_values(Attacked(Toy(), Settings(), {0}))
+    assert sends_parameters(Faulty(Attacked(Valued(), Settings(), {0}), Faults(clients=(1,))))
+    assert not sends_parameters(Attacked(Toy(), Settings(), {0}))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -313,12 +313,12 @@ def test_rewards_of_language_agents_are_turned_round():
     pytest.importorskip("torch", reason="needs the extra llm")
     from support.tiny_model import rollout
 
-    from fedrl.llm.rl.advantages import ESTIMATORS, turn_round
+    from fedrl.llm.rl.advantages import ESTIMATORS, negate_rewards
 
     for name, estimate in ESTIMATORS.items():
         played = rollout([[("s", 0.0), ("t", 1.0)], [("s", 0.5)], [("s", 0.0)]], [0, 0, 0])
         honest = estimate(played)
-        turn_round(played)
+        negate_rewards(played)
         assert honest.any()
         np.testing.assert_allclose(estimate(played), -honest, err_msg=name)
 
@@ -369,7 +369,7 @@ def test_a_run_is_attacked_as_its_settings_say():
     config = resolve(BASE, ["--attack.share", "0.4", "--attack.kind", "scale"])
     built = build_algorithm(config)
     assert isinstance(built, Attacked)
-    assert built.hostile == hostile(config.attack, 5, config.seed)
+    assert built.byzantine == byzantine_clients(config.attack, 5, config.seed)
     assert not isinstance(build_algorithm(resolve(BASE)), Attacked)
     assert plan(config) == plan(resolve(BASE))
 
@@ -381,7 +381,7 @@ def test_a_fifth_of_sign_flippers_ruins_the_mean_on_cartpole_and_not_robust_rule
         recipe = read_recipe(find_recipe("momentum/cartpole"))
         config = resolve(recipe, [*common, "--seed", "1", *flags])
         algorithm, store = build_algorithm(config), Memory()
-        rule = aggregate.build(config.aggregate, config.federation.asked)
+        rule = aggregate.build(config.aggregate, config.federation.clients_per_round)
         round_loop.run(
             config.federation, algorithm, InProcess(algorithm), rule, store, seed=config.seed,
             rounds=config.rounds, eval_every=config.eval_every,

@@ -16,7 +16,7 @@ DIES, LIVES = 0, 1
 class Numbered:
     """An algorithm whose clients say which worker served them, or take it with them."""
 
-    opening, reports = False, frozenset({"train/worker"})
+    initial_exchange, reports = False, frozenset({"train/worker"})
 
     def local(self, job):
         if job.seed == DIES:

@@ -26,7 +26,7 @@ from fedrl.config.build import build_algorithm
 from fedrl.core import seeding, tree
 from fedrl.core.types import Job, Result, Spec, TooFew, UserError
 from fedrl.engines.in_process import InProcess
-from fedrl.federation import round_loop
+from fedrl.federation import client_sampling, round_loop
 from fedrl.federation.async_buffer import Buffered
 from fedrl.federation.async_settings import Settings, check_broadcast, check_method
 from fedrl.federation.round_loop import QuorumLost
@@ -64,7 +64,7 @@ def buffered(
     warn=lambda line: None, private=None, **fields,
 ):  # fmt: skip
     """(store, engine) after so many rounds on the virtual clock, or on another engine."""
-    fed = round_loop.Settings(**({"clients": 6} | fields))
+    fed = client_sampling.Settings(**({"clients": 6} | fields))
     buffer.check(fed, privacy.Settings(), "inprocess")
     inner = InProcess(algorithm)
     engine = engine or Counted(inner, durations(3, buffer.times, buffer.spread, buffer.jitter))

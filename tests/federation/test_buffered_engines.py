@@ -19,7 +19,7 @@ from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
 from fedrl.core.types import Failure, Job, Result
 from fedrl.engines.worker_pool import Workers
-from fedrl.federation import round_loop
+from fedrl.federation import client_sampling, round_loop
 from fedrl.federation.async_buffer import Buffered
 from fedrl.federation.async_settings import Settings
 
@@ -61,7 +61,8 @@ def train(engine, rounds, free, free_at=-1, store=None, size=2, **fields):
     """A run in which `free()` is called after round `free_at`."""
     store = store or Memory()
     round_loop.run(
-        round_loop.Settings(clients=CLIENTS, **fields), Toy(CLIENTS), engine, aggregate.mean, store,
+        client_sampling.Settings(clients=CLIENTS, **fields), Toy(CLIENTS), engine,
+        aggregate.mean, store,
         seed=3, rounds=rounds, warn=lambda line: None,
         observers=[lambda done: free() if done.round == free_at else None],
         exchange=Buffered(Settings(size=size), engine),

@@ -19,7 +19,8 @@ from fedrl.core import seeding, tree
 from fedrl.core.types import Failure, Job, Result, Shareable, Spec, UserError
 from fedrl.engines.in_process import InProcess, reason
 from fedrl.federation import round_loop
-from fedrl.federation.round_loop import QuorumLost, Round, Settings, Snapshot
+from fedrl.federation.client_sampling import Settings, client_env_ids, draw_cohort, groups
+from fedrl.federation.round_loop import QuorumLost, Round, Snapshot
 from fedrl.federation.update_check import Received, refusal
 
 
@@ -96,14 +97,14 @@ def test_batched_and_one_by_one_are_the_same_here():
 @given(st.integers(2, 30), st.data())
 def test_cohorts_are_drawn_without_replacement(clients, data):
     size = data.draw(st.integers(1, clients - 1))
-    seen = round_loop.draw_cohort(list(range(clients)), size, 1, 5, 0)
+    seen = draw_cohort(list(range(clients)), size, 1, 5, 0)
     assert len(set(seen)) == size
     assert seen == sorted(seen)
     assert set(seen) <= set(range(clients))
 
 
 def test_cohorts_are_fair():
-    draws = [round_loop.draw_cohort(list(range(10)), 3, 0, r, 0) for r in range(2000)]
+    draws = [draw_cohort(list(range(10)), 3, 0, r, 0) for r in range(2000)]
     share = np.bincount(np.concatenate(draws), minlength=10) / 2000
     np.testing.assert_allclose(share, 0.3, atol=0.05)
 
@@ -140,8 +141,8 @@ def test_independent_is_every_client_alone():
 
 def test_centralized_client_holds_everybody():
     fields = Settings(kind="centralized", clients=4)
-    assert round_loop.groups(fields) == [[0]]
-    assert round_loop.pools(fields) == [[0, 1, 2, 3]]
+    assert groups(fields) == [[0]]
+    assert client_env_ids(fields) == [[0, 1, 2, 3]]
 
 
 def test_bytes_are_those_of_what_was_sent():

@@ -25,7 +25,7 @@ from fedrl.federation.round_loop import QuorumLost
     [(0, 10, 0), (0.2, 10, 2), (0.2, 11, 3), (0.07, 100, 7), (0.01, 5, 1), (1, 50, 1), (3, 9, 3)],
 )
 def test_how_attackers_are_counted(attackers, size, expected):
-    assert robust.hostile(attackers, size) == expected
+    assert robust.byzantine_count(attackers, size) == expected
 
 
 @pytest.mark.parametrize("name", ["krum", "multi-krum", "bulyan"])
@@ -116,7 +116,7 @@ def test_settings_reach_the_rule():
          "--federation.clients", "40", "--federation.cohort", "9"],
     )  # fmt: skip
     vectors = drawn(4, 9)
-    rule = aggregate.build(config.aggregate, config.federation.asked)
+    rule = aggregate.build(config.aggregate, config.federation.clients_per_round)
     expected = robust.multi_krum(stream(vectors), attackers=2, keep=2)
     np.testing.assert_array_equal(vector(rule(stream(vectors))), vector(expected))
     bound = replace(config.aggregate, name="norm-bound", bound=0.5)

@@ -20,12 +20,12 @@ from fedrl.llm.rl.advantages import (
     ESTIMATORS,
     gigpo,
     grpo,
+    negate_rewards,
     pay_success,
     penalise,
     penalised,
     returns_to_go,
     rloo,
-    turn_round,
     zero_groups,
 )
 from fedrl.llm.rollout import Play, Rollout, play
@@ -265,7 +265,7 @@ def test_rewards_and_flaws_stay_with_their_step():
     cost = -penalised(np.zeros(6), played)
     costs = {(s.episode, s.step): c for s, c in zip(played.samples, cost, strict=True)}
     assert costs == dict.fromkeys(before, 0.0) | dict.fromkeys([(0, 1), (1, 1), (1, 2)], 0.25)
-    turn_round(played)
+    negate_rewards(played)
     assert played.returns == [-2.0, 0.0]
     assert penalised(np.zeros(6), played).tolist() == cost.tolist()
 

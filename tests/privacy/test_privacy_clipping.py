@@ -23,7 +23,7 @@ BOUND = 2.0
 class Values(Toy):
     """Clients send the new value of what was broadcast, at the same nested names."""
 
-    sends_values = True
+    sends_parameters = True
 
     def declare(self, broadcast):
         return {"theta/a": Spec((self.size,), "float64"), "theta/b": Spec((2, 2), "float32")}
@@ -130,7 +130,7 @@ def test_numbers_that_are_not_real_are_refused():
 
 def test_values_without_a_broadcast_are_refused():
     class Elsewhere(Toy):
-        sends_values = True
+        sends_parameters = True
 
     with pytest.raises(UserError, match="not in its broadcast"):
         form(Elsewhere())

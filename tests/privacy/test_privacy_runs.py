@@ -24,6 +24,7 @@ from fedrl.config.build import build_algorithm
 from fedrl.core.types import UserError
 from fedrl.engines.in_process import InProcess
 from fedrl.federation import round_loop
+from fedrl.federation.client_sampling import Settings, first_cohort
 from fedrl.federation.round_loop import Round
 from fedrl.privacy import accounting
 from fedrl.privacy import secure_aggregation as secure
@@ -44,12 +45,12 @@ def play(
     algorithm, store = algorithm or Toy(), store or Memory()
     settings, fed = (
         privacy.Settings(**fields),
-        round_loop.Settings(**({"clients": 6} | (fed or {}))),
+        Settings(**({"clients": 6} | (fed or {}))),
     )
     guarded = Private(algorithm, settings)
     mechanism = Mechanism(
         settings, guarded, SEED, fed.clients, fed.asked,
-        partial(round_loop.first_cohort, fed, SEED), ledger,
+        partial(first_cohort, fed, SEED), ledger,
     )  # fmt: skip
     running = guarded if client_side else algorithm  # or clients that ignore the bound
     round_loop.run(
@@ -73,7 +74,7 @@ def theta(store):
 def test_a_bound_that_nobody_reaches_changes_nothing():
     plain = Memory()
     round_loop.run(
-        round_loop.Settings(clients=6), Toy(), InProcess(Toy()), aggregate.mean, plain,
+        Settings(clients=6), Toy(), InProcess(Toy()), aggregate.mean, plain,
         seed=SEED, rounds=4,
     )  # fmt: skip
     private = play(clip=1e6)
@@ -136,7 +137,7 @@ def test_every_record_has_epsilon_and_it_grows_with_the_exchanges():
 
 def test_an_opening_exchange_counts():
     algorithm = Toy()
-    algorithm.opening = True
+    algorithm.initial_exchange = True
     assert epsilons(play(algorithm, rounds=2, **NOISY)) == [
         accounting.full_view(2.0, t, accounting.default_delta(6)) for t in (1, 2, 3)
     ]
@@ -209,7 +210,7 @@ def test_checkpoints_that_are_due_later_are_not_lost_at_the_target():
     algorithm = Private(Toy(), settings)
     mechanism = Mechanism(settings, algorithm, SEED, 6, 6, lambda number: range(6))
     last = round_loop.run(
-        round_loop.Settings(clients=6), algorithm, InProcess(algorithm), aggregate.mean, store,
+        Settings(clients=6), algorithm, InProcess(algorithm), aggregate.mean, store,
         seed=SEED, rounds=50, checkpoint_every=40, warn=lambda line: None, privacy=mechanism,
     )  # fmt: skip
     assert 0 < last.round < 40

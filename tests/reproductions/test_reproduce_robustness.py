@@ -70,9 +70,9 @@ def test_cells_differ_only_in_their_rule_and_attack(part, tmp_path):
 def test_a_fifth_of_the_clients_lies_in_every_round(part, tmp_path):
     for cell in plan.cells(plan.SMALL, part, tmp_path):
         config = cell.config(0, tmp_path)
-        liars = attacks.hostile(config.attack, config.federation.clients, 0)
+        liars = attacks.byzantine_clients(config.attack, config.federation.clients, 0)
         assert len(liars) == (0 if cell.name.endswith("-clean") else 3)
-        assert config.federation.asked == config.federation.clients == 15
+        assert config.federation.clients_per_round == config.federation.clients == 15
 
 
 # Shares

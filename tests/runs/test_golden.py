@@ -1,7 +1,7 @@
 """Golden metrics: every recipe at smoke scale gives the numbers that it gave before.
 
 A change that should not move numbers proves it here. One that should, regenerates the file with
-`python tests/test_golden.py` and says why in its commit.
+`python tests/runs/test_golden.py` and says why in its commit.
 """
 
 from __future__ import annotations

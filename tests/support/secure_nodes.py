@@ -24,6 +24,7 @@ from fedrl.engines.flower.link import Arrived, Lost, Outgoing
 from fedrl.engines.flower.member import Worded
 from fedrl.engines.in_process import InProcess
 from fedrl.federation import round_loop
+from fedrl.federation.client_sampling import Settings, first_cohort
 from fedrl.privacy.mechanism import Mechanism
 from fedrl.privacy.secure_aggregation import Terms, quantise
 from support.flower_nodes import Net, in_small_pieces
@@ -127,8 +128,8 @@ def train(
     **fields: object,
 ) -> Memory:
     """`algorithm` is the protected one. An engine that is not InProcess makes the sums itself."""
-    fed = round_loop.Settings(**({"clients": CLIENTS} | fields))  # type: ignore[arg-type]
-    chosen = partial(round_loop.first_cohort, fed, SEED)
+    fed = Settings(**({"clients": CLIENTS} | fields))  # type: ignore[arg-type]
+    chosen = partial(first_cohort, fed, SEED)
     summed = not isinstance(engine, InProcess)
     mechanism = Mechanism(settings, algorithm, SEED, fed.clients, fed.asked, chosen, summed=summed)
     store = Memory()

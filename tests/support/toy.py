@@ -14,7 +14,7 @@ from fedrl.core.types import Job, Metrics, Result, Spec, Tensors
 
 
 class Toy:
-    opening = False
+    initial_exchange = False
     reports = frozenset({"train/seen", "env/steps"})
 
     def __init__(self, clients: int = 6, size: int = 3) -> None:

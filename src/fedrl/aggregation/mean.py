@@ -28,7 +28,15 @@ from fedrl.aggregation.robust import Stream, median, trimmed
 from fedrl.core import tree
 from fedrl.core.limits import not_negative
 from fedrl.core.registry import suggestion
-from fedrl.core.types import Algorithm, HeldApart, Tensors, UserError, Weighs, Word, sends_values
+from fedrl.core.types import (
+    Algorithm,
+    HeldApart,
+    Tensors,
+    UserError,
+    Weighs,
+    Word,
+    sends_parameters,
+)
 
 Aggregator = Callable[[Stream], Tensors]
 
@@ -82,7 +90,7 @@ class Settings:
         """Liars among `size` clients that the rule is set against; not read by all."""
         if self.name == "trimmed":
             return robust.left_out(self.trim, size)
-        return robust.hostile(self.attackers, size)
+        return robust.byzantine_count(self.attackers, size)
 
     def least(self, size: int) -> int:
         """The fewest updates that the rule has a meaning for where `size` clients are asked."""
@@ -131,7 +139,7 @@ class Settings:
 
 def check_method(rule: Settings, name: str, algorithm: Algorithm, noise: bool, buffer: int) -> None:
     """Refuse a rule that has no meaning for what this method's clients send."""
-    if rule.name == "norm-bound" and sends_values(algorithm):
+    if rule.name == "norm-bound" and sends_parameters(algorithm):
         raise UserError(
             f'aggregate.name = "norm-bound" bounds changes, but {name} sends values: '
             'choose another, for instance "median"'

@@ -53,7 +53,7 @@ BLOCK = 1 << 16
 """Numbers of every update that are looked at together."""
 
 
-def hostile(attackers: float, size: int) -> int:
+def byzantine_count(attackers: float, size: int) -> int:
     """f among `size` clients of a round: a number from 1 on, or below 1 a share, rounded up."""
     return int(attackers) if attackers >= 1 else part(attackers, size)
 

@@ -74,15 +74,15 @@ def feedback(argv: list[str]) -> int:
 def private_folder(run: Path, client: int) -> Path:
     """Where a run's clients keep what is theirs; a mistake if this client asks nobody."""
     from fedrl.config import schema as configs
-    from fedrl.federation import round_loop
+    from fedrl.federation.client_sampling import client_env_ids, groups
     from fedrl.runs.run_dir import require_run
 
     require_run(run)
     config = configs.resolve(configs.read_recipe(run / "config.toml"))
     if getattr(config.algorithm, "feedback", "") != "live":
         raise UserError(f'{run} asks nobody; start one with algorithm.feedback = "live"')
-    holds = round_loop.pools(config.federation)
-    members = [one for group in round_loop.groups(config.federation) for one in group]
+    holds = client_env_ids(config.federation)
+    members = [one for group in groups(config.federation) for one in group]
     people = sorted({person for one in members for person in holds[one]})
     if client not in people:
         named = f"{people[0]} to {people[-1]}" if len(people) > 1 else f"only {people[0]}"

@@ -1,8 +1,8 @@
 """Clients that lie on purpose: a rehearsal of what a rule of aggregation is worth.
 
-`[attack] share = 0.2, kind = "sign-flip"` makes a fifth of the clients hostile, drawn by the run's
-seed: a larger share adds clients and keeps those that were there. A hostile client does its work as
-any other and then sends something else, in every round, with the weight, the numbers and the state
+`[attack] share = 0.2, kind = "sign-flip"` makes a fifth of the clients Byzantine, drawn by the
+run's seed: a larger share adds clients and keeps those that were there. Such a client works as any
+other and then sends something else, in every round, with the weight, the numbers and the state
 of an honest one. It knows what a client knows: the broadcast, its own data, its own update. With
 Δ for its honest change and s for `strength`, it sends
 
@@ -14,8 +14,8 @@ of an honest one. It knows what a client knows: the broadcast, its own data, its
     poison        what it honestly learns from rewards, or people's answers, of the opposite sign
 
 Δ is the update itself where a method sends changes. Where it sends values (FedQHD's readouts and
-teachers, DQN's weights: `sends_values`), Δ is the difference to what was broadcast under that name,
-and the lie is added to that. A name alone does not tell: FedRLHF's changes are named as its
+teachers, DQN's weights: `sends_parameters`), Δ is the difference to what was broadcast under that
+name, and the lie is added to that. A name alone does not tell: FedRLHF's changes are named as its
 parameters are. What is too large for its dtype becomes the largest number: an infinite one would be
 refused. Under a mean, a share p of sign-flippers turns the others' common change round as soon as
 s > (1 − p) / p.
@@ -42,7 +42,7 @@ from fedrl.core.types import (
     Result,
     Tensors,
     UserError,
-    sends_values,
+    sends_parameters,
 )
 
 Kind = Literal["sign-flip", "scale", "noise", "same-value", "free-rider", "poison"]
@@ -52,7 +52,7 @@ Kind = Literal["sign-flip", "scale", "noise", "same-value", "free-rider", "poiso
 class Settings:
     """Which clients lie, and how."""
 
-    # Numbers of the hostile clients; none by default.
+    # Numbers of the Byzantine clients; none by default.
     clients: tuple[int, ...] = ()
     # Or their share of all clients, rounded up; the run's seed draws who they are.
     share: float = 0.0
@@ -80,7 +80,7 @@ class Settings:
             )
 
 
-def hostile(settings: Settings, clients: int, seed: int) -> frozenset[int]:
+def byzantine_clients(settings: Settings, clients: int, seed: int) -> frozenset[int]:
     """Who lies: those that are named, or the first ⌈share · N⌉ of an order that the seed draws."""
     if settings.clients:
         return frozenset(settings.clients)
@@ -91,10 +91,12 @@ def hostile(settings: Settings, clients: int, seed: int) -> frozenset[int]:
 class Attacked(Wrapped):
     """An algorithm some of whose clients lie; everything else is the algorithm's own."""
 
-    def __init__(self, algorithm: Algorithm, settings: Settings, hostile: Collection[int]) -> None:
+    def __init__(
+        self, algorithm: Algorithm, settings: Settings, byzantine: Collection[int]
+    ) -> None:
         super().__init__(algorithm)
         self.settings = settings
-        self.hostile = hostile
+        self.byzantine = byzantine
         self.poison: Callable[[Job], Result] | None = None
         if settings.kind == "poison":
             if not isinstance(algorithm, Poisonable):
@@ -107,14 +109,14 @@ class Attacked(Wrapped):
             self.local_many: Callable[[Sequence[Job]], list[Result]] = self._many
 
     def local(self, job: Job) -> Result:
-        if job.client in self.hostile and self.poison is not None:
+        if job.client in self.byzantine and self.poison is not None:
             return self.poison(job)
         return self._told(job, self.algorithm.local(job))
 
     def _many(self, jobs: Sequence[Job]) -> list[Result]:
         """Honest work in one call; what was learned from poison one by one."""
         assert isinstance(self.algorithm, Batched)
-        apart = self.hostile if self.poison is not None else ()
+        apart = self.byzantine if self.poison is not None else ()
         together = [job for job in jobs if job.client not in apart]
         honest = iter(self.algorithm.local_many(together) if together else ())
         return [
@@ -123,14 +125,14 @@ class Attacked(Wrapped):
         ]
 
     def _told(self, job: Job, result: Result) -> Result:
-        if job.client not in self.hostile:
+        if job.client not in self.byzantine:
             return result
-        base = tree.flatten(job.broadcast) if sends_values(self.algorithm) else {}
-        return replace(result, update=lie(result.update, base, self.settings, job.seed))
+        base = tree.flatten(job.broadcast) if sends_parameters(self.algorithm) else {}
+        return replace(result, update=attack_update(result.update, base, self.settings, job.seed))
 
 
-def lie(update: Tensors, base: Tensors, settings: Settings, seed: int) -> Tensors:
-    """What a hostile client says instead; `base` are the broadcast's values by flat names."""
+def attack_update(update: Tensors, base: Tensors, settings: Settings, seed: int) -> Tensors:
+    """What a Byzantine client says instead; `base` are the broadcast's values by flat names."""
     flat = tree.flatten(update)
     start = {name: np.asarray(base.get(name, 0.0), np.float64) for name in flat}
     change = {name: leaf.astype(np.float64) - start[name] for name, leaf in flat.items()}

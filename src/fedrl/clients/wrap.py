@@ -23,7 +23,7 @@ def wrap(
     seed: int,
 ) -> Algorithm:
     """The algorithm whose clients behave as the settings say; itself if they say nothing."""
-    if liars := attacks.hostile(attack, clients, seed):
+    if liars := attacks.byzantine_clients(attack, clients, seed):
         algorithm = Attacked(algorithm, attack, liars)
     if fault.clients:
         algorithm = Faulty(algorithm, fault)

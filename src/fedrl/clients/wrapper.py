@@ -6,7 +6,16 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from fedrl.core.types import Algorithm, Bounded, Metrics, SendsValues, Spec, Tensors, WarmUp, Weighs
+from fedrl.core.types import (
+    Algorithm,
+    Bounded,
+    Metrics,
+    SendsParameters,
+    Spec,
+    Tensors,
+    WarmUp,
+    Weighs,
+)
 
 
 class Wrapped:
@@ -17,12 +26,12 @@ class Wrapped:
 
     def __init__(self, algorithm: Algorithm) -> None:
         self.algorithm = algorithm
-        self.opening = algorithm.opening
+        self.initial_exchange = algorithm.initial_exchange
         self.reports = algorithm.reports
         if isinstance(algorithm, Bounded):
             self.ranges = algorithm.ranges
-        if isinstance(algorithm, SendsValues):
-            self.sends_values = algorithm.sends_values
+        if isinstance(algorithm, SendsParameters):
+            self.sends_parameters = algorithm.sends_parameters
         if isinstance(algorithm, Weighs):
             self.heaviest = algorithm.heaviest
 

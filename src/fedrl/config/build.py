@@ -13,9 +13,9 @@ from fedrl.core import seeding
 from fedrl.core.registry import load, look_up, missing_extra
 from fedrl.core.types import Algorithm, Tensors, UserError
 from fedrl.envs import WORLDS
-from fedrl.envs.text import Dealt
-from fedrl.federation import round_loop
+from fedrl.envs.text import PartitionedWorld
 from fedrl.federation.async_settings import check_broadcast, check_method
+from fedrl.federation.client_sampling import client_env_ids, groups
 from fedrl.partition import load_labels, partition
 from fedrl.privacy.secure_aggregation import Terms
 
@@ -32,12 +32,12 @@ def build_world(config: Config) -> Any:
         return world
     if config.federation.kind == "centralized":  # the whole pool, not what was dealt out of it
         everything = tuple(task.id for task in world.tasks("train"))
-        return Dealt(world, (everything,) * config.federation.clients)
+        return PartitionedWorld(world, (everything,) * config.federation.clients)
     labels = load_labels(config.partition)
     shares = partition(
         world.tasks("train"), config.federation.clients, config.partition, config.seed, labels
     )
-    return Dealt(world, tuple(tuple(share) for share in shares))
+    return PartitionedWorld(world, tuple(tuple(share) for share in shares))
 
 
 def settled(config: Config) -> Any:
@@ -45,7 +45,7 @@ def settled(config: Config) -> Any:
     settings = config.algorithm
     if getattr(settings, "optimizer_state", None) != "auto":
         return settings
-    alone = all(len(group) == 1 for group in round_loop.groups(config.federation))
+    alone = all(len(group) == 1 for group in groups(config.federation))
     return replace(settings, optimizer_state="kept" if alone else "fresh")
 
 
@@ -65,7 +65,7 @@ def build_algorithm(config: Config) -> Algorithm:
             settled(config),
             build_world(config),
             config.rounds,
-            round_loop.pools(config.federation),
+            client_env_ids(config.federation),
         )
     except ModuleNotFoundError as error:
         raise missing_extra(error, f"algorithm.name = {name!r}", entry.extra) from error
@@ -102,4 +102,8 @@ def first_broadcast(config: Config, algorithm: Any) -> tuple[Tensors, list[str]]
 
 def terms(config: Config) -> Terms | None:
     """Of a run's secure sums, the same for the driver and on every node."""
-    return Terms.of(config.privacy, config.federation.asked) if config.privacy.secure else None
+    return (
+        Terms.of(config.privacy, config.federation.clients_per_round)
+        if config.privacy.secure
+        else None
+    )

@@ -31,7 +31,7 @@ from fedrl.core.registry import load, look_up, suggestion
 from fedrl.core.types import FilePath, UserError, Word
 from fedrl.envs import WORLDS
 from fedrl.federation import async_settings as buffered
-from fedrl.federation import round_loop as federation
+from fedrl.federation.client_sampling import Settings
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Config:
     checkpoint_every: int = 1
     # Live trackers: tensorboard, wandb, trackio.
     track: tuple[Word, ...] = ()
-    federation: federation.Settings = field(default_factory=federation.Settings)
+    federation: Settings = field(default_factory=Settings)
     algorithm: Any = None
     world: Any = None
     partition: partition.Settings = field(default_factory=partition.Settings)
@@ -110,26 +110,29 @@ class Config:
         self.buffer.check_rule(self.rule, self.federation.clients)
         self.rule.check(self.combined, self.federation.kind)
         privacy.check(
-            self.privacy, self.federation.kind, self.aggregate.name, self.federation.asked
+            self.privacy,
+            self.federation.kind,
+            self.aggregate.name,
+            self.federation.clients_per_round,
         )
         self.attack.check(self.federation.clients, self.federation.kind)
 
     @property
     def combined(self) -> int:
         """Updates that become one in a server step, if no client fails."""
-        return self.buffer.size or self.federation.asked
+        return self.buffer.size or self.federation.clients_per_round
 
     @property
     def rule(self) -> Aggregate:
         """The rule of aggregation, its attackers as a number where a buffer could hold them all."""
         if not self.buffer.size:
             return self.aggregate
-        attackers = robust.hostile(self.aggregate.attackers, self.federation.clients)
+        attackers = robust.byzantine_count(self.aggregate.attackers, self.federation.clients)
         return dataclasses.replace(self.aggregate, attackers=float(attackers))
 
 
 SECTIONS = (
-    federation.Settings,
+    Settings,
     partition.Settings,
     buffered.Settings,
     Aggregate,

@@ -114,12 +114,12 @@ class Failure:
 class Algorithm(Protocol):
     """One federated method. All state is in the arguments; nothing important hides on `self`.
 
-    `opening` says whether round 0 is an exchange too (FedSVRPG-M's first gradient estimate u_0);
-    otherwise round 0 only evaluates the initial parameters. `reports` are the names of the numbers
+    `initial_exchange` says whether round 0 is an exchange too (FedSVRPG-M's first gradient
+    estimate u_0); otherwise round 0 only evaluates the initial parameters. `reports` are the names of the numbers
     that a client may tell about its round: with `declare`, all that leaves it. See `Bounded`.
     """
 
-    opening: bool
+    initial_exchange: bool
     reports: frozenset[str]
 
     def init(self, seed: int) -> Tensors:
@@ -172,11 +172,11 @@ class WarmUp(Protocol):
 
 
 @runtime_checkable
-class SendsValues(Protocol):
+class SendsParameters(Protocol):
     """An algorithm that says whether its clients send new values of what was broadcast under the
     same names. If not, and without it, updates are changes, whatever their names."""
 
-    sends_values: bool
+    sends_parameters: bool
 
 
 @runtime_checkable
@@ -208,5 +208,5 @@ class HeldApart(Protocol):
     without_counts: str
 
 
-def sends_values(algorithm: Algorithm) -> bool:
-    return isinstance(algorithm, SendsValues) and algorithm.sends_values
+def sends_parameters(algorithm: Algorithm) -> bool:
+    return isinstance(algorithm, SendsParameters) and algorithm.sends_parameters

@@ -68,7 +68,7 @@ class TextWorld(Protocol):
 
 
 @dataclass(frozen=True)
-class Dealt:
+class PartitionedWorld:
     """A world whose training tasks have been dealt out: `shares[k]` are client k's task ids, the
     whole pool where one centralized client stands for all."""
 

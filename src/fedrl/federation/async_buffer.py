@@ -40,6 +40,7 @@ from fedrl.core import seeding, tree
 from fedrl.core.types import Failure, Job, Metrics, Result, Tensors, TooFew
 from fedrl.federation import round_loop, update_check
 from fedrl.federation.async_settings import Settings
+from fedrl.federation.client_sampling import draw_cohort
 from fedrl.federation.round_loop import Clock, Parts, QuorumLost, Snapshot
 from fedrl.federation.simulated_clock import SimulatedClock
 from fedrl.federation.update_check import Received
@@ -178,7 +179,7 @@ class Buffered:
                 number,
                 least,
             )
-            for client in round_loop.draw_cohort(first, free, seed, number, step.failures.total())
+            for client in draw_cohort(first, free, seed, number, step.failures.total())
         ]
         self.began |= dict.fromkeys((job.client for job in jobs), number)
         step.begun += len(jobs)

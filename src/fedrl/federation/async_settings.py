@@ -12,8 +12,8 @@ from fedrl import privacy
 from fedrl.aggregation import mean as aggregate
 from fedrl.core import tree
 from fedrl.core.limits import not_negative
-from fedrl.core.types import Algorithm, Tensors, UserError, sends_values
-from fedrl.federation import round_loop
+from fedrl.core.types import Algorithm, Tensors, UserError, sends_parameters
+from fedrl.federation import client_sampling
 
 LARGEST = 10.0
 """Of σ: beyond it, times of one client and of another no longer compare."""
@@ -51,7 +51,7 @@ class Settings:
     def timed(self) -> bool:
         return bool(self.times or self.spread or self.jitter)
 
-    def check(self, fed: round_loop.Settings, private: privacy.Settings, engine: str) -> None:
+    def check(self, fed: client_sampling.Settings, private: privacy.Settings, engine: str) -> None:
         """Refuse what has no meaning, or would not keep a promise, without common rounds."""
         if not self.size:
             return
@@ -107,12 +107,12 @@ class Settings:
 def check_method(algorithm: Algorithm, beta: float = 1.0) -> None:
     """Refuse methods whose step would be wrong with updates from older broadcasts."""
     name = "algorithm.name"
-    if sends_values(algorithm):
+    if sends_parameters(algorithm):
         raise UserError(
             f"buffer.size needs changes, but this {name} sends values: a value from an older "
             "broadcast would undo the steps since. Set buffer.size = 0"
         )
-    if algorithm.opening:
+    if algorithm.initial_exchange:
         raise _mixed(
             f"this {name} begins with an estimate of all clients and goes on from it", beta
         )

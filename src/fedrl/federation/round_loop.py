@@ -20,84 +20,17 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Protocol
 
 from fedrl.aggregation import robust
 from fedrl.aggregation.mean import Aggregator
 from fedrl.core import seeding, tree
-from fedrl.core.limits import at_least_one
 from fedrl.core.types import Algorithm, Failure, Job, Metrics, Result, Tensors, TooFew, UserError
+from fedrl.federation.client_sampling import Settings, client_env_ids, draw_cohort, groups
 from fedrl.federation.simulated_clock import Due
 from fedrl.federation.update_check import Received, add, combined
 from fedrl.privacy import Spent
 from fedrl.privacy.mechanism import Exchange, Mechanism
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Who takes part, and what a round does about clients that fail."""
-
-    # federated: all share one model. centralized: one client with everybody's data, in a text world
-    # with all training tasks (it does one client's steps per round: raise algorithm.trajectories
-    # for the samples of all of them).
-    # local: one client alone. independent: every client alone.
-    kind: Literal["federated", "centralized", "local", "independent"] = "federated"
-    # N: number of clients.
-    clients: int = 5
-    # M: clients per round, drawn without replacement; 0 takes all of them.
-    cohort: int = 0
-    # The client that learns alone; only read when kind is "local".
-    client: int = 0
-    # Smallest share of a round's clients whose updates must be usable.
-    quorum: float = 0.5
-    # How often a round below the quorum is tried again with a new cohort before the run stops.
-    retries: int = 2
-    # Seconds that a client may take; 0 is no limit. Needs engine = "workers" or "flower".
-    deadline: float = 0.0
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "federation.", "clients")
-        if not 0 <= self.cohort <= self.clients:
-            raise UserError(
-                f"federation.cohort is {self.cohort}; it must lie between 0 (all) and "
-                f"federation.clients = {self.clients}"
-            )
-        if not 0 <= self.client < self.clients:
-            raise UserError(
-                f"federation.client is {self.client}; clients are numbered 0 to {self.clients - 1}"
-            )
-        if self.cohort and self.kind != "federated":
-            raise UserError(
-                f"federation.cohort is {self.cohort}, but nothing is sampled when federation.kind "
-                f'is "{self.kind}": remove it'
-            )
-        if not 0 <= self.quorum <= 1:
-            raise UserError(f"federation.quorum is {self.quorum}; it is a share from 0 to 1")
-        if self.retries < 0 or self.deadline < 0:
-            raise UserError("federation.retries and federation.deadline must not be negative")
-
-    @property
-    def asked(self) -> int:
-        """Clients per round that share one server state."""
-        return (self.cohort or self.clients) if self.kind == "federated" else 1
-
-
-def groups(settings: Settings) -> list[list[int]]:
-    """Clients that share one server state."""
-    if settings.kind == "independent":
-        return [[client] for client in range(settings.clients)]
-    if settings.kind == "local":
-        return [[settings.client]]
-    if settings.kind == "centralized":
-        return [[0]]
-    return [list(range(settings.clients))]
-
-
-def pools(settings: Settings) -> list[list[int]]:
-    """Whose data each client holds: its own, or everybody's for the one centralized client."""
-    if settings.kind == "centralized":
-        return [list(range(settings.clients))]
-    return [[client] for client in range(settings.clients)]
 
 
 @dataclass(frozen=True)
@@ -179,13 +112,13 @@ def run(
             clock = Clock()
             after, metrics = replace(now, round=number), dict(now.totals)
             records: list[dict[str, Any]] = []
-            if number > 0 or algorithm.opening:
+            if number > 0 or algorithm.initial_exchange:
                 meet = exchange or _exchange
                 after, metrics, records = meet(parts, now, members, number, clock)
             if privacy is not None:
                 metrics |= privacy.report(number, after.totals)
             if number % eval_every == 0 or number == rounds:
-                holds = pools(settings)
+                holds = client_env_ids(settings)
                 owners = [[i for client in group for i in holds[client]] for group in members]
                 evaluation_seed = seeding.derive(seed, "evaluate", number)
                 metrics |= algorithm.evaluate(after.states, owners, number, evaluation_seed)
@@ -304,19 +237,6 @@ def reasons(records: list[dict[str, Any]]) -> str:
         if record["status"] == "failed":
             clients.setdefault(record["reason"], []).append(str(record["client"]))
     return "; ".join(f"client {', '.join(who)}: {reason}" for reason, who in clients.items())
-
-
-def first_cohort(settings: Settings, seed: int, number: int) -> list[int]:
-    """Clients of a federated round before any of it is tried again."""
-    return draw_cohort(list(range(settings.clients)), settings.cohort, seed, number, 0)
-
-
-def draw_cohort(clients: list[int], size: int, seed: int, number: int, attempt: int) -> list[int]:
-    """Clients of this round, in ascending order: sums then do not depend on the draw's order."""
-    if not size or size >= len(clients):
-        return clients
-    draw = seeding.generator(seed, f"cohort/{attempt}", number)
-    return sorted(int(c) for c in draw.choice(clients, size, replace=False))
 
 
 class Clock:

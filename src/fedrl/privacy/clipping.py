@@ -1,8 +1,8 @@
 """One client's influence, bounded: its update as one long vector, no longer than C.
 
 The bound is on all numbers together (flat clipping): Δ ← Δ · min(1, C / ‖Δ‖₂). Methods that send
-values instead of changes (FedQHD's readouts and teachers, DQN's weights: `SendsValues`) are bounded
-in the difference from the values that were broadcast, which everybody knows already.
+values instead of changes (FedQHD's readouts and teachers, DQN's weights: `SendsParameters`) are
+bounded in the difference from the values that were broadcast, which everybody knows already.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from fedrl.core import tree
-from fedrl.core.types import Algorithm, Tensors, UserError, sends_values
+from fedrl.core.types import Algorithm, Tensors, UserError, sends_parameters
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ def layout(algorithm: Algorithm, broadcast: Tensors) -> Layout:
     dtypes = {name: np.dtype(spec.dtype) for name, spec in specs.items()}
     if others := [name for name, dtype in dtypes.items() if dtype.kind != "f"]:
         raise UserError(f"privacy.clip bounds real numbers, and {others[0]} is {dtypes[others[0]]}")
-    known = tree.flatten(broadcast) if sends_values(algorithm) else {}
+    known = tree.flatten(broadcast) if sends_parameters(algorithm) else {}
     if known and not specs.keys() <= known.keys():
         raise UserError(
             "privacy.clip: the method sends values that are not in its broadcast, so there is "

@@ -79,7 +79,7 @@ class Mechanism:
 
     def most(self, round: int, exchanges: int) -> int:
         """Exchanges that a client can have taken part in: first attempts, and every other one."""
-        first = 0 if self.algorithm.opening else 1
+        first = 0 if self.algorithm.initial_exchange else 1
         for number in range(first + len(self._most), round + 1):
             self._taken[list(self.chosen(number))] += 1
             self._most.append(int(self._taken.max()))

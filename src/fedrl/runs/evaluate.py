@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from fedrl.federation import round_loop
+from fedrl.federation import client_sampling
 from fedrl.core import seeding
 from fedrl.config import schema as configs
 from fedrl.runs.checkpoint import Damaged, read_checkpoint
@@ -51,7 +52,7 @@ def evaluate(path: Path, episodes: int, seed: int) -> int:
     rows = np.stack(
         [algorithm.evaluate_clients(state, drawn, episodes) for state in snapshot.states]
     )
-    groups = round_loop.groups(config.federation)
+    groups = client_sampling.groups(config.federation)
     table = Table(title=f"{config.algorithm.name} on {config.world.name}, round {snapshot.round}")
     table.add_column("client", justify="right")
     of_agents = hasattr(algorithm, "play_tasks")  # language agents, which win a task or not

@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from fedrl.federation import round_loop
+from fedrl.federation.client_sampling import groups
 from fedrl.algorithms import METHODS
 from fedrl.config import schema as configs
 from fedrl.runs import train as runs
@@ -116,7 +117,7 @@ def digest(config: Config, mark: str = "") -> str:
 
 def repaired(config: Config) -> list[str]:
     """What was mended of this run's method since its numbers could be read here."""
-    alone = all(len(group) == 1 for group in round_loop.groups(config.federation))
+    alone = all(len(group) == 1 for group in groups(config.federation))
     tables = (REPAIRED, REPAIRED_ALONE) if alone else (REPAIRED,)
     name = config.algorithm.name
     return [table[name] for table in tables if name in table]
@@ -196,7 +197,7 @@ def cost(config: Config, done: int = 0) -> float:
     settings = config.algorithm
     clients = sum(
         min(len(group), config.federation.cohort or len(group))
-        for group in round_loop.groups(config.federation)
+        for group in groups(config.federation)
     )
     rounds = config.rounds - max(done, 0)
     if METHODS[settings.name].kind != "text":

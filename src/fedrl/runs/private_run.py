@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 from fedrl.federation import round_loop
+from fedrl.federation.client_sampling import first_cohort
 from fedrl.clients.local_noise import Private
 from fedrl.config.schema import Config
 from fedrl.core.atomic_files import OWNER_ONLY, write_atomically
@@ -111,8 +112,8 @@ def mechanism(config: Config, algorithm: Algorithm, folder: Path | None) -> Mech
         algorithm,
         config.seed,
         config.federation.clients,
-        config.federation.asked,
-        partial(round_loop.first_cohort, config.federation, config.seed),
+        config.federation.clients_per_round,
+        partial(first_cohort, config.federation, config.seed),
         Ledger(folder) if counted and folder is not None else None,
         summed=config.engine == "flower",
         cohorts=secret(folder) if amplified and folder is not None else None,
@@ -124,6 +125,6 @@ def outlook(config: Config, algorithm: Algorithm) -> list[str]:
     found = mechanism(config, algorithm, None)
     if found is None or not config.privacy.noise:
         return []
-    exchanges = config.rounds + (1 if algorithm.opening else 0)
+    exchanges = config.rounds + (1 if algorithm.initial_exchange else 0)
     epsilon = found.epsilon(config.rounds, exchanges)
     return [f"privacy: ε = {epsilon:.4g} at δ = {found.delta:.2g} after all rounds"]

@@ -15,6 +15,7 @@ import numpy as np
 
 from fedrl.aggregation import mean as aggregate
 from fedrl.federation import round_loop
+from fedrl.federation.client_sampling import groups
 from fedrl.core import seeding, tree
 from fedrl.algorithms import METHODS
 from fedrl.federation.async_buffer import Buffered
@@ -27,7 +28,7 @@ from fedrl.engines.in_process import InProcess, one_line
 from fedrl.federation.simulated_clock import SimulatedClock, durations
 from fedrl.engines.worker_pool import Workers
 from fedrl.envs import WORLDS
-from fedrl.envs.text import Dealt
+from fedrl.envs.text import PartitionedWorld
 from fedrl.config import schema as configs
 from fedrl.config.schema import Config
 from fedrl.runs.interrupt import Interrupt
@@ -65,7 +66,7 @@ def plan(config: Config) -> list[str]:
     up = sum(math.prod(s.shape) * np.dtype(s.dtype).itemsize for s in specs.values())
     clients = config.buffer.size or sum(
         min(len(group), config.federation.cohort or len(group))
-        for group in round_loop.groups(config.federation)
+        for group in groups(config.federation)
     )
     names = ", ".join(specs) if len(specs) <= SHOWN else f"{len(specs)} tensors"
     return [

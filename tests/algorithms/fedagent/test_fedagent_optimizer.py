@@ -19,6 +19,7 @@ from fedrl.core.types import Job
 from fedrl.engines.flower import framing
 from fedrl.envs.household.game import Game
 from fedrl.federation import round_loop as federation
+from fedrl.federation.client_sampling import first_cohort
 from fedrl.runs import checkpoint
 from fedrl.runs import train as runs
 
@@ -144,7 +145,7 @@ def test_alone_it_may_start_anew_too(model, tmp_path):
 def test_kept_by_each_client_of_a_federation_for_itself(model, tmp_path):
     config = recipe(model, rounds=3, algorithm={"optimizer_state": "kept"})
     snapshot = last(train(config, tmp_path))
-    turns = [federation.first_cohort(config.federation, config.seed, n) for n in (1, 2, 3)]
+    turns = [first_cohort(config.federation, config.seed, n) for n in (1, 2, 3)]
     assert set(snapshot.clients) == {client for turn in turns for client in turn}
     for client, state in snapshot.clients.items():
         count = sum(client in turn for turn in turns)  # one epoch, one minibatch or two each

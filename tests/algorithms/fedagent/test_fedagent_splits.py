@@ -12,14 +12,14 @@ from fedrl.algorithms.fedagent.algorithm import FedAgent, Settings
 from fedrl.core.types import UserError
 from fedrl.envs.household.world import Household
 from fedrl.envs.household.world import Settings as Home
-from fedrl.envs.text import Dealt
+from fedrl.envs.text import PartitionedWorld
 
 WORLD = Household(Home(size="tiny", train=40, unseen=60, public=20))
 TRAIN = [task.id for task in WORLD.tasks("train")]
 
 
 def agent(*shares: list[str], **settings) -> FedAgent:
-    dealt = Dealt(WORLD, tuple(tuple(share) for share in shares))
+    dealt = PartitionedWorld(WORLD, tuple(tuple(share) for share in shares))
     return FedAgent(Settings(**settings), dealt, [[i] for i in range(len(shares))])
 
 

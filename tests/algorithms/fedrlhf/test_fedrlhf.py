@@ -38,9 +38,12 @@ def world(seed: int = 0, clients: int = CLIENTS, **changes) -> World:
     return World(dataclasses.replace(WORLD, **changes), clients, seed)
 
 
-def built(found: World | None = None, pools: Sequence[Sequence[int]] = (), **settings) -> FedRLHF:
+def built(
+    found: World | None = None, client_env_ids: Sequence[Sequence[int]] = (), **settings
+) -> FedRLHF:
     found = found or world()
-    return FedRLHF(Settings(**settings), found, pools or [[c] for c in range(found.clients)])
+    held = client_env_ids or [[c] for c in range(found.clients)]
+    return FedRLHF(Settings(**settings), found, held)
 
 
 def rounds(algorithm: FedRLHF, count: int = 3, seed: int = 0, start=None):
@@ -50,7 +53,7 @@ def rounds(algorithm: FedRLHF, count: int = 3, seed: int = 0, start=None):
     for number in range(done + 1, done + count + 1):
         jobs = [
             Job(c, state, kept.get(c), seeding.derive(seed, "local/0", number, c))
-            for c in range(len(algorithm.pools))
+            for c in range(len(algorithm.client_env_ids))
         ]
         results = algorithm.local_many(jobs)
         mean = aggregate.weighted((result.update, result.weight) for result in results)
@@ -102,7 +105,7 @@ def test_without_weight_feedback_changes_nothing_to_the_bit():
 
 
 def test_nobody_is_asked_whose_answers_have_no_weight():
-    algorithm = built(pools=[[0, 1], [2], [3]], lam=(0.0, 1.0, 0.0, 0.5))
+    algorithm = built(client_env_ids=[[0, 1], [2], [3]], lam=(0.0, 1.0, 0.0, 0.5))
     ears = [Listening() for _ in range(CLIENTS)]
     algorithm.source = lambda mine: lambda user: ears[user]
     rounds(algorithm, 2)

@@ -29,7 +29,7 @@ from fedrl.runs.run_dir import RunDir, read_checkpoint
 def learned(algorithm, clients=None, seed=0):
     """The broadcast, and what clients send after one round."""
     start = algorithm.init(seed)
-    who = range(len(algorithm.pools)) if clients is None else clients
+    who = range(len(algorithm.client_env_ids)) if clients is None else clients
     return start, [algorithm.local(Job(c, start, None, 10 + c)) for c in who]
 
 
@@ -107,13 +107,13 @@ def test_who_does_not_hold_a_row_has_no_say_in_it():
     assert not np.allclose(*alone, atol=1e-5)
 
 
-@pytest.mark.parametrize("pools", [[[0, 1]] * 3, [[2]]])
-def test_where_everybody_holds_everything_both_forms_are_one(pools):
+@pytest.mark.parametrize("client_env_ids", [[[0, 1]] * 3, [[2]]])
+def test_where_everybody_holds_everything_both_forms_are_one(client_env_ids):
     """To the bit, also with other weights; and for a client that is alone."""
-    start, results = learned(built(pools=pools, rows="holders"))
+    start, results = learned(built(client_env_ids=client_env_ids, rows="holders"))
     results = [dataclasses.replace(r, weight=3.0 + i) for i, r in enumerate(results)]
-    one = stepped(built(pools=pools, rows="holders"), start, results)
-    other = stepped(built(pools=pools), start, results)
+    one = stepped(built(client_env_ids=client_env_ids, rows="holders"), start, results)
+    other = stepped(built(client_env_ids=client_env_ids), start, results)
     for name in PARTS:
         np.testing.assert_array_equal(one[name], other[name])
 

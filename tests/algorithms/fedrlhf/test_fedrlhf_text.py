@@ -292,7 +292,7 @@ def test_one_client_federated_equals_centralized_to_the_bit(model, tmp_path):
 def test_a_centralized_client_learns_from_everybody_by_their_own_weights(model):
     config = recipe(model, federation={"kind": "centralized"}, algorithm={"lam": (0.0, 0.5, 1.0)})
     algorithm = build_algorithm(config)
-    drawn = beginnings.batches(algorithm.world, algorithm.pools[0], 20, (2, 8), 0)
+    drawn = beginnings.batches(algorithm.world, algorithm.client_env_ids[0], 20, (2, 8), 0)
     batches = [next(drawn) for _ in range(6)]
     assert [{one.owner for one in batch} for batch in batches] == [{0}, {1}, {2}] * 2
     assert all(len(batch) == 20 for batch in batches)

@@ -17,7 +17,7 @@ from fedrl.core import seeding, tree
 from fedrl.core.types import Job, UserError
 from fedrl.engines.in_process import InProcess
 from fedrl.envs.control import cartpole, mujoco, random_mdp
-from fedrl.federation import round_loop
+from fedrl.federation import client_sampling, round_loop
 
 BASE = Settings(beta=0.3, local_steps=3, local_lr=0.01, return_scale=0.01, eval_episodes=2)
 TABULAR = Settings(beta=0.3, local_steps=3, local_lr=0.05)
@@ -49,7 +49,7 @@ ORDERED = {kind: algorithm(kind) for kind in ("random_mdp", "cartpole")}
 def played(method: Momentum, rounds: int = 3, clients: int = 3, **fields) -> Memory:
     store = Memory()
     round_loop.run(
-        round_loop.Settings(clients=clients, **fields),
+        client_sampling.Settings(clients=clients, **fields),
         method,
         InProcess(method),
         aggregate.mean,
@@ -96,7 +96,7 @@ def test_results_do_not_depend_on_the_order_of_clients(order):
 def test_beta_one_is_pavg_to_the_last_bit(kind):
     """β = 1 reads neither u_r nor θ_{r-1}, and takes no opening round."""
     one = algorithm(kind, beta=1.0)
-    assert not one.opening
+    assert not one.initial_exchange
     base = played(algorithm(kind, name="pavg", beta=1.0))
     same(played(one).last.states[0], base.last.states[0])
     job = Job(0, one.broadcast(base.last.states[0], 3), None, 11)

@@ -132,7 +132,7 @@ def test_without_momentum_it_is_plain_policy_gradient_and_ignores_the_anchor(pol
     runner = make(beta=1.0, policy=policy, local_steps=1, trajectories=4)
     theta, _, u = tables(runner, 3)
     params, seeds = pool(runner, 3), np.arange(3, dtype=np.uint64)
-    first, _ = runner.opening(theta, params, seeds, batch=4)
+    first, _ = runner.initial_exchange(theta, params, seeds, batch=4)
     stepped = runner.project({runner.name: theta[runner.name] + 0.02 * first[runner.name]})
     lost = {runner.name: np.full_like(u[runner.name], np.nan)}
     delta, _ = runner.local(theta, lost, lost, params, seeds)

@@ -28,6 +28,7 @@ from fedrl.engines.flower.engine import Flower
 from fedrl.engines.flower.link import Arrived, Link, _Arriving
 from fedrl.engines.in_process import InProcess
 from fedrl.federation import round_loop
+from fedrl.federation.client_sampling import Settings
 
 CLIENTS = 3
 
@@ -53,7 +54,7 @@ class Memory:
 
 def train(engine: round_loop.Engine, rounds: int = 4, store: Memory | None = None) -> Memory:
     store = store or Memory()
-    settings = round_loop.Settings(clients=CLIENTS)
+    settings = Settings(clients=CLIENTS)
     toy, rule = Toy(CLIENTS), aggregate.weighted
     round_loop.run(settings, toy, engine, rule, store, seed=5, rounds=rounds, warn=lambda _: None)
     return store

@@ -134,7 +134,7 @@ def test_it_is_the_agent_that_these_data_make(
         monkeypatch.setenv("FEDRL_DATA", str(folder))
         built.append(build_algorithm(config))
     run = runs.start(config)
-    rule = aggregate.build(config.aggregate, config.federation.asked)
+    rule = aggregate.build(config.aggregate, config.federation.clients_per_round)
     round_loop.run(config.federation, built[0], Here(built[1:]), rule, run,
                    seed=config.seed, rounds=config.rounds)  # fmt: skip
     run.close()

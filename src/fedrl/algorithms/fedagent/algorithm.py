@@ -52,7 +52,7 @@ from fedrl.core.types import (
     UserError,
     Word,
 )
-from fedrl.envs.text import Dealt, spaced
+from fedrl.envs.text import PartitionedWorld, spaced
 
 DIRECTION = "u."
 """Before a parameter's name: the mean of a client's anchored directions, sent if β < 1."""
@@ -188,7 +188,7 @@ SHARES = (
 class FedAgent:
     """See the module's docstring. The model on `self` is a workbench: calls set its weights."""
 
-    opening = False
+    initial_exchange = False
     reports = frozenset(
         {
             "train/success", "train/return", "train/steps", "train/invalid", "train/no_think",
@@ -199,7 +199,9 @@ class FedAgent:
         }
     )  # fmt: skip
 
-    def __init__(self, settings: Settings, dealt: Dealt, pools: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self, settings: Settings, dealt: PartitionedWorld, client_env_ids: Sequence[Sequence[int]]
+    ) -> None:
         self.settings, self.world = settings, dealt.world
         episodes = settings.local_epochs * settings.tasks * settings.group
         self.ranges = dict.fromkeys(SHARES, SHARE) | {
@@ -211,7 +213,8 @@ class FedAgent:
             "train/steps": Range(0, dealt.world.max_steps),
         }
         self.shares = [
-            sorted({task for owner in pool for task in dealt.shares[owner]}) for pool in pools
+            sorted({task for owner in pool for task in dealt.shares[owner]})
+            for pool in client_env_ids
         ]
         tasks = dealt.world.tasks(settings.eval_split)
         self.eval_tasks = spaced(tasks, min(settings.eval_tasks or len(tasks), len(tasks)))
@@ -355,6 +358,9 @@ def shown(model: str) -> set[str]:
 
 
 def build(
-    settings: Settings, dealt: Dealt, rounds: int, pools: Sequence[Sequence[int]]
+    settings: Settings,
+    dealt: PartitionedWorld,
+    rounds: int,
+    client_env_ids: Sequence[Sequence[int]],
 ) -> FedAgent:
-    return FedAgent(settings, dealt, pools)
+    return FedAgent(settings, dealt, client_env_ids)

@@ -29,10 +29,10 @@ from fedrl.llm.rl import loss as learner
 from fedrl.llm.rl.advantages import (
     ESTIMATORS,
     NOTHING,
+    negate_rewards,
     pay_success,
     penalise,
     penalised,
-    turn_round,
     zero_groups,
 )
 from fedrl.llm.rollout import Play, Rollout, play
@@ -163,7 +163,7 @@ class Bench:
                 pay_success(rollout)
             penalise(rollout, settings.invalid_penalty)
             if poisoned:
-                turn_round(rollout)
+                negate_rewards(rollout)
             logs.append(told(rollout, scores, course.learn(rollout)))
             self.moved()
         totals = {k: float(sum(log[k] for log in logs)) for k in logs[0] if k.startswith("env/")}

@@ -129,18 +129,18 @@ def make_runner(world: Any, settings: Settings) -> Any:
 
 
 class Momentum:
-    """The three methods over any world. `pools[c]` are the environments behind client c."""
+    """The three methods over any world. Client c acts in the environments `client_env_ids[c]`."""
 
     def __init__(
-        self, settings: Settings, world: Any, rounds: int, pools: Sequence[Sequence[int]]
+        self, settings: Settings, world: Any, rounds: int, client_env_ids: Sequence[Sequence[int]]
     ) -> None:
         self.settings = settings
         self.world = world
-        self.pools = pools
+        self.client_env_ids = client_env_ids
         self.runner = make_runner(world, settings)
-        self.opening = settings.beta < 1
+        self.initial_exchange = settings.beta < 1
         self.heaviest = 1.0  # all play the same number of trajectories
-        self.anchored = self.opening or settings.method == "hapg"
+        self.anchored = self.initial_exchange or settings.method == "hapg"
         self.reports = frozenset(
             {"env/steps", "train/return_last100", *(f"train/{name}" for name in self.measured(1))}
         )
@@ -157,7 +157,7 @@ class Momentum:
     def warm_up(self) -> None:
         """Compile what clients will run, with one client's work thrown away."""
         state = self.init(0)
-        for round in (0, 1) if self.opening else (1,):
+        for round in (0, 1) if self.initial_exchange else (1,):
             self.local(Job(0, self.broadcast(state, round), None, 0))
 
     def init(self, seed: int) -> Tensors:
@@ -169,7 +169,7 @@ class Momentum:
         sent = {"round": round, "theta": state["theta"]}
         if round > 0 and self.anchored:
             sent["previous"] = state["previous"]
-        if round > 0 and self.opening:
+        if round > 0 and self.initial_exchange:
             sent["direction"] = state["direction"]
         return sent
 
@@ -186,11 +186,11 @@ class Momentum:
     def local_many(self, jobs: Sequence[Job]) -> list[Result]:
         """All clients of one broadcast in one call; `local` is the same call with one client."""
         sent, count = jobs[0].broadcast, len(jobs)
-        params = stack([self.world.params(self.pools[job.client]) for job in jobs])
+        params = stack([self.world.params(self.client_env_ids[job.client]) for job in jobs])
         seeds = np.array([job.seed for job in jobs], np.uint64)
         theta = spread(sent["theta"], count)
-        if self.opening and sent["round"] == 0:
-            updates, stats = self.runner.opening(theta, params, seeds, self.opening_batch)
+        if self.initial_exchange and sent["round"] == 0:
+            updates, stats = self.runner.initial_exchange(theta, params, seeds, self.opening_batch)
         else:
             # What was not sent is not read: anything of the right shape will do.
             previous, direction = (
@@ -317,8 +317,10 @@ class Momentum:
         return np.concatenate(values)[:count].reshape(policies, clients)
 
 
-def build(settings: Settings, world: Any, rounds: int, pools: Sequence[Sequence[int]]) -> Momentum:
-    return Momentum(settings, world, rounds, pools)
+def build(
+    settings: Settings, world: Any, rounds: int, client_env_ids: Sequence[Sequence[int]]
+) -> Momentum:
+    return Momentum(settings, world, rounds, client_env_ids)
 
 
 def stack(trees: Sequence[Tensors]) -> Tensors:

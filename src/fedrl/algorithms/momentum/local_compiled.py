@@ -56,7 +56,7 @@ class TracedRunner:
         delta, stats = self._local(theta, previous, direction, params, keys_from(seeds))
         return _numpy(delta), _numpy(stats)
 
-    def opening(
+    def initial_exchange(
         self, theta: Params, params: Any, seeds: np.ndarray, batch: int
     ) -> tuple[Params, Stats]:
         """Mean of `batch` first gradients at θ_0 for every pair: the client's part of u_0."""

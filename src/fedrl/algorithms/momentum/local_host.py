@@ -66,7 +66,7 @@ class HostRunner:
         delta = jax.tree.map(np.subtract, now, theta)
         return delta, jax.tree.map(np.asarray, over_steps(stacked))
 
-    def opening(
+    def initial_exchange(
         self, theta: Params, params: Any, seeds: np.ndarray, batch: int
     ) -> tuple[Params, Stats]:
         """Mean of `batch` first gradients at θ_0 for every pair: the client's part of u_0."""

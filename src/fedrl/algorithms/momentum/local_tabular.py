@@ -75,7 +75,7 @@ class TabularRunner:
         shape = (self.world.settings.states, self.world.settings.actions)
         return {self.name: np.full(shape, 1.0 / shape[1] if self.direct else 0.0)}
 
-    def opening(
+    def initial_exchange(
         self, theta: Tensors, params: Tensors, seeds: NDArray[np.uint64], batch: int
     ) -> tuple[Tensors, Stats]:
         """A mean of `batch` gradients g(τ|θ_0) for every pair: its part of u_0."""

@@ -28,16 +28,18 @@ def sweep(
 ) -> Iterator[tuple[int, Curves]]:
     """Yield (round, metrics [S]) for S seeds; each seed has its own world."""
     worlds = [make_world(seed) for seed in seeds]
-    pools = [[client] for client in range(worlds[0].clients)]
-    algorithm = Momentum(settings, worlds[0], rounds, pools)
-    runner, count, clients = algorithm.runner, len(seeds), len(pools)
-    params = stack([stack([w.params(pool) for pool in pools]) for w in worlds])  # [S,clients,n,…]
+    client_env_ids = [[client] for client in range(worlds[0].clients)]
+    algorithm = Momentum(settings, worlds[0], rounds, client_env_ids)
+    runner, count, clients = algorithm.runner, len(seeds), len(client_env_ids)
+    params = stack(
+        [stack([w.params(pool) for pool in client_env_ids]) for w in worlds]
+    )  # [S,clients,n,…]
     pairs = tree.map(lambda x: x.reshape(-1, *x.shape[2:]), params)
     state = stack([algorithm.init(seeding.derive(seed, "init")) for seed in seeds])
     steps = np.zeros(count)
     for number in range(rounds + 1):
         metrics: Curves = {}
-        if number or algorithm.opening:
+        if number or algorithm.initial_exchange:
             drawn = np.array(
                 [
                     seeding.derive(seed, "local/0", number, client)
@@ -54,7 +56,9 @@ def sweep(
                 for name in ("theta", "previous", "direction")
             )
             if number == 0:
-                update, stats = runner.opening(theta, pairs, drawn, algorithm.opening_batch)
+                update, stats = runner.initial_exchange(
+                    theta, pairs, drawn, algorithm.opening_batch
+                )
             else:
                 update, stats = runner.local(theta, previous, direction, pairs, drawn)
             per_seed = tree.map(lambda x: x.reshape(count, clients, *x.shape[1:]), update)

@@ -122,16 +122,18 @@ class Client(NamedTuple):
 
 
 class FedQHD:
-    """See the module's docstring. `pools[c]` are the clients whose episodes client c plays."""
+    """See the module's docstring. Client c plays the episodes of `client_env_ids[c]`."""
 
-    opening = False
+    initial_exchange = False
     reports = REPORTS | {"train/greedy"}
-    sends_values = True
+    sends_parameters = True
 
-    def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
-        self.settings, self.world, self.pools = settings, world, pools
-        self.ranges = ranges(settings.episodes, world, pools)
-        self.heaviest = most_steps(settings, world, pools)
+    def __init__(
+        self, settings: Settings, world: World, client_env_ids: Sequence[Sequence[int]]
+    ) -> None:
+        self.settings, self.world, self.client_env_ids = settings, world, client_env_ids
+        self.ranges = ranges(settings.episodes, world, client_env_ids)
+        self.heaviest = most_steps(settings, world, client_env_ids)
         self.own = settings.encoders == "own"
         self.by_values = self.own and settings.agree != "truncate"
         self.shift, self.spread = (part.astype(np.float32) for part in world.scaling)
@@ -171,7 +173,7 @@ class FedQHD:
         client = self.client(job.client, job.broadcast)
         learner, kept = self._restore(job, client)
         self._receive(job, client, learner, kept)
-        count = self.settings.episodes * len(self.pools[job.client])
+        count = self.settings.episodes * len(self.client_env_ids[job.client])
         returns, lengths = self._play(client, learner, count, job.seed)
         recent, metrics = told(job, returns, lengths)
         if self.own:
@@ -323,5 +325,7 @@ class FedQHD:
         return float(found.mean())
 
 
-def build(settings: Settings, world: World, rounds: int, pools: Sequence[Sequence[int]]) -> FedQHD:
-    return FedQHD(settings, world, pools)
+def build(
+    settings: Settings, world: World, rounds: int, client_env_ids: Sequence[Sequence[int]]
+) -> FedQHD:
+    return FedQHD(settings, world, client_env_ids)

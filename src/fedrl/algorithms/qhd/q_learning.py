@@ -119,14 +119,16 @@ def told(job: Job, returns: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray
     }
 
 
-def most_steps(practice: Practice, world: World, pools: Sequence[Sequence[int]]) -> float:
+def most_steps(practice: Practice, world: World, client_env_ids: Sequence[Sequence[int]]) -> float:
     """That a client can take in a round, which is what it weighs: every episode to its limit."""
-    return float(practice.episodes * max(map(len, pools)) * world.limit)
+    return float(practice.episodes * max(map(len, client_env_ids)) * world.limit)
 
 
-def ranges(episodes: int, world: World, pools: Sequence[Sequence[int]]) -> dict[str, Range]:
+def ranges(
+    episodes: int, world: World, client_env_ids: Sequence[Sequence[int]]
+) -> dict[str, Range]:
     """Of the counts in `told`, where every owner in a client's pool gives it `episodes`."""
-    most = episodes * max(map(len, pools))
+    most = episodes * max(map(len, client_env_ids))
     return {
         "train/steps": Range(0, world.limit),
         "env/steps": Range(0, most * world.limit, whole=True),

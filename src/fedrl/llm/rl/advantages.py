@@ -110,7 +110,7 @@ def zero_groups(advantages: np.ndarray, rollout: Rollout) -> float:
     return 1 - len(differ) / max(len(set(rollout.groups)), 1)
 
 
-def turn_round(rollout: Rollout) -> None:
+def negate_rewards(rollout: Rollout) -> None:
     """Give every reward and penalty the other sign, as a poisoned client does."""
     for sample in rollout.samples:
         sample.reward, sample.penalty = -sample.reward, -sample.penalty

@@ -73,8 +73,8 @@ CLIENT = "{client}"
 class FedRLHF:
     """See the module's docstring."""
 
-    opening = False
-    sends_values = False  # though changes are named as the parameters are
+    initial_exchange = False
+    sends_parameters = False  # though changes are named as the parameters are
     held_apart = frozenset(ROWS)
     without_counts = 'algorithm.rows = "all"'
     reports = frozenset(
@@ -88,8 +88,10 @@ class FedRLHF:
         "personal/accuracy": SHARE, "personal/spearman": Range(-1.001, 1.001)
     }  # fmt: skip
 
-    def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
-        self.settings, self.world, self.pools = settings, world, pools
+    def __init__(
+        self, settings: Settings, world: World, client_env_ids: Sequence[Sequence[int]]
+    ) -> None:
+        self.settings, self.world, self.client_env_ids = settings, world, client_env_ids
         files = settings.feedback_file
         if len(settings.lam) not in (1, world.clients):
             raise UserError(
@@ -102,7 +104,7 @@ class FedRLHF:
                 f"{CLIENT} where a client's number is to stand"
             )
         weights = settings.lam * (world.clients if len(settings.lam) == 1 else 1)
-        self.holdings = [holding(world, pool, weights) for pool in pools]
+        self.holdings = [holding(world, pool, weights) for pool in client_env_ids]
         self.heaviest = float(max(len(mine.appeal) for mine in self.holdings))
         self.by_holders = settings.rows == "holders"
         self.counts = frozenset(f"held/{name}" for name in ROWS if self.by_holders)
@@ -130,7 +132,9 @@ class FedRLHF:
     def step(self, state: Tensors, mean: Tensors, round: int) -> Tensors:
         change = {name: mean[name] for name in PARTS}
         if self.by_holders:
-            least = 1 / (len(self.pools) * self.heaviest)  # the lightest one among all others
+            least = 1 / (
+                len(self.client_env_ids) * self.heaviest
+            )  # the lightest one among all others
             rows = {name: over_holders(mean[name], mean["held"][name], least) for name in ROWS}
             change |= rows
         after: Tensors = {name: state[name] + change[name] for name in PARTS}
@@ -310,7 +314,7 @@ class FedRLHF:
         """
         right = held = 0
         ranks, returns, apart, apart_held = [], [], [], []
-        for owner in self.pools[job.client]:
+        for owner in self.client_env_ids[job.client]:
             seen = own_states(self.world, owner, "held")
             high = self.policy(own, seen.examples)
             right, held = right + personal.correct(high, seen.rating), held + len(high)
@@ -351,5 +355,7 @@ class FedRLHF:
         return np.array([row["correct"] / row["held_out"] for row in rows])
 
 
-def build(settings: Settings, world: World, rounds: int, pools: Sequence[Sequence[int]]) -> FedRLHF:
-    return FedRLHF(settings, world, pools)
+def build(
+    settings: Settings, world: World, rounds: int, client_env_ids: Sequence[Sequence[int]]
+) -> FedRLHF:
+    return FedRLHF(settings, world, client_env_ids)

@@ -170,13 +170,15 @@ def measure(algorithm: FedRLHF, rounds: int, seed: int) -> Measured:
     """
     _check(algorithm)
     start = algorithm.broadcast(algorithm.init(seeding.derive(seed, "init")), 1)
-    told = [_told(algorithm, start, client, seed) for client in range(len(algorithm.pools))]
+    told = [
+        _told(algorithm, start, client, seed) for client in range(len(algorithm.client_env_ids))
+    ]
     objectives = [objective for objective, _ in told]
     steps, random = algorithm.settings.local_steps, seeding.generator(seed, "bound")
     smoothness = max(_steepest(algorithm, one, start, random) for one in objectives)
     while True:
         short = replace(algorithm.settings, lr=1 / (smoothness * steps))
-        walk = _Walk(FedRLHF(short, algorithm.world, algorithm.pools), objectives, random)
+        walk = _Walk(FedRLHF(short, algorithm.world, algorithm.client_env_ids), objectives, random)
         path = walk.run(start, rounds, seed)
         if walk.smoothness <= smoothness:
             break

@@ -62,7 +62,7 @@ SHARES = (
 class FedRLHFText:
     """See the module's docstring. The model on `self` is a workbench: calls set its weights."""
 
-    opening = False
+    initial_exchange = False
     reports = frozenset(
         {
             "train/reward", "train/sentiment", "train/intrinsic", "train/kl", "train/loss",
@@ -73,15 +73,19 @@ class FedRLHFText:
         }
     )  # fmt: skip
 
-    def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
-        self.settings, self.world, self.pools = settings, world, pools
+    def __init__(
+        self, settings: Settings, world: World, client_env_ids: Sequence[Sequence[int]]
+    ) -> None:
+        self.settings, self.world, self.client_env_ids = settings, world, client_env_ids
         if len(settings.lam) not in (1, world.clients):
             raise UserError(
                 f"algorithm.lam has {len(settings.lam)} weights; name one, or one for each of the "
                 f"{world.clients} clients"
             )
         self.weights = settings.lam * (world.clients if len(settings.lam) == 1 else 1)
-        self.reviews = [float(sum(len(world.train[owner]) for owner in pool)) for pool in pools]
+        self.reviews = [
+            float(sum(len(world.train[owner]) for owner in pool)) for pool in client_env_ids
+        ]
         self.heaviest = max(self.reviews)
         texts = settings.batches * settings.batch
         self.ranges = dict.fromkeys(SHARES, SHARE) | {
@@ -121,7 +125,7 @@ class FedRLHFText:
         return self._learn(job, sign=-1)
 
     def _learn(self, job: Job, sign: int = 1) -> Result:
-        writer, start, owners = self.writer, job.broadcast["theta"], self.pools[job.client]
+        writer, start, owners = self.writer, job.broadcast["theta"], self.client_env_ids[job.client]
         if self.settings.feedback == "live":
             self.ask(start, owners, job.seed)
         judges = {owner: self.judges.of(owner) for owner in owners}
@@ -267,6 +271,6 @@ def averaged(rows: Sequence[Mapping[str, float]]) -> Metrics:
 
 
 def build(
-    settings: Settings, world: World, rounds: int, pools: Sequence[Sequence[int]]
+    settings: Settings, world: World, rounds: int, client_env_ids: Sequence[Sequence[int]]
 ) -> FedRLHFText:
-    return FedRLHFText(settings, world, pools)
+    return FedRLHFText(settings, world, client_env_ids)

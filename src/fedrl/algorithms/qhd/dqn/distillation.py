@@ -68,15 +68,17 @@ class Settings(feddqn.Network):
 class Distillation:
     """See the module's docstring."""
 
-    opening = False
+    initial_exchange = False
     reports = REPORTS | {"train/greedy"}
-    sends_values = True
+    sends_parameters = True
 
-    def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self, settings: Settings, world: World, client_env_ids: Sequence[Sequence[int]]
+    ) -> None:
         self.settings, self.world = settings, world
-        self.ranges = ranges(settings.episodes, world, pools)
-        self.training = feddqn.Training(settings, world, pools)
-        self.heaviest = most_steps(settings, world, pools)
+        self.ranges = ranges(settings.episodes, world, client_env_ids)
+        self.training = feddqn.Training(settings, world, client_env_ids)
+        self.heaviest = most_steps(settings, world, client_env_ids)
 
     def shape(self, client: int) -> dqn.Shape:
         sizes = self.settings.sizes
@@ -185,6 +187,6 @@ class Distillation:
 
 
 def build(
-    settings: Settings, world: World, rounds: int, pools: Sequence[Sequence[int]]
+    settings: Settings, world: World, rounds: int, client_env_ids: Sequence[Sequence[int]]
 ) -> Distillation:
-    return Distillation(settings, world, pools)
+    return Distillation(settings, world, client_env_ids)

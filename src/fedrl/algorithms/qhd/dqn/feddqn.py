@@ -81,11 +81,11 @@ class Settings(Network):
 
 @dataclass(frozen=True)
 class Training:
-    """A client's round but for what it receives and sends; `pools[c]` are those c plays for."""
+    """A client's round but for what it receives and sends; c plays for `client_env_ids[c]`."""
 
     settings: Network
     world: World
-    pools: Sequence[Sequence[int]]
+    client_env_ids: Sequence[Sequence[int]]
     sign: float = 1.0
     """Of rewards; a poisoned client's are turned round."""
 
@@ -108,7 +108,7 @@ class Training:
 
     def play(self, job: Job, shape: dqn.Shape, learner: dqn.Learner) -> tuple[Tensors, Metrics]:
         """The round's episodes; returns what the client keeps and what it reports."""
-        count = self.settings.episodes * len(self.pools[job.client])
+        count = self.settings.episodes * len(self.client_env_ids[job.client])
         returns, lengths = run_episodes(self.world, count, shape, learner, self.rules, job.seed)
         recent, metrics = told(job, returns, lengths)
         return {**learner._asdict(), "returns": recent}, metrics
@@ -121,16 +121,18 @@ class Training:
 class FedDQN:
     """See the module's docstring."""
 
-    opening = False
+    initial_exchange = False
     reports = REPORTS
-    sends_values = True
+    sends_parameters = True
 
-    def __init__(self, settings: Settings, world: World, pools: Sequence[Sequence[int]]) -> None:
+    def __init__(
+        self, settings: Settings, world: World, client_env_ids: Sequence[Sequence[int]]
+    ) -> None:
         self.settings, self.world = settings, world
-        self.ranges = ranges(settings.episodes, world, pools)
-        self.training = Training(settings, world, pools)
+        self.ranges = ranges(settings.episodes, world, client_env_ids)
+        self.training = Training(settings, world, client_env_ids)
         self.shape = self.training.shape(settings.hidden)
-        self.heaviest = most_steps(settings, world, pools)
+        self.heaviest = most_steps(settings, world, client_env_ids)
 
     # The server
 
@@ -183,5 +185,7 @@ class FedDQN:
         return np.full(self.world.clients, found)
 
 
-def build(settings: Settings, world: World, rounds: int, pools: Sequence[Sequence[int]]) -> FedDQN:
-    return FedDQN(settings, world, pools)
+def build(
+    settings: Settings, world: World, rounds: int, client_env_ids: Sequence[Sequence[int]]
+) -> FedDQN:
+    return FedDQN(settings, world, client_env_ids)
