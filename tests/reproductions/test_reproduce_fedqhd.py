@@ -18,10 +18,9 @@ from support.repository import DOCS
 from support.result_pages import row
 
 from fedrl.algorithms.qhd.q_learning import Practice, side_by_side
+from fedrl.config import build as building
 from fedrl.config import schema as configs
-from fedrl.config.build import build_world
 from fedrl.core.types import Job, Result, UserError
-from fedrl.runs import train as runs
 from fedrl.runs.grid import RunCell
 from reproductions.fedqhd import cells as plan
 from reproductions.fedqhd import choices, methods, numbers, paper
@@ -321,14 +320,14 @@ def test_a_finalist_counts_by_the_mean_of_its_seeds(tmp_path):
 
 
 def test_a_world_that_cannot_be_played_is_skipped_and_said(tmp_path, monkeypatch):
-    build = build_world
+    build = building.build_world
 
     def without(config: configs.Config) -> object:
         if config.world.name == "lunarlander-v3":
             raise UserError('pip install "gymnasium[box2d]"')
         return build(config)
 
-    monkeypatch.setattr(runs, "build_world", without)
+    monkeypatch.setattr(building, "build_world", without)
     wanted: list[RunCell] = []
     monkeypatch.setattr(paper, "_compute", lambda cells, *rest: wanted.extend(cells))
     said: list[str] = []

@@ -18,6 +18,7 @@ from safetensors.numpy import save
 from support.small_runs import ROUNDS, SMALL, STOPPED, make_runs
 
 from fedrl.cli import call
+from fedrl.config import build
 from fedrl.core.types import UserError
 from fedrl.runs.checkpoint import pack
 from fedrl.runs.run_dir import RunDir, read_checkpoint
@@ -297,14 +298,12 @@ def test_a_resumed_run_that_is_refused_keeps_its_settings(half, runs, capfd, mon
     """`--rounds 9` was written down although nothing had begun."""
     before = (half / "config.toml").read_text()
     from fedrl.core.types import UserError
-    from fedrl.runs import train as running
-    from fedrl.config.build import build_algorithm
 
     def fails(config):
         raise UserError("no such world any more")
 
     with monkeypatch.context() as patch:
-        patch.setattr(running, "build_algorithm", fails)
+        patch.setattr(build, "build_algorithm", fails)
         assert resume(half, capfd, "--rounds", "9")[0] == 2
     assert (half / "config.toml").read_text() == before
     assert json.loads((half / "meta.json").read_text())["status"] == "stopped"
@@ -481,7 +480,7 @@ def test_a_run_reached_by_a_link_keeps_its_name_on_flower(half, tmp_path, monkey
     monkeypatch.setattr(recipes, "open_engine", stop)
     flown = replace(config, engine="flower", connection="x")
     with pytest.raises(UserError, match="not today"):
-        runs_.train(flown, directory, build_algorithm(config))
+        runs_.train(flown, directory, build.build_algorithm(config))
     assert told == [half.name]
 
 

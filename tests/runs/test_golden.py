@@ -14,13 +14,12 @@ from unittest.mock import patch
 
 import pytest
 from support.agent_runs import won_by_walking
-
 from support.repository import TESTS
+
 from fedrl.config import schema as configs
+from fedrl.config.build import build_algorithm, build_world
 from fedrl.envs.household.game import Game
 from fedrl.runs import train as runs
-from fedrl.config.build import build_world
-from fedrl.config.build import build_algorithm
 
 GOLDEN = TESTS / "golden.json"
 AGENT = (

@@ -6,12 +6,11 @@ import os
 import signal
 import subprocess
 import threading
-from pathlib import Path
 
 import pytest
 from support.children import python
-
 from support.repository import ROOT, TESTS
+
 from fedrl.cli import call
 from fedrl.runs.interrupt import Interrupt
 

@@ -115,8 +115,9 @@ class Algorithm(Protocol):
     """One federated method. All state is in the arguments; nothing important hides on `self`.
 
     `initial_exchange` says whether round 0 is an exchange too (FedSVRPG-M's first gradient
-    estimate u_0); otherwise round 0 only evaluates the initial parameters. `reports` are the names of the numbers
-    that a client may tell about its round: with `declare`, all that leaves it. See `Bounded`.
+    estimate u_0); otherwise round 0 only evaluates the initial parameters. `reports` are the names
+    of the numbers that a client may tell about its round: with `declare`, all that leaves it. See
+    `Bounded`.
     """
 
     initial_exchange: bool

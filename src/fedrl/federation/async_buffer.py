@@ -165,7 +165,7 @@ class Buffered:
         fed, seed, number = step.parts.settings, step.parts.seed, step.number
         busy = self.began.keys() | step.buffer.keys()
         idle = [c for c in range(fed.clients) if c not in busy and step.failures[c] <= fed.retries]
-        free = fed.asked - len(busy)
+        free = fed.clients_per_round - len(busy)
         if not idle or free < 1:
             return
         least = min(step.failures[c] for c in idle)

@@ -60,10 +60,10 @@ class Settings:
                 f'buffer.size is for clients that share a model, but federation.kind is "{fed.kind}'
                 '": remove it'
             )
-        if self.size > fed.asked:
+        if self.size > fed.clients_per_round:
             raise UserError(
-                f"buffer.size is {self.size}, but only {fed.asked} clients are at work at a time: "
-                "lower it, or raise federation.cohort or clients"
+                f"buffer.size is {self.size}, but only {fed.clients_per_round} clients are at work at a "
+                "time: lower it, or raise federation.cohort or clients"
             )
         if private.noise or private.secure:
             key = "noise" if private.noise else "secure"

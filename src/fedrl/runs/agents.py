@@ -10,16 +10,16 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fedrl.federation import round_loop
-from fedrl.core import seeding
 from fedrl.config import schema as configs
-from fedrl.runs.evaluate import newest
 from fedrl.config.build import build_algorithm
-from fedrl.runs.run_dir import RunDir, require_run
-from fedrl.runs.warmstart import whole
-from fedrl.partition import write_labels
+from fedrl.core import seeding
 from fedrl.core.registry import suggestion
 from fedrl.core.types import UserError
+from fedrl.federation import round_loop
+from fedrl.partition import write_labels
+from fedrl.runs.evaluate import newest
+from fedrl.runs.run_dir import RunDir, require_run
+from fedrl.runs.warmstart import whole
 
 AT_ONCE = 256
 """Episodes side by side: what a progress line counts in."""

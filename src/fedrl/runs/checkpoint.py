@@ -22,10 +22,10 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from fedrl.core import tree
-from fedrl.federation.simulated_clock import Due
-from fedrl.federation.round_loop import Snapshot
 from fedrl.core.atomic_files import kind_of
 from fedrl.core.types import Failure, Result, Tensors, UserError
+from fedrl.federation.round_loop import Snapshot
+from fedrl.federation.simulated_clock import Due
 
 NAME = re.compile(r"(?:start|round-(\d+))\.([0-9a-f]{16})\.safetensors")
 NOTES = ("lengths", "digests", "settings")

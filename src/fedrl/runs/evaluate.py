@@ -9,16 +9,15 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fedrl.federation import round_loop
-from fedrl.federation import client_sampling
-from fedrl.core import seeding
 from fedrl.config import schema as configs
-from fedrl.runs.checkpoint import Damaged, read_checkpoint
-from fedrl.config.schema import Config
-from fedrl.runs.resume_rules import require_same
 from fedrl.config.build import build_algorithm
-from fedrl.runs.run_dir import RunDir, require_run
+from fedrl.config.schema import Config
+from fedrl.core import seeding
 from fedrl.core.types import UserError
+from fedrl.federation import client_sampling, round_loop
+from fedrl.runs.checkpoint import Damaged, read_checkpoint
+from fedrl.runs.resume_rules import require_same
+from fedrl.runs.run_dir import RunDir, require_run
 
 
 def newest(checkpoints: list[Path], config: Config | None = None) -> round_loop.Snapshot | None:

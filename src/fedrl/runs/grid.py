@@ -20,19 +20,18 @@ from typing import Any
 
 import numpy as np
 
-from fedrl.federation import round_loop
-from fedrl.federation.client_sampling import groups
 from fedrl.algorithms import METHODS
 from fedrl.config import schema as configs
-from fedrl.runs import train as runs
 from fedrl.config.build import build_algorithm
 from fedrl.config.schema import Config
-from fedrl.runs.resume_rules import MAY_CHANGE
+from fedrl.federation.client_sampling import groups
+from fedrl.runs import train as runs
 from fedrl.runs.logs import last_round
 from fedrl.runs.process_pool import Job, finish, pool
-from fedrl.runs.run_dir import RunDir
 from fedrl.runs.read import Run, flatten
 from fedrl.runs.read import load as load_run
+from fedrl.runs.resume_rules import MAY_CHANGE
+from fedrl.runs.run_dir import RunDir
 
 MOVES_NOTHING = frozenset({"name", "out"}) | MAY_CHANGE
 """Settings that the numbers of a round do not depend on."""

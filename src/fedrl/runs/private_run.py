@@ -7,15 +7,12 @@ import secrets
 from functools import partial
 from pathlib import Path
 
-from fedrl.federation import round_loop
-from fedrl.federation.client_sampling import first_cohort
-from fedrl.clients.local_noise import Private
 from fedrl.config.schema import Config
 from fedrl.core.atomic_files import OWNER_ONLY, write_atomically
+from fedrl.core.types import Algorithm, Metrics, UserError
+from fedrl.federation.client_sampling import first_cohort
 from fedrl.privacy import accounting, secure_aggregation
 from fedrl.privacy.mechanism import EXCHANGES, Mechanism
-from fedrl.privacy.secure_aggregation import Terms
-from fedrl.core.types import Algorithm, Metrics, UserError
 
 
 class Ledger:
@@ -87,10 +84,6 @@ def check_packages(config: Config) -> None:
         accounting.library()
     if config.privacy.secure:
         secure_aggregation.machines()
-
-
-
-
 
 
 def secret_cohorts(config: Config) -> bool:

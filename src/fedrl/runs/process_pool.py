@@ -20,11 +20,11 @@ from multiprocessing.sharedctypes import Synchronized
 from types import FrameType
 from typing import Any
 
-from fedrl.engines.in_process import debugging, one_line, raised_at
-from fedrl.runs.interrupt import Interrupt
 from fedrl.core.number_format import duration
 from fedrl.core.threads import pinned_children
 from fedrl.core.types import WORKER, UserError
+from fedrl.engines.in_process import debugging, one_line, raised_at
+from fedrl.runs.interrupt import Interrupt
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from rich.status import Status
 from rich.text import Text
 
 from fedrl.core.number_format import duration, si
-from fedrl.federation.round_loop import Round
 from fedrl.core.types import Metrics
+from fedrl.federation.round_loop import Round
 
 MAIN = ("eval/success", "eval/accuracy", "eval/return", "eval/reward", "train/return")
 PLAIN_SECONDS = 2.0

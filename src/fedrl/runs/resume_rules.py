@@ -10,8 +10,8 @@ from typing import Any
 
 from fedrl.config import schema as configs
 from fedrl.config.schema import Config
-from fedrl.runs.read import flatten
 from fedrl.core.types import UserError
+from fedrl.runs.read import flatten
 
 MAY_CHANGE = {
     "rounds",

@@ -32,12 +32,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TextIO
 
+from fedrl.core.atomic_files import OWNER_ONLY, is_private, kind_of, set_aside, write_atomically
+from fedrl.core.types import Metrics, UserError
+from fedrl.federation.round_loop import Round, Snapshot
 from fedrl.runs import provenance
 from fedrl.runs.checkpoint import Damaged, file_name, pack, read_checkpoint, round_of
 from fedrl.runs.logs import LOGS, METRICS, Logs, Mark, last_round, marks, mend, plain, trouble
-from fedrl.federation.round_loop import Round, Snapshot
-from fedrl.core.atomic_files import OWNER_ONLY, is_private, kind_of, set_aside, write_atomically
-from fedrl.core.types import Metrics, UserError
 
 KEPT = 3
 """Checkpoints kept: the newest, and two to fall back to."""

@@ -22,15 +22,14 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from fedrl.config import schema as configs
-from fedrl.runs.process_pool import cores
-from fedrl.config.schema import Config
-from fedrl.runs.progress import MAIN
 from fedrl.config.build import build_algorithm
-from fedrl.runs.grid import RunCell, compute, cost, find, finished, reached, short_hash
-from fedrl.runs.process_pool import Job, finish, pool
-from fedrl.runs.read import load as load_run
+from fedrl.config.schema import Config
 from fedrl.core.registry import suggestion
 from fedrl.core.types import UserError
+from fedrl.runs.grid import RunCell, compute, cost, find, finished, reached, short_hash
+from fedrl.runs.process_pool import Job, cores, finish, pool
+from fedrl.runs.progress import MAIN
+from fedrl.runs.read import load as load_run
 
 KEYS = ("recipe", "seeds", "runs")
 LOOK = 1.0

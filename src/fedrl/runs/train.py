@@ -6,7 +6,6 @@ import contextlib
 import math
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,47 +13,28 @@ from typing import Any
 import numpy as np
 
 from fedrl.aggregation import mean as aggregate
-from fedrl.federation import round_loop
-from fedrl.federation.client_sampling import groups
-from fedrl.core import seeding, tree
-from fedrl.algorithms import METHODS
-from fedrl.federation.async_buffer import Buffered
-from fedrl.federation.async_settings import check_broadcast, check_method
-from fedrl.clients import attacks, faults
-from fedrl.clients.attacks import Attacked
-from fedrl.clients.faults import Faulty
+from fedrl.config import schema as configs
+from fedrl.config.build import build_algorithm, build_clients, first_broadcast
+from fedrl.config.schema import Config
+from fedrl.core import tree
+from fedrl.core.registry import missing_extra
+from fedrl.core.types import Algorithm, UserError, WarmUp
 from fedrl.engines.flower import connection as connections
 from fedrl.engines.in_process import InProcess, one_line
-from fedrl.federation.simulated_clock import SimulatedClock, durations
 from fedrl.engines.worker_pool import Workers
-from fedrl.envs import WORLDS
-from fedrl.envs.text import PartitionedWorld
-from fedrl.config import schema as configs
-from fedrl.config.schema import Config
+from fedrl.federation import round_loop
+from fedrl.federation.async_buffer import Buffered
+from fedrl.federation.client_sampling import groups
+from fedrl.federation.simulated_clock import SimulatedClock, durations
 from fedrl.runs.interrupt import Interrupt
-from fedrl.runs.resume_rules import FREE_TABLES, MAY_CHANGE, kept_settings, placed, require_same
 from fedrl.runs.private_run import check_books, check_packages, mechanism, outlook, secret_cohorts
 from fedrl.runs.progress import Progress
+from fedrl.runs.resume_rules import FREE_TABLES, MAY_CHANGE, kept_settings, placed, require_same
 from fedrl.runs.run_dir import KEPT, RunDir, require_run
 from fedrl.runs.tracking import check_sinks, open_sinks
-from fedrl.partition import load_labels, partition
-from fedrl.core.registry import load, look_up, missing_extra
-from fedrl.core.types import Algorithm, Tensors, UserError, WarmUp
 
 SHOWN = 8
 """Names of tensors that a plan lists; more are counted."""
-
-
-
-
-
-
-
-
-
-
-
-
 
 
 def plan(config: Config) -> list[str]:

@@ -21,10 +21,10 @@ from typing import Any
 from rich.console import Console
 
 from fedrl.algorithms.fedagent import algorithm as fedagent
-from fedrl.envs.text import spaced
 from fedrl.core.limits import above_zero, at_least_one, not_negative
 from fedrl.core.registry import missing_extra, suggestion
 from fedrl.core.types import UserError
+from fedrl.envs.text import spaced
 
 HELD_OUT = 50
 """Public tasks, beyond those that are shown, on which the loss is told at the end."""
@@ -153,8 +153,8 @@ def _teach(
     import torch
 
     from fedrl.llm import export
-    from fedrl.llm.prompts import formats
     from fedrl.llm.pretrain.imitation import examples, imitate, surprise
+    from fedrl.llm.prompts import formats
 
     format = formats.choose(settings.format, world.name, settings.thinking)
     with console.status("the expert plays …") as status:
@@ -221,8 +221,8 @@ def _public(world: Any, settings: Settings, before: set[str]) -> tuple[list[str]
 def _model(world: Any, format: Any, settings: Settings, shown: Sequence[str]) -> Any:
     """The model to teach: a new one over the words of these tasks, or the one that is named."""
     from fedrl.llm import builtin, tokenizer
-    from fedrl.llm.pretrain.imitation import lessons
     from fedrl.llm.policy import Policy, choose_device, load
+    from fedrl.llm.pretrain.imitation import lessons
 
     device = choose_device("auto")
     if settings.model != "builtin":

@@ -17,11 +17,11 @@ from typing import Any
 from rich.console import Console
 
 from fedrl.algorithms.fedagent import algorithm as fedagent
-from fedrl.envs.imdb.world import World
-from fedrl.runs.warmstart import last_tenth, whole
 from fedrl.core.limits import above_zero, at_least_one, not_negative
 from fedrl.core.registry import missing_extra
 from fedrl.core.types import UserError
+from fedrl.envs.imdb.world import World
+from fedrl.runs.warmstart import last_tenth, whole
 
 HELD_OUT = 0.1
 """Share of the public reviews that are not read, but tell the loss at the end."""
@@ -94,7 +94,9 @@ def _teach(
     from fedrl.llm.pretrain.imitation import imitate, surprise
 
     texts = [review.text for review in world.public]
-    policy = language_modelling.reader(settings, texts[:count], world.settings.source == "generated")
+    policy = language_modelling.reader(
+        settings, texts[:count], world.settings.source == "generated"
+    )
     samples = language_modelling.lessons(policy.tokenizer, texts, settings.window)
     torch.manual_seed(settings.seed)
     began, losses = time.perf_counter(), list[float]()

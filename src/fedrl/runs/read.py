@@ -1,0 +1,158 @@
+"""Run directories as they are read: settings, metrics by round, failures, and what they cost."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedrl.core.types import UserError
+
+CUMULATIVE = ("env/steps", "env/episodes", "env/tokens", "comm/bytes_up", "comm/bytes_down")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run directory as it was read; `rounds` maps each round to its metrics."""
+
+    path: Path
+    config: dict[str, Any]
+    meta: dict[str, Any]
+    rounds: dict[int, dict[str, float]]
+    failures: list[dict[str, Any]]
+    seconds: float
+
+    @property
+    def status(self) -> str:
+        return str(self.meta.get("status", "unknown"))
+
+
+def load(folder: Path) -> Run:
+    """Read a run directory, finished or not."""
+    if not os.path.isdir(folder):  # unlike Path.is_dir, also of names that are too long
+        found = "a file" if os.path.exists(folder) else "nothing"
+        raise UserError(f"{folder} is no run: expected a folder with config.toml, found {found}")
+    if not (folder / "config.toml").is_file():
+        inside = sorted(path.name for path in folder.iterdir())
+        found = ", ".join(inside[:4]) + (", …" if len(inside) > 4 else "") or "an empty folder"
+        raise UserError(f"{folder} is no run: expected config.toml in it, found {found}")
+    try:
+        config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))
+    except ValueError as error:  # no TOML, or no text at all
+        raise UserError(f"{folder / 'config.toml'} cannot be read: {error}") from None
+    rounds = _rounds(folder / "metrics.jsonl")
+    if not rounds:
+        raise UserError(f"{folder} has no metrics yet: its metrics.jsonl is missing or empty")
+    meta = _meta(folder / "meta.json")
+    failed = [line for line in _lines(folder / "clients.jsonl") if line.get("status") == "failed"]
+    timed = sum(
+        number
+        for line in _lines(folder / "timings.jsonl")
+        for part, value in line.items()
+        if part != "round" and (number := _number(value)) is not None
+    )
+    seconds = _number(meta.get("seconds")) or timed
+    return Run(folder, flatten(config), meta, rounds, failed, seconds)
+
+
+def load_all(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
+    """The runs that can be read, and a line about each that cannot, which is also printed.
+
+    A single run that cannot be read is an error, and so is it if none can.
+    """
+    found: list[Run] = []
+    left_out: list[str] = []
+    for folder in folders:
+        try:
+            found.append(load(folder))
+        except UserError as error:
+            if len(folders) == 1:
+                raise
+            left_out.append(str(error))
+        except OSError as error:  # another user's, perhaps, whom its cohorts are a secret of
+            if len(folders) == 1:
+                raise
+            left_out.append(f"{error.filename}: {error.strerror}")
+    if not found:
+        raise UserError(f"none of these {len(folders)} can be shown: {left_out[0]}")
+    for line in left_out:
+        print(f"left out: {line}", file=sys.stderr)
+    return found, left_out
+
+
+def _meta(path: Path) -> dict[str, Any]:
+    try:
+        meta = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"{path} cannot be read: {error}") from None
+    if not isinstance(meta, dict):
+        raise UserError(f"{path} cannot be read: expected an object")
+    return meta
+
+
+def _number(value: Any) -> float | None:
+    """As JSON has it; None for what is none, or too large for one."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return float(value)
+    except OverflowError:
+        return None
+
+
+def _lines(path: Path) -> list[dict[str, Any]]:
+    """The objects of a `.jsonl` file; a last line that was cut short by a kill is left out."""
+    if not path.is_file():
+        return []
+    lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    while lines and not lines[-1].strip():
+        lines.pop()
+    result = []
+    for number, line in enumerate(lines, start=1):
+        try:
+            result.append(json.loads(line))
+        except (ValueError, RecursionError):
+            if number < len(lines):
+                raise UserError(f"{path}, line {number}: no valid JSON") from None
+            continue
+        if not isinstance(result[-1], dict) or type(result[-1].get("round")) is not int:
+            raise UserError(f'{path}, line {number}: expected an object with a whole "round"')
+    return result
+
+
+def _rounds(path: Path) -> dict[int, dict[str, float]]:
+    """Metrics by round. A round that a resumed run did again counts once, as it was last."""
+    rounds = {
+        int(line["round"]): {
+            name: number
+            for name, value in line.items()
+            if name != "round" and (number := _number(value)) is not None
+        }
+        for line in _lines(path)
+    }
+    rounds = dict(sorted(rounds.items()))
+    for name in CUMULATIVE:
+        if any(name in metrics for metrics in rounds.values()):
+            total = 0.0
+            for metrics in rounds.values():
+                total = metrics.setdefault(name, total)
+    failed = 0.0
+    for metrics in rounds.values():
+        failed += metrics.get("cohort/failed", 0.0)
+        metrics["cohort/failed_so_far"] = failed
+    return rounds
+
+
+def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        if isinstance(value, Mapping):
+            flat |= flatten(value, f"{prefix}{key}.")
+        else:
+            flat[prefix + key] = value
+    return flat
