@@ -3,40 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from functools import partial
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.liars import LIES, PER_ATTACKER, RULES, SIZE, drawn, in_order, lies, stream, vector
 
 from fedrl.aggregation import mean as aggregate
 from fedrl.aggregation import robust
 from fedrl.core import tree
-
-SIZE = 11
-PER_ATTACKER = {"krum": 2, "multi-krum": 2, "bulyan": 4}
-
-
-def stream(vectors):
-    """Vectors of SIZE numbers as nested updates, with weights that no robust rule may read."""
-    return [
-        ({"outer": {"a": v[:6].reshape(2, 3)}, "b": v[6:].astype(v.dtype)}, 1.0 + i)
-        for i, v in enumerate(np.asarray(vectors))
-    ]
-
-
-def vector(update):
-    return np.concatenate([np.ravel(leaf) for _, leaf in tree.leaves(update)])
-
-
-def drawn(seed, count):
-    return np.random.default_rng(seed).standard_normal((count, SIZE))
-
-
-def in_order(vectors):
-    """As `vector` orders them: leaves by name, "b" before "outer/a"."""
-    return np.hstack([vectors[:, 6:], vectors[:, :6]])
 
 
 @st.composite
@@ -139,16 +115,6 @@ def test_flowers_rules_agree(case, data):
 # Order, ties, precision, dtypes, memory
 
 
-RULES = {
-    "median": robust.median,
-    "trimmed": partial(robust.trimmed, share=0.2),
-    "krum": partial(robust.krum, attackers=1),
-    "multi-krum": partial(robust.multi_krum, attackers=1),
-    "bulyan": partial(robust.bulyan, attackers=1),
-    "norm-bound": aggregate.norm_bound,
-}
-
-
 @settings(max_examples=30, deadline=None)
 @given(st.permutations(range(15)), st.integers(0, 1000), st.sampled_from(sorted(RULES)))
 def test_it_does_not_matter_who_says_what(order, seed, name):
@@ -238,25 +204,6 @@ def test_a_given_bound_holds_one_update_at_a_time():
 
 
 # Breakdown: what f liars can do at most
-
-
-LIES = st.sampled_from(["huge", "near", "one number", "together", "too large to subtract"])
-
-
-def lies(kind, honest, count, rng):
-    """What `count` liars send who know everything."""
-    centre, spread = honest.mean(axis=0), honest.std(axis=0)
-    if kind == "huge":
-        return 1e30 * rng.standard_normal((count, SIZE))
-    if kind == "near":  # as far as one may hope not to be found out
-        return centre + 1.5 * spread * rng.choice([-1, 1], SIZE) * np.ones((count, 1))
-    if kind == "one number":
-        wrong = np.repeat(centre[None], count, axis=0)
-        wrong[:, rng.integers(SIZE)] += 1e3
-        return wrong
-    if kind == "together":
-        return np.repeat(centre[None] + 3 * np.abs(honest).max(), count, axis=0)
-    return np.full((count, SIZE), 1.7e308) * rng.choice([-1, 1], (count, 1))
 
 
 def mixed(case, kind):

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.rounds import play
 from support.toy import Toy
-from test_federation import play
 
 from fedrl.aggregation import mean as aggregate
 from fedrl.clients.wrapper import Wrapped

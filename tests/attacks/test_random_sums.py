@@ -22,9 +22,9 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 pytest.importorskip("dp_accounting", reason="needs the extra privacy")
 
 from support.flower_nodes import in_small_pieces
+from support.rewritten_messages import rewritten
 from support.secure_nodes import CLIENTS, STEPS, SecretNet, jobs
 from support.toy import Toy
-from test_flower_secure_refusals import rewritten
 
 from fedrl.core import tree
 from fedrl.core.types import Failure, Job, Result, Tensors

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.liars import LIES, SIZE, in_order, lies, stream, vector
+from support.rounds import Memory, play
 from support.toy import Toy
-from test_federation import Memory, play
-from test_robust import LIES, SIZE, in_order, lies, stream, vector
 
 from fedrl.aggregation import mean as aggregate
 from fedrl.aggregation import robust

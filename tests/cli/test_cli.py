@@ -301,6 +301,6 @@ def test_killed_ten_times_a_run_ends_with_the_same_numbers(fedrl, tmp_path, engi
         assert (killed / name).read_text() == (whole / name).read_text(), name
     ends = [read_checkpoint(RunDir(run).checkpoints()[0])[0] for run in (whole, killed)]
     for a, b in zip(ends[0].states, ends[1].states):
-        from test_rundir import equal
+        from support.same_runs import equal
 
         equal(a, b)

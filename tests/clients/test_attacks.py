@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.rounds import Memory, play, same
 from support.toy import BatchedToy, Toy
-from test_federation import Memory, play, same
 
 from fedrl.aggregation import mean as aggregate
 from fedrl.algorithms.qhd.dqn import network as dqn

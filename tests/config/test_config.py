@@ -179,13 +179,14 @@ def test_a_changed_method_forgives_no_mistakes(recipe, flags, words):
         resolve(data, ["--algorithm.name", "feddqn", *flags])
 
 
-def test_older_names_of_settings_are_read_but_not_taken_as_flags():
-    """A run folder that was written before a setting was renamed can be resumed."""
-    assert resolve({"algorithm": {"name": "fedqhd", "updates_per_step": 3}}) == resolve(
-        {"algorithm": {"name": "fedqhd", "gradient_steps": 3}}
-    )
-    with pytest.raises(UserError, match=r"unknown key --algorithm\.updates_per_step"):
+def test_an_old_name_is_told_the_new_one():
+    told = r"algorithm\.updates_per_step is called algorithm\.gradient_steps now"
+    with pytest.raises(UserError, match=told):
+        resolve({"algorithm": {"name": "fedqhd", "updates_per_step": 3}})
+    with pytest.raises(UserError, match="--" + told):
         resolve({"algorithm": {"name": "fedqhd"}}, ["--algorithm.updates_per_step", "3"])
+    with pytest.raises(UserError, match=r"unknown key algorithm\.updates_per_step"):
+        resolve({"algorithm": {"name": "pavg", "updates_per_step": 3}})  # never had it
 
 
 def test_the_walker_runs_the_best_row_of_its_method():

@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from support.rounds import SECRET, Talkative, play, same
 from support.toy import Toy
-from test_federation import SECRET, Talkative, play, same
 
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults

@@ -9,6 +9,8 @@ import pytest
 
 pytest.importorskip("numba", reason="the classic worlds are compiled by numba")
 
+from support.discrete_worlds import EACH, installed
+
 from fedrl.config.flag_parsing import checked, fields
 from fedrl.core.types import UserError
 from fedrl.envs.discrete import classic_kernels as classic
@@ -136,20 +138,6 @@ def test_wandering_is_a_loop_over_gymnasium(kind):
 # LunarLander
 
 
-def installed(simulator: str) -> bool:
-    return all(importlib.util.find_spec(module) for module in lunarlander.NEEDS[simulator])
-
-
-SIMULATORS = [
-    pytest.param(
-        name,
-        marks=pytest.mark.skipif(
-            not installed(name), reason=f"not installed: {lunarlander.INSTALL[name]}"
-        ),
-    )
-    for name in lunarlander.NEEDS
-]
-EACH = pytest.mark.parametrize("simulator", SIMULATORS)
 ANY = pytest.mark.skipif(
     not any(map(installed, lunarlander.NEEDS)), reason="no simulator of LunarLander is installed"
 )

@@ -10,6 +10,7 @@ import pytest
 import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.rounds import SECRET, Memory, Talkative, play, same
 from support.toy import BatchedToy, Toy
 
 from fedrl.aggregation import mean as aggregate
@@ -20,45 +21,8 @@ from fedrl.core.types import Failure, Job, Result, Shareable, Spec, UserError
 from fedrl.engines.in_process import InProcess, reason
 from fedrl.federation import round_loop
 from fedrl.federation.client_sampling import Settings, client_env_ids, draw_cohort, groups
-from fedrl.federation.round_loop import QuorumLost, Round, Snapshot
+from fedrl.federation.round_loop import QuorumLost
 from fedrl.federation.update_check import Received, refusal
-
-
-class Memory:
-    """A store that keeps everything in memory and can start from a snapshot."""
-
-    def __init__(self, start: Snapshot | None = None) -> None:
-        self.start = start
-        self.rounds: list[Round] = []
-        self.last: Snapshot | None = None
-
-    def load(self):
-        return self.start
-
-    def log(self, done):
-        self.rounds.append(done)
-
-    def log_clients(self, records):
-        self.failures = records
-
-    def checkpoint(self, snapshot):
-        self.last = snapshot
-
-
-def play(algorithm, rounds=4, engine=None, store=None, mean=aggregate.mean, more=None, **fields):
-    store = store or Memory()
-    round_loop.run(
-        Settings(**({"clients": 6} | fields)),
-        algorithm,
-        engine or InProcess(algorithm),
-        mean,
-        store,
-        seed=3,
-        rounds=rounds,
-        warn=lambda line: None,
-        **(more or {}),
-    )
-    return store
 
 
 class Shuffled:
@@ -71,12 +35,6 @@ class Shuffled:
         order = sorted(range(len(jobs)), key=lambda i: self.order[i % len(self.order)])
         done = dict(zip(order, self.engine.run([jobs[i] for i in order])))
         return iter([done[i] for i in range(len(jobs))])
-
-
-def same(a, b):
-    assert tree.flatten(a).keys() == tree.flatten(b).keys()
-    for (_, x), (_, y) in zip(tree.leaves(a), tree.leaves(b)):
-        np.testing.assert_array_equal(x, y)
 
 
 @settings(max_examples=20, deadline=None)
@@ -195,20 +153,6 @@ def test_a_batched_call_that_fails_is_retried_client_by_client():
     failed = [r for r in store.rounds[1].clients if r["status"] == "failed"]
     assert [r["client"] for r in failed] == [4]
     assert failed[0]["reason"].startswith("ValueError")
-
-
-SECRET = "the mug is in drawer 4"
-
-
-class Talkative(Toy):
-    """A client whose error quotes its task."""
-
-    error: Exception = KeyError(SECRET)
-
-    def local(self, job):
-        if job.client == 2:
-            raise self.error
-        return super().local(job)
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from support.liars import PER_ATTACKER, RULES, drawn, stream, vector
+from support.rounds import Memory, play
 from support.toy import Toy
-from test_federation import Memory, play
-from test_robust import PER_ATTACKER, RULES, drawn, stream, vector
 
 from fedrl.aggregation import mean as aggregate
 from fedrl.aggregation import robust

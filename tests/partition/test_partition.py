@@ -13,37 +13,18 @@ import re
 import subprocess
 import sys
 from collections import Counter
-from typing import NamedTuple
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.dealt_tasks import Task, made, pool
 
 from fedrl.config.help import comments
 from fedrl.core.types import UserError
 from fedrl.partition import Settings, draw_labels, partition, strategies
 
 STRATEGIES = ["uniform", "preference", "coverage", "hardness", "scenes"]
-
-
-class Task(NamedTuple):
-    id: str
-    category: str
-    scene: str = ""
-
-
-def pool(count: int, categories: int = 4, scenes: int = 12) -> list[Task]:
-    """Categories of unlike sizes; ids that begin with the category, as real ones do."""
-    share = np.arange(1, categories + 1) / sum(range(1, categories + 1))
-    ends = np.round(np.cumsum(share) * count)
-    kinds = np.searchsorted(ends, np.arange(count), side="right")
-    return [Task(f"kind{c}/{i:05d}", f"kind{c}", f"room{i % scenes}") for i, c in enumerate(kinds)]
-
-
-def made(strategy: str, tasks: list[Task], clients: int, seed: int = 0, **options):
-    labels = draw_labels(tasks, 0.5, 7) if strategy == "hardness" else None
-    return partition(tasks, clients, Settings(strategy=strategy, **options), seed, labels)
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from test_partition_measures import LABELS, TASKS, Task
+from support.labelled_tasks import LABELS, TASKS, Task
 
 from fedrl.analysis import partition as partitions
 from fedrl.analysis import partition_figure

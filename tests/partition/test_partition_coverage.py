@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from test_partition import made, pool
+from support.dealt_tasks import made, pool
 
 from fedrl.partition import coverage
 

@@ -6,7 +6,6 @@ import itertools
 import json
 import lzma
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 from support import realdata
+from support.labelled_tasks import LABELS, TASKS, Task
 
 from fedrl.core.types import UserError
 from fedrl.partition import (
@@ -27,22 +27,6 @@ from fedrl.partition import (
     write_labels,
 )
 from fedrl.partition.measures import mean_deviation
-
-
-class Task(NamedTuple):
-    id: str
-    category: str
-    scene: str = ""
-
-
-def pool(count: int = 1200) -> list[Task]:
-    """Six unlike categories; ids that begin with the category, as real ones do."""
-    kinds = np.random.default_rng(0).choice(6, count, p=[0.23, 0.22, 0.18, 0.15, 0.13, 0.09])
-    return [Task(f"kind{c}/{i:05d}", f"kind{c}", f"room{i % 24}") for i, c in enumerate(kinds)]
-
-
-TASKS = pool()
-LABELS = draw_labels(TASKS, 0.4, 1)
 
 
 def test_measures_by_hand():

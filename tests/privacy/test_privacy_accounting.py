@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 
 accounting_library = pytest.importorskip("dp_accounting", reason="ε needs the extra privacy")
 
+from support.gaussian import gaussian_delta
+
 from fedrl.privacy import accounting
 
 
@@ -37,13 +39,6 @@ def test_published_figures_of_poisson_sampling(rate, noise, steps, published):
     assert classic == pytest.approx(published, rel=0.005)
     ours = accounting.composed(event, steps, delta, "ADD_OR_REMOVE_ONE")
     assert 0.7 * published < ours < published
-
-
-def gaussian_delta(multiplier, epsilon):
-    """δ(ε) of a Gaussian mechanism of sensitivity 1 (Balle and Wang 2018, theorem 8)."""
-    normal = scipy.stats.norm.cdf
-    half, rest = 1 / (2 * multiplier), epsilon * multiplier
-    return normal(half - rest) - math.exp(epsilon) * normal(-half - rest)
 
 
 @settings(max_examples=50, deadline=None)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.toy import BatchedToy, Toy
+from support.values import Values
 
 from fedrl import privacy
 from fedrl.clients.local_noise import Private
@@ -18,23 +17,6 @@ from fedrl.core.types import Job, Spec, UserError
 from fedrl.privacy import clipping, noise
 
 BOUND = 2.0
-
-
-class Values(Toy):
-    """Clients send the new value of what was broadcast, at the same nested names."""
-
-    sends_parameters = True
-
-    def declare(self, broadcast):
-        return {"theta/a": Spec((self.size,), "float64"), "theta/b": Spec((2, 2), "float32")}
-
-    def local(self, job):
-        result = super().local(job)
-        here = {k: job.broadcast["theta"][k] + result.update[k] for k in result.update}
-        return replace(result, update={"theta": here})
-
-    def step(self, state, mean, round):
-        return state | {"theta": mean["theta"]}
 
 
 def start(algorithm):

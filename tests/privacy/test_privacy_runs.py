@@ -6,13 +6,13 @@ import json
 import math
 import sys
 from dataclasses import replace
-from functools import partial
 
 import numpy as np
 import pytest
+from support.private_rounds import SEED, epsilons, play, theta
+from support.rounds import Memory, same
 from support.toy import BatchedToy, Toy
-from test_federation import Memory, same
-from test_privacy_clipping import Values
+from support.values import Values
 
 from fedrl import privacy
 from fedrl.aggregation import mean as aggregate
@@ -24,7 +24,7 @@ from fedrl.config.build import build_algorithm
 from fedrl.core.types import UserError
 from fedrl.engines.in_process import InProcess
 from fedrl.federation import round_loop
-from fedrl.federation.client_sampling import Settings, first_cohort
+from fedrl.federation.client_sampling import Settings
 from fedrl.federation.round_loop import Round
 from fedrl.privacy import accounting
 from fedrl.privacy import secure_aggregation as secure
@@ -35,40 +35,8 @@ from fedrl.runs.progress import Progress
 
 pytest.importorskip("dp_accounting", reason="ε needs the extra privacy")
 
-SEED = 3
-
-
-def play(
-    algorithm=None, rounds=4, store=None, rule=aggregate.mean, ledger=None, said=None,
-    client_side=True, fed=None, **fields,
-):  # fmt: skip
-    algorithm, store = algorithm or Toy(), store or Memory()
-    settings, fed = (
-        privacy.Settings(**fields),
-        Settings(**({"clients": 6} | (fed or {}))),
-    )
-    guarded = Private(algorithm, settings)
-    mechanism = Mechanism(
-        settings, guarded, SEED, fed.clients, fed.asked,
-        partial(first_cohort, fed, SEED), ledger,
-    )  # fmt: skip
-    running = guarded if client_side else algorithm  # or clients that ignore the bound
-    round_loop.run(
-        fed, running, InProcess(running), rule, store, seed=SEED, rounds=rounds,
-        warn=(said if said is not None else []).append, privacy=mechanism,
-    )  # fmt: skip
-    return store
-
-
-def epsilons(store):
-    return [done.metrics["privacy/epsilon"] for done in store.rounds]
-
 
 NOISY = {"clip": 0.5, "noise": 2.0, "seeded": True}
-
-
-def theta(store):
-    return store.last.states[0]["theta"]["a"]
 
 
 def test_a_bound_that_nobody_reaches_changes_nothing():

@@ -7,10 +7,10 @@ import pytest
 
 pytest.importorskip("cryptography", reason="secure aggregation needs the extra privacy")
 
+from support.private_rounds import epsilons, play, theta
+from support.rounds import Memory, same
 from support.toy import Toy
-from test_federation import Memory, same
-from test_privacy_clipping import Values
-from test_privacy_runs import epsilons, play, theta
+from support.values import Values
 
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults

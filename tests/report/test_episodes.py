@@ -9,7 +9,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from test_report import Page
+from support.pages import Page
 
 from fedrl.cli import call
 from fedrl.config import schema as configs
@@ -186,7 +186,7 @@ def test_a_large_model_on_a_cpu_plays_only_if_asked(
 def test_what_was_asked_reaches_the_section(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from test_report import write_run
+    from support.pages import write_run
 
     run = write_run(tmp_path / "run", algorithm='name = "fedagent"')
     monkeypatch.setattr(episodes_section, "agent", lambda path, asked: f"<p>asked: {asked}</p>")
@@ -346,7 +346,7 @@ def test_a_report_of_a_real_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     """From training to the page, with a model of no skill in a game that walking wins."""
     pytest.importorskip("torch", reason="FedAgent needs the extra llm")
     pytest.importorskip("transformers", reason="FedAgent needs the extra llm")
-    from test_fedagent import WORLD, recipe, train
+    from support.agent_runs import WORLD, recipe, train
 
     from fedrl.envs.household.game import Game
     from fedrl.envs.household.world import Household, Settings

@@ -431,7 +431,7 @@ def test_runs_are_kept_and_errors_follow_them(tmp_path):
 
 def test_a_pinned_process_takes_its_clients_one_after_the_other(monkeypatch):
     """Two runs on two cores would otherwise be four threads."""
-    world = build_world(paper.runs_config("cartpole"))
+    world = building.build_world(paper.runs_config("cartpole"))
     jobs = [Job(client, {}, None, 0) for client in range(4)]
     seen: list[int] = []
 

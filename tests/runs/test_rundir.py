@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from support.same_runs import equal
 
 from fedrl.core import tree
 from fedrl.core.types import UserError
@@ -27,17 +28,6 @@ NAMES = st.text("abc_.0", min_size=1, max_size=4)
 STATES = st.dictionaries(
     NAMES, LEAVES | st.dictionaries(NAMES, LEAVES, min_size=1, max_size=2), max_size=3
 )
-
-
-def equal(a, b):
-    flat_a, flat_b = tree.flatten(a), tree.flatten(b)
-    assert flat_a.keys() == flat_b.keys()
-    for name in flat_a:
-        assert type(flat_a[name]) is type(flat_b[name])
-        np.testing.assert_array_equal(flat_a[name], flat_b[name])
-        if isinstance(flat_a[name], np.ndarray):
-            assert flat_a[name].dtype == flat_b[name].dtype
-            assert flat_a[name].shape == flat_b[name].shape
 
 
 @settings(max_examples=60, deadline=None)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
-from test_federation import Memory
 
 from fedrl import privacy
 from fedrl.aggregation import mean as aggregate
@@ -28,6 +27,7 @@ from fedrl.federation.client_sampling import Settings, first_cohort
 from fedrl.privacy.mechanism import Mechanism
 from fedrl.privacy.secure_aggregation import Terms, quantise
 from support.flower_nodes import Net, in_small_pieces
+from support.rounds import Memory
 from support.toy import Toy
 
 CLIENTS = 5

@@ -26,6 +26,7 @@ from fedrl.algorithms import METHODS
 from fedrl.clients import attacks, faults
 from fedrl.config import flower
 from fedrl.config.flag_parsing import checked, fields, nearest, parse, require_text, split_flags
+from fedrl.config.renamed import RENAMED
 from fedrl.core.limits import at_least_one, not_negative
 from fedrl.core.registry import load, look_up, suggestion
 from fedrl.core.types import FilePath, UserError, Word
@@ -143,10 +144,6 @@ SECTIONS = (
 )
 
 
-RENAMED = {"updates_per_step": "gradient_steps"}
-"""Settings of methods by the names that older run folders have for them."""
-
-
 def read_recipe(path: Path) -> dict[str, Any]:
     """The recipe's tables; its name is the default of `name`."""
     try:
@@ -202,8 +199,6 @@ def resolve(data: Mapping[str, Any], flags: Sequence[str] = ()) -> Config:
     for key, value in merged.items():
         if fields(Config).get(key) in (Any, *SECTIONS) and not isinstance(value, dict):
             raise UserError(f"{key} must be a table: [{key}]")
-    for old in RENAMED.keys() & merged.get("algorithm", {}).keys():
-        merged["algorithm"].setdefault(RENAMED[old], merged["algorithm"].pop(old))
     for key, text in pairs:  # names first: they choose what the other keys are checked against
         if key in ("algorithm.name", "world.name"):
             _choose_name(merged.setdefault(key.split(".")[0], {}), key, text)
@@ -258,7 +253,7 @@ def _override(data: dict[str, Any], classes: dict[str, type], key: str, text: st
     hints = fields(Config)
     known = all_keys(classes)
     if key not in known:
-        raise UserError(f"unknown key --{key}; {nearest(key, known)}")
+        raise unknown_key(f"--{key}", known)
     hint = fields(classes.get(table) or hints[table])[inner] if inner else hints[key]
     if text is None and hint is not bool:
         raise UserError(f"--{key} needs a value")
@@ -267,6 +262,13 @@ def _override(data: dict[str, Any], classes: dict[str, type], key: str, text: st
         data.setdefault(table, {})[inner] = value
     else:
         data[key] = value
+
+
+def unknown_key(key: str, known: list[str]) -> UserError:
+    """Names the key's new name if it had another one, else the nearest that there is."""
+    if (now := RENAMED.get(key.removeprefix("--"))) in known:
+        return UserError(f"{key} is called {now} now: rename it")
+    return UserError(f"unknown key {key}; {nearest(key.removeprefix('--'), known)}")
 
 
 def all_keys(classes: Mapping[str, type]) -> list[str]:
@@ -293,7 +295,7 @@ def _fill(cls: Any, data: Mapping[str, Any], path: str, classes: Mapping[str, ty
                 if path
                 else [*hints, *all_keys(classes)]
             )
-            raise UserError(f"unknown key {where}; {nearest(where, known)}")
+            raise unknown_key(where, known)
         nested = classes.get(key) if not path else None
         hint = nested or hints[key]
         if dataclasses.is_dataclass(hint):

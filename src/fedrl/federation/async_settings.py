@@ -62,8 +62,8 @@ class Settings:
             )
         if self.size > fed.clients_per_round:
             raise UserError(
-                f"buffer.size is {self.size}, but only {fed.clients_per_round} clients are at work at a "
-                "time: lower it, or raise federation.cohort or clients"
+                f"buffer.size is {self.size}, but only {fed.clients_per_round} clients work at "
+                "a time: lower it, or raise federation.cohort or clients"
             )
         if private.noise or private.secure:
             key = "noise" if private.noise else "secure"

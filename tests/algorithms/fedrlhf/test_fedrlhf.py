@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,10 +10,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 from support import realdata
+from support.ratings import CLIENTS, WORLD, built, world
 
 from fedrl.aggregation import mean as aggregate
 from fedrl.algorithms.fedrlhf.ratings import metrics, rating_queries
-from fedrl.algorithms.fedrlhf.ratings.algorithm import FedRLHF, Settings
+from fedrl.algorithms.fedrlhf.ratings.algorithm import FedRLHF
 from fedrl.algorithms.fedrlhf.ratings.client_data import states as own_states
 from fedrl.cli import call
 from fedrl.config import schema as configs
@@ -29,21 +29,6 @@ from fedrl.feedback import reward_model
 from fedrl.feedback.records import Answer, Question, Source
 from fedrl.feedback.store import Folder, client_folder
 from fedrl.report.plots import interval
-
-WORLD = movielens.Settings(users=40, movies=120, ratings=50, least=10)
-CLIENTS = 4
-
-
-def world(seed: int = 0, clients: int = CLIENTS, **changes) -> World:
-    return World(dataclasses.replace(WORLD, **changes), clients, seed)
-
-
-def built(
-    found: World | None = None, client_env_ids: Sequence[Sequence[int]] = (), **settings
-) -> FedRLHF:
-    found = found or world()
-    held = client_env_ids or [[c] for c in range(found.clients)]
-    return FedRLHF(Settings(**settings), found, held)
 
 
 def rounds(algorithm: FedRLHF, count: int = 3, seed: int = 0, start=None):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_fedrlhf import built, world
+from support.ratings import built, world
 
 from fedrl.aggregation import mean as aggregate
 from fedrl.algorithms.fedrlhf.ratings.algorithm import PARTS, ROWS

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_federation import Memory, same
+from support.rounds import Memory, same
 
 from fedrl.aggregation import mean as aggregate
 from fedrl.algorithms.momentum.algorithm import Momentum, Settings

@@ -9,7 +9,7 @@ import pytest
 
 pytest.importorskip("numba", reason="DQN needs the extra classic")
 
-from test_discrete_worlds import EACH
+from support.discrete_worlds import EACH
 
 from fedrl.algorithms.qhd import td_kernels as counters
 from fedrl.algorithms.qhd.dqn import network as dqn

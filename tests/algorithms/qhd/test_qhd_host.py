@@ -13,7 +13,7 @@ import pytest
 
 pytest.importorskip("numba", reason="the kernels are compiled by numba (fedrl[classic])")
 
-from test_discrete_worlds import EACH
+from support.discrete_worlds import EACH
 
 from fedrl.algorithms.qhd import encoders as qhd
 from fedrl.algorithms.qhd import episodes as qhd_episodes

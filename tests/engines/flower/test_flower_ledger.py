@@ -21,9 +21,9 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 pytest.importorskip("dp_accounting", reason="ε needs the extra privacy")
 
 import dp_accounting as dp
+from support.gaussian import gaussian_delta
 from support.secure_nodes import CLIENTS, SecretNet, jobs, no_answer, over
 from support.toy import Toy
-from test_privacy_accounting import gaussian_delta
 
 from fedrl.config import schema as configs
 from fedrl.core.types import Failure, Result

@@ -14,6 +14,8 @@ import scipy.stats
 pytest.importorskip("flwr", reason="needs the extra flower")
 pytest.importorskip("dp_accounting", reason="ε needs the extra privacy")
 
+from support.private_rounds import epsilons, theta
+from support.rounds import same
 from support.secure_nodes import (
     CLIENTS,
     STEPS,
@@ -29,9 +31,7 @@ from support.secure_nodes import (
     vectors,
 )
 from support.toy import Toy
-from test_federation import same
-from test_privacy_clipping import Values
-from test_privacy_runs import epsilons, theta
+from support.values import Values
 
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults

@@ -13,6 +13,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
+from support.rewritten_messages import rewritten
 from support.secure_nodes import (
     CLIENTS,
     CLIP,
@@ -43,22 +44,6 @@ def net(tmp_path: Path) -> SecretNet:
 
 
 # Answers that are not what they should be --------------------------------------------------------
-
-
-def rewritten(change: Callable[[Tensors], Tensors]) -> Callable[[Arrived], Arrived]:
-    """The answer with other tensors beside it, under a checksum that fits."""
-
-    def edit(arrived: Arrived) -> Arrived:
-        assert arrived.content is not None
-        text, pieces = messages.opened(arrived.content)
-        if not pieces:  # a refusal
-            return arrived
-        data = framing.pack(change(framing.unpack(b"".join(pieces))))
-        told = replace(protocol.read(text, protocol.Answer), digest=framing.checksum([data]))
-        content = messages.content(protocol.write(told), messages.body([data]))
-        return arrived._replace(content=content)
-
-    return edit
 
 
 def table(tensors: Tensors, name: str, **columns: np.ndarray) -> Tensors:

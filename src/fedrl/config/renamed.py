@@ -1,0 +1,8 @@
+"""Settings by the names that they had before 0.2, and what they are called now."""
+
+from __future__ import annotations
+
+RENAMED: dict[str, str] = {
+    "algorithm.updates_per_step": "algorithm.gradient_steps",
+}
+"""From the old key to the new one; what means the same in several methods has one name."""
