@@ -18,7 +18,7 @@ from fedrl.aggregation import robust
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
 from fedrl.clients.local_noise import Private
-from fedrl.config.build import build_algorithm
+from fedrl.config.build import build_algorithm, build_clients
 from fedrl.config.schema import resolve, to_toml
 from fedrl.core import tree
 from fedrl.core.types import Job, TooFew, UserError
@@ -276,7 +276,7 @@ def test_a_client_of_ratings_that_claims_everything(tmp_path):
 
     def trained(claim: float) -> np.ndarray:
         config = resolve(RATINGS, flags)
-        algorithm = build_algorithm(config)
+        algorithm = build_clients(config)
         honest = algorithm.local_many
         algorithm.local_many = lambda jobs: [
             replace(r, weight=claim) if r.client == 0 else r for r in honest(jobs)

@@ -18,7 +18,7 @@ from fedrl.algorithms.qhd.dqn import network as dqn
 from fedrl.clients.attacks import Attacked, Kind, Settings, attack_update, byzantine_clients
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
-from fedrl.config.build import build_algorithm
+from fedrl.config.build import build_algorithm, build_clients
 from fedrl.config.schema import find_recipe, read_recipe, resolve
 from fedrl.core import seeding, tree
 from fedrl.core.types import Batched, Job, UserError, sends_parameters
@@ -367,10 +367,10 @@ def test_impossible_attacks_are_refused(flags, words):
 
 def test_a_run_is_attacked_as_its_settings_say():
     config = resolve(BASE, ["--attack.share", "0.4", "--attack.kind", "scale"])
-    built = build_algorithm(config)
+    built = build_clients(config)
     assert isinstance(built, Attacked)
     assert built.byzantine == byzantine_clients(config.attack, 5, config.seed)
-    assert not isinstance(build_algorithm(resolve(BASE)), Attacked)
+    assert not isinstance(build_clients(resolve(BASE)), Attacked)
     assert plan(config) == plan(resolve(BASE))
 
 
@@ -380,7 +380,7 @@ def test_a_fifth_of_sign_flippers_ruins_the_mean_on_cartpole_and_not_robust_rule
         common = ["--rounds", "30", "--eval_every", "30", "--federation.clients", "10"]
         recipe = read_recipe(find_recipe("momentum/cartpole"))
         config = resolve(recipe, [*common, "--seed", "1", *flags])
-        algorithm, store = build_algorithm(config), Memory()
+        algorithm, store = build_clients(config), Memory()
         rule = aggregate.build(config.aggregate, config.federation.clients_per_round)
         round_loop.run(
             config.federation, algorithm, InProcess(algorithm), rule, store, seed=config.seed,

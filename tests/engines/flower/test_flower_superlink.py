@@ -383,7 +383,7 @@ def test_how_a_run_is_driven_is_not_the_nodes_business(
     def sent(*flags: str) -> str:
         here = ("--engine", "flower", "--connection", "hub", *flags)
         config = configs.resolve(CARTPOLE, here)
-        return open_engine(config, "run", build_algorithm(config), print).recipe.text
+        return open_engine(config, "run", build_algorithm(config), print, 2).recipe.text
 
     driven = (
         "--federation.deadline",
