@@ -24,8 +24,8 @@ from fedrl.core import tree
 from fedrl.envs.control import cartpole, random_mdp
 from fedrl.report import plots
 
-CARTPOLE = Settings(beta=0.2, local_steps=10, local_lr=0.015, return_scale=0.01, weight_clip=1.2)
-TABULAR = Settings(local_steps=32, local_lr=0.05)
+CARTPOLE = Settings(beta=0.2, local_steps=10, lr=0.015, return_scale=0.01, weight_clip=1.2)
+TABULAR = Settings(local_steps=32, lr=0.05)
 BETAS = (0.1, 0.2, 0.5, 0.8, 1.0)
 KAPPAS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 WARM_UP = 2

@@ -32,8 +32,8 @@ from fedrl.runs.evaluate import newest
 from fedrl.runs.read import load
 from fedrl.runs.run_dir import RunDir, require_run
 
-STEPS = {"local_epochs": "lr", "local_steps": "local_lr"}
-"""What methods call τ, and what each of them calls η."""
+STEPS = ("local_epochs", "local_steps")
+"""What methods call τ."""
 
 Vector = dict[str, np.ndarray]
 
@@ -110,7 +110,7 @@ def measure(
             f"{path} is a run of {config.algorithm.name}, whose local steps cannot be replayed: "
             "give the estimates as flags"
         )
-    lr = float(getattr(config.algorithm, STEPS[steps_key]))
+    lr = float(config.algorithm.lr)
     steps = int(getattr(config.algorithm, steps_key))
     clients = config.federation.clients
     if clients < 2:

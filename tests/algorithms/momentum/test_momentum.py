@@ -19,8 +19,8 @@ from fedrl.engines.in_process import InProcess
 from fedrl.envs.control import cartpole, mujoco, random_mdp
 from fedrl.federation import client_sampling, round_loop
 
-BASE = Settings(beta=0.3, local_steps=3, local_lr=0.01, return_scale=0.01, eval_episodes=2)
-TABULAR = Settings(beta=0.3, local_steps=3, local_lr=0.05)
+BASE = Settings(beta=0.3, local_steps=3, lr=0.01, return_scale=0.01, eval_episodes=2)
+TABULAR = Settings(beta=0.3, local_steps=3, lr=0.05)
 
 
 def make(kind: str, clients: int = 3, seed: int = 0):
@@ -199,7 +199,7 @@ def test_a_capped_direction_bounds_the_clients_step(kind):
 
 @pytest.mark.parametrize("server", ["momentum", "adam"])
 def test_server_optimisers_keep_their_state(server):
-    store = played(algorithm("cartpole", server=server))
+    store = played(algorithm("cartpole", server_optimizer=server))
     flat = tree.flatten(store.last.states[0])
     assert any(name.startswith("optimizer.") for name in flat)
     plain = played(algorithm("cartpole"))
@@ -228,7 +228,7 @@ def test_centralized_draws_from_every_environment():
         ({"beta": 1.1}, "algorithm.beta"),
         ({"name": "pavg", "beta": 0.5}, "algorithm.beta = 1.0"),
         ({"local_steps": 0}, "algorithm.local_steps"),
-        ({"local_lr": 0.0}, "algorithm.local_lr"),
+        ({"lr": 0.0}, "algorithm.lr"),
         ({"weight_clip": -1.0}, "algorithm.weight_clip"),
         ({"policy": "direct", "name": "fedhapg-m"}, "twice differentiable"),
     ],
@@ -273,7 +273,7 @@ class Corridor:
 @pytest.mark.parametrize("name", ["pavg", "fedsvrpg-m", "fedhapg-m"])
 def test_a_hosts_world_may_have_discrete_actions(name):
     wanted = Settings(
-        name=name, beta=1.0 if name == "pavg" else 0.5, local_lr=0.3, local_steps=4,
+        name=name, beta=1.0 if name == "pavg" else 0.5, lr=0.3, local_steps=4,
         trajectories=8, eval_episodes=50,
     )  # fmt: skip
     method = Momentum(wanted, Corridor(2), 30, [[0], [1]])

@@ -52,15 +52,15 @@ class Settings:
     # K: local steps per round.
     local_steps: int = 10
     # η: local step size.
-    local_lr: float = 0.05
+    lr: float = 0.05
     # λ: server step size; 0 stands for ηK, with which the server takes the clients' mean step.
     server_lr: float = 0.0
     # How the server moves along u: plain ascent is the paper's.
-    server: server_optimizers.Name = "sgd"
+    server_optimizer: server_optimizers.Name = "sgd"
     # Trajectories per local step; the paper samples one.
     trajectories: int = 1
     # B: trajectories per client for u_0; 0 stands for the paper's ⌈K/(Rβ²)⌉.
-    opening_trajectories: int = 0
+    initial_trajectories: int = 0
     # Cap on the importance weight; 0 is off.
     weight_clip: float = 0.0
     # Cap on the norm of a local direction u_{r,k}; 0 is off.
@@ -89,10 +89,10 @@ class Settings:
             raise UserError("algorithm.name is pavg, which is β = 1: set algorithm.beta = 1.0")
         at_least_one(self, "algorithm.", "local_steps", "trajectories", "eval_episodes")
         not_negative(
-            self, "algorithm.", "server_lr", "opening_trajectories", "weight_clip", "direction_clip"
+            self, "algorithm.", "server_lr", "initial_trajectories", "weight_clip", "direction_clip"
         )
-        if self.local_lr <= 0:
-            raise UserError(f"algorithm.local_lr is {self.local_lr}; it must be positive")
+        if self.lr <= 0:
+            raise UserError(f"algorithm.lr is {self.lr}; it must be positive")
         if self.policy == "direct" and self.name == "fedhapg-m":
             raise UserError(
                 "algorithm.policy is direct, for which J is not twice differentiable: "
@@ -145,8 +145,8 @@ class Momentum:
             {"env/steps", "train/return_last100", *(f"train/{name}" for name in self.measured(1))}
         )
         self.ranges = {"train/weight_clipped": SHARE}
-        self.server_lr = settings.server_lr or settings.local_lr * settings.local_steps
-        self.opening_batch = settings.opening_trajectories or math.ceil(
+        self.server_lr = settings.server_lr or settings.lr * settings.local_steps
+        self.opening_batch = settings.initial_trajectories or math.ceil(
             settings.local_steps / (max(rounds, 1) * settings.beta**2)
         )
         horizon = getattr(world, "horizon", None) or getattr(world.settings, "horizon", None)
@@ -163,7 +163,7 @@ class Momentum:
     def init(self, seed: int) -> Tensors:
         theta = self.runner.init(seed)
         state = {"theta": theta, "previous": theta, "direction": tree.zeros_like(theta)}
-        return {**state, **_prefixed(server_optimizers.init(self.settings.server, theta))}
+        return {**state, **_prefixed(server_optimizers.init(self.settings.server_optimizer, theta))}
 
     def broadcast(self, state: Tensors, round: int) -> Tensors:
         sent = {"round": round, "theta": state["theta"]}
@@ -238,10 +238,10 @@ class Momentum:
         if round == 0:
             return {**state, "direction": mean}  # u_0
         s = self.settings
-        scale = 1.0 / (s.local_lr * s.local_steps)
+        scale = 1.0 / (s.lr * s.local_steps)
         direction = tree.map(lambda d: (scale * d).astype(d.dtype), mean)  # u_{r+1}
         theta, optimizer = server_optimizers.apply(
-            s.server, _unprefixed(state), state["theta"], direction, self.server_lr
+            s.server_optimizer, _unprefixed(state), state["theta"], direction, self.server_lr
         )
         theta = self.runner.project(theta)
         return {

@@ -103,7 +103,7 @@ class TracedRunner:
                 self.policy, s, now, previous, direction, at, batch, psi
             )
             stats = trajectory_stats(batch, weight, clipped)
-            return jax.tree.map(lambda x, d: x + s.local_lr * d, now, u), stats
+            return jax.tree.map(lambda x, d: x + s.lr * d, now, u), stats
 
         last, stats = jax.lax.scan(step, theta, jnp.arange(s.local_steps))
         return jax.tree.map(jnp.subtract, last, theta), over_steps(stats)

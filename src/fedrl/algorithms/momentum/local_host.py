@@ -108,7 +108,7 @@ class HostRunner:
         u, weight, clipped = directions(
             self.policy, self.settings, now, previous, direction, at, batch, psi
         )
-        moved = jax.tree.map(lambda x, d: x + self.settings.local_lr * d, now, u)
+        moved = jax.tree.map(lambda x, d: x + self.settings.lr * d, now, u)
         return moved, trajectory_stats(batch, weight, clipped)
 
     def _gradient_traced(self, theta: Params, batch: Trajectories) -> tuple[Params, Stats]:

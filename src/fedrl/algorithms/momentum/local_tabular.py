@@ -38,7 +38,7 @@ class Settings(Protocol):
     @property
     def local_steps(self) -> int: ...
     @property
-    def local_lr(self) -> float: ...
+    def lr(self) -> float: ...
     @property
     def weight_clip(self) -> float: ...
     @property
@@ -153,7 +153,7 @@ class TabularRunner:
             gamma=float(self.world.settings.gamma),
             local_steps=s.local_steps,
             trajectories=s.trajectories,
-            local_lr=float(s.local_lr),
+            lr=float(s.lr),
             beta=float(s.beta),
             weight_clip=float(s.weight_clip),
             hapg=s.method == "hapg",

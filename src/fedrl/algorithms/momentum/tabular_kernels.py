@@ -60,7 +60,7 @@ class Rules(NamedTuple):
     gamma: float
     local_steps: int
     trajectories: int
-    local_lr: float
+    lr: float
     beta: float
     weight_clip: float
     hapg: bool
@@ -442,7 +442,7 @@ def end(lanes: Lanes, lane: int, rules: Rules) -> None:
     _, states, actions = lanes.theta.shape
     for s in range(states):
         for a in range(actions):
-            lanes.theta[lane, s, a] += rules.local_lr * lanes.direction[lane, s, a]
+            lanes.theta[lane, s, a] += rules.lr * lanes.direction[lane, s, a]
     if rules.direct:
         project(lanes.theta, lane, rules.floor)
 
