@@ -17,9 +17,9 @@ import harness
 import numba
 import numpy as np
 
-from fedrl.algorithms.momentum import tabular_kernels as kernels
 from fedrl.algorithms.momentum.algorithm import Momentum, Settings, spread, stack
-from fedrl.algorithms.momentum.many_seeds import sweep
+from fedrl.algorithms.momentum.batched_seeds import run_seeds
+from fedrl.algorithms.momentum.local_steps import tabular_kernels as kernels
 from fedrl.core import tree
 from fedrl.envs.control import cartpole, random_mdp
 from fedrl.report import plots
@@ -66,7 +66,7 @@ def cart_world(clients: int) -> Callable[[int], cartpole.World]:
 
 def ours(settings: Settings, seeds: int, rounds: int) -> Iterator[float]:
     """One round more than is read, because the last one evaluates."""
-    curves = sweep(settings, cart_world(5), range(seeds), rounds + 1, eval_every=rounds + 1)
+    curves = run_seeds(settings, cart_world(5), range(seeds), rounds + 1, eval_every=rounds + 1)
     for _, metrics in curves:
         yield float(metrics["env/steps"].sum())
 
@@ -164,7 +164,7 @@ def table_cell(beta: float, kappa: float, seeds: Sequence[int], inside: Stopwatc
     """Mean final J of one cell of Table 2; `inside` collects the kernel's time."""
     world = random_mdp.Settings(kappa=kappa, horizon=500)
     with mock.patch.object(kernels, "run", inside(kernels.run)):
-        *_, (_, last) = sweep(
+        *_, (_, last) = run_seeds(
             replace(TABULAR, beta=beta),
             lambda seed: random_mdp.World(world, 20, seed),
             seeds,

@@ -340,7 +340,7 @@ def test_anchors_are_no_terminal_states():
 def test_a_world_has_gymnasiums_sizes(kind):
     env = theirs(kind)
     world = discrete.World(discrete.Settings(name=IDS[kind].lower()), 5, 0)
-    assert world.kind == kind
+    assert world.kernel == kind
     assert (world.dimension,) == env.observation_space.shape
     assert world.actions == env.action_space.n
     assert world.limit == env.spec.max_episode_steps

@@ -12,7 +12,7 @@ from support.rounds import Memory, same
 
 from fedrl.aggregation import mean as aggregate
 from fedrl.algorithms.momentum.algorithm import Momentum, Settings
-from fedrl.algorithms.momentum.many_seeds import sweep
+from fedrl.algorithms.momentum.batched_seeds import run_seeds
 from fedrl.core import seeding, tree
 from fedrl.core.types import Job, UserError
 from fedrl.engines.in_process import InProcess
@@ -129,7 +129,7 @@ def test_identical_clients_with_one_seed_equal_one_client(kind, name):
 )
 def test_sweep_over_seeds_equals_the_round_loop(kind, name, beta):
     chosen = settings_for(kind, name=name, beta=beta)
-    curves = list(sweep(chosen, lambda seed: make(kind, 3, seed), [5, 6], 3))
+    curves = list(run_seeds(chosen, lambda seed: make(kind, 3, seed), [5, 6], 3))
     store = played(Momentum(chosen, make(kind, 3, 5), 3, [[0], [1], [2]]))
     for (number, metrics), done in zip(curves, store.rounds, strict=True):
         assert number == done.round
@@ -152,9 +152,9 @@ def test_server_step_is_the_papers():
     same(moved["previous"], opened["theta"])
 
 
-def test_opening_batch_is_the_papers():
-    assert algorithm("random_mdp", beta=0.1, local_steps=32, rounds=6).opening_batch == 534
-    assert algorithm("random_mdp", beta=0.5, local_steps=32, rounds=60).opening_batch == 3
+def test_initial_batch_is_the_papers():
+    assert algorithm("random_mdp", beta=0.1, local_steps=32, rounds=6).initial_batch == 534
+    assert algorithm("random_mdp", beta=0.5, local_steps=32, rounds=60).initial_batch == 3
 
 
 def test_only_a_change_of_theta_leaves_a_client():
@@ -248,7 +248,7 @@ def test_settings_that_a_world_cannot_read_are_refused():
 class Corridor:
     """A host's world with discrete actions: of three, one pays, another in each of two rooms."""
 
-    continuous, tabular, traced = False, False, False
+    continuous = False
     observation_size, action_size, horizon, gamma = 2, 3, 6, 0.9
 
     def __init__(self, clients: int) -> None:

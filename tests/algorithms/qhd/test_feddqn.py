@@ -11,13 +11,13 @@ pytest.importorskip("numba", reason="DQN needs the extra classic")
 
 from support.discrete_worlds import EACH
 
-from fedrl.algorithms.qhd import td_kernels as counters
+from fedrl.algorithms.qhd import q_learning_kernels as counters
 from fedrl.algorithms.qhd.dqn import network as dqn
 from fedrl.algorithms.qhd.dqn.distillation import Distillation
 from fedrl.algorithms.qhd.dqn.distillation import Settings as DistillSettings
 from fedrl.algorithms.qhd.dqn.episodes import run_episodes
 from fedrl.algorithms.qhd.dqn.feddqn import FedDQN, Settings
-from fedrl.algorithms.qhd.td_kernels import Rules
+from fedrl.algorithms.qhd.q_learning_kernels import Rules
 from fedrl.core.types import Job, UserError
 from fedrl.envs.discrete.worlds import Settings as WorldSettings
 from fedrl.envs.discrete.worlds import World

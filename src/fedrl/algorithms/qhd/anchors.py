@@ -19,7 +19,8 @@ import numpy as np
 
 from fedrl.core import seeding
 from fedrl.core.types import UserError
-from fedrl.envs.discrete.worlds import World, random_states
+from fedrl.envs.discrete.worlds import random_states
+from fedrl.envs.interfaces import DiscreteWorld
 
 Source = Literal["rollouts", "box", "file"]
 
@@ -72,7 +73,7 @@ def check(count: int, source: Source, file: str, used: bool = True) -> None:
         raise UserError(f"algorithm.anchor_file is {file!r}; it must end in .npy or .csv")
 
 
-def draw(world: World, count: int, source: Source, file: str, seed: int) -> np.ndarray:
+def draw(world: DiscreteWorld, count: int, source: Source, file: str, seed: int) -> np.ndarray:
     """Anchors [m, dimension] float32, not scaled; m is `count`, or what the file holds."""
     if source == "rollouts":
         return random_states(world, count, seed)
@@ -87,7 +88,7 @@ def draw(world: World, count: int, source: Source, file: str, seed: int) -> np.n
     return states
 
 
-def box_states(world: World, count: int, seed: int) -> np.ndarray:
+def box_states(world: DiscreteWorld, count: int, seed: int) -> np.ndarray:
     """`count` states [count, dimension] float32, uniform in the world's box, not scaled."""
     random = seeding.generator(seed, "world.anchors.box")
     drawn = random.uniform(*BOXES[world.name], size=(count, len(BOXES[world.name].low)))
@@ -110,7 +111,7 @@ def _stand(landers: np.ndarray, random: np.random.Generator) -> None:
     landers[stands, 6:] = legs[stands]
 
 
-def read_states(path: Path, world: World) -> np.ndarray:
+def read_states(path: Path, world: DiscreteWorld) -> np.ndarray:
     """The states of a file [m, dimension] as float32; what cannot be used is said in one line."""
     key = f"algorithm.anchor_file: {path}"
     try:

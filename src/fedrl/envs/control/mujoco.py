@@ -16,7 +16,7 @@ import importlib.util
 import itertools
 import math
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,10 +28,7 @@ import numpy as np
 from fedrl.core import seeding
 from fedrl.core.limits import at_least_one
 from fedrl.core.types import Tensors, UserError
-
-Act = Callable[[np.ndarray, np.ndarray, np.ndarray], Any]
-"""`act(observations [b, O], noise [b, A], alive [b]) -> actions [b, A]`; `alive` are the rows.
-Worlds with discrete actions: see `pg_host`."""
+from fedrl.envs.interfaces import Act, Trajectories
 
 
 class Health(NamedTuple):
@@ -122,15 +119,6 @@ class Settings:
         at_least_one(self, "world.", "threads")
 
 
-class Trajectories(NamedTuple):
-    """A batch of episodes, zero after their end; actions as the policy chose them, unclipped."""
-
-    observations: np.ndarray  # [B, T, O] float32
-    actions: np.ndarray  # [B, T, A] float32
-    rewards: np.ndarray  # [B, T] float32
-    mask: np.ndarray  # [B, T] float32, 1 on real steps
-
-
 class Body(NamedTuple):
     """One simulated body: a client's model, a slot's data, and views into that data."""
 
@@ -145,8 +133,6 @@ class World:
     """One environment per client, rolled out in batches that may mix clients."""
 
     continuous = True
-    tabular = False
-    traced = False
 
     def __init__(self, settings: Settings, clients: int, seed: int) -> None:
         self._mujoco, assets = _require(settings.name)
@@ -179,7 +165,7 @@ class World:
         """The environments of these clients; of several, every trajectory draws one uniformly."""
         return {"client": np.array(clients, np.int64)}
 
-    def rollout(self, act: Act, params: Tensors, seeds: np.ndarray) -> Trajectories:
+    def rollout(self, act: Act, params: Tensors, seeds: np.ndarray) -> Trajectories[np.ndarray]:
         """`params["client"]` [B, n] and `seeds` [B] give B episodes, whose rows are independent.
 
         Row b draws from its own seed: the environment, the initial state, then all action noise.
@@ -200,7 +186,7 @@ class World:
             noise[row] = random.standard_normal((steps, self.action_size), np.float32)
 
         alive = np.arange(batch)
-        state = read(bodies)
+        state = states_of(bodies)
         for step in range(steps):
             observations = self.observe(state).astype(np.float32)
             actions = np.asarray(act(observations, noise[alive, step], alive), np.float32)
@@ -242,7 +228,7 @@ class World:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Next states [b, nq + nv], rewards [b] and ends [b] of one environment step."""
         self._simulate(bodies, actions)
-        after = read(bodies)
+        after = states_of(bodies)
         # Gymnasium charges the action as it was asked for, in its own precision; MuJoCo clips it.
         cost = self._task.control_cost * np.square(actions).sum(axis=1)
         forward = (after[:, 0] - before[:, 0]) / self._seconds
@@ -275,7 +261,7 @@ class World:
             mj_step(model, data, frames)  # lets other threads run meanwhile
 
 
-def read(bodies: Sequence[Body]) -> np.ndarray:
+def states_of(bodies: Sequence[Body]) -> np.ndarray:
     """States [b, nq + nv]."""
     views = [view for body in bodies for view in (body.position, body.velocity)]
     return np.concatenate(views).reshape(len(bodies), -1)

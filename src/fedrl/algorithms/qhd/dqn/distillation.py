@@ -33,7 +33,7 @@ from fedrl.algorithms.qhd.q_learning import REPORTS, most_steps, ranges, side_by
 from fedrl.core import seeding
 from fedrl.core.limits import above_zero, not_negative
 from fedrl.core.types import FilePath, Job, Metrics, Result, Spec, Tensors, UserError
-from fedrl.envs.discrete.worlds import World
+from fedrl.envs.interfaces import DiscreteWorld
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ class Distillation:
     sends_parameters = True
 
     def __init__(
-        self, settings: Settings, world: World, client_env_ids: Sequence[Sequence[int]]
+        self, settings: Settings, world: DiscreteWorld, client_env_ids: Sequence[Sequence[int]]
     ) -> None:
         self.settings, self.world = settings, world
         self.ranges = ranges(settings.episodes, world, client_env_ids)
@@ -187,6 +187,6 @@ class Distillation:
 
 
 def build(
-    settings: Settings, world: World, rounds: int, client_env_ids: Sequence[Sequence[int]]
+    settings: Settings, world: DiscreteWorld, rounds: int, client_env_ids: Sequence[Sequence[int]]
 ) -> Distillation:
     return Distillation(settings, world, client_env_ids)

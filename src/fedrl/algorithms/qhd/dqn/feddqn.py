@@ -5,8 +5,8 @@
     client    weights ← the server's; `episodes` ε-greedy episodes with updates from its replay;
               sends its weights
 
-The network has two hidden layers (`dqn`). The replay, ε, the delayed weights, Adam's means and the
-random numbers stay with the client. Independent and Oracle are the same learner in another
+The network has two hidden layers (`network`). The replay, ε, the delayed weights, Adam's means and
+the random numbers stay with the client. Independent and Oracle are the same learner in another
 federation: a client that gets back what it sent goes on undisturbed, and a centralized client plays
 the episodes of all the clients it stands for.
 
@@ -34,14 +34,14 @@ from fedrl.algorithms.qhd.q_learning import (
     most_steps,
     ranges,
     remembers_a_batch,
+    round_report,
     side_by_side,
-    told,
 )
-from fedrl.algorithms.qhd.td_kernels import Rules
+from fedrl.algorithms.qhd.q_learning_kernels import Rules
 from fedrl.core import seeding
 from fedrl.core.limits import above_zero, at_least_one
 from fedrl.core.types import Job, Metrics, Result, Spec, Tensors, UserError
-from fedrl.envs.discrete.worlds import World
+from fedrl.envs.interfaces import DiscreteWorld
 
 
 @dataclass(frozen=True)
@@ -84,7 +84,7 @@ class Training:
     """A client's round but for what it receives and sends; c plays for `client_env_ids[c]`."""
 
     settings: Network
-    world: World
+    world: DiscreteWorld
     client_env_ids: Sequence[Sequence[int]]
     sign: float = 1.0
     """Of rewards; a poisoned client's are turned round."""
@@ -110,7 +110,7 @@ class Training:
         """The round's episodes; returns what the client keeps and what it reports."""
         count = self.settings.episodes * len(self.client_env_ids[job.client])
         returns, lengths = run_episodes(self.world, count, shape, learner, self.rules, job.seed)
-        recent, metrics = told(job, returns, lengths)
+        recent, metrics = round_report(job, returns, lengths)
         return {**learner._asdict(), "returns": recent}, metrics
 
     def greedy(self, shape: dqn.Shape, weights: np.ndarray, seed: int, episodes: int = 0) -> float:
@@ -126,7 +126,7 @@ class FedDQN:
     sends_parameters = True
 
     def __init__(
-        self, settings: Settings, world: World, client_env_ids: Sequence[Sequence[int]]
+        self, settings: Settings, world: DiscreteWorld, client_env_ids: Sequence[Sequence[int]]
     ) -> None:
         self.settings, self.world = settings, world
         self.ranges = ranges(settings.episodes, world, client_env_ids)
@@ -186,6 +186,6 @@ class FedDQN:
 
 
 def build(
-    settings: Settings, world: World, rounds: int, client_env_ids: Sequence[Sequence[int]]
+    settings: Settings, world: DiscreteWorld, rounds: int, client_env_ids: Sequence[Sequence[int]]
 ) -> FedDQN:
     return FedDQN(settings, world, client_env_ids)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numba
 import numpy as np
 import pytest
 
-from fedrl.algorithms.momentum import tabular_kernels as kernels
-from fedrl.algorithms.momentum.local_tabular import TabularRunner
+from fedrl.algorithms.momentum.local_steps import tabular_kernels as kernels
+from fedrl.algorithms.momentum.local_steps import tabular_sampling as sampling
+from fedrl.algorithms.momentum.local_steps.tabular_worlds import TabularRunner
+from fedrl.algorithms.momentum.settings import Settings
 from fedrl.core.types import UserError
 from fedrl.envs.control import random_mdp as mdp
 
@@ -17,9 +17,8 @@ GAMMA = 0.9
 VARIANTS = [("svrpg", "softmax"), ("svrpg", "direct"), ("hapg", "softmax")]
 
 
-def make(clients: int = 2, horizon: int = 7, states: int = 3, actions: int = 4, **changes):
+def make(method: str = "svrpg", horizon: int = 7, **changes):
     given = {
-        "method": "svrpg",
         "beta": 0.3,
         "local_steps": 3,
         "lr": 0.02,
@@ -28,10 +27,9 @@ def make(clients: int = 2, horizon: int = 7, states: int = 3, actions: int = 4, 
         "policy": "softmax",
         "floor": 0.02,
     }
-    world = mdp.World(
-        mdp.Settings(states=states, actions=actions, horizon=horizon, kappa=0.8), clients, 1
-    )
-    return TabularRunner(world, SimpleNamespace(**{**given, **changes}))
+    world = mdp.World(mdp.Settings(states=3, actions=4, horizon=horizon, kappa=0.8), 2, 1)
+    name = "fedhapg-m" if method == "hapg" else "fedsvrpg-m"
+    return TabularRunner(world, Settings(name, **{**given, **changes}))
 
 
 def tables(runner: TabularRunner, count: int, seed: int = 0):
@@ -77,10 +75,10 @@ def plain_direction(runner, theta, prev, u, params, seed, index):
     """u_{r,k} of one trajectory, by the definitions, and the weight used."""
     s = runner.settings
     play = (params["kernel"], runner.world.initial, np.uint64(seed), runner.world.settings.horizon)
-    alpha, place, states, actions = kernels.path(theta, runner.direct, *play, index)
+    alpha, place, states, actions = sampling.path(theta, runner.direct, *play, index)
     at = alpha * prev + (1 - alpha) * theta
     if s.method == "hapg":
-        _, place, states, actions = kernels.path(at, False, *play, index)
+        _, place, states, actions = sampling.path(at, False, *play, index)
     rewards = params["reward"][place][states, actions]
 
     def gradient(table):
@@ -221,7 +219,7 @@ def test_path_follows_policy_kernel_and_first_state():
     runner = make(horizon=60_000)
     theta = tables(runner, 1)[0]["logits"][0]
     kernel = runner.world.kernels
-    _, place, states, actions = kernels.path(
+    _, place, states, actions = sampling.path(
         theta, False, kernel, runner.world.initial, np.uint64(3), 60_000, 0
     )
     moves = np.zeros(kernel[0].shape)
@@ -232,7 +230,7 @@ def test_path_follows_policy_kernel_and_first_state():
     expected = visits[..., None] * kernel[place]
     assert (np.abs(moves - expected) < 5 * np.sqrt(expected + 1)).all()
     starts = [
-        kernels.path(theta, False, kernel, runner.world.initial, np.uint64(seed), 1, 0)
+        sampling.path(theta, False, kernel, runner.world.initial, np.uint64(seed), 1, 0)
         for seed in range(3000)
     ]
     first = np.bincount([start[2][0] for start in starts], minlength=3)

@@ -2,26 +2,27 @@
 
 The same algorithm, the same randomness and the same steps as the round loop with full
 participation, but with the seeds as a batch axis: a test holds each seed's numbers to those of
-`federation.run`.
+`federation.round_loop`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
-from fedrl.algorithms.momentum.algorithm import Momentum, Settings, stack
+from fedrl.algorithms.momentum.algorithm import Momentum, stack
+from fedrl.algorithms.momentum.settings import Settings
 from fedrl.core import seeding, tree
 from fedrl.core.types import Tensors
+from fedrl.envs.interfaces import ControlWorld
 
 Curves = dict[str, np.ndarray]
 
 
-def sweep(
+def run_seeds(
     settings: Settings,
-    make_world: Callable[[int], Any],
+    make_world: Callable[[int], ControlWorld],
     seeds: Sequence[int],
     rounds: int,
     eval_every: int = 1,
@@ -57,7 +58,7 @@ def sweep(
             )
             if number == 0:
                 update, stats = runner.initial_exchange(
-                    theta, pairs, drawn, algorithm.opening_batch
+                    theta, pairs, drawn, algorithm.initial_batch
                 )
             else:
                 update, stats = runner.local(theta, previous, direction, pairs, drawn)
@@ -79,4 +80,4 @@ def _evaluate(
     drawn = [seeding.derive(seed, "evaluate", number) for seed in seeds]
     values = algorithm.returns(state["theta"], params, drawn, algorithm.settings.eval_episodes)
     metrics = {"eval/return": values.mean(1), "eval/return_min": values.min(1)}
-    return metrics | algorithm.diagnostics(state, params)
+    return metrics | algorithm.runner.diagnostics(state, params)
