@@ -19,6 +19,7 @@ import numpy as np
 
 from fedrl.algorithms.momentum.algorithm import Momentum, Settings, spread, stack
 from fedrl.algorithms.momentum.batched_seeds import run_seeds
+from fedrl.algorithms.momentum.local_steps import Start
 from fedrl.algorithms.momentum.local_steps import tabular_kernels as kernels
 from fedrl.core import tree
 from fedrl.envs.control import cartpole, random_mdp
@@ -214,13 +215,14 @@ def round_seconds(kind: str, knob: str, value: int) -> float:
     pairs = clients * seeds
     params = stack([world.params([pair % clients]) for pair in range(pairs)])
     theta = spread(algorithm.init(0)["theta"], pairs)
-    still = tree.zeros_like(theta)  # u_r: no drift, so that episodes stay as long as they are
+    # u_r = 0: no drift, so that episodes stay as long as they are
+    still = Start(theta, theta, tree.zeros_like(theta))
     numbers = np.arange(pairs, dtype=np.uint64)
-    algorithm.runner.local(theta, theta, still, params, numbers)  # compiles
+    algorithm.runner.local(still, params, numbers)  # compiles
     best, until = np.inf, time.perf_counter() + 0.5
     while time.perf_counter() < until:
         start = time.perf_counter()
-        algorithm.runner.local(theta, theta, still, params, numbers)
+        algorithm.runner.local(still, params, numbers)
         best = min(best, time.perf_counter() - start)
     return best
 

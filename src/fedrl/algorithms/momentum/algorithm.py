@@ -31,7 +31,7 @@ from functools import cached_property
 import numpy as np
 
 from fedrl.aggregation import server_optimizers
-from fedrl.algorithms.momentum.local_steps import Stats, make_runner
+from fedrl.algorithms.momentum.local_steps import ExactRunner, Start, Stats, make_runner
 from fedrl.algorithms.momentum.settings import Settings
 from fedrl.core import tree
 from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Spec, Tensors
@@ -105,16 +105,15 @@ class Momentum:
         sent, count = jobs[0].broadcast, len(jobs)
         params = stack([self.world.params(self.client_env_ids[job.client]) for job in jobs])
         seeds = np.array([job.seed for job in jobs], np.uint64)
-        theta = spread(sent["theta"], count)
+        # What was not sent is not read: anything of the right shape will do.
+        known = (sent[name] if name in sent else sent["theta"] for name in Start._fields)
+        start = Start(*(spread(tensors, count) for tensors in known))
         if self.initial_exchange and sent["round"] == 0:
-            updates, stats = self.runner.initial_exchange(theta, params, seeds, self.initial_batch)
-        else:
-            # What was not sent is not read: anything of the right shape will do.
-            previous, direction = (
-                spread(sent[name] if name in sent else sent["theta"], count)
-                for name in ("previous", "direction")
+            updates, stats = self.runner.initial_exchange(
+                start.theta, params, seeds, self.initial_batch
             )
-            updates, stats = self.runner.local(theta, previous, direction, params, seeds)
+        else:
+            updates, stats = self.runner.local(start, params, seeds)
         return [self._result(job, i, updates, stats) for i, job in enumerate(jobs)]
 
     def poisoned(self, job: Job) -> Result:
@@ -160,7 +159,8 @@ class Momentum:
         theta, optimizer = server_optimizers.apply(
             s.server_optimizer, _unprefixed(state), state["theta"], direction, self.server_lr
         )
-        theta = self.runner.project(theta)
+        if isinstance(self.runner, ExactRunner):
+            theta = self.runner.project(theta)
         return {
             "theta": theta,
             "previous": state["theta"],
@@ -182,8 +182,13 @@ class Momentum:
         if any(len(own) < self.world.clients for own in owners):
             own = [row[list(clients)].mean() for row, clients in zip(per_client, owners)]
             metrics["eval/return_own"] = float(np.mean(own))
-        exact = self.runner.diagnostics(stack(states), params)
+        exact = self.diagnostics(stack(states), params)
         return metrics | {name: float(values.mean()) for name, values in exact.items()}
+
+    def diagnostics(self, state: Tensors, params: Tensors) -> Stats:
+        """Per server state [S] what only exact solutions can tell; nothing for sampled worlds."""
+        runner = self.runner
+        return runner.diagnostics(state, params) if isinstance(runner, ExactRunner) else {}
 
     def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
         """Mean return of one policy in every client's environment [N]."""

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 
 from fedrl.algorithms.momentum.algorithm import Momentum, stack
+from fedrl.algorithms.momentum.local_steps import Start
 from fedrl.algorithms.momentum.settings import Settings
 from fedrl.core import seeding, tree
 from fedrl.core.types import Tensors
@@ -50,18 +51,16 @@ def run_seeds(
                 np.uint64,
             )
             sent = algorithm.broadcast(state, number)
-            theta, previous, direction = (
-                tree.map(
-                    lambda x: np.repeat(x, clients, 0), sent[name] if name in sent else state[name]
-                )
-                for name in ("theta", "previous", "direction")
+            known = (sent[name] if name in sent else state[name] for name in Start._fields)
+            start = Start(
+                *(tree.map(lambda x: np.repeat(x, clients, 0), tensors) for tensors in known)
             )
             if number == 0:
                 update, stats = runner.initial_exchange(
-                    theta, pairs, drawn, algorithm.initial_batch
+                    start.theta, pairs, drawn, algorithm.initial_batch
                 )
             else:
-                update, stats = runner.local(theta, previous, direction, pairs, drawn)
+                update, stats = runner.local(start, pairs, drawn)
             per_seed = tree.map(lambda x: x.reshape(count, clients, *x.shape[1:]), update)
             mean = tree.map(lambda x: x.mean(1, dtype=np.float64).astype(x.dtype), per_seed)
             state = algorithm.step(state, mean, number)
@@ -80,4 +79,4 @@ def _evaluate(
     drawn = [seeding.derive(seed, "evaluate", number) for seed in seeds]
     values = algorithm.returns(state["theta"], params, drawn, algorithm.settings.eval_episodes)
     metrics = {"eval/return": values.mean(1), "eval/return_min": values.min(1)}
-    return metrics | algorithm.runner.diagnostics(state, params)
+    return metrics | algorithm.diagnostics(state, params)

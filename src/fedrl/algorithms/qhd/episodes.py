@@ -28,6 +28,8 @@ SOURCES = (td_kernels, q_learner, splitmix64, worlds)
 
 Scene = tuple[Single, Floats, Single, Single]
 """Two scaled states [2, d], now and next; Q [|A|]; the scaling's shift and scale [d]."""
+Held = tuple[Bundle, Bundle, Bundle, Bundle, Scene]
+"""Blocks, learner, rules, scratch and scene."""
 
 _part = njit(error_model="numpy", nogil=True)
 _compiled = cached(*SOURCES, nogil=True)
@@ -109,11 +111,9 @@ def compiled_episodes(
 
 
 @_compiled
-def first_action(
-    blocks: Bundle, learner: Bundle, rules: Bundle, scratch: Bundle, scene: Scene, first: Single
-) -> int:
+def first_action(held: Held, first: Single) -> int:
     """The action for an episode's first observation."""
-    seen, q, shift, spread = scene
+    blocks, learner, rules, scratch, (seen, q, shift, spread) = held
     seen[0] = first
     q_learner.scale_state(seen[0], shift, spread)
     return choose(Blocks(*blocks), Learner(*learner), Rules(*rules), Work(*scratch), seen, q)
@@ -121,21 +121,12 @@ def first_action(
 
 @_compiled
 def next_action(
-    blocks: Bundle,
-    learner: Bundle,
-    rules: Bundle,
-    scratch: Bundle,
-    scene: Scene,
-    action: int,
-    observation: Single,
-    reward: float,
-    terminal: bool,
-    over: bool,
+    held: Held, action: int, observation: Single, reward: float, terminal: bool, over: bool
 ) -> int:
     """What follows a step, and the next action; after an episode's last step it means nothing."""
-    encoder, client = Blocks(*blocks), Learner(*learner)
-    how, room = Rules(*rules), Work(*scratch)
-    seen, q, shift, spread = scene
+    encoder, client = Blocks(*held[0]), Learner(*held[1])
+    how, room = Rules(*held[2]), Work(*held[3])
+    seen, q, shift, spread = held[4]
     seen[1] = observation
     q_learner.scale_state(seen[1], shift, spread)
     learn(encoder, client, how, room, seen, action, reward, terminal)
@@ -155,9 +146,7 @@ def run_episodes(
     scratch = work(blocks.phase.shape[0], rules.batch, world.actions)
     scene = np.empty((2, world.dimension), np.float32), np.empty(world.actions), shift, spread
     held = tuple(blocks), tuple(learner), tuple(rules), tuple(scratch), scene
-    return step_by_step(
-        world, count, seed, partial(first_action, *held), partial(next_action, *held)
-    )
+    return step_by_step(world, count, seed, partial(first_action, held), partial(next_action, held))
 
 
 def evaluate(world: DiscreteWorld, count: int, blocks: Blocks, online: Single, seed: int) -> Floats:

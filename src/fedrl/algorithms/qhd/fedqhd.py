@@ -40,12 +40,10 @@ from fedrl.algorithms.qhd import episodes
 from fedrl.algorithms.qhd import td_kernels as kernels
 from fedrl.algorithms.qhd.q_learning import (
     REPORTS,
+    FederatedQLearner,
     Practice,
-    most_steps,
-    ranges,
     remembers_a_batch,
     round_report,
-    side_by_side,
 )
 from fedrl.algorithms.qhd.q_learning_kernels import Rules
 from fedrl.algorithms.qhd.ridge import Compiler
@@ -121,19 +119,16 @@ class Client(NamedTuple):
     blocks: kernels.Blocks
 
 
-class FedQHD:
-    """See the module's docstring. Client c plays the episodes of `client_env_ids[c]`."""
+class FedQHD(FederatedQLearner):
+    """See the module's docstring."""
 
-    initial_exchange = False
     reports = REPORTS | {"train/greedy"}
-    sends_parameters = True
 
     def __init__(
         self, settings: Settings, world: DiscreteWorld, client_env_ids: Sequence[Sequence[int]]
     ) -> None:
-        self.settings, self.world, self.client_env_ids = settings, world, client_env_ids
-        self.ranges = ranges(settings.episodes, world, client_env_ids)
-        self.heaviest = most_steps(settings, world, client_env_ids)
+        super().__init__(settings, world, client_env_ids)
+        self.settings = settings
         self.own = settings.encoders == "own"
         self.by_values = self.own and settings.agree != "truncate"
         self._clients: dict[tuple[int, int], Client] = {}
@@ -154,9 +149,6 @@ class FedQHD:
             return state | {"anchors": anchors, "teacher": teacher}
         lanes = (2 if s.complex else 1) * (self.smallest if self.own else s.features)
         return state | {"readout": np.zeros((actions, lanes), np.float32)}
-
-    def broadcast(self, state: Tensors, round: int) -> Tensors:
-        return dict(state)
 
     def declare(self, broadcast: Tensors) -> dict[str, Spec]:
         """Values on the anchors, or a readout; never anything of a trajectory."""
@@ -184,9 +176,6 @@ class FedQHD:
         state = {**learner._asdict(), "returns": recent, "sent": sent}
         name = "teacher" if self.by_values else "readout"
         return Result(job.client, {name: sent}, metrics["env/steps"], state, metrics)
-
-    def local_many(self, jobs: Sequence[Job]) -> list[Result]:
-        return side_by_side(self.world, self.local, jobs)
 
     def poisoned(self, job: Job) -> Result:
         """A client's work if all its rewards had the other sign."""

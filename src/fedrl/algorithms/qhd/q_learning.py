@@ -17,7 +17,7 @@ import numpy as np
 from fedrl.algorithms.qhd.q_learning_kernels import Rules
 from fedrl.core.limits import at_least_one, not_negative
 from fedrl.core.threads import kernel_threads
-from fedrl.core.types import Job, Metrics, Range, Result, UserError
+from fedrl.core.types import Job, Metrics, Range, Result, Tensors, UserError
 from fedrl.envs.interfaces import DiscreteWorld
 
 LAST = 100
@@ -119,34 +119,39 @@ def round_report(job: Job, returns: np.ndarray, lengths: np.ndarray) -> tuple[np
     }
 
 
-def most_steps(
-    practice: Practice, world: DiscreteWorld, client_env_ids: Sequence[Sequence[int]]
-) -> float:
-    """That a client can take in a round, which is what it weighs: every episode to its limit."""
-    return float(practice.episodes * max(map(len, client_env_ids)) * world.limit)
+class FederatedQLearner:
+    """What the three methods are alike in; client c plays the episodes of `client_env_ids[c]`."""
 
+    initial_exchange = False
+    sends_parameters = True
+    reports = REPORTS
 
-def ranges(
-    episodes: int, world: DiscreteWorld, client_env_ids: Sequence[Sequence[int]]
-) -> dict[str, Range]:
-    """Of the counts in `round_report`, where every owner in a client's pool gives it `episodes`."""
-    most = episodes * max(map(len, client_env_ids))
-    return {
-        "train/steps": Range(0, world.limit),
-        "env/steps": Range(0, most * world.limit, whole=True),
-        "env/episodes": Range(0, most, whole=True),
-    }
+    def __init__(
+        self, settings: Practice, world: DiscreteWorld, client_env_ids: Sequence[Sequence[int]]
+    ) -> None:
+        self.world, self.client_env_ids = world, client_env_ids
+        episodes = settings.episodes * max(map(len, client_env_ids))
+        self.ranges = {
+            "train/steps": Range(0, world.limit),
+            "env/steps": Range(0, episodes * world.limit, whole=True),
+            "env/episodes": Range(0, episodes, whole=True),
+        }
+        # A client weighs what it has played: at most every episode to its limit.
+        self.heaviest = float(episodes * world.limit)
 
+    def broadcast(self, state: Tensors, round: int) -> Tensors:
+        return dict(state)
 
-def side_by_side(
-    world: DiscreteWorld, local: Callable[[Job], Result], jobs: Sequence[Job]
-) -> list[Result]:
-    """A thread per client: the kernels release Python's lock. A host's world does not."""
-    threads = 1 if world.kernel is None else min(len(jobs), kernel_threads())
-    if threads == 1:
-        return [local(job) for job in jobs]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(local, jobs))
+    def local(self, job: Job) -> Result:
+        raise NotImplementedError
+
+    def local_many(self, jobs: Sequence[Job]) -> list[Result]:
+        """A thread per client: the kernels release Python's lock. A host's world does not."""
+        threads = 1 if self.world.kernel is None else min(len(jobs), kernel_threads())
+        if threads == 1:
+            return [self.local(job) for job in jobs]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(self.local, jobs))
 
 
 def step_by_step(

@@ -7,7 +7,7 @@ tabular_worlds   table policies in random MDPs: a numba kernel, exact evaluation
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -20,40 +20,46 @@ Stats = dict[str, np.ndarray]
 [B, n] of single episodes where they are played one by one."""
 
 
+class Start(NamedTuple):
+    """Where a round's local steps start, leaves [B, …]; what β = 1 does not read is ignored."""
+
+    theta: Tensors  # θ_r
+    previous: Tensors  # θ_{r-1}
+    direction: Tensors  # u_r
+
+
 class Runner(Protocol):
-    """Local work of B pairs of a seed and a client at once; trees have a leading axis [B].
+    """Local work of B pairs of a seed and a client at once.
 
     A pair's result depends on its own parameters, environment `params` and seed only.
     """
 
-    def init(self, seed: int) -> Tensors:
+    def init(self, seed: int, /) -> Tensors:
         """θ_0 of one policy."""
-
-    def project(self, theta: Tensors) -> Tensors:
-        """θ back into the feasible set, where there is one."""
 
     def initial_exchange(
         self, theta: Tensors, params: Tensors, seeds: np.ndarray, batch: int
     ) -> tuple[Tensors, Stats]:
         """Mean of `batch` gradients g(τ|θ_0) of every pair: the client's part of u_0."""
 
-    def local(
-        self,
-        theta: Tensors,
-        previous: Tensors,
-        direction: Tensors,
-        params: Tensors,
-        seeds: np.ndarray,
-    ) -> tuple[Tensors, Stats]:
-        """Δ = θ_{r,K} − θ_r of every pair from θ_r, θ_{r-1} and u_r, and what happened."""
+    def local(self, start: Start, params: Tensors, seeds: np.ndarray) -> tuple[Tensors, Stats]:
+        """Δ = θ_{r,K} − θ_r of every pair, and what happened on the way."""
 
     def returns(
         self, theta: Tensors, params: Tensors, seeds: np.ndarray, episodes: int
     ) -> np.ndarray:
         """Undiscounted returns [B, episodes] of fresh episodes; exact J [B, 1] of tables."""
 
+
+@runtime_checkable
+class ExactRunner(Runner, Protocol):
+    """A runner that knows its world exactly, and whose parameters may have to be feasible."""
+
+    def project(self, theta: Tensors) -> Tensors:
+        """θ back into the feasible set."""
+
     def diagnostics(self, state: Tensors, params: Tensors) -> Stats:
-        """What only exact solutions can tell, per server state [S]; {} for sampled worlds."""
+        """What only exact solutions can tell, per server state [S]."""
 
 
 def make_runner(world: ControlWorld, settings: Settings) -> Runner:

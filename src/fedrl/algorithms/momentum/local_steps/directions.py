@@ -14,6 +14,7 @@ import numpy as np
 
 from fedrl.algorithms.momentum import gradient_estimators as estimators
 from fedrl.algorithms.momentum.gradient_estimators import Array, Batch
+from fedrl.algorithms.momentum.local_steps import Start
 from fedrl.algorithms.momentum.policies import Params, Policy
 from fedrl.algorithms.momentum.settings import Settings
 from fedrl.core.types import Tensors
@@ -29,23 +30,24 @@ def local_step(
     policy: Policy,
     settings: Settings,
     gamma: float,
-    theta: Params,
-    previous: Params,
-    direction: Params,
+    now: Start,
     at: Params,
     batch: Batch,
 ) -> tuple[Params, Tensors]:
-    """θ_{r,k} + η u_{r,k} for trajectories that were drawn at `at`, and their statistics [B,M]."""
+    """θ_{r,k} + η u_{r,k} from θ_{r,k} = `now.theta`, for trajectories that were drawn at `at`.
+
+    Also the trajectories' statistics [B,M].
+    """
     s, psi = settings, rewards_to_go(batch, settings, gamma)
     if s.method == "hapg":
         hapg = partial(estimators.hapg, policy, beta=s.beta, clip=s.weight_clip)
-        u, weight, clipped = jax.vmap(hapg)(theta, previous, direction, at, batch, psi)
+        u, weight, clipped = jax.vmap(hapg)(*now, at, batch, psi)
     else:
         svrpg = partial(estimators.svrpg, policy, beta=s.beta, clip=s.weight_clip)
-        u, weight, clipped = jax.vmap(svrpg)(theta, previous, direction, batch, psi)
+        u, weight, clipped = jax.vmap(svrpg)(*now, batch, psi)
     if s.direction_clip > 0:
         u = jax.vmap(partial(estimators.shortened, longest=s.direction_clip))(u)
-    moved = jax.tree.map(lambda x, d: x + s.lr * d, theta, u)
+    moved = jax.tree.map(lambda x, d: x + s.lr * d, now.theta, u)
     return moved, trajectory_stats(batch, weight, clipped)
 
 

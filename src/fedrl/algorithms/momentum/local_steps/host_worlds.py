@@ -10,7 +10,7 @@ from functools import partial
 import jax
 import numpy as np
 
-from fedrl.algorithms.momentum.local_steps import Stats
+from fedrl.algorithms.momentum.local_steps import Start, Stats
 from fedrl.algorithms.momentum.local_steps.directions import (
     client_stats,
     initial_gradient,
@@ -31,37 +31,22 @@ class HostRunner:
         self.world = world
         self.settings = settings
         self.policy = policy
+        self.init = policy.init
         self._step = jax.jit(partial(local_step, policy, settings, world.gamma))
         self._gradient = jax.jit(partial(initial_gradient, policy, settings, world.gamma))
 
-    def init(self, seed: int) -> Tensors:
-        return self.policy.init(seed)
-
-    def project(self, theta: Tensors) -> Tensors:
-        return theta
-
-    def diagnostics(self, state: Tensors, params: Tensors) -> Stats:
-        return {}
-
-    def local(
-        self,
-        theta: Tensors,
-        previous: Tensors,
-        direction: Tensors,
-        params: Tensors,
-        seeds: np.ndarray,
-    ) -> tuple[Tensors, Stats]:
-        s, now, steps = self.settings, theta, []
+    def local(self, start: Start, params: Tensors, seeds: np.ndarray) -> tuple[Tensors, Stats]:
+        s, now, steps = self.settings, start, []
         for k in range(s.local_steps):
-            at = now
+            at = now.theta
             if s.method == "hapg":
-                at = _interpolate(now, previous, _uniform(seeds, k))
+                at = _interpolate(now.theta, now.previous, _uniform(seeds, k))
             batch = self._sample(at, params, _seeds_of_step(seeds, k, s.trajectories))
-            moved, stats = self._step(now, previous, direction, at, batch)
-            now = to_numpy(moved)
+            moved, stats = self._step(now, at, batch)
+            now = now._replace(theta=to_numpy(moved))
             steps.append(to_numpy(stats))
         stacked = {name: np.stack([step[name] for step in steps]) for name in steps[0]}
-        return jax.tree.map(np.subtract, now, theta), to_numpy(client_stats(stacked))
+        return jax.tree.map(np.subtract, now.theta, start.theta), to_numpy(client_stats(stacked))
 
     def initial_exchange(
         self, theta: Tensors, params: Tensors, seeds: np.ndarray, batch: int

@@ -14,7 +14,7 @@ import numpy as np
 
 from fedrl.algorithms.momentum import gradient_estimators as estimators
 from fedrl.algorithms.momentum.gradient_estimators import Array, Batch
-from fedrl.algorithms.momentum.local_steps import Stats
+from fedrl.algorithms.momentum.local_steps import Start, Stats
 from fedrl.algorithms.momentum.local_steps.directions import (
     client_stats,
     initial_gradient,
@@ -46,28 +46,13 @@ class JaxRunner:
         self.world = world
         self.settings = settings
         self.policy = policy
+        self.init = policy.init
         self._local = jax.jit(self._local_traced)
         self._initial = jax.jit(self._initial_traced, static_argnames="batch")
         self._returns = jax.jit(self._returns_traced, static_argnames="episodes")
 
-    def init(self, seed: int) -> Tensors:
-        return self.policy.init(seed)
-
-    def project(self, theta: Tensors) -> Tensors:
-        return theta
-
-    def diagnostics(self, state: Tensors, params: Tensors) -> Stats:
-        return {}
-
-    def local(
-        self,
-        theta: Tensors,
-        previous: Tensors,
-        direction: Tensors,
-        params: Tensors,
-        seeds: np.ndarray,
-    ) -> tuple[Tensors, Stats]:
-        delta, stats = self._local(theta, previous, direction, params, keys_from(seeds))
+    def local(self, start: Start, params: Tensors, seeds: np.ndarray) -> tuple[Tensors, Stats]:
+        delta, stats = self._local(start, params, keys_from(seeds))
         return to_numpy(delta), to_numpy(stats)
 
     def initial_exchange(
@@ -94,23 +79,22 @@ class JaxRunner:
         )
         return Batch(*(x.reshape(pairs, count, *x.shape[1:]) for x in raw))
 
-    def _local_traced(
-        self, theta: Params, previous: Params, direction: Params, params: Tensors, keys: Array
-    ) -> tuple[Params, Tensors]:
+    def _local_traced(self, start: Start, params: Tensors, keys: Array) -> tuple[Params, Tensors]:
         s, gamma = self.settings, self.world.gamma
 
-        def step(now: Params, k: Array) -> tuple[Params, Tensors]:
+        def step(theta: Params, k: Array) -> tuple[Params, Tensors]:
             keys_k = jax.vmap(lambda key: jax.random.fold_in(key, k))(keys)
             sample_keys, alpha_keys = jax.vmap(jax.random.split, out_axes=1)(keys_k)
-            at = now
+            at = theta
             if s.method == "hapg":
                 alpha = jax.vmap(jax.random.uniform)(alpha_keys)
-                at = jax.vmap(estimators.interpolate)(now, previous, alpha)
+                at = jax.vmap(estimators.interpolate)(theta, start.previous, alpha)
             batch = self._sample(at, params, sample_keys, s.trajectories)
-            return local_step(self.policy, s, gamma, now, previous, direction, at, batch)
+            now = start._replace(theta=theta)
+            return local_step(self.policy, s, gamma, now, at, batch)
 
-        last, stats = jax.lax.scan(step, theta, jnp.arange(s.local_steps))
-        return jax.tree.map(jnp.subtract, last, theta), client_stats(stats)
+        last, stats = jax.lax.scan(step, start.theta, jnp.arange(s.local_steps))
+        return jax.tree.map(jnp.subtract, last, start.theta), client_stats(stats)
 
     def _initial_traced(
         self, theta: Params, params: Tensors, keys: Array, batch: int

@@ -18,7 +18,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrl.algorithms.momentum.local_steps import Stats
+from fedrl.algorithms.momentum.local_steps import Start, Stats
 from fedrl.algorithms.momentum.local_steps import tabular_kernels as kernels
 from fedrl.algorithms.momentum.settings import Settings
 from fedrl.core.types import Tensors, UserError
@@ -58,20 +58,15 @@ class TabularRunner:
         rules = self._rules()._replace(
             local_steps=1, trajectories=batch, beta=1.0, hapg=False, raw=True
         )
-        return self._run(theta, theta, theta, params, seeds, rules)
+        return self._run(Start(theta, theta, theta), params, seeds, rules)
 
     def local(
-        self,
-        theta: Tensors,
-        previous: Tensors,
-        direction: Tensors,
-        params: Tensors,
-        seeds: NDArray[np.uint64],
+        self, start: Start, params: Tensors, seeds: NDArray[np.uint64]
     ) -> tuple[Tensors, Stats]:
         """`weight_*` are of the weights as used, after clipping; with β = 1 (svrpg) no weight is
         computed, and they say 1, 0, 0.
         """
-        return self._run(theta, previous, direction, params, seeds, self._rules())
+        return self._run(start, params, seeds, self._rules())
 
     def project(self, theta: Tensors) -> Tensors:
         """θ back into the feasible set, for tables with any leading axes."""
@@ -149,22 +144,14 @@ class TabularRunner:
         )
 
     def _run(
-        self,
-        theta: Tensors,
-        previous: Tensors,
-        direction: Tensors,
-        params: Tensors,
-        seeds: NDArray[np.uint64],
-        rules: kernels.Rules,
+        self, start: Start, params: Tensors, seeds: NDArray[np.uint64], rules: kernels.Rules
     ) -> tuple[Tensors, Stats]:
-        tables = [tree[self.name] for tree in (theta, previous, direction)]
-        pairs = kernels.Pairs(
-            *(
-                np.ascontiguousarray(array, np.float64)
-                for array in (*tables, params["kernel"], params["reward"])
-            ),
-            seeds=np.ascontiguousarray(seeds, np.uint64),
+        theta, anchor, u, kernel, reward = (
+            np.ascontiguousarray(array, np.float64)
+            for array in (*(t[self.name] for t in start), params["kernel"], params["reward"])
         )
+        numbers = np.ascontiguousarray(seeds, np.uint64)
+        pairs = kernels.Pairs(theta, anchor, u, kernel, reward, numbers)
         out, stats = kernels.run(pairs, rules)
         steps = rules.local_steps * rules.trajectories * rules.horizon
         return {self.name: out}, {

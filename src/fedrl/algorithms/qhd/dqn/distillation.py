@@ -29,7 +29,7 @@ import numpy as np
 from fedrl.algorithms.qhd import anchors as anchoring
 from fedrl.algorithms.qhd.dqn import feddqn
 from fedrl.algorithms.qhd.dqn import network as dqn
-from fedrl.algorithms.qhd.q_learning import REPORTS, most_steps, ranges, side_by_side
+from fedrl.algorithms.qhd.q_learning import REPORTS, FederatedQLearner
 from fedrl.core import seeding
 from fedrl.core.limits import above_zero, not_negative
 from fedrl.core.types import FilePath, Job, Metrics, Result, Spec, Tensors, UserError
@@ -65,20 +65,17 @@ class Settings(feddqn.Network):
         above_zero(self, "algorithm.", "distill_lr", "temperature")
 
 
-class Distillation:
+class Distillation(FederatedQLearner):
     """See the module's docstring."""
 
-    initial_exchange = False
     reports = REPORTS | {"train/greedy"}
-    sends_parameters = True
 
     def __init__(
         self, settings: Settings, world: DiscreteWorld, client_env_ids: Sequence[Sequence[int]]
     ) -> None:
-        self.settings, self.world = settings, world
-        self.ranges = ranges(settings.episodes, world, client_env_ids)
+        super().__init__(settings, world, client_env_ids)
+        self.settings = settings
         self.training = feddqn.Training(settings, world, client_env_ids)
-        self.heaviest = most_steps(settings, world, client_env_ids)
 
     def shape(self, client: int) -> dqn.Shape:
         sizes = self.settings.sizes
@@ -97,9 +94,6 @@ class Distillation:
             # Zeros are no distribution: nobody has said anything yet.
             "teacher": np.zeros((len(anchors), self.world.actions), np.float32),
         }
-
-    def broadcast(self, state: Tensors, round: int) -> Tensors:
-        return dict(state)
 
     def declare(self, broadcast: Tensors) -> dict[str, Spec]:
         """Predictions on the anchors; never anything of a trajectory."""
@@ -125,9 +119,6 @@ class Distillation:
         said = self.predictions(learner.online, shape, sent)
         weight = metrics["env/steps"]
         return Result(job.client, {"teacher": said}, weight, kept | {"sent": said}, metrics)
-
-    def local_many(self, jobs: Sequence[Job]) -> list[Result]:
-        return side_by_side(self.world, self.local, jobs)
 
     def poisoned(self, job: Job) -> Result:
         """A client's work if all its rewards had the other sign."""

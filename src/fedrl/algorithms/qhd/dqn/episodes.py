@@ -26,6 +26,8 @@ SOURCES = (dqn, q_learner, splitmix64, worlds)
 
 Scene = tuple[Single, Single, Single, Single]
 """The scaled state now and next, [1, d] each; the scaling's shift and scale [d]."""
+Held = tuple[Bundle, Shape, Bundle, Bundle, Bundle, Scene]
+"""Learner, shape, rules, scratch of a batch and of one state, scene."""
 
 _part = njit(error_model="numpy", nogil=True)
 _compiled = cached(*SOURCES, nogil=True)
@@ -102,17 +104,9 @@ def compiled_episodes(
 
 
 @_compiled
-def first_action(
-    learner: Bundle,
-    shape: Shape,
-    rules: Bundle,
-    work: Bundle,
-    one: Bundle,
-    scene: Scene,
-    first: Single,
-) -> int:
+def first_action(held: Held, first: Single) -> int:
     """The action for an episode's first observation."""
-    seen, _, shift, spread = scene
+    learner, shape, rules, _, one, (seen, _, shift, spread) = held
     seen[0] = first
     q_learner.scale_state(seen[0], shift, spread)
     return choose(Learner(*learner), shape, Rules(*rules), seen, Work(*one))
@@ -120,26 +114,16 @@ def first_action(
 
 @_compiled
 def next_action(
-    learner: Bundle,
-    shape: Shape,
-    rules: Bundle,
-    work: Bundle,
-    one: Bundle,
-    scene: Scene,
-    action: int,
-    observation: Single,
-    reward: float,
-    terminal: bool,
-    over: bool,
+    held: Held, action: int, observation: Single, reward: float, terminal: bool, over: bool
 ) -> int:
     """What follows a step, and the next action; after an episode's last it means nothing."""
-    client, how = Learner(*learner), Rules(*rules)
-    seen, ahead, shift, spread = scene
+    client, shape, how = Learner(*held[0]), held[1], Rules(*held[2])
+    seen, ahead, shift, spread = held[5]
     ahead[0] = observation
     q_learner.scale_state(ahead[0], shift, spread)
-    learn(client, shape, how, Work(*work), seen, action, reward, ahead, terminal)
+    learn(client, shape, how, Work(*held[3]), seen, action, reward, ahead, terminal)
     if not over:
-        return choose(client, shape, how, seen, Work(*one))
+        return choose(client, shape, how, seen, Work(*held[4]))
     q_learner.finish(client, how)
     return 0
 
@@ -155,9 +139,7 @@ def run_episodes(
     seen, ahead = (np.empty((1, shape[0]), np.float32) for _ in range(2))
     scene = seen, ahead, shift, spread
     held = tuple(learner), shape, tuple(rules), tuple(work), tuple(one), scene
-    return step_by_step(
-        world, count, seed, partial(first_action, *held), partial(next_action, *held)
-    )
+    return step_by_step(world, count, seed, partial(first_action, held), partial(next_action, held))
 
 
 def evaluate(world: DiscreteWorld, count: int, shape: Shape, weights: Single, seed: int) -> Floats:

@@ -29,13 +29,10 @@ from fedrl.algorithms.qhd.dqn import network as dqn
 from fedrl.algorithms.qhd.dqn.episodes import evaluate as play
 from fedrl.algorithms.qhd.dqn.episodes import run_episodes
 from fedrl.algorithms.qhd.q_learning import (
-    REPORTS,
+    FederatedQLearner,
     Practice,
-    most_steps,
-    ranges,
     remembers_a_batch,
     round_report,
-    side_by_side,
 )
 from fedrl.algorithms.qhd.q_learning_kernels import Rules
 from fedrl.core import seeding
@@ -118,29 +115,21 @@ class Training:
         return float(play(self.world, count, shape, weights, seed).mean())
 
 
-class FedDQN:
+class FedDQN(FederatedQLearner):
     """See the module's docstring."""
-
-    initial_exchange = False
-    reports = REPORTS
-    sends_parameters = True
 
     def __init__(
         self, settings: Settings, world: DiscreteWorld, client_env_ids: Sequence[Sequence[int]]
     ) -> None:
-        self.settings, self.world = settings, world
-        self.ranges = ranges(settings.episodes, world, client_env_ids)
+        super().__init__(settings, world, client_env_ids)
+        self.settings = settings
         self.training = Training(settings, world, client_env_ids)
         self.shape = self.training.shape(settings.hidden)
-        self.heaviest = most_steps(settings, world, client_env_ids)
 
     # The server
 
     def init(self, seed: int) -> Tensors:
         return {"weights": dqn.draw_weights(self.shape, seeding.derive(seed, "network"))}
-
-    def broadcast(self, state: Tensors, round: int) -> Tensors:
-        return dict(state)
 
     def declare(self, broadcast: Tensors) -> dict[str, Spec]:
         return {"weights": Spec(broadcast["weights"].shape, "float32")}
@@ -161,9 +150,6 @@ class FedDQN:
         kept, metrics = self.training.play(job, self.shape, learner)
         weight = metrics["env/steps"]
         return Result(job.client, {"weights": learner.online.copy()}, weight, kept, metrics)
-
-    def local_many(self, jobs: Sequence[Job]) -> list[Result]:
-        return side_by_side(self.world, self.local, jobs)
 
     def poisoned(self, job: Job) -> Result:
         """A client's work if all its rewards had the other sign."""
