@@ -38,8 +38,8 @@ REPRODUCE = (
 
 def run(argv: list[str]) -> int:
     """Train, or go on with a run that was stopped."""
-    from fedrl.config import schema as configs
     from fedrl.config.build import build_algorithm
+    from fedrl.config.loading import find_recipe, read_recipe, require_names, resolve
     from fedrl.runs import train as runs
 
     words = [w for w in argv if w not in ("--dry-run", "--help", "-h")]
@@ -61,9 +61,9 @@ def run(argv: list[str]) -> int:
             raise UserError("--resume takes no recipe: fedrl run --resume RUN")
         if WITHOUT_LOST in words:
             raise UserError(f"{WITHOUT_LOST} is for a run: fedrl run --resume RUN {WITHOUT_LOST}")
-        recipe = configs.read_recipe(configs.find_recipe(words[0]))
-        configs.require_names(recipe)
-        config = configs.resolve(recipe, words[1:])
+        recipe = read_recipe(find_recipe(words[0]))
+        require_names(recipe)
+        config = resolve(recipe, words[1:])
         if wants_help:
             from fedrl.config.help import show
 
@@ -105,7 +105,7 @@ def _value(words: list[str]) -> tuple[str, list[str]]:
 
 
 def _dry_run(config: "Config") -> int:
-    from fedrl.config.schema import to_toml
+    from fedrl.config.loading import to_toml
     from fedrl.runs.train import plan
 
     lines = plan(config)  # what cannot be is said alone
@@ -118,7 +118,7 @@ def _dry_run(config: "Config") -> int:
 def list_(argv: list[str]) -> int:
     """Methods, worlds and recipes."""
     from fedrl.algorithms import METHODS
-    from fedrl.config.schema import recipes_folder
+    from fedrl.config.loading import recipes_folder
     from fedrl.envs import WORLDS
     from fedrl.runs.sweep import sweeps
 

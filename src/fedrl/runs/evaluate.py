@@ -9,8 +9,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import read_recipe, resolve
 from fedrl.config.schema import Config
 from fedrl.core import seeding
 from fedrl.core.types import UserError
@@ -42,7 +42,7 @@ def evaluate(path: Path, episodes: int, seed: int) -> int:
     require_run(path)
     if episodes < 1:
         raise UserError(f"--episodes is {episodes}; it must be at least 1")
-    config = configs.resolve(configs.read_recipe(path / "config.toml"))
+    config = resolve(read_recipe(path / "config.toml"))
     snapshot = newest(RunDir(path).checkpoints(), config)
     if snapshot is None:
         raise UserError(f"{path} has no whole checkpoint")

@@ -21,8 +21,15 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
-from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import (
+    as_dict,
+    find_recipe,
+    read_recipe,
+    recipes_folder,
+    require_names,
+    resolve,
+)
 from fedrl.config.schema import Config
 from fedrl.core.registry import suggestion
 from fedrl.core.types import UserError
@@ -49,8 +56,8 @@ class Sweep:
 
     def cells(self, flags: Sequence[str]) -> list[RunCell]:
         """One per variant; `flags` count for all of them."""
-        recipe = configs.read_recipe(configs.find_recipe(self.recipe))
-        configs.require_names(recipe)
+        recipe = read_recipe(find_recipe(self.recipe))
+        require_names(recipe)
         return [_cell(name, recipe, own, flags, self.seeds) for name, own in self.variants.items()]
 
 
@@ -58,10 +65,10 @@ def _cell(
     name: str, recipe: Mapping[str, Any], own: str, flags: Sequence[str], seeds: tuple[int, ...]
 ) -> RunCell:
     try:
-        config = configs.resolve(recipe, [*shlex.split(own), *flags])
+        config = resolve(recipe, [*shlex.split(own), *flags])
     except (UserError, ValueError) as error:  # shlex speaks of quotations that do not end
         raise UserError(f"variant {name!r}: {error}") from error
-    return RunCell("", name, configs.as_dict(config), seeds, _mark(config))
+    return RunCell("", name, as_dict(config), seeds, _mark(config))
 
 
 def _mark(config: Config) -> str:
@@ -122,7 +129,7 @@ def find_sweep(name: str) -> Path:
 
 def sweeps() -> dict[str, Path]:
     """Those that come with fedrl."""
-    folder = configs.recipes_folder()
+    folder = recipes_folder()
     found = sorted(folder.glob("*/sweeps/*.toml"))
     return {f"{path.parent.parent.name}/{path.stem}": path for path in found}
 

@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 
 from fedrl.aggregation import mean as aggregate
-from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm, build_clients, first_broadcast
+from fedrl.config.flag_parsing import split_flags
+from fedrl.config.loading import as_dict, read_recipe, resolve, to_toml
 from fedrl.config.schema import Config
 from fedrl.core import tree
 from fedrl.core.registry import missing_extra
@@ -70,7 +71,7 @@ def start(config: Config, algorithm: Algorithm | None = None) -> RunDir:
         root,
         config.algorithm.name,
         config.seed,
-        configs.to_toml(placed(config)),
+        to_toml(placed(config)),
         private=secret_cohorts(config),
     )
 
@@ -93,7 +94,7 @@ def resume(path: Path, flags: list[str], without_lost_lines: bool = False) -> tu
 
     No file is changed before `train`: what is refused here or in building stays as it was.
     """
-    for key, _ in configs.split_flags(flags):
+    for key, _ in split_flags(flags):
         if key not in MAY_CHANGE and not key.startswith(FREE_TABLES):
             raise UserError(
                 f"--{key}: a resumed run keeps what its numbers depend on; start a new run to "
@@ -101,8 +102,8 @@ def resume(path: Path, flags: list[str], without_lost_lines: bool = False) -> tu
             )
     path = path.parent if path.name == "config.toml" else path
     require_run(path)
-    before = configs.resolve(configs.read_recipe(path / "config.toml"))
-    config = configs.resolve(configs.as_dict(before), flags)
+    before = resolve(read_recipe(path / "config.toml"))
+    config = resolve(as_dict(before), flags)
     if config.engine != before.engine and "flower" in (config.engine, before.engine):
         raise UserError(
             f"--engine: clients keep their states themselves on flower and in the checkpoint "
@@ -126,7 +127,7 @@ def resume(path: Path, flags: list[str], without_lost_lines: bool = False) -> tu
     except (UserError, OSError):
         run.close()
         raise
-    run.pending = configs.to_toml(config)
+    run.pending = to_toml(config)
     return config, run
 
 
@@ -158,7 +159,7 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> round_loop.Snaps
                 _flower().open_engine(config, run.path.resolve().name, algorithm, warn, KEPT)
             )
         interrupt = stack.enter_context(Interrupt())
-        sinks = open_sinks(config.track, run.path, configs.as_dict(config))
+        sinks = open_sinks(config.track, run.path, as_dict(config))
         for sink in sinks:
             stack.callback(sink.close)
         observers: list[Callable[[round_loop.Round], None]] = [
