@@ -83,7 +83,7 @@ def resolve(
     """
     merged = {k: dict(v) if isinstance(v, Mapping) else v for k, v in data.items()}
     pairs: list[tuple[str, Any, bool]] = [(key, text, True) for key, text in split_flags(flags)]
-    pairs += [(key, value, False) for key, value in _dotted(settings or {})]
+    pairs += [(key, value, False) for key, value in dotted(settings or {})]
     for key, value in merged.items():
         if fields(Config).get(key) in (Any, *SECTIONS) and not isinstance(value, dict):
             raise UserError(f"{key} must be a table: [{key}]")
@@ -99,7 +99,7 @@ def resolve(
     return _fill(Config, merged, "", classes)
 
 
-def _dotted(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def dotted(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """`{"rounds": 5, "algorithm": {"lr": 1}}` → [("rounds", 5), ("algorithm.lr", 1)]."""
     return [
         pair
