@@ -53,7 +53,6 @@ class Run:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        require_run(self.path)
 
     def __repr__(self) -> str:
         return f"<fedrl.Run {self.path}: {self.status}, round {self.round}>"
@@ -213,7 +212,9 @@ def load(runs: str | Path | Iterable[str | Path]) -> Runs:
         places = [place for place in places if (Path(place) / "config.toml").is_file()]
     if not places:
         raise UserError(f"no run is called {', '.join(map(str, named))}")
-    return Runs(Run(place) for place in places)
+    for place in places:
+        require_run(Path(place))
+    return Runs(map(Run, places))
 
 
 def sweep(

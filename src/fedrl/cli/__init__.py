@@ -6,12 +6,11 @@ import os
 import sys
 from collections.abc import Callable
 
-from fedrl.cli import agents, gym
-from fedrl.cli import eval as evaluating
+from fedrl.cli import agents, gym, listing
+from fedrl.cli import evaluate as evaluating
 from fedrl.cli import feedback as persons
 from fedrl.cli import flower as machines
 from fedrl.cli import gap as gaps
-from fedrl.cli import list as listing
 from fedrl.cli import plan as planning
 from fedrl.cli import report as reporting
 from fedrl.cli import run as running

@@ -57,7 +57,9 @@ class Sweep:
     def with_seeds(self, seeds: Iterable[int]) -> Sweep:
         return replace(self, seeds=tuple(dict.fromkeys(seeds)))
 
-    def cells(self, flags: Sequence[str], settings: Mapping[str, Any]) -> list[RunCell]:
+    def cells(
+        self, flags: Sequence[str], settings: Mapping[str, Any] | None = None
+    ) -> list[RunCell]:
         """One per variant; `flags` and `settings` count for all of them."""
         recipe = read_recipe(find_recipe(self.recipe))
         require_names(recipe)
@@ -157,7 +159,7 @@ def run(
     until = None if minutes is None else time.time() + 60 * minutes
     wanted = {
         f"{cell.name}, seed {seed}" if len(sweep.seeds) > 1 else cell.name: cell.config(seed, out)
-        for cell in sweep.cells(flags, settings or {})
+        for cell in sweep.cells(flags, settings)
         for seed in sweep.seeds
     }
     missing = {name: one for name, one in wanted.items() if not finished(one)}
