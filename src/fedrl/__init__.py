@@ -11,7 +11,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from fedrl.envs.gymnasium import registration
+from fedrl.core import gymnasium_registration
 
 if TYPE_CHECKING:
     from fedrl.api import Run, Runs, configure, load, resume, run, sweep
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = ["Run", "Runs", "UserError", "configure", "load", "resume", "run", "sweep"]
 
-registration.install()
+gymnasium_registration.install()
 
 
 def __getattr__(name: str) -> Any:
