@@ -17,8 +17,8 @@ import pytest
 from safetensors.numpy import save
 from support.small_runs import ROUNDS, SMALL, STOPPED, make_runs
 
-from fedrl.cli import call
 from fedrl import api
+from fedrl.cli import call
 from fedrl.config import build
 from fedrl.core.types import UserError
 from fedrl.runs.checkpoint import pack
