@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 import numpy as np
 from rich.box import SIMPLE
@@ -24,7 +24,7 @@ from fedrl.config.build import build_algorithm
 from fedrl.config.loading import read_recipe, resolve
 from fedrl.config.schema import Config
 from fedrl.core import seeding
-from fedrl.core.types import UserError
+from fedrl.core.types import Json, UserError
 from fedrl.federation import round_loop
 from fedrl.runs.evaluate import newest
 from fedrl.runs.run_dir import RunDir, require_run
@@ -310,7 +310,7 @@ def show(report: GapReport, console: Console) -> None:
         console.print(f"• {line}", soft_wrap=True, markup=False)
 
 
-def as_json(report: GapReport) -> dict[str, Any]:
+def as_json(report: GapReport) -> Json:
     """The same numbers for programs; angles are in degrees, [client, client]."""
     count = range(len(report.clients))
     return {

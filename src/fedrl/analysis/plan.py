@@ -163,8 +163,8 @@ def show(report: PlanReport, console: Console) -> None:
     known = Table(title="What the theorem is told", title_justify="left", box=SIMPLE)
     for column in ("", "value", "from"):
         known.add_column(column, justify="right" if column == "value" else "left")
-    for one in report.estimates:
-        known.add_row(one.symbol, f"{one.value:.4g}", one.origin)
+    for estimate in report.estimates:
+        known.add_row(estimate.symbol, f"{estimate.value:.4g}", estimate.origin)
     console.print(known)
     equal = "M·τ·T" if report.equal == "rollouts" else "τ·T"
     size = budget(report.plan, report.equal)
@@ -210,7 +210,7 @@ def given(values: Mapping[str, float], defaults: Mapping[str, float]) -> list[Es
 
 
 def problem_of(estimates: Sequence[Estimate], clients: int) -> Problem:
-    known = {one.symbol: one.value for one in estimates}
+    known = {estimate.symbol: estimate.value for estimate in estimates}
     return Problem(
         known["G"], known["σ"], known["ζ"], known["L"], known["μ"], known["gap"], clients
     )

@@ -134,13 +134,13 @@ def measure(
         unit, note = adam_unit(points, gaps)
         points, lr = [scaled(point, unit) for point in points], lr / unit
         notes.append(note)
-    found = _estimates(points, gaps, clients, 1 / (lr * steps))
-    found.append(Estimate("gap", gaps[0], origin))
+    measured = _estimates(points, gaps, clients, 1 / (lr * steps))
+    measured.append(Estimate("gap", gaps[0], origin))
     estimates = [
-        Estimate(one.symbol, said[one.symbol], "you") if one.symbol in said else one
-        for one in found
+        Estimate(known.symbol, said[known.symbol], "you") if known.symbol in said else known
+        for known in measured
     ]
-    smoothness = next(one.value for one in estimates if one.symbol == "L")
+    smoothness = next(known.value for known in estimates if known.symbol == "L")
     if lr * steps * smoothness <= 1:
         plan = replace(plan, lr=lr)
     else:

@@ -255,7 +255,7 @@ def test_distillation_comes_closer_to_the_teacher(temperature):
     better = 0.1 + 0.8 * (sent["anchors"][:, 2] > 0)  # push the way that the pole leans
     sent["teacher"] = np.stack([1 - better, better], 1).astype(np.float32)
     for client in range(3):
-        weights = algorithm.beginning(client, sent)
+        weights = algorithm.initial_weights(client, sent)
         before = divergence(algorithm, weights, client, sent)
         algorithm.fit(weights, algorithm.shape(client), sent)
         assert divergence(algorithm, weights, client, sent) < 0.5 * before
@@ -290,7 +290,7 @@ def test_nothing_is_distilled_before_anybody_spoke():
     algorithm = distillation(gradient_steps=0)
     sent = algorithm.init(5)
     result = algorithm.local(Job(1, sent, None, 1))
-    assert np.array_equal(result.state["online"], algorithm.beginning(1, sent))
+    assert np.array_equal(result.state["online"], algorithm.initial_weights(1, sent))
     np.testing.assert_allclose(result.update["teacher"].sum(1), 1, atol=1e-6)
 
 

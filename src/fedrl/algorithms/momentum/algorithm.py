@@ -13,6 +13,9 @@ Environments" (ICML 2024), Algorithms 1 and 2.
 β = 1 with svrpg is PAvg: nothing is anchored, round 0 is skipped, only θ_r is broadcast.
 (β = 1 with hapg still samples at θ(α), so it needs θ_{r-1}, but neither u_r nor round 0.)
 
+The clients' K steps are done in `local_steps`; g, the importance weight w, Λ and both u_{r,k} are in
+`gradient_estimators` (for tables, in closed form, in `local_steps.tabular_kernels`).
+
 Where we differ from the paper, all by settings that are off by default: several trajectories per
 local step, a scale on or standardisation of the returns, caps on the importance weight and on the
 direction's norm (FedHAPG-M's ⟨∇log p, v⟩ g grows with v, so with H in the hundreds a constant step

@@ -172,7 +172,7 @@ class FedQHD(FederatedQLearner):
         if self.own:
             seed = seeding.derive(job.seed, "greedy")  # other starts than the training's
             metrics["train/greedy"] = self._greedy(client, learner.online, seed)
-        sent = self._say(job.broadcast, client, learner)
+        sent = self._sent(job.broadcast, client, learner)
         state = {**learner._asdict(), "returns": recent, "sent": sent}
         name = "teacher" if self.by_values else "readout"
         return Result(job.client, {name: sent}, metrics["env/steps"], state, metrics)
@@ -254,7 +254,7 @@ class FedQHD(FederatedQLearner):
             self._compilers[key] = Compiler(rff.design(client.encoder, states), self.settings.ridge)
         return self._compilers[key]
 
-    def _say(self, sent: Tensors, client: Client, learner: kernels.Learner) -> np.ndarray:
+    def _sent(self, sent: Tensors, client: Client, learner: kernels.Learner) -> np.ndarray:
         """What leaves the client: its values on the anchors, or its (cut) readout."""
         if self.by_values:
             readout = rff.unpack(client.encoder, learner.online)

@@ -135,7 +135,7 @@ class World:
     continuous = True
 
     def __init__(self, settings: Settings, clients: int, seed: int) -> None:
-        self._mujoco, assets = _require(settings.name)
+        self._mujoco, assets = _load_mujoco(settings.name)
         # A policy that diverges gives NaN controls: its update is refused, and that is the message.
         # MuJoCo would add a line per step to a log file in the user's folder.
         self._mujoco.set_mju_user_warning(_silent)
@@ -280,7 +280,7 @@ def _silent(message: str) -> None:
     pass
 
 
-def _require(name: str) -> tuple[ModuleType, Path]:
+def _load_mujoco(name: str) -> tuple[ModuleType, Path]:
     """MuJoCo and the folder of Gymnasium's models, without the cost of importing Gymnasium."""
     gymnasium = importlib.util.find_spec("gymnasium")
     if gymnasium is None or gymnasium.origin is None or not importlib.util.find_spec("mujoco"):

@@ -99,7 +99,7 @@ class World:
         )
         # Asked here, so that a missing package stops a run before its first round.
         on_host = self.kernel is None
-        self.simulator = lunarlander.choose(settings.simulator) if on_host else "compiled"
+        self.simulator = lunarlander.choose_simulator(settings.simulator) if on_host else "compiled"
 
     def landers(self, count: int) -> lunarlander.Lunar:
         """LunarLander's host side; compiled worlds have none."""

@@ -91,7 +91,7 @@ class Distillation(FederatedQLearner):
         return {
             "seed": np.array([seed % 2**62], np.int64),
             "anchors": anchors,
-            # Zeros are no distribution: nobody has said anything yet.
+            # Zeros are no distribution: nobody has predicted anything yet.
             "teacher": np.zeros((len(anchors), self.world.actions), np.float32),
         }
 
@@ -106,8 +106,8 @@ class Distillation(FederatedQLearner):
 
     def local(self, job: Job) -> Result:
         shape, sent = self.shape(job.client), job.broadcast
-        learner = self.training.restore(job, shape, self.beginning(job.client, sent))
-        # A client that gets back exactly what it said has nothing to learn from it.
+        learner = self.training.restore(job, shape, self.initial_weights(job.client, sent))
+        # A client that gets back exactly what it predicted has nothing to learn from it.
         own = job.state is not None and np.array_equal(sent["teacher"], job.state["sent"])
         if sent["teacher"].any() and not own:
             self.fit(learner.online, shape, sent)
@@ -116,9 +116,11 @@ class Distillation(FederatedQLearner):
         kept, metrics = self.training.play(job, shape, learner)
         seed = seeding.derive(job.seed, "greedy")  # other starts than the training's
         metrics["train/greedy"] = self.training.greedy(shape, learner.online, seed)
-        said = self.predictions(learner.online, shape, sent)
+        predicted = self.predictions(learner.online, shape, sent)
         weight = metrics["env/steps"]
-        return Result(job.client, {"teacher": said}, weight, kept | {"sent": said}, metrics)
+        return Result(
+            job.client, {"teacher": predicted}, weight, kept | {"sent": predicted}, metrics
+        )
 
     def poisoned(self, job: Job) -> Result:
         """A client's work if all its rewards had the other sign."""
@@ -126,7 +128,7 @@ class Distillation(FederatedQLearner):
         other.training = replace(self.training, sign=-1.0)
         return other.local(job)
 
-    def beginning(self, client: int, sent: Tensors) -> np.ndarray:
+    def initial_weights(self, client: int, sent: Tensors) -> np.ndarray:
         """A client's first weights: its own, as its layers are."""
         seed = seeding.derive(int(sent["seed"][0]), "network", client=client)
         return dqn.draw_weights(self.shape(client), seed)
@@ -146,9 +148,9 @@ class Distillation(FederatedQLearner):
         h1, h2 = (np.empty((len(x), units), np.float32) for units in shape[1:3])
         q = np.empty((len(x), shape[3]), np.float32)
         dqn.values(weights, shape, x, h1, h2, q)
-        said = np.empty_like(q)
-        dqn.soften(q, self.settings.temperature, said)
-        return said
+        predicted = np.empty_like(q)
+        dqn.soften(q, self.settings.temperature, predicted)
+        return predicted
 
     def _states(self, sent: Tensors) -> np.ndarray:
         return self.world.scaling(sent["anchors"]).astype(np.float32)
@@ -159,19 +161,19 @@ class Distillation(FederatedQLearner):
         self, states: Sequence[Tensors], owners: Sequence[Sequence[int]], round: int, seed: int
     ) -> Metrics:
         """Greedy episodes of a newcomer in each client's place."""
-        found = [
+        returns = [
             self._newcomer(client, state, seed)
             for state, clients in zip(states, owners, strict=True)
             for client in clients
         ]
-        return {"eval/return": float(np.mean(found))}
+        return {"eval/return": float(np.mean(returns))}
 
     def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
         clients = range(self.world.clients)
         return np.array([self._newcomer(client, state, seed, episodes) for client in clients])
 
     def _newcomer(self, client: int, state: Tensors, seed: int, episodes: int = 0) -> float:
-        shape, weights = self.shape(client), self.beginning(client, state)
+        shape, weights = self.shape(client), self.initial_weights(client, state)
         if state["teacher"].any():
             self.fit(weights, shape, state)
         return self.training.greedy(shape, weights, seed, episodes)

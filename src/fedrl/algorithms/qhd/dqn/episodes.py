@@ -80,7 +80,7 @@ def compiled_episodes(
 
     The learner sees (observation - shift) / spread. A cut at the limit is not terminal.
     """
-    work, one = dqn.work(shape, rules.batch), dqn.work(shape, 1)
+    work, single = dqn.work(shape, rules.batch), dqn.work(shape, 1)
     returns, lengths = np.zeros(count), np.zeros(count, np.int64)
     state, uniforms = np.empty(worlds.MOST_STATE), np.empty(worlds.MOST_STATE)
     seen, ahead = np.empty((1, shape[0]), np.float32), np.empty((1, shape[0]), np.float32)
@@ -92,7 +92,7 @@ def compiled_episodes(
         q_learner.scale_state(seen[0], shift, spread)
         over = False
         while not over and lengths[episode] < rules.limit:
-            action = choose(learner, shape, rules, seen, one)
+            action = choose(learner, shape, rules, seen, single)
             reward, over = worlds.step(kernel, state, action)
             worlds.observe(kernel, state, ahead[0])
             q_learner.scale_state(ahead[0], shift, spread)
@@ -106,10 +106,10 @@ def compiled_episodes(
 @_compiled
 def first_action(held: Held, first: Single) -> int:
     """The action for an episode's first observation."""
-    learner, shape, rules, _, one, (seen, _, shift, spread) = held
+    learner, shape, rules, _, single, (seen, _, shift, spread) = held
     seen[0] = first
     q_learner.scale_state(seen[0], shift, spread)
-    return choose(Learner(*learner), shape, Rules(*rules), seen, Work(*one))
+    return choose(Learner(*learner), shape, Rules(*rules), seen, Work(*single))
 
 
 @_compiled
@@ -135,10 +135,10 @@ def run_episodes(
     shift, spread = world.scaling.single
     if world.kernel is not None:
         return compiled_episodes(world.kernel, count, shape, shift, spread, learner, rules)
-    work, one = dqn.work(shape, rules.batch), dqn.work(shape, 1)
+    work, single = dqn.work(shape, rules.batch), dqn.work(shape, 1)
     seen, ahead = (np.empty((1, shape[0]), np.float32) for _ in range(2))
     scene = seen, ahead, shift, spread
-    held = tuple(learner), shape, tuple(rules), tuple(work), tuple(one), scene
+    held = tuple(learner), shape, tuple(rules), tuple(work), tuple(single), scene
     return step_by_step(world, count, seed, partial(first_action, held), partial(next_action, held))
 
 

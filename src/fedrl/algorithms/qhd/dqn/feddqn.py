@@ -163,12 +163,12 @@ class FedDQN(FederatedQLearner):
         self, states: Sequence[Tensors], owners: Sequence[Sequence[int]], round: int, seed: int
     ) -> Metrics:
         """Greedy episodes with the weights that all clients of a state hold."""
-        found = [self.training.greedy(self.shape, state["weights"], seed) for state in states]
-        return {"eval/return": float(np.mean(found))}
+        returns = [self.training.greedy(self.shape, state["weights"], seed) for state in states]
+        return {"eval/return": float(np.mean(returns))}
 
     def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
-        found = self.training.greedy(self.shape, state["weights"], seed, episodes)
-        return np.full(self.world.clients, found)
+        mean = self.training.greedy(self.shape, state["weights"], seed, episodes)
+        return np.full(self.world.clients, mean)
 
 
 def build(
