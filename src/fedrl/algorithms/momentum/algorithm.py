@@ -13,7 +13,7 @@ Environments" (ICML 2024), Algorithms 1 and 2.
 β = 1 with svrpg is PAvg: nothing is anchored, round 0 is skipped, only θ_r is broadcast.
 (β = 1 with hapg still samples at θ(α), so it needs θ_{r-1}, but neither u_r nor round 0.)
 
-The clients' K steps are done in `local_steps`; g, the importance weight w, Λ and both u_{r,k} are in
+The clients' K steps are done in `local_steps`; g, the importance weight w, Λ and u_{r,k} are in
 `gradient_estimators` (for tables, in closed form, in `local_steps.tabular_kernels`).
 
 Where we differ from the paper, all by settings that are off by default: several trajectories per

@@ -21,7 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,9 @@ from fedrl.core import seeding
 from fedrl.core.limits import at_least_one
 from fedrl.core.types import Tensors, UserError
 from fedrl.envs.interfaces import Act, Trajectories
+
+if TYPE_CHECKING:
+    import mujoco
 
 
 class Health(NamedTuple):
@@ -122,8 +125,8 @@ class Settings:
 class Body(NamedTuple):
     """One simulated body: a client's model, a slot's data, and views into that data."""
 
-    model: Any
-    data: Any
+    model: mujoco.MjModel
+    data: mujoco.MjData
     control: np.ndarray
     position: np.ndarray
     velocity: np.ndarray
@@ -158,7 +161,7 @@ class World:
         self._seconds = model.opt.timestep * self._task.frame_skip
         # A slot's data serves every client in turn: all models have the same sizes, and a reset
         # writes all of it. So memory grows with the largest batch, not with batch times clients.
-        self._slots: list[Any] = []
+        self._slots: list[mujoco.MjData] = []
         self._pool = ThreadPoolExecutor(settings.threads)  # starts a thread when it has work
 
     def params(self, clients: Sequence[int]) -> Tensors:
@@ -297,7 +300,7 @@ def _draws(seed: int, purpose: str, clients: int) -> np.ndarray:
     )
 
 
-def _build(mujoco: ModuleType, xml: str, length: float) -> Any:
+def _build(mujoco: ModuleType, xml: str, length: float) -> mujoco.MjModel:
     """The model of Gymnasium's `xml`, its body and limbs `length` times as long, no thicker."""
     root = ElementTree.fromstring(xml)
     for body in root.iterfind("worldbody/body"):
