@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -213,7 +211,7 @@ def test_alone_a_client_is_not_disturbed(make):
 @MAKERS
 def test_a_centralized_client_plays_for_all(make):
     algorithm = make(clients=3)
-    algorithm.training = dataclasses.replace(algorithm.training, client_env_ids=[[0, 1, 2]])
+    algorithm.client_env_ids = [[0, 1, 2]]
     result = algorithm.local(Job(0, algorithm.init(5), None, 1))
     assert result.metrics["env/episodes"] == 9
 

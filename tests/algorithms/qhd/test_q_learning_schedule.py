@@ -126,7 +126,8 @@ def test_the_networks_targets_stay_long_enough_to_be_learned():
     usual = feddqn.Settings(lr=1e-4)
     found = []
     for period in (usual.sync_steps or 9 * usual.sync_episodes, 45):
-        rules, work = feddqn.Training(usual, world, [[0]]).rules, dqn.work(shape, 32)
+        rules = usual.rules(usual.lr, usual.batch, world.limit)
+        work = dqn.work(shape, 32)
         played = dqn.fresh(shape, dqn.draw_weights(shape, 0), 2000, 1)
         random = rules._replace(lr=0.0, epsilon_decay=1.0, epsilon_floor=1.0)
         run_episodes(world, 100, shape, played, random, 0)

@@ -26,10 +26,8 @@ have learned.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -122,21 +120,22 @@ class Client(NamedTuple):
 class FedQHD(FederatedQLearner):
     """See the module's docstring."""
 
+    settings: Settings
     reports = REPORTS | {"train/greedy"}
 
     def __init__(
         self, settings: Settings, world: DiscreteWorld, client_env_ids: Sequence[Sequence[int]]
     ) -> None:
         super().__init__(settings, world, client_env_ids)
-        self.settings = settings
         self.own = settings.encoders == "own"
         self.by_values = self.own and settings.agree != "truncate"
         self._clients: dict[tuple[int, int], Client] = {}
         self._compilers: dict[tuple[int, int, bytes], Compiler] = {}
 
-    @cached_property
+    @property
     def rules(self) -> Rules:
-        return self.settings.rules(self.settings.lr, self.settings.batch, self.world.limit)
+        s = self.settings
+        return s.rules(s.lr, s.batch, self.world.limit, self.sign)
 
     # The server
 
@@ -176,12 +175,6 @@ class FedQHD(FederatedQLearner):
         state = {**learner._asdict(), "returns": recent, "sent": sent}
         name = "teacher" if self.by_values else "readout"
         return Result(job.client, {name: sent}, metrics["env/steps"], state, metrics)
-
-    def poisoned(self, job: Job) -> Result:
-        """A client's work if all its rewards had the other sign."""
-        other = copy.copy(self)
-        other.rules = self.rules._replace(sign=-1.0)
-        return other.local(job)
 
     def client(self, number: int, sent: Tensors) -> Client:
         """Drawn from the run's seed, so that a restart finds the same encoder."""

@@ -7,6 +7,7 @@ is the same for all, by settings of the same names, so that a comparison compare
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -125,11 +126,12 @@ class FederatedQLearner:
     initial_exchange = False
     sends_parameters = True
     reports = REPORTS
+    sign = 1.0  # of rewards; a poisoned client's are turned round
 
     def __init__(
         self, settings: Practice, world: DiscreteWorld, client_env_ids: Sequence[Sequence[int]]
     ) -> None:
-        self.world, self.client_env_ids = world, client_env_ids
+        self.settings, self.world, self.client_env_ids = settings, world, client_env_ids
         episodes = settings.episodes * max(map(len, client_env_ids))
         self.ranges = {
             "train/steps": Range(0, world.limit),
@@ -144,6 +146,12 @@ class FederatedQLearner:
 
     def local(self, job: Job) -> Result:
         raise NotImplementedError
+
+    def poisoned(self, job: Job) -> Result:
+        """A client's work if all its rewards had the other sign."""
+        other = copy.copy(self)
+        other.sign = -1.0
+        return other.local(job)
 
     def local_many(self, jobs: Sequence[Job]) -> list[Result]:
         """A thread per client: the kernels release Python's lock. A host's world does not."""

@@ -19,9 +19,8 @@ networks do is in `train/greedy`, without exploration, and in the returns of the
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -29,7 +28,7 @@ import numpy as np
 from fedrl.algorithms.qhd import anchors as anchoring
 from fedrl.algorithms.qhd.dqn import feddqn
 from fedrl.algorithms.qhd.dqn import network as dqn
-from fedrl.algorithms.qhd.q_learning import REPORTS, FederatedQLearner
+from fedrl.algorithms.qhd.q_learning import REPORTS
 from fedrl.core import seeding
 from fedrl.core.limits import above_zero, not_negative
 from fedrl.core.types import FilePath, Job, Metrics, Result, Spec, Tensors, UserError
@@ -65,23 +64,15 @@ class Settings(feddqn.Network):
         above_zero(self, "algorithm.", "distill_lr", "temperature")
 
 
-class Distillation(FederatedQLearner):
+class Distillation(feddqn.DeepQLearner):
     """See the module's docstring."""
 
+    settings: Settings
     reports = REPORTS | {"train/greedy"}
-
-    def __init__(
-        self, settings: Settings, world: DiscreteWorld, client_env_ids: Sequence[Sequence[int]]
-    ) -> None:
-        super().__init__(settings, world, client_env_ids)
-        self.settings = settings
-        self.training = feddqn.Training(settings, world, client_env_ids)
 
     def shape(self, client: int) -> dqn.Shape:
         sizes = self.settings.sizes
-        return self.training.shape(
-            (sizes[client % len(sizes)],) * 2 if sizes else self.settings.hidden
-        )
+        return self.shape_of((sizes[client % len(sizes)],) * 2 if sizes else self.settings.hidden)
 
     # The server
 
@@ -106,27 +97,21 @@ class Distillation(FederatedQLearner):
 
     def local(self, job: Job) -> Result:
         shape, sent = self.shape(job.client), job.broadcast
-        learner = self.training.restore(job, shape, self.initial_weights(job.client, sent))
+        learner = self.restore(job, shape, self.initial_weights(job.client, sent))
         # A client that gets back exactly what it predicted has nothing to learn from it.
         own = job.state is not None and np.array_equal(sent["teacher"], job.state["sent"])
         if sent["teacher"].any() and not own:
             self.fit(learner.online, shape, sent)
             if self.settings.sync_on_receipt:
                 learner.target[:] = learner.online
-        kept, metrics = self.training.play(job, shape, learner)
+        kept, metrics = self.play(job, shape, learner)
         seed = seeding.derive(job.seed, "greedy")  # other starts than the training's
-        metrics["train/greedy"] = self.training.greedy(shape, learner.online, seed)
+        metrics["train/greedy"] = self.greedy(shape, learner.online, seed)
         predicted = self.predictions(learner.online, shape, sent)
         weight = metrics["env/steps"]
         return Result(
             job.client, {"teacher": predicted}, weight, kept | {"sent": predicted}, metrics
         )
-
-    def poisoned(self, job: Job) -> Result:
-        """A client's work if all its rewards had the other sign."""
-        other = copy.copy(self)
-        other.training = replace(self.training, sign=-1.0)
-        return other.local(job)
 
     def initial_weights(self, client: int, sent: Tensors) -> np.ndarray:
         """A client's first weights: its own, as its layers are."""
@@ -176,7 +161,7 @@ class Distillation(FederatedQLearner):
         shape, weights = self.shape(client), self.initial_weights(client, state)
         if state["teacher"].any():
             self.fit(weights, shape, state)
-        return self.training.greedy(shape, weights, seed, episodes)
+        return self.greedy(shape, weights, seed, episodes)
 
 
 def build(
