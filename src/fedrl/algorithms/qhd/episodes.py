@@ -7,8 +7,6 @@ learner's arrays over is paid once, and all else happens inside, the same in the
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 from numba import njit
 
@@ -146,7 +144,7 @@ def run_episodes(
     scratch = work(blocks.phase.shape[0], rules.batch, world.actions)
     scene = np.empty((2, world.dimension), np.float32), np.empty(world.actions), shift, spread
     held = tuple(blocks), tuple(learner), tuple(rules), tuple(scratch), scene
-    return step_by_step(world, count, seed, partial(first_action, held), partial(next_action, held))
+    return step_by_step(world, count, seed, held, first_action, next_action)
 
 
 def evaluate(world: DiscreteWorld, count: int, blocks: Blocks, online: Single, seed: int) -> Floats:

@@ -166,14 +166,15 @@ def step_by_step(
     world: DiscreteWorld,
     count: int,
     seed: int,
+    held: Bundle,
     first_action: Callable[..., int],
     next_action: Callable[..., int],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns and lengths [count] where the world is not compiled (LunarLander), step by step.
 
-    `first_action(observation)` begins an episode. `next_action(action, observation, reward,
-    terminal, over)` learns from the step before it answers; after an episode's last step its answer
-    is not used. `seed` begins the simulator's own stream, which cannot be kept from one
+    `first_action(held, observation)` begins an episode. `next_action(held, action, observation,
+    reward, terminal, over)` learns from the step before it answers; after an episode's last step
+    its answer is not used. `seed` begins the simulator's own stream, which cannot be kept from one
     call to the next.
     """
     returns, lengths = np.zeros(count), np.zeros(count, np.int64)
@@ -183,11 +184,11 @@ def step_by_step(
         if episode:
             observation = lander.restart(_ONLY)[0]
         total, steps, over = 0.0, 0, False
-        action = first_action(observation)
+        action = first_action(held, observation)
         while not over:
             observation, reward, terminated, truncated = lander.step_alone(action)
             over = terminated or truncated
-            action = next_action(action, observation, reward, terminated, over)
+            action = next_action(held, action, observation, reward, terminated, over)
             total, steps = total + reward, steps + 1
         returns[episode], lengths[episode] = total, steps
     return returns, lengths

@@ -5,8 +5,6 @@ The replay, the random numbers and the calls around a host's world are as in `qh
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 from numba import njit
 
@@ -139,7 +137,7 @@ def run_episodes(
     seen, ahead = (np.empty((1, shape[0]), np.float32) for _ in range(2))
     scene = seen, ahead, shift, spread
     held = tuple(learner), shape, tuple(rules), tuple(work), tuple(single), scene
-    return step_by_step(world, count, seed, partial(first_action, held), partial(next_action, held))
+    return step_by_step(world, count, seed, held, first_action, next_action)
 
 
 def evaluate(world: DiscreteWorld, count: int, shape: Shape, weights: Single, seed: int) -> Floats:
