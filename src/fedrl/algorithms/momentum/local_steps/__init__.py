@@ -1,8 +1,10 @@
 """Where a client's K local steps are done: a runner for each sort of control world.
 
-jax_worlds       worlds written in JAX: the whole local round is one compiled program
-host_worlds      worlds that play on the host (MuJoCo): each step's direction is compiled
-tabular_worlds   table policies in random MDPs: a numba kernel, exact evaluation
+    jax_worlds       worlds written in JAX: the whole local round is one compiled program
+    host_worlds      worlds that play on the host (MuJoCo): each step's direction is compiled
+    tabular_worlds   table policies in random MDPs: a numba kernel, exact evaluation
+
+The loop over clients and rounds knows none of them: it asks a `Runner`.
 """
 
 from __future__ import annotations
