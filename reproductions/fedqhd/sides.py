@@ -15,7 +15,7 @@ from reproductions.fedqhd.methods import METHODS, TASKS
 from reproductions.fedqhd.numbers import GAIN, SLOPE, TABLE1, BySeed, prose
 from reproductions.fedqhd.results import Results
 from reproductions.markdown import missing, number, table
-from reproductions.momentum.theory import slope
+from reproductions.verdicts import slope
 
 ALONE = "box, alone, λ → 0"
 LAST_ROUNDS = 3
