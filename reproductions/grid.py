@@ -24,6 +24,7 @@ wherever it is.
 from __future__ import annotations
 
 import itertools
+import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -62,9 +63,16 @@ class Cell(RunCell):
 
     def digest(self, seed: int) -> str:
         """Of one run, or of all seeds together."""
+        recipe = json.dumps(self.recipe, sort_keys=True)
         if not self.together:
-            return digest(self.resolved(seed), self.mark)
-        return short_hash([digest(self.resolved(), self.mark), self.seeds[0], len(self.seeds)])
+            return digest_of(recipe, seed, self.mark)
+        return short_hash([digest_of(recipe, 0, self.mark), self.seeds[0], len(self.seeds)])
+
+
+@cache
+def digest_of(recipe: str, seed: int, mark: str) -> str:
+    """Asked several times for every page."""
+    return digest(resolve({**json.loads(recipe), "seed": seed}), mark)
 
 
 @dataclass(frozen=True)

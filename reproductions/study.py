@@ -74,7 +74,10 @@ class Study:
 
     def planned(self) -> dict[str, int]:
         """By part, how many records there are to be."""
-        return {p: sum(len(self._keys(c)) for c in cells) for p, cells in self.grid.cells.items()}
+        return {
+            part: sum(1 if cell.together else len(cell.seeds) for cell in cells)
+            for part, cells in self.grid.cells.items()
+        }
 
     @staticmethod
     def _keys(cell: Cell) -> list[tuple[str, str]]:

@@ -1,4 +1,4 @@
-"""The momentum paper's page: verdicts as they say, published numbers kept, the theory's constants."""
+"""The momentum page: verdicts as they say, published numbers kept, the constants of the theory."""
 
 from __future__ import annotations
 
