@@ -29,7 +29,7 @@ PAPERS = {
     "fedqhd": Paper(("small",), module="reproductions.fedqhd.paper"),
     "fedrlhf": Paper(("small", "full"), True, "reproductions.fedrlhf.paper"),
     # No paper's: what fedrl's own rules of aggregation are worth against clients that lie.
-    "robustness": Paper(("full",), module="reproductions.robustness.paper"),
+    "robustness": Paper(("full",)),
 }
 SCALES = ("smoke", "small", "full")
 
