@@ -84,8 +84,9 @@ def nothing(config: Config) -> tuple[Need, ...]:
 
 
 def tasks_of(cells: Iterable[Cell], grid: Grid, place: Place, needs: Needs = nothing) -> list[Task]:
-    """Every record that these cells must have."""
-    return [task for cell in cells for task in tasks(cell, grid, place, needs)]
+    """Every record that these cells must have; a cell that two parts read is one."""
+    found = [task for cell in cells for task in tasks(cell, grid, place, needs)]
+    return list({(task.part, task.name, task.digest): task for task in found}.values())
 
 
 def tasks(cell: Cell, grid: Grid, place: Place, needs: Needs) -> list[Task]:

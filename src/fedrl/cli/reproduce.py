@@ -26,7 +26,7 @@ class Paper:
 PAPERS = {
     "momentum": Paper(("full",)),
     "fedagent": Paper(("small", "full"), True, "reproductions.fedagent.paper"),
-    "fedqhd": Paper(("small",), module="reproductions.fedqhd.paper"),
+    "fedqhd": Paper(("small",)),
     "fedrlhf": Paper(("small", "full"), True, "reproductions.fedrlhf.paper"),
     # No paper's: what fedrl's own rules of aggregation are worth against clients that lie.
     "robustness": Paper(("full",)),
