@@ -25,7 +25,7 @@ from fedrl.runs.grid import accelerator, compiled_once, compute, cost, find, fin
 from fedrl.runs.process_pool import Job, cores, finish, pool
 from fedrl.runs.run_dir import RunDir
 from reproductions.grid import Cell, Grid
-from reproductions.records import Data, Store, of_run, of_seeds, origin
+from reproductions.records import Store, of_run, of_seeds, origin
 
 Say = Callable[[str], None]
 ON_A_GPU = 3
@@ -166,7 +166,7 @@ def record_seeds(cell: Cell, store: Store) -> None:
 
 
 def record_values(
-    measure: Callable[[], Data], part: str, name: str, digest: str, store: Store
+    measure: Callable[[], object], part: str, name: str, digest: str, store: Store
 ) -> None:
     """Something that is no run: what `measure` returns is recorded as it is."""
     started = time.perf_counter()
