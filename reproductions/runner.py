@@ -141,7 +141,7 @@ def note_processes(config: Config, processes: int) -> None:
 
 def record_seeds(cell: Cell, store: Store) -> None:
     """All seeds of a cell, a chunk at a time."""
-    from fedrl.algorithms.momentum.many_seeds import sweep
+    from fedrl.algorithms.momentum.batched_seeds import run_seeds
 
     started = time.perf_counter()
     config = cell.resolved()
@@ -152,7 +152,7 @@ def record_seeds(cell: Cell, store: Store) -> None:
     for start in range(0, len(cell.seeds), CHUNK):
         seeds = cell.seeds[start : start + CHUNK]
         points: dict[str, dict[int, np.ndarray]] = {}
-        for number, metrics in sweep(
+        for number, metrics in run_seeds(
             config.algorithm, make, seeds, config.rounds, config.eval_every
         ):
             for metric, values in metrics.items():

@@ -260,11 +260,11 @@ def changed(recipe: Recipe, algorithm: Settings) -> Recipe:
 
 def weight(recipe: Recipe) -> float:
     """How long a round of a client may take: features read per step, times steps."""
-    from fedrl.envs.discrete.worlds import HOST, TASKS
+    from fedrl.envs.discrete.worlds import TASKS
 
     settings, world = recipe["algorithm"], TASKS[recipe["world"]["name"]]
     width: float = DEEP_STEP
     if settings["name"] not in NETWORKS:
         sizes = settings.get("sizes") or [settings.get("features", 0)]
         width = sum(sizes) / len(sizes)
-    return float(settings["episodes"] * world.limit * (width + SIMULATED * (world.kind == HOST)))
+    return float(settings["episodes"] * world.limit * (width + SIMULATED * (world.kernel is None)))

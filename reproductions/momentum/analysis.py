@@ -225,7 +225,7 @@ class Analysis:
             spread = None if final is None else "–"
             if final is not None and len(final) > 1:
                 spread = f"{final.std(ddof=1):.1f}"
-            row = [shown(learner), f"{cell.recipe['algorithm']['local_lr']:g}", number(area, 1)]
+            row = [shown(learner), f"{cell.recipe['algorithm']['lr']:g}", number(area, 1)]
             if learner == "pavg":
                 row += ["–", number(final, 1), "–", spread, "–", "–"]
             else:
@@ -319,7 +319,7 @@ class Analysis:
                 told = None
                 if len(known) == len(scores):
                     told = ", ".join(f"{float(r):g}: {score:.1f}" for r, score in known.items())
-                    if float(best(known)) != used.cells[learner].recipe["algorithm"]["local_lr"]:
+                    if float(best(known)) != used.cells[learner].recipe["algorithm"]["lr"]:
                         differ.append(f"{task} {shown(learner)}")
                 rows.append([task, shown(learner), told])
         return {

@@ -79,7 +79,7 @@ def test_figures_use_the_step_sizes_that_the_published_tuning_chose():
         by_rate = dict(pair.split(": ") for pair in scores.split(", "))
         chosen = best({rate: float(score) for rate, score in by_rate.items()})
         cells = {cell.name.replace("beta=", "β="): cell for cell in grid.cells[f"figure1_{task}"]}
-        assert cells[learner].recipe["algorithm"]["local_lr"] == float(chosen)
+        assert cells[learner].recipe["algorithm"]["lr"] == float(chosen)
 
 
 def test_tuning_seeds_are_reported_nowhere():
@@ -159,7 +159,7 @@ def test_a_record_says_where_it_comes_from_and_is_small(tmp_path):
     cell = study.grid.cells["figure1_cartpole"][0]
     record = Store(tmp_path / "records").read("figure1_cartpole", "pavg", cell.digest(0))
     assert record is not None
-    assert record["settings"]["algorithm.local_lr"] == 0.008
+    assert record["settings"]["algorithm.lr"] == 0.008
     for key in ("commit", "command", "date", "hardware", "versions", "seconds", "seeds", "rounds"):
         assert key in record
     assert all(path.stat().st_size < 8_000 for path in paths)
