@@ -118,9 +118,7 @@ def record_run(
     """Begin the run or go on with it, and record how far it went."""
     config = cell.config(seed, place.runs)
     try:
-        if not finished(config):
-            compute(config)
-            note_processes(config, place.processes)
+        train(config, place.processes)
     finally:
         path = find(config)
         if path is not None and reached(config) >= 0:
@@ -128,8 +126,12 @@ def record_run(
             place.store.write(cell.part, run_name(cell, seed), cell.digest(seed), data)
 
 
-def note_processes(config: Config, processes: int) -> None:
-    """How many runs were computed at once: a run's minutes depend on it."""
+def train(config: Config, processes: int) -> None:
+    """The run to its last round, with a note of how many there were at once: its minutes depend
+    on it."""
+    if finished(config):
+        return
+    compute(config)
     path = find(config)
     assert path is not None
     noted: dict[str, Any] = {"processes": processes}
