@@ -15,7 +15,7 @@
     kappa = {set = "world.kappa", to = [0.0, 1.0]}
     learner = {axis = "learner", only = {smoke = ["pavg"], else = []}}     # none named: all
     [table2.by.learner]                     # more settings of some labels
-    pavg = {algorithm.local_lr = 0.1}
+    pavg = {algorithm.lr = 0.1}
 
 A table whose keys are scales (and `else`) stands for the value of the scale that is asked for,
 wherever it is.
