@@ -25,7 +25,7 @@ from fedrl.runs.grid import accelerator, compiled_once, compute, cost, find, fin
 from fedrl.runs.process_pool import Job, cores, finish, pool
 from fedrl.runs.run_dir import RunDir
 from reproductions.grid import Cell, Grid
-from reproductions.records import Data, Store, of_run, of_seeds, origin
+from reproductions.records import Store, of_run, of_seeds, origin
 
 Say = Callable[[str], None]
 ON_A_GPU = 3
@@ -118,9 +118,7 @@ def record_run(
     """Begin the run or go on with it, and record how far it went."""
     config = cell.config(seed, place.runs)
     try:
-        if not finished(config):
-            compute(config)
-            note_processes(config, place.processes)
+        train(config, place.processes)
     finally:
         path = find(config)
         if path is not None and reached(config) >= 0:
@@ -128,8 +126,12 @@ def record_run(
             place.store.write(cell.part, run_name(cell, seed), cell.digest(seed), data)
 
 
-def note_processes(config: Config, processes: int) -> None:
-    """How many runs were computed at once: a run's minutes depend on it."""
+def train(config: Config, processes: int) -> None:
+    """The run to its last round, with a note of how many there were at once: its minutes depend
+    on it."""
+    if finished(config):
+        return
+    compute(config)
     path = find(config)
     assert path is not None
     noted: dict[str, Any] = {"processes": processes}
@@ -166,7 +168,7 @@ def record_seeds(cell: Cell, store: Store) -> None:
 
 
 def record_values(
-    measure: Callable[[], Data], part: str, name: str, digest: str, store: Store
+    measure: Callable[[], object], part: str, name: str, digest: str, store: Store
 ) -> None:
     """Something that is no run: what `measure` returns is recorded as it is."""
     started = time.perf_counter()

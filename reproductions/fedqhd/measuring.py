@@ -13,14 +13,14 @@ from fedrl.config.schema import Config
 from fedrl.core import seeding
 from fedrl.core.registry import load
 from fedrl.core.types import Job
-from fedrl.runs.grid import compute, finished
+from fedrl.runs.grid import finished
 from reproductions.fedqhd import choices, gap
 from reproductions.fedqhd.plan import Plan, grid_of, read_plan
 from reproductions.fedqhd.results import Results
 from reproductions.grid import Grid
 from reproductions.records import Data
 from reproductions.results import read_runs
-from reproductions.runner import Need, Task, playable, record_values, tasks_of
+from reproductions.runner import Need, Task, playable, record_values, tasks_of, train
 from reproductions.study import Study
 
 
@@ -37,7 +37,7 @@ def tasks(study: Study, parts: Sequence[str]) -> list[Task]:
     for part in parts:
         for one in measurements(read_plan(study.scale), part, study.place.runs):
             trained = Need(one.reference.name, partial(finished, one.reference),
-                           partial(compute, one.reference))  # fmt: skip
+                           partial(train, one.reference, study.place.processes))  # fmt: skip
             key = (part, one.name, one.digest)
             work = partial(record_values, partial(gap.averaged, one), *key, study.place.store)
             found.append(Task(*key, work, needs=(trained,)))
