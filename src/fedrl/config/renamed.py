@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 RENAMED: dict[str, str] = {
+    "algorithm.compare": "algorithm.preference_queries",
+    "algorithm.eval_texts": "algorithm.eval_completions",
+    "algorithm.queries": "algorithm.eval_prompts",
+    "algorithm.rate": "algorithm.rating_queries",
     "algorithm.updates_per_step": "algorithm.gradient_steps",
 }
 """From the old key to the new one; what means the same in several methods has one name."""
