@@ -73,21 +73,24 @@ def feedback(argv: list[str]) -> int:
 
 def private_folder(run: Path, client: int) -> Path:
     """Where a run's clients keep what is theirs; a mistake if this client asks nobody."""
+    from fedrl.algorithms.fedrlhf.ratings.settings import Settings as RatingsSettings
+    from fedrl.algorithms.fedrlhf.text.settings import Settings as TextSettings
     from fedrl.config.loading import read_recipe, resolve
     from fedrl.federation.client_sampling import client_env_ids, groups
     from fedrl.runs.run_dir import require_run
 
     require_run(run)
     config = resolve(read_recipe(run / "config.toml"))
-    if getattr(config.algorithm, "feedback", "") != "live":
+    settings = config.algorithm
+    asks = isinstance(settings, RatingsSettings | TextSettings) and settings.feedback == "live"
+    if not asks:
         raise UserError(f'{run} asks nobody; start one with algorithm.feedback = "live"')
-    holds = client_env_ids(config.federation)
-    members = [one for group in groups(config.federation) for one in group]
-    people = sorted({person for one in members for person in holds[one]})
+    owners = client_env_ids(config.federation)
+    people = sorted({o for group in groups(config.federation) for c in group for o in owners[c]})
     if client not in people:
         named = f"{people[0]} to {people[-1]}" if len(people) > 1 else f"only {people[0]}"
         raise UserError(f"--client is {client}; the clients of {run} are {named}")
-    return Path(config.algorithm.feedback_folder)
+    return Path(settings.feedback_folder)
 
 
 def has_ended(run: Path) -> bool:
