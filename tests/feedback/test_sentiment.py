@@ -9,12 +9,13 @@ import zlib
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.sparse import csr_array
 from support import realdata
 
 from fedrl.core.types import UserError
 from fedrl.envs.imdb.world import Review, Settings, World
 from fedrl.feedback import preference_model, sentiment
-from fedrl.feedback.sentiment import Rows, accuracy, fit
+from fedrl.feedback.sentiment import accuracy, fit
 
 TEXTS = ["Good, good film!", "bad film", "A good one: it's not bad."]
 
@@ -49,8 +50,8 @@ def test_tfidf_as_by_hand():
         }
         length = math.sqrt(sum(value**2 for value in x.values()))
         expected = sorted(value / length for value in x.values())
-        np.testing.assert_allclose(np.sort(rows.value[rows.row == i]), expected, rtol=1e-6)
-    shared = [set(rows.column[rows.row == i].tolist()) for i in range(3)]
+        np.testing.assert_allclose(np.sort(rows[[i]].data), expected, rtol=1e-6)
+    shared = [set(rows[[i]].indices.tolist()) for i in range(3)]
     assert [len(shared[a] & shared[b]) for a, b in ((0, 1), (0, 2), (1, 2))] == [1, 1, 1]
 
 
@@ -62,7 +63,7 @@ def test_words_have_the_same_numbers_everywhere():
 
 def test_pairs_do_not_cross_texts_and_their_order_counts():
     def columns(*texts: str) -> set[int]:
-        return set(sentiment.counts([sentiment.words(text) for text in texts]).column.tolist())
+        return set(sentiment.counts([sentiment.words(text) for text in texts]).indices.tolist())
 
     assert columns("not", "bad") < columns("not bad")
     assert columns("not bad") != columns("bad not")
@@ -81,16 +82,16 @@ def test_pieces_lose_nothing_and_are_even():
 # Logistic regression
 
 
-def random_rows(count: int = 40, columns: int = 12, seed: int = 0) -> tuple[Rows, np.ndarray]:
+def random_rows(count: int = 40, columns: int = 12, seed: int = 0) -> tuple[csr_array, np.ndarray]:
     random = np.random.default_rng(seed)
     dense = random.standard_normal((count, columns)) * (random.random((count, columns)) < 0.4)
     row, column = np.nonzero(dense)
-    return Rows(count, row, column, dense[row, column]), dense
+    return csr_array((dense[row, column], (row, column)), shape=(count, sentiment.BUCKETS)), dense
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("penalty", [0.01, 1.0])
-def test_the_solution_is_that_of_scipy(monkeypatch, bias, penalty):
+def test_the_solution_is_that_of_a_dense_solver(monkeypatch, bias, penalty):
     monkeypatch.setattr(sentiment, "TOLERANCE", 1e-9)
     rows, dense = random_rows()
     target = np.random.default_rng(1).choice([0.0, 0.5, 1.0], len(dense))
@@ -106,12 +107,6 @@ def test_the_solution_is_that_of_scipy(monkeypatch, bias, penalty):
     assert b == pytest.approx(expected[12], abs=2e-5)
     assert not weights[12:].any()
     assert bias or b == 0
-    theta = np.random.default_rng(2).standard_normal(13)
-    wide = np.zeros(sentiment.BUCKETS + 1)
-    wide[:12], wide[-1] = theta[:12], theta[12]
-    assert sentiment.loss(rows, target, wide, penalty, float(bias)) == pytest.approx(
-        objective(theta)
-    )
 
 
 # The model

@@ -18,9 +18,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_array
+from scipy.special import expit
 
 from fedrl.feedback import sentiment
-from fedrl.feedback.sentiment import Floats, Rows, Singles
+from fedrl.feedback.sentiment import Floats, Singles
 
 PENALTY = 0.1
 """Of |w|² / 2, beside a sum over answers: a person gives few, so each has to count."""
@@ -40,24 +42,23 @@ class PreferenceModel:
     def score(self, texts: Sequence[str]) -> Floats:
         """In [0, 1], for each text [n]."""
         rows = sentiment.tfidf(sentiment.counts(map(sentiment.words, texts)), self.idf)
-        return sentiment.sigmoid(sentiment.times(rows, self.weights))
+        return expit(rows @ self.weights)
 
 
 def fit(answers: Sequence[Comparison]) -> PreferenceModel:
     counted = sentiment.counts(sentiment.words(text) for asked, _ in answers for text in asked)
     idf = sentiment.inverse_frequency(counted)
-    sizes = np.array([len(asked) for asked, _ in answers], np.int64)
     target = np.array([(1 + value) / 2 for _, value in answers], np.float64)
-    weights, _ = sentiment.logistic(
-        _differences(sentiment.tfidf(counted, idf), sizes), target, PENALTY, bias=False
-    )
+    rows = _signs([len(asked) for asked, _ in answers]) @ sentiment.tfidf(counted, idf)
+    weights, _ = sentiment.logistic(rows, target, PENALTY, bias=False)
     return PreferenceModel(idf, weights.astype(np.float32))
 
 
-def _differences(rows: Rows, sizes: np.ndarray) -> Rows:
-    """A row for each answer: x of a text that is rated, x₂ − x₁ of two that are compared."""
-    answer = np.repeat(np.arange(len(sizes)), sizes)  # of each text
-    last = np.cumsum(sizes) - 1
-    sign = np.full(len(answer), -1.0)
-    sign[last] = 1.0
-    return rows._replace(height=len(sizes), row=answer[rows.row], value=sign[rows.row] * rows.value)
+def _signs(sizes: Sequence[int]) -> csr_array:
+    """[answers, texts]: makes x of a text that is rated, x₂ − x₁ of two that are compared."""
+    ends = np.cumsum(sizes, dtype=np.int64)
+    signs = np.full(sum(sizes), -1.0)
+    signs[ends - 1] = 1.0
+    return csr_array(
+        (signs, np.arange(len(signs)), np.append(0, ends)), shape=(len(sizes), len(signs))
+    )
