@@ -44,15 +44,10 @@ def majority_correct(known: Floats, rating: Floats) -> int:
 
 def spearman(score: Floats, rating: Floats) -> float:
     """Rank correlation, ties sharing their mean rank; NaN where one side is constant."""
-    a, b = _ranks(score), _ranks(rating)
-    a, b = a - a.mean(), b - b.mean()
-    size = np.sqrt((a @ a) * (b @ b))
-    return float(a @ b / size) if size > 0 else float("nan")
+    from scipy.stats import spearmanr  # takes a while to load
 
-
-def _ranks(values: Floats) -> NDArray[np.float64]:
-    _, inverse, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return (np.cumsum(counts) - (counts - 1) / 2)[inverse]
+    constant = np.ptp(score) == 0 or np.ptp(rating) == 0
+    return float("nan") if constant else float(spearmanr(score, rating).statistic)
 
 
 def divergence(own: Floats, common: Floats) -> float:
