@@ -25,6 +25,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
+from fedrl.core.atomic_files import OWNER_ONLY, write_atomically
 from fedrl.core.types import UserError
 from fedrl.feedback.answer_log import AnswerLog, Entry, FolderView, Line, Progress
 from fedrl.feedback.queries import Answer, Query
@@ -187,19 +188,9 @@ class Folder:
             os.fsync(file)
 
     def replace(self, name: str, data: bytes) -> None:
-        """Write a file of this folder: all of it or nothing, also if the power goes."""
-        beside = self.path / f".{name}.part"
-        with _opened(beside) as file, os.fdopen(os.dup(file), "wb") as out:
-            out.truncate(0)
-            out.write(data)
-            out.flush()
-            os.fsync(file)
-        beside.replace(self.path / name)
-        folder = os.open(self.path, os.O_RDONLY)
-        try:
-            os.fsync(folder)  # or answers might outlive the queries that they belong to
-        finally:
-            os.close(folder)
+        """Write a file of this folder: all of it or nothing, also if the power goes; otherwise
+        answers might outlive the queries that they belong to."""
+        write_atomically(self.path / name, data, OWNER_ONLY)
 
 
 def _query(line: bytes) -> Query:
