@@ -8,5 +8,8 @@ RENAMED: dict[str, str] = {
     "algorithm.queries": "algorithm.eval_prompts",
     "algorithm.rate": "algorithm.rating_queries",
     "algorithm.updates_per_step": "algorithm.gradient_steps",
+    "algorithm.local_lr": "algorithm.lr",
+    "algorithm.server": "algorithm.server_optimizer",
+    "algorithm.opening_trajectories": "algorithm.initial_trajectories",
 }
 """From the old key to the new one; what means the same in several methods has one name."""
