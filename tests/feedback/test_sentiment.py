@@ -9,12 +9,13 @@ import zlib
 import numpy as np
 import pytest
 from scipy.optimize import minimize
+from scipy.sparse import csr_array
 from support import realdata
 
 from fedrl.core.types import UserError
 from fedrl.envs.imdb.world import Review, Settings, World
-from fedrl.feedback import sentiment, text_preferences
-from fedrl.feedback.sentiment import Rows, accuracy, fit
+from fedrl.feedback import preference_model, sentiment
+from fedrl.feedback.sentiment import accuracy, fit
 
 TEXTS = ["Good, good film!", "bad film", "A good one: it's not bad."]
 
@@ -49,8 +50,8 @@ def test_tfidf_as_by_hand():
         }
         length = math.sqrt(sum(value**2 for value in x.values()))
         expected = sorted(value / length for value in x.values())
-        np.testing.assert_allclose(np.sort(rows.value[rows.row == i]), expected, rtol=1e-6)
-    shared = [set(rows.column[rows.row == i].tolist()) for i in range(3)]
+        np.testing.assert_allclose(np.sort(rows[[i]].data), expected, rtol=1e-6)
+    shared = [set(rows[[i]].indices.tolist()) for i in range(3)]
     assert [len(shared[a] & shared[b]) for a, b in ((0, 1), (0, 2), (1, 2))] == [1, 1, 1]
 
 
@@ -62,7 +63,7 @@ def test_words_have_the_same_numbers_everywhere():
 
 def test_pairs_do_not_cross_texts_and_their_order_counts():
     def columns(*texts: str) -> set[int]:
-        return set(sentiment.counts([sentiment.words(text) for text in texts]).column.tolist())
+        return set(sentiment.counts([sentiment.words(text) for text in texts]).indices.tolist())
 
     assert columns("not", "bad") < columns("not bad")
     assert columns("not bad") != columns("bad not")
@@ -81,16 +82,16 @@ def test_pieces_lose_nothing_and_are_even():
 # Logistic regression
 
 
-def random_rows(count: int = 40, columns: int = 12, seed: int = 0) -> tuple[Rows, np.ndarray]:
+def random_rows(count: int = 40, columns: int = 12, seed: int = 0) -> tuple[csr_array, np.ndarray]:
     random = np.random.default_rng(seed)
     dense = random.standard_normal((count, columns)) * (random.random((count, columns)) < 0.4)
     row, column = np.nonzero(dense)
-    return Rows(count, row, column, dense[row, column]), dense
+    return csr_array((dense[row, column], (row, column)), shape=(count, sentiment.BUCKETS)), dense
 
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("penalty", [0.01, 1.0])
-def test_the_solution_is_that_of_scipy(monkeypatch, bias, penalty):
+def test_the_solution_is_that_of_a_dense_solver(monkeypatch, bias, penalty):
     monkeypatch.setattr(sentiment, "TOLERANCE", 1e-9)
     rows, dense = random_rows()
     target = np.random.default_rng(1).choice([0.0, 0.5, 1.0], len(dense))
@@ -106,12 +107,6 @@ def test_the_solution_is_that_of_scipy(monkeypatch, bias, penalty):
     assert b == pytest.approx(expected[12], abs=2e-5)
     assert not weights[12:].any()
     assert bias or b == 0
-    theta = np.random.default_rng(2).standard_normal(13)
-    wide = np.zeros(sentiment.BUCKETS + 1)
-    wide[:12], wide[-1] = theta[:12], theta[12]
-    assert sentiment.loss(rows, target, wide, penalty, float(bias)) == pytest.approx(
-        objective(theta)
-    )
 
 
 # The model
@@ -124,7 +119,7 @@ def test_held_out_reviews_are_mostly_right(made):
         assert 0.86 <= accuracy(model, texts, labels) < 1
         short = [" ".join(text.split()[-32:]) for text in texts]
         assert accuracy(model, short, labels) > 0.75
-        low, high = np.quantile(model.positive(short), [0.1, 0.9])
+        low, high = np.quantile(model.score(short), [0.1, 0.9])
         assert low < 0.25 < 0.75 < high
         opening = [" ".join(text.split()[:6]) for text in texts]
         assert accuracy(model, opening, labels) < 0.62
@@ -135,7 +130,7 @@ def test_wrong_labels_teach_the_opposite_and_shuffled_ones_nothing(made):
     held = labelled(made.held[0])
     flipped = fit(texts, [1 - label for label in labels])
     np.testing.assert_allclose(
-        flipped.positive(held[0]), 1 - fit(texts, labels).positive(held[0]), atol=1e-4
+        flipped.score(held[0]), 1 - fit(texts, labels).score(held[0]), atol=1e-4
     )
     shuffled = fit(texts, np.random.default_rng(0).permutation(labels).tolist())
     assert 0.3 < accuracy(shuffled, *held) < 0.7
@@ -146,19 +141,19 @@ def test_order_does_not_matter(made):
     order = np.random.default_rng(0).permutation(len(texts))
     one, other = fit(texts, labels), fit([texts[i] for i in order], [labels[i] for i in order])
     np.testing.assert_allclose(other.weights, one.weights, atol=1e-6)
-    judged = one.positive(texts)
-    np.testing.assert_allclose(one.positive([texts[i] for i in order]), judged[order], rtol=1e-12)
-    np.testing.assert_allclose([one.positive([text])[0] for text in texts], judged, rtol=1e-12)
+    judged = one.score(texts)
+    np.testing.assert_allclose(one.score([texts[i] for i in order]), judged[order], rtol=1e-12)
+    np.testing.assert_allclose([one.score([text])[0] for text in texts], judged, rtol=1e-12)
 
 
 def test_degenerate_inputs():
     nothing = fit([], [])
-    assert nothing.positive(["good", ""]).tolist() == [0.5, 0.5]
-    assert nothing.positive([]).shape == (0,)
+    assert nothing.score(["good", ""]).tolist() == [0.5, 0.5]
+    assert nothing.score([]).shape == (0,)
     praise = fit(TEXTS, [1, 1, 1])
-    assert (praise.positive([*TEXTS, "", "…"]) > 0.5).all()
+    assert (praise.score([*TEXTS, "", "…"]) > 0.5).all()
     copy = pickle.loads(pickle.dumps(praise))
-    assert np.array_equal(copy.positive(TEXTS), praise.positive(TEXTS))
+    assert np.array_equal(copy.score(TEXTS), praise.score(TEXTS))
 
 
 # A person's answers
@@ -178,30 +173,30 @@ def test_consistent_answers_are_recovered_and_carry_over():
         compared(),
         [((text,), 1.0) for text in LIKED] + [((text,), -1.0) for text in OTHER],
     ):
-        model = text_preferences.fit(answers)
-        assert model.liking(LIKED).min() > 0.6
-        assert model.liking(OTHER).max() < 0.4
-        happy, sad = model.liking(["one happy bird", "one sad bird"])
+        model = preference_model.fit(answers)
+        assert model.score(LIKED).min() > 0.6
+        assert model.score(OTHER).max() < 0.4
+        happy, sad = model.score(["one happy bird", "one sad bird"])
         assert happy > 0.55
         assert sad < 0.45
 
 
 def test_flipped_answers_flip_the_liking():
-    told, opposite = (text_preferences.fit(compared(sign)) for sign in (1.0, -1.0))
+    told, opposite = (preference_model.fit(compared(sign)) for sign in (1.0, -1.0))
     texts = [*LIKED, *OTHER, "one happy bird"]
-    np.testing.assert_allclose(opposite.liking(texts), 1 - told.liking(texts), atol=1e-5)
+    np.testing.assert_allclose(opposite.score(texts), 1 - told.score(texts), atol=1e-5)
 
 
 def test_nothing_known_is_a_half():
-    assert text_preferences.fit([]).liking(["a", "b c", ""]).tolist() == [0.5] * 3
-    model = text_preferences.fit(compared())
-    assert model.liking(["entirely unheard words", ""]).tolist() == [0.5, 0.5]
+    assert preference_model.fit([]).score(["a", "b c", ""]).tolist() == [0.5] * 3
+    model = preference_model.fit(compared())
+    assert model.score(["entirely unheard words", ""]).tolist() == [0.5, 0.5]
 
 
 def test_the_same_pulls_together():
     said = [(("good film", "bad film"), -1.0)]
-    apart = text_preferences.fit(said).liking(["good film", "bad film"])
-    near = text_preferences.fit(said + [(("good film", "bad film"), 0.0)] * 3).liking(
+    apart = preference_model.fit(said).score(["good film", "bad film"])
+    near = preference_model.fit(said + [(("good film", "bad film"), 0.0)] * 3).score(
         ["good film", "bad film"]
     )
     assert 0 < near[0] - near[1] < apart[0] - apart[1]
@@ -209,7 +204,7 @@ def test_the_same_pulls_together():
 
 def test_a_rating_and_a_comparison_speak_of_one_liking():
     said = [(("warm",), 1.0), (("warm", "kind"), 1.0)]
-    warm, kind = text_preferences.fit(said).liking(["warm", "kind"])
+    warm, kind = preference_model.fit(said).score(["warm", "kind"])
     assert 0.5 < warm < kind
 
 
@@ -247,7 +242,7 @@ def test_a_classifier_gives_the_probability_of_positive(folder):
 
     found = load(str(folder), "cpu")
     texts = ["the good film", "bad", "the film was good the film was bad " * 20] * 30
-    judged = found.positive(texts)
+    judged = found.score(texts)
     model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     for text, p in zip(texts[:3], judged):
         ids = found.tokenizer(text, return_tensors="pt")["input_ids"][:, :16]
@@ -255,7 +250,7 @@ def test_a_classifier_gives_the_probability_of_positive(folder):
             expected = torch.softmax(model(ids).logits, -1)[0, 2]
         assert p == pytest.approx(float(expected), abs=1e-5)
     np.testing.assert_allclose(judged, np.tile(judged[:3], 30), atol=1e-5)
-    assert found.positive([]).shape == (0,)
+    assert found.score([]).shape == (0,)
 
 
 def test_what_is_no_classifier_is_told(folder, tmp_path):
@@ -302,7 +297,7 @@ def test_a_client_of_the_genuine_reviews():
     assert 0.86 <= accuracy(model, texts, labels) <= 0.92
     short = [" ".join(text.split()[:40]) for text in texts]
     assert accuracy(model, short, labels) > 0.70
-    p = model.positive(short)
+    p = model.score(short)
     for low in np.arange(0, 1, 0.2):  # probabilities are true ones
         there = (p >= low) & (p < low + 0.2)
         assert np.mean(np.array(labels)[there]) == pytest.approx(p[there].mean(), abs=0.1)

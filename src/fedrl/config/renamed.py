@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 RENAMED: dict[str, str] = {
+    "algorithm.compare": "algorithm.preference_queries",
+    "algorithm.eval_texts": "algorithm.eval_completions",
+    "algorithm.queries": "algorithm.eval_prompts",
+    "algorithm.rate": "algorithm.rating_queries",
     "algorithm.updates_per_step": "algorithm.gradient_steps",
     "algorithm.local_lr": "algorithm.lr",
     "algorithm.server": "algorithm.server_optimizer",
