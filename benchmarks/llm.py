@@ -152,7 +152,7 @@ class Bench:
         advantages = [1.0 if i % 2 else -1.0 for i in range(len(samples))]
         update(
             model, optimizer, samples, advantages, Loss(kl=0.0), pad=0,
-            minibatch=self.sizes.minibatch, microbatch=micro, clip_norm=1.0,
+            minibatch=self.sizes.minibatch, microbatch=micro, max_grad_norm=1.0,
             generator=torch.Generator(DEVICE).manual_seed(2),
         )  # fmt: skip
 

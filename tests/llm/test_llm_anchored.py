@@ -168,7 +168,7 @@ def test_a_pass_steps_along_the_direction_in_any_cut(microbatch):
     close(mean, expected)
     moved = [(p.detach() - b) / 0.5 for p, b in zip(trained(model), before, strict=True)]
     close(moved, expected, 1e-4)
-    assert 0 < told["weight_capped"] < 1
+    assert 0 < told["weight_clipped"] < 1
     assert told["gradient_norm"] == pytest.approx(
         math.sqrt(sum(float((d**2).sum()) for d in expected)), rel=1e-4
     )

@@ -111,4 +111,4 @@ def test_the_anchored_weights_are_one_where_nothing_moved(model):
         torch.Generator().manual_seed(0),
     )  # fmt: skip
     assert found["weight_mean"] == pytest.approx(1, abs=1e-4)
-    assert found["weight_capped"] == 0
+    assert found["weight_clipped"] == 0

@@ -50,12 +50,12 @@ def learned(
     advantages: list[float],
     weights: Loss,
     microbatch: int = WHOLE,
-    clip_norm: float = math.inf,
+    max_grad_norm: float = math.inf,
     **more: Any,
 ) -> tuple[dict[str, float], list[Tensor]]:
     """The numbers and the gradient of one minibatch with all samples."""
     found = update(
-        model, still(model), batch, advantages, weights, 0, WHOLE, microbatch, clip_norm,
+        model, still(model), batch, advantages, weights, 0, WHOLE, microbatch, max_grad_norm,
         torch.Generator().manual_seed(0), **more,
     )  # fmt: skip
     return found, [p.grad.clone() for p in model.parameters() if p.grad is not None]
@@ -299,7 +299,7 @@ def test_without_samples_nothing_moves():
 def test_clipping_keeps_the_direction():
     model, batch, advantages = tiny(), samples(6), some_advantages(6)
     free, plain = learned(model, batch, advantages, Loss(kl=0.0))
-    told, short = learned(model, batch, advantages, Loss(kl=0.0), clip_norm=0.01)
+    told, short = learned(model, batch, advantages, Loss(kl=0.0), max_grad_norm=0.01)
     assert told["gradient_norm"] == pytest.approx(free["gradient_norm"])
     close(short, [0.01 / free["gradient_norm"] * g for g in plain], 1e-4)
 

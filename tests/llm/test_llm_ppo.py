@@ -75,7 +75,7 @@ def told(model, batch: list[Sample], targets: Targets, lr: float, **more):
     optimizer = torch.optim.SGD(groups(model, lr, critic))
     return update(
         model, optimizer, batch, targets, critic, Loss(0.2, 0.0, 0.0), 0, 100,
-        more.pop("microbatch", 100), more.pop("clip_norm", math.inf), torch.Generator(),
+        more.pop("microbatch", 100), more.pop("max_grad_norm", math.inf), torch.Generator(),
     )  # fmt: skip
 
 
@@ -133,7 +133,7 @@ def test_a_wrong_critic_does_not_shrink_the_policys_step():
     for wrong in (0.0, 1e6):
         model, batch = critic_model(), samples(7)
         targets = Targets(np.linspace(-1, 1, 7), np.full(7, wrong), np.zeros(7))
-        told(model, batch, targets, lr=1.0, clip_norm=0.1)
+        told(model, batch, targets, lr=1.0, max_grad_norm=0.1)
         steps.append([p.detach() for n, p in model.named_parameters() if "value" not in n])
     assert all(torch.equal(a, b) for a, b in zip(*steps, strict=True))
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 RENAMED: dict[str, str] = {
+    "algorithm.clip_norm": "algorithm.max_grad_norm",
     "algorithm.updates_per_step": "algorithm.gradient_steps",
+    "algorithm.weight_cap": "algorithm.weight_clip",
 }
 """From the old key to the new one; what means the same in several methods has one name."""

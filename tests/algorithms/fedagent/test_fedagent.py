@@ -205,7 +205,7 @@ def test_anchored_momentum_sends_its_direction_and_the_server_keeps_it(model):
 def test_prox_pulls_towards_the_rounds_model(model):
     def distance(prox: float) -> float:
         # Several steps: at the first one there is nothing to pull back from.
-        change = {"prox": prox, "entropy": 0.0, "lr": 1e-2, "minibatch": 4, "clip_norm": 1e6}
+        change = {"prox": prox, "entropy": 0.0, "lr": 1e-2, "minibatch": 4, "max_grad_norm": 1e6}
         algorithm = build_algorithm(recipe(model, algorithm=change))
         update = algorithm.local(Job(0, algorithm.broadcast(algorithm.init(0), 1), None, 3)).update
         return float(sum(np.square(array).sum() for array in update.values()))

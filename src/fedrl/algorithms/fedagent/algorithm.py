@@ -93,7 +93,7 @@ class Settings:
     # Weight decay of AdamW.
     weight_decay: float = 0.01
     # Largest norm of a minibatch's gradient.
-    clip_norm: float = 1.0
+    max_grad_norm: float = 1.0
     # ε: how far the ratio of new to old probability may pay.
     clip: float = 0.2
     # Weight of the KL divergence to the model that the run began with.
@@ -136,7 +136,7 @@ class Settings:
     # clip and average are not read.
     beta: float = 1.0
     # Largest importance weight between the last round's model and this one; only read if β < 1.
-    weight_cap: float = 2.0
+    weight_clip: float = 2.0
     # μ of FedProx: pulls a client towards the round's model.
     prox: float = 0.0
     # How the server moves along the clients' mean change: plain averaging is the paper's.
@@ -174,14 +174,14 @@ class Settings:
                 "reads the model on one device; choose another estimator"
             )
         above_zero(
-            self, "algorithm.", "lr", "server_lr", "temperature", "clip", "clip_norm",
-            "weight_cap", "lora_alpha",
+            self, "algorithm.", "lr", "server_lr", "temperature", "clip", "max_grad_norm",
+            "weight_clip", "lora_alpha",
         )  # fmt: skip
 
 
 SHARES = (
     "train/success", "train/invalid", "train/no_think", "train/truncated", "train/no_act",
-    "train/zero_advantage", "train/ratio_far", "train/weight_capped",
+    "train/zero_advantage", "train/ratio_far", "train/weight_clipped",
 )  # fmt: skip
 
 
@@ -194,7 +194,7 @@ class FedAgent:
             "train/success", "train/return", "train/steps", "train/invalid", "train/no_think",
             "train/truncated", "train/no_act", "train/zero_advantage", "train/loss",
             "train/entropy", "train/ratio_far", "train/kl", "train/drift", "train/gradient_norm",
-            "train/value_loss", "train/weight_mean", "train/weight_capped",
+            "train/value_loss", "train/weight_mean", "train/weight_clipped",
             "env/steps", "env/episodes", "env/tokens",
         }
     )  # fmt: skip

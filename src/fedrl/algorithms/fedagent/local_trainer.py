@@ -251,7 +251,13 @@ class Course:
         """One pass over the rollout's samples."""
         settings, bench = self.settings, self.bench
         model, pad = bench.policy.model, bench.policy.pad
-        sizes = (pad, settings.minibatch, settings.microbatch, settings.clip_norm, self.generator)
+        sizes = (
+            pad,
+            settings.minibatch,
+            settings.microbatch,
+            settings.max_grad_norm,
+            self.generator,
+        )
         if bench.critic is not None:
             targets = ppo.judge(model, rollout, bench.critic, pad, settings.microbatch)
             compared = {"zero_advantage": zero_groups(targets.advantages, rollout)}
@@ -273,7 +279,7 @@ class Course:
         if bench.previous is not None:
             found, mean = anchored_momentum.update(
                 model, bench.previous, self.optimizer, samples, judged, self.u, settings.beta,
-                settings.weight_cap, settings.temperature, *sizes,
+                settings.weight_clip, settings.temperature, *sizes,
             )  # fmt: skip
             self.stepped.append(mean)
             return compared | found

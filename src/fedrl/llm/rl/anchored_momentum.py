@@ -14,7 +14,7 @@ round: local steps follow all clients and not only this one.
 
 Where we differ: the sample is one environment step (the paper's is a trajectory, whose product of
 ratios over thousands of tokens would be 0 or infinite); advantages of a group take the place of
-rewards to go; w may be capped, which trades a bias for a bounded step.
+rewards to go; w may be clipped, which trades a bias for a bounded step.
 
 u has the units of a gradient. With plain SGD of rate η that is mean Δ/(ηK); with an optimizer that
 rescales its steps (AdamW), the mean of the directions themselves, which `update` gives.
@@ -39,11 +39,11 @@ def direction(
     advantages: Tensor,
     u: Sequence[Tensor],
     beta: float,
-    weight_cap: float = math.inf,
+    weight_clip: float = math.inf,
     temperature: float = 1.0,
 ) -> list[Tensor]:
     """d, uphill, per trained parameter; −d is left in `.grad`, for any optimizer to step."""
-    found, _ = measure(model, previous, batch, advantages, u, beta, weight_cap, temperature)
+    found, _ = measure(model, previous, batch, advantages, u, beta, weight_clip, temperature)
     _descend(model, found)
     return found
 
@@ -55,18 +55,18 @@ def measure(
     advantages: Tensor,
     u: Sequence[Tensor],
     beta: float,
-    weight_cap: float,
+    weight_clip: float,
     temperature: float,
 ) -> tuple[list[Tensor], Tensor]:
-    """(d per trained parameter, w of every step sample [B] before the cap)."""
+    """(d per trained parameter, w of every step sample [B] before clipping)."""
     here = answers(model, batch, temperature)
     now = torch.autograd.grad((advantages * here).mean(), trained(model))
     if beta == 1:  # the plain gradient, to the bit and at its price
         return list(now), torch.ones_like(advantages)
     there = answers(previous, batch, temperature)
     weight = (there - here).detach().exp()
-    capped = advantages * weight.clamp(max=weight_cap)
-    before = torch.autograd.grad((capped * there).mean(), trained(previous))
+    clipped = advantages * weight.clamp(max=weight_clip)
+    before = torch.autograd.grad((clipped * there).mean(), trained(previous))
     together = zip(now, u, before, strict=True)
     return [g + (1 - beta) * (pull - anchor) for g, pull, anchor in together], weight
 
@@ -89,12 +89,12 @@ def update(
     advantages: Sequence[float],
     u: Sequence[Tensor],
     beta: float,
-    weight_cap: float,
+    weight_clip: float,
     temperature: float,
     pad: int,
     minibatch: int,
     microbatch: int,
-    clip_norm: float,
+    max_grad_norm: float,
     generator: torch.Generator,
 ) -> tuple[dict[str, float], list[Tensor]]:
     """One pass over the samples: the numbers to log, and the mean of the directions stepped."""
@@ -111,13 +111,13 @@ def update(
             batch = rows([samples[i] for i in part], pad, device)
             advantage = torch.tensor([advantages[i] for i in part], device=device)
             found, weight = measure(
-                model, previous, batch, advantage, u, beta, weight_cap, temperature
+                model, previous, batch, advantage, u, beta, weight_clip, temperature
             )
             weights.append(weight)
             for t, d in zip(total, found, strict=True):
                 t.add_(d, alpha=len(part) * steps / len(samples))
         _descend(model, total)
-        norms.append(nn.utils.clip_grad_norm_(trained(model), clip_norm))
+        norms.append(nn.utils.clip_grad_norm_(trained(model), max_grad_norm))
         for m, parameter in zip(mean, trained(model), strict=True):
             assert parameter.grad is not None
             m.sub_(parameter.grad, alpha=1 / steps)
@@ -126,7 +126,7 @@ def update(
     count = max(len(seen), 1)
     return {
         "weight_mean": float(seen.sum()) / count,
-        "weight_capped": float((seen > weight_cap).sum()) / count,
+        "weight_clipped": float((seen > weight_clip).sum()) / count,
         "gradient_norm": float(sum(norms, torch.zeros(()).to(device))) / max(steps, 1),
     }, mean
 

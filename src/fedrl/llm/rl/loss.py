@@ -208,7 +208,7 @@ def update(
     pad: int,
     minibatch: int,
     microbatch: int,
-    clip_norm: float,
+    max_grad_norm: float,
     generator: torch.Generator,
     reference: nn.Module | None = None,
     pull: Pull = (0.0, ()),
@@ -250,7 +250,7 @@ def update(
                 total = total + value * len(cut) / len(samples)
             total.backward()
             sums += _told(now.detach(), old, far, entropy.detach(), total.detach(), weights)
-        norms.append(_prepared(optimizer, model, clip_norm, pull))
+        norms.append(_prepared(optimizer, model, max_grad_norm, pull))
         optimizer.step()
     names = ("ratio_far", "entropy", "kl", "drift")
     found = dict(zip(names, (sums[:4] / max(tokens, 1)).tolist(), strict=True))
@@ -271,7 +271,7 @@ def _told(
 
 
 def _prepared(
-    optimizer: torch.optim.Optimizer, model: nn.Module, clip_norm: float, pull: Pull
+    optimizer: torch.optim.Optimizer, model: nn.Module, max_grad_norm: float, pull: Pull
 ) -> Tensor:
     """Add FedProx's pull and clip; gives the norm before clipping of the first group.
 
@@ -283,6 +283,6 @@ def _prepared(
         if parameter.grad is not None:  # else it does not move, and there is nothing to pull
             parameter.grad.add_(parameter.detach() - anchor, alpha=pull[0])
     norms = [
-        nn.utils.clip_grad_norm_(group["params"], clip_norm) for group in optimizer.param_groups
+        nn.utils.clip_grad_norm_(group["params"], max_grad_norm) for group in optimizer.param_groups
     ]
     return norms[0]

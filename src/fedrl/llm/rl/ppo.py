@@ -114,7 +114,7 @@ def update(
     pad: int,
     minibatch: int,
     microbatch: int,
-    clip_norm: float,
+    max_grad_norm: float,
     generator: torch.Generator,
     reference: nn.Module | None = None,
     pull: learner.Pull = (0.0, ()),
@@ -133,6 +133,6 @@ def update(
 
     found = learner.update(
         model, optimizer, samples, targets.advantages.tolist(), weights, pad, minibatch, microbatch,
-        clip_norm, generator, reference, pull, critic_loss,
+        max_grad_norm, generator, reference, pull, critic_loss,
     )  # fmt: skip
     return found | {"value_loss": float(error) / max(len(samples), 1)}

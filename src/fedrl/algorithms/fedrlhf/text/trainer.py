@@ -257,7 +257,7 @@ class Writer:
         found = [
             ppo.update(
                 model, optimizer, samples, targets, self.critic, weights, pad, settings.minibatch,
-                settings.microbatch, settings.clip_norm, generator, self.reference,
+                settings.microbatch, settings.max_grad_norm, generator, self.reference,
             )
             for _ in range(settings.ppo_epochs)
         ]  # fmt: skip
