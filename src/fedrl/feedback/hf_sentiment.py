@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedrl.core.types import UserError
-from fedrl.llm.policy import TOKENIZER, choose_device, require_hub, told
+from fedrl.llm.policy import TOKENIZER, choose_device, loading, require_hub
 
 BATCH = 64
 LONGEST = 512
@@ -60,7 +60,7 @@ def load(name: str, device: str = "auto", key: str = "algorithm.sentiment") -> C
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     place = choose_device(device)
-    with told(name, key):
+    with loading(name, key):
         config = _shape(name, key)
         columns = _positive_columns(name, key, config.id2label)
         model = AutoModelForSequenceClassification.from_pretrained(

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
@@ -24,8 +24,12 @@ from fedrl.core.atomic_files import write_atomically
 from fedrl.core.number_format import si
 from fedrl.core.registry import missing_extra
 from fedrl.core.types import UserError
-from fedrl.runs.agents import agent
+from fedrl.runs.agents import load_agent
 from fedrl.runs.run_dir import RunDir
+
+if TYPE_CHECKING:
+    from fedrl.envs.text import Task, TextWorld
+    from fedrl.llm.rollout import Rollout, Sample
 
 FILE = "episodes.json"
 VERSION = 1
@@ -95,7 +99,7 @@ def episodes(path: Path, asked: bool = False) -> Played:
     found = RunDir(path).checkpoints()
     if not found:
         raise UserError(f"{path} has no checkpoint")
-    kept = read(path / FILE)
+    kept = read_episodes(path / FILE)
     if kept is not None and kept.checkpoint == found[0].name:
         return kept
     console = Console(stderr=True)
@@ -127,7 +131,7 @@ def size_on_cpu(path: Path) -> int:
     return sum(p.numel() for p in skeleton(settings.model).parameters())
 
 
-def read(file: Path) -> Played | None:
+def read_episodes(file: Path) -> Played | None:
     """What the file holds; None if there is none, or one of another form."""
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
@@ -149,7 +153,7 @@ def play(path: Path, checkpoint: str, tell: Callable[[str], None]) -> Played:
 
     The draw of tasks and the answers depend on `SEED` alone.
     """
-    algorithm, snapshot = agent(path)
+    algorithm, snapshot = load_agent(path)
     draw = seeding.generator(SEED, "episodes")
     count = min(TASKS, len(algorithm.eval_tasks))
     chosen = draw.choice(len(algorithm.eval_tasks), count, replace=False)
@@ -158,14 +162,14 @@ def play(path: Path, checkpoint: str, tell: Callable[[str], None]) -> Played:
     for start in range(0, count, AT_ONCE):
         part = tasks[start : start + AT_ONCE]
         rollout = algorithm.play_tasks(theta, part, seeding.derive(SEED, "episodes", start))
-        played += told(algorithm.world, part, rollout)
-        won = sum(one.won for one in played)
+        played += readable_episodes(algorithm.world, part, rollout)
+        won = sum(episode.won for episode in played)
         tell(f"{len(played)} of {count} evaluation tasks played for the report, {won} won")
     kinds = {
-        kind: (sum(one.won for one in played if one.kind == kind), sum(one.kind == kind
-               for one in played))
-        for kind in sorted({one.kind for one in played})
-    }  # fmt: skip
+        kind: (sum(of_kind), len(of_kind))
+        for kind in sorted({episode.kind for episode in played})
+        if (of_kind := [episode.won for episode in played if episode.kind == kind])
+    }
     settings = algorithm.settings
     return Played(
         checkpoint, snapshot.round, SEED, settings.eval_split, settings.eval_temperature, kinds,
@@ -173,9 +177,9 @@ def play(path: Path, checkpoint: str, tell: Callable[[str], None]) -> Played:
     )  # fmt: skip
 
 
-def told(world: Any, tasks: Sequence[Any], rollout: Any) -> list[Episode]:
+def readable_episodes(world: TextWorld, tasks: Sequence[Task], rollout: Rollout) -> list[Episode]:
     """A rollout with transcripts as episodes to read."""
-    samples: list[list[Any]] = [[] for _ in tasks]
+    samples: list[list[Sample]] = [[] for _ in tasks]
     for sample in rollout.samples:
         samples[sample.episode].append(sample)
     result = []

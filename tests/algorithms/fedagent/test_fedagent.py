@@ -151,10 +151,10 @@ def test_weights_by_other_names_are_refused():
     import torch
     from support.tiny_model import tiny
 
-    from fedrl.llm.generation.hf import Sampler
-    from fedrl.llm.weights import Merged
+    from fedrl.llm.generation.hf import HFSampler
+    from fedrl.llm.weights import MergedWeights
 
-    sampler, weights = Sampler(tiny(), [1], 1), tiny(seed=1).state_dict()
+    sampler, weights = HFSampler(tiny(), [1], 1), tiny(seed=1).state_dict()
     key = "model.layers.1.mlp.up_proj.weight"
     with pytest.raises(ValueError, match=r"push with base\.model\.embed_tokens\.weight"):
         sampler.push(weights | {"base.model.embed_tokens.weight": weights[key]}, 1)
@@ -163,7 +163,7 @@ def test_weights_by_other_names_are_refused():
     own = sampler.model.state_dict()
     assert sampler.version == 0
     assert not any(torch.equal(own[name], weights[name]) for name in weights if "proj" in name)
-    plain = dict(Merged(tiny(seed=1)))  # tied weights come once
+    plain = dict(MergedWeights(tiny(seed=1)))  # tied weights come once
     assert plain.keys() < weights.keys()
     sampler.push(plain, 2)
     assert sampler.version == 2

@@ -19,8 +19,8 @@ from fedrl.config.build import build_algorithm
 from fedrl.core.types import UserError
 from fedrl.envs.household.game import Game
 from fedrl.llm import policy as policies
-from fedrl.llm.generation.hf import Sampler
-from fedrl.llm.rl import loss as learner
+from fedrl.llm.generation.hf import HFSampler
+from fedrl.llm.rl import policy_gradient
 from fedrl.runs import train as runs
 
 ADVICE = (
@@ -45,7 +45,7 @@ def full(*_, **__):
 
 def test_a_client_that_runs_out_of_memory_says_what_to_change(model, tmp_path, monkeypatch):
     """It costs that client's update; the other's counts, and the run goes on."""
-    true, calls = learner.update, []
+    true, calls = policy_gradient.update, []
 
     def sometimes(net, *words, **more):
         calls.append(1)
@@ -56,7 +56,7 @@ def test_a_client_that_runs_out_of_memory_says_what_to_change(model, tmp_path, m
         assert all(parameter.grad is None for parameter in net.parameters())
         return true(net, *words, **more)
 
-    monkeypatch.setattr(learner, "update", sometimes)
+    monkeypatch.setattr(policy_gradient, "update", sometimes)
     path = train(recipe(model, rounds=1), tmp_path)
     records = [json.loads(line) for line in (path / "clients.jsonl").read_text().splitlines()]
     assert [record["status"] for record in records] == ["failed", "ok"]
@@ -68,7 +68,7 @@ def test_an_evaluation_that_runs_out_of_memory_leaves_a_run_that_goes_on(
 ):
     """With settings that need less, to the numbers of a run that had memory enough."""
     whole = train(recipe(model, rounds=2), tmp_path / "a")
-    true, trained = Sampler.answer, []
+    true, trained = HFSampler.answer, []
 
     def in_evaluation(self, prompts, limit, temperature, generator):
         if temperature == 1.0:
@@ -77,11 +77,11 @@ def test_an_evaluation_that_runs_out_of_memory_leaves_a_run_that_goes_on(
             full()
         return true(self, prompts, limit, temperature, generator)
 
-    monkeypatch.setattr(Sampler, "answer", in_evaluation)
+    monkeypatch.setattr(HFSampler, "generate", in_evaluation)
     with pytest.raises(UserError, match="out of GPU memory") as found:
         train(recipe(model, rounds=2), tmp_path / "b")
     assert str(found.value) == ADVICE
-    monkeypatch.setattr(Sampler, "answer", true)
+    monkeypatch.setattr(HFSampler, "generate", true)
     (half,) = (tmp_path / "b" / "test").iterdir()
     assert last(half).round == 0
     flags = ["--algorithm.save_memory", "true", "--algorithm.device", "auto"]

@@ -14,12 +14,15 @@ pytest.importorskip("peft", reason="LoRA needs peft (fedrl[llm])")
 from support.agent_runs import recipe
 
 from fedrl.algorithms.fedagent import memory
-from fedrl.algorithms.fedagent.algorithm import Settings
-from fedrl.algorithms.fedagent.local_trainer import equipped
+from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core.types import UserError
-from fedrl.llm.generation.cuda import Engine
-from fedrl.llm.generation.hf import Sampler
-from fedrl.llm.rl import loss as learner
+from fedrl.llm.generation.cuda import CudaSampler
+from fedrl.llm.generation.hf import HFSampler
+from fedrl.llm.model_setup import prepare_model
+from fedrl.llm.rl.batches import Batching, to_rows
+from fedrl.llm.rl.logprobs import hidden_states
+from fedrl.llm.rl.loss import Loss
+from fedrl.llm.rl.policy_gradient import update
 from fedrl.llm.rollout import Sample
 from fedrl.runs import train as runs
 
@@ -53,25 +56,26 @@ def built(folder, settings):
     """The model itself, of which the plan knows only the configuration."""
     torch.manual_seed(0)
     config = transformers.AutoConfig.from_pretrained(folder)
-    return equipped(transformers.AutoModelForCausalLM.from_config(config), settings)
+    return prepare_model(
+        transformers.AutoModelForCausalLM.from_config(config), settings, settings.estimator == "ppo"
+    )
 
 
 def stepped(model, settings):
     """AdamW's state after a step on random samples."""
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained)
-    weights = learner.Loss(kl=0.0)
+    weights = Loss(kl=0.0)
     found = [Sample(i, 0, [3] * 5, [4 + i], [-1.0], "") for i in range(2)]
-    learner.update(
-        model, optimizer, found, [1.0, -1.0], weights, 0, 2, 2, 1.0, torch.Generator()
-    )  # fmt: skip
+    batching = Batching(0, 2, 2, 1.0, torch.Generator())
+    update(model, optimizer, found, [1.0, -1.0], weights, batching)
     return [t for state in optimizer.state.values() for t in state.values() if t.dim()]
 
 
 @pytest.mark.parametrize("change", [{}, {"lora_rank": 4}, {"estimator": "ppo"}])
 def test_weights_gradients_and_optimizer_are_exact(folder, change):
     settings = replace(BASE, model=str(folder), **change)
-    found, model = memory.plan(settings, 0), built(folder, settings)
+    found, model = memory.estimate(settings, 0), built(folder, settings)
     trained = {n: tuple(p.shape) for n, p in model.named_parameters() if p.requires_grad}
     assert found.trained == trained
     assert found.memory.weights == sum(p.nbytes for p in model.parameters())
@@ -87,7 +91,7 @@ def test_the_plain_samplers_cache_is_exact(folder):
     body = model.get_decoder()
     body.register_forward_hook(lambda *words: kept.append(words[-1].past_key_values))
     prompts = [[5 + i] * 20 for i in range(6)]
-    Sampler(model.eval(), [], 0).answer(prompts, 7, 1.0, torch.Generator())
+    HFSampler(model.eval(), [], 0).generate(prompts, 7, 1.0, torch.Generator())
     tensors = [t for layer in kept[-1].layers for t in (layer.keys, layer.values)]
     shape = memory.shape_of(model.config)
     # The last token of an answer is never read.
@@ -98,13 +102,13 @@ def test_the_plain_samplers_cache_is_exact(folder):
 @pytest.mark.parametrize("rows", [3, 6, 70])
 def test_the_engines_copy_and_cache_are_exact(folder, rows):
     model = built(folder, BASE)
-    engine = Engine(model, (), 0, dtype=torch.bfloat16)
-    engine.answer([[5 + i] * 20 for i in range(rows)], 7, 1.0, torch.Generator())
+    engine = CudaSampler(model, (), 0, dtype=torch.bfloat16)
+    engine.generate([[5 + i] * 20 for i in range(rows)], 7, 1.0, torch.Generator())
     found = memory.cache(BASE, memory.shape_of(model.config), rows, "cuda", 2)
     assert found == engine._store.nbytes + engine._noise.nbytes
     settings = replace(BASE, model=str(folder), device="cuda", lora_rank=4)
-    assert memory.plan(settings, rows).memory.sampler == sum(
-        piece.nbytes for piece in engine._targets.values()
+    assert memory.estimate(settings, rows).memory.sampler == sum(
+        piece.nbytes for piece in engine.weights.targets.values()
     )
 
 
@@ -121,9 +125,9 @@ def test_activations_are_near_what_is_kept_for_the_way_back(folder, change):
             seen[place] = (tensor.untyped_storage().nbytes(), tensor)
         return tensor
 
-    batch = learner.rows([Sample(0, 0, [2] * 60, [3] * 20, [], "")] * 4, 0, HERE)
+    batch = to_rows([Sample(0, 0, [2] * 60, [3] * 20, [], "")] * 4, 0, HERE)
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        learner.states(model, batch)
+        hidden_states(model, batch)
     shape, norms = memory.shape_of(model.config), "lora_rank" not in change
     expected = memory.kept(shape, 4, settings.save_memory, norms)
     if settings.save_memory:  # the one layer in full comes on the way back
@@ -134,7 +138,7 @@ def test_activations_are_near_what_is_kept_for_the_way_back(folder, change):
 
 def test_every_choice_moves_the_part_that_it_should(folder):
     def parts(**change):
-        return memory.plan(replace(BASE, model=str(folder), **change), 0).memory
+        return memory.estimate(replace(BASE, model=str(folder), **change), 0).memory
 
     base = parts(kl=0.0)
     assert base.copies == base.sampler == 0
@@ -148,7 +152,7 @@ def test_every_choice_moves_the_part_that_it_should(folder):
     gpu = parts(device="cuda", kl=0.0)
     assert gpu.sampler == base.weights // 2
     assert parts(device="spread", kl=0.0).sampler == 0  # the plain sampler shares the weights
-    wide = memory.plan(replace(BASE, model=str(folder)), 60)
+    wide = memory.estimate(replace(BASE, model=str(folder)), 60)
     assert wide.rows == 60
     assert wide.memory.cache == 10 * base.cache
 

@@ -11,10 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fedrl.envs.text import Turn
-from fedrl.llm.prompts.formats import tokenize
+from fedrl.llm.prompts.prompt_format import tokenize
+
+if TYPE_CHECKING:
+    from fedrl.llm.model_types import Tokenizer
 
 HISTORY = 2
 """Turns before the present one that are told, as in the paper."""
@@ -63,7 +66,7 @@ class Chat:
     def __init__(self, thinking: bool = True) -> None:
         self.thinking = thinking
 
-    def begin(self, goal: str, turn: Turn) -> Notes:
+    def start(self, goal: str, turn: Turn) -> Notes:
         return Notes(goal, turn.observation, turn.admissible)
 
     def observe(self, notes: Notes, command: str, turn: Turn, said: str = "") -> None:
@@ -81,7 +84,7 @@ class Chat:
         ]
         return "\n\n".join(part for part in parts if part)
 
-    def encode(self, tokenizer: Any, notes: Sequence[Notes], limit: int) -> list[list[int]]:
+    def encode(self, tokenizer: Tokenizer, notes: Sequence[Notes], limit: int) -> list[list[int]]:
         texts = [with_template(tokenizer, self.prompt(each)) for each in notes]
         rows = tokenize(tokenizer, texts, limit + 1)
         return [
@@ -89,7 +92,7 @@ class Chat:
             for row, each in zip(rows, notes, strict=True)
         ]
 
-    def fit(self, tokenizer: Any, notes: Notes, limit: int) -> list[int]:
+    def fit(self, tokenizer: Tokenizer, notes: Notes, limit: int) -> list[int]:
         """The prompt in at most `limit` tokens.
 
         First the turns before this one go, then commands from the end of the list (what is seen
@@ -112,23 +115,23 @@ class Chat:
                 return _longest(shortened, size, limit) or shortest
         return shortest[1:]
 
-    def command(self, notes: Notes, answer: str) -> tuple[str, bool]:
+    def parse(self, notes: Notes, completion: str) -> tuple[str, bool]:
         """Exactly one choice, after the reasoning where that is asked for.
 
         One without reasoning is taken too, but is not well formed. What stands within the
         reasoning, or after reasoning that does not end, is a thought and no choice.
         """
         if self.thinking:
-            thought = THOUGHT.match(answer)
-            choice = _choice(answer[thought.end() :]) if thought else ""
+            thought = THOUGHT.match(completion)
+            choice = _choice(completion[thought.end() :]) if thought else ""
         else:
-            choice = _choice(answer)
+            choice = _choice(completion)
         valid = bool(choice)
         if self.thinking and not valid:
-            choice = _choice(LONE_END.sub("", REASONING.sub("", answer)))
+            choice = _choice(LONE_END.sub("", REASONING.sub("", completion)))
         return _meant(choice, notes.admissible) if choice else "", valid
 
-    def answer(self, notes: Notes, command: str) -> str:
+    def render(self, notes: Notes, command: str) -> str:
         reasons = f"<think>The next step is: {command}</think>\n" if self.thinking else ""
         return f"{reasons}<action>{command}</action>"
 
@@ -142,14 +145,14 @@ DIRECT = (
 )
 
 
-def _choice(answer: str) -> str:
+def _choice(completion: str) -> str:
     """What stands between the only tags, which are those of a choice."""
-    pieces = TAG.split(answer)
+    pieces = TAG.split(completion)
     tags = [tag.lower() for tag in pieces[1::2]]
     return " ".join(pieces[2].split()) if tags == ["<action>", "</action>"] else ""
 
 
-def with_template(tokenizer: Any, text: str) -> str:
+def with_template(tokenizer: Tokenizer, text: str) -> str:
     """As a user's message in the model's own form; plain text for a model that has none."""
     if not getattr(tokenizer, "chat_template", None):
         return text + "\n\n"

@@ -41,7 +41,6 @@ from typing import Any
 
 import numpy as np
 
-from fedrl.algorithms.fedagent.algorithm import shown
 from fedrl.algorithms.fedrlhf.text import preference_queries
 from fedrl.algorithms.fedrlhf.text import prompts as beginnings
 from fedrl.algorithms.fedrlhf.text import reward as judging
@@ -52,6 +51,7 @@ from fedrl.core import seeding
 from fedrl.core.registry import missing_extra
 from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Spec, Tensors, UserError
 from fedrl.envs.imdb.world import World
+from fedrl.llm.warmstart_record import shown_tasks
 
 SHARES = (
     "train/reward", "train/sentiment", "train/intrinsic", "train/repeated", "train/ratio_far",
@@ -97,7 +97,7 @@ class FedRLHFText:
             beginnings.queries(world, owner, settings.queries, settings.prompt_tokens)
             for owner in range(world.clients)
         ]
-        beginnings.check_apart(world, self.queries, shown(settings.model))
+        beginnings.check_apart(world, self.queries, shown_tasks(settings.model))
         self._writer: Any = None
         self._judges: Judges | None = None
 

@@ -4,7 +4,7 @@ learns by PPO from what the texts are worth.
 A text is one sample: the prompt is its situation, all new tokens are one action, the reward of the
 whole text comes at the end. The critic values the prompt (`ppo`); advantages have mean 0 and
 deviation 1 within a batch. The KL divergence to the reference is a term of the loss, per token, as
-for agents (`learner`), and no part of the reward. Its estimate from the tokens that were written
+for agents (`rl.loss`), and no part of the reward. Its estimate from the tokens that were written
 (k3) has the value of KL(π ‖ π_ref), but with the tokens fixed its gradient, (1 − π_ref/π) ∇ log π,
 is on average that of KL(π_ref ‖ π): it holds on to all that the reference writes.
 
@@ -25,16 +25,18 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedrl.algorithms.fedagent.local_trainer import advice
 from fedrl.core.types import Metrics, Tensors, UserError
 from fedrl.llm import lora
-from fedrl.llm.generation import choose as answering
-from fedrl.llm.generation.hf import Sampler
+from fedrl.llm.generation.select import select_sampler
+from fedrl.llm.model_setup import checkpoint_activations, compile_layers, with_adapters
+from fedrl.llm.out_of_memory import explain_out_of_memory
 from fedrl.llm.policy import choose_device, load
-from fedrl.llm.rl import loss as learner
 from fedrl.llm.rl import optimizer_state, ppo
+from fedrl.llm.rl.batches import Batching, Rows, to_rows
+from fedrl.llm.rl.logprobs import answer_logprobs, hidden_states, log_distributions
+from fedrl.llm.rl.loss import Loss
 from fedrl.llm.rollout import Rollout, Sample
-from fedrl.llm.weights import Merged, parts
+from fedrl.llm.weights import MergedWeights
 
 READ = 16
 """Characters of a text that are tokenized per token that is wanted: three times as many as tokens
@@ -91,24 +93,24 @@ class Writer:
             )
         self.settings = settings
         self.version = 0
-        with advice():
+        with explain_out_of_memory():
             self._set_up(settings)
 
     def _set_up(self, settings: Any) -> None:
         loaded = load(settings.model, choose_device(settings.device))
-        model = loaded.model
-        if settings.lora_rank:
-            model = self.reference = lora.adapt(model, settings.lora_rank, settings.lora_alpha)
-        else:
-            self.reference = copy.deepcopy(model).requires_grad_(False)
-        ppo.attach(model)
+        model = with_adapters(loaded.model, settings)
+        adapted = lora.has_adapters(model)
+        self.reference = model if adapted else copy.deepcopy(model).requires_grad_(False)
+        ppo.add_value_head(model)
         if settings.save_memory:
-            learner.save_memory(model)
+            checkpoint_activations(model)
         self.policy = replace(loaded, model=model)
         self.critic = ppo.Critic(lr=settings.critic_lr)
-        self.sampler: Any = answering.choose(settings, self.policy)
+        self.sampler: Any = select_sampler(
+            settings, self.policy, settings.prompt_tokens[1] + settings.answer_tokens
+        )
         if settings.compile:  # after the copy, which must not call this model's body
-            learner.compiled(model)
+            compile_layers(model)
         tokenizer = self.policy.tokenizer
         begin = tokenizer.bos_token_id
         begins = begin is not None and tokenizer("a")["input_ids"][:1] == [begin]
@@ -119,7 +121,7 @@ class Writer:
     def first(self, seed: int) -> Tensors:
         """What the server begins with: the folder's weights, or new adapters by the run's seed."""
         if self.settings.lora_rank:
-            lora.draw(self.policy.model, seed)
+            lora.draw_adapters(self.policy.model, seed)
         return self.policy.weights()
 
     def load(self, theta: Tensors) -> None:
@@ -130,8 +132,8 @@ class Writer:
         """Tell the sampler of new weights: the plain one shares them, others keep a copy."""
         self.version += 1
         model = self.policy.model.eval()
-        shares = isinstance(self.sampler, Sampler)
-        self.sampler.push(None if shares else Merged(model), self.version)
+        weights = MergedWeights(model) if self.sampler.copies_weights else None
+        self.sampler.push(weights, self.version)
 
     def generator(self, seed: int) -> torch.Generator:
         return torch.Generator(self.policy.device).manual_seed(seed % 2**63)
@@ -150,11 +152,13 @@ class Writer:
         pairs = zip(self.tokens(texts), lengths, strict=True)
         return [[*self.before, *row[:length]] for row, length in pairs]
 
-    @advice()
+    @explain_out_of_memory()
     def write(self, prompts: Sequence[Sequence[int]], generator: torch.Generator) -> Written:
         """Go on from each prompt with the weights that are set."""
         settings = self.settings
-        said = self.sampler.answer(prompts, settings.answer_tokens, settings.temperature, generator)
+        said = self.sampler.generate(
+            prompts, settings.answer_tokens, settings.temperature, generator
+        )
         assert self.sampler.version == self.version, "written with other weights"
         samples = [
             Sample(i, 0, list(prompt), said.tokens[i], said.logprobs[i], "")
@@ -166,7 +170,7 @@ class Writer:
         own = np.array([x for sample in samples for x in sample.logprobs])
         return Written(samples, texts, _means(logs, rows, len(samples)), float((own - logs).mean()))
 
-    @advice()
+    @explain_out_of_memory()
     def human(self, texts: Sequence[str]) -> np.ndarray:
         """Mean log-probability under the reference of what people wrote after a beginning of middle
         length, as far as a model would write [n]."""
@@ -186,14 +190,14 @@ class Writer:
         logs, rows = [], []
         for start in range(0, len(samples), ROWS):
             batch = self._rows(samples[start : start + ROWS])
-            with lora.bare(self.reference):
-                found, _ = learner.logprobs(self.reference, batch, self.settings.temperature)
+            with lora.without_adapters(self.reference):
+                found, _ = answer_logprobs(self.reference, batch, self.settings.temperature)
             logs.append(found)
             rows.append(batch.row + start)
         return torch.cat(logs).cpu().double().numpy(), torch.cat(rows).cpu().numpy()
 
-    def _rows(self, samples: Sequence[Sample]) -> learner.Rows:
-        return learner.rows(samples, self.policy.pad, self.policy.device)
+    def _rows(self, samples: Sequence[Sample]) -> Rows:
+        return to_rows(samples, self.policy.pad, self.policy.device)
 
     # Learning
 
@@ -209,7 +213,7 @@ class Writer:
 
         Gives what to log, and what Adam remembers where clients keep it: `moments` of next time.
         """
-        with advice(self.policy.model):
+        with explain_out_of_memory(self.policy.model):
             return self._train(theta, batches, worth, seed, moments)
 
     def _train(
@@ -223,7 +227,9 @@ class Writer:
         settings, model = self.settings, self.policy.model
         self.load(theta)
         generator = self.generator(seed)
-        optimizer = torch.optim.Adam(ppo.groups(model, settings.lr, self.critic), settings.lr)
+        optimizer = torch.optim.Adam(
+            ppo.parameter_groups(model, settings.lr, self.critic), settings.lr
+        )
         optimizer_state.restore(optimizer, self.policy.trained(), moments)
         logs: list[Metrics] = []
         for batch in batches:
@@ -252,18 +258,20 @@ class Writer:
         """Passes of PPO over one batch of texts; means over the passes."""
         settings, model, pad = self.settings, self.policy.model, self.policy.pad
         rollout = _rollout(samples, rewards, self.version)
-        targets = ppo.judge(model, rollout, self.critic, pad, settings.microbatch)
-        weights = learner.Loss(settings.clip, settings.kl, 0.0, settings.temperature)
+        targets = ppo.gae_targets(model, rollout, self.critic, pad, settings.microbatch)
+        weights = Loss(settings.clip, settings.kl, 0.0, settings.temperature)
+        batching = Batching(
+            pad, settings.minibatch, settings.microbatch, settings.max_grad_norm, generator
+        )
         found = [
             ppo.update(
-                model, optimizer, samples, targets, self.critic, weights, pad, settings.minibatch,
-                settings.microbatch, settings.max_grad_norm, generator, self.reference,
+                model, optimizer, samples, targets, self.critic, weights, batching, self.reference
             )
             for _ in range(settings.ppo_epochs)
-        ]  # fmt: skip
+        ]
         return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
 
-    @advice()
+    @explain_out_of_memory()
     @torch.no_grad()
     def divergence(self, samples: Sequence[Sample], theta: Tensors) -> float:
         """Mean over the new tokens of KL(π ‖ π_θ) between the weights that are set and θ, exact
@@ -277,12 +285,12 @@ class Writer:
             total += float((logs.exp() * (logs - self._distributions(batch))).sum())
         return total / sum(len(sample.answer) for sample in samples)
 
-    def _distributions(self, batch: learner.Rows) -> Tensor:
+    def _distributions(self, batch: Rows) -> Tensor:
         """log π(· | all before it) at every new token [A, vocabulary]."""
-        head = parts(self.policy.model)[1]
-        hidden = learner.states(self.policy.model, batch)[batch.at]
-        logits = head(hidden.to(head.weight.dtype)).float()
-        return (logits / self.settings.temperature).log_softmax(-1)
+        model = self.policy.model
+        return log_distributions(
+            model, hidden_states(model, batch), batch, self.settings.temperature
+        )
 
 
 def _means(values: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:

@@ -8,14 +8,20 @@ is meant for widths of thousands, the same warm start ends at half the success.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import Protocol
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from fedrl.llm.tokenizer import ENTITY
+from fedrl.llm.builtin_tokenizers import ENTITY
+from fedrl.llm.policy import Policy, choose_device, load, move
+
+BUILTIN = "builtin"
+"""A model's name in settings: a small new one."""
 
 
-def build(
+def build_model(
     tokenizer: PreTrainedTokenizerFast,
     width: int = 64,
     layers: int = 2,
@@ -42,6 +48,34 @@ def build(
         model = LlamaForCausalLM(config)
         _tie_numbers(model, tokenizer)
     return model
+
+
+class StartSettings(Protocol):
+    """What a warm start says of the model that it teaches."""
+
+    @property
+    def model(self) -> str: ...
+    @property
+    def width(self) -> int: ...
+    @property
+    def layers(self) -> int: ...
+    @property
+    def seed(self) -> int: ...
+
+
+def model_to_teach(
+    settings: StartSettings,
+    tokenizer: Callable[[], PreTrainedTokenizerFast],
+    spread: float = 0.0,
+) -> Policy:
+    """A new built-in model over this tokenizer, or the one that is named."""
+    device = choose_device("auto")
+    if settings.model != BUILTIN:
+        return load(settings.model, device)
+    words = tokenizer()
+    model = build_model(words, settings.width, settings.layers, settings.seed, spread)
+    move(model, device)
+    return Policy(model, words, device)
 
 
 @torch.no_grad()
