@@ -24,14 +24,8 @@ from fedrl.envs.text import spaced
 from fedrl.envs.webshop.shop import Settings as ShopSettings
 from fedrl.envs.webshop.shop import WebShop
 from fedrl.llm.policy import Policy
-from fedrl.llm.pretrain import supervised
-from fedrl.llm.pretrain.demonstrations import (
-    ENDS,
-    Demonstrations,
-    Shopper,
-    demonstration_samples,
-    demonstrations,
-)
+from fedrl.llm.pretrain import demonstrations, supervised
+from fedrl.llm.pretrain.demonstrations import ENDS, Expertise, Shopper
 from fedrl.llm.prompts.chat import Chat
 from fedrl.llm.prompts.compact_household import CompactHousehold
 from fedrl.llm.prompts.compact_webshop import CompactWebShop
@@ -66,8 +60,8 @@ def text(row: list[int]) -> str:
 
 def test_prompts_are_encoded_as_they_are_when_the_agent_acts():
     format, limit = Chat(thinking=False), 900
-    found = demonstration_samples(Template(), SHOP, format, PUBLIC[:5], Demonstrations(0.0), limit)
-    words = list(demonstrations(SHOP, format, PUBLIC[:5], Demonstrations(0.0)))
+    found = demonstrations.samples(Template(), SHOP, format, PUBLIC[:5], Expertise(0.0), limit)
+    words = list(demonstrations.texts(SHOP, format, PUBLIC[:5], Expertise(0.0)))
     assert len(found) == len(words) > 10
     cut = 0
     for sample, (prompt, answer) in zip(found, words, strict=True):
@@ -85,7 +79,7 @@ def test_prompts_are_encoded_as_they_are_when_the_agent_acts():
 
 def test_demonstrations_name_what_did_nothing_as_an_agent_says_it():
     """So an agent that failed reads a prompt of the kind that it was shown."""
-    words = list(demonstrations(SHOP, CompactWebShop(), PUBLIC, Demonstrations(0.4)))
+    words = list(demonstrations.texts(SHOP, CompactWebShop(), PUBLIC, Expertise(0.4)))
     failed = [(m[1], said) for prompt, said in words if (m := FAILED.search(prompt))]
     assert len(failed) > len(words) / 20
     buttons = {"buy", "next", "prev", "back", "description", "features", "reviews"}
@@ -97,7 +91,7 @@ def test_demonstrations_name_what_did_nothing_as_an_agent_says_it():
 
 def test_noise_changes_what_is_seen_and_not_who_answers():
     calm, wild = (
-        list(demonstrations(SHOP, CompactWebShop(), PUBLIC[:20], Demonstrations(noise)))
+        list(demonstrations.texts(SHOP, CompactWebShop(), PUBLIC[:20], Expertise(noise)))
         for noise in (0.0, 0.4)
     )
     assert len(wild) > len(calm)
@@ -136,7 +130,7 @@ def searching(prompt: str) -> list[str]:
 def test_listed_the_expert_searches_as_the_room_is_read():
     orders = {}
     for listed in (True, False):
-        said = demonstrations(FLAT, CompactHousehold(), ROOMS, Demonstrations(0.0, listed))
+        said = demonstrations.texts(FLAT, CompactHousehold(), ROOMS, Expertise(0.0, listed))
         orders[listed] = [
             answer == f"go to {new[0]}"
             for prompt, answer in said
@@ -148,10 +142,10 @@ def test_listed_the_expert_searches_as_the_room_is_read():
 
 
 def test_some_mistakes_do_nothing_and_are_answered_too():
-    said = list(demonstrations(FLAT, CompactHousehold(), ROOMS, Demonstrations(0.3)))
+    said = list(demonstrations.texts(FLAT, CompactHousehold(), ROOMS, Expertise(0.3)))
     after = [answer for prompt, answer in said if "nothing happens" in prompt]
     assert len(after) > 20
-    calm = demonstrations(FLAT, CompactHousehold(), ROOMS, Demonstrations(0.0))
+    calm = demonstrations.texts(FLAT, CompactHousehold(), ROOMS, Expertise(0.0))
     assert not any("nothing happens" in prompt for prompt, _ in calm)
 
 
@@ -182,7 +176,7 @@ def test_a_step_is_the_same_however_it_is_cut(monkeypatch):
     for padded in (30, 10_000):
         monkeypatch.setitem(supervised.TOKENS_PER_PASS, "cpu", padded)
         learner = policy()
-        supervised.train_supervised(learner, every, steps=3, lr=1e-2, batch=20, seed=0)
+        supervised.train_supervised(learner, every, supervised.Supervised(3, 1e-2, 20))
         weights.append(torch.cat([p.flatten() for p in learner.model.parameters()]))
     first = torch.cat([p.flatten() for p in policy().model.parameters()])
     assert (weights[0] - first).abs().max() > 1e-4
@@ -193,7 +187,7 @@ def test_what_is_imitated_becomes_less_surprising():
     every, learner, told = samples(12, seed=2), policy(), []
     before = supervised.negative_log_likelihood(learner, every)
     supervised.train_supervised(
-        learner, every, 60, 2e-2, 12, 0, lambda step, loss: told.append(loss)
+        learner, every, supervised.Supervised(60, 2e-2, 12), lambda step, loss: told.append(loss)
     )
     assert len(told) == 60
     assert told[0] == pytest.approx(before, rel=0.3)

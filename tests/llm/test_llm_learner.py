@@ -358,29 +358,6 @@ def test_sampler_and_learner_agree(temperature):
     torch.testing.assert_close(alone, said, rtol=0, atol=1e-4)
 
 
-def test_pushed_weights_speak_at_once():
-    """A sampler with its own copy says, from its next token on, what the learner's model does."""
-    learner, copied = tiny(), tiny()
-    sampler, prompts = HFSampler(copied, [1], 1), [[2, 3], [4], [5, 6, 7]]
-
-    def heard() -> tuple[list[list[int]], list[float]]:
-        found = sampler.generate(prompts, 1, 1.0, torch.Generator().manual_seed(0))
-        return found.tokens, [x for row in found.logprobs for x in row]
-
-    old = heard()
-    batch = samples(8)
-    batching = Batching(0, 4, 4, 1.0, torch.Generator().manual_seed(0))
-    update(learner, still(learner, 0.5), batch, some_advantages(8), Loss(kl=0.0), batching)
-    assert heard() == old
-    sampler.push(learner.state_dict(), 7)
-    assert sampler.version == 7
-    tokens, logs = heard()
-    assert logs != pytest.approx(old[1], abs=1e-2)
-    said = [Sample(0, 0, p, a, [], "") for p, a in zip(prompts, tokens, strict=True)]
-    expected, _ = answer_logprobs(learner, to_rows(said, 0, CPU), 1.0)
-    assert logs == pytest.approx(expected.tolist(), abs=1e-4)
-
-
 def test_on_a_cpu_everything_is_single_precision():
     assert hidden_states(tiny(), to_rows(samples(2), 0, CPU)).dtype == torch.float32
 

@@ -28,7 +28,7 @@ RANK, ALPHA = 4, 8
 
 def adapted(seed: int = 3, filled: bool = True):
     """A tiny model with adapters; `filled`: none of them zero, so that they say something."""
-    model = lora.add_adapters(tiny(), RANK, ALPHA)
+    model = lora.with_adapters(tiny(), RANK, ALPHA)
     lora.draw_adapters(model, seed)
     if filled:
         generator = torch.Generator().manual_seed(seed)

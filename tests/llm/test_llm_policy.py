@@ -264,28 +264,23 @@ def test_a_model_is_spread_by_accelerate(folder, monkeypatch):
 # Which sampler answers
 
 
-class Asked:
-    def __init__(self, rollouts: str = "auto", device: str = "auto") -> None:
-        self.rollouts, self.device = rollouts, device
-
-
 def other_kind():
     config = transformers.GPT2Config(n_embd=16, n_layer=1, n_head=2, vocab_size=30)
     return transformers.AutoModelForCausalLM.from_config(config)
 
 
 def test_auto_is_the_engine_on_a_gpu_for_models_it_knows():
-    assert sampler_name(Asked(), tiny(), on_gpu=True) == "cuda"
-    assert sampler_name(Asked(), tiny(), on_gpu=False) == "plain"
-    assert sampler_name(Asked(), other_kind(), on_gpu=True) == "plain"
-    assert sampler_name(Asked(device="spread"), tiny(), on_gpu=True) == "plain"
-    assert sampler_name(Asked("plain"), tiny(), on_gpu=True) == "plain"
-    assert sampler_name(Asked("vllm"), tiny(), on_gpu=True) == "vllm"
+    assert sampler_name("auto", tiny(), on_gpu=True) == "cuda"
+    assert sampler_name("auto", tiny(), on_gpu=False) == "plain"
+    assert sampler_name("auto", other_kind(), on_gpu=True) == "plain"
+    assert sampler_name("auto", tiny(), on_gpu=True, spread=True) == "plain"
+    assert sampler_name("plain", tiny(), on_gpu=True) == "plain"
+    assert sampler_name("vllm", tiny(), on_gpu=True) == "vllm"
     for name in ("cuda", "vllm"):
         with pytest.raises(UserError, match="runs on the CPU"):
-            sampler_name(Asked(name), tiny(), on_gpu=False)
+            sampler_name(name, tiny(), on_gpu=False)
         with pytest.raises(UserError, match='device is "spread"'):
-            sampler_name(Asked(name, "spread"), tiny(), on_gpu=True)
+            sampler_name(name, tiny(), on_gpu=True, spread=True)
 
 
 def test_the_plain_sampler_answers_for_other_kinds_of_models():
@@ -300,13 +295,11 @@ def test_the_plain_sampler_answers_for_other_kinds_of_models():
 def test_an_engine_asked_for_by_name_says_what_it_does_not_know(monkeypatch):
     found = policy.Policy(other_kind(), entity_tokenizer(["look"]), torch.device("cuda"))
     with pytest.raises(UserError, match=r'kind gpt2.*algorithm.rollouts to "plain"'):
-        select_sampler(Asked("cuda"), found, 28)
+        select_sampler("cuda", found, 28)
 
 
 def test_vllm_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm", None)
     found = policy.Policy(tiny(), entity_tokenizer(["look"]), torch.device("cuda"))
-    asked = Asked("vllm")
-    asked.model = "m"
     with pytest.raises(UserError, match="not installed here: pip install vllm"):
-        select_sampler(asked, found, 28)
+        select_sampler("vllm", found, 28)

@@ -95,12 +95,12 @@ def vllm(monkeypatch):
     return VllmSampler
 
 
-def policy_of(model, device=GPU) -> Policy:
-    return Policy(model, SimpleNamespace(pad_token_id=0, eos_token_id=1), device)
+def policy_of(model, device=GPU, name="folder") -> Policy:
+    return Policy(model, SimpleNamespace(pad_token_id=0, eos_token_id=1), device, name)
 
 
 def test_the_engine_is_made_for_exact_log_probabilities(vllm):
-    vllm("folder", policy_of(tiny()), 40)
+    vllm(policy_of(tiny()), 40)
     how = LLM.made[0].how
     assert (how["model"], how["max_model_len"]) == ("folder", 40)
     assert how["logprobs_mode"] == "processed_logprobs"
@@ -110,14 +110,14 @@ def test_the_engine_is_made_for_exact_log_probabilities(vllm):
 
 def test_answers_are_the_learners(vllm):
     """Log-probabilities at the sampling temperature, of the weights that were pushed last."""
-    model = lora.add_adapters(tiny(), 4, 8)
+    model = lora.with_adapters(tiny(), 4, 8)
     lora.draw_adapters(model, 0)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if ".lora_B." in name:
                 parameter.fill_(0.1)
     ppo.add_value_head(model)  # its head is not vLLM's business
-    sampler = vllm("folder", policy_of(model.eval()), 40)
+    sampler = vllm(policy_of(model.eval()), 40)
     sampler.push(MergedWeights(model), 5)
     assert (sampler.version, LLM.made[0].resets) == (5, 1)
     said = sampler.generate(PROMPTS, 6, 0.7, torch.Generator().manual_seed(1))
@@ -128,7 +128,7 @@ def test_answers_are_the_learners(vllm):
 
 
 def test_new_weights_answer_anew(vllm):
-    sampler, models = vllm("folder", policy_of(tiny()), 40), (tiny(), nudged(tiny(), 0.3))
+    sampler, models = vllm(policy_of(tiny()), 40), (tiny(), nudged(tiny(), 0.3))
     ppo.add_value_head(models[0])
     said = []
     for version, model in enumerate(models):
@@ -142,7 +142,7 @@ def test_new_weights_answer_anew(vllm):
 
 
 def test_the_generator_decides_and_every_answer_has_its_own_seed(vllm):
-    sampler = vllm("folder", policy_of(tiny()), 40)
+    sampler = vllm(policy_of(tiny()), 40)
     generator = torch.Generator().manual_seed(7)
     first, second = (sampler.generate(PROMPTS, 6, 1.0, generator) for _ in range(2))
     again = sampler.generate(PROMPTS, 6, 1.0, torch.Generator().manual_seed(7))
@@ -155,6 +155,6 @@ def test_the_generator_decides_and_every_answer_has_its_own_seed(vllm):
 
 def test_what_vllm_cannot_do_is_said(vllm):
     with pytest.raises(UserError, match="first GPU"):
-        vllm("folder", policy_of(tiny(), torch.device("cuda", 1)), 40)
+        vllm(policy_of(tiny(), torch.device("cuda", 1)), 40)
     with pytest.raises(UserError, match="needs a model folder"):
-        vllm("model.gguf", policy_of(tiny()), 40)
+        vllm(policy_of(tiny(), name="model.gguf"), 40)

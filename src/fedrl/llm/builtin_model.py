@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
@@ -21,59 +21,45 @@ BUILTIN = "builtin"
 """A model's name in settings: a small new one."""
 
 
-def build_model(
-    tokenizer: PreTrainedTokenizerFast,
-    width: int = 64,
-    layers: int = 2,
-    seed: int = 0,
-    spread: float = 0.0,
-) -> LlamaForCausalLM:
-    """`spread` is the deviation of the first weights; 0 is 1/√width."""
+class Shape(NamedTuple):
+    width: int = 64
+    layers: int = 2
+    seed: int = 0  # of the first weights
+    spread: float = 0.0  # their deviation; 0 is 1/√width
+
+
+def build_model(tokenizer: PreTrainedTokenizerFast, shape: Shape) -> LlamaForCausalLM:
+    width, heads = shape.width, max(shape.width // 16, 1)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=width,
         intermediate_size=3 * width,
-        num_hidden_layers=layers,
-        num_attention_heads=max(width // 16, 1),
-        num_key_value_heads=max(width // 16, 1),
+        num_hidden_layers=shape.layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
         max_position_embeddings=512,
-        initializer_range=spread or width**-0.5,
+        initializer_range=shape.spread or width**-0.5,
         tie_word_embeddings=True,
         pad_token_id=tokenizer.pad_token_id,
         eos_token_id=tokenizer.eos_token_id,
         bos_token_id=None,
     )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(shape.seed)
         model = LlamaForCausalLM(config)
         _tie_numbers(model, tokenizer)
     return model
 
 
-class StartSettings(Protocol):
-    """What a warm start says of the model that it teaches."""
-
-    @property
-    def model(self) -> str: ...
-    @property
-    def width(self) -> int: ...
-    @property
-    def layers(self) -> int: ...
-    @property
-    def seed(self) -> int: ...
-
-
 def model_to_teach(
-    settings: StartSettings,
-    tokenizer: Callable[[], PreTrainedTokenizerFast],
-    spread: float = 0.0,
+    name: str, tokenizer: Callable[[], PreTrainedTokenizerFast], shape: Shape
 ) -> Policy:
-    """A new built-in model over this tokenizer, or the one that is named."""
+    """The model called `name`, or a new built-in one of this shape over this tokenizer."""
     device = choose_device("auto")
-    if settings.model != BUILTIN:
-        return load(settings.model, device)
+    if name != BUILTIN:
+        return load(name, device)
     words = tokenizer()
-    model = build_model(words, settings.width, settings.layers, settings.seed, spread)
+    model = build_model(words, shape)
     move(model, device)
     return Policy(model, words, device)
 

@@ -16,7 +16,6 @@ from safetensors import SafetensorError
 
 from fedrl.core.types import Tensors, UserError
 from fedrl.llm import lora, warmstart_record
-from fedrl.llm.model_setup import AdapterSettings, with_adapters
 from fedrl.llm.policy import load
 from fedrl.llm.rl.ppo import add_value_head
 
@@ -24,18 +23,18 @@ if TYPE_CHECKING:
     from fedrl.llm.model_types import LanguageModel, Tokenizer
 
 
-def save(settings: AdapterSettings, theta: Tensors, out: Path) -> None:
-    """The model that these settings begin with, its weights now `theta`, and its tokenizer; on the
-    CPU, so that a run can be exported where its GPU is not."""
-    policy = load(settings.model, torch.device("cpu"))
-    policy = replace(policy, model=with_adapters(policy.model, settings))
+def save(name: str, lora_rank: int, lora_alpha: int, theta: Tensors, out: Path) -> None:
+    """The model called `name` with the weights `theta`, and its tokenizer; on the CPU, so that a
+    run can be exported where its GPU is not."""
+    policy = load(name, torch.device("cpu"))
+    policy = replace(policy, model=lora.with_adapters(policy.model, lora_rank, lora_alpha))
     if any(name.startswith("value.") for name in theta):
         add_value_head(policy.model)
     policy.set_weights(theta)
     model = policy.model.merge_and_unload() if lora.has_adapters(policy.model) else policy.model
     if hasattr(model, "value"):  # adapters had it beside the model
         del model.value
-    record = Path(settings.model) / warmstart_record.FILE
+    record = Path(name) / warmstart_record.FILE
     write_model(model, policy.tokenizer, out, record if record.is_file() else None)
 
 

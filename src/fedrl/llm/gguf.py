@@ -38,27 +38,20 @@ def read_config(path: Path) -> ModelConfig:
 
 def load(path: Path) -> tuple[PreTrainedModel, Tokenizer]:
     """Model and tokenizer of the file."""
-    unpack: dict[str, Any] = {}
+    unpack: dict[str, Any] = {"dtype": torch.float32, "output_loading_info": True}
     if hasattr(transformers, "GgufConfig"):  # before it existed, weights were always unpacked
         unpack["quantization_config"] = transformers.GgufConfig(dequantize=True)
+    folder, file = str(path.parent), path.name
     with _needing_gguf(path):
-        found: Any = AutoModelForCausalLM.from_pretrained(
-            str(path.parent),
-            gguf_file=path.name,
-            dtype=torch.float32,
-            output_loading_info=True,
-            **unpack,
-        )
+        found: Any = AutoModelForCausalLM.from_pretrained(folder, gguf_file=file, **unpack)
         loaded, info = found
         if info["missing_keys"]:  # it would go on with random ones
-            raise UserError(
-                f"algorithm.model is {str(path)!r}, which lacks weights: "
-                f"{min(info['missing_keys'])}"
-            )
+            first = min(info["missing_keys"])
+            raise UserError(f"algorithm.model is {str(path)!r}, which lacks weights: {first}")
         model = AutoModelForCausalLM.from_config(read_config(path), dtype=torch.float32)
         model.load_state_dict(loaded.state_dict())
         model.generation_config = loaded.generation_config
-        return model, AutoTokenizer.from_pretrained(str(path.parent), gguf_file=path.name)
+        return model, AutoTokenizer.from_pretrained(folder, gguf_file=file)
 
 
 @contextlib.contextmanager

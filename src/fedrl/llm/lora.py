@@ -22,11 +22,16 @@ from torch import nn
 if TYPE_CHECKING:
     from peft import PeftModel
 
+    from fedrl.llm.model_types import LanguageModel
+
 Module = TypeVar("Module", bound=nn.Module)
 
 
-def add_adapters(model: nn.Module, rank: int, alpha: int) -> PeftModel:
-    """The model with adapters on all linear layers but the output; only they are trained."""
+def with_adapters(model: LanguageModel, rank: int, alpha: int) -> LanguageModel:
+    """The model with adapters on all linear layers but the output, and only they are trained; the
+    model itself for rank 0."""
+    if not rank:
+        return model
     from peft import LoraConfig, get_peft_model
 
     where = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import torch
 from torch import nn
@@ -24,36 +24,16 @@ Inputs = ParamSpec("Inputs")
 Output = TypeVar("Output")
 
 
-class AdapterSettings(Protocol):
-    """What is read of a method's settings about its model."""
-
-    @property
-    def model(self) -> str: ...
-    @property
-    def lora_rank(self) -> int: ...
-    @property
-    def lora_alpha(self) -> int: ...
-
-
-class ModelSettings(AdapterSettings, Protocol):
-    @property
-    def save_memory(self) -> bool: ...
-
-
-def prepare_model(model: LanguageModel, settings: ModelSettings, critic: bool) -> LanguageModel:
-    """The model with what the settings add: adapters, a critic, activation checkpointing."""
-    prepared = with_adapters(model, settings)
+def prepare_model(
+    model: LanguageModel, lora_rank: int, lora_alpha: int, critic: bool, save_memory: bool
+) -> LanguageModel:
+    """The model with what a method's settings add: adapters, a critic, checkpointing."""
+    prepared = lora.with_adapters(model, lora_rank, lora_alpha)
     if critic:
         add_value_head(prepared)
-    if settings.save_memory:
+    if save_memory:
         checkpoint_activations(prepared)
     return prepared
-
-
-def with_adapters(model: LanguageModel, settings: AdapterSettings) -> LanguageModel:
-    if not settings.lora_rank:
-        return model
-    return lora.add_adapters(model, settings.lora_rank, settings.lora_alpha)
 
 
 def checkpoint_activations(model: nn.Module) -> None:

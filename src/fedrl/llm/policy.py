@@ -36,6 +36,8 @@ class Policy:
     model: LanguageModel
     tokenizer: Tokenizer
     device: torch.device
+    name: str = ""  # of the folder, file or id that it was loaded from
+    spread: bool = False  # over all GPUs, `device` first
 
     @property
     def pad(self) -> int:
@@ -118,7 +120,7 @@ def load(name: str, device: torch.device, spread: bool = False) -> Policy:
         torch.cuda.set_device(device.index or 0)  # kernels of ours run on the current one
     if not spread:
         move(model, device)
-    return Policy(model.eval(), tokenizer, device)
+    return Policy(model.eval(), tokenizer, device, name, spread)
 
 
 def move(model: nn.Module, device: torch.device) -> None:

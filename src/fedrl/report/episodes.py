@@ -15,7 +15,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
 from rich.console import Console
 
 from fedrl.config.loading import read_recipe, resolve
@@ -198,23 +197,18 @@ def readable_episodes(world: TextWorld, tasks: Sequence[Task], rollout: Rollout)
 
 def best(played: Sequence[Episode]) -> tuple[Episode, ...]:
     """Won in the fewest steps, of different types where possible."""
-    won = sorted((one for one in played if one.won), key=lambda one: len(one.steps))
-    return _varied(won)
+    return _varied(sorted((e for e in played if e.won), key=lambda e: len(e.steps)))
 
 
 def worst(played: Sequence[Episode]) -> tuple[Episode, ...]:
     """Lost, most trouble first, of different types where possible."""
-    lost = sorted((one for one in played if not one.won), key=lambda one: -one.trouble)
-    return _varied(lost)
+    return _varied(sorted((e for e in played if not e.won), key=lambda e: -e.trouble))
 
 
 def _varied(ordered: Sequence[Episode]) -> tuple[Episode, ...]:
     """The first of every type, then the others, each in their order; then as many as are shown."""
-    kinds = [one.kind for one in ordered]
-    first = np.array([kinds.index(kind) == i for i, kind in enumerate(kinds)], bool)
-    varied = [one for one, new in zip(ordered, first, strict=True) if new]
-    varied += [one for one, new in zip(ordered, first, strict=True) if not new]
-    return tuple(varied[:SHOWN])
+    first = {episode.kind: episode for episode in reversed(ordered)}
+    return tuple(sorted(ordered, key=lambda episode: episode is not first[episode.kind])[:SHOWN])
 
 
 def _line(text: str) -> None:

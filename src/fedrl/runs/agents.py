@@ -11,6 +11,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.config.build import build_algorithm
 from fedrl.config.loading import read_recipe, resolve
 from fedrl.config.schema import Config
@@ -31,18 +32,11 @@ AT_ONCE = 256
 """Episodes side by side: what a progress line counts in."""
 
 
-class AgentSettings(Protocol):
-    @property
-    def eval_split(self) -> str: ...
-    @property
-    def eval_temperature(self) -> float: ...
-
-
 @runtime_checkable
 class PlaysTasks(Protocol):
     """A method that trains a text agent."""
 
-    settings: AgentSettings
+    settings: Settings
     world: TextWorld
     eval_tasks: Sequence[Task]
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -21,6 +22,11 @@ from fedrl.core.types import UserError
 from fedrl.envs.text import ConfiguredTextWorld, Task, TextWorld, spaced
 from fedrl.llm.warmstart_record import shown_tasks
 from fedrl.runs.warmstart_training import Record, train, training_record, warmstart_folder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from fedrl.llm.rollout import Sample
 
 HELD_OUT = 50
 """Public tasks, beyond those that are shown, on which the loss is told at the end."""
@@ -111,42 +117,36 @@ def _imitate_expert(
 
     The model is gone on return: the evaluation loads it anew, and both need not fit on one GPU.
     """
-    from fedrl.llm.builtin_model import model_to_teach
-    from fedrl.llm.builtin_tokenizers import entity_tokenizer
+    from fedrl.llm import builtin_model, builtin_tokenizers
     from fedrl.llm.export import write_model
-    from fedrl.llm.pretrain.demonstrations import (
-        Demonstrations,
-        demonstration_samples,
-        demonstrations,
-    )
-    from fedrl.llm.pretrain.supervised import negative_log_likelihood
+    from fedrl.llm.pretrain import demonstrations, supervised
     from fedrl.llm.prompts.prompt_format import prompt_format
 
     format = prompt_format(settings.format, world.name, settings.thinking)
-    how = Demonstrations(settings.noise, settings.listed, settings.seed)
+    expert = demonstrations.Expertise(settings.noise, settings.listed, settings.seed)
+
+    def tokenizer() -> PreTrainedTokenizerFast:
+        pairs = demonstrations.texts(world, format, shown, expert)
+        return builtin_tokenizers.entity_tokenizer(text for pair in pairs for text in pair)
+
+    def samples_of(tasks: Sequence[str]) -> list[Sample]:
+        limit = settings.prompt_tokens
+        return demonstrations.samples(policy.tokenizer, world, format, tasks, expert, limit)
+
     with console.status("the expert plays …"):
-        policy = model_to_teach(
-            settings,
-            lambda: entity_tokenizer(
-                text for pair in demonstrations(world, format, shown, how) for text in pair
-            ),
-            settings.spread,
-        )
-        samples, others = (
-            demonstration_samples(
-                policy.tokenizer, world, format, tasks, how, settings.prompt_tokens
-            )
-            for tasks in (shown, held_out)
-        )
+        shape = builtin_model.Shape(settings.width, settings.layers, settings.seed, settings.spread)
+        policy = builtin_model.model_to_teach(settings.model, tokenizer, shape)
+        samples, others = samples_of(shown), samples_of(held_out)
     lengths = sorted(len(sample.prompt) for sample in samples)
     console.print(
         f"{len(samples):,} examples of {len(set(shown)):,} public tasks; prompts of "
         f"{lengths[len(lengths) // 2]} tokens in the middle, {lengths[-1]} at most"
     )
-    loss, seconds = train(policy, samples, settings, console, "imitating the expert …")
+    plan = supervised.Supervised(settings.steps, settings.lr, settings.batch, settings.seed)
+    loss, seconds = train(policy, samples, plan, console, "imitating the expert …")
     found, unseen = {"loss": loss}, ""
     if others:
-        found["held_out_loss"] = negative_log_likelihood(policy, others)
+        found["held_out_loss"] = supervised.negative_log_likelihood(policy, others)
         unseen = f", on {len(held_out)} tasks that were not shown {found['held_out_loss']:.3f}"
     console.print(f"{settings.steps:,} steps in {seconds:.0f} s: loss {loss:.3f}{unseen}")
     write_model(policy.model, policy.tokenizer, folder)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -18,6 +19,9 @@ from fedrl.core.types import UserError
 from fedrl.envs.imdb.world import World
 from fedrl.llm.warmstart_record import shown_tasks
 from fedrl.runs.warmstart_training import Record, train, training_record, warmstart_folder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 HELD_OUT = 0.1
 """Share of the public reviews that are not read, but tell the loss at the end."""
@@ -76,25 +80,23 @@ def _read_reviews(
     world: World, settings: Settings, folder: Path, count: int, console: Console
 ) -> Record:
     """Read and save; the record so far."""
-    from fedrl.llm.builtin_model import model_to_teach
-    from fedrl.llm.builtin_tokenizers import bpe_tokenizer, word_tokenizer
+    from fedrl.llm import builtin_model, builtin_tokenizers
     from fedrl.llm.export import write_model
-    from fedrl.llm.pretrain.language_modelling import text_samples
-    from fedrl.llm.pretrain.supervised import negative_log_likelihood
+    from fedrl.llm.pretrain import language_modelling, supervised
 
     texts = [review.text for review in world.public]
-    few_words = world.settings.source == "generated"
-    policy = model_to_teach(
-        settings,
-        lambda: (
-            word_tokenizer(texts[:count])
-            if few_words
-            else bpe_tokenizer(texts[:count], settings.vocabulary)
-        ),
-    )
-    samples = text_samples(policy.tokenizer, texts, settings.window)
-    loss, seconds = train(policy, samples[:count], settings, console, "reading …")
-    held_out = negative_log_likelihood(policy, samples[count:])
+
+    def tokenizer() -> PreTrainedTokenizerFast:
+        if world.settings.source == "generated":
+            return builtin_tokenizers.word_tokenizer(texts[:count])
+        return builtin_tokenizers.bpe_tokenizer(texts[:count], settings.vocabulary)
+
+    shape = builtin_model.Shape(settings.width, settings.layers, settings.seed)
+    policy = builtin_model.model_to_teach(settings.model, tokenizer, shape)
+    samples = language_modelling.text_samples(policy.tokenizer, texts, settings.window)
+    plan = supervised.Supervised(settings.steps, settings.lr, settings.batch, settings.seed)
+    loss, seconds = train(policy, samples[:count], plan, console, "reading …")
+    held_out = supervised.negative_log_likelihood(policy, samples[count:])
     found = {"loss": loss, "held_out_loss": held_out}
     record = training_record(settings, world.settings, count, policy, found)
     console.print(

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
@@ -19,21 +19,11 @@ if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from fedrl.llm.policy import Policy
+    from fedrl.llm.pretrain.supervised import Supervised
     from fedrl.llm.rollout import Sample
 
 Record = dict[str, Any]
 """What warmstart.json holds, as JSON."""
-
-
-class TrainingSettings(Protocol):
-    @property
-    def steps(self) -> int: ...
-    @property
-    def batch(self) -> int: ...
-    @property
-    def lr(self) -> float: ...
-    @property
-    def seed(self) -> int: ...
 
 
 @contextmanager
@@ -50,18 +40,14 @@ def warmstart_folder(out: Path) -> Iterator[tuple[Path, Record]]:
 
 
 def train(
-    policy: Policy,
-    samples: Sequence[Sample],
-    settings: TrainingSettings,
-    console: Console,
-    doing: str,
+    policy: Policy, samples: Sequence[Sample], plan: Supervised, console: Console, doing: str
 ) -> tuple[float, float]:
     """Supervised steps: the loss at the end, and the seconds that they took."""
     import torch
 
     from fedrl.llm.pretrain.supervised import train_supervised
 
-    torch.manual_seed(settings.seed)
+    torch.manual_seed(plan.seed)
     start, losses = time.perf_counter(), list[float]()
     with console.status(doing) as status:
 
@@ -70,12 +56,10 @@ def train(
             if step % 20 == 19:
                 pace = 1e3 * (time.perf_counter() - start) / (step + 1)
                 status.update(
-                    f"step {step + 1} of {settings.steps}, loss {loss:.3f}, {pace:.0f} ms a step"
+                    f"step {step + 1} of {plan.steps}, loss {loss:.3f}, {pace:.0f} ms a step"
                 )
 
-        train_supervised(
-            policy, samples, settings.steps, settings.lr, settings.batch, settings.seed, tell
-        )
+        train_supervised(policy, samples, plan, tell)
     return last_tenth(losses), time.perf_counter() - start
 
 

@@ -146,30 +146,6 @@ def test_tasks_and_trajectories_never_leave_a_client(model, tmp_path, monkeypatc
             assert secret.encode() not in content, place
 
 
-def test_weights_by_other_names_are_refused():
-    """They would leave the sampler with old weights and a new version."""
-    import torch
-    from support.tiny_model import tiny
-
-    from fedrl.llm.generation.hf import HFSampler
-    from fedrl.llm.weights import MergedWeights
-
-    sampler, weights = HFSampler(tiny(), [1], 1), tiny(seed=1).state_dict()
-    key = "model.layers.1.mlp.up_proj.weight"
-    with pytest.raises(ValueError, match=r"push with base\.model\.embed_tokens\.weight"):
-        sampler.push(weights | {"base.model.embed_tokens.weight": weights[key]}, 1)
-    with pytest.raises(ValueError, match=f"push without {key}"):
-        sampler.push({name: value for name, value in weights.items() if name != key}, 1)
-    own = sampler.model.state_dict()
-    assert sampler.version == 0
-    assert not any(torch.equal(own[name], weights[name]) for name in weights if "proj" in name)
-    plain = dict(MergedWeights(tiny(seed=1)))  # tied weights come once
-    assert plain.keys() < weights.keys()
-    sampler.push(plain, 2)
-    assert sampler.version == 2
-    assert all(torch.equal(own[name], weights[name]) for name in weights)
-
-
 @pytest.mark.parametrize(
     "change",
     [

@@ -14,11 +14,11 @@ pytest.importorskip("peft", reason="LoRA needs peft (fedrl[llm])")
 from support.agent_runs import recipe
 
 from fedrl.algorithms.fedagent import memory
+from fedrl.algorithms.fedagent.local_trainer import trained_model
 from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core.types import UserError
 from fedrl.llm.generation.cuda import CudaSampler
 from fedrl.llm.generation.hf import HFSampler
-from fedrl.llm.model_setup import prepare_model
 from fedrl.llm.rl.batches import Batching, to_rows
 from fedrl.llm.rl.logprobs import hidden_states
 from fedrl.llm.rl.loss import Loss
@@ -56,9 +56,7 @@ def built(folder, settings):
     """The model itself, of which the plan knows only the configuration."""
     torch.manual_seed(0)
     config = transformers.AutoConfig.from_pretrained(folder)
-    return prepare_model(
-        transformers.AutoModelForCausalLM.from_config(config), settings, settings.estimator == "ppo"
-    )
+    return trained_model(transformers.AutoModelForCausalLM.from_config(config), settings)
 
 
 def stepped(model, settings):

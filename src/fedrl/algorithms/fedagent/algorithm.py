@@ -179,7 +179,8 @@ class FedAgent:
         """The model with these weights as an ordinary folder."""
         from fedrl.llm.export import save
 
-        save(self.settings, theta, out)
+        settings = self.settings
+        save(settings.model, settings.lora_rank, settings.lora_alpha, theta, out)
 
     def outline(self) -> tuple[Tensors, list[str]]:
         """The server's state in shapes alone, and what a client needs; no weights are read."""

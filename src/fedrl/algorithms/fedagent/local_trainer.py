@@ -58,6 +58,14 @@ class Trained(NamedTuple):
     moments: Tensors  # what the optimiser remembers, where clients keep it
 
 
+def trained_model(model: LanguageModel, settings: Settings) -> LanguageModel:
+    """The model with what the settings add."""
+    return prepare_model(
+        model, settings.lora_rank, settings.lora_alpha, settings.estimator == "ppo",
+        settings.save_memory,
+    )  # fmt: skip
+
+
 class LocalTrainer:
     """Plays and learns as the settings say."""
 
@@ -77,16 +85,15 @@ class LocalTrainer:
 
     def _load_models(self, settings: Settings) -> None:
         loaded = load(settings.model, choose_device(settings.device), settings.device == SPREAD)
-        uses_critic = settings.estimator == "ppo"
-        model = prepare_model(loaded.model, settings, uses_critic)
+        self.critic = ppo.Critic(lr=settings.critic_lr) if settings.estimator == "ppo" else None
+        model = trained_model(loaded.model, settings)
         policy = replace(loaded, model=model)
-        self.critic = ppo.Critic(lr=settings.critic_lr) if uses_critic else None
         self.reference: LanguageModel | None = None
         if settings.kl:  # adapters leave the model that the run began with as it was
             self.reference = model if lora.has_adapters(model) else copy.deepcopy(model)
         self.previous = lora.copy_trained(model) if settings.beta < 1 else None
         longest = settings.prompt_tokens + settings.answer_tokens
-        self.actor = Actor(policy, select_sampler(settings, policy, longest))
+        self.actor = Actor(policy, select_sampler(settings.rollouts, policy, longest))
         if settings.compile:  # after the copies, which must not call this model's body
             compile_layers(model)
 

@@ -38,10 +38,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
+from fedrl.algorithms.fedagent.local_trainer import trained_model
 from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.llm.generation.cuda import ROUND, bucket_rows, round_up
 from fedrl.llm.generation.select import sampler_name
-from fedrl.llm.model_setup import prepare_model
 from fedrl.llm.policy import SPREAD, skeleton
 
 if TYPE_CHECKING:
@@ -94,8 +94,8 @@ def estimate(settings: Settings, evaluated: int) -> Estimate:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     on_gpu = device != "cpu"
-    rollouts = sampler_name(settings, base, on_gpu)
-    model = prepare_model(base, settings, settings.estimator == "ppo")
+    rollouts = sampler_name(settings.rollouts, base, on_gpu, device == SPREAD)
+    model = trained_model(base, settings)
     trained = {name: tuple(p.shape) for name, p in model.named_parameters() if p.requires_grad}
     rows = max(settings.tasks * settings.group, evaluated)
     total = sum(p.numel() for p in model.parameters())

@@ -39,11 +39,11 @@ class VllmSampler:
 
     copies_weights = True
 
-    def __init__(self, name: str, policy: Policy, length: int) -> None:
-        if is_gguf(name):
+    def __init__(self, policy: Policy, length: int) -> None:
+        if is_gguf(policy.name):
             raise UserError(
                 'algorithm.rollouts is "vllm", which needs a model folder: make one of '
-                f"{name} with `fedrl warmstart --model`"
+                f"{policy.name} with `fedrl warmstart --model`"
             )
         if policy.device.index not in (None, 0):
             raise UserError(
@@ -62,7 +62,7 @@ class VllmSampler:
         self._params = vllm.SamplingParams
         self.end = list(policy.end)
         self.llm = vllm.LLM(
-            model=name,
+            model=policy.name,
             dtype="bfloat16",
             max_model_len=length,
             gpu_memory_utilization=SHARE,

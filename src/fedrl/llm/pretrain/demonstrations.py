@@ -38,7 +38,7 @@ ENDS = ("click[buy now]", SEARCH_TEMPLATE)
 
 
 @dataclass(frozen=True)
-class Demonstrations:
+class Expertise:
     """How the expert plays."""
 
     noise: float = NOISE
@@ -46,25 +46,25 @@ class Demonstrations:
     seed: int = 0
 
 
-def demonstrations(
-    world: TextWorld, format: PromptFormat[Notes], tasks: Sequence[str], how: Demonstrations
+def texts(
+    world: TextWorld, format: PromptFormat[Notes], tasks: Sequence[str], expert: Expertise
 ) -> Iterator[tuple[str, str]]:
     """(prompt, completion) of every step of the demonstrations, in words."""
-    for notes, said in _steps(world, format, tasks, how):
+    for notes, said in _steps(world, format, tasks, expert):
         yield format.prompt(notes), said
 
 
-def demonstration_samples(
+def samples(
     tokenizer: Tokenizer,
     world: TextWorld,
     format: PromptFormat[Notes],
     tasks: Sequence[str],
-    how: Demonstrations,
+    expert: Expertise,
     limit: int = 2048,
 ) -> list[Sample]:
     """The same as tokens: prompts of at most `limit`, completions with the token that ends them."""
     found = []
-    for notes, said in _steps(world, format, tasks, how):
+    for notes, said in _steps(world, format, tasks, expert):
         (prompt,) = format.encode(tokenizer, [notes], limit)
         (answer,) = tokenize(tokenizer, [said], limit)
         found.append(Sample(0, 0, prompt, [*answer, tokenizer.eos_token_id], [], ""))
@@ -72,13 +72,13 @@ def demonstration_samples(
 
 
 def _steps(
-    world: TextWorld, format: PromptFormat[Notes], tasks: Sequence[str], how: Demonstrations
+    world: TextWorld, format: PromptFormat[Notes], tasks: Sequence[str], expert: Expertise
 ) -> Iterator[tuple[Notes, str]]:
     """The agent's notes and the expert's completion; the notes change when the next are asked
     for."""
-    rng = random.Random(how.seed)
+    rng = random.Random(expert.seed)
     for task in tasks:
-        yield from _demonstration(world, format, task, rng, how)
+        yield from _demonstration(world, format, task, rng, expert)
 
 
 def _demonstration(
@@ -86,11 +86,11 @@ def _demonstration(
     format: PromptFormat[Notes],
     task: str,
     rng: random.Random,
-    how: Demonstrations,
+    expert: Expertise,
 ) -> Iterator[tuple[Notes, str]]:
     episode, turn = world.start(task)
     notes = format.start(episode.goal, turn)
-    places = ENTITY.findall(turn.observation) if how.listed else ()
+    places = ENTITY.findall(turn.observation) if expert.listed else ()
     adviser = _adviser(world, episode, task, places)
     plan = iter(() if adviser else world.demonstrate(task))
     last = ""
@@ -100,7 +100,7 @@ def _demonstration(
             return
         said = format.render(notes, command)
         yield notes, said
-        if adviser and rng.random() < how.noise:
+        if adviser and rng.random() < expert.noise:
             others = [c for c in turn.admissible if c not in ENDS]
             again = last and rng.random() < 0.5
             said = last if again else format.render(notes, rng.choice(others or [command]))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,27 +21,33 @@ TOKENS_PER_PASS = {"cpu": 4096, "cuda": 32_768}
 short examples for the sake of a long one; less waits for kernel launches."""
 
 
+class Supervised(NamedTuple):
+    """How long and how fast a model learns."""
+
+    steps: int
+    lr: float  # at its highest
+    batch: int  # samples per step
+    seed: int = 0  # of their order
+
+
 def train_supervised(
     policy: Policy,
     samples: Sequence[Sample],
-    steps: int,
-    lr: float,
-    batch: int,
-    seed: int,
+    plan: Supervised,
     tell: Callable[[int, float], None] = lambda step, loss: None,
 ) -> None:
-    """`steps` of AdamW on the answers' tokens, the rate rising at first and then falling to 10%.
+    """Steps of AdamW on the answers' tokens, the rate rising at first and then falling to 10%.
 
     With the model's own dropout, where it has some: no ratio is formed that it could spoil.
     """
     model = policy.model
-    generator = torch.Generator().manual_seed(seed)
-    optimizer = torch.optim.AdamW(model.parameters(), lr, weight_decay=0.01)
+    generator = torch.Generator().manual_seed(plan.seed)
+    optimizer = torch.optim.AdamW(model.parameters(), plan.lr, weight_decay=0.01)
     model.train()
-    for step in range(steps):
+    for step in range(plan.steps):
         for group in optimizer.param_groups:
-            group["lr"] = lr * min(1.0, (step + 1) / WARMUP) * (1 - 0.9 * step / steps)
-        chosen = torch.randint(len(samples), (batch,), generator=generator).tolist()
+            group["lr"] = plan.lr * min(1.0, (step + 1) / WARMUP) * (1 - 0.9 * step / plan.steps)
+        chosen = torch.randint(len(samples), (plan.batch,), generator=generator).tolist()
         picked = [samples[i] for i in chosen]
         tokens = sum(len(sample.answer) for sample in picked)
         optimizer.zero_grad(set_to_none=True)

@@ -226,7 +226,8 @@ class FedRLHFText:
         """The model with these weights as an ordinary folder."""
         from fedrl.llm.export import save
 
-        save(self.settings, theta, out)
+        settings = self.settings
+        save(settings.model, settings.lora_rank, settings.lora_alpha, theta, out)
 
     # Where it happens
 

@@ -28,7 +28,7 @@ from torch import Tensor
 from fedrl.core.types import Metrics, Tensors, UserError
 from fedrl.llm import lora
 from fedrl.llm.generation.select import select_sampler
-from fedrl.llm.model_setup import checkpoint_activations, compile_layers, with_adapters
+from fedrl.llm.model_setup import checkpoint_activations, compile_layers
 from fedrl.llm.out_of_memory import explain_out_of_memory
 from fedrl.llm.policy import choose_device, load
 from fedrl.llm.rl import optimizer_state, ppo
@@ -98,7 +98,7 @@ class Writer:
 
     def _set_up(self, settings: Any) -> None:
         loaded = load(settings.model, choose_device(settings.device))
-        model = with_adapters(loaded.model, settings)
+        model = lora.with_adapters(loaded.model, settings.lora_rank, settings.lora_alpha)
         adapted = lora.has_adapters(model)
         self.reference = model if adapted else copy.deepcopy(model).requires_grad_(False)
         ppo.add_value_head(model)
@@ -107,7 +107,7 @@ class Writer:
         self.policy = replace(loaded, model=model)
         self.critic = ppo.Critic(lr=settings.critic_lr)
         self.sampler: Any = select_sampler(
-            settings, self.policy, settings.prompt_tokens[1] + settings.answer_tokens
+            settings.rollouts, self.policy, settings.prompt_tokens[1] + settings.answer_tokens
         )
         if settings.compile:  # after the copy, which must not call this model's body
             compile_layers(model)
