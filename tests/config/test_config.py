@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedrl.config import schema as configs
+from fedrl.config.flag_parsing import fields
 from fedrl.config.loading import (
     find_recipe,
     read_recipe,
@@ -252,5 +252,5 @@ def test_every_setting_has_a_meaning():
         config = resolve(read_recipe(path))
         for section in (config.federation, config.algorithm, config.world, config.faults):
             meaning = comments(type(section))
-            for key in configs.fields(type(section)):
+            for key in fields(type(section)):
                 assert meaning.get(key) or key == "name", f"{type(section)}: {key}"
