@@ -34,7 +34,7 @@ import numpy as np
 from fedrl.aggregation import mean as aggregate
 from fedrl.algorithms.fedrlhf.ratings import policy as rating_policy
 from fedrl.algorithms.fedrlhf.ratings.algorithm import FedRLHF, Settings
-from fedrl.algorithms.fedrlhf.ratings.client_data import Holding
+from fedrl.algorithms.fedrlhf.ratings.client_data import ClientRatings
 from fedrl.core import seeding
 from fedrl.core.types import Job, Tensors
 from fedrl.envs.movielens import world as movielens
@@ -73,7 +73,7 @@ def built(**settings: Any) -> FedRLHF:
 
 def typical(algorithm: FedRLHF) -> int:
     """The client with the median number of movies."""
-    counts = [len(mine.appeal) for mine in algorithm.holdings]
+    counts = [len(mine.appeal) for mine in algorithm.client_data]
     return int(np.argsort(counts)[len(counts) // 2])
 
 
@@ -84,10 +84,10 @@ def kernels(results: harness.Results, quick: bool) -> None:
     from torch_ratings import Client
 
     algorithm = built(feedback="none")
-    mine = algorithm.holdings[typical(algorithm)]
+    mine = algorithm.client_data[typical(algorithm)]
     start, rewards = algorithm.init(0), np.stack([-mine.appeal, mine.appeal], 1)
     own = network.unpack(network.pack(start, mine.users, mine.movies), sizes_of(algorithm, mine))
-    everywhere = algorithm.numbered(mine)
+    everywhere = algorithm.train_examples(mine)
     loops = {
         "dense": Client(start, algorithm.sizes, everywhere, rewards),
         "sparse": Client(start, algorithm.sizes, everywhere, rewards, sparse=True),
@@ -118,7 +118,7 @@ def kernels(results: harness.Results, quick: bool) -> None:
         results.add(f"fedrlhf/over_{name}", faster, "times")
 
 
-def sizes_of(algorithm: FedRLHF, mine: Holding) -> rating_kernels.Sizes:
+def sizes_of(algorithm: FedRLHF, mine: ClientRatings) -> rating_kernels.Sizes:
     return algorithm.sizes._replace(users=len(mine.users), movies=len(mine.movies))
 
 
@@ -130,7 +130,7 @@ def drawn(count: int, epochs: int) -> tuple[np.ndarray, np.ndarray]:
 
 def values(
     algorithm: FedRLHF,
-    mine: Holding,
+    mine: ClientRatings,
     start: Tensors,
     rewards: np.ndarray,
     epochs: int = 40 * EPOCHS,
@@ -141,29 +141,33 @@ def values(
 
 
 def trained(
-    algorithm: FedRLHF, mine: Holding, start: Tensors, rewards: np.ndarray, epochs: int
+    algorithm: FedRLHF, mine: ClientRatings, start: Tensors, rewards: np.ndarray, epochs: int
 ) -> np.ndarray:
     vector = network.pack(start, mine.users, mine.movies)
     order, chances = drawn(len(mine.appeal), epochs)
-    rating_kernels.learn_values(
+    rating_policy.learn(
         vector, sizes_of(algorithm, mine), mine.train, rewards, order, chances,
-        rating_kernels.Rules(8, 1e-3), *network.recalled(None, vector.size),
+        rating_kernels.Rules(8, 1e-3), *network.adam_memory(None, vector.size),
     )  # fmt: skip
     return vector
 
 
-def policy(algorithm: FedRLHF, mine: Holding, start: Tensors, rewards: np.ndarray) -> float:
+def policy(algorithm: FedRLHF, mine: ClientRatings, start: Tensors, rewards: np.ndarray) -> float:
     vector = network.pack(start, mine.users, mine.movies)
     order, chances = drawn(len(mine.appeal), 40 * EPOCHS)
-    rating_policy.learn_policy(
+    rating_policy.learn(
         vector, sizes_of(algorithm, mine), mine.train, rewards, order, chances,
-        rating_kernels.Rules(8, 1e-3), *network.recalled(None, vector.size), False,
+        rating_kernels.Rules(8, 1e-3, reinforce=True), *network.adam_memory(None, vector.size),
     )  # fmt: skip
     return float(order.size)
 
 
 def compare(
-    algorithm: FedRLHF, mine: Holding, start: Tensors, rewards: np.ndarray, loops: dict[str, Any]
+    algorithm: FedRLHF,
+    mine: ClientRatings,
+    start: Tensors,
+    rewards: np.ndarray,
+    loops: dict[str, Any],
 ) -> None:
     """One epoch each from the same weights: the largest differences of dense layers."""
     order, chances = drawn(len(mine.appeal), 1)
@@ -199,7 +203,7 @@ def round_of_fifty(results: harness.Results, quick: bool) -> None:
 
     def learning() -> float:
         for job in jobs:
-            mine = algorithm.holdings[job.client]
+            mine = algorithm.client_data[job.client]
             algorithm.improve(job, mine, np.stack([-mine.appeal, mine.appeal], 1))
         return 1.0
 
@@ -213,7 +217,7 @@ def round_of_fifty(results: harness.Results, quick: bool) -> None:
         return 1.0
 
     work = {"learning": learning, "whole": whole, "evaluation": evaluation}
-    movies = sum(len(mine.appeal) for mine in algorithm.holdings)
+    movies = sum(len(mine.appeal) for mine in algorithm.client_data)
     for name, rate in turns(1 if quick else 4, work).items():
         print(f"round, K = {CLIENTS}, {movies:,} movies, {name:12}{1 / rate:8.2f} s", flush=True)
         results.add(f"fedrlhf/round_{name}", 1 / rate, "s")

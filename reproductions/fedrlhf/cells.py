@@ -80,7 +80,11 @@ SMOKE = Scale(
     local_steps=2,
     bound_rounds=3,
     world={**GENERATED, "users": 12, "movies": 40, "ratings": 20, "least": 6},
-    everywhere={"algorithm.rate": 10, "algorithm.compare": 10, "algorithm.reward_epochs": 2},
+    everywhere={
+        "algorithm.rating_queries": 10,
+        "algorithm.preference_queries": 10,
+        "algorithm.reward_epochs": 2,
+    },
 )
 SCALES = {"smoke": SMOKE, "small": SMALL, "full": SMALL}
 
@@ -142,7 +146,9 @@ def feedback(scale: Scale, folder: Path) -> Cells:
     Only scores are asked about: what a person says of a pair depends on the model's order, which a
     file written beforehand cannot know.
     """
-    recipe = changed(base(scale, scale.clients[0], scale.rounds), {"algorithm.compare": 0})
+    recipe = changed(
+        base(scale, scale.clients[0], scale.rounds), {"algorithm.preference_queries": 0}
+    )
     found = [RunCell("feedback", "none", silent(recipe), scale.seeds)]
     for kind in KINDS:
         for seed in scale.seeds:

@@ -48,7 +48,7 @@ SMOKE = Texts(
         "algorithm.batch": 8,
         "algorithm.minibatch": 8,
         "algorithm.answer_tokens": 8,
-        "algorithm.queries": 4,
+        "algorithm.eval_prompts": 4,
         "world.reviews": 40,
         "world.public": 60,
     },

@@ -53,7 +53,7 @@ def write(log: Log, folder: Path) -> None:
     settings = resolve({"world": dict(log.world), "algorithm": {"name": "fedrlhf"}}).world
     world = World(settings, log.clients, log.seed)
     with new_folder(log.place(folder)) as half:
-        for client, shelf in enumerate(world.shelves):
+        for client, shelf in enumerate(world.ratings):
             keys = [str(world.movies[m].id) for m in shelf.movie[shelf.train]]
             random = generator(log.seed, f"answers/{log.kind}", client=client)
             felt = feelings(shelf.rating[shelf.train], log, client)
@@ -71,8 +71,11 @@ def feelings(rating: np.ndarray, log: Log, client: int) -> np.ndarray:
 
 
 def answers(keys: list[str], felt: np.ndarray, sign: float) -> Iterator[Mapping[str, Any]]:
-    from fedrl.feedback.simulated import direct
+    from fedrl.feedback.sources.simulated import rating_answer
 
     for key, rating in zip(keys, felt.tolist(), strict=True):
         for score in SCORES.tolist():
-            yield {"question": f"rate/{key}/{score:g}", "value": sign * direct(score, rating)}
+            yield {
+                "question": f"rate/{key}/{score:g}",
+                "value": sign * rating_answer(score, rating),
+            }

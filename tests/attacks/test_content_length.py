@@ -11,7 +11,7 @@ import pytest
 
 from fedrl.core import loopback
 from fedrl.core.loopback import LoopbackServer
-from fedrl.feedback.server import LONGEST_BODY, KeyedServer, Request
+from fedrl.feedback.http_server import LONGEST_BODY, KeyedServer, Request
 
 JSON = "application/json"
 LONG = 2 * LONGEST_BODY

@@ -164,7 +164,7 @@ def test_writers_report_no_more_than_they_can_write(name: str, lie: float):
     from fedrl.federation.update_check import misreported, ranges
 
     settings = {"name": "fedrlhf-text", "batches": 2, "batch": 16, "answer_tokens": 8,
-                "queries": 4}  # fmt: skip
+                "eval_prompts": 4}  # fmt: skip
     data = {"algorithm": settings, "world": {"name": "imdb", "reviews": 40}}
     allowed = ranges(build_algorithm(resolve(data)))
     assert misreported({name: lie}, allowed)

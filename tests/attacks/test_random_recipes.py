@@ -155,7 +155,7 @@ GOOD: list[tuple[dict[str, Any], dict[str, Any]]] = [
     ({"name": "fedrlhf", "feedback": "logged", "feedback_file": "labels/{client}.jsonl"}, RATINGS),
     ({"name": "fedrlhf", "feedback": "live", "feedback_folder": "people"}, RATINGS),
     ({"name": "fedrlhf", "local_epochs": 1}, RATINGS),
-    ({"name": "fedrlhf-text", "queries": 1} | TEXTS, {"name": "imdb", "reviews": 60}),
+    ({"name": "fedrlhf-text", "eval_prompts": 1} | TEXTS, {"name": "imdb", "reviews": 60}),
     ({"name": "fedagent", "tasks": 1, "group": 2} | TEXTS,
      {"name": "household", "size": "tiny", "train": 400, "seen": 5, "unseen": 5, "public": 0}),
     ({"name": "fedagent", "tasks": 1, "group": 2} | TEXTS,

@@ -284,7 +284,7 @@ def test_a_client_of_ratings_that_claims_everything(tmp_path):
         run = start(config)
         return train(config, run, algorithm).states[0]["layers"]
 
-    most = max(len(shelf.train) for shelf in build_algorithm(resolve(RATINGS)).world.shelves)
+    most = max(len(shelf.train) for shelf in build_algorithm(resolve(RATINGS)).world.ratings)
     np.testing.assert_array_equal(trained(2.0**40), trained(float(most)))
 
 

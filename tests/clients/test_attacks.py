@@ -291,7 +291,12 @@ def test_rewards_turned_round_in_a_replay_or_in_the_rules_are_the_same(name):
 def test_a_poisoned_person_says_the_opposite():
     ratings = {"users": 40, "movies": 60, "ratings": 50, "least": 10}
     data = {
-        "algorithm": {"name": "fedrlhf", "local_epochs": 1, "rate": 20, "compare": 5},
+        "algorithm": {
+            "name": "fedrlhf",
+            "local_epochs": 1,
+            "rating_queries": 20,
+            "preference_queries": 5,
+        },
         "world": {"name": "movielens", **ratings},
         "federation": {"clients": 2},
     }

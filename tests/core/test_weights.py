@@ -52,7 +52,7 @@ def test_raters_weigh_by_the_ratings_that_they_train_on():
         "world": {"name": "movielens", "users": 30, "movies": 60, "ratings": 30, "least": 10},
     }
     algorithm, found = results(resolve(data))
-    held = [len(shelf.train) for shelf in algorithm.world.shelves]
+    held = [len(shelf.train) for shelf in algorithm.world.ratings]
     assert [result.weight for result in found] == held
     assert algorithm.heaviest == max(held)
     assert len(set(held)) > 1

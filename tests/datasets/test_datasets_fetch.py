@@ -22,9 +22,9 @@ from pathlib import Path
 
 import pytest
 
+from fedrl.cli.data import data
 from fedrl.core.types import UserError
 from fedrl.datasets import DATASETS, Dataset, File, download, fetch, movielens
-from fedrl.datasets.command import command
 
 BODY = bytes(range(256)) * 4096  # 1 MiB: several chunks
 SUM = hashlib.sha256(BODY).hexdigest()
@@ -422,7 +422,7 @@ def test_fedrl_data_one_level_too_deep(toy, publisher, monkeypatch, capsys):
         fetch.root("toy")
     with pytest.raises(UserError, match=meant):
         fetch.fetch("toy", yes=True)
-    command(None)
+    data([])
     assert re.search(meant, capsys.readouterr().out)
     monkeypatch.chdir(toy)
     monkeypatch.setenv("FEDRL_DATA", ".")
@@ -441,19 +441,19 @@ def test_a_data_folder_may_be_called_like_a_data_set(toy, monkeypatch, tmp_path)
 
 def test_fedrl_data_that_is_no_folder(toy, monkeypatch, tmp_path, capsys):
     monkeypatch.setenv("FEDRL_DATA", str(tmp_path / "mine"))
-    command(None)
+    data([])
     assert capsys.readouterr().out.startswith(
         f"FEDRL_DATA is {tmp_path / 'mine'}, which is not there"
     )
     (tmp_path / "mine").touch()
-    command(None)
+    data([])
     assert capsys.readouterr().out.startswith(
         f"FEDRL_DATA is {tmp_path / 'mine'}, which is no folder"
     )
     with pytest.raises(UserError, match="which is no folder; get it with"):
         fetch.root("toy")
     monkeypatch.delenv("FEDRL_DATA")
-    command(None)
+    data([])
     assert "FEDRL_DATA" not in capsys.readouterr().out
 
 
@@ -480,21 +480,21 @@ def test_download_then_load(toy, publisher, monkeypatch):
             "ml-latest-small/ratings.csv", "userId,movieId,rating,timestamp\r\n1,7,4.5,1000\r\n"
         )
         parts.writestr("ml-latest-small/movies.csv", "movieId,title,genres\r\n7,Seven,Drama\r\n")
-    data = archive.getvalue()
-    publisher.files["/movielens/ml-latest-small.zip"] = data
+    packed = archive.getvalue()
+    publisher.files["/movielens/ml-latest-small.zip"] = packed
     real = DATASETS["movielens"]
-    file = dataclasses.replace(real.files[0], sha256=hashlib.sha256(data).hexdigest())
+    file = dataclasses.replace(real.files[0], sha256=hashlib.sha256(packed).hexdigest())
     monkeypatch.setitem(DATASETS, "movielens", dataclasses.replace(real, files=(file,)))
     monkeypatch.setenv("FEDRL_MIRROR", publisher.url)
-    assert command("movielens", yes=True) == 0
+    assert data(["movielens", "--yes"]) == 0
     assert movielens.load(fetch.root("movielens")).rating.tolist() == [4.5]
 
 
 def test_the_list_says_what_is_where(toy, capsys):
-    command(None)
+    data([])
     before = capsys.readouterr().out
     fetch.fetch("toy", yes=True)
-    command(None)
+    data([])
     after = capsys.readouterr().out
     assert "not here; fedrl data toy" in before
     assert str(toy) in after

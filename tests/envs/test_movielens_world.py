@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from support import realdata
 
-from fedrl.algorithms.fedrlhf.ratings.client_data import holding
+from fedrl.algorithms.fedrlhf.ratings.client_data import client_ratings
 from fedrl.core.types import UserError
 from fedrl.datasets import movielens as reader
 from fedrl.datasets.movielens import Movie, Ratings
@@ -37,7 +37,7 @@ def write(folder: Path, ratings: Ratings) -> Settings:
 
 @pytest.mark.parametrize("split", ["random", "time"])
 def test_nothing_is_both_trained_on_and_held_out(split):
-    for shelf in world(split=split).shelves:
+    for shelf in world(split=split).ratings:
         train, held = set(shelf.train.tolist()), set(shelf.held.tolist())
         assert train
         assert held
@@ -50,30 +50,30 @@ def test_the_latest_ratings_are_held_out_by_time():
     ratings = generate(30, 60, 30, 0)
     when = {(u, m): t for u, m, t in zip(ratings.user, ratings.movie, ratings.timestamp)}
     found = world(split="time")
-    for shelf in found.shelves:
+    for shelf in found.ratings:
         times = np.array([when[shelf.user, found.movies[m].id] for m in shelf.movie])
         assert times[shelf.train].max() < times[shelf.held].min()
 
 
 def test_split_and_users_are_the_seeds():
     first, again, other = world(seed=1), world(seed=1), world(seed=2)
-    assert [s.user for s in first.shelves] == [s.user for s in again.shelves]
-    assert all(np.array_equal(a.held, b.held) for a, b in zip(first.shelves, again.shelves))
-    assert [s.user for s in first.shelves] != [s.user for s in other.shelves]
+    assert [s.user for s in first.ratings] == [s.user for s in again.ratings]
+    assert all(np.array_equal(a.held, b.held) for a, b in zip(first.ratings, again.ratings))
+    assert [s.user for s in first.ratings] != [s.user for s in other.ratings]
     more = world(clients=6, seed=1)
-    assert [s.user for s in more.shelves[:4]] == [s.user for s in first.shelves]
-    for a, b in zip(first.shelves, more.shelves):
+    assert [s.user for s in more.ratings[:4]] == [s.user for s in first.ratings]
+    for a, b in zip(first.ratings, more.ratings):
         assert np.array_equal(a.held, b.held)
 
 
 def test_a_run_that_would_evaluate_on_training_data_is_refused():
     found = world()
-    shelf = found.shelves[1]
+    shelf = found.ratings[1]
     leaky = shelf._replace(held=np.append(shelf.held, shelf.train[0]))
-    found.shelves = (found.shelves[0], leaky, *found.shelves[2:])
-    holding(found, [0], [1.0] * 4)
+    found.ratings = (found.ratings[0], leaky, *found.ratings[2:])
+    client_ratings(found, [0], [1.0] * 4)
     with pytest.raises(UserError, match=f"user {shelf.user}'s rating .* both trained on"):
-        holding(found, [1], [1.0] * 4)
+        client_ratings(found, [1], [1.0] * 4)
 
 
 def test_a_movie_rated_twice_is_found(tmp_path):
@@ -83,7 +83,7 @@ def test_a_movie_rated_twice_is_found(tmp_path):
     twice = Ratings(user, movie, np.full(6, 4.0), np.arange(6), movies)
     settings = dataclasses.replace(write(tmp_path, twice), split="time", held_out=0.3)
     with pytest.raises(UserError, match="movie 5 is both trained on and held out"):
-        holding(World(settings, 2, 0), [0], [1.0, 1.0])
+        client_ratings(World(settings, 2, 0), [0], [1.0, 1.0])
 
 
 def test_genres_are_those_of_the_same_row(tmp_path):
@@ -101,10 +101,10 @@ def test_genres_are_those_of_the_same_row(tmp_path):
     for row, one in enumerate(found.movies):
         has = {name for name, x in zip(found.genre_names, found.genres[row]) if x}
         assert has == set(one.genres)
-    for shelf in found.shelves:
+    for shelf in found.ratings:
         given = {found.movies[m].id: s for m, s in zip(shelf.movie, shelf.rating)}
         assert given == {31: 3.0, 7: 4.0, 2: 5.0, 90: 0.5}
-    mine = holding(found, [0], [1.0, 1.0])
+    mine = client_ratings(found, [0], [1.0, 1.0])
     for place in range(len(mine.appeal)):
         one = next(m for m in movies if str(m.id) == mine.key(place))
         assert mine.stars[place] == {31: 3.0, 7: 4.0, 2: 5.0, 90: 0.5}[one.id]
@@ -120,7 +120,7 @@ def test_no_rating_enters_the_intrinsic_reward(monkeypatch):
     shuffled = np.random.default_rng(0).permutation(made.rating)
     monkeypatch.setattr(movielens, "generate", lambda *_: made._replace(rating=shuffled))
     after = world()
-    for a, b in zip(before.shelves, after.shelves):
+    for a, b in zip(before.ratings, after.ratings):
         assert not np.array_equal(a.rating, b.rating)
         assert np.array_equal(a.appeal, b.appeal)
         assert a.appeal.std() > 0.05
@@ -131,20 +131,20 @@ def test_held_out_movies_are_unknown_to_the_intrinsic_reward(monkeypatch):
     """Which movies a client holds out says nothing about the appeal of those it trains on."""
     found = world()
     made = generate(30, 60, 30, 0)
-    shelf = found.shelves[0]
+    shelf = found.ratings[0]
     gone = [found.movies[m].id for m in shelf.movie[shelf.held]]
     kept = ~((made.user == shelf.user) & np.isin(made.movie, gone))
     fewer = Ratings(*(column[kept] for column in made[:4]), made.movies)
     monkeypatch.setattr(movielens, "generate", lambda *_: fewer)
     monkeypatch.setattr(movielens, "_split", lambda s, t, *_: (np.arange(len(t)), np.arange(0)))
-    alone = world().shelves[0]
+    alone = world().ratings[0]
     assert np.array_equal(alone.movie, shelf.movie[shelf.train])
     np.testing.assert_allclose(alone.appeal, shelf.appeal[shelf.train], rtol=1e-6)
 
 
 def test_watching_says_a_little():
     found = World(Settings(), 20, 0)
-    agree = [np.corrcoef(s.appeal, s.rating)[0, 1] for s in found.shelves]
+    agree = [np.corrcoef(s.appeal, s.rating)[0, 1] for s in found.ratings]
     assert 0.05 < np.mean(agree) < 0.6
 
 
@@ -169,7 +169,7 @@ def test_the_genuine_ratings():
     assert len(found.movies) == 9742
     assert len(found.genre_names) == 19
     sizes = {int(u): int(c) for u, c in zip(*np.unique(genuine.user, return_counts=True))}
-    assert all(len(shelf.movie) == sizes[shelf.user] for shelf in found.shelves)
+    assert all(len(shelf.movie) == sizes[shelf.user] for shelf in found.ratings)
     row = np.random.default_rng(0).integers(len(found.movies))
     has = {name for name, x in zip(found.genre_names, found.genres[row]) if x}
     assert has == set(genuine.movies[row].genres)

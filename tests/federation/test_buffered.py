@@ -120,7 +120,12 @@ def test_a_failing_client_costs_what_it_costs_there():
 METHODS = {
     "pavg": {"algorithm": {"name": "pavg", "local_steps": 4}, "world": {"name": "random_mdp"}},
     "fedrlhf": {
-        "algorithm": {"name": "fedrlhf", "local_epochs": 1, "rate": 20, "compare": 5},
+        "algorithm": {
+            "name": "fedrlhf",
+            "local_epochs": 1,
+            "rating_queries": 20,
+            "preference_queries": 5,
+        },
         "world": {"name": "movielens", "users": 40, "movies": 60, "ratings": 50, "least": 10},
     },
 }

@@ -7,28 +7,29 @@ import json
 import numpy as np
 import pytest
 
+from fedrl.algorithms.fedrlhf.ratings import policy
 from fedrl.core.types import UserError
 from fedrl.feedback import rating_kernels as kernels
 from fedrl.feedback import rating_network as network
 from fedrl.feedback import reward_model
-from fedrl.feedback.logged import source
+from fedrl.feedback.queries import Answer, Query
 from fedrl.feedback.rating_kernels import Answers, Examples, Rules, Sizes
-from fedrl.feedback.records import Answer, Question
-from fedrl.feedback.simulated import Simulated
+from fedrl.feedback.sources.logged import source
+from fedrl.feedback.sources.simulated import SimulatedPerson
 
-PERSON = Simulated({"50": 4.0, "318": 2.0, "7": 2.0}, noise=0.0)
-
-
-def rate(key: str, score: float) -> Question:
-    return Question(f"rate/{key}/{score:g}", "rate", (key,), ("a movie",), (score,))
+PERSON = SimulatedPerson({"50": 4.0, "318": 2.0, "7": 2.0}, noise=0.0)
 
 
-def compare(first: str, second: str, scores: tuple[float, float]) -> Question:
+def rate(key: str, score: float) -> Query:
+    return Query(f"rate/{key}/{score:g}", "rate", (key,), ("a movie",), (score,))
+
+
+def compare(first: str, second: str, scores: tuple[float, float]) -> Query:
     keys = first, second
-    return Question(f"compare/{first}/{second}", "compare", keys, ("one", "two"), scores)
+    return Query(f"compare/{first}/{second}", "compare", keys, ("one", "two"), scores)
 
 
-def said(question: Question, person: Simulated = PERSON, seed: int = 0) -> float:
+def said(question: Query, person: SimulatedPerson = PERSON, seed: int = 0) -> float:
     (answer,) = person.answers([question], seed)
     assert answer.question == question.id
     return answer.value
@@ -57,7 +58,7 @@ def test_a_comparison_is_answered_where_the_model_is_wrong(first, second, scores
 
 
 def test_noise_is_gaussian_and_the_questions_own():
-    noisy = Simulated({"50": 4.0}, noise=0.5)
+    noisy = SimulatedPerson({"50": 4.0}, noise=0.5)
     values = [said(rate("50", 4.0), noisy, seed) for seed in range(4000)]
     assert set(values) == {-1.0, 0.0, 1.0}
     # P(|noise| > 0.5) with a standard deviation of 0.5 is 0.3173, and both sides are alike.
@@ -131,7 +132,7 @@ def examples(sizes: Sizes, count: int, seed: int = 0) -> Examples:
 
 
 def vector(sizes: Sizes, seed: int = 1, size: float = 4.0) -> np.ndarray:
-    weights = network.draw(sizes, seed)
+    weights = network.init_weights(sizes, seed)
     weights = {name: array * np.float32(size) for name, array in weights.items()}
     return network.pack(weights, np.arange(sizes.users), np.arange(sizes.movies))
 
@@ -169,7 +170,7 @@ def test_values_and_their_gradient_are_those_of_autodiff():
     chances = np.tile([0.02, 0.98, 0.5], 3)
     rules = Rules(9, 1e-3, temperature=0.7)
     found = gradient(
-        SIZES, weights, states, lambda w: kernels.value_slopes(w, rewards, chances, rules)
+        SIZES, weights, states, lambda w: policy.q_learning_slopes(w, rewards, chances, rules)
     )
     q = np.asarray(outputs_in_jax(weights, SIZES, states))
     np.testing.assert_allclose(kernels.part_outputs(weights, SIZES, states), q, rtol=1e-4)
@@ -204,7 +205,7 @@ def test_the_gradient_of_the_answers_likelihood_is_that_of_autodiff():
     total = []
 
     def slopes(work):
-        total.append(kernels.liking_slopes(work, answers, np.arange(8), rules))
+        total.append(kernels.utility_slopes(work, answers, np.arange(8), rules))
 
     found = gradient(sizes, weights, doubled, slopes)
 
@@ -227,7 +228,7 @@ def test_the_gradient_of_the_answers_likelihood_is_that_of_autodiff():
 
 def test_leaving_other_rows_out_changes_nothing():
     """Adam over the whole tables and over a client's rows gives the same network."""
-    weights = network.draw(SIZES, 3)
+    weights = network.init_weights(SIZES, 3)
     states = examples(SIZES, 12)
     states = Examples(np.ones(12, np.int64), np.where(states.movie > 2, 4, 1), states.genres)
     random = np.random.default_rng(0)
@@ -235,13 +236,13 @@ def test_leaving_other_rows_out_changes_nothing():
     order = np.stack([random.permutation(12) for _ in range(3)])
     chances, rules = random.random((3, 12)), Rules(5, 0.01)
     whole = network.pack(weights, np.arange(2), np.arange(5))
-    adam = network.recalled(None, whole.size)
-    kernels.learn_values(whole, SIZES, states, rewards, order, chances, rules, *adam)
+    adam = network.adam_memory(None, whole.size)
+    policy.learn(whole, SIZES, states, rewards, order, chances, rules, *adam)
     part = network.pack(weights, np.array([1]), np.array([1, 4]))
     sizes = SIZES._replace(users=1, movies=2)
     rows = Examples(np.zeros(12, np.int64), (states.movie == 4).astype(np.int64), states.genres)
-    adam = network.recalled(None, part.size)
-    kernels.learn_values(part, sizes, rows, rewards, order, chances, rules, *adam)
+    adam = network.adam_memory(None, part.size)
+    policy.learn(part, sizes, rows, rewards, order, chances, rules, *adam)
     found, small = network.unpack(whole, SIZES), network.unpack(part, sizes)
     assert np.array_equal(found["layers"], small["layers"])
     assert np.array_equal(found["user"][[1]], small["user"])
@@ -267,16 +268,16 @@ def answered(value) -> tuple[Examples, Answers]:
 
 
 def test_told_nothing_it_says_nothing():
-    fresh = reward_model.draw(SHAPE, 0)
-    assert not reward_model.feedback(fresh, SHAPE, answered(lambda i, p: 0)[0]).any()
+    fresh = reward_model.init(SHAPE, 0)
+    assert not reward_model.predict(fresh, SHAPE, answered(lambda i, p: 0)[0]).any()
 
 
 def test_it_learns_what_a_person_likes_from_ratings():
     """The first twenty movies are a star above neutral, the others a star below."""
     liked = np.where(np.arange(40) < 20, 1.0, -1.0)
     states, answers = answered(lambda i, p: np.sign(liked[i] - p) * (abs(liked[i] - p) > 0.5))
-    fresh = reward_model.draw(SHAPE, 0)
-    h = reward_model.feedback(
+    fresh = reward_model.init(SHAPE, 0)
+    h = reward_model.predict(
         reward_model.fit(fresh, SHAPE, states, answers, 40, 0.01, 0), SHAPE, states
     )
     assert (np.sign(h) == liked).all()
@@ -289,9 +290,9 @@ def test_right_is_an_answer_too():
     states, answers = answered(lambda i, p: 0.0)
     high = answers.score > 0.5
     answers = Answers(*(column[high] for column in answers))
-    fresh = reward_model.draw(SHAPE, 0)
+    fresh = reward_model.init(SHAPE, 0)
     fitted = reward_model.fit(fresh, SHAPE, states, answers, 60, 0.01, 0)
-    assert reward_model.feedback(fitted, SHAPE, states) == pytest.approx(np.tanh(1.0), abs=0.15)
+    assert reward_model.predict(fitted, SHAPE, states) == pytest.approx(np.tanh(1.0), abs=0.15)
 
 
 def test_it_learns_an_order_from_comparisons():
@@ -300,10 +301,10 @@ def test_it_learns_an_order_from_comparisons():
     pairs = np.array([random.choice(40, 2, replace=False) for _ in range(400)])
     value = np.sign(pairs[:, 1] - pairs[:, 0]).astype(np.float32)  # the higher number is better
     answers = Answers(pairs[:, 0], pairs[:, 1], np.zeros(400, np.float32), value)
-    fresh = reward_model.draw(SHAPE, 0)
+    fresh = reward_model.init(SHAPE, 0)
     fitted = reward_model.fit(fresh, SHAPE, states, answers, 30, 0.01, 0)
-    h = reward_model.feedback(fitted, SHAPE, states)
+    h = reward_model.predict(fitted, SHAPE, states)
     assert np.corrcoef(np.argsort(np.argsort(h)), np.arange(40))[0, 1] > 0.9
     silent = answers._replace(value=np.zeros(400, np.float32))
     unmoved = reward_model.fit(fresh, SHAPE, states, silent, 5, 0.01, 0)
-    assert not reward_model.feedback(unmoved, SHAPE, states).any()
+    assert not reward_model.predict(unmoved, SHAPE, states).any()

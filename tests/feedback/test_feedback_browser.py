@@ -11,8 +11,8 @@ from support.feedback_browsing import click, count, press, sent, visits
 from support.feedback_pages import compare, rate, running
 
 from fedrl.cli import call
-from fedrl.feedback import live
-from fedrl.feedback.records import Answer
+from fedrl.feedback.queries import Answer
+from fedrl.feedback.sources import live
 from fedrl.feedback.store import Folder, client_folder
 from fedrl.runs.run_dir import RunDir, read_checkpoint
 
@@ -283,8 +283,9 @@ def test_what_is_answered_here_teaches_a_run_and_is_nowhere_in_it(visit, tmp_pat
     )
     people = tmp_path / "people"
     words = {
-        "rounds": 1, "out": tmp_path / "runs", "federation.clients": 2, "algorithm.rate": 6,
-        "algorithm.compare": 6, "algorithm.feedback": "live", "algorithm.feedback-folder": people,
+        "rounds": 1, "out": tmp_path / "runs", "federation.clients": 2,
+        "algorithm.rating_queries": 6, "algorithm.preference_queries": 6,
+        "algorithm.feedback": "live", "algorithm.feedback-folder": people,
     }  # fmt: skip
     flags = [word for key, value in words.items() for word in (f"--{key}", str(value))]
     assert call(["run", "fedrlhf/movielens", *flags]) == 0
@@ -302,7 +303,7 @@ def test_what_is_answered_here_teaches_a_run_and_is_nowhere_in_it(visit, tmp_pat
     told = [json.loads(line) for line in (run / "clients.jsonl").read_text().splitlines()]
     assert [line["env/answers"] for line in told if line["client"] == 1] == [0, answered]
 
-    asked = folder.view().questions.values()
+    asked = folder.view().queries.values()
     private = {word.encode() for one in asked for word in (one.id, *one.items)}
     assert len(private) > 20
     files = [file.read_bytes() for file in run.rglob("*") if file.is_file()]

@@ -14,7 +14,7 @@ from support.feedback_pages import rate, running
 
 from fedrl.cli import call
 from fedrl.cli.feedback import private_folder
-from fedrl.feedback.records import Answer
+from fedrl.feedback.queries import Answer
 from fedrl.feedback.store import Folder, client_folder
 
 
@@ -263,7 +263,7 @@ def test_a_run_takes_the_answers_in_its_next_round_and_keeps_no_item(tmp_path, c
     last = [json.loads(line) for line in (run / "clients.jsonl").read_text().splitlines()[-2:]]
     assert [line["env/answers"] for line in last] == [0, 5]
 
-    asked = folder.view().questions.values()
+    asked = folder.view().queries.values()
     private = {word.encode() for one in asked for word in (one.id, *one.items)}
     assert len(private) > 20
     for file in run.rglob("*"):

@@ -7,7 +7,7 @@ from support.browsing import browser, new_person, playwright  # noqa: F401
 from support.feedback_browsing import click, count, press, sent, visits
 from support.feedback_pages import rate, running
 
-from fedrl.feedback.records import Answer
+from fedrl.feedback.queries import Answer
 from fedrl.feedback.store import Folder, Progress, client_folder
 
 pytestmark = pytest.mark.slow

@@ -16,8 +16,8 @@ from support.feedback_pages import rate
 
 from fedrl.algorithms.fedrlhf.text import preference_queries
 from fedrl.core.types import UserError
-from fedrl.feedback.records import Answer, Question
-from fedrl.feedback.store import ANSWERS, QUESTIONS, Folder, Given, Progress, client_folder
+from fedrl.feedback.queries import Answer, Query
+from fedrl.feedback.store import ANSWERS, QUESTIONS, Entry, Folder, Progress, client_folder
 
 
 def ids(questions) -> list[str]:
@@ -187,9 +187,7 @@ def test_asking_the_same_again_changes_nothing(folder):
 
 
 def test_a_question_comes_back_as_it_was(folder):
-    odd = Question(
-        "ø/1", "compare", ("k1", "k\n2"), ("<b>\nline\u2028 \ud800", "\x1b[31m"), (0.1, -2)
-    )
+    odd = Query("ø/1", "compare", ("k1", "k\n2"), ("<b>\nline\u2028 \ud800", "\x1b[31m"), (0.1, -2))
     folder.ask([odd])
     assert Folder(folder.path).pending() == [odd]
 
@@ -218,9 +216,9 @@ def test_undo_of_a_named_question_spares_other_answers(folder):
 
 def test_an_entry_that_arrives_late_a_second_time_does_nothing(folder):
     folder.ask([rate("a"), rate("b")])
-    undo = Given("a", None, "2", "undo")
-    folder.give([Given("a", 1.0, "1"), undo])
-    folder.give([Given("a", 1.0, "1"), Given("b", -1.0, "3"), undo])
+    undo = Entry("a", None, "2", "undo")
+    folder.give([Entry("a", 1.0, "1"), undo])
+    folder.give([Entry("a", 1.0, "1"), Entry("b", -1.0, "3"), undo])
     assert folder.answers() == [Answer("b", -1)]
 
 

@@ -14,8 +14,9 @@ from support.feedback_pages import compare, rate
 from support.repository import DOCS
 
 from fedrl.algorithms.fedrlhf.text import preference_queries
-from fedrl.feedback import live, logged
-from fedrl.feedback.records import Answer
+from fedrl.feedback import terminal
+from fedrl.feedback.queries import Answer
+from fedrl.feedback.sources import live, logged
 from fedrl.feedback.store import ANSWERS, Folder, Progress, client_folder
 
 
@@ -136,7 +137,7 @@ def typed(*words):
 
 def test_the_terminal_takes_answers_and_undo(folder, capsys):
     folder.ask([rate("a", "bad \x1b[2J news"), rate("b"), rate("c")])
-    assert live.converse(folder, 50, typed("1", "what?", "3", "u", "2", "q")) == 0
+    assert terminal.converse(folder, 50, typed("1", "what?", "3", "u", "2", "q")) == 0
     assert folder.answers() == [Answer("a", -1), Answer("b", 0)]
     out = capsys.readouterr().out
     assert "\x1b" not in out
@@ -146,7 +147,7 @@ def test_the_terminal_takes_answers_and_undo(folder, capsys):
 
 def test_the_terminal_takes_doubt_and_skips(folder, capsys):
     folder.ask([rate(name) for name in "abcd"])
-    assert live.converse(folder, 50, typed("0", "s", "3", "s", "u", "1", "q")) == 0
+    assert terminal.converse(folder, 50, typed("0", "s", "3", "s", "u", "1", "q")) == 0
     assert folder.answers() == [Answer("c", 1), Answer("d", -1)]
     assert folder.progress().unsure == 1
     out = capsys.readouterr().out
@@ -172,7 +173,7 @@ def test_the_terminal_takes_nothing_that_was_typed_before_the_question(folder, m
     with open(slave, encoding="utf-8") as keyboard, open(master, "wb", 0):
         monkeypatch.setattr("sys.stdin", keyboard)
         monkeypatch.setattr("sys.stdout", Person())
-        assert live.converse(folder, 50) == 0
+        assert terminal.converse(folder, 50) == 0
     assert folder.answers() == [Answer("a", 1)]
 
 
@@ -184,7 +185,7 @@ def test_the_terminal_waits_for_questions_and_ends_at_the_limit(folder, capsys):
         if len(naps) == 3:
             folder.ask([rate(name) for name in "abc"])
 
-    assert live.converse(folder, 2, typed("3", "3", "3", "3"), sleep) == 0
+    assert terminal.converse(folder, 2, typed("3", "3", "3", "3"), sleep) == 0
     assert len(naps) == 3
     assert folder.answers() == [Answer("a", 1), Answer("b", 1)]
     assert capsys.readouterr().out.count("nothing to answer yet") == 1

@@ -13,7 +13,7 @@ from support import realdata
 
 from fedrl.core.types import UserError
 from fedrl.envs.imdb.world import Review, Settings, World
-from fedrl.feedback import sentiment, text_preferences
+from fedrl.feedback import preference_model, sentiment
 from fedrl.feedback.sentiment import Rows, accuracy, fit
 
 TEXTS = ["Good, good film!", "bad film", "A good one: it's not bad."]
@@ -124,7 +124,7 @@ def test_held_out_reviews_are_mostly_right(made):
         assert 0.86 <= accuracy(model, texts, labels) < 1
         short = [" ".join(text.split()[-32:]) for text in texts]
         assert accuracy(model, short, labels) > 0.75
-        low, high = np.quantile(model.positive(short), [0.1, 0.9])
+        low, high = np.quantile(model.score(short), [0.1, 0.9])
         assert low < 0.25 < 0.75 < high
         opening = [" ".join(text.split()[:6]) for text in texts]
         assert accuracy(model, opening, labels) < 0.62
@@ -135,7 +135,7 @@ def test_wrong_labels_teach_the_opposite_and_shuffled_ones_nothing(made):
     held = labelled(made.held[0])
     flipped = fit(texts, [1 - label for label in labels])
     np.testing.assert_allclose(
-        flipped.positive(held[0]), 1 - fit(texts, labels).positive(held[0]), atol=1e-4
+        flipped.score(held[0]), 1 - fit(texts, labels).score(held[0]), atol=1e-4
     )
     shuffled = fit(texts, np.random.default_rng(0).permutation(labels).tolist())
     assert 0.3 < accuracy(shuffled, *held) < 0.7
@@ -146,19 +146,19 @@ def test_order_does_not_matter(made):
     order = np.random.default_rng(0).permutation(len(texts))
     one, other = fit(texts, labels), fit([texts[i] for i in order], [labels[i] for i in order])
     np.testing.assert_allclose(other.weights, one.weights, atol=1e-6)
-    judged = one.positive(texts)
-    np.testing.assert_allclose(one.positive([texts[i] for i in order]), judged[order], rtol=1e-12)
-    np.testing.assert_allclose([one.positive([text])[0] for text in texts], judged, rtol=1e-12)
+    judged = one.score(texts)
+    np.testing.assert_allclose(one.score([texts[i] for i in order]), judged[order], rtol=1e-12)
+    np.testing.assert_allclose([one.score([text])[0] for text in texts], judged, rtol=1e-12)
 
 
 def test_degenerate_inputs():
     nothing = fit([], [])
-    assert nothing.positive(["good", ""]).tolist() == [0.5, 0.5]
-    assert nothing.positive([]).shape == (0,)
+    assert nothing.score(["good", ""]).tolist() == [0.5, 0.5]
+    assert nothing.score([]).shape == (0,)
     praise = fit(TEXTS, [1, 1, 1])
-    assert (praise.positive([*TEXTS, "", "…"]) > 0.5).all()
+    assert (praise.score([*TEXTS, "", "…"]) > 0.5).all()
     copy = pickle.loads(pickle.dumps(praise))
-    assert np.array_equal(copy.positive(TEXTS), praise.positive(TEXTS))
+    assert np.array_equal(copy.score(TEXTS), praise.score(TEXTS))
 
 
 # A person's answers
@@ -178,30 +178,30 @@ def test_consistent_answers_are_recovered_and_carry_over():
         compared(),
         [((text,), 1.0) for text in LIKED] + [((text,), -1.0) for text in OTHER],
     ):
-        model = text_preferences.fit(answers)
-        assert model.liking(LIKED).min() > 0.6
-        assert model.liking(OTHER).max() < 0.4
-        happy, sad = model.liking(["one happy bird", "one sad bird"])
+        model = preference_model.fit(answers)
+        assert model.score(LIKED).min() > 0.6
+        assert model.score(OTHER).max() < 0.4
+        happy, sad = model.score(["one happy bird", "one sad bird"])
         assert happy > 0.55
         assert sad < 0.45
 
 
 def test_flipped_answers_flip_the_liking():
-    told, opposite = (text_preferences.fit(compared(sign)) for sign in (1.0, -1.0))
+    told, opposite = (preference_model.fit(compared(sign)) for sign in (1.0, -1.0))
     texts = [*LIKED, *OTHER, "one happy bird"]
-    np.testing.assert_allclose(opposite.liking(texts), 1 - told.liking(texts), atol=1e-5)
+    np.testing.assert_allclose(opposite.score(texts), 1 - told.score(texts), atol=1e-5)
 
 
 def test_nothing_known_is_a_half():
-    assert text_preferences.fit([]).liking(["a", "b c", ""]).tolist() == [0.5] * 3
-    model = text_preferences.fit(compared())
-    assert model.liking(["entirely unheard words", ""]).tolist() == [0.5, 0.5]
+    assert preference_model.fit([]).score(["a", "b c", ""]).tolist() == [0.5] * 3
+    model = preference_model.fit(compared())
+    assert model.score(["entirely unheard words", ""]).tolist() == [0.5, 0.5]
 
 
 def test_the_same_pulls_together():
     said = [(("good film", "bad film"), -1.0)]
-    apart = text_preferences.fit(said).liking(["good film", "bad film"])
-    near = text_preferences.fit(said + [(("good film", "bad film"), 0.0)] * 3).liking(
+    apart = preference_model.fit(said).score(["good film", "bad film"])
+    near = preference_model.fit(said + [(("good film", "bad film"), 0.0)] * 3).score(
         ["good film", "bad film"]
     )
     assert 0 < near[0] - near[1] < apart[0] - apart[1]
@@ -209,7 +209,7 @@ def test_the_same_pulls_together():
 
 def test_a_rating_and_a_comparison_speak_of_one_liking():
     said = [(("warm",), 1.0), (("warm", "kind"), 1.0)]
-    warm, kind = text_preferences.fit(said).liking(["warm", "kind"])
+    warm, kind = preference_model.fit(said).score(["warm", "kind"])
     assert 0.5 < warm < kind
 
 
@@ -247,7 +247,7 @@ def test_a_classifier_gives_the_probability_of_positive(folder):
 
     found = load(str(folder), "cpu")
     texts = ["the good film", "bad", "the film was good the film was bad " * 20] * 30
-    judged = found.positive(texts)
+    judged = found.score(texts)
     model = AutoModelForSequenceClassification.from_pretrained(folder).eval()
     for text, p in zip(texts[:3], judged):
         ids = found.tokenizer(text, return_tensors="pt")["input_ids"][:, :16]
@@ -255,7 +255,7 @@ def test_a_classifier_gives_the_probability_of_positive(folder):
             expected = torch.softmax(model(ids).logits, -1)[0, 2]
         assert p == pytest.approx(float(expected), abs=1e-5)
     np.testing.assert_allclose(judged, np.tile(judged[:3], 30), atol=1e-5)
-    assert found.positive([]).shape == (0,)
+    assert found.score([]).shape == (0,)
 
 
 def test_what_is_no_classifier_is_told(folder, tmp_path):
@@ -302,7 +302,7 @@ def test_a_client_of_the_genuine_reviews():
     assert 0.86 <= accuracy(model, texts, labels) <= 0.92
     short = [" ".join(text.split()[:40]) for text in texts]
     assert accuracy(model, short, labels) > 0.70
-    p = model.positive(short)
+    p = model.score(short)
     for low in np.arange(0, 1, 0.2):  # probabilities are true ones
         there = (p >= low) & (p < low + 0.2)
         assert np.mean(np.array(labels)[there]) == pytest.approx(p[there].mean(), abs=0.1)

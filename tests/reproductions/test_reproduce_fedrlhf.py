@@ -133,7 +133,7 @@ def shelves() -> World:
 
 def test_answers_are_about_trained_movies_and_follow_the_rating(tmp_path):
     world = shelves()
-    for client, shelf in enumerate(world.shelves):
+    for client, shelf in enumerate(world.ratings):
         told = logged("told", tmp_path, client)
         trained = {str(world.movies[m].id) for m in shelf.movie[shelf.train]}
         assert {question.split("/")[1] for question in told} == trained
@@ -141,10 +141,10 @@ def test_answers_are_about_trained_movies_and_follow_the_rating(tmp_path):
         for key in trained:
             said = [told[f"rate/{key}/{score:g}"] for score in logs.SCORES]
             assert said == sorted(said, reverse=True)  # the higher the score, the more too high
-    stars = np.concatenate([s.rating[s.train] for s in world.shelves])
+    stars = np.concatenate([s.rating[s.train] for s in world.ratings])
     lows = np.concatenate([
         [logged("told", tmp_path, c)[f"rate/{world.movies[m].id}/3"] for m in s.movie[s.train]]
-        for c, s in enumerate(world.shelves)
+        for c, s in enumerate(world.ratings)
     ])  # fmt: skip
     assert np.corrcoef(stars, lows)[0, 1] > 0.5
 

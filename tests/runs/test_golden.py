@@ -38,12 +38,12 @@ QHD = (
 )  # fmt: skip
 RATINGS = (
     "--rounds", "2", "--federation.clients", "3", "--world.users", "30", "--world.movies", "60",
-    "--world.ratings", "30", "--world.least", "10", "--algorithm.rate", "8", "--algorithm.compare",
-    "8",
+    "--world.ratings", "30", "--world.least", "10", "--algorithm.rating_queries", "8",
+    "--algorithm.preference_queries", "8",
 )  # fmt: skip
 REVIEWS = (
     "--rounds", "2", "--world.reviews", "40", "--world.public", "200", "--algorithm.batches", "2",
-    "--algorithm.batch", "6", "--algorithm.answer_tokens", "8", "--algorithm.queries", "4",
+    "--algorithm.batch", "6", "--algorithm.answer_tokens", "8", "--algorithm.eval_prompts", "4",
     "--algorithm.device", "cpu",
 )  # fmt: skip
 SMOKE = {

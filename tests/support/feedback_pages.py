@@ -7,16 +7,16 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from fedrl.feedback.page import FeedbackServer, open_page
-from fedrl.feedback.records import Question
+from fedrl.feedback.queries import Query
 from fedrl.feedback.store import Folder
 
 
-def rate(name: str, text: str = "", score: float = 3.7) -> Question:
-    return Question(name, "rate", (f"key-{name}",), (text or f"item {name}",), (score,))
+def rate(name: str, text: str = "", score: float = 3.7) -> Query:
+    return Query(name, "rate", (f"key-{name}",), (text or f"item {name}",), (score,))
 
 
-def compare(name: str, first: str, second: str) -> Question:
-    return Question(name, "compare", ("k1", "k2"), (first, second), (0.9, 0.1))
+def compare(name: str, first: str, second: str) -> Query:
+    return Query(name, "compare", ("k1", "k2"), (first, second), (0.9, 0.1))
 
 
 @contextmanager

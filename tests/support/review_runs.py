@@ -29,7 +29,7 @@ def recipe(model: Path | str, **more) -> configs.Config:
         "federation": {"clients": 3},
         "algorithm": {
             "name": "fedrlhf-text", "model": str(model), "batches": 2, "batch": 4, "lr": 1e-3,
-            "minibatch": 4, "answer_tokens": 8, "queries": 4, "device": "cpu",
+            "minibatch": 4, "answer_tokens": 8, "eval_prompts": 4, "device": "cpu",
         },
         "world": dict(WORLD),
     }  # fmt: skip

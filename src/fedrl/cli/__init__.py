@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable
 
 from fedrl.cli import agents, gym, listing
+from fedrl.cli import data as getting
 from fedrl.cli import evaluate as evaluating
 from fedrl.cli import feedback as persons
 from fedrl.cli import flower as machines
@@ -111,7 +112,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "play": gym.play,
     "partition": gym.partition,
     "parity": gym.parity,
-    "data": gym.data,
+    "data": getting.data,
     "warmstart": agents.warmstart,
     "label": agents.label,
     "export": agents.export,

@@ -62,7 +62,7 @@ def feedback(argv: list[str]) -> int:
         )
     folder = Folder(place)
     if asked.terminal:
-        from fedrl.feedback.live import converse
+        from fedrl.feedback.terminal import converse
 
         return converse(folder, asked.limit)
     from fedrl.feedback.page import serve

@@ -1,4 +1,4 @@
-"""The commands around the text worlds: play, partition, parity, data."""
+"""The commands around the text worlds: play, partition, parity."""
 
 import argparse
 import dataclasses
@@ -29,7 +29,6 @@ PARITY = """\
 Replay recorded transcripts of the real engines against ours: household FILE… or webshop FOLDER.
 One line per file; exit code 1 on any mismatch."""
 WORLD = "Settings of the world are flags, as in `fedrl run`; `fedrl play WORLD --help` lists them."
-DATA = "Download real data from its publisher, check its sha256 and keep it; without NAME, a list."
 
 
 def play(argv: list[str]) -> int:
@@ -130,18 +129,6 @@ def parity(argv: list[str]) -> int:
         for example in line.examples:
             print(f"  {example}")
     return 0 if all(line.passed for line in lines) else 1
-
-
-def data(argv: list[str]) -> int:
-    """Get real data from its publisher."""
-    from fedrl.datasets import DATASETS
-    from fedrl.datasets.command import command
-
-    parser = Parser("fedrl data", description=DATA)
-    parser.add_argument("name", nargs="?", metavar="NAME", help=", ".join(DATASETS))
-    parser.add_argument("--yes", action="store_true", help="agree to the licence without asking")
-    asked = parser.parse_args(argv)
-    return command(asked.name, asked.yes)
 
 
 def _data(given: Path | None, transcripts: Path, name: str) -> Path:

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 RENAMED: dict[str, str] = {
     "algorithm.clip_norm": "algorithm.max_grad_norm",
+    "algorithm.compare": "algorithm.preference_queries",
+    "algorithm.eval_texts": "algorithm.eval_completions",
+    "algorithm.queries": "algorithm.eval_prompts",
+    "algorithm.rate": "algorithm.rating_queries",
     "algorithm.updates_per_step": "algorithm.gradient_steps",
     "algorithm.weight_cap": "algorithm.weight_clip",
 }

@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -19,6 +19,9 @@ from numpy.typing import NDArray
 
 from fedrl.core.types import UserError
 from fedrl.llm.policy import TOKENIZER, choose_device, loading, require_hub
+
+if TYPE_CHECKING:
+    from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
 BATCH = 64
 LONGEST = 512
@@ -29,21 +32,23 @@ _UNNAMED = ["LABEL_0", "LABEL_1"]
 
 
 @dataclass(frozen=True)
-class Classifier:
-    model: Any  # a sequence classifier of transformers
-    tokenizer: Any
+class HFSentiment:
+    """A `TextRewardModel` that was trained elsewhere."""
+
+    model: PreTrainedModel  # a sequence classifier
+    tokenizer: PreTrainedTokenizerBase
     columns: tuple[int, ...]  # of the labels that are positive
 
     @torch.no_grad()
-    def positive(self, texts: Sequence[str]) -> NDArray[np.float64]:
+    def score(self, texts: Sequence[str]) -> NDArray[np.float64]:
         """P(positive) of each text [n]: the probabilities of all positive labels together."""
-        found = np.zeros(len(texts))
+        scores = np.zeros(len(texts))
         # Neighbours in length are padded least.
         order = np.argsort([len(text) for text in texts], kind="stable")
         for start in range(0, len(texts), BATCH):
             places = order[start : start + BATCH]
-            found[places] = self._batch([texts[i] for i in places])
-        return found
+            scores[places] = self._batch([texts[i] for i in places])
+        return scores
 
     def _batch(self, texts: list[str]) -> np.ndarray:
         inputs = self.tokenizer(
@@ -55,14 +60,15 @@ class Classifier:
         return torch.softmax(logits, -1)[:, list(self.columns)].sum(-1).cpu().numpy()
 
 
-def load(name: str, device: str = "auto", key: str = "algorithm.sentiment") -> Classifier:
+def load(name: str, device: str = "auto", key: str = "algorithm.sentiment") -> HFSentiment:
     """The classifier of a folder or a Hugging Face id; `key` is the setting that named it."""
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     place = choose_device(device)
     with loading(name, key):
-        config = _shape(name, key)
-        columns = _positive_columns(name, key, config.id2label)
+        config = _config(name, key)
+        labels = {int(i): label for i, label in (config.id2label or {}).items()}
+        columns = _positive_columns(name, key, labels)
         model = AutoModelForSequenceClassification.from_pretrained(
             name, config=config, dtype=torch.float32
         )
@@ -70,10 +76,10 @@ def load(name: str, device: str = "auto", key: str = "algorithm.sentiment") -> C
     if tokenizer.pad_token_id is None:  # batches are padded, and the model has to know with what
         tokenizer.pad_token = tokenizer.eos_token
     model.config.pad_token_id = tokenizer.pad_token_id
-    return Classifier(model.to(place).eval(), tokenizer, columns)
+    return HFSentiment(model.to(place).eval(), tokenizer, columns)
 
 
-def _shape(name: str, key: str) -> Any:
+def _config(name: str, key: str) -> PretrainedConfig:
     from transformers import AutoConfig
     from transformers.utils import logging as messages
 
@@ -107,14 +113,14 @@ def _shape(name: str, key: str) -> Any:
 def _positive_columns(name: str, key: str, labels: Mapping[int, str]) -> tuple[int, ...]:
     if list(labels.values()) == _UNNAMED:  # 1 is positive wherever there are two and no names
         return (1,)
-    found = tuple(i for i, label in labels.items() if _POSITIVE.fullmatch(label.strip()))
-    if not found or len(found) == len(labels):
+    columns = tuple(i for i, label in labels.items() if _POSITIVE.fullmatch(label.strip()))
+    if not columns or len(columns) == len(labels):
         raise UserError(
             f"{key}: {name} has the labels {', '.join(labels.values())}; one of them has to be "
             '"positive", set id2label in its config.json'
         )
-    return found
+    return columns
 
 
-def _longest(config: Any) -> int:
+def _longest(config: PretrainedConfig) -> int:
     return min(getattr(config, "max_position_embeddings", None) or LONGEST, LONGEST)

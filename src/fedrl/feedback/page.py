@@ -1,4 +1,4 @@
-"""The page of `fedrl feedback`: one client's questions, one at a time, for the person at it.
+"""The page of `fedrl feedback`: one client's queries, one at a time, for the person at it.
 
     GET  /client-0003/          the page, page.css, page.js, icon.svg: the same for everybody
     GET  /client-0003/state     questions that wait, the last answers, how far the person is
@@ -16,17 +16,17 @@ from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from importlib.resources import files
 from itertools import groupby
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from fedrl.core.loopback import LOOPBACK
 from fedrl.core.types import UserError
-from fedrl.feedback.records import Question
-from fedrl.feedback.server import KeyedServer, Refused, Request
+from fedrl.feedback.answer_log import Entry, FolderView
+from fedrl.feedback.http_server import Json, KeyedServer, Refused, Request
+from fedrl.feedback.queries import Query
 from fedrl.feedback.store import Folder
-from fedrl.feedback.transcript import Given, View
 
 AHEAD = 40
-"""Questions that the page holds ready: a quick person never waits for the server."""
+"""Queries that the page holds ready: a quick person never waits for the server."""
 BEHIND = 30
 """Entries that the page knows: as many can be undone in one go."""
 MOST_ENTRIES = 200
@@ -48,12 +48,12 @@ class FeedbackServer(KeyedServer):
         self, folder: Folder, client: int, port: int, limit: int, over: Over | None
     ) -> None:
         self.folder, self.client, self.limit, self.over = folder, client, limit, over
-        before = _remembered(folder)
-        super().__init__(port or before.port, self._respond)
-        self.key = before.key
+        last = _last_address(folder)
+        super().__init__(port or last.port, self._respond)
+        self.key = last.key
         self.root = f"/{folder.path.name}/"
         self.url = f"http://{LOOPBACK}:{self.server_port}{self.root}#{self.key}"
-        _remember(folder, Address(self.server_port, self.key))
+        _save_address(folder, Address(self.server_port, self.key))
         folder.sit(limit)
 
     def _respond(self, request: Request) -> None:
@@ -70,14 +70,14 @@ class FeedbackServer(KeyedServer):
         if (request.command, name) == ("GET", "state"):
             view = self.folder.view()
         elif (request.command, name) == ("POST", "entries"):
-            view = self._take(_entries(request.body()))
+            view = self._give(_entries(request.body()))
         else:
             raise _nothing()
         over = self.over is not None and self.over()
         about = {"client": self.client, "limit": self.limit, "over": over}
         request.send_json(about | state(view))
 
-    def _take(self, entries: Sequence[Given | None]) -> View:
+    def _give(self, entries: Sequence[Entry | None]) -> FolderView:
         """Entries in their order, those between two "go on" in one write."""
         view = None
         for go_on, some in groupby(entries, key=lambda entry: entry is None):
@@ -98,9 +98,9 @@ def open_page(
     try:
         return FeedbackServer(folder, client, port, limit, over)
     except UserError:
-        if port or not _remembered(folder).port:
+        if port or not _last_address(folder).port:
             raise
-        _remember(folder, _remembered(folder)._replace(port=0))  # the port has a new owner
+        _save_address(folder, _last_address(folder)._replace(port=0))  # the port has a new owner
         return FeedbackServer(folder, client, port, limit, over)
 
 
@@ -116,29 +116,24 @@ def serve(folder: Folder, client: int, port: int, limit: int, over: Over | None 
     return 0
 
 
-def state(view: View) -> dict[str, Any]:
+def state(view: FolderView) -> dict[str, Json]:
     """What the page is told of the folder."""
     return {
         "progress": view.progress._asdict(),
-        "questions": [_shown(one) for one in view.pending[:AHEAD]],
+        "questions": [_shown(query) for query in view.pending[:AHEAD]],
         "recent": [
-            _shown(one) | {"value": said.value, "skip": said.skip}
-            for one, said in view.recent(BEHIND)
+            _shown(query) | {"value": entry.value, "skip": entry.skip}
+            for query, entry in view.recent(BEHIND)
         ],
     }
 
 
-def _shown(question: Question) -> dict[str, Any]:
+def _shown(query: Query) -> dict[str, Json]:
     """Without the keys: they say nothing to a person."""
-    return {
-        "id": question.id,
-        "kind": question.kind,
-        "items": question.items,
-        "scores": question.scores,
-    }
+    return {"id": query.id, "kind": query.kind, "items": query.items, "scores": query.scores}
 
 
-def _entries(body: Any) -> list[Given | None]:
+def _entries(body: Json) -> list[Entry | None]:
     """The page's entries; None is "go on"."""
     match body:
         case {"entries": [*entries]} if len(entries) <= MOST_ENTRIES:
@@ -146,18 +141,18 @@ def _entries(body: Any) -> list[Given | None]:
     raise _unreadable()
 
 
-def _entry(entry: Any) -> Given | None:
+def _entry(entry: Json) -> Entry | None:
     match entry:
         case {"more": True}:
             return None
         case {"undo": str(question), "once": str(once)} if question and once:
-            return Given(question, None, once, "undo")
+            return Entry(question, None, once, "undo")
         case {"skip": str(question), "once": str(once)} if once:
-            return Given(question, None, once, "skip")
+            return Entry(question, None, once, "skip")
         case {"question": str(question), "value": None, "once": str(once)} if once:
-            return Given(question, None, once)
+            return Entry(question, None, once)
         case {"question": str(question), "value": -1 | 0 | 1 as value, "once": str(once)} if once:
-            return Given(question, float(value), once)
+            return Entry(question, float(value), once)
     raise _unreadable()
 
 
@@ -169,11 +164,11 @@ def _unreadable() -> Refused:
     return Refused(HTTPStatus.BAD_REQUEST, "The request could not be read.")
 
 
-def _remembered(folder: Folder) -> Address:
+def _last_address(folder: Folder) -> Address:
     """Where the page was last time; a new key where it never was."""
     try:
-        found = json.loads((folder.path / ADDRESS).read_text(encoding="utf-8"))
-        return Address(int(found["port"]), str(found["key"]))
+        address = json.loads((folder.path / ADDRESS).read_text(encoding="utf-8"))
+        return Address(int(address["port"]), str(address["key"]))
     except FileNotFoundError:
         return Address(0, secrets.token_urlsafe(16))
     except (ValueError, KeyError, TypeError) as error:
@@ -182,5 +177,5 @@ def _remembered(folder: Folder) -> Address:
         ) from error
 
 
-def _remember(folder: Folder, address: Address) -> None:
+def _save_address(folder: Folder, address: Address) -> None:
     folder.replace(ADDRESS, json.dumps(address._asdict()).encode())

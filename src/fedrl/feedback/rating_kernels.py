@@ -1,12 +1,13 @@
-"""The kernels of `rating_network`: forward, gradient, Adam, and two losses, compiled.
+"""The kernels of `rating_network`, compiled: forward, gradient, Adam, and the reward model's loss.
 
     x = (user's embedding, movie's embedding, genres)
     h1 = relu(x W1 + b1)    h2 = relu(h1 W2 + b2)    out = h2 W3ᵀ + b3
 
-Two losses stand on it: values of actions (`learn_values`) and what a person likes (`learn_liking`).
-The gradient is written out by hand, and a client's round is one compiled call: its batches are far
-too small for a framework's calls at every step. Everything is in one file, so that the compiled
-program can be kept between runs. The products are BLAS's, on one thread (`fedrl.core.threads`).
+The reward model's loss stands on it here (`learn_utility`), the policy's in
+`algorithms.fedrlhf.ratings.policy`. The gradient is written out by hand, and a client's round is
+one compiled call: its batches are far too small for a framework's calls at every step. Everything
+is in one file, so that the compiled program can be kept between runs. The products are BLAS's, on
+one thread (`fedrl.core.threads`).
 
 All weights are one vector: embeddings of users, of movies, then the dense layers by the formula.
 """
@@ -58,16 +59,18 @@ class Answers(NamedTuple):
 
     first: Ints  # [R], places in the examples
     second: Ints  # [R]
-    score: Single  # [R], on the scale of the liking
+    score: Single  # [R], on the scale of the utility
     value: Single  # [R], in [−1, 1]
 
 
 class Rules(NamedTuple):
-    """Of Adam, and what the two losses need."""
+    """How to learn: of the steps, of the policy's losses, of the reward model's."""
 
     batch: int
     lr: float
     decay: float = 0.0  # pulls all weights to 0, by lr·decay per step (AdamW)
+    plain: bool = False  # steps without Adam, of the policy
+    reinforce: bool = False  # REINFORCE instead of Q-learning
     temperature: float = 1.0  # of the policy
     scale: float = 0.5  # of the logistic noise in a person's answers
     slack: float = 0.5  # half the width of "right"
@@ -229,67 +232,8 @@ def logistic(z: float) -> float:
 
 
 @_compiled
-def value_slopes(
-    work: Work, rewards: Single, chances: NDArray[np.float64], rules: Rules
-) -> tuple[float, float]:
-    """Actions by the policy; the sums of their rewards and of (Q(s, a) − R(s, a))² / 2.
-
-    Only the value of the action that was taken gets a slope.
-    """
-    earned, loss, count = 0.0, 0.0, work.picks.size
-    work.dout[:] = _ZERO
-    for b in range(count):
-        edge = (work.out[b, 1] - work.out[b, 0]) / rules.temperature
-        action = 1 if chances[b] < logistic(edge) else 0
-        reward = rewards[work.picks[b], action]
-        error = work.out[b, action] - reward
-        work.dout[b, action] = error / count
-        earned += reward
-        loss += 0.5 * error * error
-    return earned, loss
-
-
-@_compiled
-def learn_values(
-    weights: Single,
-    sizes: Sizes,
-    examples: Examples,
-    rewards: Single,
-    order: Ints,
-    chances: NDArray[np.float64],
-    rules: Rules,
-    moments: Single,
-    steps: Ints,
-) -> tuple[float, float]:
-    """Q-learning on bandit steps, `order` [epochs, n]; the last epoch's mean reward and loss.
-
-    In each state the client acts by its own policy softmax(Q / T) (`chances` [epochs, n] decide)
-    and learns from the reward, of `rewards` [n, 2], of the action that it took. Adam goes on from
-    `moments` [2, weights] after `steps` [1], both in place (`rating_network.Memory`).
-    """
-    gradient, (first, second) = np.zeros_like(weights), (moments[0], moments[1])
-    epochs, count = order.shape
-    batch = min(rules.batch, count)
-    whole, rest = scratch(sizes, batch, gradient), scratch(sizes, count % batch, gradient)
-    earned, loss = 0.0, 0.0
-    for epoch in range(epochs):
-        earned, loss = 0.0, 0.0
-        for start in range(0, count, batch):
-            work = whole if start + batch <= count else rest
-            stop = start + work.picks.size
-            work.picks[:] = order[epoch, start:stop]
-            forward(weights, sizes, examples, work)
-            got, missed = value_slopes(work, rewards, chances[epoch, start:stop], rules)
-            earned, loss = earned + got, loss + missed
-            backward(weights, sizes, examples, work)
-            steps[0] += 1
-            adam(weights, gradient, first, second, rules, steps[0])
-    return earned / count, loss / count
-
-
-@_compiled
-def liking_slopes(work: Work, answers: Answers, picks: Ints, rules: Rules) -> float:
-    """The loss of these answers (see `reward_model`), and its slopes by the likings u.
+def utility_slopes(work: Work, answers: Answers, picks: Ints, rules: Rules) -> float:
+    """The loss of these answers (see `reward_model`), and its slopes by the utilities u.
 
     The first half of `work` are the answers' first examples, the second half their second ones.
     """
@@ -318,7 +262,7 @@ def liking_slopes(work: Work, answers: Answers, picks: Ints, rules: Rules) -> fl
 
 
 @_compiled
-def learn_liking(
+def learn_utility(
     weights: Single, sizes: Sizes, examples: Examples, answers: Answers, order: Ints, rules: Rules
 ) -> float:
     """Steps of Adam on a person's answers, `order` [epochs, R]; the last epoch's mean loss."""
@@ -340,7 +284,7 @@ def learn_liking(
                 work.picks[b] = answers.first[picks[b]]
                 work.picks[size + b] = work.picks[b] if other < 0 else other
             forward(weights, sizes, examples, work)
-            loss += liking_slopes(work, answers, picks, rules)
+            loss += utility_slopes(work, answers, picks, rules)
             backward(weights, sizes, examples, work)
             steps += 1
             adam(weights, gradient, first, second, rules, steps)

@@ -6,39 +6,42 @@
 A network is two tables and the dense layers, which is also what is sent. A client computes on a
 vector of its own rows alone: its users' embeddings, those of the movies it trains on, the dense
 layers. Adam moves a number only once it has had a gradient, so leaving the other rows out changes
-nothing, and a step costs what the client's shelf does, not the catalogue.
+nothing, and a step costs what the client's movies do, not the catalogue.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from fedrl.core.types import Tensors
 from fedrl.feedback import rating_kernels as kernels
 from fedrl.feedback.rating_kernels import Examples, Ints, Single, Sizes
 
+Weights = Mapping[str, Single]
+"""The tables `user` and `movie`, a row for each, and the dense `layers` as one vector."""
 SPREAD = 0.05
 """Of embeddings at first, uniform within ±; small, so that a movie never seen says little."""
 
 
-class Memory(NamedTuple):
+class AdamMemory(NamedTuple):
     """What Adam remembers of a vector's earlier steps."""
 
     moments: Single  # [2, P]: means of gradients and of their squares
     steps: Ints  # [1]
 
 
-def recalled(state: Mapping[str, Any] | None, size: int) -> Memory:
+def adam_memory(state: Tensors | None, size: int) -> AdamMemory:
     """As a client has kept it, or nothing yet; a copy, for steps to change."""
     if state is None or "moments" not in state:
-        return Memory(np.zeros((2, size), np.float32), np.zeros(1, np.int64))
-    return Memory(np.array(state["moments"]), np.array(state["steps"]))
+        return AdamMemory(np.zeros((2, size), np.float32), np.zeros(1, np.int64))
+    return AdamMemory(np.array(state["moments"]), np.array(state["steps"]))
 
 
-def draw(sizes: Sizes, seed: int) -> dict[str, Single]:
+def init_weights(sizes: Sizes, seed: int) -> Weights:
     """A network's first weights: dense layers uniform within ± 1/√inputs, biases as well."""
     random = np.random.default_rng(seed)
     d, h1, h2 = 2 * sizes.embedding + sizes.genres, sizes.first, sizes.second
@@ -51,13 +54,13 @@ def draw(sizes: Sizes, seed: int) -> dict[str, Single]:
     return tables | {"layers": np.concatenate(dense).astype(np.float32)}
 
 
-def pack(weights: Mapping[str, Any], users: Ints, movies: Ints) -> Single:
+def pack(weights: Weights, users: Ints, movies: Ints) -> Single:
     """These rows and the dense layers as one vector, which is a copy."""
     user, movie = weights["user"][users], weights["movie"][movies]
     return np.concatenate([user.ravel(), movie.ravel(), weights["layers"]]).astype(np.float32)
 
 
-def unpack(vector: Single, sizes: Sizes) -> dict[str, Single]:
+def unpack(vector: Single, sizes: Sizes) -> Weights:
     """The vector's parts, as tables."""
     cut = sizes.users * sizes.embedding
     end = cut + sizes.movies * sizes.embedding
@@ -68,7 +71,7 @@ def unpack(vector: Single, sizes: Sizes) -> dict[str, Single]:
     }
 
 
-def outputs(weights: Mapping[str, Any], sizes: Sizes, examples: Examples) -> Single:
+def outputs(weights: Weights, sizes: Sizes, examples: Examples) -> Single:
     """[n, outputs] of all these states, from the tables of a network."""
     users, user = np.unique(examples.user, return_inverse=True)
     movies, movie = np.unique(examples.movie, return_inverse=True)

@@ -1,6 +1,6 @@
 """A client's private reward model: a small network that learns what its person likes.
 
-u(s) is the liking of a state, in the unit of the scores that people are asked about and counted
+u(s) is the utility of a state, in the unit of the scores that people are asked about and counted
 from where "high" begins: a model that has been told nothing says 0, and so changes nothing. All
 answers so far speak of the same u:
 
@@ -35,16 +35,16 @@ def sizes(users: int, movies: int, genres: int) -> Sizes:
     return Sizes(users, movies, EMBEDDING, genres, *HIDDEN, 1)
 
 
-def draw(shape: Sizes, seed: int) -> Single:
+def init(shape: Sizes, seed: int) -> Single:
     """One that was told nothing: its last layer is zero."""
     vector = network.pack(
-        network.draw(shape, seed), np.arange(shape.users), np.arange(shape.movies)
+        network.init_weights(shape, seed), np.arange(shape.users), np.arange(shape.movies)
     )
     vector[-HIDDEN[1] - 1 :] = 0
     return vector
 
 
-def feedback(weights: Single, shape: Sizes, examples: Examples) -> Single:
+def predict(weights: Single, shape: Sizes, examples: Examples) -> Single:
     """H [n]: what the person is expected to say of choosing "high"."""
     return np.tanh(kernels.part_outputs(weights, shape, examples)[:, 0])
 
@@ -60,7 +60,7 @@ def fit(
 ) -> Single:
     """The weights after these epochs over all answers."""
     weights = weights.copy()
-    kernels.learn_liking(
+    kernels.learn_utility(
         weights, shape, examples, answers, passes(len(answers.first), epochs, seed),
         Rules(BATCH, lr, DECAY),
     )  # fmt: skip

@@ -1,5 +1,7 @@
 """A client's private sentiment model: TF-IDF and logistic regression on its own labelled reviews.
 
+With `preference_model`, which learns from a person's answers, it is the reward model of texts.
+
     features   words and pairs of neighbouring words, hashed into 2^18 buckets; x = (1 + ln count)
                · idf, idf = 1 + ln((1 + n) / (1 + texts with it)), each text scaled to length 1
     P(+ | x)   σ(w · x + b)
@@ -18,10 +20,10 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -51,30 +53,39 @@ class Rows(NamedTuple):
     value: Floats
 
 
+class TextRewardModel(Protocol):
+    """Fitted to labels (`SentimentModel`), to answers (`PreferenceModel`), or ready-made
+    (`hf_sentiment`)."""
+
+    def score(self, texts: Sequence[str]) -> Floats:
+        """In [0, 1], for each text [n]; the other texts do not matter to it."""
+        ...
+
+
 @dataclass(frozen=True)
-class Sentiment:
+class SentimentModel:
     idf: Singles  # [BUCKETS]
     weights: Singles  # [BUCKETS]
     bias: float
 
-    def positive(self, texts: Sequence[str]) -> Floats:
-        """P(positive) of each text [n]; the other texts do not matter to it."""
-        rows = tfidf(counts([words(text) for text in texts]), self.idf)
+    def score(self, texts: Sequence[str]) -> Floats:
+        """P(positive) of each text [n]."""
+        rows = tfidf(counts(map(words, texts)), self.idf)
         return sigmoid(times(rows, self.weights) + self.bias)
 
 
-def fit(texts: Sequence[str], labels: Sequence[int]) -> Sentiment:
+def fit(texts: Sequence[str], labels: Sequence[int]) -> SentimentModel:
     """The model of these texts, in whatever order; a label is 1 (positive) or 0."""
     cut = [list(pieces(words(text))) for text in texts]
     target = np.repeat(np.asarray(labels, np.float64), [len(parts) for parts in cut])
-    counted = counts([piece for parts in cut for piece in parts])
+    counted = counts(piece for parts in cut for piece in parts)
     idf = inverse_frequency(counted)
     weights, bias = logistic(tfidf(counted, idf), target, PENALTY)
-    return Sentiment(idf, weights.astype(np.float32), bias)
+    return SentimentModel(idf, weights.astype(np.float32), bias)
 
 
-def accuracy(model: Sentiment, texts: Sequence[str], labels: Sequence[int]) -> float:
-    return float(np.mean((model.positive(texts) > 0.5) == np.asarray(labels, bool)))
+def accuracy(model: SentimentModel, texts: Sequence[str], labels: Sequence[int]) -> float:
+    return float(np.mean((model.score(texts) > 0.5) == np.asarray(labels, bool)))
 
 
 # Features
@@ -97,16 +108,17 @@ def pieces(text: Words) -> Iterator[Words]:
         yield text[i * len(text) // parts : (i + 1) * len(text) // parts]
 
 
-def counts(texts: Sequence[Words]) -> Rows:
+def counts(texts: Iterable[Words]) -> Rows:
     """How often each word and each pair of neighbours occurs in each text."""
+    texts = list(texts)
     word = np.concatenate([np.zeros(0, np.uint64), *texts])
     row = np.repeat(np.arange(len(texts)), [len(text) for text in texts])
     within = row[1:] == row[:-1]
     pair = (word[:-1] * _MIX + word[1:] + np.uint64(1))[within]
     bucket = np.concatenate([word, pair]) * _MIX >> np.uint64(64 - BITS)
     place = np.concatenate([row, row[1:][within]]) * BUCKETS + bucket.astype(np.int64)
-    found, count = np.unique(place, return_counts=True)
-    return Rows(len(texts), found // BUCKETS, found % BUCKETS, count.astype(np.float64))
+    entry, count = np.unique(place, return_counts=True)
+    return Rows(len(texts), entry // BUCKETS, entry % BUCKETS, count.astype(np.float64))
 
 
 def inverse_frequency(counted: Rows) -> Singles:
@@ -169,8 +181,8 @@ def _newton_step(
 
 
 def times(rows: Rows, weights: NDArray[np.floating]) -> Floats:
-    found = np.bincount(rows.row, rows.value * weights[rows.column], rows.height)
-    return found.astype(np.float64, copy=False)
+    sums = np.bincount(rows.row, rows.value * weights[rows.column], rows.height)
+    return sums.astype(np.float64, copy=False)
 
 
 def _scores(rows: Rows, theta: Floats, one: float) -> Floats:
@@ -179,8 +191,8 @@ def _scores(rows: Rows, theta: Floats, one: float) -> Floats:
 
 def _back(rows: Rows, by_row: Floats, one: float) -> Floats:
     """Xᵀ times a number for each row."""
-    found = np.bincount(rows.column, rows.value * by_row[rows.row], BUCKETS)
-    return np.append(found, one * by_row.sum())
+    sums = np.bincount(rows.column, rows.value * by_row[rows.row], BUCKETS)
+    return np.append(sums, one * by_row.sum())
 
 
 def sigmoid(score: Floats) -> Floats:

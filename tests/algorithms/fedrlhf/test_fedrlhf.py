@@ -15,7 +15,7 @@ from support.ratings import CLIENTS, WORLD, built, world
 from fedrl.aggregation import mean as aggregate
 from fedrl.algorithms.fedrlhf.ratings import metrics, rating_queries
 from fedrl.algorithms.fedrlhf.ratings.algorithm import FedRLHF
-from fedrl.algorithms.fedrlhf.ratings.client_data import states as own_states
+from fedrl.algorithms.fedrlhf.ratings.client_data import user_states
 from fedrl.cli import call
 from fedrl.config.build import build_algorithm
 from fedrl.config.loading import resolve
@@ -26,7 +26,7 @@ from fedrl.envs.movielens import world as movielens
 from fedrl.envs.movielens.world import World
 from fedrl.feedback import rating_network as network
 from fedrl.feedback import reward_model
-from fedrl.feedback.records import Answer, Question, Source
+from fedrl.feedback.queries import Answer, FeedbackSource, Query
 from fedrl.feedback.store import Folder, client_folder
 from fedrl.report.plots import interval
 
@@ -54,22 +54,22 @@ def same(one: Tensors, other: Tensors) -> bool:
 class Twisted:
     """A source whose answers are changed on their way."""
 
-    def __init__(self, source: Source, change) -> None:
+    def __init__(self, source: FeedbackSource, change) -> None:
         self.source, self.change = source, change
 
-    def answers(self, questions: Sequence[Question], seed: int) -> list[Answer]:
+    def answers(self, questions: Sequence[Query], seed: int) -> list[Answer]:
         said = self.source.answers(questions, seed)
         return [Answer(a.question, v) for a, v in zip(said, self.change([a.value for a in said]))]
 
 
 def twisted(algorithm: FedRLHF, change, only: int | None = None) -> FedRLHF:
-    usual = algorithm.source
+    usual = algorithm.feedback_source
 
     def source(mine):
         person = usual(mine)
         return lambda user: Twisted(person(user), change) if only in (None, user) else person(user)
 
-    algorithm.source = source
+    algorithm.feedback_source = source
     return algorithm
 
 
@@ -83,7 +83,7 @@ def test_without_weight_feedback_changes_nothing_to_the_bit():
     assert same(plain, weightless)
     _, weighty, kept = rounds(built(lam=(0.5,)))
     assert not same(plain, weighty)
-    assert reward_model.feedback(kept[0]["model"], *shaped(built(), 0)).std() > 0.05
+    assert reward_model.predict(kept[0]["model"], *shaped(built(), 0)).std() > 0.05
     start = built().init(0)
     informed = built(lam=(0.0,)).local(Job(0, start, kept[0], 5))
     assert same(informed.update, built(feedback="none").local(Job(0, start, None, 5)).update)
@@ -92,7 +92,7 @@ def test_without_weight_feedback_changes_nothing_to_the_bit():
 def test_nobody_is_asked_whose_answers_have_no_weight():
     algorithm = built(client_env_ids=[[0, 1], [2], [3]], lam=(0.0, 1.0, 0.0, 0.5))
     ears = [Listening() for _ in range(CLIENTS)]
-    algorithm.source = lambda mine: lambda user: ears[user]
+    algorithm.feedback_source = lambda mine: lambda user: ears[user]
     rounds(algorithm, 2)
     assert [len(ear.asked) > 20 for ear in ears] == [False, True, False, True]
     assert not ears[0].asked
@@ -100,8 +100,8 @@ def test_nobody_is_asked_whose_answers_have_no_weight():
 
 
 def shaped(algorithm: FedRLHF, client: int):
-    mine = algorithm.holdings[client]
-    return algorithm.liking(mine), mine.train
+    mine = algorithm.client_data[client]
+    return algorithm.reward_model_sizes(mine), mine.train
 
 
 def test_only_the_clients_with_a_weight_are_moved():
@@ -118,8 +118,8 @@ def test_only_the_clients_with_a_weight_are_moved():
 def test_the_reward_is_that_of_the_formula():
     algorithm = built(lam=(0.3, 0.6, 0.9, 1.2))
     result = algorithm.local(Job(2, algorithm.init(0), None, 1))
-    mine, model = algorithm.holdings[2], result.state["model"]
-    h = reward_model.feedback(model, *shaped(algorithm, 2))
+    mine, model = algorithm.client_data[2], result.state["model"]
+    h = reward_model.predict(model, *shaped(algorithm, 2))
     paid = algorithm.rewards(mine, model)
     assert np.abs(h).max() > 0.05
     np.testing.assert_allclose(paid[:, 1], mine.appeal + 0.9 * h, rtol=1e-5)
@@ -128,7 +128,7 @@ def test_the_reward_is_that_of_the_formula():
 
 def unhelpful(found: World) -> World:
     """R0 says nothing: whatever is learned comes from feedback."""
-    found.shelves = tuple(s._replace(appeal=np.zeros_like(s.appeal)) for s in found.shelves)
+    found.ratings = tuple(s._replace(appeal=np.zeros_like(s.appeal)) for s in found.ratings)
     return found
 
 
@@ -137,7 +137,7 @@ def fit_of_policies(algorithm: FedRLHF, seed: int) -> tuple[float, float]:
     _, state, kept = rounds(algorithm, 8, seed)
     own, common = [], []
     for client in range(algorithm.world.clients):
-        held = own_states(algorithm.world, client, "held")
+        held = user_states(algorithm.world, client, "held")
         network = algorithm.personal_policy(state, kept[client], client)
         own.append(metrics.spearman(algorithm.policy(network, held.examples), held.rating))
         common.append(metrics.spearman(algorithm.policy(state, held.examples), held.rating))
@@ -171,7 +171,7 @@ def moved_by_flipping(client: int, seed: int) -> np.ndarray:
     (_, state, kept), (_, after, turned) = rounds(built(found), 4, seed), rounds(flipped, 4, seed)
     apart = []
     for other in range(8):
-        every = own_states(found, other, "all").examples
+        every = user_states(found, other, "all").examples
         before = flipped.policy(flipped.personal_policy(state, kept[other], other), every)
         now = flipped.policy(flipped.personal_policy(after, turned[other], other), every)
         apart.append(metrics.divergence(now, before))
@@ -208,9 +208,9 @@ def test_without_feedback_no_true_rating_is_ever_read():
     """Were the label the reward, other ratings would give another network."""
     _, state, _ = rounds(built(feedback="none"))
     other = world()
-    other.shelves = tuple(
+    other.ratings = tuple(
         shelf._replace(rating=np.random.default_rng(0).permutation(shelf.rating))
-        for shelf in other.shelves
+        for shelf in other.ratings
     )
     assert same(state, rounds(built(other, feedback="none"))[1])
     labels = {"reward": "labels", "feedback": "none"}
@@ -221,11 +221,11 @@ def test_held_out_ratings_do_not_reach_training():
     """Other held-out stars, the same runs: nobody is asked about them, nothing learns from them."""
     other = world()
     shelves = []
-    for shelf in other.shelves:
+    for shelf in other.ratings:
         rating = shelf.rating.copy()
         rating[shelf.held] = 5.5 - rating[shelf.held]
         shelves.append(shelf._replace(rating=rating))
-    other.shelves = tuple(shelves)
+    other.ratings = tuple(shelves)
     first, second = built(), built(other)
     one, two = rounds(first), rounds(second)
     assert same(one[1], two[1])
@@ -239,11 +239,11 @@ def test_evaluation_counts_held_out_ratings_only():
     algorithm = built()
     state = rounds(algorithm, 1)[1]
     right = count = often = 0
-    for shelf in algorithm.world.shelves:
-        client = [s.user for s in algorithm.world.shelves].index(shelf.user)
+    for shelf in algorithm.world.ratings:
+        client = [s.user for s in algorithm.world.ratings].index(shelf.user)
         high = shelf.rating >= 4
         for row in shelf.held:
-            one = own_states(algorithm.world, client, "all").examples
+            one = user_states(algorithm.world, client, "all").examples
             chosen = algorithm.policy(state, type(one)(*(c[row : row + 1] for c in one)))[0] > 0.5
             right, count = right + (chosen == high[row]), count + 1
         often += (high[shelf.held] == (high[shelf.train].mean() > 0.5)).sum()
@@ -251,7 +251,7 @@ def test_evaluation_counts_held_out_ratings_only():
     assert found["eval/accuracy"] == pytest.approx(right / count)
     assert found["eval/majority"] == pytest.approx(often / count)
     each = algorithm.evaluate_clients(state, 0, 1)
-    held = [len(shelf.held) for shelf in algorithm.world.shelves]
+    held = [len(shelf.held) for shelf in algorithm.world.ratings]
     assert np.average(each, weights=held) == pytest.approx(right / count)
 
 
@@ -268,9 +268,9 @@ class Listening:
     """Writes down what is asked, and who knows the answers."""
 
     def __init__(self) -> None:
-        self.asked: list[Question] = []
+        self.asked: list[Query] = []
 
-    def answers(self, questions: Sequence[Question], seed: int) -> list[Answer]:
+    def answers(self, questions: Sequence[Query], seed: int) -> list[Answer]:
         self.asked += questions
         return []
 
@@ -278,10 +278,10 @@ class Listening:
 def test_questions_are_about_the_clients_own_training_movies_by_their_ids():
     algorithm = built()
     ears = [Listening() for _ in range(CLIENTS)]
-    algorithm.source = lambda mine: lambda user: ears[user]
+    algorithm.feedback_source = lambda mine: lambda user: ears[user]
     rounds(algorithm, 2)
     by_id = {str(movie.id): movie for movie in algorithm.world.movies}
-    for shelf, ear in zip(algorithm.world.shelves, ears):
+    for shelf, ear in zip(algorithm.world.ratings, ears):
         trained = {str(algorithm.world.movies[m].id) for m in shelf.movie[shelf.train]}
         assert {key for question in ear.asked for key in question.keys} <= trained
         for question in ear.asked:
@@ -295,17 +295,17 @@ def test_questions_are_about_the_clients_own_training_movies_by_their_ids():
 
 def test_answers_reach_the_movie_they_were_about():
     """A person who likes two movies, by id: the reward model likes these and no other."""
-    algorithm = built(rate=1000, compare=0, reward_epochs=60)
-    mine = algorithm.holdings[1]
+    algorithm = built(rating_queries=1000, preference_queries=0, reward_epochs=60)
+    mine = algorithm.client_data[1]
     liked = {mine.key(3), mine.key(8)}
 
     class Fan:
         def answers(self, questions, seed):
             return [Answer(q.id, 1.0 if q.keys[0] in liked else -1.0) for q in questions]
 
-    algorithm.source = lambda mine: lambda user: Fan()
+    algorithm.feedback_source = lambda mine: lambda user: Fan()
     result = algorithm.local(Job(1, algorithm.init(0), None, 0))
-    h = reward_model.feedback(result.state["model"], *shaped(algorithm, 1))
+    h = reward_model.predict(result.state["model"], *shaped(algorithm, 1))
     assert {mine.key(int(i)) for i in np.argsort(-h)[:2]} == liked
 
 
@@ -313,9 +313,9 @@ def test_answers_reach_the_movie_they_were_about():
 
 
 def test_unanswered_questions_are_asked_again():
-    algorithm = built(rate=5, compare=5)
+    algorithm = built(rating_queries=5, preference_queries=5)
     late = Listening()
-    algorithm.source = lambda mine: lambda user: late
+    algorithm.feedback_source = lambda mine: lambda user: late
     start = algorithm.init(0)
     first = algorithm.local(Job(0, start, None, 1))
     asked = {question.id for question in late.asked}
@@ -326,7 +326,7 @@ def test_unanswered_questions_are_asked_again():
         def answers(self, questions, seed):
             return [Answer(q.id, 1.0) for q in questions if q.id in asked]
 
-    algorithm.source = lambda mine: lambda user: Now()
+    algorithm.feedback_source = lambda mine: lambda user: Now()
     second = algorithm.local(Job(0, start, first.state, 2))
     assert second.metrics["env/answers"] == 10
     memory = rating_queries.restore(second.state["answers"])
@@ -337,8 +337,10 @@ def test_unanswered_questions_are_asked_again():
 
 def test_a_living_person_may_take_answers_back_rounds_later(tmp_path):
     """What was learned from them is gone, too: the reward model is one of those that stand."""
-    algorithm = built(rate=5, compare=5, feedback="live", feedback_folder=str(tmp_path))
-    algorithm.source = lambda mine: lambda user: person
+    algorithm = built(
+        rating_queries=5, preference_queries=5, feedback="live", feedback_folder=str(tmp_path)
+    )
+    algorithm.feedback_source = lambda mine: lambda user: person
     said: dict[str, float] = {}
 
     class Person:
@@ -355,27 +357,27 @@ def test_a_living_person_may_take_answers_back_rounds_later(tmp_path):
     gone, changed = list(said)[:2]
     del said[gone]
     said[changed] = -1.0
-    memory, model = algorithm.listen(Job(0, start, first.state, 2))
+    memory, model = algorithm.learn_feedback(Job(0, start, first.state, 2))
     assert sorted(memory.answered.values()) == [-1.0] + [1.0] * (count - 2)
     assert len(memory.waiting) > 0  # it may be answered again
     shape, train = shaped(algorithm, 0)
-    fresh = reward_model.draw(shape, seeding.derive(2, "reward_model"))
-    heard = rating_queries.answers(memory)
+    fresh = reward_model.init(shape, seeding.derive(2, "reward_model"))
+    heard = rating_queries.answer_arrays(memory)
     np.testing.assert_array_equal(
         model, reward_model.fit(fresh, shape, train, heard, 20, algorithm.settings.reward_lr, 2)
     )
     second = algorithm.local(Job(0, start, first.state, 2))
     said.clear()
-    memory, model = algorithm.listen(Job(0, start, second.state, 3))
+    memory, model = algorithm.learn_feedback(Job(0, start, second.state, 3))
     assert not memory.answered
-    assert not reward_model.feedback(model, shape, train).any()
+    assert not reward_model.predict(model, shape, train).any()
 
 
 def test_a_living_persons_answers_are_not_in_the_clients_state(tmp_path):
     """However many questions wait beside them, those that were answered are not forgotten."""
     algorithm = built(
         world(ratings=100, movies=400),
-        rate=1000, compare=400, feedback="live", feedback_folder=str(tmp_path),
+        rating_queries=1000, preference_queries=400, feedback="live", feedback_folder=str(tmp_path),
     )  # fmt: skip
     told: dict[str, float] = {}
 
@@ -385,7 +387,7 @@ def test_a_living_persons_answers_are_not_in_the_clients_state(tmp_path):
             return [Answer(q.id, told[q.id]) for q in questions if q.id in told]
 
     person = Person()
-    algorithm.source = lambda mine: lambda user: person
+    algorithm.feedback_source = lambda mine: lambda user: person
     state = None
     for seed in range(1, 4):
         result = algorithm.local(Job(0, algorithm.init(0), state, seed))
@@ -424,17 +426,17 @@ def test_one_client_alone_is_the_centralized_one():
 def test_a_centralized_client_holds_everybodys_ratings():
     found = world()
     algorithm = built(found, [list(range(CLIENTS))], lam=(0.1, 0.2, 0.3, 0.4))
-    (mine,) = algorithm.holdings
-    sizes = [len(shelf.train) for shelf in found.shelves]
+    (mine,) = algorithm.client_data
+    sizes = [len(shelf.train) for shelf in found.ratings]
     assert len(mine.appeal) == sum(sizes)
     np.testing.assert_allclose(mine.weight, np.repeat([0.1, 0.2, 0.3, 0.4], sizes), rtol=1e-6)
     for place in (0, sizes[0], sum(sizes) - 1):
         user = mine.train.user[place]
-        shelf = found.shelves[user]
+        shelf = found.ratings[user]
         row = place - sum(sizes[:user])
         assert mine.key(place) == str(found.movies[shelf.movie[shelf.train][row]].id)
     result = algorithm.local(Job(0, algorithm.init(0), None, 0))
-    assert result.metrics["personal/held_out"] == sum(len(shelf.held) for shelf in found.shelves)
+    assert result.metrics["personal/held_out"] == sum(len(shelf.held) for shelf in found.ratings)
 
 
 @pytest.mark.parametrize("change", [{}, {"method": "policy-gradient"}, {"local_steps": 7}])
@@ -442,14 +444,14 @@ def test_rounds_of_one_who_learns_alone_are_one_unbroken_run(monkeypatch, change
     """Adam goes on where it was, as one that nobody rebuilds between rounds would."""
     kept = rounds(built(world(), [[0, 1, 2, 3]], optimizer_state="kept", **change))
     anew = rounds(built(world(), [[0, 1, 2, 3]], optimizer_state="fresh", **change))
-    made: list[network.Memory] = []
-    original = network.recalled
+    made: list[network.AdamMemory] = []
+    original = network.adam_memory
 
     def once(state, size):
         made.append(made[0] if made else original(None, size))
         return made[0]
 
-    monkeypatch.setattr(network, "recalled", once)
+    monkeypatch.setattr(network, "adam_memory", once)
     unbroken = rounds(built(world(), [[0, 1, 2, 3]], optimizer_state="fresh", **change))
     assert same(kept[1], unbroken[1])
     assert not same(kept[1], anew[1])
@@ -484,7 +486,7 @@ def everything(folder: Path) -> dict[str, bytes]:
 def test_titles_and_answers_never_leave_their_client(tmp_path, monkeypatch, capsys):
     """Planted in client 0: in no message, log or server's state, though it learns from them."""
     plain = world(clients=3)
-    place = int(plain.shelves[0].movie[plain.shelves[0].train[0]])
+    place = int(plain.ratings[0].movie[plain.ratings[0].train[0]])
     usual = movielens.generate
 
     def planted(*arguments):
@@ -499,18 +501,19 @@ def test_titles_and_answers_never_leave_their_client(tmp_path, monkeypatch, caps
     monkeypatch.setattr(
         FedRLHF, "local", lambda self, job: [r := local(self, job), sent.append(r.update)][0]
     )
-    asked: list[Question] = []
+    asked: list[Query] = []
 
     class Fan:
         def answers(self, questions, seed):
             asked.extend(questions)
             return [Answer(q.id, VALUE) for q in questions]
 
-    monkeypatch.setattr(FedRLHF, "source", lambda self, mine: lambda user: Fan())
+    monkeypatch.setattr(FedRLHF, "feedback_source", lambda self, mine: lambda user: Fan())
     size = [word for key in ("users", "movies", "ratings", "least")
             for word in (f"--world.{key}", str(getattr(WORLD, key)))]  # fmt: skip
     assert call(["run", "fedrlhf/movielens", "--rounds", "2", "--out", str(tmp_path),
-                 "--federation.clients", "3", "--algorithm.rate", "100", *size]) == 0  # fmt: skip
+                 "--federation.clients", "3", "--algorithm.rating_queries", "100",
+                 *size]) == 0  # fmt: skip
     assert any(TITLE in item for question in asked for item in question.items)  # it was there
     output = "".join(capsys.readouterr()).encode()
     canaries = [TITLE.encode(), str(VALUE).encode(), np.float64(VALUE).tobytes(),
@@ -569,12 +572,17 @@ def test_what_goes_up_is_the_network_alone():
     result = algorithm.local(Job(0, sent, None, 0))
     assert set(algorithm.declare(sent)) == set(result.update) == {"user", "movie", "layers"}
     assert set(result.metrics) <= algorithm.reports
-    assert result.weight == len(algorithm.holdings[0].appeal)
+    assert result.weight == len(algorithm.client_data[0].appeal)
 
 
 def test_live_and_logged_people_are_heard(tmp_path):
     """The same answers, by a person's folder and by a file, teach the same."""
-    live = built(feedback="live", feedback_folder=str(tmp_path / "people"), rate=4, compare=4)
+    live = built(
+        feedback="live",
+        feedback_folder=str(tmp_path / "people"),
+        rating_queries=4,
+        preference_queries=4,
+    )
     start = live.init(0)
     first = live.local(Job(1, start, None, 0))
     folder = Folder(client_folder(tmp_path / "people", 1))
@@ -590,7 +598,10 @@ def test_live_and_logged_people_are_heard(tmp_path):
         lines = (json.dumps({"question": q, "value": v}) + "\n" for q, v in said.items())
         (tmp_path / f"log-{client}.jsonl").write_text("".join(lines))
     logged = built(
-        feedback="logged", feedback_file=str(tmp_path / "log-{client}.jsonl"), rate=4, compare=4
+        feedback="logged",
+        feedback_file=str(tmp_path / "log-{client}.jsonl"),
+        rating_queries=4,
+        preference_queries=4,
     )
     replayed = logged.local(Job(1, start, first.state, 1))
     assert same(second.update, replayed.update)
@@ -627,7 +638,7 @@ def test_personalization_is_measured_on_all_movies_and_on_the_held_out_ones():
     result = algorithm.local(Job(2, sent, None, 0))
     own = algorithm.personal_policy(sent, result.state, 2)
     for name, part in (("divergence", "all"), ("divergence_held", "held")):
-        some = own_states(algorithm.world, 2, part).examples
+        some = user_states(algorithm.world, 2, part).examples
         apart = metrics.divergence(algorithm.policy(own, some), algorithm.policy(sent, some))
         assert result.metrics[f"personal/{name}"] == apart > 0
 
@@ -638,7 +649,7 @@ def test_divergence_and_intrinsic_return_by_enumeration():
     assert metrics.divergence(own, common) == pytest.approx(expected)
     assert metrics.divergence(own, own) == 0
     # Expected reward by actions: 0.9·1 + 0.1·(−1), and 0.2·(−0.5) + 0.8·0.5.
-    assert metrics.intrinsic(own, appeal) == pytest.approx((0.8 + 0.3) / 2)
+    assert metrics.expected_intrinsic(own, appeal) == pytest.approx((0.8 + 0.3) / 2)
 
 
 @pytest.mark.parametrize(

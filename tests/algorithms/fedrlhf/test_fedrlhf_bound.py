@@ -13,7 +13,7 @@ from support.repository import DOCS
 from fedrl.algorithms.fedrlhf.ratings import bound as fedrlhf_bound
 from fedrl.algorithms.fedrlhf.ratings.algorithm import FedRLHF, Settings
 from fedrl.algorithms.fedrlhf.ratings.bound import BoundRow, Constants, Path, bound, measure
-from fedrl.algorithms.fedrlhf.ratings.policy import learn_policy
+from fedrl.algorithms.fedrlhf.ratings.policy import learn
 from fedrl.core import seeding
 from fedrl.core.types import UserError
 from fedrl.envs.movielens import world as movielens
@@ -121,7 +121,7 @@ def built(**settings) -> FedRLHF:
     found = World(movielens.Settings(users=40, movies=60, ratings=30, least=10), 3, 0)
     small = {
         "method": "policy-gradient", "optimizer": "sgd", "local_steps": 4, "embedding": 4,
-        "hidden": (8, 6), "rate": 20, "compare": 20,
+        "hidden": (8, 6), "rating_queries": 20, "preference_queries": 20,
     }  # fmt: skip
     return FedRLHF(Settings(**(small | settings)), found, [[c] for c in range(3)])
 
@@ -148,31 +148,29 @@ def test_measured_values_are_those_of_the_policy():
     start = algorithm.init(seeding.derive(3, "init"))
     gaps, noises = [], []
     random = np.random.default_rng(0)
-    for client, mine in enumerate(algorithm.holdings):
-        high = algorithm.policy(start, algorithm.numbered(mine))
+    for client, mine in enumerate(algorithm.client_data):
+        high = algorithm.policy(start, algorithm.train_examples(mine))
         gaps.append(np.mean(np.abs(mine.appeal) - mine.appeal * (2 * high - 1)))
         gradients = [one_step(algorithm, client, start, random) for _ in range(4000)]
         noises.append(np.var(gradients, 0).sum())
     assert found.constants.start == pytest.approx(np.mean(gaps), rel=1e-4)
     assert found.constants.noise**2 > 0.9 * max(noises)
-    visits = [
-        fedrlhf_bound._visit(algorithm, one, fedrlhf_bound._packed(algorithm, one, start))
-        for one in (fedrlhf_bound._told(algorithm, start, c, 3)[0] for c in range(3))
-    ]
+    objectives = [fedrlhf_bound._objective(algorithm, start, c, 3) for c in range(3)]
+    visits = [objective.visit(objective.pack(start)) for objective in objectives]
     np.testing.assert_allclose([visit.noise for visit in visits], noises, rtol=0.1)
 
 
 def one_step(algorithm: FedRLHF, client: int, theta, random: np.random.Generator) -> np.ndarray:
     """A minibatch's gradient, as the kernel of a client's round takes it."""
-    mine, settings = algorithm.holdings[client], algorithm.settings
+    mine, settings = algorithm.client_data[client], algorithm.settings
     sizes = algorithm.sizes._replace(users=len(mine.users), movies=len(mine.movies))
     vector = network.pack(theta, mine.users, mine.movies)
     before = vector.astype(np.float64)
     order = random.integers(0, len(mine.appeal), (1, settings.batch))
-    rules = Rules(settings.batch, 1.0, temperature=settings.temperature)
+    rules = Rules(settings.batch, 1.0, 0.0, True, True, settings.temperature)
     paid = np.stack([-mine.appeal, mine.appeal], 1)
-    chances, adam = random.random(order.shape), network.recalled(None, vector.size)
-    learn_policy(vector, sizes, mine.train, paid, order, chances, rules, *adam, True)
+    chances, adam = random.random(order.shape), network.adam_memory(None, vector.size)
+    learn(vector, sizes, mine.train, paid, order, chances, rules, *adam)
     return vector - before
 
 

@@ -31,7 +31,7 @@ CLIENTS = 4
 def bandit(count: int, seed: int = 0) -> tuple[np.ndarray, Examples, np.ndarray]:
     """Weights, states and rewards R(s, a) that are no mirror of each other."""
     random = np.random.default_rng(seed)
-    weights = network.pack(network.draw(SIZES, seed), np.arange(2), np.arange(5))
+    weights = network.pack(network.init_weights(SIZES, seed), np.arange(2), np.arange(5))
     weights[: 7 * SIZES.embedding] *= 20
     states = Examples(
         random.integers(0, 2, count),
@@ -46,7 +46,7 @@ def sampled(weights, states, rewards, chances) -> np.ndarray:
     work = kernels.scratch(SIZES, len(states.user), np.zeros_like(weights))
     work.picks[:] = np.arange(len(states.user))
     kernels.forward(weights, SIZES, states, work)
-    reinforce.policy_slopes(work, rewards, chances, RULES)
+    reinforce.reinforce_slopes(work, rewards, chances, RULES)
     kernels.backward(weights, SIZES, states, work)
     return work.gradient
 
@@ -102,7 +102,7 @@ def test_the_expected_gradient_is_that_of_the_expected_reward():
     weights, states, rewards = bandit(3)
     mean = sum(p * g.astype(np.float64) for p, g in enumerated(weights, states, rewards))
     exact = np.zeros_like(weights)
-    value = reinforce.ascent(weights, SIZES, states, rewards, RULES, exact)
+    value = reinforce.expected_return(weights, SIZES, states, rewards, RULES, exact)
     np.testing.assert_allclose(mean, exact, rtol=1e-3, atol=1e-7)
     vector = torch.tensor(weights, requires_grad=True)
     expected = (log_policy(torch, vector, states).exp() * torch.tensor(rewards)).sum(1).mean()
@@ -114,7 +114,7 @@ def test_the_expected_gradient_is_that_of_the_expected_reward():
 
 def test_the_spread_is_that_of_single_steps():
     weights, states, rewards = bandit(4)
-    found = reinforce.spreads(weights, SIZES, states, rewards, RULES)
+    found = reinforce.gradient_moments(weights, SIZES, states, rewards, RULES)
     for place in range(4):
         one = Examples(*(column[place : place + 1] for column in states))
         squares = [
@@ -165,19 +165,21 @@ def test_steps_are_those_of_the_usual_optimizers(plain):
     for turn in range(2):  # the last minibatch of each pass has two states
         steps_of(optimizer, torch, vector, states, rewards, order[turn], chances[turn])
     start = weights.copy()
-    adam = network.recalled(None, weights.size)
-    reinforce.learn_policy(weights, SIZES, states, rewards, order, chances, RULES, *adam, plain)
+    adam = network.adam_memory(None, weights.size)
+    rules = RULES._replace(plain=plain, reinforce=True)
+    reinforce.learn(weights, SIZES, states, rewards, order, chances, rules, *adam)
     moved, theirs = weights - start, vector.detach().numpy() - start
     np.testing.assert_allclose(moved, theirs, rtol=1e-2, atol=5e-6 if plain else 5e-5)
     assert np.abs(moved).max() > (5e-3 if plain else 5e-2)
 
 
 def test_compiled_code_knows_the_kernels_that_are_in_it():
-    """numba's cache would not notice that they were changed."""
-    said = {"sources": zlib.crc32(inspect.getsource(kernels).encode())}
-    for compiled in (reinforce.learn_policy, reinforce.ascent, reinforce.spreads):
-        assert inspect.getclosurevars(compiled.py_func).nonlocals == said
-        assert compiled.stats.cache_path is not None
+    """numba's cache would not notice that they were changed; what is not cached need not know."""
+    said = {"fingerprint": zlib.crc32(inspect.getsource(kernels).encode())}
+    assert inspect.getclosurevars(reinforce.learn.py_func).nonlocals == said
+    assert reinforce.learn.stats.cache_path is not None
+    for compiled in (reinforce.expected_return, reinforce.gradient_moments):
+        assert compiled.stats.cache_path is None
 
 
 # In a federation
@@ -219,12 +221,12 @@ def test_without_weight_it_is_plain_federated_policy_gradient_to_the_bit():
 def test_policies_come_to_earn_most_of_what_there_is_to_earn():
     algorithm = built(feedback="none", local_epochs=20)
     first, *_, last = rounds(algorithm, 6)
-    most = np.mean([np.abs(mine.appeal).mean() for mine in algorithm.holdings])
+    most = np.mean([np.abs(mine.appeal).mean() for mine in algorithm.client_data])
 
     def earned(state: Tensors) -> float:
         found = []
-        for mine in algorithm.holdings:
-            high = algorithm.policy(state, algorithm.numbered(mine))
+        for mine in algorithm.client_data:
+            high = algorithm.policy(state, algorithm.train_examples(mine))
             found.append((mine.appeal * (2 * high - 1)).mean())
         return float(np.mean(found))
 

@@ -13,7 +13,7 @@ from support.ratings import built, world
 from fedrl.aggregation import mean as aggregate
 from fedrl.algorithms.fedrlhf.ratings.algorithm import PARTS, ROWS
 from fedrl.algorithms.fedrlhf.ratings.bound import measure
-from fedrl.algorithms.fedrlhf.ratings.client_data import marks, over_holders
+from fedrl.algorithms.fedrlhf.ratings.client_data import mean_over_holders, row_marks
 from fedrl.clients.local_noise import Private
 from fedrl.config.build import build_algorithm
 from fedrl.config.loading import resolve
@@ -43,10 +43,10 @@ def apart(clients=3):
     """A world whose clients have no movie in common."""
     found = world(clients=clients, movies=400)
     shelves, free = [], iter(np.random.default_rng(0).permutation(400))
-    for shelf in found.shelves:
+    for shelf in found.ratings:
         own = np.array([next(free) for _ in shelf.movie], np.int64)
         shelves.append(shelf._replace(movie=own))
-    found.shelves = tuple(shelves)
+    found.ratings = tuple(shelves)
     return found
 
 
@@ -57,7 +57,7 @@ def test_a_row_with_one_holder_moves_as_far_as_that_one_moved_it(rule):
     start, results = learned(algorithm)
     change = stepped(algorithm, start, results, rule)
     touched = np.zeros(len(start["movie"]), bool)
-    for mine, result in zip(algorithm.holdings, results, strict=True):
+    for mine, result in zip(algorithm.client_data, results, strict=True):
         for name, rows in (("user", mine.users), ("movie", mine.movies)):
             assert np.abs(result.update[name][rows]).max() > 1e-4
             np.testing.assert_allclose(change[name][rows], result.update[name][rows], atol=2e-8)
@@ -72,7 +72,7 @@ def test_the_papers_mean_gives_such_a_row_its_holders_share():
     algorithm = built(apart())
     start, results = learned(algorithm)
     change, total = stepped(algorithm, start, results), sum(r.weight for r in results)
-    for mine, result in zip(algorithm.holdings, results, strict=True):
+    for mine, result in zip(algorithm.client_data, results, strict=True):
         expected = result.update["user"][mine.users] * result.weight / total
         np.testing.assert_allclose(change["user"][mine.users], expected, atol=2e-8)
 
@@ -83,7 +83,7 @@ def test_a_row_with_several_holders_moves_by_their_weighted_mean():
     change = stepped(algorithm, start, results)
     shared = 0
     for movie in range(len(start["movie"])):
-        holders = [c for c, mine in enumerate(algorithm.holdings) if movie in mine.movies]
+        holders = [c for c, mine in enumerate(algorithm.client_data) if movie in mine.movies]
         shared += len(holders) > 1
         if holders:
             weights = [results[c].weight for c in holders]
@@ -98,7 +98,7 @@ def test_who_does_not_hold_a_row_has_no_say_in_it():
     algorithm = built(rows="holders")
     start, results = learned(algorithm)
     more, fewer = stepped(algorithm, start, results), stepped(algorithm, start, results[:-1])
-    for name, own in (("user", [3]), ("movie", algorithm.holdings[3].movies)):
+    for name, own in (("user", [3]), ("movie", algorithm.client_data[3].movies)):
         others = np.setdiff1d(np.arange(len(start[name])), own)
         np.testing.assert_allclose(more[name][others], fewer[name][others], atol=2e-8)
         assert not np.allclose(more[name][own], fewer[name][own], atol=1e-5)
@@ -127,11 +127,11 @@ def test_means_of_marks_and_changes_give_the_mean_over_holders(clients, rows, se
     weights = rng.integers(1, 200, clients).astype(float)
     change = rng.normal(size=(clients, rows, 3)).astype(np.float32) * held[:, :, None]
     sent = [
-        ({"x": x, "held": marks(np.flatnonzero(h), rows)}, w)
+        ({"x": x, "held": row_marks(np.flatnonzero(h), rows)}, w)
         for x, h, w in zip(change, held, weights, strict=True)
     ]
     mean = aggregate.weighted(sent)
-    found = over_holders(mean["x"], mean["held"], 1 / (clients * 200))
+    found = mean_over_holders(mean["x"], mean["held"], 1 / (clients * 200))
     for row in range(rows):
         own = held[:, row]
         expected = (
@@ -144,7 +144,7 @@ def test_a_lighter_mark_moves_a_row_no_farther_than_the_lightest_holder_could():
     """Who marks a row that it changes by next to nothing, or by less than nothing, is bounded."""
     least = 1 / 40
     for mark in (1e-30, 0.0, -5.0):
-        found = over_holders(np.full((1, 2), 0.5), np.array([mark]), least)
+        found = mean_over_holders(np.full((1, 2), 0.5), np.array([mark]), least)
         np.testing.assert_allclose(found, 0.5 / least)
 
 
@@ -156,7 +156,7 @@ def test_the_counts_are_declared_and_tell_what_the_changes_tell():
     start, results = learned(algorithm)
     specs = algorithm.declare(start)
     assert {name for name in specs if name.startswith("held/")} == algorithm.counts
-    for mine, result in zip(algorithm.holdings, results, strict=True):
+    for mine, result in zip(algorithm.client_data, results, strict=True):
         assert refusal(result, specs, algorithm.reports) is None
         assert np.flatnonzero(result.update["held"]["user"]).tolist() == mine.users.tolist()
         assert np.flatnonzero(result.update["held"]["movie"]).tolist() == mine.movies.tolist()

@@ -19,11 +19,10 @@ from support.review_runs import WORLD, make_model, recipe, train
 
 from fedrl import cli
 from fedrl.algorithms.fedrlhf.text import preference_queries
-from fedrl.algorithms.fedrlhf.text import prompts as beginnings
-from fedrl.algorithms.fedrlhf.text import reward as judging
+from fedrl.algorithms.fedrlhf.text import prompts as prompting
 from fedrl.algorithms.fedrlhf.text.algorithm import FedRLHFText, Settings
-from fedrl.algorithms.fedrlhf.text.prompts import Beginning
-from fedrl.algorithms.fedrlhf.text.reward import Judge
+from fedrl.algorithms.fedrlhf.text.prompts import Prompt
+from fedrl.algorithms.fedrlhf.text.reward import TextReward, fluency, rewards_by_owner
 from fedrl.cli.feedback import private_folder
 from fedrl.config.build import build_algorithm, build_world
 from fedrl.config.flag_parsing import section, split_flags
@@ -90,27 +89,32 @@ def reply(folder: Path, client: int, value: float) -> list[str]:
 # What feedback does
 
 
+class Scores(dict[str, float]):
+    """A reward model of texts, by heart."""
+
+    def score(self, texts):
+        return np.array([self[text] for text in texts])
+
+
 def test_the_reward_is_that_of_the_formula():
-    judge = Judge(0.3, -2.0, lambda texts: np.array([0.9, 0.1, 0.5]))
-    paid = judge.pay(["a", "b", "c"], np.array([-2.0, -3.0, -1.0]))
+    reward = TextReward(0.3, -2.0, Scores(a=0.9, b=0.1, c=0.5))
+    paid = reward.rewards(["a", "b", "c"], np.array([-2.0, -3.0, -1.0]))
     np.testing.assert_allclose(paid.intrinsic, [1.0, np.exp(-1.0), 1.0])  # not above people's
     np.testing.assert_allclose(paid.reward, 0.3 * paid.sentiment + 0.7 * paid.intrinsic)
     likely = np.linspace(-8, 0, 50)
-    fluency = judging.fluency(likely, -2.0)
-    assert (np.diff(fluency) >= 0).all()
-    assert (fluency > 0).all()
-    assert (fluency <= 1).all()
+    intrinsic = fluency(likely, -2.0)
+    assert (np.diff(intrinsic) >= 0).all()
+    assert (intrinsic > 0).all()
+    assert (intrinsic <= 1).all()
 
 
 def test_texts_of_several_clients_are_judged_by_their_owners():
-    judges = {
-        4: Judge(1.0, 0.0, lambda texts: [float(text == "x") for text in texts]),
-        9: Judge(0.0, -1.0, None),
-    }
-    paid = judging.pay_all(judges, [9, 4, 9, 4], ["x", "x", "y", "y"], np.array([-1, -5, -2, -5.0]))
+    rewards = {4: TextReward(1.0, 0.0, Scores(x=1.0, y=0.0)), 9: TextReward(0.0, -1.0, None)}
+    likelihood = np.array([-1, -5, -2, -5.0])
+    paid = rewards_by_owner(rewards, [9, 4, 9, 4], ["x", "x", "y", "y"], likelihood)
     np.testing.assert_allclose(paid.reward, [1, 1, np.exp(-1), 0])
     np.testing.assert_array_equal(np.isnan(paid.sentiment), [True, False, True, False])
-    assert judging.means(paid)["sentiment"] == 0.5
+    assert paid.means()["sentiment"] == 0.5
 
 
 def test_without_weight_feedback_changes_nothing_to_the_bit(model, tmp_path, monkeypatch):
@@ -175,25 +179,25 @@ def own_policies(algorithm: FedRLHFText, rounds: int = 2) -> list:
 def test_flipping_one_clients_labels_moves_its_own_policy_most(model):
     """The others' are moved, too, but only by a third of it, through the mean of the round before.
 
-    How far: KL on texts from each client's held-out beginnings.
+    How far: KL on texts from each client's held-out prompts.
     """
     settings = {"lam": (1.0,), "lr": 1e-3, "batches": 4, "batch": 16, "minibatch": 16}
     usual, twisted = built(model, **settings), built(model, flipped(1), **settings)
     apart = []
     for client, (before, after) in enumerate(zip(own_policies(usual), own_policies(twisted))):
-        usual.writer.load(before)
-        apart.append(usual.writer.divergence(usual.write(client).samples, after))
+        usual.trainer.actor.load(before)
+        apart.append(usual.trainer.divergence(usual.complete_eval_prompts(client).samples, after))
     assert min(apart) > 0
     assert apart[1] > 2 * max(apart[0], apart[2])
 
 
 @pytest.mark.slow
 def test_sentiment_is_learned_from_labels_and_not_from_shuffled_ones(tmp_path):
-    """Global models after three rounds, judged by models of true labels on held-out beginnings."""
+    """Global models after three rounds, judged by models of true labels on held-out prompts."""
     model = make_model(tmp_path / "model", steps=200)
     settings = {
         "batches": 8, "batch": 32, "minibatch": 32, "lr": 3e-3, "kl": 0.0, "lam": (1.0,),
-        "queries": 8, "eval_texts": 8, "answer_tokens": 32, "reviews": 500,
+        "eval_prompts": 8, "eval_completions": 8, "answer_tokens": 32, "reviews": 500,
     }  # fmt: skip
 
     def shuffled(world) -> None:
@@ -224,14 +228,14 @@ def test_sentiment_is_learned_from_labels_and_not_from_shuffled_ones(tmp_path):
 # Held out
 
 
-def test_evaluation_is_on_held_out_beginnings_that_never_change(model):
+def test_evaluation_is_on_held_out_prompts_that_never_change(model):
     algorithm, again = built(model), built(model, lam=(0.1,), batches=5)
     held = [{review.id for review in mine} for mine in algorithm.world.held]
-    for client, mine in enumerate(algorithm.queries):
+    for client, mine in enumerate(algorithm.eval_prompts):
         assert {one.id for one in mine} <= held[client]
         assert all(2 <= one.length <= 8 for one in mine)
-        assert mine == again.queries[client]
-    some = zip(beginnings.batches(algorithm.world, [0, 1], 16, (2, 8), 0), range(5))
+        assert mine == again.eval_prompts[client]
+    some = zip(prompting.prompt_batches(algorithm.world, [0, 1], 16, (2, 8), 0), range(5))
     trained = [one.id for batch, _ in some for one in batch]
     assert not set(trained) & set().union(*held)
     assert len(set(trained[:64])) == 64  # all 64 reviews of the two clients before any again
@@ -245,14 +249,14 @@ def test_a_client_with_its_own_reviews_alone_draws_all_of_them_in_turn(model):
     world = built(model).world
     random = seeding.generator(5, "prompts")
     order: list[int] = []
-    drawn = beginnings.batches(world, [1], 24, (2, 8), 5)
+    drawn = prompting.prompt_batches(world, [1], 24, (2, 8), 5)
     for _ in range(4):  # 32 reviews: orders begin in the middle of a batch
         while len(order) < 24:
             order += random.permutation(len(world.train[1])).tolist()
         lengths = random.integers(2, 9, 24).tolist()
         mine = [world.train[1][i] for i in order[:24]]
         assert next(drawn) == [
-            Beginning(1, review.id, review.text, length) for review, length in zip(mine, lengths)
+            Prompt(1, review.id, review.text, length) for review, length in zip(mine, lengths)
         ]
         order = order[24:]
 
@@ -292,7 +296,7 @@ def test_one_client_federated_equals_centralized_to_the_bit(model, tmp_path):
 def test_a_centralized_client_learns_from_everybody_by_their_own_weights(model):
     config = recipe(model, federation={"kind": "centralized"}, algorithm={"lam": (0.0, 0.5, 1.0)})
     algorithm = build_algorithm(config)
-    drawn = beginnings.batches(algorithm.world, algorithm.client_env_ids[0], 20, (2, 8), 0)
+    drawn = prompting.prompt_batches(algorithm.world, algorithm.client_env_ids[0], 20, (2, 8), 0)
     batches = [next(drawn) for _ in range(6)]
     assert [{one.owner for one in batch} for batch in batches] == [{0}, {1}, {2}] * 2
     assert all(len(batch) == 20 for batch in batches)
@@ -330,7 +334,12 @@ def test_another_process_makes_its_own_models(model):
 
 def test_a_person_is_asked_about_pairs_and_teaches_the_next_round(model, tmp_path):
     folder = tmp_path / "people"
-    live = {"feedback": "live", "feedback_folder": str(folder), "compare": 6, "lam": (0.0, 1.0, 0)}
+    live = {
+        "feedback": "live",
+        "feedback_folder": str(folder),
+        "preference_queries": 6,
+        "lam": (0.0, 1.0, 0),
+    }
     algorithm = built(model, **live)
     first = one_round(algorithm, 1)
     assert first.metrics["train/answers"] == 0
@@ -342,7 +351,7 @@ def test_a_person_is_asked_about_pairs_and_teaches_the_next_round(model, tmp_pat
         a, b = question.items
         assert question.kind == "compare"
         assert a != b
-        assert a.split()[:2] == b.split()[:2]  # of the same beginning
+        assert a.split()[:2] == b.split()[:2]  # of the same prompt
     one_round(algorithm, 0)
     assert not client_folder(folder, 0).exists()
     reply(folder, 1, 1.0)
@@ -351,19 +360,19 @@ def test_a_person_is_asked_about_pairs_and_teaches_the_next_round(model, tmp_pat
     assert second.metrics["train/sentiment"] != 0.5
     assert not same(first.update, second.update)
     liked, other = waiting[0].items[1], waiting[0].items[0]
-    felt = algorithm.judges.of(1).felt([liked, other])
+    felt = algorithm.rewards.of(1).model.score([liked, other])
     assert felt[0] > 0.5 > felt[1]
 
     logged = built(model, **live | {"feedback": "logged"})
-    before = len(private.view().questions)
+    before = len(private.view().queries)
     replayed = one_round(logged, 1)
     assert same(replayed.update, second.update)
-    assert len(private.view().questions) == before  # a log is not asked anything
+    assert len(private.view().queries) == before  # a log is not asked anything
 
 
 def test_the_command_finds_where_people_answer(model, tmp_path):
     folder = tmp_path / "people"
-    live = {"feedback": "live", "feedback_folder": str(folder), "compare": 2}
+    live = {"feedback": "live", "feedback_folder": str(folder), "preference_queries": 2}
     path = train(recipe(model, rounds=1, algorithm=live), tmp_path / "runs")
     assert private_folder(path, 2) == folder
     assert Folder(client_folder(folder, 2)).pending()
@@ -386,12 +395,12 @@ def test_answers_of_another_run_must_be_there(model, tmp_path):
 
 
 def test_questions_are_named_by_their_texts():
-    asked = preference_queries.questions(
+    asked = preference_queries.preference_queries(
         ["a", "b", "c", "c", "a", "b"], [0.1, 0.2, 0.3, 0.4, 0.5, 0.6]
     )
     assert [one.items for one in asked] == [("a", "b"), ("a", "b")]
     assert asked[0].id == asked[1].id
-    assert asked[0].id != preference_queries.question(("b", "a"), (0, 0)).id
+    assert asked[0].id != preference_queries.preference_queries(["b", "a"], [0, 0])[0].id
     assert asked[0].scores == (0.1, 0.2)
 
 
@@ -400,7 +409,7 @@ def test_questions_are_named_by_their_texts():
 
 def test_no_review_text_or_answer_is_in_an_update_a_metric_or_a_file(model, tmp_path):
     folder = tmp_path / "people"
-    live = {"feedback": "live", "feedback_folder": str(folder), "compare": 4}
+    live = {"feedback": "live", "feedback_folder": str(folder), "preference_queries": 4}
     config = recipe(model, rounds=1, algorithm=live)
     path = train(config, tmp_path / "runs")
     said = [text for client in range(3) for text in reply(folder, client, 0.8125)]
@@ -450,7 +459,7 @@ def test_the_setting_is_the_papers():
     assert (config.rounds, config.federation.clients) == (5, 5)
     assert text.lam == (0.1, 0.3, 0.5, 0.7, 0.9)
     assert (text.batch, text.prompt_tokens, text.answer_tokens) == (16, (2, 8), 32)
-    assert (text.queries, text.temperature, Settings().lr) == (30, 1.0, 1e-5)
+    assert (text.eval_prompts, text.temperature, Settings().lr) == (30, 1.0, 1e-5)
     assert (config.world.held_out, config.world.shortest) == (0.2, 200)
 
 
@@ -464,10 +473,10 @@ def test_genuine_reviews_are_read_and_written_on(tmp_path):
     found = one_round(algorithm, 2).metrics
     assert 0 < found["train/sentiment"] < 1
     assert 0 < found["train/intrinsic"] <= 1
-    beginning = algorithm.queries[0][0]
-    prompt = algorithm.prompts([beginning])
-    text = algorithm.writer.policy.tokenizer.batch_decode(prompt)[0]
-    assert beginning.text.startswith(text)  # pieces of words: capitals, marks and spaces stay
+    prompt = algorithm.eval_prompts[0][0]
+    tokens = algorithm.prompt_tokens([prompt])
+    text = algorithm.trainer.policy.tokenizer.batch_decode(tokens)[0]
+    assert prompt.text.startswith(text)  # pieces of words: capitals, marks and spaces stay
 
 
 # Mistakes
@@ -501,7 +510,7 @@ def test_settings_that_do_not_fit_the_world_are_one_line(model):
     with pytest.raises(UserError, match="has 2 weights; name one, or one for each of the 3"):
         built(model, lam=(0.1, 0.2))
     with pytest.raises(UserError, match="queries is 30, but client 0 holds out only 8"):
-        built(model, queries=30)
+        built(model, eval_prompts=30)
     with pytest.raises(UserError, match="model is empty"):
         build_algorithm(recipe("")).init(0)
     algorithm = built(model, sentiment="./nowhere")

@@ -22,14 +22,15 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
+from fedrl.core import seeding
 from fedrl.core.limits import at_least_one, not_negative
-from fedrl.core.seeding import generator
 from fedrl.core.types import FilePath, UserError
 from fedrl.datasets import imdb
 from fedrl.datasets.fetch import root
-from fedrl.envs.imdb import generate as imdb_generate
+from fedrl.envs.imdb import generate
+from fedrl.envs.reviews import Review, Reviews, ReviewsWorld
 
 _BREAK = re.compile(r"<\s*/?\s*(?:br|p|i|b|em|hr)\s*/?\s*>", re.IGNORECASE)
 
@@ -59,23 +60,17 @@ class Settings:
         not_negative(self, "world.", "public", "family")
 
 
-class Review(NamedTuple):
-    id: str
-    text: str
-    label: int  # 1 positive, 0 negative
-
-
 class World:
-    """`train[k]` and `held[k]` are client k's reviews, `public` nobody's."""
+    """A `ReviewsWorld`."""
 
     def __init__(self, settings: Settings, clients: int, seed: int) -> None:
         self.settings, self.clients = settings, clients
-        count, read = _source(settings)
+        count, review = _source(settings)
         taken: set[str] = set()
-        order = generator(settings.family, "imdb/public").permutation(count).tolist()
-        self.public = _draw(settings, settings.public, order, read, taken)
-        order = generator(seed, "imdb/reviews").permutation(count).tolist()
-        dealt = _draw(settings, clients * settings.reviews, order, read, taken)
+        order = seeding.generator(settings.family, "imdb/public").permutation(count).tolist()
+        self.public = _draw(settings, settings.public, order, review, taken)
+        order = seeding.generator(seed, "imdb/reviews").permutation(count).tolist()
+        dealt = _draw(settings, clients * settings.reviews, order, review, taken)
         shares = [dealt[k * settings.reviews :][: settings.reviews] for k in range(clients)]
         kept = min(max(round((1 - settings.held_out) * settings.reviews), 1), settings.reviews - 1)
         self.train = tuple(share[:kept] for share in shares)  # dealt at random, so this split is
@@ -83,7 +78,7 @@ class World:
         check_apart(self)
 
 
-def check_apart(world: World) -> None:
+def check_apart(world: ReviewsWorld) -> None:
     """No review is in two places, nor twice in one: neither under its id nor its text again."""
     owner: dict[str, str] = {}
     for place, reviews in _places(world):
@@ -97,7 +92,7 @@ def check_apart(world: World) -> None:
                 owner[name] = place
 
 
-def _places(world: World) -> Iterable[tuple[str, tuple[Review, ...]]]:
+def _places(world: ReviewsWorld) -> Iterable[tuple[str, Reviews]]:
     yield "public reviews", world.public
     for client, (train, held) in enumerate(zip(world.train, world.held)):
         yield f"training reviews of client {client}", train
@@ -112,18 +107,18 @@ def clean(text: str) -> str:
 def _source(settings: Settings) -> tuple[int, Callable[[int], Review]]:
     """How many reviews there are, and the one with a number: generated ones are written on call."""
     if settings.source == "generated":
-        return imdb_generate.POOL, partial(_generated, settings.family)
+        return generate.POOL, partial(_generated, settings.family)
     folder = root("imdb") if settings.source == "imdb" else Path(settings.source)
     if not folder.is_dir():
         raise UserError(
             f'world.source is {settings.source!r}; it is "generated", "imdb" or a folder'
         )
-    found = [review for split in imdb.SPLITS for review in imdb.load(folder, split)]
-    return len(found), lambda number: _genuine(found[number])
+    genuine = [review for split in imdb.SPLITS for review in imdb.load(folder, split)]
+    return len(genuine), lambda number: _genuine(genuine[number])
 
 
 def _generated(family: int, number: int) -> Review:
-    text, label = imdb_generate.write(family, number)
+    text, label = generate.write(family, number)
     return Review(f"generated/{family}/{number}", text, label)
 
 
@@ -135,25 +130,25 @@ def _draw(
     settings: Settings,
     count: int,
     order: list[int],
-    read: Callable[[int], Review],
+    review: Callable[[int], Review],
     taken: set[str],
-) -> tuple[Review, ...]:
+) -> Reviews:
     """The first `count` reviews in this order that are long enough and not `taken`; now they are.
 
     More clients of one seed begin with the same reviews.
     """
-    found: list[Review] = []
+    drawn: list[Review] = []
     for number in order:
-        if len(found) == count:
+        if len(drawn) == count:
             break
-        review = read(number)
-        if len(review.text) >= settings.shortest and review.text not in taken:
-            taken.add(review.text)
-            found.append(review)
-    if len(found) < count:
+        candidate = review(number)
+        if len(candidate.text) >= settings.shortest and candidate.text not in taken:
+            taken.add(candidate.text)
+            drawn.append(candidate)
+    if len(drawn) < count:
         raise UserError(
             f"world.reviews is {settings.reviews} for every client and world.public "
             f"{settings.public}, but there are only {len(taken)} different reviews of "
             f"world.shortest = {settings.shortest} characters or more: lower one of these"
         )
-    return tuple(found)
+    return tuple(drawn)

@@ -7,17 +7,16 @@ they like, as in the genuine data; so watching says a little about ratings, and 
 
 from __future__ import annotations
 
+import tomllib
+from importlib.resources import files
+
 import numpy as np
 
 from fedrl.core.seeding import generator
 from fedrl.datasets.movielens import Movie, Ratings
 
-GENRES = (
-    "Action", "Adventure", "Animation", "Comedy", "Crime", "Documentary", "Drama", "Fantasy",
-    "Horror", "Musical", "Romance", "Western",
-)  # fmt: skip
-_FIRST_WORDS = ("Silent", "Golden", "Broken", "Distant", "Hidden", "Crimson", "Lonely", "Electric")
-_SECOND_WORDS = ("Harbour", "Orchard", "Signal", "Winter", "Parade", "Mirror", "Highway", "Garden")
+_WORDS = tomllib.loads(files(__package__).joinpath("words.toml").read_text(encoding="utf-8"))
+GENRES: list[str] = _WORDS["genres"]
 
 LEVEL, HEIGHT = 3.6, 0.35  # stars: the mean of all ratings, the spread of users' levels
 QUALITY, TASTE, NOISE = 0.4, 0.8, 0.4  # stars: spreads over movies, over genres, of a rating
@@ -63,6 +62,6 @@ def _genres(random: np.random.Generator, movies: int) -> np.ndarray:
 
 
 def _movie(number: int, genres: np.ndarray, random: np.random.Generator) -> Movie:
-    first, second = random.choice(_FIRST_WORDS), random.choice(_SECOND_WORDS)
+    first, second = (random.choice(_WORDS[place]) for place in ("first_words", "second_words"))
     title = f"{first} {second} {number} ({random.integers(1950, 2020)})"
     return Movie(7 * number + 2, title, tuple(g for g, has in zip(GENRES, genres) if has))

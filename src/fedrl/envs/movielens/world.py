@@ -6,7 +6,7 @@
 
 The state is drawn from the user's own ratings and there is no next one, so a step is an episode.
 Some of a user's ratings are held out for evaluation; a run that would also train on one of them is
-refused when it is built (`check_split`).
+refused when it is built (`ratings.check_split`).
 
 What is an honest intrinsic reward? Were it the true rating, every step would show the label, and
 reinforcement learning would be supervised learning under another name. So R0 is what a service sees
@@ -16,17 +16,16 @@ clients' held-out movies nothing at all. It agrees with taste a little (a rank c
 0.2 with the genuine ratings); to learn more, a client has to ask its person (`feedback/`).
 
 Movies and users are numbered by their place in the catalogue and in the list of clients. Raw ids
-appear in two places only: in the catalogue itself and as the keys of questions to a person.
+appear in two places only: in the catalogue itself and as the keys of queries to a person.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from fedrl.core.limits import not_negative
 from fedrl.core.seeding import generator
@@ -35,12 +34,7 @@ from fedrl.datasets import movielens
 from fedrl.datasets.fetch import root
 from fedrl.datasets.movielens import Movie, Ratings
 from fedrl.envs.movielens.generate import generate
-
-Floats = NDArray[np.float32]
-Ints = NDArray[np.int64]
-
-HIGH = 4.0
-"""Stars from which a rating is high."""
+from fedrl.envs.ratings import Floats, Ints, UserRatings
 
 
 @dataclass(frozen=True)
@@ -72,64 +66,31 @@ class Settings:
         not_negative(self, "world.", "family")
 
 
-class Shelf(NamedTuple):
-    """One user's ratings: `train` and `held` are places in the other arrays."""
-
-    user: int  # raw id
-    movie: Ints  # [n], places in the catalogue
-    rating: Floats  # [n], stars
-    appeal: Floats  # [n], R0 of "high", in [-1, 1]; "not high" is paid its negative
-    train: Ints
-    held: Ints
-
-
 class World:
-    """`shelves[k]` are client k's; `movies` and `genres` [M, G] the catalogue that all know."""
+    """A `RatingsWorld`: every client is a user of MovieLens."""
 
     def __init__(self, settings: Settings, clients: int, seed: int) -> None:
         self.settings, self.clients = settings, clients
-        ratings = _load(settings)
-        self.movies: tuple[Movie, ...] = ratings.movies
+        table = _load(settings)
+        self.movies: tuple[Movie, ...] = table.movies
         place = {movie.id: i for i, movie in enumerate(self.movies)}
         self.genre_names = sorted({genre for movie in self.movies for genre in movie.genres})
         self.genres = _genre_table(self.movies, self.genre_names)
-        unknown = set(ratings.movie.tolist()) - set(place)
+        unknown = set(table.movie.tolist()) - set(place)
         if unknown:
             raise UserError(f"movie {min(unknown)} is rated but not in the list of movies")
-        movie = np.array([place[i] for i in ratings.movie.tolist()], np.int64)
-        chosen = _choose(ratings, clients, settings.least, seed)
-        others = ~np.isin(ratings.user, chosen)
+        movie = np.array([place[i] for i in table.movie.tolist()], np.int64)
+        chosen = _choose(table, clients, settings.least, seed)
+        others = ~np.isin(table.user, chosen)
         watched = _Watching(movie[others], self.genres)
-        self.shelves = tuple(
-            self._shelf(ratings, movie, watched, user, seed, client)
-            for client, user in enumerate(chosen)
-        )
 
-    def _shelf(
-        self,
-        ratings: Ratings,
-        movie: Ints,
-        watched: _Watching,
-        user: int,
-        seed: int,
-        client: int,
-    ) -> Shelf:
-        rows = np.flatnonzero(ratings.user == user)
-        train, held = _split(self.settings, ratings.timestamp[rows], seed, client)
-        mine = movie[rows]
-        stars = ratings.rating[rows].astype(np.float32)
-        return Shelf(user, mine, stars, watched.appeal(mine, mine[train]), train, held)
+        def of_user(client: int, user: int) -> UserRatings:
+            rows = np.flatnonzero(table.user == user)
+            train, held = _split(settings, table.timestamp[rows], seed, client)
+            rated, stars = movie[rows], table.rating[rows].astype(np.float32)
+            return UserRatings(user, rated, stars, watched.appeal(rated, rated[train]), train, held)
 
-
-def check_split(shelf: Shelf, movies: tuple[Movie, ...]) -> None:
-    """Nothing that is evaluated may have been trained on, not even rated twice."""
-    both = set(shelf.movie[shelf.train].tolist()) & set(shelf.movie[shelf.held].tolist())
-    if both or np.intersect1d(shelf.train, shelf.held).size:
-        name = movies[min(both)].id if both else "of one row"
-        raise UserError(
-            f"user {shelf.user}'s rating of movie {name} is both trained on and held out; "
-            "is it in the ratings twice?"
-        )
+        self.ratings = tuple(of_user(client, user) for client, user in enumerate(chosen))
 
 
 class _Watching:

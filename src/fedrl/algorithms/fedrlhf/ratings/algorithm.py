@@ -13,19 +13,19 @@ personalized RLHF", Algorithm 1, with Q-learning on movie ratings (section 6.1, 
 
 The paper's mean is over all clients. A client that has no rating of a movie sends 0 for that row of
 the embeddings, and a user's row has one client: of K it gets a K-th of what that one learned. With
-`rows = "holders"` (ours) a row's mean is over those who hold it; see `holdings`.
+`rows = "holders"` (ours) a row's mean is over those who hold it; see `client_data`.
 
 With `method = "policy-gradient"` the network's outputs are no values but preferences, and a step is
-REINFORCE, R_k(s, a) ∇ log π(a | s), on the same bandit (`feedback/rating_policy.py`): what the
-paper's theorems are about, with `optimizer = "sgd"` and `local_steps` to the letter
-(`fedrlhf_bound.py`). With `average` the mean of θ_0 … θ_{T-1} is returned.
+REINFORCE, R_k(s, a) ∇ log π(a | s), on the same bandit (`policy`): what the paper's theorems are
+about, with `optimizer = "sgd"` and `local_steps` to the letter (`bound`). With `average` the mean
+of θ_0 … θ_{T-1} is returned.
 
 The predicted score is π(high | s) = σ((Q(s, high) − Q(s, not high)) / T); a person sees it in stars
-(`personal.stars`). There is no next state, so the target of Q-learning is the reward itself, and
+(`metrics.stars`). There is no next state, so the target of Q-learning is the reward itself, and
 only of the action that was taken. R0 is what watching says (`envs.movielens`), never the rating;
 with λ = 0 this is plain federated learning from R0, to the bit.
 
-What leaves a client: the change of θ and the numbers in `reports`. Answers, questions and the
+What leaves a client: the change of θ and the numbers in `reports`. Queries, answers and the
 reward model stay. θ's change is the paper's message; its rows tell the server which movies a client
 trained on, which only secure aggregation would hide.
 
@@ -33,7 +33,7 @@ Where we differ from the authors' release: evaluation on held-out ratings only; 
 on one scale; genres by the catalogue's order; feedback by the ids it was given for; the reward
 model's output is in the target, with a weight λ per client; the label is no reward. Adam starts
 anew in every round of a federation; who learns alone keeps its moments (`optimizer_state`). The
-paper does not say how many questions are asked, how noisy the answers are, the batch, T or λ: these
+paper does not say how many queries are made, how noisy the answers are, the batch, T or λ: these
 are settings.
 
 `reward = "labels"` is for comparison: the true label as the reward of the action that was taken.
@@ -44,25 +44,31 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
-from fedrl.algorithms.fedrlhf.ratings import metrics as personal
-from fedrl.algorithms.fedrlhf.ratings import policy as reinforce
-from fedrl.algorithms.fedrlhf.ratings import rating_queries
-from fedrl.algorithms.fedrlhf.ratings.client_data import Holding, holding, marks, over_holders
-from fedrl.algorithms.fedrlhf.ratings.client_data import states as own_states
+from fedrl.algorithms.fedrlhf.feedback_weights import client_weights
+from fedrl.algorithms.fedrlhf.ratings import metrics, rating_queries
+from fedrl.algorithms.fedrlhf.ratings.client_data import (
+    ClientRatings,
+    client_ratings,
+    mean_over_holders,
+    row_marks,
+    user_states,
+)
+from fedrl.algorithms.fedrlhf.ratings.policy import learn
+from fedrl.algorithms.fedrlhf.ratings.rating_queries import QueryMemory, RatingQuery
 from fedrl.algorithms.fedrlhf.ratings.settings import Settings
 from fedrl.core import seeding
 from fedrl.core.threads import kernel_threads
 from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Spec, Tensors, UserError
-from fedrl.envs.movielens.world import HIGH, World
-from fedrl.feedback import logged, reward_model
-from fedrl.feedback import rating_kernels as kernels
+from fedrl.envs.ratings import HIGH, RatingsWorld
 from fedrl.feedback import rating_network as network
-from fedrl.feedback.records import Contrary, Source
-from fedrl.feedback.simulated import Simulated
+from fedrl.feedback import reward_model
+from fedrl.feedback.queries import FeedbackSource, OppositeSource
+from fedrl.feedback.rating_kernels import Examples, Rules, Sizes
+from fedrl.feedback.sources import logged
+from fedrl.feedback.sources.simulated import SimulatedPerson
 
 PARTS = ("user", "movie", "layers")
 ROWS = ("user", "movie")
@@ -89,35 +95,30 @@ class FedRLHF:
     }  # fmt: skip
 
     def __init__(
-        self, settings: Settings, world: World, client_env_ids: Sequence[Sequence[int]]
+        self, settings: Settings, world: RatingsWorld, client_env_ids: Sequence[Sequence[int]]
     ) -> None:
         self.settings, self.world, self.client_env_ids = settings, world, client_env_ids
-        files = settings.feedback_file
-        if len(settings.lam) not in (1, world.clients):
+        weights = client_weights(settings.lam, world.clients)
+        file = settings.feedback_file
+        if settings.feedback == "logged" and world.clients > 1 and CLIENT not in file:
             raise UserError(
-                f"algorithm.lam has {len(settings.lam)} weights; name one, or one for each of the "
-                f"{world.clients} clients"
-            )
-        if settings.feedback == "logged" and world.clients > 1 and CLIENT not in files:
-            raise UserError(
-                f"algorithm.feedback_file is {files!r}, the same for {world.clients} clients: put "
+                f"algorithm.feedback_file is {file!r}, the same for {world.clients} clients: put "
                 f"{CLIENT} where a client's number is to stand"
             )
-        weights = settings.lam * (world.clients if len(settings.lam) == 1 else 1)
-        self.holdings = [holding(world, pool, weights) for pool in client_env_ids]
-        self.heaviest = float(max(len(mine.appeal) for mine in self.holdings))
+        self.client_data = [client_ratings(world, owners, weights) for owners in client_env_ids]
+        self.heaviest = float(max(len(data.appeal) for data in self.client_data))
         self.by_holders = settings.rows == "holders"
         self.counts = frozenset(f"held/{name}" for name in ROWS if self.by_holders)
         first, second = settings.hidden
         genres = world.genres.shape[1]
-        self.sizes = kernels.Sizes(
+        self.sizes = Sizes(
             world.clients, len(world.movies), settings.embedding, genres, first, second, outputs=2
         )
 
     # The server
 
     def init(self, seed: int) -> Tensors:
-        first: Tensors = dict(network.draw(self.sizes, seeding.derive(seed, "network")))
+        first: Tensors = dict(network.init_weights(self.sizes, seeding.derive(seed, "network")))
         return first | ({"average": dict(first)} if self.settings.average else {})
 
     def broadcast(self, state: Tensors, round: int) -> Tensors:
@@ -131,12 +132,10 @@ class FedRLHF:
 
     def step(self, state: Tensors, mean: Tensors, round: int) -> Tensors:
         change = {name: mean[name] for name in PARTS}
-        if self.by_holders:
-            least = 1 / (
-                len(self.client_env_ids) * self.heaviest
-            )  # the lightest one among all others
-            rows = {name: over_holders(mean[name], mean["held"][name], least) for name in ROWS}
-            change |= rows
+        if self.by_holders:  # at least the share of the lightest one among all others
+            least = 1 / (len(self.client_env_ids) * self.heaviest)
+            for name in ROWS:
+                change[name] = mean_over_holders(mean[name], mean["held"][name], least)
         after: Tensors = {name: state[name] + change[name] for name in PARTS}
         if self.settings.average:  # of θ_0 … θ_{t-1} when θ_t is reached
             past = state["average"]
@@ -148,38 +147,36 @@ class FedRLHF:
     # A client
 
     def local(self, job: Job) -> Result:
-        return self._learn(job, *self.listen(job))
+        return self._learn(job, *self.learn_feedback(job))
 
     def poisoned(self, job: Job) -> Result:
         """A client's work if its person said the opposite; where none is heard, its rewards do."""
-        asked = self.settings.feedback != "none" and self.settings.reward != "labels"
-        heard = asked and bool(self.holdings[job.client].weight.any())
-        return self._learn(job, *self.listen(job, contrary=heard), sign=1 if heard else -1)
+        asks = self.settings.feedback != "none" and self.settings.reward != "labels"
+        heard = asks and bool(self.client_data[job.client].weight.any())
+        return self._learn(job, *self.learn_feedback(job, heard), sign=1 if heard else -1)
 
-    def _learn(
-        self, job: Job, memory: rating_queries.Memory, model: np.ndarray, sign: int = 1
-    ) -> Result:
-        mine = self.holdings[job.client]
-        own, told, adam = self.improve(job, mine, sign * self.rewards(mine, model))
-        kept: Tensors = {"personal": own, **self.remembered(memory, model), **adam}
-        here = self.personal_policy(job.broadcast, kept, job.client)
-        update: Tensors = {name: here[name] - job.broadcast[name] for name in PARTS}
+    def _learn(self, job: Job, memory: QueryMemory, model: np.ndarray, sign: int = 1) -> Result:
+        data = self.client_data[job.client]
+        own, trained, adam = self.improve(job, data, sign * self.rewards(data, model))
+        kept: Tensors = {"personal": own, **self.kept_feedback(memory, model), **adam}
+        policy = self.personal_policy(job.broadcast, kept, job.client)
+        update: Tensors = {name: policy[name] - job.broadcast[name] for name in PARTS}
         if self.by_holders:
-            held = zip(ROWS, (mine.users, mine.movies), strict=True)
-            update["held"] = {name: marks(own, len(here[name])) for name, own in held}
-        metrics = told | self.personal_metrics(job, here)
+            held = zip(ROWS, (data.users, data.movies), strict=True)
+            update["held"] = {name: row_marks(rows, len(policy[name])) for name, rows in held}
         before = 0 if job.state is None else int(job.state["heard"][0])
-        metrics["env/answers"] = float(max(0, len(memory.answered) - before))
-        return Result(job.client, update, float(len(mine.appeal)), kept, metrics)
+        answers = float(max(0, len(memory.answered) - before))
+        reported = trained | self.personal_metrics(job, policy) | {"env/answers": answers}
+        return Result(job.client, update, float(len(data.appeal)), kept, reported)
 
-    def remembered(self, memory: rating_queries.Memory, model: np.ndarray) -> Tensors:
+    def kept_feedback(self, memory: QueryMemory, model: np.ndarray) -> Tensors:
         """What is kept of feedback; of a living person's answers only how many there are.
 
         They and the reward model, which follows from them, are made anew from the private folder.
         """
         heard = np.array([len(memory.answered)])
         if self.settings.feedback == "live":
-            return {"heard": heard, "answers": memory.save_questions()}
+            return {"heard": heard, "answers": memory.save_queries()}
         return {"heard": heard, "answers": memory.save(), "model": model}
 
     def local_many(self, jobs: Sequence[Job]) -> list[Result]:
@@ -192,31 +189,31 @@ class FedRLHF:
 
     def warm_up(self) -> None:
         """Compile, or load what was compiled before, without asking anybody."""
-        mine, start = self.holdings[0], self.init(0)
-        shape = self.liking(mine)
-        model = reward_model.draw(shape, 0)
-        answer = rating_queries.answers(
-            rating_queries.Memory({rating_queries.Asked(0, -1, 4.0): 0.0}, [])
-        )
-        reward_model.fit(model, shape, mine.train, answer, 1, 0.0, 0)
-        self.improve(Job(0, start, None, 0), mine, self.rewards(mine, model))
+        data, start = self.client_data[0], self.init(0)
+        sizes = self.reward_model_sizes(data)
+        model = reward_model.init(sizes, 0)
+        memory = QueryMemory({RatingQuery(0, -1, 4.0): 0.0}, [])
+        answers = rating_queries.answer_arrays(memory)
+        reward_model.fit(model, sizes, data.train, answers, 1, 0.0, 0)
+        self.improve(Job(0, start, None, 0), data, self.rewards(data, model))
 
-    def listen(self, job: Job, contrary: bool = False) -> tuple[rating_queries.Memory, np.ndarray]:
-        """Ask the client's person, and fit its reward model to all that was said so far."""
-        settings, mine = self.settings, self.holdings[job.client]
+    def learn_feedback(self, job: Job, opposite: bool = False) -> tuple[QueryMemory, np.ndarray]:
+        """Ask the client's person, and fit its reward model to all answers so far."""
+        settings, data = self.settings, self.client_data[job.client]
         memory = rating_queries.restore(None if job.state is None else job.state["answers"])
         model = self.reward_model(job)
         if settings.feedback == "none":
             return memory, model
-        scores = personal.stars(self.policy(job.broadcast, self.numbered(mine)))
-        counts = settings.rate, settings.compare
-        person = self.source(mine)
-        source = (lambda user: Contrary(person(user))) if contrary else person
-        memory = rating_queries.ask(mine, memory, scores, counts, source, job.seed)
+        scores = metrics.stars(self.policy(job.broadcast, self.train_examples(data)))
+        counts = settings.rating_queries, settings.preference_queries
+        person = self.feedback_source(data)
+        source = (lambda user: OppositeSource(person(user))) if opposite else person
+        memory = rating_queries.ask(data, memory, scores, counts, source, job.seed)
         if memory.answered:
             model = reward_model.fit(
-                model, self.liking(mine), mine.train, rating_queries.answers(memory),
-                settings.reward_epochs, settings.reward_lr, job.seed,
+                model, self.reward_model_sizes(data), data.train,
+                rating_queries.answer_arrays(memory), settings.reward_epochs, settings.reward_lr,
+                job.seed,
             )  # fmt: skip
         return memory, model
 
@@ -228,134 +225,122 @@ class FedRLHF:
         """
         if job.state is not None and "model" in job.state:
             return np.asarray(job.state["model"])
-        shape = self.liking(self.holdings[job.client])
-        return reward_model.draw(shape, seeding.derive(job.seed, "reward_model"))
+        sizes = self.reward_model_sizes(self.client_data[job.client])
+        return reward_model.init(sizes, seeding.derive(job.seed, "reward_model"))
 
-    def liking(self, mine: Holding) -> kernels.Sizes:
-        """Of the client's reward model."""
-        return reward_model.sizes(len(mine.users), len(mine.movies), self.sizes.genres)
+    def reward_model_sizes(self, data: ClientRatings) -> Sizes:
+        return reward_model.sizes(len(data.users), len(data.movies), self.sizes.genres)
 
-    def source(self, mine: Holding) -> Callable[[int], Source]:
+    def feedback_source(self, data: ClientRatings) -> Callable[[int], FeedbackSource]:
         """Who answers for each of the client's users."""
         settings = self.settings
 
-        def person(user: int) -> Source:
-            if settings.feedback == "logged":
-                return self.log(user)
+        def person(user: int) -> FeedbackSource:
+            if settings.feedback == "logged":  # read here: other machines do not have its file
+                return logged.source(Path(settings.feedback_file.replace(CLIENT, str(user))))
             if settings.feedback == "live":
-                from fedrl.feedback import live
+                from fedrl.feedback.sources import live
 
                 return live.source(Path(settings.feedback_folder), user)
-            own = np.flatnonzero(mine.users[mine.train.user] == user)
-            known = {mine.key(place): float(mine.stars[place]) for place in own.tolist()}
-            return Simulated(known, settings.noise)
+            own = np.flatnonzero(data.users[data.train.user] == user)
+            known = {data.key(place): float(data.stars[place]) for place in own.tolist()}
+            return SimulatedPerson(known, settings.noise)
 
         return person
 
-    def log(self, user: int) -> Source:
-        """Read where the client computes: other machines do not have its file."""
-        return logged.source(Path(self.settings.feedback_file.replace(CLIENT, str(user))))
-
-    def rewards(self, mine: Holding, model: np.ndarray) -> np.ndarray:
+    def rewards(self, data: ClientRatings, model: np.ndarray) -> np.ndarray:
         """R_k(s, a) [n, 2] on the client's training movies."""
         if self.settings.reward == "labels":
-            high = np.where(mine.stars >= HIGH, np.float32(1), np.float32(-1))
+            high = np.where(data.stars >= HIGH, np.float32(1), np.float32(-1))
         else:
-            said = reward_model.feedback(model, self.liking(mine), mine.train)
-            high = mine.appeal + mine.weight * said
+            feedback = reward_model.predict(model, self.reward_model_sizes(data), data.train)
+            high = data.appeal + data.weight * feedback
         return np.stack([-high, high], 1)
 
-    def improve(self, job: Job, mine: Holding, rewards: np.ndarray) -> tuple[Any, Metrics, Tensors]:
+    def improve(
+        self, job: Job, data: ClientRatings, rewards: np.ndarray
+    ) -> tuple[network.Weights, Metrics, Tensors]:
         """Steps from θ_t: the client's rows of the network, how it went, and Adam's memory."""
         settings = self.settings
-        sizes = self.sizes._replace(users=len(mine.users), movies=len(mine.movies))
-        vector = network.pack(job.broadcast, mine.users, mine.movies)
+        sizes = self.sizes._replace(users=len(data.users), movies=len(data.movies))
+        vector = network.pack(job.broadcast, data.users, data.movies)
         random = seeding.generator(job.seed, "local")
-        count = len(mine.appeal)
+        count = len(data.appeal)
         if settings.local_steps:
             order = random.integers(0, count, (1, settings.local_steps * settings.batch))
         else:
             order = np.stack([random.permutation(count) for _ in range(settings.local_epochs)])
-        rules = kernels.Rules(settings.batch, settings.lr, temperature=settings.temperature)
-        adam, chances = network.recalled(job.state, vector.size), random.random(order.shape)
-        steps = vector, sizes, mine.train, rewards, order, chances, rules, *adam
-        if settings.method == "q-learning":
-            reward, loss = kernels.learn_values(*steps)
-        else:
-            reward, loss = reinforce.learn_policy(*steps, settings.optimizer == "sgd")
-        told = {"train/reward": reward, "train/loss": loss, "env/steps": float(order.size)}
+        rules = Rules(
+            settings.batch, settings.lr, plain=settings.optimizer == "sgd",
+            reinforce=settings.method == "policy-gradient", temperature=settings.temperature,
+        )  # fmt: skip
+        adam, chances = network.adam_memory(job.state, vector.size), random.random(order.shape)
+        reward, loss = learn(
+            vector, sizes, data.train, rewards, order, chances, rules, adam.moments, adam.steps
+        )
+        trained = {"train/reward": reward, "train/loss": loss, "env/steps": float(order.size)}
         kept = settings.optimizer_state == "kept" and settings.optimizer == "adam"
-        return network.unpack(vector, sizes), told, adam._asdict() if kept else {}
+        return network.unpack(vector, sizes), trained, adam._asdict() if kept else {}
 
     # Evaluation
 
-    def numbered(self, mine: Holding) -> kernels.Examples:
+    def train_examples(self, data: ClientRatings) -> Examples:
         """The client's training movies as the server numbers them."""
-        train = mine.train
-        return kernels.Examples(mine.users[train.user], mine.movies[train.movie], train.genres)
+        train = data.train
+        return Examples(data.users[train.user], data.movies[train.movie], train.genres)
 
-    def policy(self, weights: Mapping[str, Any], examples: kernels.Examples) -> np.ndarray:
+    def policy(self, weights: network.Weights, examples: Examples) -> np.ndarray:
         """π(high | s) [n]."""
         q = network.outputs(weights, self.sizes, examples).astype(np.float64)
         return 0.5 * (1 + np.tanh(0.5 * (q[:, 1] - q[:, 0]) / self.settings.temperature))
 
     def personal_policy(self, theta: Tensors, kept: Tensors, client: int) -> Tensors:
         """The client's own network; of movies that it never trained on it knows what θ does."""
-        mine, own = self.holdings[client], kept["personal"]
-        here = {name: np.array(theta[name]) for name in PARTS}
-        here["user"][mine.users], here["movie"][mine.movies] = own["user"], own["movie"]
-        return here | {"layers": own["layers"]}
+        data, own = self.client_data[client], kept["personal"]
+        policy = {name: np.array(theta[name]) for name in PARTS}
+        policy["user"][data.users], policy["movie"][data.movies] = own["user"], own["movie"]
+        return policy | {"layers": own["layers"]}
 
     def personal_metrics(self, job: Job, own: Tensors) -> Metrics:
         """What a client tells of its own policy: how it does on held-out ratings, and P_k.
 
-        P_k is over all movies on the client's shelf, and against the policy that it received; once
+        P_k is over all movies that the client rated, and against the policy that it received; once
         more over the held-out ones alone, the states of `personal/return`.
         """
-        right = held = 0
-        ranks, returns, apart, apart_held = [], [], [], []
+        rows = []
         for owner in self.client_env_ids[job.client]:
-            seen = own_states(self.world, owner, "held")
-            high = self.policy(own, seen.examples)
-            right, held = right + personal.correct(high, seen.rating), held + len(high)
-            ranks.append(personal.spearman(high, seen.rating))
-            returns.append(personal.intrinsic(high, seen.appeal))
-            every = own_states(self.world, owner, "all").examples
-            common = self.policy(job.broadcast, every)
-            apart.append(personal.divergence(self.policy(own, every), common))
-            common = self.policy(job.broadcast, seen.examples)
-            apart_held.append(personal.divergence(high, common))
-        known = [rank for rank in ranks if np.isfinite(rank)]
-        return {
-            "personal/accuracy": right / held,
-            "personal/correct": float(right),  # the mean over clients, by that of held_out, is the
-            "personal/held_out": float(held),  # accuracy weighted by examples
-            "personal/return": float(np.mean(returns)),
-            "personal/divergence": float(np.mean(apart)),
-            "personal/divergence_held": float(np.mean(apart_held)),
-        } | ({"personal/spearman": float(np.mean(known))} if known else {})
+            held = user_states(self.world, owner, "held")
+            every = user_states(self.world, owner, "all")
+            high = self.policy(own, held.examples)
+            apart = [
+                metrics.divergence(mine, self.policy(job.broadcast, states.examples))
+                for mine, states in ((self.policy(own, every.examples), every), (high, held))
+            ]
+            rows.append(metrics.PersonalRow(held, high, *apart))
+        return metrics.mean_personal(rows)
 
     def evaluate(
         self, states: Sequence[Tensors], owners: Sequence[Sequence[int]], round: int, seed: int
     ) -> Metrics:
-        """The server's networks on their clients' held-out ratings; see `personal.combined`."""
-        rows = [self.assess(state, user) for state, group in zip(states, owners) for user in group]
-        return personal.combined(rows)
+        """The server's networks on their clients' held-out ratings; see `metrics.mean_metrics`."""
+        pairs = [(state, user) for state, group in zip(states, owners) for user in group]
+        return metrics.mean_metrics([self.user_metrics(state, user) for state, user in pairs])
 
-    def assess(self, state: Tensors, owner: int) -> Metrics:
+    def user_metrics(self, state: Tensors, owner: int) -> Metrics:
         """One user's numbers under a server's network."""
-        held, train = (own_states(self.world, owner, part) for part in ("held", "train"))
+        held = user_states(self.world, owner, "held")
+        train = user_states(self.world, owner, "train")
         final = state["average"] if self.settings.average else state
         high, train_high = (self.policy(final, part.examples) for part in (held, train))
-        return personal.assess(held, high, train, train_high)
+        return metrics.user_metrics(held, high, train, train_high)
 
     def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
         """Held-out accuracy of every client; all ratings count, `episodes` does not."""
-        rows = [self.assess(state, owner) for owner in range(self.world.clients)]
+        rows = [self.user_metrics(state, owner) for owner in range(self.world.clients)]
         return np.array([row["correct"] / row["held_out"] for row in rows])
 
 
 def build(
-    settings: Settings, world: World, rounds: int, client_env_ids: Sequence[Sequence[int]]
+    settings: Settings, world: RatingsWorld, rounds: int, client_env_ids: Sequence[Sequence[int]]
 ) -> FedRLHF:
     return FedRLHF(settings, world, client_env_ids)

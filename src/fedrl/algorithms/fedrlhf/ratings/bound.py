@@ -14,7 +14,7 @@ Three remarks on the proof, which is about the mean of J(θ*) − J(θ_t) over t
 
 - It is carried to θ_avg without a reason; that would need a concave J. Rows have both gaps.
 - With τ > 1 clients drift: they follow their own J_k, at points that θ_t has left. The proof drops
-  that, so the bound can fail (many clients of two kinds, `tests/test_fedrlhf_bound.py`). With
+  that, so the bound can fail (many clients of two kinds, `test_fedrlhf_bound.py`). With
 
     drift = (τ − 1)(2τ − 1)/(12 μ τ²) · (G² + σ²)
 
@@ -48,8 +48,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrl.aggregation import mean as aggregate
-from fedrl.algorithms.fedrlhf.ratings import policy as reinforce
 from fedrl.algorithms.fedrlhf.ratings.algorithm import PARTS, FedRLHF
+from fedrl.algorithms.fedrlhf.ratings.client_data import ClientRatings
+from fedrl.algorithms.fedrlhf.ratings.policy import expected_return, gradient_moments
 from fedrl.core import seeding
 from fedrl.core.types import Job, Tensors, UserError
 from fedrl.feedback import rating_network as network
@@ -145,21 +146,58 @@ def bound(constants: Constants, path: Path) -> list[BoundRow]:
     ]
 
 
-class Objective(NamedTuple):
-    """One client's J_k, of a vector of its own rows (`rating_network.pack`)."""
-
-    client: int
-    sizes: Sizes
-    rewards: Single  # [n, 2]
-    rules: Rules
-
-
 class Visit(NamedTuple):
     """J_k at one place, for a client."""
 
     value: float
     gradient: Single
     noise: float  # variance of a minibatch's gradient
+
+
+class Objective(NamedTuple):
+    """One client's J_k, of a vector of its own rows (`rating_network.pack`)."""
+
+    client: int
+    data: ClientRatings
+    sizes: Sizes
+    rewards: Single  # [n, 2]
+    rules: Rules
+    feedback: float  # λ_k max |H_k|
+
+    def pack(self, theta: Tensors) -> Single:
+        return network.pack(theta, self.data.users, self.data.movies)
+
+    def at(self, vector: Single) -> tuple[float, Single]:
+        """J_k and ∇J_k."""
+        descent = np.zeros_like(vector)
+        value = expected_return(
+            vector, self.sizes, self.data.train, self.rewards, self.rules, descent
+        )
+        return value, -descent
+
+    def visit(self, vector: Single) -> Visit:
+        value, gradient = self.at(vector)
+        moments = gradient_moments(vector, self.sizes, self.data.train, self.rewards, self.rules)
+        noise = float(moments.mean() - _square(gradient)) / self.rules.batch
+        return Visit(value, gradient, noise)
+
+    def steepest(self, theta: Tensors, random: np.random.Generator) -> float:
+        """The largest quotient of differences around θ that power iteration finds."""
+        vector = self.pack(theta)
+        towards, largest = random.normal(size=vector.size), 0.0
+        for _ in range(TURNS):
+            towards *= NUDGE / np.linalg.norm(towards)
+            step = towards.astype(np.float32)
+            there, back = (self.at(vector + sign * step)[1] for sign in (1, -1))
+            towards = there.astype(np.float64) - back
+            largest = max(largest, float(np.linalg.norm(towards)) / (2 * NUDGE))
+            if not towards.any():
+                break
+        return largest
+
+
+def _square(vector: Single) -> float:
+    return float((vector.astype(np.float64) ** 2).sum())
 
 
 def measure(algorithm: FedRLHF, rounds: int, seed: int) -> Measured:
@@ -170,12 +208,10 @@ def measure(algorithm: FedRLHF, rounds: int, seed: int) -> Measured:
     """
     _check(algorithm)
     start = algorithm.broadcast(algorithm.init(seeding.derive(seed, "init")), 1)
-    told = [
-        _told(algorithm, start, client, seed) for client in range(len(algorithm.client_env_ids))
-    ]
-    objectives = [objective for objective, _ in told]
+    clients = range(len(algorithm.client_env_ids))
+    objectives = [_objective(algorithm, start, client, seed) for client in clients]
     steps, random = algorithm.settings.local_steps, seeding.generator(seed, "bound")
-    smoothness = max(_steepest(algorithm, one, start, random) for one in objectives)
+    smoothness = max(objective.steepest(start, random) for objective in objectives)
     while True:
         short = replace(algorithm.settings, lr=1 / (smoothness * steps))
         walk = _Walk(FedRLHF(short, algorithm.world, algorithm.client_env_ids), objectives, random)
@@ -189,7 +225,7 @@ def measure(algorithm: FedRLHF, rounds: int, seed: int) -> Measured:
         gradient=walk.gradient,
         noise=walk.noise**0.5,
         start=float(path.gaps[0]),
-        feedback=float(np.mean([weight for _, weight in told])),
+        feedback=float(np.mean([objective.feedback for objective in objectives])),
         clients=len(objectives),
         steps=steps,
     )
@@ -213,56 +249,17 @@ def _check(algorithm: FedRLHF) -> None:
         raise UserError('algorithm.feedback is "live"; the bound is measured without waiting')
 
 
-def _told(algorithm: FedRLHF, start: Tensors, client: int, seed: int) -> tuple[Objective, float]:
-    """A client's objective after its person was asked about θ_0, and λ_k max |H_k|."""
-    mine, settings = algorithm.holdings[client], algorithm.settings
-    _, model = algorithm.listen(Job(client, start, None, seeding.derive(seed, "ask", 0, client)))
-    sizes = algorithm.sizes._replace(users=len(mine.users), movies=len(mine.movies))
+def _objective(algorithm: FedRLHF, start: Tensors, client: int, seed: int) -> Objective:
+    """A client's objective after its person was asked about θ_0."""
+    data, settings = algorithm.client_data[client], algorithm.settings
+    job = Job(client, start, None, seeding.derive(seed, "ask", 0, client))
+    _, model = algorithm.learn_feedback(job)
+    sizes = algorithm.sizes._replace(users=len(data.users), movies=len(data.movies))
     rules = Rules(settings.batch, settings.lr, temperature=settings.temperature)
-    said = reward_model.feedback(model, algorithm.liking(mine), mine.train)
+    feedback = reward_model.predict(model, algorithm.reward_model_sizes(data), data.train)
     heard = settings.reward == "shaped" and settings.feedback != "none"
-    weight = float(np.abs(mine.weight * said).max()) if heard else 0.0
-    return Objective(client, sizes, algorithm.rewards(mine, model), rules), weight
-
-
-def _at(algorithm: FedRLHF, one: Objective, vector: Single) -> tuple[float, Single]:
-    """J_k and ∇J_k."""
-    mine, descent = algorithm.holdings[one.client], np.zeros_like(vector)
-    value = reinforce.ascent(vector, one.sizes, mine.train, one.rewards, one.rules, descent)
-    return value, -descent
-
-
-def _packed(algorithm: FedRLHF, one: Objective, theta: Tensors) -> Single:
-    mine = algorithm.holdings[one.client]
-    return network.pack(theta, mine.users, mine.movies)
-
-
-def _visit(algorithm: FedRLHF, one: Objective, vector: Single) -> Visit:
-    value, gradient = _at(algorithm, one, vector)
-    train = algorithm.holdings[one.client].train
-    moment = reinforce.spreads(vector, one.sizes, train, one.rewards, one.rules).mean()
-    return Visit(value, gradient, float(moment - _square(gradient)) / one.rules.batch)
-
-
-def _square(vector: Single) -> float:
-    return float((vector.astype(np.float64) ** 2).sum())
-
-
-def _steepest(
-    algorithm: FedRLHF, one: Objective, theta: Tensors, random: np.random.Generator
-) -> float:
-    """The largest quotient of differences around θ that power iteration finds."""
-    vector = _packed(algorithm, one, theta)
-    towards, largest = random.normal(size=vector.size), 0.0
-    for _ in range(TURNS):
-        towards *= NUDGE / np.linalg.norm(towards)
-        step = towards.astype(np.float32)
-        there, back = (_at(algorithm, one, vector + sign * step)[1] for sign in (1, -1))
-        towards = there.astype(np.float64) - back
-        largest = max(largest, float(np.linalg.norm(towards)) / (2 * NUDGE))
-        if not towards.any():
-            break
-    return largest
+    largest = float(np.abs(data.weight * feedback).max()) if heard else 0.0
+    return Objective(client, data, sizes, algorithm.rewards(data, model), rules, largest)
 
 
 class _Walk:
@@ -273,45 +270,42 @@ class _Walk:
     ) -> None:
         self.algorithm, self.objectives, self.random = algorithm, objectives, random
         self.smoothness = self.gradient = self.noise = 0.0
-        self.best = float(np.mean([one.rewards.max(1).mean() for one in objectives]))
+        self.best = float(np.mean([objective.rewards.max(1).mean() for objective in objectives]))
 
     def run(self, start: Tensors, rounds: int, seed: int) -> Path:
         theta, mean = start, start
         gaps, slopes, averaged = [], [], []
         for number in range(1, rounds + 1):
-            visits = [self._see(one, theta) for one in self.objectives]
+            visits = [self._see(objective, theta) for objective in self.objectives]
             gaps.append(self.best - float(np.mean([visit.value for visit in visits])))
             slopes.append(self._slope(theta, visits))
             mean = {p: mean[p] + (theta[p] - mean[p]) / np.float32(number) for p in PARTS}
             averaged.append(self._gap(mean))
             updates = []
-            for one, visit in zip(self.objectives, visits, strict=True):
-                job = Job(
-                    one.client, theta, None, seeding.derive(seed, "local", number, one.client)
-                )
-                updates.append((self._locally(job, one, visit), 1.0))
+            for objective, visit in zip(self.objectives, visits, strict=True):
+                client = objective.client
+                job = Job(client, theta, None, seeding.derive(seed, "local", number, client))
+                updates.append((self._locally(job, objective, visit), 1.0))
             theta = self.algorithm.step(theta, aggregate.weighted(updates), number)
         gaps.append(self._gap(theta))
         return Path(np.array(gaps), np.array(slopes), np.array(averaged))
 
-    def _see(self, one: Objective, theta: Tensors) -> Visit:
+    def _see(self, objective: Objective, theta: Tensors) -> Visit:
         """J_k at a broadcast θ, and how much it bends there."""
-        bend = _steepest(self.algorithm, one, theta, self.random)
-        self.smoothness = max(self.smoothness, bend)
-        return self._note(_visit(self.algorithm, one, _packed(self.algorithm, one, theta)))
+        self.smoothness = max(self.smoothness, objective.steepest(theta, self.random))
+        return self._note(objective.visit(objective.pack(theta)))
 
     def _note(self, visit: Visit) -> Visit:
         self.gradient = max(self.gradient, _square(visit.gradient) ** 0.5)
         self.noise = max(self.noise, visit.noise)
         return visit
 
-    def _locally(self, job: Job, one: Objective, before: Visit) -> Tensors:
+    def _locally(self, job: Job, objective: Objective, before: Visit) -> Tensors:
         """The client's τ steps; its change of θ."""
-        algorithm = self.algorithm
-        own, _, _ = algorithm.improve(job, algorithm.holdings[one.client], one.rewards)
-        here = algorithm.personal_policy(job.broadcast, {"personal": own}, one.client)
-        vector, start = (_packed(algorithm, one, place) for place in (here, job.broadcast))
-        after = self._note(_visit(algorithm, one, vector))
+        own, _, _ = self.algorithm.improve(job, objective.data, objective.rewards)
+        here = self.algorithm.personal_policy(job.broadcast, {"personal": own}, job.client)
+        vector, start = objective.pack(here), objective.pack(job.broadcast)
+        after = self._note(objective.visit(vector))
         way = _square(vector - start)
         if way > NUDGE**2:  # of a shorter way rounding would be a part
             bend = _square(after.gradient - before.gradient) / way
@@ -319,19 +313,15 @@ class _Walk:
         return {name: here[name] - job.broadcast[name] for name in PARTS}
 
     def _gap(self, theta: Tensors) -> float:
-        values = [
-            _at(self.algorithm, one, _packed(self.algorithm, one, theta))[0]
-            for one in self.objectives
-        ]
+        values = [objective.at(objective.pack(theta))[0] for objective in self.objectives]
         return self.best - float(np.mean(values))
 
     def _slope(self, theta: Tensors, visits: Sequence[Visit]) -> float:
         """‖∇J‖²: the clients' gradients, each on its own rows, added up in the whole network."""
         total = {name: np.zeros(theta[name].shape) for name in PARTS}
-        for one, visit in zip(self.objectives, visits, strict=True):
-            mine = self.algorithm.holdings[one.client]
-            parts = network.unpack(visit.gradient, one.sizes)
-            total["user"][mine.users] += parts["user"]
-            total["movie"][mine.movies] += parts["movie"]
+        for objective, visit in zip(self.objectives, visits, strict=True):
+            parts = network.unpack(visit.gradient, objective.sizes)
+            total["user"][objective.data.users] += parts["user"]
+            total["movie"][objective.data.movies] += parts["movie"]
             total["layers"] += parts["layers"]
         return sum(float((part**2).sum()) for part in total.values()) / len(visits) ** 2

@@ -1,6 +1,6 @@
 """What one client of a rating federation holds: its users' movies, split, and what R0 pays there.
 
-Usually that is one user. A centralized client holds everybody's shelves, and its lists of users and
+Usually that is one user. A centralized client holds everybody's ratings, and its lists of users and
 movies are then longer; nothing else differs. True ratings are kept apart (`stars`,
 `States.rating`): of those that are trained on only a simulated person and `reward = "labels"` read
 the values.
@@ -14,17 +14,20 @@ sends a mark where it holds a row and 0 elsewhere, and with clients' weights w_i
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from fedrl.datasets.movielens import Movie
-from fedrl.envs.movielens.world import World, check_split
+from fedrl.envs.ratings import RatingsWorld, check_split
 from fedrl.feedback.rating_kernels import Examples, Ints, Single
 
 MARK = 2.0**-10
 """Of a row that is held. Small beside changes, which are what a bound on the whole update
 (`privacy.clip`) is for; far above the grid of a secure sum; a power of two: marks round nothing."""
+
+
+Part = Literal["train", "held", "all"]
 
 
 class States(NamedTuple):
@@ -35,7 +38,7 @@ class States(NamedTuple):
     appeal: Single
 
 
-class Holding(NamedTuple):
+class ClientRatings(NamedTuple):
     """`train` is numbered by rows of `users` and `movies`, the client's own lists."""
 
     users: Ints  # [U], places in the list of clients
@@ -59,34 +62,37 @@ class Holding(NamedTuple):
         return self.catalogue[int(self.movies[self.train.movie[place]])]
 
 
-def holding(world: World, owners: Sequence[int], weights: Sequence[float]) -> Holding:
+def client_ratings(
+    world: RatingsWorld, owners: Sequence[int], weights: Sequence[float]
+) -> ClientRatings:
     """Of these users' training ratings; `weights` are all users' λ."""
-    shelves = [world.shelves[owner] for owner in owners]
-    for shelf in shelves:
-        check_split(shelf, world.movies)
-    movie = np.concatenate([shelf.movie[shelf.train] for shelf in shelves])
-    sizes = [len(shelf.train) for shelf in shelves]
+    users = [world.ratings[owner] for owner in owners]
+    for user in users:
+        check_split(user, world.movies)
+    movie = np.concatenate([user.movie[user.train] for user in users])
+    sizes = [len(user.train) for user in users]
     movies, row = np.unique(movie, return_inverse=True)
-    user = np.repeat(np.arange(len(shelves)), sizes)
-    return Holding(
+    return ClientRatings(
         np.array(owners, np.int64),
         movies,
-        Examples(user, row.astype(np.int64), world.genres[movie]),
-        np.concatenate([shelf.appeal[shelf.train] for shelf in shelves]),
+        Examples(
+            np.repeat(np.arange(len(users)), sizes), row.astype(np.int64), world.genres[movie]
+        ),
+        np.concatenate([user.appeal[user.train] for user in users]),
         np.repeat(np.array([weights[owner] for owner in owners], np.float32), sizes),
-        np.concatenate([shelf.rating[shelf.train] for shelf in shelves]),
+        np.concatenate([user.rating[user.train] for user in users]),
         world.movies,
     )
 
 
-def marks(rows: Ints, count: int) -> Single:
+def row_marks(rows: Ints, count: int) -> Single:
     """[count]: which rows of a table a client holds."""
-    found = np.zeros(count, np.float32)
-    found[rows] = MARK
-    return found
+    marks = np.zeros(count, np.float32)
+    marks[rows] = MARK
+    return marks
 
 
-def over_holders(mean: Single, held: Single, least: float) -> Single:
+def mean_over_holders(mean: Single, held: Single, least: float) -> Single:
     """The mean over a row's holders [R, D], from that over all clients and the mean mark [R].
 
     A row without a holder stays as it is. `least` is the smallest share of the weights that an
@@ -96,10 +102,10 @@ def over_holders(mean: Single, held: Single, least: float) -> Single:
     return np.asarray(mean / share[:, None], np.float32)
 
 
-def states(world: World, owner: int, part: str) -> States:
+def user_states(world: RatingsWorld, owner: int, part: Part) -> States:
     """One user's states that are trained on (`train`), held out (`held`), or all of them."""
-    shelf = world.shelves[owner]
-    rows = {"train": shelf.train, "held": shelf.held, "all": np.arange(len(shelf.movie))}[part]
-    movie = shelf.movie[rows]
+    user = world.ratings[owner]
+    rows = {"train": user.train, "held": user.held, "all": np.arange(len(user.movie))}[part]
+    movie = user.movie[rows]
     examples = Examples(np.full(len(rows), owner, np.int64), movie, world.genres[movie])
-    return States(examples, shelf.rating[rows], shelf.appeal[rows])
+    return States(examples, user.rating[rows], user.appeal[rows])

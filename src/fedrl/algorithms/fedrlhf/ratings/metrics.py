@@ -6,13 +6,14 @@ A policy is π(high | s) [n] on states of one user; everything here is about suc
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedrl.algorithms.fedrlhf.ratings.client_data import States
 from fedrl.core.types import Metrics
-from fedrl.envs.movielens.world import HIGH
+from fedrl.envs.ratings import HIGH
 
 Floats = NDArray[np.floating]
 EDGE = (HIGH - 0.5 + HIGH) / 2
@@ -30,15 +31,15 @@ def stars(high: Floats) -> Floats:
     return below + (HIGHEST - EDGE) * 2 * np.maximum(high - 0.5, 0)
 
 
-def correct(high: Floats, rating: Floats) -> int:
+def correct_count(high: Floats, rating: Floats) -> int:
     """States whose more likely action is right."""
     return int(((high > 0.5) == (rating >= HIGH)).sum())
 
 
-def majority(known: Floats, rating: Floats) -> int:
+def majority_correct(known: Floats, rating: Floats) -> int:
     """States that the more frequent class of the `known` ratings gets right."""
     often = np.full(rating.shape, float((known >= HIGH).mean() > 0.5))
-    return correct(often, rating)
+    return correct_count(often, rating)
 
 
 def spearman(score: Floats, rating: Floats) -> float:
@@ -62,26 +63,52 @@ def divergence(own: Floats, common: Floats) -> float:
     return float((p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))).mean())
 
 
-def intrinsic(high: Floats, appeal: Floats) -> float:
+def expected_intrinsic(high: Floats, appeal: Floats) -> float:
     """J⁰_k: the policy's expected intrinsic reward, "high" paid the appeal, "not high" minus it."""
     return float((np.asarray(appeal, np.float64) * (2 * high - 1)).mean())
 
 
-def assess(held: States, high: Floats, train: States, train_high: Floats) -> Metrics:
+class PersonalRow(NamedTuple):
+    """One user under its client's own policy: on held-out states, and how far that is from θ_t."""
+
+    held: States
+    high: Floats  # the policy there
+    divergence: float  # P_k over all movies that the user rated
+    divergence_held: float
+
+
+def mean_personal(rows: Sequence[PersonalRow]) -> Metrics:
+    """A client's report on its own policy, over its users."""
+    correct = sum(correct_count(row.high, row.held.rating) for row in rows)
+    count = sum(len(row.high) for row in rows)
+    ranks = [spearman(row.high, row.held.rating) for row in rows]
+    known = [rank for rank in ranks if np.isfinite(rank)]
+    returns = [expected_intrinsic(row.high, row.held.appeal) for row in rows]
+    return {
+        "personal/accuracy": correct / count,
+        "personal/correct": float(correct),  # the mean over clients, by that of held_out, is the
+        "personal/held_out": float(count),  # accuracy weighted by examples
+        "personal/return": float(np.mean(returns)),
+        "personal/divergence": float(np.mean([row.divergence for row in rows])),
+        "personal/divergence_held": float(np.mean([row.divergence_held for row in rows])),
+    } | ({"personal/spearman": float(np.mean(known))} if known else {})
+
+
+def user_metrics(held: States, high: Floats, train: States, train_high: Floats) -> Metrics:
     """One user's numbers: of a policy on held-out states, and beside it on those trained on."""
     return {
         "held_out": float(len(high)),
-        "correct": float(correct(high, held.rating)),
-        "majority": float(majority(train.rating, held.rating)),
+        "correct": float(correct_count(high, held.rating)),
+        "majority": float(majority_correct(train.rating, held.rating)),
         "spearman": spearman(high, held.rating),
-        "return": intrinsic(high, held.appeal),
+        "return": expected_intrinsic(high, held.appeal),
         "trained": float(len(train_high)),
-        "train_correct": float(correct(train_high, train.rating)),
+        "train_correct": float(correct_count(train_high, train.rating)),
     }
 
 
-def combined(rows: Sequence[Metrics]) -> Metrics:
-    """Of several users.
+def mean_metrics(rows: Sequence[Metrics]) -> Metrics:
+    """Means over several users.
 
     Accuracies and the rank correlation are weighted by examples; `eval/return` is J_g, the mean
     over clients of the expected intrinsic reward (definition 5.3). `eval/majority` is the accuracy
@@ -90,7 +117,7 @@ def combined(rows: Sequence[Metrics]) -> Metrics:
     would report.
     """
     sums = {name: sum(row[name] for row in rows) for name in rows[0]}
-    found = {
+    means = {
         "eval/accuracy": sums["correct"] / sums["held_out"],
         "eval/majority": sums["majority"] / sums["held_out"],
         "eval/train_accuracy": sums["train_correct"] / sums["trained"],
@@ -99,5 +126,5 @@ def combined(rows: Sequence[Metrics]) -> Metrics:
     clear = [row for row in rows if np.isfinite(row["spearman"])]
     if clear:
         ranks, weights = zip(*[(row["spearman"], row["held_out"]) for row in clear])
-        found["eval/spearman"] = float(np.average(ranks, weights=weights))
-    return found
+        means["eval/spearman"] = float(np.average(ranks, weights=weights))
+    return means

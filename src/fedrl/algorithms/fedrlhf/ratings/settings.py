@@ -52,9 +52,9 @@ class Settings:
     # Where clients' private folders are, for people to answer in; only read if live.
     feedback_folder: FilePath = ""
     # Movies whose scores a client asks about in a round, all of them if it has fewer,
-    rate: int = 100
+    rating_queries: int = 100
     # and pairs of movies to compare. With a living person, ask less.
-    compare: int = 100
+    preference_queries: int = 100
     # Standard deviation of a simulated person's ratings around the true ones, in stars.
     noise: float = 0.5
     # Passes of the reward model over all answers so far, in a round.
@@ -64,7 +64,9 @@ class Settings:
 
     def __post_init__(self) -> None:
         at_least_one(self, "algorithm.", "embedding", "local_epochs", "batch", "reward_epochs")
-        not_negative(self, "algorithm.", "local_steps", "rate", "compare", "noise")
+        not_negative(
+            self, "algorithm.", "local_steps", "rating_queries", "preference_queries", "noise"
+        )
         above_zero(self, "algorithm.", "lr", "temperature", "reward_lr")
         if self.optimizer == "sgd" and self.method != "policy-gradient":
             raise UserError(

@@ -18,46 +18,52 @@ number about them. Where λ_k is 0, nobody is asked and nothing is fitted.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedrl.algorithms.fedrlhf.text import preference_queries
+from fedrl.algorithms.fedrlhf.text.settings import Settings
 from fedrl.core.types import Metrics
-from fedrl.envs.imdb.world import Review
-from fedrl.feedback import sentiment, text_preferences
+from fedrl.envs.reviews import Review
+from fedrl.feedback import preference_model, sentiment
+from fedrl.feedback.preference_model import Comparison
+from fedrl.feedback.sentiment import TextRewardModel
 
 HUMAN = 256
 """Training reviews whose likelihood is the measure of R0."""
 
 Floats = NDArray[np.float64]
-Felt = Callable[[Sequence[str]], Any]
-"""R_sentiment: texts to numbers in [0, 1]."""
 
 
-class Paid(NamedTuple):
+class TextRewards(NamedTuple):
     """Per text [n]; `sentiment` is NaN where λ is 0."""
 
     reward: Floats
     sentiment: Floats
     intrinsic: Floats
 
+    def means(self) -> Metrics:
+        """Without what nobody judged."""
+        known = {name: values[np.isfinite(values)] for name, values in self._asdict().items()}
+        return {name: float(values.mean()) for name, values in known.items() if len(values)}
 
-class Judge(NamedTuple):
+
+class TextReward(NamedTuple):
     """One client's: its λ, the likelihood h of its people's texts, and its R_sentiment."""
 
     weight: float
     human: float
-    felt: Felt | None  # None where λ is 0
+    model: TextRewardModel | None  # None where λ is 0
 
-    def pay(self, texts: Sequence[str], likelihood: Floats) -> Paid:
+    def rewards(self, texts: Sequence[str], likelihood: Floats) -> TextRewards:
         """`likelihood` is the mean log-probability under the reference, m."""
         intrinsic = fluency(likelihood, self.human)
-        if self.felt is None:
-            return Paid(intrinsic, np.full(len(texts), np.nan), intrinsic)
-        felt = np.asarray(self.felt(texts), np.float64)
-        return Paid(self.weight * felt + (1 - self.weight) * intrinsic, felt, intrinsic)
+        if self.model is None:
+            return TextRewards(intrinsic, np.full(len(texts), np.nan), intrinsic)
+        felt = np.asarray(self.model.score(texts), np.float64)
+        return TextRewards(self.weight * felt + (1 - self.weight) * intrinsic, felt, intrinsic)
 
 
 def fluency(likelihood: Floats, human: float) -> Floats:
@@ -65,35 +71,32 @@ def fluency(likelihood: Floats, human: float) -> Floats:
     return np.minimum(1.0, np.exp(np.asarray(likelihood, np.float64) - human))
 
 
-def pay_all(
-    judges: Mapping[int, Judge], owners: Sequence[int], texts: Sequence[str], likelihood: Floats
-) -> Paid:
-    """Texts of several clients, each by its owner's judge."""
-    paid = Paid(*(np.empty(len(texts)) for _ in Paid._fields))
+def rewards_by_owner(
+    by_client: Mapping[int, TextReward],
+    owners: Sequence[int],
+    texts: Sequence[str],
+    likelihood: Floats,
+) -> TextRewards:
+    """Of several clients' texts, each by its owner's reward."""
+    whole = TextRewards(*(np.empty(len(texts)) for _ in TextRewards._fields))
     whose = np.asarray(owners)
     for owner in dict.fromkeys(owners):
         rows = np.flatnonzero(whose == owner)
-        found = judges[owner].pay([texts[i] for i in rows.tolist()], likelihood[rows])
-        for whole, part in zip(paid, found, strict=True):
-            whole[rows] = part
-    return paid
+        own = by_client[owner].rewards([texts[i] for i in rows.tolist()], likelihood[rows])
+        for column, part in zip(whole, own, strict=True):
+            column[rows] = part
+    return whole
 
 
-def means(paid: Paid) -> Metrics:
-    """Without what nobody judged."""
-    known = {name: values[np.isfinite(values)] for name, values in paid._asdict().items()}
-    return {name: float(values.mean()) for name, values in known.items() if len(values)}
+class ClientRewards:
+    """The clients' rewards. What only depends on a client's reviews is made once in a process.
 
-
-class Judges:
-    """The clients' judges. What only depends on a client's reviews is made once in a process.
-
-    `settings` are those of `fedrlhf-text`; `likelihood` gives m of what people wrote in texts.
+    `likelihood` gives m of what people wrote in texts.
     """
 
     def __init__(
         self,
-        settings: Any,
+        settings: Settings,
         weights: Sequence[float],
         reviews: Sequence[Sequence[Review]],
         likelihood: Callable[[Sequence[str]], Floats],
@@ -101,44 +104,46 @@ class Judges:
         self.settings, self.weights, self.reviews = settings, weights, reviews
         self.likelihood = likelihood
         self._humans: dict[int, float] = {}
-        self._fitted: dict[int, Any] = {}
-        self._likings: dict[int, tuple[preference_queries.Answered, Felt]] = {}
-        self._classifier: Any = None
+        self._fitted: dict[int, TextRewardModel] = {}
+        self._answered: dict[
+            int, tuple[Comparison, ...]
+        ] = {}  # what a client's model was fitted to
+        self._classifier: TextRewardModel | None = None
 
-    def of(self, owner: int) -> Judge:
+    def of(self, owner: int) -> TextReward:
         """This client's as it stands now: a person may have said more since the last round."""
         if owner not in self._humans:
             texts = [review.text for review in self.reviews[owner][:HUMAN]]
             self._humans[owner] = float(self.likelihood(texts).mean())
         weight, human = self.weights[owner], self._humans[owner]
-        return Judge(weight, human, self._felt(owner) if weight else None)
+        return TextReward(weight, human, self._model(owner) if weight else None)
 
-    def _felt(self, owner: int) -> Felt:
-        settings = self.settings
-        if settings.feedback != "sentiment":
-            return self._liking(owner)
-        if settings.sentiment != "builtin":  # public, and the same for all clients
-            return self.classifier.positive
+    def _model(self, owner: int) -> TextRewardModel:
+        if self.settings.feedback != "sentiment":
+            return self._preference_model(owner)
+        if self.settings.sentiment != "builtin":  # public, and the same for all clients
+            return self.classifier
         if owner not in self._fitted:
             texts = [review.text for review in self.reviews[owner]]
             labels = [review.label for review in self.reviews[owner]]
             self._fitted[owner] = sentiment.fit(texts, labels)
-        return self._fitted[owner].positive
+        return self._fitted[owner]
 
     @property
-    def classifier(self) -> Any:
+    def classifier(self) -> TextRewardModel:
         """The model of `algorithm.sentiment`, loaded when it is first needed."""
         if self._classifier is None:
-            from fedrl.feedback import hf_sentiment as classifier
+            from fedrl.feedback import hf_sentiment
 
-            self._classifier = classifier.load(self.settings.sentiment, self.settings.device)
+            self._classifier = hf_sentiment.load(self.settings.sentiment, self.settings.device)
         return self._classifier
 
-    def _liking(self, owner: int) -> Felt:
+    def _preference_model(self, owner: int) -> TextRewardModel:
         """By a person's answers; 0.5 for everything while there are none."""
         if self.settings.feedback == "logged":
             preference_queries.require_folder(self.settings.feedback_folder, owner)
-        said = preference_queries.answered(self.settings.feedback_folder, owner)
-        if owner not in self._likings or self._likings[owner][0] != said:
-            self._likings[owner] = said, text_preferences.fit(said).liking
-        return self._likings[owner][1]
+        answered = preference_queries.answered(self.settings.feedback_folder, owner)
+        if self._answered.get(owner) != answered:
+            self._fitted[owner] = preference_model.fit(answered)
+            self._answered[owner] = answered
+        return self._fitted[owner]

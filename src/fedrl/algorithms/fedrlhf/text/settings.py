@@ -32,13 +32,13 @@ class Settings:
     # Where clients' private folders are, for people to answer in; only read if live or logged.
     feedback_folder: FilePath = ""
     # Pairs of texts that a client asks its person about in a round; only read if live.
-    compare: int = 10
+    preference_queries: int = 10
     # Batches of texts that a client writes and learns from in a round.
     batches: int = 40
     # Texts per batch. Every review of the client's begins one before any begins a second; a
     # centralized client's batches are of one owner each, in turn.
     batch: int = 16
-    # Shortest and longest beginning of a review, in tokens.
+    # Shortest and longest prompt, the beginning of a review, in tokens.
     prompt_tokens: tuple[int, ...] = (2, 8)
     # Most tokens that are written on.
     answer_tokens: int = 32
@@ -64,10 +64,10 @@ class Settings:
     max_grad_norm: float = 1.0
     # Weight in the loss of the KL divergence to the model that the run began with.
     kl: float = 0.05
-    # Held-out beginnings per client that are evaluated on, always the same.
-    queries: int = 30
+    # Held-out prompts per client that are evaluated on, always the same.
+    eval_prompts: int = 30
     # Texts that are written on from each of them.
-    eval_texts: int = 1
+    eval_completions: int = 1
     # Compute activations again on the way back instead of keeping them: less memory, more time.
     save_memory: bool = False
     # Compile the learner with torch.compile: a minute at first, then twice as fast on a GPU.
@@ -81,7 +81,7 @@ class Settings:
     def __post_init__(self) -> None:
         at_least_one(
             self, "algorithm.", "batches", "batch", "answer_tokens", "ppo_epochs", "minibatch",
-            "microbatch", "queries", "eval_texts", "compare",
+            "microbatch", "eval_prompts", "eval_completions", "preference_queries",
         )  # fmt: skip
         not_negative(self, "algorithm.", "lora_rank", "kl")
         above_zero(

@@ -1,17 +1,18 @@
-"""The workbench of a client that writes: a language model goes on from the beginnings of texts and
-learns by PPO from what the texts are worth.
+"""The local trainer of a client that writes: a language model completes prompts and learns by PPO
+from what the texts are worth.
 
 A text is one sample: the prompt is its situation, all new tokens are one action, the reward of the
 whole text comes at the end. The critic values the prompt (`ppo`); advantages have mean 0 and
 deviation 1 within a batch. The KL divergence to the reference is a term of the loss, per token, as
-for agents (`rl.loss`), and no part of the reward. Its estimate from the tokens that were written
-(k3) has the value of KL(π ‖ π_ref), but with the tokens fixed its gradient, (1 − π_ref/π) ∇ log π,
-is on average that of KL(π_ref ‖ π): it holds on to all that the reference writes.
+for agents (`llm.rl.loss`), and no part of the reward. Its estimate from the tokens that were
+written (k3) has the value of KL(π ‖ π_ref), but with the tokens fixed its gradient,
+(1 − π_ref/π) ∇ log π, is on average that of KL(π_ref ‖ π): it holds on to all that the reference
+writes.
 
 The reference is the model that the run began with, and nothing ever trains it: a copy, or the model
-without its adapters. It also says how likely a text is (`Written.likelihood`), which no policy can
-therefore talk up by changing itself. Nothing is remembered from one call to the next: every call
-sets the weights first, or says that it uses those that are set.
+without its adapters. It also says how likely a text is (`Completions.likelihood`), which no policy
+can therefore talk up by changing itself. Nothing is remembered from one call to the next: every
+call sets the weights first, or says that it uses those that are set.
 """
 
 from __future__ import annotations
@@ -19,28 +20,28 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from fedrl.algorithms.fedrlhf.text.settings import Settings
 from fedrl.core.types import Metrics, Tensors, UserError
 from fedrl.llm import lora
+from fedrl.llm.actor import Actor
 from fedrl.llm.generation.select import select_sampler
 from fedrl.llm.model_setup import checkpoint_activations, compile_layers
 from fedrl.llm.out_of_memory import explain_out_of_memory
-from fedrl.llm.policy import choose_device, load
+from fedrl.llm.policy import Policy, choose_device, load
 from fedrl.llm.rl import optimizer_state, ppo
 from fedrl.llm.rl.batches import Batching, Rows, to_rows
 from fedrl.llm.rl.logprobs import answer_logprobs, hidden_states, log_distributions
 from fedrl.llm.rl.loss import Loss
 from fedrl.llm.rollout import Rollout, Sample
-from fedrl.llm.weights import MergedWeights
 
-READ = 16
-"""Characters of a text that are tokenized per token that is wanted: three times as many as tokens
-have on average."""
+CHARACTERS_PER_TOKEN = 16
+"""Of a text that are tokenized for a token that is wanted: three times the average."""
 ROWS = 64
 """Texts per forward pass where nothing is trained."""
 REPORTED = (
@@ -49,11 +50,11 @@ REPORTED = (
 )  # fmt: skip
 
 
-class Written(NamedTuple):
+class Completions(NamedTuple):
     """Texts of one model."""
 
     samples: list[Sample]
-    texts: list[str]  # the prompt and what was written on, as one text
+    texts: list[str]  # the prompt and its completion, as one text
     likelihood: np.ndarray  # mean log-probability of the new tokens under the reference [n]
     kl: float  # mean over the new tokens of log π − log π_ref
 
@@ -72,31 +73,30 @@ class Written(NamedTuple):
         return float(np.mean(shares)) if shares else 0.0
 
 
-class Batch(NamedTuple):
-    """Prompts to learn from, and whose they are."""
+class PromptBatch(NamedTuple):
+    """Prompts to learn from, as tokens, and whose they are."""
 
     owners: list[int]
     prompts: list[list[int]]
 
 
-Worth = Callable[[Batch, Written], tuple[np.ndarray, Metrics]]
+RewardFunction = Callable[[PromptBatch, Completions], tuple[np.ndarray, Metrics]]
 """What texts are worth [n], and numbers about it to report."""
 
 
-class Writer:
+class TextTrainer:
     """Writes and learns as the settings of `fedrlhf-text` say."""
 
-    def __init__(self, settings: Any) -> None:
+    def __init__(self, settings: Settings) -> None:
         if not settings.model:
             raise UserError(
                 "algorithm.model is empty; name a model folder (`fedrl warmstart imdb`)"
             )
         self.settings = settings
-        self.version = 0
         with explain_out_of_memory():
             self._set_up(settings)
 
-    def _set_up(self, settings: Any) -> None:
+    def _set_up(self, settings: Settings) -> None:
         loaded = load(settings.model, choose_device(settings.device))
         model = lora.with_adapters(loaded.model, settings.lora_rank, settings.lora_alpha)
         adapted = lora.has_adapters(model)
@@ -104,11 +104,10 @@ class Writer:
         ppo.add_value_head(model)
         if settings.save_memory:
             checkpoint_activations(model)
-        self.policy = replace(loaded, model=model)
+        policy = replace(loaded, model=model)
         self.critic = ppo.Critic(lr=settings.critic_lr)
-        self.sampler: Any = select_sampler(
-            settings.rollouts, self.policy, settings.prompt_tokens[1] + settings.answer_tokens
-        )
+        longest = settings.prompt_tokens[1] + settings.answer_tokens
+        self.actor = Actor(policy, select_sampler(settings.rollouts, policy, longest))
         if settings.compile:  # after the copy, which must not call this model's body
             compile_layers(model)
         tokenizer = self.policy.tokenizer
@@ -116,36 +115,18 @@ class Writer:
         begins = begin is not None and tokenizer("a")["input_ids"][:1] == [begin]
         self.before = [begin] if begins else []  # what this model expects before any text
 
-    # Weights
-
-    def first(self, seed: int) -> Tensors:
-        """What the server begins with: the folder's weights, or new adapters by the run's seed."""
-        if self.settings.lora_rank:
-            lora.draw_adapters(self.policy.model, seed)
-        return self.policy.weights()
-
-    def load(self, theta: Tensors) -> None:
-        self.policy.set_weights(theta)
-        self._moved()
-
-    def _moved(self) -> None:
-        """Tell the sampler of new weights: the plain one shares them, others keep a copy."""
-        self.version += 1
-        model = self.policy.model.eval()
-        weights = MergedWeights(model) if self.sampler.copies_weights else None
-        self.sampler.push(weights, self.version)
-
-    def generator(self, seed: int) -> torch.Generator:
-        return torch.Generator(self.policy.device).manual_seed(seed % 2**63)
+    @property
+    def policy(self) -> Policy:
+        return self.actor.policy
 
     # Texts
 
     def tokens(self, texts: Sequence[str]) -> list[list[int]]:
         """Of the beginning of each text, as far as prompts and what follows them may reach."""
         settings = self.settings
-        most = READ * (settings.prompt_tokens[1] + settings.answer_tokens)
-        found = self.policy.tokenizer([text[:most] for text in texts], add_special_tokens=False)
-        return [list(row) for row in found["input_ids"]]
+        most = CHARACTERS_PER_TOKEN * (settings.prompt_tokens[1] + settings.answer_tokens)
+        read = self.policy.tokenizer([text[:most] for text in texts], add_special_tokens=False)
+        return [list(row) for row in read["input_ids"]]
 
     def prompts(self, texts: Sequence[str], lengths: Sequence[int]) -> list[list[int]]:
         """The first tokens of each text."""
@@ -153,26 +134,28 @@ class Writer:
         return [[*self.before, *row[:length]] for row, length in pairs]
 
     @explain_out_of_memory()
-    def write(self, prompts: Sequence[Sequence[int]], generator: torch.Generator) -> Written:
+    def complete(self, prompts: Sequence[Sequence[int]], generator: torch.Generator) -> Completions:
         """Go on from each prompt with the weights that are set."""
         settings = self.settings
-        said = self.sampler.generate(
+        answers = self.actor.sampler.generate(
             prompts, settings.answer_tokens, settings.temperature, generator
         )
-        assert self.sampler.version == self.version, "written with other weights"
+        assert self.actor.sampler.version == self.actor.version, "written with other weights"
         samples = [
-            Sample(i, 0, list(prompt), said.tokens[i], said.logprobs[i], "")
+            Sample(i, 0, list(prompt), answers.tokens[i], answers.logprobs[i], "")
             for i, prompt in enumerate(prompts)
         ]
         whole = [[*sample.prompt, *sample.answer] for sample in samples]
         texts = self.policy.tokenizer.batch_decode(whole, skip_special_tokens=True)
         logs, rows = self._under_reference(samples)
         own = np.array([x for sample in samples for x in sample.logprobs])
-        return Written(samples, texts, _means(logs, rows, len(samples)), float((own - logs).mean()))
+        return Completions(
+            samples, texts, _means(logs, rows, len(samples)), float((own - logs).mean())
+        )
 
     @explain_out_of_memory()
-    def human(self, texts: Sequence[str]) -> np.ndarray:
-        """Mean log-probability under the reference of what people wrote after a beginning of middle
+    def human_likelihood(self, texts: Sequence[str]) -> np.ndarray:
+        """Mean log-probability under the reference of what people wrote after a prompt of middle
         length, as far as a model would write [n]."""
         length = sum(self.settings.prompt_tokens) // 2
         samples: list[Sample] = []
@@ -191,8 +174,8 @@ class Writer:
         for start in range(0, len(samples), ROWS):
             batch = self._rows(samples[start : start + ROWS])
             with lora.without_adapters(self.reference):
-                found, _ = answer_logprobs(self.reference, batch, self.settings.temperature)
-            logs.append(found)
+                logprobs, _ = answer_logprobs(self.reference, batch, self.settings.temperature)
+            logs.append(logprobs)
             rows.append(batch.row + start)
         return torch.cat(logs).cpu().double().numpy(), torch.cat(rows).cpu().numpy()
 
@@ -204,8 +187,8 @@ class Writer:
     def train(
         self,
         theta: Tensors,
-        batches: Iterable[Batch],
-        worth: Worth,
+        batches: Iterable[PromptBatch],
+        reward: RewardFunction,
         seed: int,
         moments: Tensors | None = None,
     ) -> tuple[Metrics, Tensors]:
@@ -213,40 +196,30 @@ class Writer:
 
         Gives what to log, and what Adam remembers where clients keep it: `moments` of next time.
         """
-        with explain_out_of_memory(self.policy.model):
-            return self._train(theta, batches, worth, seed, moments)
-
-    def _train(
-        self,
-        theta: Tensors,
-        batches: Iterable[Batch],
-        worth: Worth,
-        seed: int,
-        moments: Tensors | None,
-    ) -> tuple[Metrics, Tensors]:
         settings, model = self.settings, self.policy.model
-        self.load(theta)
-        generator = self.generator(seed)
-        optimizer = torch.optim.Adam(
-            ppo.parameter_groups(model, settings.lr, self.critic), settings.lr
-        )
-        optimizer_state.restore(optimizer, self.policy.trained(), moments)
         logs: list[Metrics] = []
-        for batch in batches:
-            written = self.write(batch.prompts, generator)
-            rewards, told = worth(batch, written)
-            learned = self._learn(optimizer, written.samples, rewards, generator)
-            self._moved()
-            logs.append(_log(written, told | learned))
+        with explain_out_of_memory(model):
+            self.actor.load(theta)
+            generator = self.actor.generator(seed)
+            optimizer = torch.optim.Adam(
+                ppo.parameter_groups(model, settings.lr, self.critic), settings.lr
+            )
+            optimizer_state.restore(optimizer, self.policy.trained(), moments)
+            for batch in batches:
+                completions = self.complete(batch.prompts, generator)
+                rewards, judged = reward(batch, completions)
+                learned = self._learn(optimizer, completions.samples, rewards, generator)
+                self.actor.sync_sampler()
+                logs.append(_log(completions, judged | learned))
+            kept = settings.optimizer_state == "kept"
+            after = optimizer_state.taken(optimizer, self.policy.trained()) if kept else {}
         names = dict.fromkeys(name for log in logs for name in log)
         rows = {name: [log[name] for log in logs if name in log] for name in names}
-        found = {
+        metrics = {
             name: float(np.sum(row) if name.startswith("env/") else np.mean(row))
             for name, row in rows.items()
         }
-        if settings.optimizer_state != "kept":
-            return found, {}
-        return found, optimizer_state.taken(optimizer, self.policy.trained())
+        return metrics, after
 
     def _learn(
         self,
@@ -257,19 +230,19 @@ class Writer:
     ) -> dict[str, float]:
         """Passes of PPO over one batch of texts; means over the passes."""
         settings, model, pad = self.settings, self.policy.model, self.policy.pad
-        rollout = _rollout(samples, rewards, self.version)
+        rollout = _rollout(samples, rewards, self.actor.version)
         targets = ppo.gae_targets(model, rollout, self.critic, pad, settings.microbatch)
         weights = Loss(settings.clip, settings.kl, 0.0, settings.temperature)
         batching = Batching(
             pad, settings.minibatch, settings.microbatch, settings.max_grad_norm, generator
         )
-        found = [
+        passes = [
             ppo.update(
                 model, optimizer, samples, targets, self.critic, weights, batching, self.reference
             )
             for _ in range(settings.ppo_epochs)
         ]
-        return {name: float(np.mean([one[name] for one in found])) for name in found[0]}
+        return {name: float(np.mean([log[name] for log in passes])) for name in passes[0]}
 
     @explain_out_of_memory()
     @torch.no_grad()
@@ -279,7 +252,7 @@ class Writer:
         starts = range(0, len(samples), ROWS)
         batches = [self._rows(samples[start : start + ROWS]) for start in starts]
         own = [self._distributions(batch) for batch in batches]
-        self.load(theta)
+        self.actor.load(theta)
         total = 0.0
         for batch, logs in zip(batches, own, strict=True):
             total += float((logs.exp() * (logs - self._distributions(batch))).sum())
@@ -287,10 +260,8 @@ class Writer:
 
     def _distributions(self, batch: Rows) -> Tensor:
         """log π(· | all before it) at every new token [A, vocabulary]."""
-        model = self.policy.model
-        return log_distributions(
-            model, hidden_states(model, batch), batch, self.settings.temperature
-        )
+        model, temperature = self.policy.model, self.settings.temperature
+        return log_distributions(model, hidden_states(model, batch), batch, temperature)
 
 
 def _means(values: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:
@@ -309,11 +280,11 @@ def _rollout(samples: list[Sample], rewards: np.ndarray, version: int) -> Rollou
     )
 
 
-def _log(written: Written, found: dict[str, float]) -> Metrics:
-    return {f"train/{name}": found[name] for name in REPORTED if name in found} | {
-        "train/kl": written.kl,
-        "train/repeated": written.repeated,
-        "train/tokens": written.tokens / len(written.samples),
-        "env/samples": float(len(written.samples)),
-        "env/tokens": float(written.tokens),
+def _log(completions: Completions, learned: dict[str, float]) -> Metrics:
+    return {f"train/{name}": learned[name] for name in REPORTED if name in learned} | {
+        "train/kl": completions.kl,
+        "train/repeated": completions.repeated,
+        "train/tokens": completions.tokens / len(completions.samples),
+        "env/samples": float(len(completions.samples)),
+        "env/tokens": float(completions.tokens),
     }

@@ -1,4 +1,4 @@
-"""Requests of a page for one person: text or JSON, and a key for what is private.
+"""The HTTP server of a page for one person: text or JSON, and a key for what is private.
 
 Other people on a shared machine can reach loopback, too. So what is private needs a key that only
 the printed address holds, the key travels in a header that other pages may not send (no cookies, no
@@ -9,15 +9,15 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
-from typing import Any
 
 from fedrl.core import loopback
 from fedrl.core.loopback import PATIENCE, LoopbackServer
 from fedrl.core.types import UserError
 
+Json = Mapping[str, "Json"] | Sequence["Json"] | str | float | None
 LONGEST_BODY = 256 * 1024
 KEY_HEADER = "X-Fedrl-Key"
 HEADERS = loopback.HEADERS | {
@@ -60,7 +60,7 @@ class Request(BaseHTTPRequestHandler):
     do_POST = do_GET
     do_HEAD = do_PUT = do_DELETE = do_PATCH = do_OPTIONS
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """Nothing: not even addresses belong in a log."""
 
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:
@@ -73,7 +73,7 @@ class Request(BaseHTTPRequestHandler):
         if not secrets.compare_digest(brought, key.encode()):
             raise Refused(HTTPStatus.FORBIDDEN, "This address lacks its key.")
 
-    def body(self) -> Any:
+    def body(self) -> Json:
         """The request's JSON."""
         length = loopback.body_length(self)
         if length is None:
@@ -83,7 +83,8 @@ class Request(BaseHTTPRequestHandler):
         if self.headers.get_content_type() != "application/json":
             raise Refused(HTTPStatus.UNSUPPORTED_MEDIA_TYPE, "This page reads JSON.")
         try:
-            return json.loads(self.rfile.read(length))
+            body: Json = json.loads(self.rfile.read(length))
+            return body
         except (ValueError, RecursionError) as error:
             raise Refused(HTTPStatus.BAD_REQUEST, "The request could not be read.") from error
 
@@ -97,7 +98,7 @@ class Request(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def send_json(self, value: Any, status: HTTPStatus = HTTPStatus.OK) -> None:
+    def send_json(self, value: Json, status: HTTPStatus = HTTPStatus.OK) -> None:
         self.send(json.dumps(value), "application/json", status)
 
     def _guarded(self) -> None:

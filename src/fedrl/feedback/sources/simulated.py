@@ -3,10 +3,10 @@
     rate      −1 if the score shown is more than half a star above the noisy true rating, +1 if it
               is more than half a star below it, else 0
     compare   the true order of the two noisy ratings where the model's order differs from it, else
-              0; as everywhere in `records`, −1 is for the first and +1 for the second
+              0; as everywhere in `queries`, −1 is for the first and +1 for the second
 
 The person knows the items they were given, by the client's own keys, and no others: a client gives
-it the ratings that it trains on, so that a question about anything held out is an error. Scores are
+it the ratings that it trains on, so that a query about anything held out is an error. Scores are
 in stars, as ratings are. (The paper writes +1 where the first is preferred.)
 
 By the paper's rule a comparison says something only where the model's order seems wrong. Where the
@@ -22,40 +22,40 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedrl.core.seeding import generator
-from fedrl.feedback.records import Answer, Question
+from fedrl.feedback.queries import Answer, Query
 
 TOLERANCE = 0.5
 """Stars within which a score is right."""
 
 
 @dataclass(frozen=True)
-class Simulated:
-    """A `Source` with an opinion, `stars` by key, and `noise` (a standard deviation) in telling."""
+class SimulatedPerson:
+    """A `FeedbackSource` with an opinion, `stars` by key; `noise` is a standard deviation."""
 
     stars: Mapping[str, float]
     noise: float
 
-    def answers(self, questions: Sequence[Question], seed: int) -> list[Answer]:
-        return [Answer(one.id, self._answer(one, seed)) for one in questions]
+    def answers(self, queries: Sequence[Query], seed: int) -> list[Answer]:
+        return [Answer(query.id, self._answer(query, seed)) for query in queries]
 
-    def _answer(self, question: Question, seed: int) -> float:
-        # By the question's own name: what else is asked beside it changes nothing.
-        random = generator(seed, f"feedback/{question.id}")
-        felt = [
-            self.stars[key] + self.noise * float(random.standard_normal()) for key in question.keys
+    def _answer(self, query: Query, seed: int) -> float:
+        # By the query's own name: what else is asked beside it changes nothing.
+        random = generator(seed, f"feedback/{query.id}")
+        ratings = [
+            self.stars[key] + self.noise * float(random.standard_normal()) for key in query.keys
         ]
-        if question.kind == "rate":
-            return direct(question.scores[0], felt[0])
-        return comparative(question.scores, felt)
+        if query.kind == "rate":
+            return rating_answer(query.scores[0], ratings[0])
+        return preference_answer(query.scores, ratings)
 
 
-def direct(score: float, rating: float) -> float:
+def rating_answer(score: float, rating: float) -> float:
     if score > rating + TOLERANCE:
         return -1.0
     return 1.0 if score < rating - TOLERANCE else 0.0
 
 
-def comparative(scores: Sequence[float], ratings: Sequence[float]) -> float:
+def preference_answer(scores: Sequence[float], ratings: Sequence[float]) -> float:
     true = float(np.sign(ratings[1] - ratings[0]))
     predicted = float(np.sign(scores[1] - scores[0]))
     return true if true != predicted else 0.0

@@ -3,7 +3,7 @@
     rate      one item and the model's score for it: is the score too high (−1), right (0) or too
               low (+1)?
     compare   two items and the model's scores: is the first (−1) or the second (+1) better, or
-              neither (0)?
+              neither (0)? A preference query
 
 A source may not answer: a person has not come to it yet or cannot say, a log does not hold it.
 "Cannot say" is not 0, which says that a score is right or that neither item is better.
@@ -17,33 +17,34 @@ from typing import Literal, NamedTuple, Protocol
 Kind = Literal["rate", "compare"]
 
 
-class Question(NamedTuple):
+class Query(NamedTuple):
     """`id` is unique within a client and the same whenever the same is asked again."""
 
     id: str
     kind: Kind
     keys: tuple[str, ...]  # of the items in the client's own data: one to rate, two to compare
     items: tuple[str, ...]  # as a person reads them
-    scores: tuple[float, ...]  # the model's, on the scale that the question is about
+    scores: tuple[float, ...]  # the model's, on the scale that the query is about
 
 
 class Answer(NamedTuple):
-    question: str  # the question's id
+    question: str  # the query's id
     value: float  # H in [−1, 1]
 
 
-class Source(Protocol):
-    """Simulated, logged or live: one client's."""
+class FeedbackSource(Protocol):
+    """Simulated, logged or live: one client's (`sources`)."""
 
-    def answers(self, questions: Sequence[Question], seed: int) -> list[Answer]:
-        """To as many of the questions as there are answers for, in their order."""
+    def answers(self, queries: Sequence[Query], seed: int) -> list[Answer]:
+        """To as many of the queries as there are answers for, in their order."""
         ...
 
 
-class Contrary(NamedTuple):
-    """A `Source` that says the opposite of another: a poisoned client's."""
+class OppositeSource(NamedTuple):
+    """A `FeedbackSource` that says the opposite of another: a poisoned client's."""
 
-    source: Source
+    source: FeedbackSource
 
-    def answers(self, questions: Sequence[Question], seed: int) -> list[Answer]:
-        return [Answer(one.question, -one.value) for one in self.source.answers(questions, seed)]
+    def answers(self, queries: Sequence[Query], seed: int) -> list[Answer]:
+        said = self.source.answers(queries, seed)
+        return [Answer(answer.question, -answer.value) for answer in said]

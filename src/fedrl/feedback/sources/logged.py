@@ -2,8 +2,7 @@
 
 That is also how a person's answers are kept (`store`), so a session can be played again: undone and
 skipped ones are left out here too, and so is "cannot say" (null). What the file does not hold stays
-unanswered. The server may learn that
-a client's file cannot be read, but nothing of what it says.
+unanswered. The server may learn that a client's file cannot be read, but nothing of what it says.
 """
 
 from __future__ import annotations
@@ -14,21 +13,22 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedrl.core.types import Shareable, UserError
-from fedrl.feedback.records import Answer, Question
+from fedrl.feedback.queries import Answer, Query
 
 
 @dataclass(frozen=True)
-class Logged:
-    """A `Source` that says what was said before."""
+class LoggedAnswers:
+    """A `FeedbackSource` that says what was said before."""
 
     values: Mapping[str, float]
 
-    def answers(self, questions: Sequence[Question], seed: int) -> list[Answer]:
+    def answers(self, queries: Sequence[Query], seed: int) -> list[Answer]:
         """`seed` is not read: nothing here is left to chance."""
-        return [Answer(one.id, self.values[one.id]) for one in questions if one.id in self.values]
+        answered = [query.id for query in queries if query.id in self.values]
+        return [Answer(name, self.values[name]) for name in answered]
 
 
-def source(path: Path) -> Logged:
+def source(path: Path) -> LoggedAnswers:
     """Of several answers to one question the last one counts."""
     try:
         text = path.read_text(encoding="utf-8")
@@ -40,11 +40,11 @@ def source(path: Path) -> Logged:
     values: dict[str, float] = {}
     for number, line in enumerate(text.splitlines(), start=1):
         if line.strip():
-            _take(values, line, f"{path}, line {number}")
-    return Logged(values)
+            _apply(values, line, f"{path}, line {number}")
+    return LoggedAnswers(values)
 
 
-def _take(values: dict[str, float], line: str, where: str) -> None:
+def _apply(values: dict[str, float], line: str, where: str) -> None:
     try:
         entry = json.loads(line)
         if "undo" in entry:

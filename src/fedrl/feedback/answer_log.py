@@ -1,0 +1,142 @@
+"""What one person has said to one client, and what still waits: all of it follows from the lines.
+
+Every answer, "cannot say", skip and undo is a line of the private folder (`store`). "Cannot say"
+closes a query and is no answer: no learner hears of it, and no count of answers holds it. A
+skipped query still waits, behind all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypedDict
+
+from fedrl.feedback.queries import Answer, Query
+
+Act = Literal["answer", "skip", "undo"]
+
+
+class Line(TypedDict, total=False):
+    """A line of the answers' file: of `sit`, `undo`, `skip` and `question` it has one."""
+
+    time: float
+    once: str
+    sit: int
+    undo: str
+    skip: str
+    question: str
+    value: float | None
+
+
+class Entry(NamedTuple):
+    """A person's entry: an answer (`value` None: cannot say), a skip, or the last entry undone.
+
+    An undo that names a query does nothing unless the last entry is about that query.
+    """
+
+    question: str
+    value: float | None = None
+    once: str = ""
+    act: Act = "answer"
+
+
+class StandingEntry(NamedTuple):
+    """An entry that was not undone: an answer, "cannot say" (`value` None) or a skip."""
+
+    question: str
+    value: float | None
+    skip: bool = False
+
+
+class Progress(NamedTuple):
+    """`sitting` counts the answers since the person last sat down (see `Folder.sit`).
+
+    `unsure` are the queries of which the person cannot say anything: they are no answers.
+    """
+
+    answered: int
+    pending: int
+    sitting: int
+    unsure: int = 0
+
+
+@dataclass
+class AnswerLog:
+    """The answers' file, read from its start: what stands after all undos."""
+
+    entries: list[StandingEntry] = field(default_factory=list)
+    undone: list[str] = field(default_factory=list)  # whose queries come first, the last undone
+    seen: set[str] = field(default_factory=set)  # the words `once`
+    seated: int = 0  # entries that stood when the person sat down
+
+    def apply(self, line: Line) -> None:
+        """One line of the file."""
+        self.seen.add(line.get("once", ""))
+        if "sit" in line:
+            self.seated = len(self.entries)
+        elif "undo" in line:
+            self._undo(line["undo"])
+        elif "skip" in line:
+            self._add(StandingEntry(line["skip"], None, skip=True))
+        else:
+            self._add(StandingEntry(line["question"], line["value"]))
+
+    def _add(self, entry: StandingEntry) -> None:
+        self.entries.append(entry)
+        self.undone = [name for name in self.undone if name != entry.question]
+
+    def _undo(self, name: str) -> None:
+        """By name: somebody may have removed a damaged line before it."""
+        places = [at for at, entry in enumerate(self.entries) if entry.question == name]
+        if places:
+            del self.entries[places[-1]]
+            self.undone.insert(0, name)
+            self.seated -= places[-1] < self.seated
+
+    @property
+    def answers(self) -> list[Answer]:
+        """Those that stand, in the order in which they were given."""
+        return _answers(self.entries)
+
+    @property
+    def closed(self) -> set[str]:
+        """Queries that wait no longer: answered, or nothing can be said of them."""
+        return {entry.question for entry in self.entries if not entry.skip}
+
+
+def _answers(entries: Iterable[StandingEntry]) -> list[Answer]:
+    return [Answer(entry.question, entry.value) for entry in entries if entry.value is not None]
+
+
+@dataclass(frozen=True)
+class FolderView:
+    """A client's private folder at one moment."""
+
+    queries: dict[str, Query]
+    log: AnswerLog
+
+    @property
+    def pending(self) -> list[Query]:
+        """In a person's order: what was undone, then the newest, then what was skipped."""
+        waiting = self.queries.keys() - self.log.closed
+        skips = [entry.question for entry in self.log.entries if entry.skip]
+        last = list(dict.fromkeys(skips[::-1]))[::-1]  # by when each was skipped last
+        new = [name for name in self.queries if name not in skips]
+        order = dict.fromkeys([*self.log.undone, *new, *last])
+        return [self.queries[name] for name in order if name in waiting]
+
+    @property
+    def progress(self) -> Progress:
+        entries, seated = self.log.entries, self.log.seated
+        unsure = sum(entry.value is None and not entry.skip for entry in entries)
+        answered, sitting = len(_answers(entries)), len(_answers(entries[seated:]))
+        return Progress(answered, len(self.pending), sitting, unsure)
+
+    @property
+    def undoable(self) -> list[StandingEntry]:
+        """Entries that can be taken back: a skipped query may have been dropped since."""
+        return [entry for entry in self.log.entries if entry.question in self.queries]
+
+    def recent(self, count: int) -> list[tuple[Query, StandingEntry]]:
+        """The last entries, newest first, with their queries."""
+        return [(self.queries[entry.question], entry) for entry in self.undoable[-count:][::-1]]
