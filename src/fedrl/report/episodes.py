@@ -140,8 +140,8 @@ def read_episodes(file: Path) -> Played | None:
         return None
     for key in ("best", "worst"):
         data[key] = tuple(
-            Episode(**one | {"steps": tuple(Step(**step) for step in one["steps"])})
-            for one in data[key]
+            Episode(**kept | {"steps": tuple(Step(**step) for step in kept["steps"])})
+            for kept in data[key]
         )
     data["kinds"] = {kind: (won, count) for kind, (won, count) in data["kinds"].items()}
     return Played(**data)
