@@ -18,6 +18,7 @@ from fedrl.core.types import Tensors, UserError
 from fedrl.llm import lora, warmstart_record
 from fedrl.llm.policy import load
 from fedrl.llm.rl.ppo import add_value_head
+from fedrl.llm.weights import base_model
 
 if TYPE_CHECKING:
     from fedrl.llm.model_types import LanguageModel, Tokenizer
@@ -43,7 +44,7 @@ def write_model(
 ) -> None:
     """A model folder; a place that takes no more is one line."""
     try:
-        model.save_pretrained(str(out))
+        base_model(model).save_pretrained(out)
         tokenizer.save_pretrained(out)
         if record is not None:
             shutil.copyfile(record, out / record.name)

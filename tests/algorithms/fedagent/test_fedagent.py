@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,24 +10,15 @@ import pytest
 pytest.importorskip("torch", reason="FedAgent needs the extra llm")
 pytest.importorskip("transformers", reason="FedAgent needs the extra llm")
 
-from support.agent_runs import WORLD, last, make_model, recipe, train, won_by_walking
+from support.agent_runs import WORLD, last, recipe, train
 
 from fedrl.config.build import build_algorithm, build_world
 from fedrl.core import seeding
 from fedrl.core.types import Job, UserError
-from fedrl.envs.household.game import Game
 from fedrl.report import compare as report
 from fedrl.runs import train as runs
 
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory) -> Path:
-    return make_model(tmp_path_factory.mktemp("models") / "tiny")
-
-
-@pytest.fixture(autouse=True)
-def an_easier_game(monkeypatch):
-    monkeypatch.setattr(Game, "_goal_holds", won_by_walking)
+pytestmark = pytest.mark.usefixtures("easier_game")
 
 
 def test_one_client_federated_equals_centralized_to_the_bit(model, tmp_path):

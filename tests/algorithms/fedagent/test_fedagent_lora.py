@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -11,7 +9,7 @@ torch = pytest.importorskip("torch", reason="FedAgent needs the extra llm")
 pytest.importorskip("transformers", reason="FedAgent needs the extra llm")
 pytest.importorskip("peft", reason="LoRA needs peft (fedrl[llm])")
 
-from support.agent_runs import last, make_model, recipe, train, won_by_walking
+from support.agent_runs import last, recipe, train
 
 from fedrl import cli
 from fedrl.aggregation.mean import mean
@@ -19,7 +17,6 @@ from fedrl.config.build import build_algorithm
 from fedrl.core import tree
 from fedrl.core.types import Job, UserError
 from fedrl.engines.in_process import InProcess
-from fedrl.envs.household.game import Game
 from fedrl.federation import round_loop
 from fedrl.llm.generation.hf import HFSampler
 from fedrl.llm.policy import load
@@ -27,18 +24,10 @@ from fedrl.llm.warmstart_record import shown_tasks
 from fedrl.llm.weights import MergedWeights
 from fedrl.runs import train as runs
 
+pytestmark = pytest.mark.usefixtures("easier_game")
+
 LORA = {"lora_rank": 4, "lora_alpha": 8, "lr": 1e-2, "tasks": 6, "group": 4}
 HERE = torch.device("cpu")
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory) -> Path:
-    return make_model(tmp_path_factory.mktemp("models") / "tiny")
-
-
-@pytest.fixture(autouse=True)
-def an_easier_game(monkeypatch):
-    monkeypatch.setattr(Game, "_goal_holds", won_by_walking)
 
 
 class Kept:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("torch", reason="FedAgent needs the extra llm")
 pytest.importorskip("transformers", reason="FedAgent needs the extra llm")
 
-from support.agent_runs import make_model, recipe, won_by_walking
+from support.agent_runs import recipe
 
 from fedrl.config.build import build_algorithm
 from fedrl.core.types import Job
@@ -17,18 +15,10 @@ from fedrl.envs.household.game import Game
 from fedrl.llm.prompts.compact_household import CompactHousehold
 from fedrl.llm.rl import policy_gradient
 
+pytestmark = pytest.mark.usefixtures("easier_game")
+
 PENALTY = 0.3
 Steps = dict[tuple[int, int], float]
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory) -> Path:
-    return make_model(tmp_path_factory.mktemp("models") / "tiny")
-
-
-@pytest.fixture(autouse=True)
-def an_easier_game(monkeypatch):
-    monkeypatch.setattr(Game, "_goal_holds", won_by_walking)
 
 
 @pytest.fixture
