@@ -36,19 +36,19 @@ def entity_tokenizer(texts: Iterable[str], numbers: int = 9) -> PreTrainedTokeni
     The second part is for things that the texts do not show but the world may: a drawer 7.
     """
     pattern = entity_pattern()
-    found = {token for text in texts for token in re.findall(pattern, text.lower())}
-    nouns = {token.rpartition(" ")[0] for token in found if re.fullmatch(ENTITY, token)}
-    found |= {f"{noun} {n}" for noun in nouns for n in range(1, numbers + 1)}
-    return _word_level(found, pattern)
+    tokens = {token for text in texts for token in re.findall(pattern, text.lower())}
+    nouns = {token.rpartition(" ")[0] for token in tokens if re.fullmatch(ENTITY, token)}
+    tokens |= {f"{noun} {n}" for noun in nouns for n in range(1, numbers + 1)}
+    return _word_level(tokens, pattern)
 
 
 def word_tokenizer(texts: Iterable[str]) -> PreTrainedTokenizerFast:
     """Every word of these texts, in small letters, and every mark is a token."""
     split, lower = _split(WORD), normalizers.Lowercase()
-    found = {
+    tokens = {
         word for text in texts for word, _ in split.pre_tokenize_str(lower.normalize_str(text))
     }
-    return _word_level(found, WORD)
+    return _word_level(tokens, WORD)
 
 
 def _word_level(tokens: Iterable[str], pattern: str) -> PreTrainedTokenizerFast:

@@ -48,10 +48,10 @@ class Policy:
     @property
     def end(self) -> list[int]:
         """Tokens that end an answer: the tokenizer's and those of the generation settings."""
-        found = {self.tokenizer.eos_token_id}
+        ends = {self.tokenizer.eos_token_id}
         more = getattr(self.model.generation_config, "eos_token_id", None)
-        found |= set(more) if isinstance(more, list) else {more}
-        return sorted(token for token in found if token is not None)
+        ends |= set(more) if isinstance(more, list) else {more}
+        return sorted(token for token in ends if token is not None)
 
     def trained(self) -> dict[str, nn.Parameter]:
         return {name: p for name, p in self.model.named_parameters() if p.requires_grad}

@@ -252,7 +252,7 @@ class LocalOptimizer:
         """What the optimiser remembers, where a client keeps it: copies cost what they hold."""
         if self.settings.optimizer_state != "kept":
             return {}
-        return optimizer_state.taken(self.optimizer, self.trainer.policy.trained())
+        return optimizer_state.optimizer_moments(self.optimizer, self.trainer.policy.trained())
 
     def direction(self) -> Tensors:
         """The mean of the anchored directions, by the parameters' names."""

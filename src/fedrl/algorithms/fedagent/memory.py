@@ -167,21 +167,21 @@ def kept(shape: Shape, number: int, again: bool, norms: bool) -> int:
     return whole + SINGLE * 2 * d
 
 
-def estimate_lines(found: Estimate, settings: Settings) -> list[str]:
+def estimate_lines(needs: Estimate, settings: Settings) -> list[str]:
     """The estimate in words."""
-    trained = sum(torch.Size(shape).numel() for shape in found.trained.values())
-    where = "all GPUs together" if settings.device == SPREAD else f"{found.device}"
-    parts = ", ".join(f"{name} {in_bytes(n)}" for name, n in found.memory._asdict().items() if n)
+    trained = sum(torch.Size(shape).numel() for shape in needs.trained.values())
+    where = "all GPUs together" if settings.device == SPREAD else f"{needs.device}"
+    parts = ", ".join(f"{name} {in_bytes(n)}" for name, n in needs.memory._asdict().items() if n)
     keeps = [
         f"a client keeps {in_bytes(2 * SINGLE * trained)} of AdamW's moments between its rounds, "
         "in the checkpoint or on its own disk"
     ]
     return [
-        f"the model has {found.parameters:,} parameters, {trained:,} of them trained",
+        f"the model has {needs.parameters:,} parameters, {trained:,} of them trained",
         *(keeps if settings.optimizer_state == "kept" else []),
-        f"memory at most {in_bytes(found.memory.total)} on {where}, in each process that trains: "
+        f"memory at most {in_bytes(needs.memory.total)} on {where}, in each process that trains: "
         f"{parts}",
-        f"that is with {found.rows:,} episodes side by side ({found.rollouts} rollouts), prompts "
+        f"that is with {needs.rows:,} episodes side by side ({needs.rollouts} rollouts), prompts "
         f"of {settings.prompt_tokens:,} and answers of {settings.answer_tokens:,} tokens; lower "
         "algorithm.prompt_tokens if yours are shorter",
     ]

@@ -63,12 +63,12 @@ def samples(
     limit: int = 2048,
 ) -> list[Sample]:
     """The same as tokens: prompts of at most `limit`, completions with the token that ends them."""
-    found = []
+    encoded = []
     for notes, said in _steps(world, format, tasks, expert):
         (prompt,) = format.encode(tokenizer, [notes], limit)
         (answer,) = tokenize(tokenizer, [said], limit)
-        found.append(Sample(0, 0, prompt, [*answer, tokenizer.eos_token_id], [], ""))
-    return found
+        encoded.append(Sample(0, 0, prompt, [*answer, tokenizer.eos_token_id], [], ""))
+    return encoded
 
 
 def _steps(

@@ -26,8 +26,8 @@ def text_samples(tokenizer: Tokenizer, texts: Sequence[str], window: int) -> lis
     A text that ends within the window is followed by the end token.
     """
     rows = tokenizer([text[: CHARACTERS * window] for text in texts])["input_ids"]
-    found = []
+    samples = []
     for i, row in enumerate(rows):
         row = [*row, tokenizer.eos_token_id][:window]
-        found.append(Sample(i, 0, row[:1], row[1:], [], ""))
-    return found
+        samples.append(Sample(i, 0, row[:1], row[1:], [], ""))
+    return samples

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from fedrl.llm.model_types import Tokenizer
 
 HISTORY = 2
-"""Turns before the present one that are told, as in the paper."""
+"""Turns before the present one that a prompt shows, as in the paper."""
 
 CUT = " […] "
 """Stands where a prompt had to be shortened."""
@@ -50,7 +50,7 @@ class Notes:
 
 @dataclass(frozen=True)
 class Shortened:
-    """How much of the notes is told: turns, commands and characters of the observation."""
+    """How much of the notes is shown: turns, commands and characters of the observation."""
 
     history: int = HISTORY
     commands: int | None = None  # all
@@ -73,13 +73,13 @@ class Chat:
         notes.history = [*notes.history, (notes.observation, command)][-HISTORY:]
         notes.observation, notes.admissible = turn.observation, turn.admissible
 
-    def prompt(self, notes: Notes, told: Shortened = WHOLE) -> str:
+    def prompt(self, notes: Notes, shown: Shortened = WHOLE) -> str:
         parts = [
             "You are an agent in a world of text. Each turn you give one command, and the world "
             f"answers with what you see next.\n\nYour task: {notes.goal}",
-            _past(notes, told.history),
-            f"Now you see:\n{_cut(_without_goal(notes, notes.observation), told.characters)}",
-            _offer(notes.admissible, told.commands),
+            _past(notes, shown.history),
+            f"Now you see:\n{_cut(_without_goal(notes, notes.observation), shown.characters)}",
+            _offer(notes.admissible, shown.commands),
             REASONED if self.thinking else DIRECT,
         ]
         return "\n\n".join(part for part in parts if part)
@@ -100,8 +100,8 @@ class Chat:
         last tokens stay, which ask for the answer.
         """
 
-        def row(told: Shortened) -> list[int]:
-            text = with_template(tokenizer, self.prompt(notes, told))
+        def row(shown: Shortened) -> list[int]:
+            text = with_template(tokenizer, self.prompt(notes, shown))
             return tokenize(tokenizer, [text], limit + 1)[0]
 
         stages: tuple[tuple[int, Callable[[int], list[int]]], ...] = (
@@ -174,11 +174,11 @@ def _longest(row: Callable[[int], list[int]], size: int, limit: int) -> list[int
 
 
 def _past(notes: Notes, turns: int) -> str:
-    told = notes.history[-turns:] if turns else []
+    recent = notes.history[-turns:] if turns else []
     return "\n".join(
         f"{'Then' if i else 'Earlier'} you saw:\n{_without_goal(notes, seen)}\n"
         f"and gave the command: {done or '(none that could be read)'}"
-        for i, (seen, done) in enumerate(told)
+        for i, (seen, done) in enumerate(recent)
     )
 
 

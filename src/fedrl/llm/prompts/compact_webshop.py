@@ -64,12 +64,12 @@ class Notes:
     query: str = ""
     looked_at: set[str] = field(default_factory=set)  # links of products
     chosen: dict[str, str] = field(default_factory=dict)  # name of an option: the value
-    told: str = ""  # which of the sub-pages this is
+    sub_page: str = ""  # the button that opened it
     failed: str = ""  # the last answer, if it did nothing
 
     @property
     def known(self) -> Known:
-        return self.page, self.query, set(self.looked_at), dict(self.chosen), self.told
+        return self.page, self.query, set(self.looked_at), dict(self.chosen), self.sub_page
 
 
 class CompactWebShop:
@@ -100,7 +100,7 @@ class CompactWebShop:
             group = next((g for g, values in before.groups if said in values), "")
             notes.chosen[group] = said
         elif before.kind == "item" and page.kind == "sub":
-            notes.told = target
+            notes.sub_page = target
 
     def prompt(self, notes: Notes) -> str:
         page = notes.page
@@ -118,7 +118,7 @@ class CompactWebShop:
                 parts.append(f"{name} : {' , '.join(_shown(values, notes.task))}")
             parts.append("chosen " + " , ".join(notes.chosen.values()))
         elif page.kind == "sub":
-            parts.append(f"{notes.told} {gist(page.text, notes.wanted, TEXT_WORDS)}")
+            parts.append(f"{notes.sub_page} {gist(page.text, notes.wanted, TEXT_WORDS)}")
         else:
             parts.append(page.kind)
         return " ; ".join(parts) + " >"
@@ -196,11 +196,11 @@ def gist(text: str, wanted: frozenset[str], limit: int) -> str:
     Small words and strange numbers (a product's model) are left out, and the first word (the
     brand, of a title) is the first to go.
     """
-    found = [word for word in text.split() if word not in SMALL_WORDS]
-    named = [stem(word) in wanted for word in found]
-    kept = [i for i, word in enumerate(found) if named[i] or word.isalpha()]
+    candidates = [word for word in text.split() if word not in SMALL_WORDS]
+    named = [stem(word) in wanted for word in candidates]
+    kept = [i for i, word in enumerate(candidates) if named[i] or word.isalpha()]
     kept.sort(key=lambda i: (not named[i], i == 0))
-    return " ".join(found[i] for i in sorted(kept[:limit]))
+    return " ".join(candidates[i] for i in sorted(kept[:limit]))
 
 
 @lru_cache(KEPT_PAGES)

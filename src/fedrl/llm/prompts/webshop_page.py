@@ -107,8 +107,8 @@ def _results(pieces: list[str], buttons: frozenset[str], links: list[str]) -> Pa
             items[-1] = items[-1]._replace(price=price_words(piece))
         elif items:
             items[-1] = items[-1]._replace(title=words(piece))
-        elif found := NUMBER.match(piece):
-            number = found[1]
+        elif match := NUMBER.match(piece):
+            number = match[1]
     return Page("results", buttons, number, tuple(items[:SHOWN_ITEMS]))
 
 
@@ -126,8 +126,8 @@ def _product(pieces: list[str], buttons: frozenset[str], links: list[str]) -> Pa
             break
         else:
             groups.append((words(piece), []))
-    found = tuple((name, tuple(values)) for name, values in groups if values)
-    return Page("item", buttons, options=options, groups=found, text=title, price=price)
+    options_of = tuple((name, tuple(values)) for name, values in groups if values)
+    return Page("item", buttons, options=options, groups=options_of, text=title, price=price)
 
 
 def _names(links: Iterable[str]) -> dict[str, str]:
@@ -151,8 +151,8 @@ def command_parts(command: str) -> tuple[str, str]:
 
 def price_words(text: str) -> str:
     """Of a range the upper end: what the purchase costs is not told before it is made."""
-    found = PRICE.findall(text)
-    return f"price {round_to_tens(found[-1], math.ceil)}" if found else ""
+    prices = PRICE.findall(text)
+    return f"price {round_to_tens(prices[-1], math.ceil)}" if prices else ""
 
 
 def round_to_tens(amount: str, rounded: Callable[[float], int]) -> int:
@@ -161,5 +161,5 @@ def round_to_tens(amount: str, rounded: Callable[[float], int]) -> int:
 
 def words(text: str) -> str:
     """Lower case without punctuation (but within words: "1.5", "men's"), a mark before numbers."""
-    found = WORD.findall(text.lower())
-    return " ".join(NUMBER_MARK + word if word[0].isdigit() else word for word in found)
+    tokens = WORD.findall(text.lower())
+    return " ".join(NUMBER_MARK + word if word[0].isdigit() else word for word in tokens)

@@ -71,12 +71,12 @@ ESTIMATORS: dict[str, Callable[[Rollout], np.ndarray]] = {
 
 def returns_to_go(rollout: Rollout, gamma: float) -> np.ndarray:
     """Σ_{h≥t} γ^(h−t) r_h of every step sample [samples], from the rewards of the steps."""
-    found = np.zeros(len(rollout.samples))
+    returns = np.zeros(len(rollout.samples))
     after = np.zeros(len(rollout.groups))
     for i in last_steps_first(rollout):
         sample = rollout.samples[i]
-        found[i] = after[sample.episode] = sample.reward + gamma * after[sample.episode]
-    return found
+        returns[i] = after[sample.episode] = sample.reward + gamma * after[sample.episode]
+    return returns
 
 
 def last_steps_first(rollout: Rollout) -> list[int]:

@@ -96,9 +96,9 @@ def update(
         for part in microbatches(numbers, samples, batching.microbatch):
             batch = to_rows([samples[i] for i in part], batching.pad, device)
             advantage = torch.tensor([advantages[i] for i in part], device=device)
-            found, weight = anchored_direction(model, anchor, batch, advantage)
+            direction, weight = anchored_direction(model, anchor, batch, advantage)
             weights.append(weight)
-            for t, d in zip(total, found, strict=True):
+            for t, d in zip(total, direction, strict=True):
                 t.add_(d, alpha=len(part) * steps / len(samples))
         set_gradients(model, total)
         norms.append(nn.utils.clip_grad_norm_(trained(model), batching.max_grad_norm))

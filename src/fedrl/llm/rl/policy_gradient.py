@@ -89,9 +89,9 @@ def update(
         norms.append(_prepare_gradients(optimizer, model, batching.max_grad_norm, proximal))
         optimizer.step()
     names = ("ratio_far", "entropy", "kl", "drift")
-    found = dict(zip(names, (sums[:4] / max(tokens, 1)).tolist(), strict=True))
+    means = dict(zip(names, (sums[:4] / max(tokens, 1)).tolist(), strict=True))
     steps = max(len(norms), 1)
-    return found | {
+    return means | {
         "loss": float(sums[4]) / steps,
         "gradient_norm": float(sum(norms, torch.zeros(()).to(device))) / steps,
     }

@@ -83,23 +83,23 @@ def sample_values(
 ) -> np.ndarray:
     """V at the end of every sample's prompt [samples]."""
     device = next(model.parameters()).device
-    found = np.zeros(len(samples))
+    values = np.zeros(len(samples))
     for part in microbatches(range(len(samples)), samples, microbatch):
         batch = to_rows([samples[i] for i in part], pad, device)
-        found[part] = state_values(model, hidden_states(model, batch)[batch.before]).cpu()
-    return found
+        values[part] = state_values(model, hidden_states(model, batch)[batch.before]).cpu()
+    return values
 
 
 def gae(rollout: Rollout, values: np.ndarray, gamma: float, trace: float) -> np.ndarray:
     """Generalised advantage estimates over the steps of every episode [samples]."""
-    found = np.zeros(len(rollout.samples))
+    advantages = np.zeros(len(rollout.samples))
     next_value, next_advantage = np.zeros(len(rollout.groups)), np.zeros(len(rollout.groups))
     for i in last_steps_first(rollout):
         sample = rollout.samples[i]
         delta = sample.reward + gamma * next_value[sample.episode] - values[i]
-        found[i] = delta + gamma * trace * next_advantage[sample.episode]
-        next_value[sample.episode], next_advantage[sample.episode] = values[i], found[i]
-    return found
+        advantages[i] = delta + gamma * trace * next_advantage[sample.episode]
+        next_value[sample.episode], next_advantage[sample.episode] = values[i], advantages[i]
+    return advantages
 
 
 def gae_targets(
@@ -140,8 +140,8 @@ def update(
         error.add_(each.detach().sum())
         return each
 
-    found = policy_gradient.update(
+    logged = policy_gradient.update(
         model, optimizer, samples, targets.advantages.tolist(), loss, batching, reference, proximal,
         critic_loss,
     )  # fmt: skip
-    return found | {"value_loss": float(error) / max(len(samples), 1)}
+    return logged | {"value_loss": float(error) / max(len(samples), 1)}

@@ -212,7 +212,9 @@ class TextTrainer:
                 self.actor.sync_sampler()
                 logs.append(_log(completions, judged | learned))
             kept = settings.optimizer_state == "kept"
-            after = optimizer_state.taken(optimizer, self.policy.trained()) if kept else {}
+            after = (
+                optimizer_state.optimizer_moments(optimizer, self.policy.trained()) if kept else {}
+            )
         names = dict.fromkeys(name for log in logs for name in log)
         rows = {name: [log[name] for log in logs if name in log] for name in names}
         metrics = {
