@@ -173,13 +173,15 @@ def test_a_large_model_on_a_cpu_plays_only_if_asked(
 ) -> None:
     path, agent = run
     monkeypatch.setattr(episodes, "size_on_cpu", lambda path: episodes.QUICK + 1)
-    page = Page(episodes_section.agent(path)).text
+    page = Page(episodes_section.agent_html(path)).text
     assert page.startswith("No episodes: the model has 50M parameters")
     assert "`fedrl report --episodes` plays them" in page
     assert agent.asked == []
-    assert "played 64 evaluation tasks" in Page(episodes_section.agent(path, asked=True)).text
+    assert "played 64 evaluation tasks" in Page(episodes_section.agent_html(path, asked=True)).text
     assert len(agent.asked) == 64
-    assert "played 64 evaluation tasks" in Page(episodes_section.agent(path)).text  # they are kept
+    assert (
+        "played 64 evaluation tasks" in Page(episodes_section.agent_html(path)).text
+    )  # they are kept
     assert len(agent.asked) == 64
 
 
@@ -265,7 +267,7 @@ def test_the_report_is_made_where_the_agent_cannot_play(
         raise error
 
     monkeypatch.setattr(episodes, "load_agent", fail)
-    page = Page(episodes_section.agent(path))
+    page = Page(episodes_section.agent_html(path))
     assert page.text.startswith("No episodes: ")
     assert said in page.text
 

@@ -9,19 +9,16 @@ from __future__ import annotations
 import shutil
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import torch
 from safetensors import SafetensorError
 
 from fedrl.core.types import Tensors, UserError
 from fedrl.llm import lora, warmstart_record
+from fedrl.llm.model_types import LanguageModel, Tokenizer
 from fedrl.llm.policy import load
 from fedrl.llm.rl.ppo import add_value_head
 from fedrl.llm.weights import base_model
-
-if TYPE_CHECKING:
-    from fedrl.llm.model_types import LanguageModel, Tokenizer
 
 
 def save(name: str, lora_rank: int, lora_alpha: int, theta: Tensors, out: Path) -> None:

@@ -16,11 +16,10 @@ import transformers
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 from fedrl.core.types import UserError
+from fedrl.llm.model_types import ModelConfig, Tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-    from fedrl.llm.model_types import ModelConfig, Tokenizer
 
 
 def is_gguf(name: str) -> bool:

@@ -19,10 +19,11 @@ from typing import TYPE_CHECKING, TypeGuard, TypeVar
 import torch
 from torch import nn
 
+from fedrl.llm.model_types import LanguageModel
+
 if TYPE_CHECKING:
     from peft import PeftModel
 
-    from fedrl.llm.model_types import LanguageModel
 
 Module = TypeVar("Module", bound=nn.Module)
 

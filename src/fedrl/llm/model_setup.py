@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from torch import nn
@@ -13,12 +13,10 @@ from torch.utils.checkpoint import checkpoint
 
 from fedrl.core.types import UserError
 from fedrl.llm import lora
+from fedrl.llm.model_types import LanguageModel
 from fedrl.llm.rl.logprobs import COMPILED
 from fedrl.llm.rl.ppo import add_value_head
 from fedrl.llm.weights import decoder_and_head
-
-if TYPE_CHECKING:
-    from fedrl.llm.model_types import LanguageModel
 
 Inputs = ParamSpec("Inputs")
 Output = TypeVar("Output")

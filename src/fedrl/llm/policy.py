@@ -24,11 +24,10 @@ import torch
 from torch import nn
 
 from fedrl.core.types import WORKER, UserError
+from fedrl.llm.model_types import LanguageModel, ModelConfig, Tokenizer
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
-
-    from fedrl.llm.model_types import LanguageModel, ModelConfig, Tokenizer
 
 
 @dataclass(frozen=True)

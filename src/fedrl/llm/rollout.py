@@ -8,17 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Generic
+from typing import Generic
 
 import torch
 
 from fedrl.envs.batch import Batch
 from fedrl.envs.text import TextWorld
 from fedrl.llm.generation.sampler import Sampler
+from fedrl.llm.model_types import Tokenizer
 from fedrl.llm.prompts.prompt_format import Notes, PromptFormat
-
-if TYPE_CHECKING:
-    from fedrl.llm.model_types import Tokenizer
 
 
 @dataclass

@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING
 from torch import Tensor, nn
 
 from fedrl.llm.lora import has_adapters
+from fedrl.llm.model_types import LanguageModel
 
 if TYPE_CHECKING:
     from peft.tuners.lora import Linear
     from transformers import PreTrainedModel
-
-    from fedrl.llm.model_types import LanguageModel
 
 
 def decoder_and_head(model: LanguageModel) -> tuple[nn.Module, nn.Linear]:

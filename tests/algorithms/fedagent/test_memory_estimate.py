@@ -1,4 +1,4 @@
-"""The memory plan: exact where it says so, near where it says so, and without any weights."""
+"""The memory estimate: exact where it says so, near where it says so, and without any weights."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ pytest.importorskip("peft", reason="LoRA needs peft (fedrl[llm])")
 
 from support.agent_runs import recipe
 
-from fedrl.algorithms.fedagent import memory
+from fedrl.algorithms.fedagent import memory_estimate
 from fedrl.algorithms.fedagent.local_trainer import trained_model
 from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core.types import UserError
@@ -73,7 +73,7 @@ def stepped(model, settings):
 @pytest.mark.parametrize("change", [{}, {"lora_rank": 4}, {"estimator": "ppo"}])
 def test_weights_gradients_and_optimizer_are_exact(folder, change):
     settings = replace(BASE, model=str(folder), **change)
-    found, model = memory.estimate(settings, 0), built(folder, settings)
+    found, model = memory_estimate.estimate_memory(settings, 0), built(folder, settings)
     trained = {n: tuple(p.shape) for n, p in model.named_parameters() if p.requires_grad}
     assert found.trained == trained
     assert found.memory.weights == sum(p.nbytes for p in model.parameters())
@@ -91,10 +91,12 @@ def test_the_plain_samplers_cache_is_exact(folder):
     prompts = [[5 + i] * 20 for i in range(6)]
     HFSampler(model.eval(), [], 0).generate(prompts, 7, 1.0, torch.Generator())
     tensors = [t for layer in kept[-1].layers for t in (layer.keys, layer.values)]
-    shape = memory.shape_of(model.config)
+    shape = memory_estimate.shape_of(model.config)
     # The last token of an answer is never read.
-    assert memory.cache_bytes(shape, 6, 20 + 7 - 1, 4) == sum(t.nbytes for t in tensors)
-    assert memory.cache(BASE, shape, 6, "plain", 4) == memory.cache_bytes(shape, 6, 27, 4)
+    assert memory_estimate.cache_bytes(shape, 6, 20 + 7 - 1, 4) == sum(t.nbytes for t in tensors)
+    assert memory_estimate.cache(BASE, shape, 6, "plain", 4) == memory_estimate.cache_bytes(
+        shape, 6, 27, 4
+    )
 
 
 @pytest.mark.parametrize("rows", [3, 6, 70])
@@ -102,10 +104,10 @@ def test_the_engines_copy_and_cache_are_exact(folder, rows):
     model = built(folder, BASE)
     engine = CudaSampler(model, (), 0, dtype=torch.bfloat16)
     engine.generate([[5 + i] * 20 for i in range(rows)], 7, 1.0, torch.Generator())
-    found = memory.cache(BASE, memory.shape_of(model.config), rows, "cuda", 2)
+    found = memory_estimate.cache(BASE, memory_estimate.shape_of(model.config), rows, "cuda", 2)
     assert found == engine._store.nbytes + engine._noise.nbytes
     settings = replace(BASE, model=str(folder), device="cuda", lora_rank=4)
-    assert memory.estimate(settings, rows).memory.sampler == sum(
+    assert memory_estimate.estimate_memory(settings, rows).memory.sampler == sum(
         piece.nbytes for piece in engine.weights.targets.values()
     )
 
@@ -126,17 +128,17 @@ def test_activations_are_near_what_is_kept_for_the_way_back(folder, change):
     batch = to_rows([Sample(0, 0, [2] * 60, [3] * 20, [], "")] * 4, 0, HERE)
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         hidden_states(model, batch)
-    shape, norms = memory.shape_of(model.config), "lora_rank" not in change
-    expected = memory.kept(shape, 4, settings.save_memory, norms)
+    shape, norms = memory_estimate.shape_of(model.config), "lora_rank" not in change
+    expected = memory_estimate.kept(shape, 4, settings.save_memory, norms)
     if settings.save_memory:  # the one layer in full comes on the way back
-        expected -= memory.kept(shape._replace(layers=1), 4, False, norms) - 4 * 2 * 64
+        expected -= memory_estimate.kept(shape._replace(layers=1), 4, False, norms) - 4 * 2 * 64
     measured = sum(size for size, _ in seen.values()) / (4 * 80)
     assert measured == pytest.approx(expected, rel=0.07)
 
 
 def test_every_choice_moves_the_part_that_it_should(folder):
     def parts(**change):
-        return memory.estimate(replace(BASE, model=str(folder), **change), 0).memory
+        return memory_estimate.estimate_memory(replace(BASE, model=str(folder), **change), 0).memory
 
     base = parts(kl=0.0)
     assert base.copies == base.sampler == 0
@@ -150,7 +152,7 @@ def test_every_choice_moves_the_part_that_it_should(folder):
     gpu = parts(device="cuda", kl=0.0)
     assert gpu.sampler == base.weights // 2
     assert parts(device="spread", kl=0.0).sampler == 0  # the plain sampler shares the weights
-    wide = memory.estimate(replace(BASE, model=str(folder)), 60)
+    wide = memory_estimate.estimate_memory(replace(BASE, model=str(folder)), 60)
     assert wide.rows == 60
     assert wide.memory.cache == 10 * base.cache
 

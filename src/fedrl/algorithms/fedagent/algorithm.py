@@ -187,14 +187,14 @@ class FedAgent:
         if not self.settings.model:
             raise UserError("algorithm.model is empty; name a model folder (`fedrl warmstart`)")
         try:
-            from fedrl.algorithms.fedagent import memory
+            from fedrl.algorithms.fedagent.memory_estimate import estimate_lines, estimate_memory
         except ModuleNotFoundError as error:
             raise missing_extra(error, 'algorithm.name = "fedagent"', "llm") from error
-        estimate = memory.estimate(self.settings, len(self.eval_tasks))
+        estimate = estimate_memory(self.settings, len(self.eval_tasks))
         nothing = np.zeros((), np.float32)  # seen as if it were an array, without one's memory
         theta = {name: np.broadcast_to(nothing, shape) for name, shape in estimate.trained.items()}
         state = {"theta": theta, "previous": theta, "u": theta}
-        return state, memory.estimate_lines(estimate, self.settings)
+        return state, estimate_lines(estimate, self.settings)
 
     def warm_up(self) -> None:
         """In a worker, what is wrong with the model is said at once, not as a client's error."""

@@ -17,7 +17,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -29,6 +29,7 @@ from fedrl.llm import lora
 from fedrl.llm.actor import Actor
 from fedrl.llm.generation.select import select_sampler
 from fedrl.llm.model_setup import compile_layers, prepare_model
+from fedrl.llm.model_types import LanguageModel
 from fedrl.llm.out_of_memory import explain_out_of_memory
 from fedrl.llm.policy import SPREAD, Policy, choose_device, load
 from fedrl.llm.prompts.prompt_format import prompt_format
@@ -45,9 +46,6 @@ from fedrl.llm.rl.advantages import (
 from fedrl.llm.rl.batches import Batching
 from fedrl.llm.rl.loss import Loss
 from fedrl.llm.rollout import AgentLoop, Rollout, collect_rollout
-
-if TYPE_CHECKING:
-    from fedrl.llm.model_types import LanguageModel
 
 
 class Trained(NamedTuple):

@@ -15,7 +15,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
@@ -26,10 +25,8 @@ from fedrl.llm.generation import torch_ops
 from fedrl.llm.generation.packed_weights import Layer, PackedWeights
 from fedrl.llm.generation.sampler import Completions, Prompts, cut_at_end, pad_right
 from fedrl.llm.generation.torch_ops import DecodeOps
+from fedrl.llm.model_types import LanguageModel
 from fedrl.llm.weights import MergedWeights, base_model
-
-if TYPE_CHECKING:
-    from fedrl.llm.model_types import LanguageModel
 
 CHECK = 8
 """Tokens between two looks at whether all completions have ended: a look waits for the GPU."""

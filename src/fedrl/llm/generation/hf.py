@@ -13,12 +13,11 @@ import torch
 from torch import Tensor, nn
 
 from fedrl.llm.generation.sampler import Completions, Prompts, cut_at_end, pad_right
+from fedrl.llm.model_types import LanguageModel
 from fedrl.llm.weights import decoder_and_head
 
 if TYPE_CHECKING:
     from transformers import Cache
-
-    from fedrl.llm.model_types import LanguageModel
 
 
 class HFSampler:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from fedrl.core.types import UserError
 from fedrl.llm.generation.hf import HFSampler
 from fedrl.llm.generation.packed_weights import is_supported
 from fedrl.llm.generation.sampler import Sampler
+from fedrl.llm.model_types import LanguageModel
 from fedrl.llm.policy import SPREAD, Policy
 from fedrl.llm.weights import base_model
-
-if TYPE_CHECKING:
-    from fedrl.llm.model_types import LanguageModel
 
 
 def select_sampler(rollouts: str, policy: Policy, length: int) -> Sampler:

@@ -16,19 +16,17 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from fedrl.envs.household.expert import Expert
 from fedrl.envs.household.world import HouseholdEpisode
 from fedrl.envs.text import Episode, TextWorld
 from fedrl.envs.webshop.pages import SEARCH_TEMPLATE
 from fedrl.envs.webshop.shop import Visit
+from fedrl.llm.model_types import Tokenizer
 from fedrl.llm.prompts.compact_household import ENTITY
 from fedrl.llm.prompts.prompt_format import Notes, PromptFormat, tokenize
 from fedrl.llm.rollout import Sample
-
-if TYPE_CHECKING:
-    from fedrl.llm.model_types import Tokenizer
 
 NOISE = 0.15
 """Share of the expert's commands that are replaced."""

@@ -9,12 +9,9 @@ get: that is all that the model will be asked for.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from fedrl.llm.model_types import Tokenizer
 from fedrl.llm.rollout import Sample
-
-if TYPE_CHECKING:
-    from fedrl.llm.model_types import Tokenizer
 
 CHARACTERS = 16
 """Of a text that are tokenized per token that is wanted."""

@@ -11,13 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from fedrl.envs.text import Turn
+from fedrl.llm.model_types import Tokenizer
 from fedrl.llm.prompts.prompt_format import tokenize
-
-if TYPE_CHECKING:
-    from fedrl.llm.model_types import Tokenizer
 
 HISTORY = 2
 """Turns before the present one that a prompt shows, as in the paper."""

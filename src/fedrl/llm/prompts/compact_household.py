@@ -12,13 +12,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from fedrl.envs.text import Turn
+from fedrl.llm.model_types import Tokenizer
 from fedrl.llm.prompts.prompt_format import tokenize
-
-if TYPE_CHECKING:
-    from fedrl.llm.model_types import Tokenizer
 
 ENTITY = re.compile(r"\b([a-z]+ \d+)\b")
 TAKEN = re.compile(r"You pick up the (.+?) from the (.+?)\.")

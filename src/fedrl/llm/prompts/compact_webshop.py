@@ -14,9 +14,9 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 from fedrl.envs.text import Turn
+from fedrl.llm.model_types import Tokenizer
 from fedrl.llm.prompts.prompt_format import tokenize
 from fedrl.llm.prompts.webshop_page import (
     BUTTONS,
@@ -30,9 +30,6 @@ from fedrl.llm.prompts.webshop_page import (
     round_to_tens,
     words,
 )
-
-if TYPE_CHECKING:
-    from fedrl.llm.model_types import Tokenizer
 
 Known = tuple[Page, str, set[str], dict[str, str], str]
 """All that an answer can change."""

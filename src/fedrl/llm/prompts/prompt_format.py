@@ -9,14 +9,12 @@ which knows nothing but the interface of text worlds.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fedrl.core.registry import suggestion
 from fedrl.core.types import UserError
 from fedrl.envs.text import Turn
-
-if TYPE_CHECKING:
-    from fedrl.llm.model_types import Tokenizer
+from fedrl.llm.model_types import Tokenizer
 
 NAMES = ("compact", "chat")
 COMPACT = ("household", "webshop")

@@ -25,17 +25,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
+from fedrl.llm.model_types import LanguageModel
 from fedrl.llm.rl.batches import Batching, Rows, microbatches, minibatches, to_rows
 from fedrl.llm.rl.logprobs import answer_logprobs
 from fedrl.llm.rollout import Sample
-
-if TYPE_CHECKING:
-    from fedrl.llm.model_types import LanguageModel
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,12 @@ in float32. The output layer computes in float32 everywhere: a bfloat16 logit of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
+from fedrl.llm.model_types import LanguageModel
 from fedrl.llm.rl.batches import Rows
 from fedrl.llm.weights import decoder_and_head
-
-if TYPE_CHECKING:
-    from fedrl.llm.model_types import LanguageModel
 
 COMPILED = "_compiled_for_learning"
 """Where a model's body keeps the compiled view of itself (`model_setup.compile_layers`)."""

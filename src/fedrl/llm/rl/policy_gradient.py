@@ -13,19 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
 from fedrl.llm.lora import without_adapters
+from fedrl.llm.model_types import LanguageModel
 from fedrl.llm.rl.batches import Batching, microbatches, minibatches, to_rows
 from fedrl.llm.rl.logprobs import answer_logprobs, hidden_states, token_logprobs
 from fedrl.llm.rl.loss import Loss, clipped_loss, k3, token_weights
 from fedrl.llm.rollout import Sample
-
-if TYPE_CHECKING:
-    from fedrl.llm.model_types import LanguageModel
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedrl.llm.model_types import LanguageModel
 from fedrl.llm.rl import policy_gradient
 from fedrl.llm.rl.advantages import last_steps_first, normalised
 from fedrl.llm.rl.batches import Batching, microbatches, to_rows
@@ -33,8 +34,6 @@ from fedrl.llm.weights import decoder_and_head
 
 if TYPE_CHECKING:
     from torch.optim.optimizer import ParamsT
-
-    from fedrl.llm.model_types import LanguageModel
 
 
 @dataclass(frozen=True)

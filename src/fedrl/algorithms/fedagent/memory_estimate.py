@@ -34,7 +34,7 @@ percent for Llama and Qwen2 and a guide for others. CUDA itself takes another ha
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -42,10 +42,8 @@ from fedrl.algorithms.fedagent.local_trainer import trained_model
 from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.llm.generation.cuda import ROUND, bucket_rows, round_up
 from fedrl.llm.generation.select import sampler_name
+from fedrl.llm.model_types import ModelConfig
 from fedrl.llm.policy import SPREAD, skeleton
-
-if TYPE_CHECKING:
-    from fedrl.llm.model_types import ModelConfig
 
 SINGLE, HALF = 4, 2
 """Bytes of a number."""
@@ -86,7 +84,7 @@ class Estimate(NamedTuple):
     rollouts: str
 
 
-def estimate(settings: Settings, evaluated: int) -> Estimate:
+def estimate_memory(settings: Settings, evaluated: int) -> Estimate:
     """With `evaluated` tasks per evaluation; reads no weights."""
     base = skeleton(settings.model)
     shape, plain = shape_of(base.config), sum(p.numel() for p in base.parameters())
