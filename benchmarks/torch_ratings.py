@@ -1,7 +1,8 @@
 """The baseline: a client's Q-learning on ratings as one would write it with PyTorch.
 
-The network, minibatches, actions and loss are those of `feedback/rating_kernels.py`; weights start
-equal, so that after any number of steps the two can be compared.
+The network is that of `feedback/rating_kernels.py`; minibatches, actions and loss are those of
+`algorithms/fedrlhf/ratings/policy.py`. Weights start equal, so that after any number of steps the
+two can be compared.
 """
 
 from __future__ import annotations

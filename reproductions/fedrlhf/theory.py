@@ -1,7 +1,7 @@
 """Theorem 4.1's bound beside what it bounds: measured once per seed and λ, and kept.
 
 The theorem is about policy gradients with plain steps and a uniform mean, so these runs are not the
-ones of the tables (`algorithms/fedrlhf_bound.py` says what is exact and what is an estimate).
+ones of the tables (`fedrl.algorithms.fedrlhf.ratings.bound` says what is exact, what an estimate).
 """
 
 from __future__ import annotations

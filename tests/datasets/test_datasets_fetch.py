@@ -223,7 +223,7 @@ def test_nobody_listens(toy, publisher, monkeypatch):
     ],
 )
 def test_other_failures_in_words(error, words):
-    assert words in download.why(error, "https://host.example/x")
+    assert words in download.failure_words(error, "https://host.example/x")
 
 
 def test_a_disk_that_fills_up(toy, monkeypatch):

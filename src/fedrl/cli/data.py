@@ -13,10 +13,10 @@ def data(argv: list[str]) -> int:
     parser = Parser("fedrl data", description=DATA)
     parser.add_argument("name", nargs="?", metavar="NAME", help=", ".join(DATASETS))
     parser.add_argument("--yes", action="store_true", help="agree to the licence without asking")
-    asked = parser.parse_args(argv)
-    if asked.name is None:
+    args = parser.parse_args(argv)
+    if args.name is None:
         return _list()
-    print(fetch(asked.name, asked.yes))
+    print(fetch(args.name, args.yes))
     return 0
 
 

@@ -34,60 +34,63 @@ def feedback(argv: list[str]) -> int:
         "--limit", type=int, default=50, metavar="N", help="answers in one sitting (50)"
     )
     parser.add_argument("--terminal", action="store_true", help="answer here, without a page")
-    asked = parser.parse_args(argv)
-    if (asked.run is None) == (asked.folder is None):
+    args = parser.parse_args(argv)
+    if (args.run is None) == (args.folder is None):
         raise UserError("name a run's folder, or the private folders with --folder; one of the two")
-    if asked.limit < 1:
-        raise UserError(f"--limit is {asked.limit}; a sitting has at least 1 answer")
-    if asked.client < 0:
-        raise UserError(f"--client is {asked.client}; clients are numbered from 0")
-    if not 0 <= asked.port <= 65535:
+    if args.limit < 1:
+        raise UserError(f"--limit is {args.limit}; a sitting has at least 1 answer")
+    if args.client < 0:
+        raise UserError(f"--client is {args.client}; clients are numbered from 0")
+    if not 0 <= args.port <= 65535:
         raise UserError(
-            f"--port is {asked.port}; choose one from 1 to 65535, or 0 for any free one"
+            f"--port is {args.port}; choose one from 1 to 65535, or 0 for any free one"
         )
     from fedrl.feedback.store import Folder, client_folder
 
-    private = asked.folder or private_folder(asked.run, asked.client)
-    place = client_folder(private, asked.client)
-    if asked.folder and not private.is_dir():
+    private = args.folder or private_folder(args.run, args.client)
+    place = client_folder(private, args.client)
+    if args.folder and not private.is_dir():
         raise UserError(f"--folder is {private}, which does not exist")
-    if asked.folder and not place.is_dir():
+    if args.folder and not place.is_dir():
         raise UserError(
-            f"--client is {asked.client}, but {private} has no {place.name}: nobody asked it here"
+            f"--client is {args.client}, but {private} has no {place.name}: nobody asked it here"
         )
     if not private.is_dir():
         raise UserError(
-            f"{private}, the algorithm.feedback_folder of {asked.run}, does not exist: a run makes "
+            f"{private}, the algorithm.feedback_folder of {args.run}, does not exist: a run makes "
             "it in its first round, on the machine where its clients compute"
         )
     folder = Folder(place)
-    if asked.terminal:
+    if args.terminal:
         from fedrl.feedback.terminal import converse
 
-        return converse(folder, asked.limit)
+        return converse(folder, args.limit)
     from fedrl.feedback.page import serve
 
-    over = partial(has_ended, asked.run) if asked.run else None
-    return serve(folder, asked.client, asked.port, asked.limit, over)
+    over = partial(has_ended, args.run) if args.run else None
+    return serve(folder, args.client, args.port, args.limit, over)
 
 
 def private_folder(run: Path, client: int) -> Path:
     """Where a run's clients keep what is theirs; a mistake if this client asks nobody."""
+    from fedrl.algorithms.fedrlhf.ratings.settings import Settings as RatingsSettings
+    from fedrl.algorithms.fedrlhf.text.settings import Settings as TextSettings
     from fedrl.config.loading import read_recipe, resolve
     from fedrl.federation.client_sampling import client_env_ids, groups
     from fedrl.runs.run_dir import require_run
 
     require_run(run)
     config = resolve(read_recipe(run / "config.toml"))
-    if getattr(config.algorithm, "feedback", "") != "live":
+    settings = config.algorithm
+    asks = isinstance(settings, RatingsSettings | TextSettings) and settings.feedback == "live"
+    if not asks:
         raise UserError(f'{run} asks nobody; start one with algorithm.feedback = "live"')
-    holds = client_env_ids(config.federation)
-    members = [one for group in groups(config.federation) for one in group]
-    people = sorted({person for one in members for person in holds[one]})
+    owners = client_env_ids(config.federation)
+    people = sorted({o for group in groups(config.federation) for c in group for o in owners[c]})
     if client not in people:
         named = f"{people[0]} to {people[-1]}" if len(people) > 1 else f"only {people[0]}"
         raise UserError(f"--client is {client}; the clients of {run} are {named}")
-    return Path(config.algorithm.feedback_folder)
+    return Path(settings.feedback_folder)
 
 
 def has_ended(run: Path) -> bool:

@@ -74,8 +74,8 @@ def _from_lines(path: Path) -> Iterator[GameRecord]:
 
 
 def _from_tree(tree: Path, split: str) -> Iterator[GameRecord]:
-    found = (path.parent.relative_to(tree) for path in tree.glob(f"*/*/{_GAME}"))
-    ids = [f"{split}/{path.as_posix()}" for path in found]
+    trials = (path.parent.relative_to(tree) for path in tree.glob(f"*/*/{_GAME}"))
+    ids = [f"{split}/{trial.as_posix()}" for trial in trials]
     if not ids:
         raise missing("alfworld", f"TASK/TRIAL/{_GAME}", tree)
 

@@ -38,7 +38,7 @@ class NotTheFile(Exception):
 
 
 FAILURES = (OSError, http.client.HTTPException, NotTheFile, ValueError)
-"""What an address or a disk can do to `download`; `why` says it in words.
+"""What an address or a disk can do to `download`; `failure_words` says it.
 
 urllib's errors are OSErrors; an address that is none ("http://[::1") is a ValueError.
 """
@@ -59,10 +59,10 @@ def download(url: str, target: Path, sha256: str, console: Console, most: int) -
                 _copy(response, file, target.name, console, most)
             file.flush()
             os.fsync(file.fileno())
-            found = digest(part)
-            if found != sha256:
+            digest = sha256_of(part)
+            if digest != sha256:
                 _start_over(file)
-                raise NotTheFile(f"{url} has sha256 {found}, not {sha256}: not the published file")
+                raise NotTheFile(f"{url} has sha256 {digest}, not {sha256}: not the published file")
             os.replace(part, target)
         finally:
             if part.exists() and part.stat().st_size == 0:
@@ -125,12 +125,12 @@ def _copy(
         raise ConnectionResetError(f"the connection broke off after {file.tell():,} bytes")
 
 
-def digest(path: Path) -> str:
+def sha256_of(path: Path) -> str:
     with open(path, "rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def why(error: Exception, url: str) -> str:
+def failure_words(error: Exception, url: str) -> str:
     """One clause for the user: what went wrong with this address."""
     try:
         host = urllib.parse.urlsplit(url).hostname or url
@@ -150,12 +150,12 @@ def why(error: Exception, url: str) -> str:
     if isinstance(cause, http.client.HTTPException):
         return f"{host} broke off ({type(cause).__name__})"
     return (
-        of_disk(error)
+        disk_failure(error)
         or f"{host}: {cause.strerror if isinstance(cause, OSError) and cause.strerror else cause}"
     )
 
 
-def of_disk(error: Exception) -> str | None:
+def disk_failure(error: Exception) -> str | None:
     """The same, where this machine's disk is to blame and no address."""
     if not isinstance(error, OSError) or isinstance(error, urllib.error.URLError):
         return None

@@ -23,7 +23,7 @@ from rich.filesize import decimal
 from fedrl.core.registry import suggestion
 from fedrl.core.types import UserError
 from fedrl.datasets import DATASETS, Dataset, File
-from fedrl.datasets.download import FAILURES, digest, download, of_disk, why
+from fedrl.datasets.download import FAILURES, disk_failure, download, failure_words, sha256_of
 from fedrl.datasets.missing_data import readable
 
 RECORD = "fedrl-sources.jsonl"
@@ -94,6 +94,14 @@ def root(name: str) -> Path:
     raise UserError(f"{what} Otherwise {get}" if what.endswith("?") else f"{what}; {get}")
 
 
+def source_folder(source: str, name: str) -> Path:
+    """Of a setting `world.source`: the data set's own folder, or another one with its files."""
+    folder = root(name) if source == name else Path(source)
+    if not folder.is_dir():
+        raise UserError(f'world.source is {source!r}; it is "generated", "{name}" or a folder')
+    return folder
+
+
 def fetch(name: str, yes: bool = False) -> Path:
     """Download a data set that is not there yet; `yes` agrees to its terms beforehand."""
     dataset, folder = find(name), place(name)
@@ -111,8 +119,8 @@ def fetch(name: str, yes: bool = False) -> Path:
         _agree(name)
     with _prepared(dataset, folder):
         for file in dataset.files:
-            source = _get(name, file, folder, mirror, console)
-            _note(folder, file, source)
+            source = _get_file(name, file, folder, mirror, console)
+            _record_source(folder, file, source)
     return folder
 
 
@@ -164,18 +172,18 @@ def _prepare(dataset: Dataset, folder: Path) -> None:
         )
 
 
-def _get(name: str, file: File, folder: Path, mirror: str | None, console: Console) -> str:
+def _get_file(name: str, file: File, folder: Path, mirror: str | None, console: Console) -> str:
     """The address that a file came from; "by hand" when it was there already."""
     target = folder / file.name
     if target.is_file():
-        if digest(target) == file.sha256:
+        if sha256_of(target) == file.sha256:
             return "by hand"
         raise UserError(f"{target} is not the published file (sha256 differs): move it away")
     url = f"{mirror}/{find(name).folder}/{file.name}" if mirror else file.url
     try:
         download(url, target, file.sha256, console, most=2 * file.size + SLACK)
     except FAILURES as error:
-        raise UserError(_failed(name, file, target, url, error)) from error
+        raise UserError(_failure(name, file, target, url, error)) from error
     except KeyboardInterrupt:
         console.print("the same command goes on from here", markup=False)
         raise
@@ -183,10 +191,10 @@ def _get(name: str, file: File, folder: Path, mirror: str | None, console: Conso
     return url
 
 
-def _failed(name: str, file: File, target: Path, url: str, error: Exception) -> str:
+def _failure(name: str, file: File, target: Path, url: str, error: Exception) -> str:
     """Two lines: what went wrong with which address, and every way on."""
-    clause, again = why(error, url), f"run `fedrl data {name}` again"
-    if of_disk(error):
+    clause, again = failure_words(error, url), f"run `fedrl data {name}` again"
+    if disk_failure(error):
         return f"{clause}; mend that or set FEDRL_DATA to another folder, then {again}"
     by_hand = f"save {file.url} as {target} (make its folder), then {again}"
     path = f"{find(name).folder}/{file.name}"
@@ -226,7 +234,7 @@ def _is_address(text: str) -> bool:
     return parts.scheme in ("http", "https") and bool(parts.hostname) and plain
 
 
-def _note(folder: Path, file: File, source: str) -> None:
+def _record_source(folder: Path, file: File, source: str) -> None:
     """One more line of the record."""
     now = datetime.now(UTC).isoformat(timespec="seconds")
     line = {"file": file.name, "from": source, "sha256": file.sha256, "date": now}

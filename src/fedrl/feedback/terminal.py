@@ -48,11 +48,11 @@ def converse(
 
 def _wait_for_query(folder: Folder, sleep: Callable[[float], None]) -> FolderView:
     """The folder once it has a query."""
-    view, said = folder.view(), False
+    view, announced = folder.view(), False
     while not view.pending:
-        if not said:
+        if not announced:
             print(QUIET, flush=True)
-            said = True
+            announced = True
         sleep(WAIT)
         view = folder.view()
     return view

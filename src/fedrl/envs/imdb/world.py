@@ -21,14 +21,13 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Literal
 
 from fedrl.core import seeding
 from fedrl.core.limits import at_least_one, not_negative
 from fedrl.core.types import FilePath, UserError
 from fedrl.datasets import imdb
-from fedrl.datasets.fetch import root
+from fedrl.datasets.fetch import source_folder
 from fedrl.envs.imdb import generate
 from fedrl.envs.reviews import Review, Reviews, ReviewsWorld
 
@@ -108,11 +107,7 @@ def _source(settings: Settings) -> tuple[int, Callable[[int], Review]]:
     """How many reviews there are, and the one with a number: generated ones are written on call."""
     if settings.source == "generated":
         return generate.POOL, partial(_generated, settings.family)
-    folder = root("imdb") if settings.source == "imdb" else Path(settings.source)
-    if not folder.is_dir():
-        raise UserError(
-            f'world.source is {settings.source!r}; it is "generated", "imdb" or a folder'
-        )
+    folder = source_folder(settings.source, "imdb")
     genuine = [review for split in imdb.SPLITS for review in imdb.load(folder, split)]
     return len(genuine), lambda number: _genuine(genuine[number])
 

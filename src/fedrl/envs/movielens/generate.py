@@ -54,11 +54,11 @@ def generate(users: int, movies: int, each: int, family: int) -> Ratings:
 def _genres(random: np.random.Generator, movies: int) -> np.ndarray:
     """[movies, genres]: one to three each, some genres more often than others."""
     weight = np.linspace(2, 0.5, len(GENRES))
-    found = np.zeros((movies, len(GENRES)))
-    for row in found:
+    table = np.zeros((movies, len(GENRES)))
+    for row in table:
         count = random.integers(1, 4)
         row[random.choice(len(GENRES), count, replace=False, p=weight / weight.sum())] = 1
-    return found
+    return table
 
 
 def _movie(number: int, genres: np.ndarray, random: np.random.Generator) -> Movie:

@@ -22,7 +22,6 @@ appear in two places only: in the catalogue itself and as the keys of queries to
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Literal
 
 import numpy as np
@@ -31,7 +30,7 @@ from fedrl.core.limits import not_negative
 from fedrl.core.seeding import generator
 from fedrl.core.types import FilePath, UserError
 from fedrl.datasets import movielens
-from fedrl.datasets.fetch import root
+from fedrl.datasets.fetch import source_folder
 from fedrl.datasets.movielens import Movie, Ratings
 from fedrl.envs.movielens.generate import generate
 from fedrl.envs.ratings import Floats, Ints, UserRatings
@@ -118,14 +117,7 @@ class _Watching:
 def _load(settings: Settings) -> Ratings:
     if settings.source == "generated":
         return generate(settings.users, settings.movies, settings.ratings, settings.family)
-    if settings.source == "movielens":
-        return movielens.load(root("movielens"))
-    folder = Path(settings.source)
-    if not folder.is_dir():
-        raise UserError(
-            f'world.source is {settings.source!r}; it is "generated", "movielens" or a folder'
-        )
-    return movielens.load(folder)
+    return movielens.load(source_folder(settings.source, "movielens"))
 
 
 def _genre_table(movies: tuple[Movie, ...], names: list[str]) -> Floats:

@@ -313,8 +313,8 @@ class FedRLHF:
             every = user_states(self.world, owner, "all")
             high = self.policy(own, held.examples)
             apart = [
-                metrics.divergence(mine, self.policy(job.broadcast, states.examples))
-                for mine, states in ((self.policy(own, every.examples), every), (high, held))
+                metrics.divergence(policy, self.policy(job.broadcast, states.examples))
+                for policy, states in ((self.policy(own, every.examples), every), (high, held))
             ]
             rows.append(metrics.PersonalRow(held, high, *apart))
         return metrics.mean_personal(rows)
