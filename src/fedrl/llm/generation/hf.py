@@ -34,6 +34,7 @@ class HFSampler:
 
     def push(self, weights: Mapping[str, Tensor] | None, version: int) -> None:
         """The learner trains this very model: only the version is new."""
+        assert weights is None, "the plain sampler reads the learner's own model"
         self.version = version
 
     @torch.no_grad()
