@@ -42,9 +42,7 @@ def feedback(argv: list[str]) -> int:
     if args.client < 0:
         raise UserError(f"--client is {args.client}; clients are numbered from 0")
     if not 0 <= args.port <= 65535:
-        raise UserError(
-            f"--port is {args.port}; choose one from 1 to 65535, or 0 for any free one"
-        )
+        raise UserError(f"--port is {args.port}; choose one from 1 to 65535, or 0 for any free one")
     from fedrl.feedback.store import Folder, client_folder
 
     private = args.folder or private_folder(args.run, args.client)

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from fedrl.core.types import UserError
 from fedrl.llm.generation import cuda, torch_ops
-from fedrl.llm.generation.cuda import CudaSampler, bucket_rows, passes
+from fedrl.llm.generation.cuda import CudaSampler, passes
+from fedrl.llm.generation.decode_buffers import bucket_rows
 from fedrl.llm.generation.hf import HFSampler
 from fedrl.llm.weights import MergedWeights
 

@@ -40,7 +40,7 @@ import torch
 
 from fedrl.algorithms.fedagent.local_trainer import trained_model
 from fedrl.algorithms.fedagent.settings import Settings
-from fedrl.llm.generation.cuda import ROUND, bucket_rows, round_up
+from fedrl.llm.generation.decode_buffers import ROUND, bucket_rows, round_up
 from fedrl.llm.generation.select import sampler_name
 from fedrl.llm.model_types import ModelConfig
 from fedrl.llm.policy import SPREAD, skeleton

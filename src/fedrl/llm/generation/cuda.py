@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -22,6 +21,13 @@ from torch.nn.functional import embedding, linear, scaled_dot_product_attention
 
 from fedrl.core.types import UserError
 from fedrl.llm.generation import torch_ops
+from fedrl.llm.generation.decode_buffers import (
+    ROUND,
+    DecodeBuffers,
+    bucket_rows,
+    free_bytes,
+    round_up,
+)
 from fedrl.llm.generation.packed_weights import Layer, PackedWeights
 from fedrl.llm.generation.sampler import Completions, Prompts, cut_at_end, pad_right
 from fedrl.llm.generation.torch_ops import DecodeOps
@@ -32,35 +38,8 @@ CHECK = 8
 """Tokens between two looks at whether all completions have ended: a look waits for the GPU."""
 READ = 65_536
 """Prompt tokens per forward pass: enough to fill a GPU, and a bound on its scratch memory."""
-ROUND = 128
-"""Cache lengths are multiples of this, so that few graphs serve many prompts."""
 WIDE = hasattr(torch.ops.aten.mm, "dtype")
 """Whether this PyTorch multiplies in half precision into single precision (2.8 and later)."""
-
-
-@dataclass(frozen=True)
-class DecodeBuffers:
-    """What a captured step reads and writes, for one bucket: always at the same addresses.
-
-    Rows of the cache are in the order of reading: different prompts first, by length. `token`,
-    `logprob`, `over` and `noise` are in the caller's order; `row` and `source` lead from one to
-    the other.
-    """
-
-    token: Tensor
-    logprob: Tensor
-    over: Tensor
-    position: Tensor
-    row: Tensor  # of the cache, for each of the caller's
-    source: Tensor  # the inverse
-    temperature: Tensor
-    sampling: Tensor  # 1, or 0 for the most likely token
-    noise: Tensor  # uniform, [rows, vocabulary]
-    cache: list[tuple[Tensor, Tensor]]  # per layer: keys, values [rows, kv, length, size]
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.cache[0][0].shape[0], self.cache[0][0].shape[2]
 
 
 class CudaSampler:
@@ -336,23 +315,6 @@ def fused_ops() -> DecodeOps:
             'install it, or set algorithm.rollouts to "plain"'
         ) from error
     return decode_kernels
-
-
-def free_bytes(device: torch.device) -> int | None:
-    """What the GPU has free, with what PyTorch holds but does not use; None without a GPU."""
-    if device.type != "cuda":
-        return None
-    held = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
-    return torch.cuda.mem_get_info(device)[0] + held
-
-
-def bucket_rows(rows: int) -> int:
-    """Powers of two up to 64, then multiples of 64: at most as many again idle, few graphs."""
-    return 1 << (rows - 1).bit_length() if rows <= 64 else round_up(rows, 64)
-
-
-def round_up(count: int, step: int) -> int:
-    return -(-count // step) * step
 
 
 def passes(prompts: Sequence[tuple[int, ...]]) -> Iterator[tuple[int, Sequence[tuple[int, ...]]]]:
