@@ -366,40 +366,40 @@ class TestKernels:
     def seeded(self):
         torch.manual_seed(3)
 
-    def test_norm(self, decode, dtype, rows, heads, kv, size):
+    def test_rms_norm(self, decode, dtype, rows, heads, kv, size):
         x = torch.randn(rows, heads * size, device=DEVICE).to(dtype)
         weight = torch.randn(heads * size, device=DEVICE).to(dtype)
         close(decode.rms_norm(x, weight, 1e-5), torch_ops.rms_norm(x, weight, 1e-5), dtype)
 
-    def test_gate(self, decode, dtype, rows, heads, kv, size):
+    def test_swiglu(self, decode, dtype, rows, heads, kv, size):
         x = torch.randn(rows, 2 * heads * size + 6, device=DEVICE).to(dtype)
         close(decode.swiglu(x), torch_ops.swiglu(x), dtype)
 
     @pytest.mark.parametrize("per_row", [1, 7])
-    def test_rotate(self, decode, dtype, rows, heads, kv, size, per_row):
+    def test_rope(self, decode, dtype, rows, heads, kv, size, per_row):
         qkv = torch.randn(rows * per_row, (heads + 2 * kv) * size, device=DEVICE).to(dtype)
         angles = torch.randn(rows * per_row, size // 2, device=DEVICE)
         positions = torch.arange(per_row, device=DEVICE).repeat(rows) + 4
         found = []
-        for ops in (cuda, decode):
+        for ops in (torch_ops, decode):
             whole = torch.zeros(2, rows + 1, kv, 20, size, dtype=dtype, device=DEVICE)
             keys, values = whole[0, 1:], whole[1, 1:]
-            queries = ops.rotate(qkv, angles.cos(), angles.sin(), positions, keys, values)
+            queries = ops.rope(qkv, angles.cos(), angles.sin(), positions, keys, values)
             found.append((queries.reshape(rows * per_row, -1), whole))
         for plain, ours in zip(*found, strict=True):
             close(ours, plain, dtype)
 
-    def test_attend(self, decode, dtype, rows, heads, kv, size):
+    def test_attention(self, decode, dtype, rows, heads, kv, size):
         if INTERPRETED and dtype is torch.bfloat16:
             pytest.skip("Triton's interpreter has no matrix product in bfloat16")
         lengths = torch.tensor([1, 150, 64, 65, 7][:rows], device=DEVICE)
         queries = torch.randn(rows, heads, size, device=DEVICE).to(dtype)
         keys, values = torch.randn(2, rows, kv, 150, size, device=DEVICE).to(dtype)
         plain = torch_ops.attention(queries, keys, values, lengths, size**-0.5)
-        close(decode.attend(queries, keys, values, lengths, size**-0.5), plain, dtype)
+        close(decode.attention(queries, keys, values, lengths, size**-0.5), plain, dtype)
 
     @pytest.mark.parametrize("sampling", [0.0, 1.0])
-    def test_choose(self, decode, dtype, rows, heads, kv, size, sampling):
+    def test_sample(self, decode, dtype, rows, heads, kv, size, sampling):
         logits = 3 * torch.randn(rows, 5000, device=DEVICE)
         noise = torch.rand(rows, 5000, device=DEVICE)
         knobs = [torch.tensor([x], device=DEVICE) for x in (0.7, sampling)]

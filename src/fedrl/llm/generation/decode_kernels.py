@@ -122,7 +122,7 @@ def _sample(  # type: ignore[no-untyped-def]
     """Gumbel's maximum and the log of the softmax in one pass over the vocabulary."""
     row = tl.program_id(0).to(tl.int64)
     along = tl.arange(0, BLOCK)
-    warmth, sample = tl.load(temperature), tl.load(sampling)
+    warmth, draws = tl.load(temperature), tl.load(sampling)
     most = -float("inf")
     total = 0.0
     best = -float("inf")
@@ -134,7 +134,7 @@ def _sample(  # type: ignore[no-untyped-def]
         logit = tl.load(logits + row * WIDTH + at, mask=inside, other=-float("inf"))
         logit = logit.to(tl.float32) / warmth
         uniform = tl.load(noise + row * WIDTH + at, mask=inside, other=0.5)
-        shaken = logit - sample * tl.log(-tl.log(tl.maximum(uniform, 1e-20)))
+        shaken = logit - draws * tl.log(-tl.log(tl.maximum(uniform, 1e-20)))
         peak = tl.maximum(most, tl.max(logit, 0))
         total = total * tl.exp(most - peak) + tl.sum(tl.exp(logit - peak), 0)
         most = peak
