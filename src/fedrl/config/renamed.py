@@ -6,8 +6,11 @@ RENAMED: dict[str, str] = {
     "algorithm.clip_norm": "algorithm.max_grad_norm",
     "algorithm.compare": "algorithm.preference_queries",
     "algorithm.eval_texts": "algorithm.eval_completions",
+    "algorithm.local_lr": "algorithm.lr",
+    "algorithm.opening_trajectories": "algorithm.initial_trajectories",
     "algorithm.queries": "algorithm.eval_prompts",
     "algorithm.rate": "algorithm.rating_queries",
+    "algorithm.server": "algorithm.server_optimizer",
     "algorithm.updates_per_step": "algorithm.gradient_steps",
     "algorithm.weight_cap": "algorithm.weight_clip",
 }

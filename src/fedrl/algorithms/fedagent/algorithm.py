@@ -109,7 +109,7 @@ class FedAgent:
 
     def init(self, seed: int) -> Tensors:
         theta = self.trainer.actor.initial_weights(seed)
-        state = {"theta": theta} | server_optimizers.init(self.settings.server, theta)
+        state = {"theta": theta} | server_optimizers.init(self.settings.server_optimizer, theta)
         if self.settings.beta < 1:
             state |= {"previous": theta, "u": tree.zeros_like(theta)}
         return state
@@ -128,7 +128,7 @@ class FedAgent:
         settings = self.settings
         change = {name: mean[name] for name in state["theta"]}
         theta, rest = server_optimizers.apply(
-            settings.server, state, state["theta"], change, settings.server_lr
+            settings.server_optimizer, state, state["theta"], change, settings.server_lr
         )
         if settings.beta < 1:
             u = {name: mean[DIRECTION + name] for name in theta}

@@ -92,7 +92,7 @@ class Settings:
     # μ of FedProx: pulls a client towards the round's model.
     prox: float = 0.0
     # How the server moves along the clients' mean change: plain averaging is the paper's.
-    server: server_optimizers.Name = "sgd"
+    server_optimizer: server_optimizers.Name = "sgd"
     # The server's step along that mean; 1 is the average itself.
     server_lr: float = 1.0
     # Where the model runs: auto (a GPU if there is one, each worker its own), cpu, cuda, cuda:1,
