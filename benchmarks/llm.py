@@ -25,11 +25,15 @@ from torch import nn
 from torch.nn.functional import linear
 
 from fedrl.core.types import UserError
-from fedrl.llm.generation.cuda import Engine
-from fedrl.llm.generation.hf import Answers, padded
-from fedrl.llm.rl.loss import Loss, compiled, logprobs, rows, update
+from fedrl.llm.generation.cuda import CudaSampler
+from fedrl.llm.generation.sampler import Completions, pad_right
+from fedrl.llm.model_setup import compile_layers
+from fedrl.llm.rl.batches import Batching, to_rows
+from fedrl.llm.rl.logprobs import answer_logprobs
+from fedrl.llm.rl.loss import Loss
+from fedrl.llm.rl.policy_gradient import update
 from fedrl.llm.rollout import Sample
-from fedrl.llm.weights import merged
+from fedrl.llm.weights import MergedWeights
 
 PARTS = ("rollout", "learn", "epoch", "profile", "shapes")
 GPU = torch.cuda.is_available()
@@ -99,7 +103,7 @@ class Bench:
     def plain_answer(self, model: Any, count: int) -> torch.Tensor:
         """`generate` on prompts padded on the left."""
         prompts = self.prompts[:count]
-        ids, mask, _ = padded([prompt[::-1] for prompt in prompts], 0)
+        ids, mask, _ = pad_right([prompt[::-1] for prompt in prompts], 0)
         return model.generate(
             input_ids=ids.flip(1).to(DEVICE),
             attention_mask=mask.flip(1).to(DEVICE),
@@ -110,9 +114,9 @@ class Bench:
             pad_token_id=0,
         )[:, ids.shape[1] :]
 
-    def answer(self, engine: Engine, count: int, limit: int = 0) -> Answers:
+    def answer(self, engine: CudaSampler, count: int, limit: int = 0) -> Completions:
         generator = torch.Generator(DEVICE).manual_seed(1)
-        return engine.answer(self.prompts[:count], limit or self.sizes.new, 1.0, generator)
+        return engine.generate(self.prompts[:count], limit or self.sizes.new, 1.0, generator)
 
     def samples(self, count: int) -> list[Sample]:
         """Step samples with random answers: their content costs nothing."""
@@ -130,7 +134,7 @@ class Bench:
         size = self.sizes.minibatch
         for start in range(0, len(samples), size):
             chosen = samples[start : start + size]
-            ids, mask, _ = padded([[*s.prompt, *s.answer] for s in chosen], 0)
+            ids, mask, _ = pad_right([[*s.prompt, *s.answer] for s in chosen], 0)
             with torch.autocast(DEVICE.type, torch.bfloat16, enabled=GPU):
                 out = model(input_ids=ids.to(DEVICE), attention_mask=mask.to(DEVICE))
             logs = out.logits[:, :-1].float().log_softmax(-1)
@@ -150,11 +154,9 @@ class Bench:
 
     def learn(self, model: nn.Module, optimizer: Any, samples: list[Sample], micro: int) -> None:
         advantages = [1.0 if i % 2 else -1.0 for i in range(len(samples))]
-        update(
-            model, optimizer, samples, advantages, Loss(kl=0.0), pad=0,
-            minibatch=self.sizes.minibatch, microbatch=micro, clip_norm=1.0,
-            generator=torch.Generator(DEVICE).manual_seed(2),
-        )  # fmt: skip
+        generator = torch.Generator(DEVICE).manual_seed(2)
+        batching = Batching(0, self.sizes.minibatch, micro, 1.0, generator)
+        update(model, optimizer, samples, advantages, Loss(kl=0.0), batching)
 
     def attempt(self, name: str, work: Callable[[], Any]) -> Any:
         """None, and a line that says why, where it fails: the other parts go on."""
@@ -194,10 +196,10 @@ class Bench:
     @torch.no_grad()
     def agreement(self, count: int) -> None:
         """How far the log-probabilities of the rollout are from the learner's, in its precision."""
-        said = self.answer(Engine(self.model, (), 0), count)
+        said = self.answer(CudaSampler(self.model, (), 0), count)
         parts = zip(self.prompts, said.tokens, said.logprobs, strict=False)
         samples = [Sample(i, 0, p, t, x, "") for i, (p, t, x) in enumerate(parts)]
-        learned, *_ = logprobs(self.model, rows(samples, 0, DEVICE), 1.0)
+        learned, *_ = answer_logprobs(self.model, to_rows(samples, 0, DEVICE), 1.0)
         told = torch.tensor(said.logprobs, device=DEVICE).flatten()
         gap = (learned - told).abs()
         print(
@@ -209,7 +211,7 @@ class Bench:
 
     def measure_engine(self, count: int, options: dict[str, Any]) -> tuple[float, float]:
         """Seconds of a call, and of a decoded token: what more tokens cost on top of one."""
-        engine = Engine(self.model, (), 0, **options)
+        engine = CudaSampler(self.model, (), 0, **options)
         whole = timed(lambda: self.answer(engine, count), self.sizes.repeats)
         first = timed(lambda: self.answer(engine, count, 1), self.sizes.repeats)
         return whole, max(whole - first, 0.0) / (self.sizes.new - 1)
@@ -238,7 +240,7 @@ class Bench:
         def measure(kind: str) -> None:
             model = copy.deepcopy(self.model)
             if kind == "compiled":
-                compiled(model)
+                compile_layers(model)
             optimizer = adamw(model)
             way = self.plain_learn if kind == "plain" else self.learn
             words = () if kind == "plain" else (size,)
@@ -272,13 +274,13 @@ class Bench:
         def ours() -> None:
             model = copy.deepcopy(self.model)
             if self.compile:
-                compiled(model)
-            engine, optimizer, size = Engine(model, (), 0), adamw(model), self.sizes.minibatch
+                compile_layers(model)
+            engine, optimizer, size = CudaSampler(model, (), 0), adamw(model), self.sizes.minibatch
             self.answer(engine, episodes)  # captures
             self.learn(model, optimizer, samples[:size], size)
             play = seconds(lambda: [self.answer(engine, episodes) for _ in range(steps)])
             learn = seconds(lambda: self.learn(model, optimizer, samples, size))
-            pushed = seconds(lambda: engine.push(merged(model), 1))
+            pushed = seconds(lambda: engine.push(MergedWeights(model), 1))
             took["ours"] = (play, learn + pushed)
 
         for kind, way in (("plain", plain), ("ours", ours)):
@@ -308,21 +310,31 @@ class Bench:
 
     def profile_decode(self, count: int, bandwidth: float, rate: float) -> None:
         _, token = self.measure_engine(count, {})
-        engine = Engine(self.model, (), 0)
+        engine = CudaSampler(self.model, (), 0)
         width = engine.dtype.itemsize
         length = statistics.mean(map(len, self.prompts[:count])) + self.sizes.new / 2
-        body = sum(x.numel() for layer in engine.layers for x in layer if x is not None)
-        cache = 2 * len(engine.layers) * engine.kv * engine.size * width * length * count
-        logits = count * len(engine.head) * 16  # written and read, and the noise likewise
-        moved = width * (body + engine.head.numel()) + cache + logits
-        attention = 4 * len(engine.layers) * engine.heads * engine.size * length
-        work = count * (2 * (body + engine.head.numel()) + attention)
+        body = sum(x.numel() for layer in engine.weights.layers for x in layer if x is not None)
+        cache = (
+            2
+            * len(engine.weights.layers)
+            * engine.weights.kv
+            * engine.weights.size
+            * width
+            * length
+            * count
+        )
+        logits = count * len(engine.weights.head) * 16  # written and read, and the noise likewise
+        moved = width * (body + engine.weights.head.numel()) + cache + logits
+        attention = (
+            4 * len(engine.weights.layers) * engine.weights.heads * engine.weights.size * length
+        )
+        work = count * (2 * (body + engine.weights.head.numel()) + attention)
         self.tell_bound(f"decode_{count}", token, moved, work, bandwidth, rate)
         self.answer(engine, count)
         kernels(lambda: self.answer(engine, count), f"a call at {count} with its prompts")
-        engine.answer([[3] for _ in range(count)], 2, 1.0, torch.Generator(DEVICE))
+        engine.generate([[3] for _ in range(count)], 2, 1.0, torch.Generator(DEVICE))
         kernels(
-            lambda: engine.answer([[3]] * count, self.sizes.new, 1.0, torch.Generator(DEVICE)),
+            lambda: engine.generate([[3]] * count, self.sizes.new, 1.0, torch.Generator(DEVICE)),
             f"decoding alone at {count}, without a prompt to attend to",
         )
 
@@ -380,7 +392,7 @@ class Bench:
         if lora:
             model = adapted(model)
         rows, micro = self.sizes.minibatch, 8 if count > 5e9 else 16
-        engine, optimizer = Engine(model, (), 0), adamw(model)
+        engine, optimizer = CudaSampler(model, (), 0), adamw(model)
         rng = random.Random(0)
         top = model.config.vocab_size
         prompts = [[rng.randrange(top) for _ in range(self.sizes.prompt)] for _ in range(rows)]
@@ -388,12 +400,12 @@ class Bench:
 
         def step() -> tuple[float, float]:
             start = now()
-            said = engine.answer(prompts, self.sizes.new, 1.0, generator)
+            said = engine.generate(prompts, self.sizes.new, 1.0, generator)
             played = now()
             parts = zip(prompts, said.tokens, said.logprobs, strict=True)
             samples = [Sample(i, 0, p, t, x, "") for i, (p, t, x) in enumerate(parts)]
             self.learn(model, optimizer, samples, micro)
-            engine.push(merged(model), 1)
+            engine.push(MergedWeights(model), 1)
             return played - start, now() - played
 
         step()
@@ -494,7 +506,7 @@ def household(tokenizer: Any, count: int, limit: int) -> list[list[int]]:
     tasks, told = [task.id for task in world.tasks("train")], []
     while len(told) < count:
         episode, turn = world.start(rng.choice(tasks))
-        notes = format.begin(episode.goal, turn)
+        notes = format.start(episode.goal, turn)
         for _ in range(rng.randrange(1, 8)):
             command = rng.choice(turn.admissible)
             turn = episode.step(command)

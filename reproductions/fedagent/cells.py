@@ -37,11 +37,11 @@ REMEDIES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     # step, and what β does shows beside the same objective with β all but 1.
     "unanchored": (
         "anchored momentum, β → 1",
-        {"algorithm.beta": 1 - 1e-6, "algorithm.clip_norm": 3.3},
+        {"algorithm.beta": 1 - 1e-6, "algorithm.max_grad_norm": 3.3},
     ),
     "anchored": (
         "anchored momentum, β = 0.5",
-        {"algorithm.beta": 0.5, "algorithm.clip_norm": 3.3},
+        {"algorithm.beta": 0.5, "algorithm.max_grad_norm": 3.3},
     ),
     "prox": ("FedProx, μ = 0.01", {"algorithm.prox": 0.01}),
     "server": (

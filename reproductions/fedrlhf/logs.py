@@ -18,7 +18,7 @@ import numpy as np
 from fedrl.config.loading import resolve
 from fedrl.core.seeding import generator
 from fedrl.runs.grid import short_hash
-from fedrl.runs.warmstart import whole
+from fedrl.runs.new_folder import new_folder
 
 KINDS = ("told", "shuffled", "flipped")
 NOISE = 0.5
@@ -52,7 +52,7 @@ def write(log: Log, folder: Path) -> None:
 
     settings = resolve({"world": dict(log.world), "algorithm": {"name": "fedrlhf"}}).world
     world = World(settings, log.clients, log.seed)
-    with whole(log.place(folder)) as half:
+    with new_folder(log.place(folder)) as half:
         for client, shelf in enumerate(world.ratings):
             keys = [str(world.movies[m].id) for m in shelf.movie[shelf.train]]
             random = generator(log.seed, f"answers/{log.kind}", client=client)

@@ -217,9 +217,9 @@ def folder(tmp_path):
     transformers = pytest.importorskip("transformers", reason="classifiers need transformers")
     import torch
 
-    from fedrl.llm.tokenizer import build
+    from fedrl.llm.builtin_tokenizers import entity_tokenizer
 
-    tokenizer = build(["the good film was bad"])
+    tokenizer = entity_tokenizer(["the good film was bad"])
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
         model = transformers.DistilBertForSequenceClassification(

@@ -9,7 +9,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from support.repository import DOCS
 
-from fedrl.algorithms.fedagent.algorithm import Settings
+from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.config.loading import find_recipe, read_recipe, resolve
 
 PAGE = (DOCS / "worlds.md").read_text(encoding="utf-8")

@@ -68,8 +68,8 @@ def a_page(*shown: Episode) -> Page:
     played = Played("x", 14, 0, "unseen", 0.4, kinds, won, lost)
     return Page(
         episodes_section.intro(played)
-        + episodes_section.by_kind(played)
-        + episodes_section.shelf(played)
+        + episodes_section.success_table(played)
+        + episodes_section.selected_episodes(played)
     )
 
 
@@ -88,7 +88,7 @@ def test_thoughts_are_quiet_and_answers_without_a_choice_are_marked() -> None:
     broken = Step("<think>hm", "", False, "Nothing happens.")
     other = Step("well", "", False, "Nothing happens.")
     one = Episode("t", "k", "find a <mug>", "a room", False, (reasoned, broken, other), 0.25)
-    html = episodes_section.episode(one)
+    html = episodes_section.episode_html(one)
     page = Page(html)
     assert not page.attributes("b")
     assert "<div class=thought><span class=text>it is &lt;b&gt;hot&lt;/b&gt;</span></div>" in html
@@ -119,7 +119,7 @@ def test_a_page_that_stays_is_not_shown_again() -> None:
     page = "Instruction: [SEP] find a red mug of at least half a litre, please [SEP] Back [SEP] Buy"
     goal = "find a red mug of at least half a litre, please"
     steps = (Step("click[x]", "click[x]", True, page), Step("click[y]", "click[y]", True, page))
-    text = Page(episodes_section.episode(Episode("t", "k", goal, "Search", False, steps))).text
+    text = Page(episodes_section.episode_html(Episode("t", "k", goal, "Search", False, steps))).text
     assert text.count("Instruction: · (the task) · Back · Buy") == 1
     assert text.count("(the same again)") == 1
 
@@ -163,7 +163,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Agent]:
     (path / "checkpoints").mkdir(parents=True)
     RunDir(path).checkpoint(round_loop.Snapshot(3, [{"theta": {}}]))
     snapshot = round_loop.Snapshot(3, [{"theta": {}}])
-    monkeypatch.setattr(episodes, "agent", lambda path: (agent, snapshot))
+    monkeypatch.setattr(episodes, "load_agent", lambda path: (agent, snapshot))
     monkeypatch.setattr(episodes, "size_on_cpu", lambda path: 1000)
     return path, agent
 
@@ -173,13 +173,15 @@ def test_a_large_model_on_a_cpu_plays_only_if_asked(
 ) -> None:
     path, agent = run
     monkeypatch.setattr(episodes, "size_on_cpu", lambda path: episodes.QUICK + 1)
-    page = Page(episodes_section.agent(path)).text
+    page = Page(episodes_section.agent_html(path)).text
     assert page.startswith("No episodes: the model has 50M parameters")
     assert "`fedrl report --episodes` plays them" in page
     assert agent.asked == []
-    assert "played 64 evaluation tasks" in Page(episodes_section.agent(path, asked=True)).text
+    assert "played 64 evaluation tasks" in Page(episodes_section.agent_html(path, asked=True)).text
     assert len(agent.asked) == 64
-    assert "played 64 evaluation tasks" in Page(episodes_section.agent(path)).text  # they are kept
+    assert (
+        "played 64 evaluation tasks" in Page(episodes_section.agent_html(path)).text
+    )  # they are kept
     assert len(agent.asked) == 64
 
 
@@ -189,7 +191,9 @@ def test_what_was_asked_reaches_the_section(
     from support.pages import write_run
 
     run = write_run(tmp_path / "run", algorithm='name = "fedagent"')
-    monkeypatch.setattr(episodes_section, "agent", lambda path, asked: f"<p>asked: {asked}</p>")
+    monkeypatch.setattr(
+        episodes_section, "agent_html", lambda path, asked: f"<p>asked: {asked}</p>"
+    )
     for flags, said in (([], "False"), (["--episodes"], "True"), (["--no-episodes"], None)):
         assert call(["report", str(run), *flags]) == 0
         text = Page((run / "report.html").read_text(encoding="utf-8")).text
@@ -262,8 +266,8 @@ def test_the_report_is_made_where_the_agent_cannot_play(
     def fail(path: Path) -> Any:
         raise error
 
-    monkeypatch.setattr(episodes, "agent", fail)
-    page = Page(episodes_section.agent(path))
+    monkeypatch.setattr(episodes, "load_agent", fail)
+    page = Page(episodes_section.agent_html(path))
     assert page.text.startswith("No episodes: ")
     assert said in page.text
 
@@ -276,7 +280,7 @@ def agents_run(path: Path, name: str, final: float, kind: str = "federated") -> 
 
 def test_many_groups_show_only_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        episodes_section, "agent", lambda path, asked: f"<p>agent of {path.name}</p>"
+        episodes_section, "agent_html", lambda path, asked: f"<p>agent of {path.name}</p>"
     )
     groups = [agents_run(tmp_path, name, final) for name, final in zip("abcd", (0.1, 0.9, 0.5, 0))]
     all_three = episodes_section.episodes_section(groups[:3], "eval/success")
@@ -361,7 +365,7 @@ def test_a_report_of_a_real_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     model = warmstart.warmstart(world, how, tmp_path / "model")
     path = train(recipe(model), tmp_path / "runs")
     page = Page(report.build([path]).read_text(encoding="utf-8"))
-    kept = episodes.read(path / episodes.FILE)
+    kept = episodes.read_episodes(path / episodes.FILE)
     assert kept is not None
     assert kept.round == 2
     assert f"played {WORLD['unseen']} evaluation tasks" in page.text

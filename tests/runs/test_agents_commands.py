@@ -38,7 +38,7 @@ class Even:
 def agent(monkeypatch: pytest.MonkeyPatch) -> Even:
     agent = Even(16)
     snapshot = round_loop.Snapshot(3, [{"theta": {}}])
-    monkeypatch.setattr(agents, "agent", lambda path: (agent, snapshot))
+    monkeypatch.setattr(agents, "load_agent", lambda path: (agent, snapshot))
     return agent
 
 
@@ -72,7 +72,7 @@ def test_several_models_have_no_interval(
     agent: Even, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     several = round_loop.Snapshot(3, [{"theta": {}}] * 2)
-    monkeypatch.setattr(agents, "agent", lambda path: (agent, several))
+    monkeypatch.setattr(agents, "load_agent", lambda path: (agent, several))
     assert call(["eval", "RUN", "--split", "unseen"]) == 0
     told = capsys.readouterr().out
     assert "94.1%" in told

@@ -2,7 +2,6 @@
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 from fedrl.cli.gym import TEXT_WORLDS, meanings, open_world
 from fedrl.cli.parser import Parser
@@ -46,9 +45,11 @@ def warmstart(argv: list[str]) -> int:
     ours = [pair for pair in pairs if not pair[0].startswith("world.")]
     theirs = [pair for pair in pairs if pair[0].startswith("world.")]
     if asked.world == REVIEWS:
+        from fedrl.envs.imdb import world as imdb
+
         settings = section(reading.Settings, ours, "")
-        world: Any = open_world(asked.world, theirs)
-        print(f"model: {reading.warmstart(world, settings, asked.out)}")
+        reviews = imdb.World(section(imdb.Settings, theirs, "world."), 0, 0)
+        print(f"model: {reading.warmstart(reviews, settings, asked.out)}")
     else:
         how = section(playing.Settings, ours, "")
         print(f"model: {playing.warmstart(open_world(asked.world, theirs), how, asked.out)}")

@@ -15,7 +15,7 @@ from fedrl.core.registry import load, look_up, suggestion
 from fedrl.core.types import UserError
 
 if TYPE_CHECKING:
-    from fedrl.envs.text import TextWorld
+    from fedrl.envs.text import ConfiguredTextWorld
 
 TEXT_WORLDS = ("household", "webshop")
 
@@ -147,7 +147,7 @@ def _data(given: Path | None, transcripts: Path, name: str) -> Path:
     return root(name)
 
 
-def open_world(name: str, flags: list[tuple[str, str | None]]) -> "TextWorld":
+def open_world(name: str, flags: list[tuple[str, str | None]]) -> "ConfiguredTextWorld":
     """The text world with the settings that the `--world.…` flags name."""
     from fedrl.config.flag_parsing import section
     from fedrl.envs import WORLDS

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 RENAMED: dict[str, str] = {
+    "algorithm.clip_norm": "algorithm.max_grad_norm",
     "algorithm.compare": "algorithm.preference_queries",
     "algorithm.eval_texts": "algorithm.eval_completions",
+    "algorithm.local_lr": "algorithm.lr",
+    "algorithm.opening_trajectories": "algorithm.initial_trajectories",
     "algorithm.queries": "algorithm.eval_prompts",
     "algorithm.rate": "algorithm.rating_queries",
-    "algorithm.updates_per_step": "algorithm.gradient_steps",
-    "algorithm.local_lr": "algorithm.lr",
     "algorithm.server": "algorithm.server_optimizer",
-    "algorithm.opening_trajectories": "algorithm.initial_trajectories",
+    "algorithm.updates_per_step": "algorithm.gradient_steps",
+    "algorithm.weight_cap": "algorithm.weight_clip",
 }
 """From the old key to the new one; what means the same in several methods has one name."""

@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 Item = TypeVar("Item")
 
@@ -65,6 +68,13 @@ class TextWorld(Protocol):
     def demonstrate(self, task: str, seed: int = 0) -> list[str]:
         """The expert's commands; played in order they win the task."""
         ...
+
+
+class ConfiguredTextWorld(TextWorld, Protocol):
+    """A text world of ours, which was opened with settings."""
+
+    @property
+    def settings(self) -> DataclassInstance: ...
 
 
 @dataclass(frozen=True)

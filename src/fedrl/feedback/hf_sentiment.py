@@ -18,7 +18,7 @@ import torch
 from numpy.typing import NDArray
 
 from fedrl.core.types import UserError
-from fedrl.llm.policy import TOKENIZER, choose_device, require_hub, told
+from fedrl.llm.policy import TOKENIZER, choose_device, loading, require_hub
 
 if TYPE_CHECKING:
     from transformers import PretrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
@@ -65,7 +65,7 @@ def load(name: str, device: str = "auto", key: str = "algorithm.sentiment") -> H
     from transformers import AutoModelForSequenceClassification, AutoTokenizer
 
     place = choose_device(device)
-    with told(name, key):
+    with loading(name, key):
         config = _config(name, key)
         labels = {int(i): label for i, label in (config.id2label or {}).items()}
         columns = _positive_columns(name, key, labels)

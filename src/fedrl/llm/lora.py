@@ -14,23 +14,34 @@ from __future__ import annotations
 import contextlib
 import copy
 import math
-from typing import Any
+from typing import TYPE_CHECKING, TypeGuard, TypeVar
 
 import torch
 from torch import nn
 
+from fedrl.llm.model_types import LanguageModel
 
-def adapt(model: Any, rank: int, alpha: int) -> nn.Module:
-    """The model with adapters on all linear layers but the output; only they are trained."""
+if TYPE_CHECKING:
+    from peft import PeftModel
+
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def with_adapters(model: LanguageModel, rank: int, alpha: int) -> LanguageModel:
+    """The model with adapters on all linear layers but the output, and only they are trained; the
+    model itself for rank 0."""
+    if not rank:
+        return model
     from peft import LoraConfig, get_peft_model
 
     where = LoraConfig(r=rank, lora_alpha=alpha, target_modules="all-linear", task_type="CAUSAL_LM")
-    with torch.random.fork_rng(devices=[]):  # `draw` decides what they begin with
+    with torch.random.fork_rng(devices=[]):  # `draw_adapters` decides what they begin with
         return get_peft_model(model, where)
 
 
 @torch.no_grad()
-def draw(model: nn.Module, seed: int) -> None:
+def draw_adapters(model: nn.Module, seed: int) -> None:
     """New adapters: A uniform within ±1/√in, B zero, so that they change nothing yet."""
     generator = torch.Generator().manual_seed(seed % 2**63)
     for name, parameter in model.named_parameters():
@@ -42,17 +53,17 @@ def draw(model: nn.Module, seed: int) -> None:
             parameter.zero_()
 
 
-def has_adapters(model: nn.Module) -> bool:
+def has_adapters(model: nn.Module) -> TypeGuard[PeftModel]:
+    """Asked without importing peft, which a run without adapters need not have."""
     return hasattr(model, "disable_adapter")
 
 
-def bare(model: nn.Module) -> contextlib.AbstractContextManager[Any]:
+def without_adapters(model: nn.Module) -> contextlib.AbstractContextManager[None]:
     """Within it the model answers as if it had no adapters."""
-    known: Any = model
-    return known.disable_adapter() if has_adapters(model) else contextlib.nullcontext()
+    return model.disable_adapter() if has_adapters(model) else contextlib.nullcontext()
 
 
-def twin(model: nn.Module) -> nn.Module:
+def copy_trained(model: Module) -> Module:
     """A copy to hold other weights: what is not trained is shared, not copied."""
     shared = {id(p): p for p in model.parameters() if not p.requires_grad}
     return copy.deepcopy(model, shared)

@@ -16,7 +16,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -24,13 +24,19 @@ import torch
 from torch import nn
 
 from fedrl.core.types import WORKER, UserError
+from fedrl.llm.model_types import LanguageModel, ModelConfig, Tokenizer
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel
 
 
 @dataclass(frozen=True)
 class Policy:
-    model: Any  # a causal language model of transformers
-    tokenizer: Any
+    model: LanguageModel
+    tokenizer: Tokenizer
     device: torch.device
+    name: str = ""  # of the folder, file or id that it was loaded from
+    spread: bool = False  # over all GPUs, `device` first
 
     @property
     def pad(self) -> int:
@@ -41,10 +47,10 @@ class Policy:
     @property
     def end(self) -> list[int]:
         """Tokens that end an answer: the tokenizer's and those of the generation settings."""
-        found = {self.tokenizer.eos_token_id}
+        ends = {self.tokenizer.eos_token_id}
         more = getattr(self.model.generation_config, "eos_token_id", None)
-        found |= set(more) if isinstance(more, list) else {more}
-        return sorted(token for token in found if token is not None)
+        ends |= set(more) if isinstance(more, list) else {more}
+        return sorted(token for token in ends if token is not None)
 
     def trained(self) -> dict[str, nn.Parameter]:
         return {name: p for name, p in self.model.named_parameters() if p.requires_grad}
@@ -106,27 +112,32 @@ def load(name: str, device: torch.device, spread: bool = False) -> Policy:
 
     `spread` puts its layers on all GPUs, `device` first.
     """
-    with told(name):
-        config = shape(name)
-        model, tokenizer = _read(name, config, spread)
+    with loading(name):
+        config = read_config(name)
+        model, tokenizer = _load_pretrained(name, config, spread)
     if device.type == "cuda":
         torch.cuda.set_device(device.index or 0)  # kernels of ours run on the current one
     if not spread:
-        model = model.to(device)
-    return Policy(model.eval(), tokenizer, device)
+        move(model, device)
+    return Policy(model.eval(), tokenizer, device, name, spread)
 
 
-def skeleton(name: str) -> Any:
+def move(model: nn.Module, device: torch.device) -> None:
+    """In place, as PyTorch moves modules."""
+    model.to(device)
+
+
+def skeleton(name: str) -> PreTrainedModel:
     """The model without its weights: names and shapes of its parameters, and no memory."""
     from transformers import AutoModelForCausalLM
 
-    with told(name):
-        config = shape(name)
+    with loading(name):
+        config = read_config(name)
         with torch.device("meta"):
             return AutoModelForCausalLM.from_config(config, dtype=torch.float32)
 
 
-def shape(name: str) -> Any:
+def read_config(name: str) -> ModelConfig:
     """The model's configuration; a place that holds no model is refused."""
     from transformers import AutoConfig
     from transformers.utils import logging as messages
@@ -140,7 +151,7 @@ def shape(name: str) -> Any:
     if gguf.is_gguf(name):
         if not place.is_file():
             raise UserError(f"algorithm.model: there is no file {name}")
-        return gguf.shape(place)
+        return gguf.read_config(place)
     if place.is_file():
         raise UserError(f"algorithm.model: {name} is a file; name a model folder or a .gguf file")
     if not place.is_dir() and (place.is_absolute() or name.startswith(".")):
@@ -177,7 +188,9 @@ def unreachable(name: str, key: str) -> str:
     )
 
 
-def _read(name: str, config: Any, spread: bool) -> tuple[Any, Any]:
+def _load_pretrained(
+    name: str, config: ModelConfig, spread: bool
+) -> tuple[PreTrainedModel, Tokenizer]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     from fedrl.llm import gguf
@@ -188,7 +201,7 @@ def _read(name: str, config: Any, spread: bool) -> tuple[Any, Any]:
                 f"algorithm.device is {SPREAD!r}, which needs a model folder: make one of {name} "
                 "with `fedrl warmstart --model`"
             )
-        return gguf.read(Path(name))
+        return gguf.load(Path(name))
     if Path(name).is_dir() and not any(TOKENIZER.match(p.name) for p in Path(name).iterdir()):
         # transformers would make up an empty one for some kinds of model
         raise UserError(
@@ -201,8 +214,8 @@ def _read(name: str, config: Any, spread: bool) -> tuple[Any, Any]:
 
 
 @contextlib.contextmanager
-def told(name: str, key: str = "algorithm.model") -> Iterator[None]:
-    """Whatever is wrong with a model is one line that names it and the setting that asks for it."""
+def loading(name: str, key: str = "algorithm.model") -> Iterator[None]:
+    """Within it, whatever is wrong with a model is one line with its name and its setting."""
     from safetensors import SafetensorError
 
     try:

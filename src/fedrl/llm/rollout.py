@@ -8,26 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Generic
 
 import torch
 
 from fedrl.envs.batch import Batch
 from fedrl.envs.text import TextWorld
-from fedrl.llm.generation.hf import Answers
-from fedrl.llm.prompts.formats import Format
-
-
-class Answering(Protocol):
-    version: int
-
-    def answer(
-        self,
-        prompts: Sequence[Sequence[int]],
-        limit: int,
-        temperature: float,
-        generator: torch.Generator,
-    ) -> Answers: ...
+from fedrl.llm.generation.sampler import Sampler
+from fedrl.llm.model_types import Tokenizer
+from fedrl.llm.prompts.prompt_format import Notes, PromptFormat
 
 
 @dataclass
@@ -64,20 +53,20 @@ class Rollout:
 
 
 @dataclass(frozen=True)
-class Play:
-    """How episodes are played: the parts that do not change from call to call."""
+class AgentLoop(Generic[Notes]):
+    """How an agent plays: what does not change from one rollout to the next."""
 
     world: TextWorld
-    format: Format
-    tokenizer: Any
-    limit: int  # tokens of an answer
-    max_steps: int
-    prompt_limit: int = 2048
+    format: PromptFormat[Notes]
+    tokenizer: Tokenizer
+    answer_tokens: int
+    prompt_tokens: int = 2048
+    max_steps: int | None = None  # the world's own
 
 
-def play(
-    how: Play,
-    sampler: Answering,
+def collect_rollout(
+    loop: AgentLoop[Notes],
+    sampler: Sampler,
     tasks: Sequence[str],
     temperature: float,
     generator: torch.Generator,
@@ -85,11 +74,11 @@ def play(
     transcripts: bool = False,
 ) -> Rollout:
     """Play every task `group` times, all side by side."""
-    batch = Batch(how.world, how.max_steps)
+    format, batch = loop.format, Batch(loop.world, loop.max_steps)
     ids = [task for task in tasks for _ in range(group)]
     turns = batch.reset(ids)
     notes = [
-        how.format.begin(episode.goal, turn)
+        format.start(episode.goal, turn)
         for episode, turn in zip(batch.episodes, turns, strict=True)
     ]
     rollout = Rollout(
@@ -98,21 +87,22 @@ def play(
         [False] * len(ids),
     )  # fmt: skip
     while running := batch.running:
-        words = [how.format.prompt(notes[i]) for i in running]
-        prompts = how.format.encode(how.tokenizer, [notes[i] for i in running], how.prompt_limit)
-        answers = sampler.answer(prompts, how.limit, temperature, generator)
-        said = how.tokenizer.batch_decode(answers.tokens, skip_special_tokens=True)
+        words = [format.prompt(notes[i]) for i in running]
+        prompts = format.encode(loop.tokenizer, [notes[i] for i in running], loop.prompt_tokens)
+        completions = sampler.generate(prompts, loop.answer_tokens, temperature, generator)
+        said = loop.tokenizer.batch_decode(completions.tokens, skip_special_tokens=True)
         commands = [""] * len(ids)
         for row, i in enumerate(running):
-            commands[i], valid = how.format.command(notes[i], said[row])
+            commands[i], valid = format.parse(notes[i], said[row])
             rollout.invalid[i] += not valid
-            step, seen = batch.steps[i], turns[i].observation
-            sample = Sample(i, step, prompts[row], answers.tokens[row], answers.logprobs[row], seen)
-            sample.valid, sample.command = valid, commands[i]
+            sample = Sample(
+                i, batch.steps[i], prompts[row], completions.tokens[row],
+                completions.logprobs[row], turns[i].observation, valid=valid, command=commands[i],
+            )  # fmt: skip
             rollout.samples.append(sample)
         turns = batch.step(commands)
         for row, i in enumerate(running):
-            how.format.observe(notes[i], commands[i], turns[i], said[row])
+            format.observe(notes[i], commands[i], turns[i], said[row])
             rollout.returns[i] += turns[i].reward
             rollout.samples[row - len(running)].reward = turns[i].reward
             rollout.won[i] = bool(turns[i].info["won"])

@@ -13,9 +13,8 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
-import numpy as np
 from rich.console import Console
 
 from fedrl.config.loading import read_recipe, resolve
@@ -24,8 +23,12 @@ from fedrl.core.atomic_files import write_atomically
 from fedrl.core.number_format import si
 from fedrl.core.registry import missing_extra
 from fedrl.core.types import UserError
-from fedrl.runs.agents import agent
+from fedrl.runs.agents import load_agent
 from fedrl.runs.run_dir import RunDir
+
+if TYPE_CHECKING:
+    from fedrl.envs.text import Task, TextWorld
+    from fedrl.llm.rollout import Rollout, Sample
 
 FILE = "episodes.json"
 VERSION = 1
@@ -95,7 +98,7 @@ def episodes(path: Path, asked: bool = False) -> Played:
     found = RunDir(path).checkpoints()
     if not found:
         raise UserError(f"{path} has no checkpoint")
-    kept = read(path / FILE)
+    kept = read_episodes(path / FILE)
     if kept is not None and kept.checkpoint == found[0].name:
         return kept
     console = Console(stderr=True)
@@ -127,7 +130,7 @@ def size_on_cpu(path: Path) -> int:
     return sum(p.numel() for p in skeleton(settings.model).parameters())
 
 
-def read(file: Path) -> Played | None:
+def read_episodes(file: Path) -> Played | None:
     """What the file holds; None if there is none, or one of another form."""
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
@@ -137,8 +140,8 @@ def read(file: Path) -> Played | None:
         return None
     for key in ("best", "worst"):
         data[key] = tuple(
-            Episode(**one | {"steps": tuple(Step(**step) for step in one["steps"])})
-            for one in data[key]
+            Episode(**kept | {"steps": tuple(Step(**step) for step in kept["steps"])})
+            for kept in data[key]
         )
     data["kinds"] = {kind: (won, count) for kind, (won, count) in data["kinds"].items()}
     return Played(**data)
@@ -149,7 +152,7 @@ def play(path: Path, checkpoint: str, tell: Callable[[str], None]) -> Played:
 
     The draw of tasks and the answers depend on `SEED` alone.
     """
-    algorithm, snapshot = agent(path)
+    algorithm, snapshot = load_agent(path)
     draw = seeding.generator(SEED, "episodes")
     count = min(TASKS, len(algorithm.eval_tasks))
     chosen = draw.choice(len(algorithm.eval_tasks), count, replace=False)
@@ -158,14 +161,14 @@ def play(path: Path, checkpoint: str, tell: Callable[[str], None]) -> Played:
     for start in range(0, count, AT_ONCE):
         part = tasks[start : start + AT_ONCE]
         rollout = algorithm.play_tasks(theta, part, seeding.derive(SEED, "episodes", start))
-        played += told(algorithm.world, part, rollout)
-        won = sum(one.won for one in played)
+        played += readable_episodes(algorithm.world, part, rollout)
+        won = sum(episode.won for episode in played)
         tell(f"{len(played)} of {count} evaluation tasks played for the report, {won} won")
     kinds = {
-        kind: (sum(one.won for one in played if one.kind == kind), sum(one.kind == kind
-               for one in played))
-        for kind in sorted({one.kind for one in played})
-    }  # fmt: skip
+        kind: (sum(of_kind), len(of_kind))
+        for kind in sorted({episode.kind for episode in played})
+        if (of_kind := [episode.won for episode in played if episode.kind == kind])
+    }
     settings = algorithm.settings
     return Played(
         checkpoint, snapshot.round, SEED, settings.eval_split, settings.eval_temperature, kinds,
@@ -173,9 +176,9 @@ def play(path: Path, checkpoint: str, tell: Callable[[str], None]) -> Played:
     )  # fmt: skip
 
 
-def told(world: Any, tasks: Sequence[Any], rollout: Any) -> list[Episode]:
+def readable_episodes(world: TextWorld, tasks: Sequence[Task], rollout: Rollout) -> list[Episode]:
     """A rollout with transcripts as episodes to read."""
-    samples: list[list[Any]] = [[] for _ in tasks]
+    samples: list[list[Sample]] = [[] for _ in tasks]
     for sample in rollout.samples:
         samples[sample.episode].append(sample)
     result = []
@@ -194,23 +197,18 @@ def told(world: Any, tasks: Sequence[Any], rollout: Any) -> list[Episode]:
 
 def best(played: Sequence[Episode]) -> tuple[Episode, ...]:
     """Won in the fewest steps, of different types where possible."""
-    won = sorted((one for one in played if one.won), key=lambda one: len(one.steps))
-    return _varied(won)
+    return _varied(sorted((e for e in played if e.won), key=lambda e: len(e.steps)))
 
 
 def worst(played: Sequence[Episode]) -> tuple[Episode, ...]:
     """Lost, most trouble first, of different types where possible."""
-    lost = sorted((one for one in played if not one.won), key=lambda one: -one.trouble)
-    return _varied(lost)
+    return _varied(sorted((e for e in played if not e.won), key=lambda e: -e.trouble))
 
 
 def _varied(ordered: Sequence[Episode]) -> tuple[Episode, ...]:
     """The first of every type, then the others, each in their order; then as many as are shown."""
-    kinds = [one.kind for one in ordered]
-    first = np.array([kinds.index(kind) == i for i, kind in enumerate(kinds)], bool)
-    varied = [one for one, new in zip(ordered, first, strict=True) if new]
-    varied += [one for one, new in zip(ordered, first, strict=True) if not new]
-    return tuple(varied[:SHOWN])
+    first = {episode.kind: episode for episode in reversed(ordered)}
+    return tuple(sorted(ordered, key=lambda episode: episode is not first[episode.kind])[:SHOWN])
 
 
 def _line(text: str) -> None:

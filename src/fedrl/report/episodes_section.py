@@ -30,14 +30,14 @@ THOUGHT = re.compile(r"<think>(.*?)(?:</think>|$)", re.DOTALL | re.IGNORECASE)
 
 def episodes_section(groups: Sequence[Group], metric: str, asked: bool = False) -> str:
     """Nothing for runs that train no language agent; `asked` plays them also where that is slow."""
-    agents = [one for one in groups if one.config.get("algorithm.name") == "fedagent"]
+    agents = [group for group in groups if group.config.get("algorithm.name") == "fedagent"]
     if not agents:
         return ""
     shown = agents if len(agents) <= MOST_GROUPS else [max(agents, key=lambda g: _final(g, metric))]
     parts = []
-    for one in shown:
-        title = f"<h3>{escape(one.name)}</h3>" if len(groups) > 1 else ""
-        parts.append(title + agent(one.runs[0].path, asked))
+    for group in shown:
+        title = f"<h3>{escape(group.name)}</h3>" if len(groups) > 1 else ""
+        parts.append(title + agent_html(group.runs[0].path, asked))
     return section("Episodes", "".join(parts))
 
 
@@ -47,7 +47,7 @@ def _final(group: Group, metric: str) -> float:
     return -math.inf if math.isnan(final) else final
 
 
-def agent(path: Path, asked: bool = False) -> str:
+def agent_html(path: Path, asked: bool = False) -> str:
     """One run's agent; one line where it is not played here."""
     try:
         played = episodes(path, asked)
@@ -55,7 +55,7 @@ def agent(path: Path, asked: bool = False) -> str:
         return f"<p class=note>No episodes: {escape(str(error).splitlines()[0])}.</p>"
     except Exception as error:  # noqa: BLE001 - playing may fail in any way; the curves are there
         return f"<p class=note>No episodes: {escape(one_line(error))}.</p>"
-    return intro(played) + by_kind(played) + shelf(played)
+    return intro(played) + success_table(played) + selected_episodes(played)
 
 
 def intro(played: Played) -> str:
@@ -69,7 +69,7 @@ def intro(played: Played) -> str:
     )
 
 
-def by_kind(played: Played) -> str:
+def success_table(played: Played) -> str:
     rows = [
         [escape(kind), str(count), str(won), bar(won / count)]
         for kind, (won, count) in played.kinds.items()
@@ -84,45 +84,45 @@ def bar(share: float) -> str:
     )
 
 
-def shelf(played: Played) -> str:
+def selected_episodes(played: Played) -> str:
     parts = []
     for title, some in (
         ("Won in the fewest steps", played.best),
         ("Lost, with the most trouble", played.worst),
     ):
         if some:
-            parts.append(f"<h4>{title}</h4>" + "".join(map(episode, some)))
+            parts.append(f"<h4>{title}</h4>" + "".join(map(episode_html, some)))
     return "".join(parts)
 
 
-def episode(one: Episode) -> str:
-    outcome = "won" if one.won else "lost"
-    rows, before = "", one.begin
-    for _, same in itertools.groupby(one.steps, key=_alike):
+def episode_html(episode: Episode) -> str:
+    outcome = "won" if episode.won else "lost"
+    rows, before = "", episode.begin
+    for _, same in itertools.groupby(episode.steps, key=_alike):
         steps = list(same)
-        rows += turn(steps, before, one.goal)
+        rows += turn_html(steps, before, episode.goal)
         before = steps[-1].saw
     return (
         f"<details class=episode><summary><span class={outcome}>{outcome}</span> "
-        f"{escape(_sentence(one.goal))} <span class=about>{escape(one.kind)}, "
-        f"{_count(len(one.steps), 'step')}</span></summary>"
-        f"<div class=turns><div class=world>{folded(without_goal(one))}</div>{rows}"
-        f"<p class=outcome>{ending(one)}</p></div></details>"
+        f"{escape(_sentence(episode.goal))} <span class=about>{escape(episode.kind)}, "
+        f"{_count(len(episode.steps), 'step')}</span></summary>"
+        f"<div class=turns><div class=world>{folded(without_goal(episode))}</div>{rows}"
+        f"<p class=outcome>{ending(episode)}</p></div></details>"
     )
 
 
-def without_goal(one: Episode) -> str:
+def without_goal(episode: Episode) -> str:
     """What the world showed first, less the paragraphs that only repeat the goal above them."""
-    goal = one.goal.strip().rstrip(".")
-    kept = [p for p in one.begin.split("\n") if goal not in p or len(p) > len(goal) + ANNOUNCED]
-    return readable("\n".join(kept), one.goal)
+    goal = episode.goal.strip().rstrip(".")
+    kept = [p for p in episode.begin.split("\n") if goal not in p or len(p) > len(goal) + ANNOUNCED]
+    return readable("\n".join(kept), episode.goal)
 
 
 def _alike(step: Step) -> tuple[str, str]:
     return step.said, step.saw
 
 
-def turn(same: Sequence[Step], before: str, goal: str) -> str:
+def turn_html(same: Sequence[Step], before: str, goal: str) -> str:
     """A step, or several in a row that are all the same; `before` is what the agent saw."""
     step = same[0]
     thought = " ".join(match.strip() for match in THOUGHT.findall(step.said))
@@ -145,20 +145,20 @@ def readable(text: str, goal: str) -> str:
     return text.replace(" [SEP] ", " · ").replace(goal, "(the task)" if len(goal) > SHORT else goal)
 
 
-def ending(one: Episode) -> str:
+def ending(episode: Episode) -> str:
     """The outcome in words."""
-    count = _count(len(one.steps), "step")
-    if one.won:
+    count = _count(len(episode.steps), "step")
+    if episode.won:
         return f"Won after {count}."
-    invalid = sum(not step.valid for step in one.steps)
-    again = one.trouble - invalid
+    invalid = sum(not step.valid for step in episode.steps)
+    again = episode.trouble - invalid
     parts = []
     if invalid:
         parts.append(f"{_count(invalid, 'answer')} not well formed")
     if again:
         parts.append(f"{_count(again, 'command')} repeated to no new effect")
-    if one.reward > 0:
-        parts.append(f"reward {one.reward:.2g}")
+    if episode.reward > 0:
+        parts.append(f"reward {episode.reward:.2g}")
     return f"Lost after {count}" + (f": {', '.join(parts)}." if parts else ".")
 
 

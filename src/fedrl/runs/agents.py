@@ -3,44 +3,76 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.config.build import build_algorithm
 from fedrl.config.loading import read_recipe, resolve
+from fedrl.config.schema import Config
 from fedrl.core import seeding
 from fedrl.core.registry import suggestion
-from fedrl.core.types import UserError
+from fedrl.core.types import Algorithm, Tensors, UserError
+from fedrl.envs.text import Task, TextWorld
 from fedrl.federation import round_loop
 from fedrl.partition import write_labels
 from fedrl.runs.evaluate import newest
+from fedrl.runs.new_folder import new_folder
 from fedrl.runs.run_dir import RunDir, require_run
-from fedrl.runs.warmstart import whole
+
+if TYPE_CHECKING:
+    from fedrl.llm.rollout import Rollout
 
 AT_ONCE = 256
 """Episodes side by side: what a progress line counts in."""
 
 
-def trained(path: Path, can: str, what: str) -> tuple[Any, round_loop.Snapshot]:
-    """The algorithm of a run and its newest checkpoint, if the algorithm has the method `can`."""
+@runtime_checkable
+class PlaysTasks(Protocol):
+    """A method that trains a text agent."""
+
+    settings: Settings
+    world: TextWorld
+    eval_tasks: Sequence[Task]
+
+    def play_tasks(self, theta: Tensors, tasks: Sequence[Task], seed: int) -> Rollout:
+        """Episodes of these tasks at the evaluation's temperature, with their transcripts."""
+        ...
+
+
+@runtime_checkable
+class SavesModel(Protocol):
+    """A method that trains a language model."""
+
+    def save(self, theta: Tensors, out: Path) -> None:
+        """The model with these weights as an ordinary folder."""
+        ...
+
+
+def load_agent(path: Path) -> tuple[PlaysTasks, round_loop.Snapshot]:
+    """The algorithm and the newest checkpoint of a run of language agents."""
+    config, algorithm = _build(path)
+    if not isinstance(algorithm, PlaysTasks):
+        raise UserError(f"{path} is a run of {config.algorithm.name}, which trains no text agent")
+    return algorithm, _newest(path, config)
+
+
+def _build(path: Path) -> tuple[Config, Algorithm]:
     require_run(path)
     config = resolve(read_recipe(path / "config.toml"))
-    algorithm = build_algorithm(config)
-    if not hasattr(algorithm, can):
-        raise UserError(f"{path} is a run of {config.algorithm.name}, which trains no {what}")
+    return config, build_algorithm(config)
+
+
+def _newest(path: Path, config: Config) -> round_loop.Snapshot:
     snapshot = newest(RunDir(path).checkpoints(), config)
     if snapshot is None:
         raise UserError(f"{path} has no whole checkpoint")
-    return algorithm, snapshot
-
-
-def agent(path: Path) -> tuple[Any, round_loop.Snapshot]:
-    """The algorithm and the newest checkpoint of a run of language agents."""
-    return trained(path, "play_tasks", "text agent")
+    return snapshot
 
 
 def evaluate_split(path: Path, split: str, seed: int) -> int:
@@ -48,7 +80,7 @@ def evaluate_split(path: Path, split: str, seed: int) -> int:
 
     The interval is of one model: the mean of several is no share of tasks won.
     """
-    algorithm, snapshot = agent(path)
+    algorithm, snapshot = load_agent(path)
     if split not in algorithm.world.splits:
         raise UserError(f"--split is {split!r}; {suggestion(split, list(algorithm.world.splits))}")
     tasks = list(algorithm.world.tasks(split))
@@ -90,7 +122,7 @@ def label(path: Path, out: Path, seed: int) -> int:
 
     It sees the tasks of all clients, as only a simulation can.
     """
-    algorithm, snapshot = agent(path)
+    algorithm, snapshot = load_agent(path)
     if out.exists():
         raise UserError(f"{out} exists already; name another file, or delete it")
     try:
@@ -106,7 +138,7 @@ def label(path: Path, out: Path, seed: int) -> int:
     return 0
 
 
-def write_successes(algorithm: Any, state: Any, out: Path, seed: int) -> np.ndarray:
+def write_successes(algorithm: PlaysTasks, state: Tensors, out: Path, seed: int) -> np.ndarray:
     """Play every training task once and write which ones were won, 1 or 0 [tasks]."""
     tasks = list(algorithm.world.tasks("train"))
     won = _won(algorithm, state, tasks, seed)
@@ -116,19 +148,24 @@ def write_successes(algorithm: Any, state: Any, out: Path, seed: int) -> np.ndar
 
 def export(path: Path, out: Path) -> int:
     """The newest checkpoint's model as an ordinary folder, for transformers or the next run."""
-    algorithm, snapshot = trained(path, "save", "language model")
+    config, algorithm = _build(path)
+    if not isinstance(algorithm, SavesModel):
+        raise UserError(
+            f"{path} is a run of {config.algorithm.name}, which trains no language model"
+        )
+    snapshot = _newest(path, config)
     if len(snapshot.states) > 1:
         raise UserError(
             f"{path} has {len(snapshot.states)} models, one per client: only a run with one model "
             "can be exported"
         )
-    with whole(out) as half:
-        algorithm.save(snapshot.states[0]["theta"], half)
+    with new_folder(out) as folder:
+        algorithm.save(snapshot.states[0]["theta"], folder)
     print(f"model of round {snapshot.round}: {out}")
     return 0
 
 
-def _won(algorithm: Any, state: Any, tasks: list[Any], seed: int) -> np.ndarray:
+def _won(algorithm: PlaysTasks, state: Tensors, tasks: Sequence[Task], seed: int) -> np.ndarray:
     """1 for a task that was won [tasks]."""
     console = Console(stderr=True)
     won: list[bool] = []

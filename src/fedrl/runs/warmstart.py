@@ -9,22 +9,24 @@ that are not shown tell how well the imitation carries over. A folder appears wh
 from __future__ import annotations
 
 import dataclasses
-import json
-import os
-import shutil
-import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from fedrl.algorithms.fedagent import algorithm as fedagent
+from fedrl.algorithms.fedagent import settings as fedagent
 from fedrl.core.limits import above_zero, at_least_one, not_negative
-from fedrl.core.registry import missing_extra, suggestion
+from fedrl.core.registry import suggestion
 from fedrl.core.types import UserError
-from fedrl.envs.text import spaced
+from fedrl.envs.text import ConfiguredTextWorld, Task, TextWorld, spaced
+from fedrl.llm.warmstart_record import shown_tasks
+from fedrl.runs.warmstart_training import Record, train, training_record, warmstart_folder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
+
+    from fedrl.llm.rollout import Sample
 
 HELD_OUT = 50
 """Public tasks, beyond those that are shown, on which the loss is told at the end."""
@@ -81,128 +83,80 @@ class Settings:
         above_zero(self, "--", "lr")
 
 
-def warmstart(world: Any, settings: Settings, out: Path, console: Console | None = None) -> Path:
+def warmstart(
+    world: ConfiguredTextWorld, settings: Settings, out: Path, console: Console | None = None
+) -> Path:
     """Make the folder `out`; one that exists is left alone."""
     console = console or Console(highlight=False)
-    before = fedagent.shown(settings.model)
-    shown, held_out = _public(world, settings, before)
-    exam = _exam(world, settings, before.union(shown))
-    with whole(out) as half:
-        start = time.perf_counter()
-        try:
-            record, answers = _teach(world, settings, half, shown, held_out, console)
-        except ModuleNotFoundError as error:
-            raise missing_extra(error, "fedrl warmstart", "llm") from error
-        if exam:
-            found = _evaluate(world, settings, half, exam, answers)
+    before = shown_tasks(settings.model)
+    shown, held_out = _public_tasks(world, settings, before)
+    eval_tasks = _eval_tasks(world, settings, before.union(shown))
+    with warmstart_folder(out) as (folder, record):
+        taught, longest = _imitate_expert(world, settings, folder, shown, held_out, console)
+        record |= taught
+        if eval_tasks:
+            found = _evaluate(world, settings, folder, eval_tasks, longest)
             console.print(
                 f"{found['success']:.1%} success, score {found['return']:.3f} on "
-                f"{len(exam):,} tasks of {settings.eval}"
+                f"{len(eval_tasks):,} tasks of {settings.eval}"
             )
             record["found"] |= found
         record["tasks"] = [*sorted(before.difference(shown)), *dict.fromkeys(shown)]
-        record["seconds"] = round(time.perf_counter() - start, 1)
-        text = json.dumps(record, indent=1) + "\n"
-        (half / "warmstart.json").write_text(text, encoding="utf-8")
     return out
 
 
-@contextmanager
-def whole(out: Path) -> Iterator[Path]:
-    """A folder beside `out` to write into, which takes its name at the end.
-
-    Nothing is left behind of one that came to no end, and what a kill left is cleared away.
-    """
-    if os.path.lexists(out):
-        raise UserError(f"{out} exists already; name another folder, or delete it")
-    half = out.with_name(f".{out.name}.part")
-    with _naming(out):
-        if half.exists():
-            shutil.rmtree(half)
-        half.mkdir(parents=True)
-    try:
-        yield half
-        with _naming(out):
-            half.rename(out)
-    finally:
-        shutil.rmtree(half, ignore_errors=True)
-
-
-@contextmanager
-def _naming(out: Path) -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        raise UserError(
-            f"--out {out}: cannot make this folder ({error.strerror}); name another place"
-        ) from error
-
-
-def _teach(
-    world: Any,
+def _imitate_expert(
+    world: ConfiguredTextWorld,
     settings: Settings,
-    half: Path,
+    folder: Path,
     shown: Sequence[str],
     held_out: Sequence[str],
     console: Console,
-) -> tuple[dict[str, Any], int]:
+) -> tuple[Record, int]:
     """Imitate and save; the record so far, and the tokens of the longest answer.
 
     The model is gone on return: the evaluation loads it anew, and both need not fit on one GPU.
     """
-    import torch
+    from fedrl.llm import builtin_model, builtin_tokenizers
+    from fedrl.llm.export import write_model
+    from fedrl.llm.pretrain import demonstrations, supervised
+    from fedrl.llm.prompts.prompt_format import prompt_format
 
-    from fedrl.llm import export
-    from fedrl.llm.pretrain.imitation import examples, imitate, surprise
-    from fedrl.llm.prompts import formats
+    format = prompt_format(settings.format, world.name, settings.thinking)
+    expert = demonstrations.Expertise(settings.noise, settings.listed, settings.seed)
 
-    format = formats.choose(settings.format, world.name, settings.thinking)
-    with console.status("the expert plays …") as status:
-        policy = _model(world, format, settings, shown)
-        how = (settings.noise, settings.prompt_tokens, settings.listed)
-        samples = examples(policy.tokenizer, world, format, shown, settings.seed, *how)
-        others = examples(policy.tokenizer, world, format, held_out, settings.seed, *how)
+    def tokenizer() -> PreTrainedTokenizerFast:
+        pairs = demonstrations.texts(world, format, shown, expert)
+        return builtin_tokenizers.entity_tokenizer(text for pair in pairs for text in pair)
+
+    def samples_of(tasks: Sequence[str]) -> list[Sample]:
+        limit = settings.prompt_tokens
+        return demonstrations.samples(policy.tokenizer, world, format, tasks, expert, limit)
+
+    with console.status("the expert plays …"):
+        shape = builtin_model.Shape(settings.width, settings.layers, settings.seed, settings.spread)
+        policy = builtin_model.model_to_teach(settings.model, tokenizer, shape)
+        samples, others = samples_of(shown), samples_of(held_out)
     lengths = sorted(len(sample.prompt) for sample in samples)
     console.print(
         f"{len(samples):,} examples of {len(set(shown)):,} public tasks; prompts of "
         f"{lengths[len(lengths) // 2]} tokens in the middle, {lengths[-1]} at most"
     )
-    torch.manual_seed(settings.seed)
-    began, losses = time.perf_counter(), list[float]()
-    with console.status("imitating the expert …") as status:
-
-        def tell(step: int, loss: float) -> None:
-            losses.append(loss)
-            if step % 20 == 19:
-                pace = 1e3 * (time.perf_counter() - began) / (step + 1)
-                status.update(
-                    f"step {step + 1} of {settings.steps}, loss {loss:.3f}, {pace:.0f} ms a step"
-                )
-
-        imitate(policy, samples, settings.steps, settings.lr, settings.batch, settings.seed, tell)
-    found = {"loss": last_tenth(losses)}
+    plan = supervised.Supervised(settings.steps, settings.lr, settings.batch, settings.seed)
+    loss, seconds = train(policy, samples, plan, console, "imitating the expert …")
+    found, unseen = {"loss": loss}, ""
     if others:
-        found["held_out_loss"] = surprise(policy, others)
-    console.print(
-        f"{settings.steps:,} steps in {time.perf_counter() - began:.0f} s: loss {found['loss']:.3f}"
-        + (
-            f", on {len(held_out)} tasks that were not shown {found['held_out_loss']:.3f}"
-            if others
-            else ""
-        )
-    )
-    export.write(policy.model, policy.tokenizer, half)
-    record = {
-        "settings": dataclasses.asdict(settings),
-        "world": dataclasses.asdict(world.settings),
-        "examples": len(samples),
-        "parameters": sum(p.numel() for p in policy.model.parameters()),
-        "found": found,
-    }
+        found["held_out_loss"] = supervised.negative_log_likelihood(policy, others)
+        unseen = f", on {len(held_out)} tasks that were not shown {found['held_out_loss']:.3f}"
+    console.print(f"{settings.steps:,} steps in {seconds:.0f} s: loss {loss:.3f}{unseen}")
+    write_model(policy.model, policy.tokenizer, folder)
+    record = training_record(settings, world.settings, len(samples), policy, found)
     return record, max(len(sample.answer) for sample in samples)
 
 
-def _public(world: Any, settings: Settings, before: set[str]) -> tuple[list[str], list[str]]:
+def _public_tasks(
+    world: TextWorld, settings: Settings, before: set[str]
+) -> tuple[list[str], list[str]]:
     """Public tasks that are shown (each `times` times), and some that never were.
 
     Both evenly spaced: a world may list its tasks by type.
@@ -218,29 +172,7 @@ def _public(world: Any, settings: Settings, before: set[str]) -> tuple[list[str]
     return shown * settings.times, spaced(others, min(HELD_OUT, len(others)))
 
 
-def _model(world: Any, format: Any, settings: Settings, shown: Sequence[str]) -> Any:
-    """The model to teach: a new one over the words of these tasks, or the one that is named."""
-    from fedrl.llm import builtin, tokenizer
-    from fedrl.llm.policy import Policy, choose_device, load
-    from fedrl.llm.pretrain.imitation import lessons
-
-    device = choose_device("auto")
-    if settings.model != "builtin":
-        return load(settings.model, device)
-    said = lessons(world, format, shown, settings.seed, settings.noise, settings.listed)
-    words = tokenizer.build(text for pair in said for text in pair)
-    shape = (settings.width, settings.layers, settings.seed, settings.spread)
-    model: Any = builtin.build(words, *shape)
-    return Policy(model.to(device), words, device)
-
-
-def last_tenth(losses: Sequence[float]) -> float:
-    """The mean of the last tenth: a single step's is noise."""
-    tail = losses[-max(len(losses) // 10, 1) :]
-    return sum(tail) / len(tail)
-
-
-def _exam(world: Any, settings: Settings, known: set[str]) -> list[Any]:
+def _eval_tasks(world: TextWorld, settings: Settings, known: set[str]) -> list[Task]:
     """The tasks to play at the end."""
     if not settings.eval:
         return []
@@ -255,19 +187,20 @@ def _exam(world: Any, settings: Settings, known: set[str]) -> list[Any]:
 
 
 def _evaluate(
-    world: Any, settings: Settings, model: Path, exam: Sequence[Any], answers: int
+    world: TextWorld, settings: Settings, model: Path, tasks: Sequence[Task], longest: int
 ) -> dict[str, float]:
-    """Success and score of the folder's agent, as a run's evaluation would find them."""
-    from fedrl.algorithms.fedagent.local_trainer import Bench
+    """Success and score of the folder's agent, as a run's evaluation would find them; `longest` is
+    the expert's longest answer, in tokens."""
+    from fedrl.algorithms.fedagent.local_trainer import LocalTrainer
 
     agent = fedagent.Settings(
         model=str(model),
         format="chat" if settings.format == "chat" else "compact",
         thinking=settings.thinking,
-        answer_tokens=2 * answers,
+        answer_tokens=2 * longest,
         prompt_tokens=settings.prompt_tokens,
         kl=0.0,
     )
-    bench = Bench(agent, world)
-    found = bench.evaluate(bench.policy.weights(), exam, settings.seed)
+    trainer = LocalTrainer(agent, world)
+    found = trainer.evaluate(trainer.policy.weights(), tasks, settings.seed)
     return {name: found[f"eval/{name}"] for name in ("success", "return", "steps")}

@@ -9,19 +9,19 @@ is refused.
 from __future__ import annotations
 
 import dataclasses
-import json
-import time
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from fedrl.algorithms.fedagent import algorithm as fedagent
 from fedrl.core.limits import above_zero, at_least_one, not_negative
-from fedrl.core.registry import missing_extra
 from fedrl.core.types import UserError
 from fedrl.envs.imdb.world import World
-from fedrl.runs.warmstart import last_tenth, whole
+from fedrl.llm.warmstart_record import shown_tasks
+from fedrl.runs.warmstart_training import Record, train, training_record, warmstart_folder
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerFast
 
 HELD_OUT = 0.1
 """Share of the public reviews that are not read, but tell the loss at the end."""
@@ -69,61 +69,40 @@ def warmstart(world: World, settings: Settings, out: Path, console: Console | No
         raise UserError(
             f"world.public is {len(world.public)}; reading needs some: --world.public 2000"
         )
-    before = fedagent.shown(settings.model)
-    with whole(out) as half:
-        start = time.perf_counter()
-        try:
-            record = _teach(world, settings, half, count, console)
-        except ModuleNotFoundError as error:
-            raise missing_extra(error, "fedrl warmstart", "llm") from error
+    before = shown_tasks(settings.model)
+    with warmstart_folder(out) as (folder, record):
+        record |= _read_reviews(world, settings, folder, count, console)
         record["tasks"] = [*sorted(before), *(review.id for review in world.public[:count])]
-        record["seconds"] = round(time.perf_counter() - start, 1)
-        text = json.dumps(record, indent=1) + "\n"
-        (half / "warmstart.json").write_text(text, encoding="utf-8")
     return out
 
 
-def _teach(
-    world: World, settings: Settings, half: Path, count: int, console: Console
-) -> dict[str, Any]:
+def _read_reviews(
+    world: World, settings: Settings, folder: Path, count: int, console: Console
+) -> Record:
     """Read and save; the record so far."""
-    import torch
-
-    from fedrl.llm import export
-    from fedrl.llm.pretrain import language_modelling
-    from fedrl.llm.pretrain.imitation import imitate, surprise
+    from fedrl.llm import builtin_model, builtin_tokenizers
+    from fedrl.llm.export import write_model
+    from fedrl.llm.pretrain import language_modelling, supervised
 
     texts = [review.text for review in world.public]
-    policy = language_modelling.reader(
-        settings, texts[:count], world.settings.source == "generated"
-    )
-    samples = language_modelling.lessons(policy.tokenizer, texts, settings.window)
-    torch.manual_seed(settings.seed)
-    began, losses = time.perf_counter(), list[float]()
-    with console.status("reading …") as status:
 
-        def tell(step: int, loss: float) -> None:
-            losses.append(loss)
-            if step % 20 == 19:
-                pace = 1e3 * (time.perf_counter() - began) / (step + 1)
-                status.update(
-                    f"step {step + 1} of {settings.steps}, loss {loss:.3f}, {pace:.0f} ms a step"
-                )
+    def tokenizer() -> PreTrainedTokenizerFast:
+        if world.settings.source == "generated":
+            return builtin_tokenizers.word_tokenizer(texts[:count])
+        return builtin_tokenizers.bpe_tokenizer(texts[:count], settings.vocabulary)
 
-        how = (settings.steps, settings.lr, settings.batch, settings.seed)
-        imitate(policy, samples[:count], *how, tell)
-    found = {"loss": last_tenth(losses), "held_out_loss": surprise(policy, samples[count:])}
-    parameters = sum(p.numel() for p in policy.model.parameters())
+    shape = builtin_model.Shape(settings.width, settings.layers, settings.seed)
+    policy = builtin_model.model_to_teach(settings.model, tokenizer, shape)
+    samples = language_modelling.text_samples(policy.tokenizer, texts, settings.window)
+    plan = supervised.Supervised(settings.steps, settings.lr, settings.batch, settings.seed)
+    loss, seconds = train(policy, samples[:count], plan, console, "reading …")
+    held_out = supervised.negative_log_likelihood(policy, samples[count:])
+    found = {"loss": loss, "held_out_loss": held_out}
+    record = training_record(settings, world.settings, count, policy, found)
     console.print(
         f"{count:,} public reviews, {settings.steps:,} steps in "
-        f"{time.perf_counter() - began:.0f} s: loss {found['loss']:.3f}, on {len(texts) - count:,} "
-        f"that were not read {found['held_out_loss']:.3f}; {parameters:,} parameters"
+        f"{seconds:.0f} s: loss {loss:.3f}, on {len(texts) - count:,} "
+        f"that were not read {held_out:.3f}; {record['parameters']:,} parameters"
     )
-    export.write(policy.model, policy.tokenizer, half)
-    return {
-        "settings": dataclasses.asdict(settings),
-        "world": dataclasses.asdict(world.settings),
-        "examples": count,
-        "parameters": parameters,
-        "found": found,
-    }
+    write_model(policy.model, policy.tokenizer, folder)
+    return record

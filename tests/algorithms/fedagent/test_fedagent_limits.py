@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,30 +12,21 @@ import pytest
 torch = pytest.importorskip("torch", reason="FedAgent needs the extra llm")
 pytest.importorskip("transformers", reason="FedAgent needs the extra llm")
 
-from support.agent_runs import last, make_model, recipe, train, won_by_walking
+from support.agent_runs import last, recipe, train
 
 from fedrl.config.build import build_algorithm
 from fedrl.core.types import UserError
-from fedrl.envs.household.game import Game
 from fedrl.llm import policy as policies
-from fedrl.llm.generation.hf import Sampler
-from fedrl.llm.rl import loss as learner
+from fedrl.llm.generation.hf import HFSampler
+from fedrl.llm.rl import policy_gradient
 from fedrl.runs import train as runs
+
+pytestmark = pytest.mark.usefixtures("easier_game")
 
 ADVICE = (
     "out of GPU memory: lower algorithm.microbatch, set algorithm.save_memory, or train adapters "
     "with algorithm.lora_rank"
 )
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory) -> Path:
-    return make_model(tmp_path_factory.mktemp("models") / "tiny")
-
-
-@pytest.fixture(autouse=True)
-def an_easier_game(monkeypatch):
-    monkeypatch.setattr(Game, "_goal_holds", won_by_walking)
 
 
 def full(*_, **__):
@@ -45,7 +35,7 @@ def full(*_, **__):
 
 def test_a_client_that_runs_out_of_memory_says_what_to_change(model, tmp_path, monkeypatch):
     """It costs that client's update; the other's counts, and the run goes on."""
-    true, calls = learner.update, []
+    true, calls = policy_gradient.update, []
 
     def sometimes(net, *words, **more):
         calls.append(1)
@@ -56,7 +46,7 @@ def test_a_client_that_runs_out_of_memory_says_what_to_change(model, tmp_path, m
         assert all(parameter.grad is None for parameter in net.parameters())
         return true(net, *words, **more)
 
-    monkeypatch.setattr(learner, "update", sometimes)
+    monkeypatch.setattr(policy_gradient, "update", sometimes)
     path = train(recipe(model, rounds=1), tmp_path)
     records = [json.loads(line) for line in (path / "clients.jsonl").read_text().splitlines()]
     assert [record["status"] for record in records] == ["failed", "ok"]
@@ -68,7 +58,7 @@ def test_an_evaluation_that_runs_out_of_memory_leaves_a_run_that_goes_on(
 ):
     """With settings that need less, to the numbers of a run that had memory enough."""
     whole = train(recipe(model, rounds=2), tmp_path / "a")
-    true, trained = Sampler.answer, []
+    true, trained = HFSampler.generate, []
 
     def in_evaluation(self, prompts, limit, temperature, generator):
         if temperature == 1.0:
@@ -77,11 +67,11 @@ def test_an_evaluation_that_runs_out_of_memory_leaves_a_run_that_goes_on(
             full()
         return true(self, prompts, limit, temperature, generator)
 
-    monkeypatch.setattr(Sampler, "answer", in_evaluation)
+    monkeypatch.setattr(HFSampler, "generate", in_evaluation)
     with pytest.raises(UserError, match="out of GPU memory") as found:
         train(recipe(model, rounds=2), tmp_path / "b")
     assert str(found.value) == ADVICE
-    monkeypatch.setattr(Sampler, "answer", true)
+    monkeypatch.setattr(HFSampler, "generate", true)
     (half,) = (tmp_path / "b" / "test").iterdir()
     assert last(half).round == 0
     flags = ["--algorithm.save_memory", "true", "--algorithm.device", "auto"]

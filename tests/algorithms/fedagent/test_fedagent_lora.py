@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -11,34 +9,25 @@ torch = pytest.importorskip("torch", reason="FedAgent needs the extra llm")
 pytest.importorskip("transformers", reason="FedAgent needs the extra llm")
 pytest.importorskip("peft", reason="LoRA needs peft (fedrl[llm])")
 
-from support.agent_runs import last, make_model, recipe, train, won_by_walking
+from support.agent_runs import last, recipe, train
 
 from fedrl import cli
 from fedrl.aggregation.mean import mean
-from fedrl.algorithms.fedagent import algorithm as fedagent
 from fedrl.config.build import build_algorithm
 from fedrl.core import tree
 from fedrl.core.types import Job, UserError
 from fedrl.engines.in_process import InProcess
-from fedrl.envs.household.game import Game
 from fedrl.federation import round_loop
-from fedrl.llm.generation.hf import Sampler
+from fedrl.llm.generation.hf import HFSampler
 from fedrl.llm.policy import load
-from fedrl.llm.weights import merged
+from fedrl.llm.warmstart_record import shown_tasks
+from fedrl.llm.weights import MergedWeights
 from fedrl.runs import train as runs
+
+pytestmark = pytest.mark.usefixtures("easier_game")
 
 LORA = {"lora_rank": 4, "lora_alpha": 8, "lr": 1e-2, "tasks": 6, "group": 4}
 HERE = torch.device("cpu")
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory) -> Path:
-    return make_model(tmp_path_factory.mktemp("models") / "tiny")
-
-
-@pytest.fixture(autouse=True)
-def an_easier_game(monkeypatch):
-    monkeypatch.setattr(Game, "_goal_holds", won_by_walking)
 
 
 class Kept:
@@ -107,8 +96,8 @@ def test_after_a_round_every_client_merges_the_same_model(model):
     others = [build_algorithm(recipe(model, algorithm=LORA)) for _ in range(2)]
     found = []
     for each in (algorithm, *others):  # the server's process, and two that know the broadcast only
-        each.bench.load(theta)
-        found.append(merged(each.bench.policy.model))
+        each.trainer.actor.load(theta)
+        found.append(MergedWeights(each.trainer.policy.model))
     base = dict(load(str(model), HERE).model.named_parameters())
     for name, weight in found[0].items():
         assert all(torch.equal(weight, other[name]) for other in found[1:]), name
@@ -173,13 +162,13 @@ def test_an_exported_folder_answers_like_the_runs_policy(model, tmp_path, change
     assert cli.call(["export", str(path), "--out", str(out)]) == 0
     assert "round 2" in capsys.readouterr().out
     algorithm = build_algorithm(recipe(model, algorithm=change))
-    algorithm.bench.load(last(path).states[0]["theta"])
-    policy, saved = algorithm.bench.policy, AutoModelForCausalLM.from_pretrained(out).eval()
+    algorithm.trainer.actor.load(last(path).states[0]["theta"])
+    policy, saved = algorithm.trainer.policy, AutoModelForCausalLM.from_pretrained(out).eval()
     assert set(saved.state_dict()) == set(load(str(model), HERE).model.state_dict())
     words = AutoTokenizer.from_pretrained(out)
     prompts = words(["go to fridge 1", "you see a mug 1"], add_special_tokens=False)["input_ids"]
     answers = [
-        Sampler(each, policy.end, policy.pad).answer(
+        HFSampler(each, policy.end, policy.pad).generate(
             prompts, 6, 1.0, torch.Generator().manual_seed(2)
         )
         for each in (policy.model, saved)
@@ -196,7 +185,7 @@ def test_an_exported_folder_remembers_what_its_model_was_shown(model, tmp_path):
     path = train(recipe(model, rounds=1), tmp_path / "runs")
     out = tmp_path / "mine"
     assert cli.call(["export", str(path), "--out", str(out)]) == 0
-    assert fedagent.shown(str(out)) == fedagent.shown(str(model))
+    assert shown_tasks(str(out)) == shown_tasks(str(model))
     assert sorted(tmp_path.iterdir()) == [out, tmp_path / "runs"]
     with pytest.raises(UserError, match="its warm start was shown task"):
         build_algorithm(recipe(out, algorithm={"eval_split": "public"}))

@@ -11,17 +11,18 @@ torch = pytest.importorskip("torch", reason="FedAgent needs the extra llm")
 pytest.importorskip("transformers", reason="FedAgent needs the extra llm")
 
 from support import review_runs
-from support.agent_runs import WORLD, last, make_model, recipe, train, won_by_walking
+from support.agent_runs import WORLD, last, recipe, train
 
 from fedrl.config.build import build_algorithm, build_world
 from fedrl.core import seeding, tree
 from fedrl.core.types import Job
 from fedrl.engines.flower import framing
-from fedrl.envs.household.game import Game
 from fedrl.federation import round_loop as federation
 from fedrl.federation.client_sampling import first_cohort
 from fedrl.runs import checkpoint
 from fedrl.runs import train as runs
+
+pytestmark = pytest.mark.usefixtures("easier_game")
 
 ALONE = [
     {"kind": "centralized", "cohort": 0},
@@ -32,18 +33,8 @@ ALONE = [
 
 
 @pytest.fixture(scope="session")
-def model(tmp_path_factory) -> Path:
-    return make_model(tmp_path_factory.mktemp("models") / "tiny")
-
-
-@pytest.fixture(scope="session")
 def writes(tmp_path_factory) -> Path:
     return review_runs.make_model(tmp_path_factory.mktemp("models") / "writes", steps=20)
-
-
-@pytest.fixture(autouse=True)
-def an_easier_game(monkeypatch):
-    monkeypatch.setattr(Game, "_goal_holds", won_by_walking)
 
 
 def unbroken(config, client: int, kind: str, monkeypatch) -> dict[str, np.ndarray]:

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 pytest.importorskip("torch", reason="FedAgent needs the extra llm")
 pytest.importorskip("transformers", reason="FedAgent needs the extra llm")
 
-from support.agent_runs import make_model, recipe, won_by_walking
+from support.agent_runs import recipe
 
 from fedrl.config.build import build_algorithm
 from fedrl.core.types import Job
 from fedrl.envs.household.game import Game
 from fedrl.llm.prompts.compact_household import CompactHousehold
-from fedrl.llm.rl import loss as learner
+from fedrl.llm.rl import policy_gradient
+
+pytestmark = pytest.mark.usefixtures("easier_game")
 
 PENALTY = 0.3
 Steps = dict[tuple[int, int], float]
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory) -> Path:
-    return make_model(tmp_path_factory.mktemp("models") / "tiny")
-
-
-@pytest.fixture(autouse=True)
-def an_easier_game(monkeypatch):
-    monkeypatch.setattr(Game, "_goal_holds", won_by_walking)
 
 
 @pytest.fixture
@@ -38,9 +28,9 @@ def taught(model, monkeypatch):
 
     def run(flawed: set[int], poisoned: bool = False, **change) -> tuple[Steps, dict[str, float]]:
         asked, seen = [], dict[tuple[int, int], float]()
-        read, learn = CompactHousehold.command, learner.update
+        read, learn = CompactHousehold.parse, policy_gradient.update
 
-        def command(self, notes, answer):
+        def parse(self, notes, answer):
             asked.append(answer)
             return read(self, notes, answer)[0], len(asked) - 1 not in flawed
 
@@ -50,8 +40,8 @@ def taught(model, monkeypatch):
             return learn(model, optimizer, samples, advantages, *rest)
 
         with monkeypatch.context() as patch:
-            patch.setattr(CompactHousehold, "command", command)
-            patch.setattr(learner, "update", update)
+            patch.setattr(CompactHousehold, "parse", parse)
+            patch.setattr(policy_gradient, "update", update)
             settings = {"invalid_penalty": PENALTY, "entropy": 0.01, "group": 4} | change
             algorithm = build_algorithm(recipe(model, algorithm=settings))
             job = Job(0, {"theta": algorithm.init(0)["theta"]}, None, 11)

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fedrl.algorithms.fedagent.algorithm import FedAgent, Settings
+from fedrl.algorithms.fedagent.algorithm import FedAgent
+from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core.types import UserError
 from fedrl.envs.household.world import Household
 from fedrl.envs.household.world import Settings as Home

@@ -52,7 +52,7 @@ def test_the_main_setting_is_the_papers(recipe):
     assert (config.rounds, config.federation.clients, config.federation.cohort) == (70, 100, 2)
     assert (config.partition.strategy, config.partition.size) == ("uniform", 100)
     assert (agent.local_epochs, agent.tasks, agent.group) == (3, 8, 8)
-    assert (agent.lr, agent.weight_decay, agent.clip_norm, agent.clip) == (1e-6, 0.01, 1.0, 0.2)
+    assert (agent.lr, agent.weight_decay, agent.max_grad_norm, agent.clip) == (1e-6, 0.01, 1.0, 0.2)
     assert (agent.kl, agent.entropy, agent.minibatch) == (0.01, 0.001, 64)
     assert (agent.temperature, agent.eval_temperature, agent.answer_tokens) == (1.0, 0.4, 512)
     assert (agent.format, agent.thinking, agent.estimator) == ("chat", True, "grpo")

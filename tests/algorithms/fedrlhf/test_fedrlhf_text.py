@@ -185,7 +185,7 @@ def test_flipping_one_clients_labels_moves_its_own_policy_most(model):
     usual, twisted = built(model, **settings), built(model, flipped(1), **settings)
     apart = []
     for client, (before, after) in enumerate(zip(own_policies(usual), own_policies(twisted))):
-        usual.trainer.load(before)
+        usual.trainer.actor.load(before)
         apart.append(usual.trainer.divergence(usual.complete_eval_prompts(client).samples, after))
     assert min(apart) > 0
     assert apart[1] > 2 * max(apart[0], apart[2])

@@ -14,8 +14,9 @@ from support.review_runs import make_model, recipe
 
 from fedrl.algorithms.fedrlhf.text.trainer import Completions, PromptBatch, TextTrainer
 from fedrl.core.types import UserError
+from fedrl.llm.builtin_tokenizers import bpe_tokenizer, word_tokenizer
 from fedrl.llm.policy import load
-from fedrl.llm.pretrain import language_modelling
+from fedrl.llm.pretrain.language_modelling import text_samples
 from fedrl.llm.rollout import Sample
 
 TEXTS = ["I saw this film last week with a friend.", "The plot is very good."]
@@ -52,9 +53,9 @@ def by_hand(model: Path, prompt: list[int], answer: list[int]) -> float:
 @pytest.mark.parametrize("rank", [0, 2])
 def test_likelihood_is_that_of_the_first_model_whatever_the_policy_has_become(model, rank):
     ours = trainer(model, lora_rank=rank)
-    ours.load(moved(ours.initial_weights(0)))
+    ours.actor.load(moved(ours.actor.initial_weights(0)))
     prompts = ours.prompts(TEXTS, [3, 5])
-    written = ours.complete(prompts, ours.generator(1))
+    written = ours.complete(prompts, ours.actor.generator(1))
     for i, sample in enumerate(written.samples):
         expected = by_hand(model, sample.prompt, sample.answer)
         assert written.likelihood[i] == pytest.approx(expected, abs=1e-4)
@@ -64,10 +65,10 @@ def test_likelihood_is_that_of_the_first_model_whatever_the_policy_has_become(mo
 @pytest.mark.parametrize("rank", [0, 2])
 def test_training_moves_the_policy_and_not_the_reference(model, rank):
     ours = trainer(model, lora_rank=rank)
-    theta = ours.initial_weights(0)
-    ours.load(theta)
+    theta = ours.actor.initial_weights(0)
+    ours.actor.load(theta)
     before = ours.human_likelihood(TEXTS)
-    fresh = ours.complete(ours.prompts(TEXTS * 20, [3, 5] * 20), ours.generator(1))
+    fresh = ours.complete(ours.prompts(TEXTS * 20, [3, 5] * 20), ours.actor.generator(1))
     assert fresh.kl == pytest.approx(0, abs=1e-5)
     batches = [PromptBatch([0] * 4, ours.prompts(TEXTS * 2, [3, 5, 4, 2]))] * 3
     ours.train(theta, batches, lambda batch, w: (np.arange(4.0), {}), 1)
@@ -90,14 +91,14 @@ def test_a_text_is_its_prompt_and_what_was_written_on(model):
     ours = trainer(model)
     prompts = ours.prompts(TEXTS, [4, 2])
     assert [len(prompt) for prompt in prompts] == [4, 2]
-    ours.load(ours.initial_weights(0))
-    written = ours.complete(prompts, ours.generator(0))
+    ours.actor.load(ours.actor.initial_weights(0))
+    written = ours.complete(prompts, ours.actor.generator(0))
     assert written.texts[0].startswith("i saw this film ")
     assert written.texts[1].startswith("the plot ")
     assert all(1 <= len(sample.answer) <= 8 for sample in written.samples)
-    again = ours.complete(prompts, ours.generator(0))
+    again = ours.complete(prompts, ours.actor.generator(0))
     assert again.texts == written.texts
-    other = [ours.complete(prompts, ours.generator(seed)).texts for seed in range(1, 4)]
+    other = [ours.complete(prompts, ours.actor.generator(seed)).texts for seed in range(1, 4)]
     assert any(texts != written.texts for texts in other)
 
 
@@ -146,12 +147,12 @@ def test_what_is_paid_for_becomes_likely_and_kl_holds_it_back(model):
     for kl in (0.0, 5.0):
         ours = trainer(model, kl=kl, lr=3e-3, batch=16, minibatch=16, ppo_epochs=2)
         prompts = ours.prompts(TEXTS * 8, [3, 4] * 8)
-        theta = ours.initial_weights(0)
+        theta = ours.actor.initial_weights(0)
         ours.train(theta, [PromptBatch([0] * 16, prompts)] * 12, reward, 0)
-        written = ours.complete(prompts * 4, ours.generator(9))
+        written = ours.complete(prompts * 4, ours.actor.generator(9))
         now = ours.policy.weights()
-        ours.load(theta)
-        before = ours.complete(prompts * 4, ours.generator(9))
+        ours.actor.load(theta)
+        before = ours.complete(prompts * 4, ours.actor.generator(9))
         found[kl] = (reward(None, written)[0].mean(), reward(None, before)[0].mean(), written.kl)
         assert any(not np.array_equal(now[name], theta[name]) for name in theta)
     assert found[0.0][0] > found[0.0][1] + 0.5
@@ -168,7 +169,7 @@ def test_numbers_of_a_round_are_means_and_counts(model):
         return np.array([value, 0.0]), {"reward": value} | ({"sentiment": 7.0} if value > 1 else {})
 
     found, moments = ours.train(
-        ours.initial_weights(0), [PromptBatch([0, 0], prompts)] * 2, reward, 0
+        ours.actor.initial_weights(0), [PromptBatch([0, 0], prompts)] * 2, reward, 0
     )
     assert not moments  # nobody asked to keep them
     assert found["train/reward"] == 2.0
@@ -179,24 +180,24 @@ def test_numbers_of_a_round_are_means_and_counts(model):
 
 def test_divergence_is_the_mean_kl_over_new_tokens(model):
     ours = trainer(model)
-    theta = ours.initial_weights(0)
-    ours.load(theta)
-    same = ours.complete(ours.prompts(TEXTS, [3, 4]), ours.generator(0)).samples
+    theta = ours.actor.initial_weights(0)
+    ours.actor.load(theta)
+    same = ours.complete(ours.prompts(TEXTS, [3, 4]), ours.actor.generator(0)).samples
     assert ours.divergence(same, theta) == pytest.approx(0, abs=1e-6)
     other = moved(theta, 0.05)
-    ours.load(other)
-    samples = ours.complete(ours.prompts(TEXTS, [3, 4]), ours.generator(0)).samples
+    ours.actor.load(other)
+    samples = ours.complete(ours.prompts(TEXTS, [3, 4]), ours.actor.generator(0)).samples
     expected = []
     for sample in samples:
         logs = []
         for weights in (other, theta):
-            ours.load(weights)
+            ours.actor.load(weights)
             with torch.no_grad():
                 out = ours.policy.model(torch.tensor([[*sample.prompt, *sample.answer]])).logits[0]
             first = len(sample.prompt) - 1
             logs.append(out[first : first + len(sample.answer)].log_softmax(-1))
         expected += (logs[0].exp() * (logs[0] - logs[1])).sum(-1).tolist()
-    ours.load(other)
+    ours.actor.load(other)
     assert ours.divergence(samples, theta) == pytest.approx(np.mean(expected), rel=1e-3)
     assert np.mean(expected) > 1e-3
     left = ours.policy.weights()
@@ -204,10 +205,10 @@ def test_divergence_is_the_mean_kl_over_new_tokens(model):
 
 
 def test_adapters_and_the_value_head_are_all_that_travels(model):
-    names = set(trainer(model, lora_rank=2).initial_weights(0))
+    names = set(trainer(model, lora_rank=2).actor.initial_weights(0))
     assert {"value.weight", "value.bias"} < names
     assert all("lora_" in name for name in names - {"value.weight", "value.bias"})
-    assert "model.embed_tokens.weight" in trainer(model).initial_weights(0)
+    assert "model.embed_tokens.weight" in trainer(model).actor.initial_weights(0)
 
 
 def test_a_missing_model_is_one_line():
@@ -222,18 +223,18 @@ def test_a_missing_model_is_one_line():
 
 def test_built_in_tokenizers_give_texts_back():
     texts = ["A good film, isn't it?", "The plot was dull."]
-    words = language_modelling.words(texts)
+    words = word_tokenizer(texts)
     assert words.decode(words("Isn't the plot good?")["input_ids"]) == "isn't the plot good ?"
     assert "<unknown>" in words.decode(words("zebra")["input_ids"])
-    pieces = language_modelling.pieces(texts * 50, 320)
+    pieces = bpe_tokenizer(texts * 50, 320)
     strange = "Ein Zebra – naïve 映画, isn't it?"
     assert pieces.decode(pieces(strange)["input_ids"]) == strange
     assert 256 < len(pieces) <= 320
 
 
 def test_lessons_are_beginnings_and_end_where_the_text_does():
-    words = language_modelling.words(["a b c d e f"])
+    words = word_tokenizer(["a b c d e f"])
     ids = words("a b c d e f")["input_ids"]
-    long, short = language_modelling.lessons(words, ["a b c d e f", "a b"], 4)
+    long, short = text_samples(words, ["a b c d e f", "a b"], 4)
     assert (long.prompt, long.answer) == (ids[:1], ids[1:4])
     assert (short.prompt, short.answer) == (ids[:1], [ids[1], words.eos_token_id])

@@ -44,11 +44,7 @@ class Problem:
     clients: int  # K
 
     def __post_init__(self) -> None:
-        for name, value in (
-            ("G", self.gradient), ("L", self.smoothness), ("mu", self.pl), ("gap", self.gap),
-        ):  # fmt: skip
-            if not 0 < value < math.inf:
-                raise UserError(f"--{name} is {value:g}; it must be above 0")
+        _above_zero(G=self.gradient, L=self.smoothness, mu=self.pl, gap=self.gap)
         for name, value in (("sigma", self.noise), ("zeta", self.heterogeneity)):
             if not 0 <= value < math.inf:
                 raise UserError(f"--{name} is {value:g}; it must not be negative")
@@ -66,6 +62,12 @@ class Problem:
             )
 
 
+def _above_zero(**flags: float) -> None:
+    for name, value in flags.items():
+        if not 0 < value < math.inf:
+            raise UserError(f"--{name} is {value:g}; it must be above 0")
+
+
 @dataclass(frozen=True)
 class Plan:
     """What a federation does: M clients per round, τ local steps, T rounds, η (None: 1/(Lτ))."""
@@ -76,13 +78,9 @@ class Plan:
     lr: float | None = None
 
     def __post_init__(self) -> None:
-        for name, value in (
-            ("cohort", self.cohort), ("steps", self.steps), ("rounds", self.rounds),
-        ):  # fmt: skip
-            if value < 1:
-                raise UserError(f"--{name} is {value}; it must be at least 1")
-        if self.lr is not None and not 0 < self.lr < math.inf:
-            raise UserError(f"--lr is {self.lr:g}; it must be above 0")
+        at_least_one(self, "--", "cohort", "steps", "rounds")
+        if self.lr is not None:
+            _above_zero(lr=self.lr)
 
     @property
     def total(self) -> int:

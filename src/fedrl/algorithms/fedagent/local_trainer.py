@@ -1,302 +1,267 @@
-"""The workbench of a client: the model, its sampler and its learner, put to work for one round.
+"""FedAgent's local epochs: what a client does with θ_t in one round.
 
-Nothing is remembered from one call to the next: every call sets the weights first. The sampler
-reads the weights by version, so that a rollout can never be made with older ones than the learner
-believes.
+    θ ← θ_t
+    τ times    draw a batch of the client's own tasks
+               rollout: play each G times with θ
+               rewards: success or the world's score
+               advantages within each task's group (`llm.rl.advantages`), or GAE with a critic
+               one pass of clipped policy gradients over the step samples (`llm.rl`)
+    send θ − θ_t
+
+Nothing is remembered from one call to the next: every call sets the weights first (`llm.actor`).
+What a client keeps between its rounds, AdamW's moments, goes in and comes out.
 """
 
 from __future__ import annotations
 
-import contextlib
 import copy
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
 
-from fedrl.core.types import Metrics, Shareable, Tensors, UserError
+from fedrl.algorithms.fedagent.settings import Settings
+from fedrl.core.types import Metrics, Tensors, UserError
 from fedrl.envs.text import Task, TextWorld
 from fedrl.llm import lora
-from fedrl.llm.generation import choose as answering
-from fedrl.llm.generation.hf import Sampler
-from fedrl.llm.policy import SPREAD, choose_device, load
-from fedrl.llm.prompts import formats
-from fedrl.llm.rl import anchored_momentum, optimizer_state, ppo
-from fedrl.llm.rl import loss as learner
+from fedrl.llm.actor import Actor
+from fedrl.llm.generation.select import select_sampler
+from fedrl.llm.model_setup import compile_layers, prepare_model
+from fedrl.llm.model_types import LanguageModel
+from fedrl.llm.out_of_memory import explain_out_of_memory
+from fedrl.llm.policy import SPREAD, Policy, choose_device, load
+from fedrl.llm.prompts.prompt_format import prompt_format
+from fedrl.llm.rl import anchored_momentum, optimizer_state, policy_gradient, ppo
 from fedrl.llm.rl.advantages import (
     ESTIMATORS,
-    NOTHING,
+    NO_ADVANTAGE,
     negate_rewards,
-    pay_success,
-    penalise,
-    penalised,
-    zero_groups,
+    set_penalties,
+    set_success_rewards,
+    subtract_penalties,
+    zero_advantage_share,
 )
-from fedrl.llm.rollout import Play, Rollout, play
-from fedrl.llm.weights import Merged
-
-
-class Anchor(NamedTuple):
-    """FedSVRPG-M's: the model of the round before, and the server's direction u."""
-
-    previous: Tensors
-    u: Tensors
+from fedrl.llm.rl.batches import Batching
+from fedrl.llm.rl.loss import Loss
+from fedrl.llm.rollout import AgentLoop, Rollout, collect_rollout
 
 
 class Trained(NamedTuple):
     """What a round gave beside the weights, which the model holds."""
 
     metrics: Metrics
-    direction: Tensors  # the mean of the directions that were stepped; only with an anchor
-    moments: Tensors  # what the optimiser remembers
+    direction: Tensors  # the mean of the directions that were stepped; only with β < 1
+    moments: Tensors  # what the optimiser remembers, where clients keep it
 
 
-class OutOfMemory(UserError):
-    """The GPU's memory was too small; the message says what needs less."""
+def trained_model(model: LanguageModel, settings: Settings) -> LanguageModel:
+    """The model with what the settings add."""
+    return prepare_model(
+        model, settings.lora_rank, settings.lora_alpha, settings.estimator == "ppo",
+        settings.save_memory,
+    )  # fmt: skip
 
 
-@contextlib.contextmanager
-def advice(model: nn.Module | None = None) -> Iterator[None]:
-    """Running out of the GPU's memory becomes a line that names what to change."""
-    try:
-        yield
-    except torch.OutOfMemoryError as error:
-        if model is not None:
-            model.zero_grad(set_to_none=True)  # half a step's: the next client starts without
-        raise OutOfMemory(
-            Shareable(
-                "out of GPU memory: lower algorithm.microbatch, set algorithm.save_memory, or "
-                "train adapters with algorithm.lora_rank"
-            )
-        ) from error
+class LocalTrainer:
+    """Plays and learns as the settings say."""
 
-
-def equipped(model: Any, settings: Any) -> Any:
-    """The model with what the settings add: adapters, a critic, activation checkpointing."""
-    if settings.lora_rank:
-        model = lora.adapt(model, settings.lora_rank, settings.lora_alpha)
-    if settings.estimator == "ppo":
-        ppo.attach(model)
-    if settings.save_memory:
-        learner.save_memory(model)
-    return model
-
-
-class Bench:
-    """Plays and learns as the settings of `fedagent` say."""
-
-    def __init__(self, settings: Any, world: TextWorld) -> None:
+    def __init__(self, settings: Settings, world: TextWorld) -> None:
         if not settings.model:
             raise UserError("algorithm.model is empty; name a model folder (`fedrl warmstart`)")
         self.settings = settings
-        with advice():
-            self._set_up(settings)
-        format = formats.choose(settings.format, world.name, settings.thinking)
-        self.how = Play(
-            world, format, self.policy.tokenizer, settings.answer_tokens, world.max_steps,
+        with explain_out_of_memory():
+            self._load_models(settings)
+        self.loop = AgentLoop(
+            world,
+            prompt_format(settings.format, world.name, settings.thinking),
+            self.policy.tokenizer,
+            settings.answer_tokens,
             settings.prompt_tokens,
-        )  # fmt: skip
-        self.version = 0
+        )
 
-    def _set_up(self, settings: Any) -> None:
+    def _load_models(self, settings: Settings) -> None:
         loaded = load(settings.model, choose_device(settings.device), settings.device == SPREAD)
-        self.policy = replace(loaded, model=equipped(loaded.model, settings))
-        model = self.policy.model
         self.critic = ppo.Critic(lr=settings.critic_lr) if settings.estimator == "ppo" else None
-        self.reference: Any = None
+        model = trained_model(loaded.model, settings)
+        policy = replace(loaded, model=model)
+        self.reference: LanguageModel | None = None
         if settings.kl:  # adapters leave the model that the run began with as it was
             self.reference = model if lora.has_adapters(model) else copy.deepcopy(model)
-        self.previous: Any = lora.twin(model) if settings.beta < 1 else None
-        self.sampler: Any = answering.choose(settings, self.policy)
+        self.previous = lora.copy_trained(model) if settings.beta < 1 else None
+        longest = settings.prompt_tokens + settings.answer_tokens
+        self.actor = Actor(policy, select_sampler(settings.rollouts, policy, longest))
         if settings.compile:  # after the copies, which must not call this model's body
-            learner.compiled(model)
+            compile_layers(model)
 
-    def first(self, seed: int) -> Tensors:
-        """What the server begins with: the folder's weights, or new adapters by the run's seed."""
-        if self.settings.lora_rank:
-            lora.draw(self.policy.model, seed)
-        return self.policy.weights()
+    @property
+    def policy(self) -> Policy:
+        return self.actor.policy
 
     def train(
         self,
-        theta: Tensors,
+        broadcast: Tensors,
         share: Sequence[str],
         seed: int,
-        anchor: tuple[Tensors, Tensors] | None = None,
-        poisoned: bool = False,
         moments: Tensors | None = None,
+        poisoned: bool = False,
     ) -> Trained:
-        """τ epochs on these tasks, from `theta`; the model then holds the result.
+        """τ epochs on these tasks, from the broadcast θ; the model then holds the result.
 
-        `poisoned` turns every reward round; `moments` are the optimiser's of an earlier round.
+        `poisoned` gives every reward the other sign; `moments` are the optimiser's of an earlier
+        round.
         """
-        there = Anchor(*anchor) if anchor else None
-        with advice(self.policy.model):
-            return self._train(theta, share, seed, there, poisoned, moments)
-
-    def _train(
-        self,
-        theta: Tensors,
-        share: Sequence[str],
-        seed: int,
-        anchor: Anchor | None,
-        poisoned: bool,
-        moments: Tensors | None,
-    ) -> Trained:
-        settings, policy = self.settings, self.policy
-        self.load(theta)
-        rng = np.random.default_rng(seed)
-        generator = torch.Generator(policy.device).manual_seed(seed % 2**63)
-        course = Course(self, theta, generator, anchor, moments)
-        logs = []
-        for _ in range(settings.local_epochs):
-            tasks = [share[i] for i in rng.integers(len(share), size=settings.tasks)]
-            rollout = play(
-                self.how, self.sampler, tasks, settings.temperature, generator, settings.group
-            )
-            assert rollout.version == self.version, "rollout made with other weights"
-            scores = list(rollout.returns)
-            if settings.reward == "success":
-                pay_success(rollout)
-            penalise(rollout, settings.invalid_penalty)
-            if poisoned:
-                negate_rewards(rollout)
-            logs.append(told(rollout, scores, course.learn(rollout)))
-            self.moved()
-        totals = {k: float(sum(log[k] for log in logs)) for k in logs[0] if k.startswith("env/")}
-        mean = {k: float(np.mean([log[k] for log in logs])) for k in logs[0]}
-        return Trained(mean | totals, course.direction(), course.moments())
+        settings = self.settings
+        with explain_out_of_memory(self.policy.model):
+            self.actor.load(broadcast["theta"])
+            rng, generator = np.random.default_rng(seed), self.actor.generator(seed)
+            optimizer = LocalOptimizer(self, broadcast, generator, moments)
+            epochs = []
+            for _ in range(settings.local_epochs):
+                tasks = [share[i] for i in rng.integers(len(share), size=settings.tasks)]
+                rollout = collect_rollout(
+                    self.loop, self.actor.sampler, tasks, settings.temperature, generator,
+                    settings.group,
+                )  # fmt: skip
+                assert rollout.version == self.actor.version, "rollout made with other weights"
+                scores = list(rollout.returns)
+                if settings.reward == "success":
+                    set_success_rewards(rollout)
+                set_penalties(rollout, settings.invalid_penalty)
+                if poisoned:
+                    negate_rewards(rollout)
+                epochs.append(epoch_metrics(rollout, scores, optimizer.update(rollout)))
+                self.actor.sync_sampler()
+            return Trained(round_metrics(epochs), optimizer.direction(), optimizer.moments())
 
     def play(
         self, theta: Tensors, ids: Sequence[str], seed: int, transcripts: bool = False
     ) -> Rollout:
         """One episode of each task at the evaluation's temperature."""
-        generator = torch.Generator(self.policy.device).manual_seed(seed % 2**63)
-        temperature = self.settings.eval_temperature
-        with advice():
-            self.load(theta)
-            return play(
-                self.how, self.sampler, ids, temperature, generator, transcripts=transcripts
-            )
+        with explain_out_of_memory():
+            self.actor.load(theta)
+            return collect_rollout(
+                self.loop, self.actor.sampler, ids, self.settings.eval_temperature,
+                self.actor.generator(seed), transcripts=transcripts,
+            )  # fmt: skip
 
     def evaluate(self, theta: Tensors, tasks: Sequence[Task], seed: int) -> Metrics:
         rollout = self.play(theta, [task.id for task in tasks], seed)
         won = np.array(rollout.won, float)
         kinds = np.array([task.category for task in tasks])
-        found = {
+        return {
             "eval/success": float(won.mean()),
             "eval/return": float(np.mean(rollout.returns)),
             "eval/steps": float(np.mean(rollout.lengths)),
             "eval/invalid": float(np.sum(rollout.invalid) / max(len(rollout.samples), 1)),
             "eval/truncated": float(np.mean(rollout.truncated)),
-        }
-        return found | {
+        } | {
             f"eval/success_{kind}": float(won[kinds == kind].mean()) for kind in sorted(set(kinds))
         }
 
-    def load(self, theta: Tensors) -> None:
-        self.policy.set_weights(theta)
-        self.moved()
 
-    def moved(self) -> None:
-        """Tell the sampler of new weights: the plain one shares them, others keep a copy."""
-        self.version += 1
-        model = self.policy.model.eval()
-        shares = isinstance(self.sampler, Sampler)
-        self.sampler.push(None if shares else Merged(model), self.version)
-
-
-class Course:
-    """The optimiser and what it needs, for the epochs of one round; `moments` of earlier ones."""
+class LocalOptimizer:
+    """AdamW and what its steps need, for the epochs of one round; `moments` of earlier ones."""
 
     def __init__(
         self,
-        bench: Bench,
-        theta: Tensors,
+        trainer: LocalTrainer,
+        broadcast: Tensors,
         generator: torch.Generator,
-        anchor: Anchor | None,
         moments: Tensors | None,
     ) -> None:
-        settings, policy = bench.settings, bench.policy
-        self.bench, self.settings, self.generator = bench, settings, generator
-        self.weights = learner.Loss(
+        settings, policy = trainer.settings, trainer.policy
+        self.trainer, self.settings = trainer, settings
+        self.loss = Loss(
             settings.clip, settings.kl, settings.entropy, settings.temperature, settings.average
         )
-        self.pull: learner.Pull = (0.0, ())
+        self.batching = Batching(
+            policy.pad, settings.minibatch, settings.microbatch, settings.max_grad_norm, generator
+        )
+        self.proximal: policy_gradient.ProximalTerm | None = None
         if settings.prox:
             start = [p.detach().clone() for p in policy.trained().values()]
-            self.pull = (settings.prox, start)
-        groups: Any = policy.trained().values()
-        if bench.critic is not None:
-            groups = ppo.groups(policy.model, settings.lr, bench.critic)
-        self.optimizer = torch.optim.AdamW(groups, settings.lr, weight_decay=settings.weight_decay)
+            self.proximal = policy_gradient.ProximalTerm(settings.prox, start)
+        self.optimizer = torch.optim.AdamW(
+            policy.trained().values()
+            if trainer.critic is None
+            else ppo.parameter_groups(policy.model, settings.lr, trainer.critic),
+            settings.lr,
+            weight_decay=settings.weight_decay,
+        )
         optimizer_state.restore(self.optimizer, policy.trained(), moments)
-        self.u: list[torch.Tensor] = []
-        if anchor is not None:
-            assert bench.previous is not None
-            named = dict(bench.previous.named_parameters())
-            with torch.no_grad():
-                for name in theta:
-                    named[name].copy_(torch.from_numpy(anchor.previous[name]))
-            self.u = [
-                torch.from_numpy(anchor.u[name]).to(p.device)
-                for name, p in policy.trained().items()
-            ]
-        self.stepped: list[list[torch.Tensor]] = []
+        self.anchor = self._anchor(broadcast)
+        self.directions: list[list[torch.Tensor]] = []
 
-    def learn(self, rollout: Rollout) -> dict[str, float]:
+    @torch.no_grad()
+    def _anchor(self, broadcast: Tensors) -> anchored_momentum.Anchor | None:
+        """FedSVRPG-M's: the model of the round before, and the server's direction u."""
+        previous, settings = self.trainer.previous, self.settings
+        if previous is None:
+            return None
+        trained = self.trainer.policy.trained()
+        named = dict(previous.named_parameters())
+        for name in trained:
+            named[name].copy_(torch.from_numpy(broadcast["previous"][name]))
+        u = [torch.from_numpy(broadcast["u"][name]).to(p.device) for name, p in trained.items()]
+        return anchored_momentum.Anchor(
+            previous, u, settings.beta, settings.weight_clip, settings.temperature
+        )
+
+    def update(self, rollout: Rollout) -> dict[str, float]:
         """One pass over the rollout's samples."""
-        settings, bench = self.settings, self.bench
-        model, pad = bench.policy.model, bench.policy.pad
-        sizes = (pad, settings.minibatch, settings.microbatch, settings.clip_norm, self.generator)
-        if bench.critic is not None:
-            targets = ppo.judge(model, rollout, bench.critic, pad, settings.microbatch)
-            compared = {"zero_advantage": zero_groups(targets.advantages, rollout)}
-            targets = targets._replace(advantages=penalised(targets.advantages, rollout))
-            return compared | ppo.update(
-                model, self.optimizer, rollout.samples, targets, bench.critic, self.weights, *sizes,
-                bench.reference, self.pull,
-            )  # fmt: skip
+        if self.trainer.critic is not None:
+            return self._update_with_critic(rollout, self.trainer.critic)
+        settings, model = self.settings, self.trainer.policy.model
         advantages = ESTIMATORS[settings.estimator](rollout)
-        compared = {"zero_advantage": zero_groups(advantages, rollout)}
+        compared = {"zero_advantage": zero_advantage_share(advantages, rollout)}
         if settings.by_episode:
             lengths = np.array([rollout.lengths[s.episode] for s in rollout.samples])
             advantages = advantages * np.mean(rollout.lengths) / lengths
-        advantages = penalised(advantages, rollout)
-        useful = np.flatnonzero(np.abs(advantages) > NOTHING)
+        advantages = subtract_penalties(advantages, rollout)
+        useful = np.flatnonzero(np.abs(advantages) > NO_ADVANTAGE)
         if settings.kl or settings.entropy:  # these count for every sample
             useful = np.arange(len(advantages))
-        samples, judged = [rollout.samples[i] for i in useful], advantages[useful].tolist()
-        if bench.previous is not None:
-            found, mean = anchored_momentum.update(
-                model, bench.previous, self.optimizer, samples, judged, self.u, settings.beta,
-                settings.weight_cap, settings.temperature, *sizes,
+        samples, weights = [rollout.samples[i] for i in useful], advantages[useful].tolist()
+        if self.anchor is None:
+            return compared | policy_gradient.update(
+                model, self.optimizer, samples, weights, self.loss, self.batching,
+                self.trainer.reference, self.proximal,
             )  # fmt: skip
-            self.stepped.append(mean)
-            return compared | found
-        return compared | learner.update(
-            model, self.optimizer, samples, judged, self.weights, *sizes, bench.reference, self.pull
+        logged, direction = anchored_momentum.update(
+            model, self.optimizer, samples, weights, self.anchor, self.batching
         )
+        self.directions.append(direction)
+        return compared | logged
+
+    def _update_with_critic(self, rollout: Rollout, critic: ppo.Critic) -> dict[str, float]:
+        """PPO: advantages by GAE over the critic's values, both learned in one pass."""
+        model, batching = self.trainer.policy.model, self.batching
+        targets = ppo.gae_targets(model, rollout, critic, batching.pad, batching.microbatch)
+        compared = {"zero_advantage": zero_advantage_share(targets.advantages, rollout)}
+        targets = targets._replace(advantages=subtract_penalties(targets.advantages, rollout))
+        return compared | ppo.update(
+            model, self.optimizer, rollout.samples, targets, critic, self.loss, batching,
+            self.trainer.reference, self.proximal,
+        )  # fmt: skip
 
     def moments(self) -> Tensors:
         """What the optimiser remembers, where a client keeps it: copies cost what they hold."""
         if self.settings.optimizer_state != "kept":
             return {}
-        return optimizer_state.taken(self.optimizer, self.bench.policy.trained())
+        return optimizer_state.optimizer_moments(self.optimizer, self.trainer.policy.trained())
 
     def direction(self) -> Tensors:
         """The mean of the anchored directions, by the parameters' names."""
-        if not self.stepped:
+        if not self.directions:
             return {}
-        means = [torch.stack(parts).mean(0) for parts in zip(*self.stepped, strict=True)]
-        names = self.bench.policy.trained()
+        means = [torch.stack(parts).mean(0) for parts in zip(*self.directions, strict=True)]
+        names = self.trainer.policy.trained()
         return {name: m.float().cpu().numpy() for name, m in zip(names, means, strict=True)}
 
 
-def told(rollout: Rollout, scores: Sequence[float], learned: dict[str, float]) -> Metrics:
+def epoch_metrics(rollout: Rollout, scores: Sequence[float], learned: dict[str, float]) -> Metrics:
     """What a client reports of an epoch: means and counts, nothing of a single episode."""
     answers = max(len(rollout.samples), 1)
     acted = {sample.episode for sample in rollout.samples if sample.command}
@@ -312,3 +277,12 @@ def told(rollout: Rollout, scores: Sequence[float], learned: dict[str, float]) -
         "env/episodes": float(len(rollout.won)),
         "env/tokens": float(rollout.tokens),
     } | {f"train/{name}": float(value) for name, value in learned.items()}
+
+
+def round_metrics(epochs: Sequence[Metrics]) -> Metrics:
+    """Means over the epochs; of `env/`, which counts, sums."""
+    columns = {name: [epoch[name] for epoch in epochs] for name in epochs[0]}
+    return {
+        name: float(sum(column) if name.startswith("env/") else np.mean(column))
+        for name, column in columns.items()
+    }

@@ -1,9 +1,9 @@
 """The decode step's kernels in Triton: each is one pass where PyTorch makes five to twelve.
 
 A decode step of a small model is bound by the number of kernels and, at large batches, by reading
-the key-value cache once; `attend` reads exactly the filled part of each row, and each key-value
+the key-value cache once; `attention` reads exactly the filled part of each row, and each key-value
 head once for its whole group of query heads. Signatures are those of the plain functions in
-`cuda.py`, to which a test holds them.
+`torch_ops`, to which a test holds them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from torch import Tensor
 
 
 @triton.jit
-def _norm(x, weight, out, eps, WIDTH: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _rms_norm(x, weight, out, eps, WIDTH: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     row = tl.program_id(0).to(tl.int64)
     at = tl.arange(0, BLOCK)
     inside = at < WIDTH
@@ -29,7 +29,7 @@ def _norm(x, weight, out, eps, WIDTH: tl.constexpr, BLOCK: tl.constexpr):  # typ
 
 
 @triton.jit
-def _gate(x, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
+def _swiglu(x, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
     row = tl.program_id(0).to(tl.int64)
     at = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     inside = at < WIDTH
@@ -39,7 +39,7 @@ def _gate(x, out, WIDTH: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-
 
 
 @triton.jit
-def _rotate(  # type: ignore[no-untyped-def]
+def _rope(  # type: ignore[no-untyped-def]
     qkv, cos, sin, positions, queries, keys, values, per_row, row_stride, head_stride,
     HEADS: tl.constexpr, KV: tl.constexpr, SIZE: tl.constexpr,
     BLOCK_HEADS: tl.constexpr, BLOCK_HALF: tl.constexpr,
@@ -75,7 +75,7 @@ def _rotate(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _attend(  # type: ignore[no-untyped-def]
+def _attention(  # type: ignore[no-untyped-def]
     queries, keys, values, lengths, out, scale, row_stride, head_stride,
     KV: tl.constexpr, GROUP: tl.constexpr, SIZE: tl.constexpr,
     BLOCK_GROUP: tl.constexpr, BLOCK_SIZE: tl.constexpr, BLOCK: tl.constexpr,
@@ -116,13 +116,13 @@ def _attend(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _choose(  # type: ignore[no-untyped-def]
+def _sample(  # type: ignore[no-untyped-def]
     logits, noise, temperature, sampling, token, logprob, WIDTH: tl.constexpr, BLOCK: tl.constexpr
 ):
     """Gumbel's maximum and the log of the softmax in one pass over the vocabulary."""
     row = tl.program_id(0).to(tl.int64)
     along = tl.arange(0, BLOCK)
-    warmth, sample = tl.load(temperature), tl.load(sampling)
+    warmth, draws = tl.load(temperature), tl.load(sampling)
     most = -float("inf")
     total = 0.0
     best = -float("inf")
@@ -134,7 +134,7 @@ def _choose(  # type: ignore[no-untyped-def]
         logit = tl.load(logits + row * WIDTH + at, mask=inside, other=-float("inf"))
         logit = logit.to(tl.float32) / warmth
         uniform = tl.load(noise + row * WIDTH + at, mask=inside, other=0.5)
-        shaken = logit - sample * tl.log(-tl.log(tl.maximum(uniform, 1e-20)))
+        shaken = logit - draws * tl.log(-tl.log(tl.maximum(uniform, 1e-20)))
         peak = tl.maximum(most, tl.max(logit, 0))
         total = total * tl.exp(most - peak) + tl.sum(tl.exp(logit - peak), 0)
         most = peak
@@ -148,43 +148,45 @@ def _choose(  # type: ignore[no-untyped-def]
     tl.store(logprob + row, its_logit - most - tl.log(total))
 
 
-def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     rows, width = x.shape
     out = torch.empty_like(x)
-    _launch(_norm, (rows,), x, weight, out, eps, WIDTH=width, BLOCK=_power(width))
+    _launch(_rms_norm, (rows,), x, weight, out, eps, WIDTH=width, BLOCK=_power(width))
     return out
 
 
-def gate(x: Tensor) -> Tensor:
+def swiglu(x: Tensor) -> Tensor:
     rows, width = x.shape[0], x.shape[1] // 2
     out = x.new_empty(rows, width)
     block = min(_power(width), 2048)
-    _launch(_gate, (rows, triton.cdiv(width, block)), x, out, WIDTH=width, BLOCK=block)
+    _launch(_swiglu, (rows, triton.cdiv(width, block)), x, out, WIDTH=width, BLOCK=block)
     return out
 
 
-def rotate(
+def rope(
     qkv: Tensor, cos: Tensor, sin: Tensor, positions: Tensor, keys: Tensor, values: Tensor
 ) -> Tensor:
     rows, kv, _, size = keys.shape
     heads = qkv.shape[1] // size - 2 * kv
     queries = qkv.new_empty(len(qkv), heads, size)
     _launch(
-        _rotate, (len(qkv),), qkv, cos, sin, positions, queries, keys, values, len(qkv) // rows,
+        _rope, (len(qkv),), qkv, cos, sin, positions, queries, keys, values, len(qkv) // rows,
         keys.stride(0), keys.stride(1), HEADS=heads, KV=kv, SIZE=size,
         BLOCK_HEADS=_power(heads + 2 * kv), BLOCK_HALF=_power(size // 2),
     )  # fmt: skip
     return queries
 
 
-def attend(queries: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, scale: float) -> Tensor:
+def attention(
+    queries: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, scale: float
+) -> Tensor:
     rows, kv, _, size = keys.shape
     group = queries.shape[1] // kv
     out = queries.new_empty(rows, kv * group * size)
     # Sixteen is the least that the matrix units take; single precision fills the shared memory.
     stages = 3 if queries.dtype.itemsize == 2 else 1
     _launch(
-        _attend, (rows, kv), queries, keys, values, lengths, out, scale,
+        _attention, (rows, kv), queries, keys, values, lengths, out, scale,
         keys.stride(0), keys.stride(1), KV=kv, GROUP=group, SIZE=size,
         BLOCK_GROUP=max(16, _power(group)), BLOCK_SIZE=max(16, _power(size)), BLOCK=64,
         num_stages=stages,
@@ -192,14 +194,14 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, scale
     return out
 
 
-def choose(
+def sample(
     logits: Tensor, noise: Tensor, temperature: Tensor, sampling: Tensor
 ) -> tuple[Tensor, Tensor]:
     rows, width = logits.shape
     token = torch.empty(rows, dtype=torch.long, device=logits.device)
     logprob = torch.empty(rows, dtype=torch.float32, device=logits.device)
     _launch(
-        _choose, (rows,), logits, noise, temperature, sampling, token, logprob,
+        _sample, (rows,), logits, noise, temperature, sampling, token, logprob,
         WIDTH=width, BLOCK=min(_power(width), 4096), num_warps=8,
     )  # fmt: skip
     return token, logprob

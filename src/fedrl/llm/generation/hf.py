@@ -1,68 +1,51 @@
-"""Answers of a model to a batch of prompts: the part of a rollout that costs.
+"""The plain sampler: a model of transformers completes a batch of prompts, on any device.
 
 Prompts are padded on the right and masks come from lengths, so a tokenizer whose pad is its end is
-no trap. Equal prompts (the group's first step) are read once. `version` says which weights answer:
-a rollout made with older weights than the learner believes is the classic silent bug.
+no trap. Equal prompts (the group's first step) are read once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor, nn
 
-from fedrl.llm.weights import parts
+from fedrl.llm.generation.sampler import Completions, Prompts, cut_at_end, pad_right
+from fedrl.llm.model_types import LanguageModel
+from fedrl.llm.weights import decoder_and_head
+
+if TYPE_CHECKING:
+    from transformers import Cache
 
 
-class Answers(NamedTuple):
-    tokens: list[list[int]]  # with the end token, unless the limit came first
-    logprobs: list[list[float]]  # of the distribution that was sampled from
-
-
-class Sampler:
+class HFSampler:
     """Plain batched decoding with a growing cache; works for any causal model on any device."""
 
-    def __init__(self, model: nn.Module, end: Sequence[int], pad: int) -> None:
+    copies_weights = False
+
+    def __init__(self, model: LanguageModel, end: Sequence[int], pad: int) -> None:
         self.model = model
         self.pad = pad
         self.end = torch.tensor(list(end))
         self.device = next(model.parameters()).device
         self.version = 0
 
-    def push(self, weights: dict[str, Tensor] | None, version: int) -> None:
-        """New weights, all of them (of tied ones one is enough, and buffers do not change); None
-        where the learner trains this very model.
-        """
-        if weights is not None:
-            self._check(weights)
-            self.model.load_state_dict(weights, strict=False)
+    def push(self, weights: Mapping[str, Tensor] | None, version: int) -> None:
+        """The learner trains this very model: only the version is new."""
+        assert weights is None, "the plain sampler reads the learner's own model"
         self.version = version
 
-    def _check(self, weights: dict[str, Tensor]) -> None:
-        """Refuse unknown and missing names: part of the model would silently stay old."""
-        if unknown := weights.keys() - self.model.state_dict().keys():
-            raise ValueError(f"push with {min(unknown)}, which the model does not have")
-        named = dict(self.model.named_parameters(remove_duplicate=False))
-        given = {id(named[name]) for name in weights if name in named}
-        if missing := [name for name, own in named.items() if id(own) not in given]:
-            raise ValueError(f"push without {min(missing)}: give it all weights")
-
     @torch.no_grad()
-    def answer(
-        self,
-        prompts: Sequence[Sequence[int]],
-        limit: int,
-        temperature: float,
-        generator: torch.Generator,
-    ) -> Answers:
-        """Sample up to `limit` tokens each; temperature 0 takes the most likely."""
+    def generate(
+        self, prompts: Prompts, limit: int, temperature: float, generator: torch.Generator
+    ) -> Completions:
         unique = {tuple(prompt): None for prompt in prompts}
         number = {prompt: i for i, prompt in enumerate(unique)}
         rows = torch.tensor([number[tuple(prompt)] for prompt in prompts])
-        body, head = parts(self.model)
-        hidden, cache, mask, lengths = self._read(body, list(unique))
+        body, head = decoder_and_head(self.model)
+        hidden, cache, mask, lengths = self._prefill(body, list(unique))
         cache.batch_select_indices(rows)
         rows, end = rows.to(self.device), self.end.to(self.device)
         hidden, mask, lengths = hidden[rows], mask[rows], lengths[rows]
@@ -70,7 +53,7 @@ class Sampler:
         over = torch.zeros(len(rows), dtype=torch.bool, device=self.device)
         for step in range(limit):
             logits = head(hidden.to(head.weight.dtype)).to(self.device)
-            token, logprob = choose(logits, temperature, generator)
+            token, logprob = sample_token(logits, temperature, generator)
             tokens.append(token)
             logprobs.append(logprob)
             over |= torch.isin(token, end)
@@ -78,20 +61,19 @@ class Sampler:
                 break
             mask = torch.cat([mask, mask.new_ones(len(rows), 1)], 1)
             positions = (lengths + step)[:, None]
-            out = self._forward(body, token[:, None], mask, positions, cache)
-            hidden = out.last_hidden_state[:, -1].to(self.device)
+            states, cache = self._forward(body, token[:, None], mask, positions, cache)
+            hidden = states[:, -1]
         said = torch.stack(tokens, 1).cpu(), torch.stack(logprobs, 1).cpu()
-        return cut(*said, self.end)
+        return cut_at_end(*said, self.end)
 
-    def _read(
+    def _prefill(
         self, body: nn.Module, prompts: list[tuple[int, ...]]
-    ) -> tuple[Tensor, Any, Tensor, Tensor]:
+    ) -> tuple[Tensor, Cache, Tensor, Tensor]:
         """The hidden state after each prompt, and the cache of what was read."""
-        ids, mask, lengths = (part.to(self.device) for part in padded(prompts, self.pad))
-        out = self._forward(body, ids, mask)
-        states = out.last_hidden_state.to(self.device)
+        ids, mask, lengths = (part.to(self.device) for part in pad_right(prompts, self.pad))
+        states, cache = self._forward(body, ids, mask)
         hidden = states[torch.arange(len(ids), device=self.device), lengths - 1]
-        return hidden, out.past_key_values, mask, lengths
+        return hidden, cache, mask, lengths
 
     def _forward(
         self,
@@ -99,30 +81,25 @@ class Sampler:
         ids: Tensor,
         mask: Tensor,
         positions: Tensor | None = None,
-        cache: Any = None,
-    ) -> Any:
-        """One pass, in the learner's precision: its log-probabilities must be the same."""
+        cache: Cache | None = None,
+    ) -> tuple[Tensor, Cache]:
+        """Hidden states [B, T, d] and the cache, in the learner's precision: log-probabilities must
+        be the same."""
         kind = self.device.type
         with torch.autocast(kind, torch.bfloat16, enabled=kind == "cuda"):
-            return body(
+            out = body(
                 input_ids=ids,
                 attention_mask=mask,
                 position_ids=positions,
                 past_key_values=cache,
                 use_cache=True,
             )
+        return out.last_hidden_state.to(self.device), out.past_key_values
 
 
-def padded(rows: Sequence[Sequence[int]], pad: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Ids [B, T], mask [B, T] and lengths [B] of rows of different lengths."""
-    lengths = torch.tensor([len(row) for row in rows])
-    ids = torch.full((len(rows), int(lengths.max())), pad)
-    mask = torch.arange(ids.shape[1])[None] < lengths[:, None]
-    ids[mask] = torch.tensor([token for row in rows for token in row])
-    return ids, mask.long(), lengths
-
-
-def choose(logits: Tensor, temperature: float, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+def sample_token(
+    logits: Tensor, temperature: float, generator: torch.Generator
+) -> tuple[Tensor, Tensor]:
     """A token per row and its log-probability at this temperature (of the softmax, if 0)."""
     scaled = logits.float() / (temperature or 1.0)
     logprobs = scaled.log_softmax(-1)
@@ -132,12 +109,3 @@ def choose(logits: Tensor, temperature: float, generator: torch.Generator) -> tu
         noise = torch.rand(logprobs.shape, generator=generator, device=logprobs.device)
         token = (logprobs - (-noise.clamp_min(1e-20).log()).log()).argmax(-1)
     return token, logprobs.gather(-1, token[:, None])[:, 0]
-
-
-def cut(tokens: Tensor, logprobs: Tensor, end: Tensor) -> Answers:
-    """Everything up to the first end token, as lists."""
-    ended = torch.isin(tokens, end)
-    lengths = torch.where(ended.any(1), ended.int().argmax(1) + 1, tokens.shape[1]).tolist()
-    pairs = zip(tokens.tolist(), logprobs.tolist(), lengths, strict=True)
-    cut = [(row[:length], logs[:length]) for row, logs, length in pairs]
-    return Answers([row for row, _ in cut], [logs for _, logs in cut])

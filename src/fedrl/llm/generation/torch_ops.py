@@ -1,36 +1,52 @@
-"""What a layer does besides matrix products, in plain PyTorch; `decode.py` has it in Triton."""
+"""What a layer does besides matrix products, in PyTorch; `decode_kernels` has it in Triton."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.nn.functional import silu
 
 
-class Ops(NamedTuple):
-    """What a layer does besides matrix products; `decode` has the same as Triton kernels."""
+class DecodeOps(Protocol):
+    """This module, or `decode_kernels`, to the decoder."""
 
-    norm: Callable[..., Tensor]
-    gate: Callable[..., Tensor]
-    rotate: Callable[..., Tensor]
-    attend: Callable[..., Tensor]
-    choose: Callable[..., tuple[Tensor, Tensor]]
+    def rms_norm(self, x: Tensor, weight: Tensor, eps: float, /) -> Tensor: ...
+
+    def swiglu(self, x: Tensor, /) -> Tensor: ...
+
+    def rope(
+        self,
+        qkv: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        positions: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        /,
+    ) -> Tensor: ...
+
+    def attention(
+        self, queries: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, scale: float, /
+    ) -> Tensor: ...
+
+    def sample(
+        self, logits: Tensor, noise: Tensor, temperature: Tensor, sampling: Tensor, /
+    ) -> tuple[Tensor, Tensor]: ...
 
 
-def norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     wide = x.float()
     return weight * (wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)).to(x.dtype)
 
 
-def gate(x: Tensor) -> Tensor:
+def swiglu(x: Tensor) -> Tensor:
     left, right = x.chunk(2, -1)
     return silu(left) * right
 
 
-def rotate(
+def rope(
     qkv: Tensor, cos: Tensor, sin: Tensor, positions: Tensor, keys: Tensor, values: Tensor
 ) -> Tensor:
     """Queries [tokens, heads, size]; writes keys and values at each token's row and position.
@@ -48,7 +64,9 @@ def rotate(
     return turned[:, :-kv]
 
 
-def attend(queries: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, scale: float) -> Tensor:
+def attention(
+    queries: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, scale: float
+) -> Tensor:
     """One query per row over the first `lengths` of its keys [rows, heads · size]."""
     rows, kv, filled, size = keys.shape
     grouped = queries.reshape(rows, kv, -1, size)
@@ -58,7 +76,7 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, scale
     return (weights.to(values.dtype) @ values).reshape(rows, -1)
 
 
-def choose(
+def sample(
     logits: Tensor, noise: Tensor, temperature: Tensor, sampling: Tensor
 ) -> tuple[Tensor, Tensor]:
     """A token per row, by Gumbel's maximum where `sampling` is 1, and its log-probability."""

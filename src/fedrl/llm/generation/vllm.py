@@ -1,4 +1,4 @@
-"""Answers by vLLM, where it is installed: the sampler's interface (`algorithm.rollouts = "vllm"`).
+"""Completions by vLLM, where it is installed (`algorithm.rollouts = "vllm"`).
 
 vLLM's engine runs in this process on the first GPU that it sees, beside the learner, and takes
 `SHARE` of its memory. Every answer has a seed of its own, drawn from the caller's generator, so the
@@ -13,14 +13,14 @@ Tested against a stand-in that checks how vLLM is called, never against vLLM its
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from fedrl.core.types import UserError
-from fedrl.llm.generation.hf import Answers
+from fedrl.llm.generation.sampler import Completions, Prompts
 from fedrl.llm.gguf import is_gguf
 from fedrl.llm.policy import Policy
 
@@ -28,14 +28,22 @@ SHARE = 0.3
 """Of the GPU's memory, for vLLM's weights and cache; the rest is the learner's."""
 
 
-class Vllm:
+class LoadsWeights(Protocol):
+    """A model inside vLLM."""
+
+    def load_weights(self, weights: Iterable[tuple[str, Tensor]]) -> object: ...
+
+
+class VllmSampler:
     """See the module's docstring. `length` is the longest prompt with its answer, in tokens."""
 
-    def __init__(self, name: str, policy: Policy, length: int) -> None:
-        if is_gguf(name):
+    copies_weights = True
+
+    def __init__(self, policy: Policy, length: int) -> None:
+        if is_gguf(policy.name):
             raise UserError(
                 'algorithm.rollouts is "vllm", which needs a model folder: make one of '
-                f"{name} with `fedrl warmstart --model`"
+                f"{policy.name} with `fedrl warmstart --model`"
             )
         if policy.device.index not in (None, 0):
             raise UserError(
@@ -51,10 +59,10 @@ class Vllm:
                 'algorithm.rollouts is "vllm", which is not installed here: pip install vllm, or '
                 'use "auto"'
             ) from error
-        self._params: Any = vllm.SamplingParams
+        self._params = vllm.SamplingParams
         self.end = list(policy.end)
-        self.llm: Any = vllm.LLM(
-            model=name,
+        self.llm = vllm.LLM(
+            model=policy.name,
             dtype="bfloat16",
             max_model_len=length,
             gpu_memory_utilization=SHARE,
@@ -70,26 +78,21 @@ class Vllm:
             raise ValueError("push without weights: vLLM keeps a copy, give it all of them")
         named: Mapping[str, Tensor] = weights
 
-        def take(model: Any) -> None:
+        def load(model: LoadsWeights) -> None:
             # A critic's head is the learner's alone.
             model.load_weights((k, named[k]) for k in named if not k.startswith("value."))
 
-        self.llm.apply_model(take)
+        self.llm.apply_model(load)
         self.llm.reset_prefix_cache()
         self.version = version
 
-    def answer(
-        self,
-        prompts: Sequence[Sequence[int]],
-        limit: int,
-        temperature: float,
-        generator: torch.Generator,
-    ) -> Answers:
-        """Sample up to `limit` tokens each; temperature 0 takes the most likely."""
+    def generate(
+        self, prompts: Prompts, limit: int, temperature: float, generator: torch.Generator
+    ) -> Completions:
         seeds = torch.randint(
             2**31, (len(prompts),), generator=generator, device=generator.device
         ).tolist()
-        how = [
+        parameters = [
             self._params(
                 temperature=temperature,
                 max_tokens=limit,
@@ -100,14 +103,16 @@ class Vllm:
             )
             for seed in seeds
         ]
-        asked = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
-        said = [out.outputs[0] for out in self.llm.generate(asked, how, use_tqdm=False)]
-        tokens = [list(one.token_ids) for one in said]
+        requests = [{"prompt_token_ids": list(prompt)} for prompt in prompts]
+        outputs = [
+            out.outputs[0] for out in self.llm.generate(requests, parameters, use_tqdm=False)
+        ]
+        tokens = [list(output.token_ids) for output in outputs]
         logprobs = [
             [
                 float(at[token].logprob)
-                for token, at in zip(one.token_ids, one.logprobs, strict=True)
+                for token, at in zip(output.token_ids, output.logprobs, strict=True)
             ]
-            for one in said
+            for output in outputs
         ]
-        return Answers(tokens, logprobs)
+        return Completions(tokens, logprobs)

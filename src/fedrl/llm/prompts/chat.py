@@ -11,13 +11,13 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from fedrl.envs.text import Turn
-from fedrl.llm.prompts.formats import tokenize
+from fedrl.llm.model_types import Tokenizer
+from fedrl.llm.prompts.prompt_format import tokenize
 
 HISTORY = 2
-"""Turns before the present one that are told, as in the paper."""
+"""Turns before the present one that a prompt shows, as in the paper."""
 
 CUT = " […] "
 """Stands where a prompt had to be shortened."""
@@ -47,7 +47,7 @@ class Notes:
 
 @dataclass(frozen=True)
 class Shortened:
-    """How much of the notes is told: turns, commands and characters of the observation."""
+    """How much of the notes is shown: turns, commands and characters of the observation."""
 
     history: int = HISTORY
     commands: int | None = None  # all
@@ -63,25 +63,25 @@ class Chat:
     def __init__(self, thinking: bool = True) -> None:
         self.thinking = thinking
 
-    def begin(self, goal: str, turn: Turn) -> Notes:
+    def start(self, goal: str, turn: Turn) -> Notes:
         return Notes(goal, turn.observation, turn.admissible)
 
     def observe(self, notes: Notes, command: str, turn: Turn, said: str = "") -> None:
         notes.history = [*notes.history, (notes.observation, command)][-HISTORY:]
         notes.observation, notes.admissible = turn.observation, turn.admissible
 
-    def prompt(self, notes: Notes, told: Shortened = WHOLE) -> str:
+    def prompt(self, notes: Notes, shown: Shortened = WHOLE) -> str:
         parts = [
             "You are an agent in a world of text. Each turn you give one command, and the world "
             f"answers with what you see next.\n\nYour task: {notes.goal}",
-            _past(notes, told.history),
-            f"Now you see:\n{_cut(_without_goal(notes, notes.observation), told.characters)}",
-            _offer(notes.admissible, told.commands),
+            _past(notes, shown.history),
+            f"Now you see:\n{_cut(_without_goal(notes, notes.observation), shown.characters)}",
+            _offer(notes.admissible, shown.commands),
             REASONED if self.thinking else DIRECT,
         ]
         return "\n\n".join(part for part in parts if part)
 
-    def encode(self, tokenizer: Any, notes: Sequence[Notes], limit: int) -> list[list[int]]:
+    def encode(self, tokenizer: Tokenizer, notes: Sequence[Notes], limit: int) -> list[list[int]]:
         texts = [with_template(tokenizer, self.prompt(each)) for each in notes]
         rows = tokenize(tokenizer, texts, limit + 1)
         return [
@@ -89,7 +89,7 @@ class Chat:
             for row, each in zip(rows, notes, strict=True)
         ]
 
-    def fit(self, tokenizer: Any, notes: Notes, limit: int) -> list[int]:
+    def fit(self, tokenizer: Tokenizer, notes: Notes, limit: int) -> list[int]:
         """The prompt in at most `limit` tokens.
 
         First the turns before this one go, then commands from the end of the list (what is seen
@@ -97,8 +97,8 @@ class Chat:
         last tokens stay, which ask for the answer.
         """
 
-        def row(told: Shortened) -> list[int]:
-            text = with_template(tokenizer, self.prompt(notes, told))
+        def row(shown: Shortened) -> list[int]:
+            text = with_template(tokenizer, self.prompt(notes, shown))
             return tokenize(tokenizer, [text], limit + 1)[0]
 
         stages: tuple[tuple[int, Callable[[int], list[int]]], ...] = (
@@ -112,23 +112,23 @@ class Chat:
                 return _longest(shortened, size, limit) or shortest
         return shortest[1:]
 
-    def command(self, notes: Notes, answer: str) -> tuple[str, bool]:
+    def parse(self, notes: Notes, completion: str) -> tuple[str, bool]:
         """Exactly one choice, after the reasoning where that is asked for.
 
         One without reasoning is taken too, but is not well formed. What stands within the
         reasoning, or after reasoning that does not end, is a thought and no choice.
         """
         if self.thinking:
-            thought = THOUGHT.match(answer)
-            choice = _choice(answer[thought.end() :]) if thought else ""
+            thought = THOUGHT.match(completion)
+            choice = _choice(completion[thought.end() :]) if thought else ""
         else:
-            choice = _choice(answer)
+            choice = _choice(completion)
         valid = bool(choice)
         if self.thinking and not valid:
-            choice = _choice(LONE_END.sub("", REASONING.sub("", answer)))
+            choice = _choice(LONE_END.sub("", REASONING.sub("", completion)))
         return _meant(choice, notes.admissible) if choice else "", valid
 
-    def answer(self, notes: Notes, command: str) -> str:
+    def render(self, notes: Notes, command: str) -> str:
         reasons = f"<think>The next step is: {command}</think>\n" if self.thinking else ""
         return f"{reasons}<action>{command}</action>"
 
@@ -142,14 +142,14 @@ DIRECT = (
 )
 
 
-def _choice(answer: str) -> str:
+def _choice(completion: str) -> str:
     """What stands between the only tags, which are those of a choice."""
-    pieces = TAG.split(answer)
+    pieces = TAG.split(completion)
     tags = [tag.lower() for tag in pieces[1::2]]
     return " ".join(pieces[2].split()) if tags == ["<action>", "</action>"] else ""
 
 
-def with_template(tokenizer: Any, text: str) -> str:
+def with_template(tokenizer: Tokenizer, text: str) -> str:
     """As a user's message in the model's own form; plain text for a model that has none."""
     if not getattr(tokenizer, "chat_template", None):
         return text + "\n\n"
@@ -171,11 +171,11 @@ def _longest(row: Callable[[int], list[int]], size: int, limit: int) -> list[int
 
 
 def _past(notes: Notes, turns: int) -> str:
-    told = notes.history[-turns:] if turns else []
+    recent = notes.history[-turns:] if turns else []
     return "\n".join(
         f"{'Then' if i else 'Earlier'} you saw:\n{_without_goal(notes, seen)}\n"
         f"and gave the command: {done or '(none that could be read)'}"
-        for i, (seen, done) in enumerate(told)
+        for i, (seen, done) in enumerate(recent)
     )
 
 

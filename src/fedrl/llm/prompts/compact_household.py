@@ -12,10 +12,10 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
 
 from fedrl.envs.text import Turn
-from fedrl.llm.prompts.formats import tokenize
+from fedrl.llm.model_types import Tokenizer
+from fedrl.llm.prompts.prompt_format import tokenize
 
 ENTITY = re.compile(r"\b([a-z]+ \d+)\b")
 TAKEN = re.compile(r"You pick up the (.+?) from the (.+?)\.")
@@ -57,7 +57,7 @@ class Notes:
 class CompactHousehold:
     """See the module's docstring."""
 
-    def begin(self, goal: str, turn: Turn) -> Notes:
+    def start(self, goal: str, turn: Turn) -> Notes:
         room = turn.observation.partition("you see")[2].partition("Your task")[0]
         task = plain(goal)
         return Notes(task, frozenset(task.split()), ENTITY.findall(room))
@@ -95,14 +95,14 @@ class CompactHousehold:
             f"did {plain(notes.last)} ; {plain(notes.answer)} >"
         )
 
-    def encode(self, tokenizer: Any, notes: Sequence[Notes], limit: int) -> list[list[int]]:
+    def encode(self, tokenizer: Tokenizer, notes: Sequence[Notes], limit: int) -> list[list[int]]:
         return tokenize(tokenizer, [self.prompt(each) for each in notes], limit)
 
-    def command(self, notes: Notes, answer: str) -> tuple[str, bool]:
-        command = " ".join(answer.split())
+    def parse(self, notes: Notes, completion: str) -> tuple[str, bool]:
+        command = " ".join(completion.split())
         return command, bool(command)
 
-    def answer(self, notes: Notes, command: str) -> str:
+    def render(self, notes: Notes, command: str) -> str:
         return command
 
 

@@ -1,4 +1,4 @@
-"""How much better an episode, or a step, went than its likes: GRPO, RLOO, GiGPO.
+"""Advantages of a rollout's steps within a task's group of episodes: GRPO, RLOO, GiGPO.
 
 Every estimator turns a rollout into one number per step sample; all tokens of the step's answer
 share it. Statistics are over episodes of the same task, never weighted by their length.
@@ -11,12 +11,12 @@ share it. Statistics are over episodes of the same task, never weighted by their
 Deviations divide by n − 1. Where a group has no variance (or one member) there is nothing to
 compare and the advantage is 0.
 
-An answer that is not well formed costs its own step, and nothing else (`penalised`): A − p for that
-step, after all comparisons, PPO's too. The penalty is no reward. In a return it would count against
-the 49 well-formed answers of the same episode; in a return-to-go, or in GAE, against those before
-it; and in a group that failed throughout, division by a deviation that is nothing but penalties
-would blow it up. So the other steps keep their advantages to the bit, the critic values what the
-world pays, and a penalty is never larger than it was set.
+An answer that is not well formed costs its own step, and nothing else (`subtract_penalties`):
+A − p for that step, after all comparisons, PPO's too. The penalty is no reward. In a return it
+would count against the 49 well-formed answers of the same episode; in a return-to-go, or in GAE,
+against those before it; and in a group that failed throughout, division by a deviation that is
+nothing but penalties would blow it up. So the other steps keep their advantages to the bit, the
+critic values what the world pays, and a penalty is never larger than it was set.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fedrl.llm.rollout import Rollout
 
 ROUNDING = 1e-6
 """A deviation below this is rounding error: dividing by it would turn noise into a signal."""
-NOTHING = 1e-9
+NO_ADVANTAGE = 1e-9
 """Advantages below this teach nothing: groups whose episodes all went alike."""
 
 
@@ -71,20 +71,20 @@ ESTIMATORS: dict[str, Callable[[Rollout], np.ndarray]] = {
 
 def returns_to_go(rollout: Rollout, gamma: float) -> np.ndarray:
     """Σ_{h≥t} γ^(h−t) r_h of every step sample [samples], from the rewards of the steps."""
-    found = np.zeros(len(rollout.samples))
+    returns = np.zeros(len(rollout.samples))
     after = np.zeros(len(rollout.groups))
-    for i in backwards(rollout):
+    for i in last_steps_first(rollout):
         sample = rollout.samples[i]
-        found[i] = after[sample.episode] = sample.reward + gamma * after[sample.episode]
-    return found
+        returns[i] = after[sample.episode] = sample.reward + gamma * after[sample.episode]
+    return returns
 
 
-def backwards(rollout: Rollout) -> list[int]:
+def last_steps_first(rollout: Rollout) -> list[int]:
     """Numbers of the samples, every episode from its last step to its first."""
     return sorted(range(len(rollout.samples)), key=lambda i: -rollout.samples[i].step)
 
 
-def pay_success(rollout: Rollout) -> None:
+def set_success_rewards(rollout: Rollout) -> None:
     """1 for the last step of an episode that was won, nothing else, whatever the world paid."""
     for sample in rollout.samples:
         ended = sample.step == rollout.lengths[sample.episode] - 1
@@ -92,21 +92,21 @@ def pay_success(rollout: Rollout) -> None:
     rollout.returns = [float(won) for won in rollout.won]
 
 
-def penalise(rollout: Rollout, amount: float) -> None:
+def set_penalties(rollout: Rollout, amount: float) -> None:
     """Every answer that was not well formed shall cost `amount`."""
     for sample in rollout.samples:
         sample.penalty = 0.0 if sample.valid else amount
 
 
-def penalised(advantages: np.ndarray, rollout: Rollout) -> np.ndarray:
+def subtract_penalties(advantages: np.ndarray, rollout: Rollout) -> np.ndarray:
     """The advantages less the penalties of their own steps [samples]."""
     return advantages - np.array([sample.penalty for sample in rollout.samples])
 
 
-def zero_groups(advantages: np.ndarray, rollout: Rollout) -> float:
+def zero_advantage_share(advantages: np.ndarray, rollout: Rollout) -> float:
     """Share of tasks none of whose steps went better or worse than another."""
     groups = np.asarray(rollout.groups)[[sample.episode for sample in rollout.samples]]
-    differ = np.unique(groups[np.abs(advantages) > NOTHING])
+    differ = np.unique(groups[np.abs(advantages) > NO_ADVANTAGE])
     return 1 - len(differ) / max(len(set(rollout.groups)), 1)
 
 

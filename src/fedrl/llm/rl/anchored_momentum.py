@@ -14,7 +14,7 @@ round: local steps follow all clients and not only this one.
 
 Where we differ: the sample is one environment step (the paper's is a trajectory, whose product of
 ratios over thousands of tokens would be 0 or infinite); advantages of a group take the place of
-rewards to go; w may be capped, which trades a bias for a bounded step.
+rewards to go; w may be clipped, which trades a bias for a bounded step.
 
 u has the units of a gradient. With plain SGD of rate η that is mean Δ/(ηK); with an optimizer that
 rescales its steps (AdamW), the mean of the directions themselves, which `update` gives.
@@ -24,56 +24,47 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from fedrl.llm.rl.loss import Rows, logprobs, microbatches, minibatches, rows
+from fedrl.llm.model_types import LanguageModel
+from fedrl.llm.rl.batches import Batching, Rows, microbatches, minibatches, to_rows
+from fedrl.llm.rl.logprobs import answer_logprobs
 from fedrl.llm.rollout import Sample
 
 
-def direction(
-    model: nn.Module,
-    previous: nn.Module,
-    batch: Rows,
-    advantages: Tensor,
-    u: Sequence[Tensor],
-    beta: float,
-    weight_cap: float = math.inf,
-    temperature: float = 1.0,
-) -> list[Tensor]:
-    """d, uphill, per trained parameter; −d is left in `.grad`, for any optimizer to step."""
-    found, _ = measure(model, previous, batch, advantages, u, beta, weight_cap, temperature)
-    _descend(model, found)
-    return found
+@dataclass(frozen=True)
+class Anchor:
+    """What the local direction is anchored to."""
+
+    previous: LanguageModel  # θ_prev
+    u: Sequence[Tensor]  # per trained parameter
+    beta: float
+    weight_clip: float = math.inf
+    temperature: float = 1.0
 
 
-def measure(
-    model: nn.Module,
-    previous: nn.Module,
-    batch: Rows,
-    advantages: Tensor,
-    u: Sequence[Tensor],
-    beta: float,
-    weight_cap: float,
-    temperature: float,
+def anchored_direction(
+    model: LanguageModel, anchor: Anchor, batch: Rows, advantages: Tensor
 ) -> tuple[list[Tensor], Tensor]:
-    """(d per trained parameter, w of every step sample [B] before the cap)."""
-    here = answers(model, batch, temperature)
+    """(d per trained parameter, uphill; w of every step sample [B] before clipping)."""
+    here = sequence_logprobs(model, batch, anchor.temperature)
     now = torch.autograd.grad((advantages * here).mean(), trained(model))
-    if beta == 1:  # the plain gradient, to the bit and at its price
+    if anchor.beta == 1:  # the plain gradient, to the bit and at its price
         return list(now), torch.ones_like(advantages)
-    there = answers(previous, batch, temperature)
+    there = sequence_logprobs(anchor.previous, batch, anchor.temperature)
     weight = (there - here).detach().exp()
-    capped = advantages * weight.clamp(max=weight_cap)
-    before = torch.autograd.grad((capped * there).mean(), trained(previous))
-    together = zip(now, u, before, strict=True)
-    return [g + (1 - beta) * (pull - anchor) for g, pull, anchor in together], weight
+    clipped = advantages * weight.clamp(max=anchor.weight_clip)
+    before = torch.autograd.grad((clipped * there).mean(), trained(anchor.previous))
+    together = zip(now, anchor.u, before, strict=True)
+    return [g + (1 - anchor.beta) * (u - g_prev) for g, u, g_prev in together], weight
 
 
-def answers(model: nn.Module, batch: Rows, temperature: float) -> Tensor:
+def sequence_logprobs(model: LanguageModel, batch: Rows, temperature: float) -> Tensor:
     """log π(answer | prompt) of every row [B]: a sum over the answer's tokens only."""
-    logs, _ = logprobs(model, batch, temperature)
+    logs, _ = answer_logprobs(model, batch, temperature)
     return logs.new_zeros(len(batch.ids)).index_add(0, batch.row, logs)
 
 
@@ -82,42 +73,32 @@ def trained(model: nn.Module) -> list[nn.Parameter]:
 
 
 def update(
-    model: nn.Module,
-    previous: nn.Module,
+    model: LanguageModel,
     optimizer: torch.optim.Optimizer,
     samples: Sequence[Sample],
     advantages: Sequence[float],
-    u: Sequence[Tensor],
-    beta: float,
-    weight_cap: float,
-    temperature: float,
-    pad: int,
-    minibatch: int,
-    microbatch: int,
-    clip_norm: float,
-    generator: torch.Generator,
+    anchor: Anchor,
+    batching: Batching,
 ) -> tuple[dict[str, float], list[Tensor]]:
     """One pass over the samples: the numbers to log, and the mean of the directions stepped."""
     model.eval()
-    previous.eval()
+    anchor.previous.eval()
     device = next(model.parameters()).device
     mean = [torch.zeros_like(p) for p in trained(model)]
     norms, weights = [], []
-    cut = minibatches(len(samples), minibatch, generator)
+    cut = minibatches(len(samples), batching)
     steps = len(cut)
     for numbers in cut:
         total = [torch.zeros_like(p) for p in trained(model)]
-        for part in microbatches(numbers, samples, microbatch):
-            batch = rows([samples[i] for i in part], pad, device)
+        for part in microbatches(numbers, samples, batching.microbatch):
+            batch = to_rows([samples[i] for i in part], batching.pad, device)
             advantage = torch.tensor([advantages[i] for i in part], device=device)
-            found, weight = measure(
-                model, previous, batch, advantage, u, beta, weight_cap, temperature
-            )
+            direction, weight = anchored_direction(model, anchor, batch, advantage)
             weights.append(weight)
-            for t, d in zip(total, found, strict=True):
+            for t, d in zip(total, direction, strict=True):
                 t.add_(d, alpha=len(part) * steps / len(samples))
-        _descend(model, total)
-        norms.append(nn.utils.clip_grad_norm_(trained(model), clip_norm))
+        set_gradients(model, total)
+        norms.append(nn.utils.clip_grad_norm_(trained(model), batching.max_grad_norm))
         for m, parameter in zip(mean, trained(model), strict=True):
             assert parameter.grad is not None
             m.sub_(parameter.grad, alpha=1 / steps)
@@ -126,11 +107,12 @@ def update(
     count = max(len(seen), 1)
     return {
         "weight_mean": float(seen.sum()) / count,
-        "weight_capped": float((seen > weight_cap).sum()) / count,
+        "weight_clipped": float((seen > anchor.weight_clip).sum()) / count,
         "gradient_norm": float(sum(norms, torch.zeros(()).to(device))) / max(steps, 1),
     }, mean
 
 
-def _descend(model: nn.Module, uphill: Sequence[Tensor]) -> None:
+def set_gradients(model: nn.Module, uphill: Sequence[Tensor]) -> None:
+    """Leave −d in `.grad`, for any optimizer to step."""
     for parameter, d in zip(trained(model), uphill, strict=True):
         parameter.grad = -d

@@ -26,7 +26,9 @@ from fedrl.core.types import Tensors
 PARTS = ("exp_avg", "exp_avg_sq", "step")
 
 
-def taken(optimizer: torch.optim.Optimizer, parameters: Mapping[str, nn.Parameter]) -> Tensors:
+def optimizer_moments(
+    optimizer: torch.optim.Optimizer, parameters: Mapping[str, nn.Parameter]
+) -> Tensors:
     """Copies, by the parameters' names; of a parameter that never had a gradient there is none."""
     return {
         part: {
@@ -41,7 +43,7 @@ def taken(optimizer: torch.optim.Optimizer, parameters: Mapping[str, nn.Paramete
 def restore(
     optimizer: torch.optim.Optimizer, parameters: Mapping[str, nn.Parameter], state: Tensors | None
 ) -> None:
-    """Let a new optimizer go on where `taken` found the one before; `state` stays as it is."""
+    """Let a new optimizer go on with the moments of the one before; `state` stays as it is."""
     for name in (state or {}).get("step", {}):
         assert state is not None
         p = parameters[name]

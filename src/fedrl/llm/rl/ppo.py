@@ -17,15 +17,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from fedrl.llm.rl import loss as learner
-from fedrl.llm.rl.advantages import backwards, normalised
+from fedrl.llm.model_types import LanguageModel
+from fedrl.llm.rl import policy_gradient
+from fedrl.llm.rl.advantages import last_steps_first, normalised
+from fedrl.llm.rl.batches import Batching, microbatches, to_rows
+from fedrl.llm.rl.logprobs import hidden_states
+from fedrl.llm.rl.loss import Loss
 from fedrl.llm.rollout import Rollout, Sample
+from fedrl.llm.weights import decoder_and_head
+
+if TYPE_CHECKING:
+    from torch.optim.optimizer import ParamsT
 
 
 @dataclass(frozen=True)
@@ -46,54 +54,58 @@ class Targets(NamedTuple):
     values: np.ndarray  # of the model that played
 
 
-def attach(model: nn.Module) -> None:
+def add_value_head(model: LanguageModel) -> None:
     """Give the model its value head; it says 0 until it has learned."""
-    weight = learner.parts(model)[1].weight
+    weight = decoder_and_head(model)[1].weight
     head = nn.Linear(weight.shape[1], 1, device=weight.device)
     nn.init.zeros_(head.weight)
     nn.init.zeros_(head.bias)
     model.add_module("value", head)
 
 
-def groups(model: nn.Module, lr: float, critic: Critic) -> list[dict[str, Any]]:
-    """Parameter groups of the optimizer: the policy, then the critic with its own rate."""
+def parameter_groups(model: nn.Module, lr: float, critic: Critic) -> ParamsT:
+    """Of the optimizer: the policy, then the critic with its own rate."""
     named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     actor = [p for name, p in named if not name.startswith("value.")]
     head = [p for name, p in named if name.startswith("value.")]
     return [{"params": actor, "lr": lr}, {"params": head, "lr": critic.lr}]
 
 
-def value(model: nn.Module, hidden: Tensor) -> Tensor:
+def state_values(model: nn.Module, hidden: Tensor) -> Tensor:
     """V [B] of hidden states [B, d]."""
     return model.get_submodule("value")(hidden.detach().float())[:, 0]
 
 
 @torch.no_grad()
-def values(model: nn.Module, samples: Sequence[Sample], pad: int, microbatch: int) -> np.ndarray:
+def sample_values(
+    model: LanguageModel, samples: Sequence[Sample], pad: int, microbatch: int
+) -> np.ndarray:
     """V at the end of every sample's prompt [samples]."""
     device = next(model.parameters()).device
-    found = np.zeros(len(samples))
-    for part in learner.microbatches(range(len(samples)), samples, microbatch):
-        batch = learner.rows([samples[i] for i in part], pad, device)
-        found[part] = value(model, learner.states(model, batch)[batch.before]).cpu()
-    return found
+    values = np.zeros(len(samples))
+    for part in microbatches(range(len(samples)), samples, microbatch):
+        batch = to_rows([samples[i] for i in part], pad, device)
+        values[part] = state_values(model, hidden_states(model, batch)[batch.before]).cpu()
+    return values
 
 
 def gae(rollout: Rollout, values: np.ndarray, gamma: float, trace: float) -> np.ndarray:
     """Generalised advantage estimates over the steps of every episode [samples]."""
-    found = np.zeros(len(rollout.samples))
+    advantages = np.zeros(len(rollout.samples))
     next_value, next_advantage = np.zeros(len(rollout.groups)), np.zeros(len(rollout.groups))
-    for i in backwards(rollout):
+    for i in last_steps_first(rollout):
         sample = rollout.samples[i]
         delta = sample.reward + gamma * next_value[sample.episode] - values[i]
-        found[i] = delta + gamma * trace * next_advantage[sample.episode]
-        next_value[sample.episode], next_advantage[sample.episode] = values[i], found[i]
-    return found
+        advantages[i] = delta + gamma * trace * next_advantage[sample.episode]
+        next_value[sample.episode], next_advantage[sample.episode] = values[i], advantages[i]
+    return advantages
 
 
-def judge(model: nn.Module, rollout: Rollout, critic: Critic, pad: int, microbatch: int) -> Targets:
+def gae_targets(
+    model: LanguageModel, rollout: Rollout, critic: Critic, pad: int, microbatch: int
+) -> Targets:
     """Advantages and returns of a rollout by the model's own values."""
-    before = values(model, rollout.samples, pad, microbatch)
+    before = sample_values(model, rollout.samples, pad, microbatch)
     raw = gae(rollout, before, critic.gamma, critic.trace)
     return Targets(normalised(raw, [0] * len(raw), scale=True), raw + before, before)
 
@@ -105,34 +117,30 @@ def value_loss(now: Tensor, old: Tensor, target: Tensor, clip: float) -> Tensor:
 
 
 def update(
-    model: nn.Module,
+    model: LanguageModel,
     optimizer: torch.optim.Optimizer,
     samples: Sequence[Sample],
     targets: Targets,
     critic: Critic,
-    weights: learner.Loss,
-    pad: int,
-    minibatch: int,
-    microbatch: int,
-    clip_norm: float,
-    generator: torch.Generator,
-    reference: nn.Module | None = None,
-    pull: learner.Pull = (0.0, ()),
+    loss: Loss,
+    batching: Batching,
+    reference: LanguageModel | None = None,
+    proximal: policy_gradient.ProximalTerm | None = None,
 ) -> dict[str, float]:
-    """One pass over the samples for actor and critic, as `learner.update`."""
+    """One pass over the samples for actor and critic, as `policy_gradient.update`."""
     device = next(model.parameters()).device
     error = torch.zeros((), device=device)
 
     def critic_loss(hidden: Tensor, numbers: list[int]) -> Tensor:
-        now = value(model, hidden)
+        now = state_values(model, hidden)
         known = np.stack([targets.values[numbers], targets.returns[numbers]])
         old, target = torch.tensor(known, dtype=now.dtype, device=device)
         each = value_loss(now, old, target, critic.clip)
         error.add_(each.detach().sum())
         return each
 
-    found = learner.update(
-        model, optimizer, samples, targets.advantages.tolist(), weights, pad, minibatch, microbatch,
-        clip_norm, generator, reference, pull, critic_loss,
+    logged = policy_gradient.update(
+        model, optimizer, samples, targets.advantages.tolist(), loss, batching, reference, proximal,
+        critic_loss,
     )  # fmt: skip
-    return found | {"value_loss": float(error) / max(len(samples), 1)}
+    return logged | {"value_loss": float(error) / max(len(samples), 1)}

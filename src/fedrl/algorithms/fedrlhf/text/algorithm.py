@@ -41,7 +41,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedrl.algorithms.fedagent.algorithm import shown
 from fedrl.algorithms.fedrlhf.feedback_weights import client_weights
 from fedrl.algorithms.fedrlhf.text import preference_queries
 from fedrl.algorithms.fedrlhf.text import prompts as prompting
@@ -52,6 +51,7 @@ from fedrl.core import seeding
 from fedrl.core.registry import missing_extra
 from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Spec, Tensors
 from fedrl.envs.reviews import ReviewsWorld
+from fedrl.llm.warmstart_record import shown_tasks
 
 if TYPE_CHECKING:
     from fedrl.algorithms.fedrlhf.text.trainer import Completions, PromptBatch, TextTrainer
@@ -93,14 +93,14 @@ class FedRLHFText:
             prompting.eval_prompts(world, owner, settings.eval_prompts, settings.prompt_tokens)
             for owner in range(world.clients)
         ]
-        prompting.check_apart(world, self.eval_prompts, shown(settings.model))
+        prompting.check_apart(world, self.eval_prompts, shown_tasks(settings.model))
         self._trainer: TextTrainer | None = None
         self._rewards: ClientRewards | None = None
 
     # The server
 
     def init(self, seed: int) -> Tensors:
-        return {"theta": self.trainer.initial_weights(seed)}
+        return {"theta": self.trainer.actor.initial_weights(seed)}
 
     def broadcast(self, state: Tensors, round: int) -> Tensors:
         return {"theta": state["theta"]}
@@ -163,11 +163,11 @@ class FedRLHFText:
     def ask(self, theta: Tensors, owners: Sequence[int], seed: int) -> None:
         """Put pairs of texts of θ before the people of these clients."""
         count, lengths = self.settings.preference_queries, self.settings.prompt_tokens
-        self.trainer.load(theta)
+        self.trainer.actor.load(theta)
         for owner in self.people(owners):
             prompts = prompting.query_prompts(self.world, owner, count, lengths, seed)
             pairs = [prompt for prompt in self.prompt_tokens(prompts) for _ in range(2)]
-            noise = self.trainer.generator(seeding.derive(seed, "pairs", client=owner))
+            noise = self.trainer.actor.generator(seeding.derive(seed, "pairs", client=owner))
             written = self.trainer.complete(pairs, noise)
             expected = self.rewards.of(owner).rewards(written.texts, written.likelihood).sentiment
             queries = preference_queries.preference_queries(written.texts, expected.tolist())
@@ -188,7 +188,7 @@ class FedRLHFText:
         """Texts from this client's held-out prompts with the weights that are set, always by the
         same random numbers."""
         prompts = self.prompt_tokens(self.eval_prompts[owner]) * self.settings.eval_completions
-        generator = self.trainer.generator(seeding.derive(0, "evaluation", client=owner))
+        generator = self.trainer.actor.generator(seeding.derive(0, "evaluation", client=owner))
         return self.trainer.complete(prompts, generator)
 
     def evaluate(
@@ -207,7 +207,7 @@ class FedRLHFText:
         return means
 
     def client_metrics(self, state: Tensors, owners: Sequence[int]) -> dict[int, Metrics]:
-        self.trainer.load(state["theta"])
+        self.trainer.actor.load(state["theta"])
         return {
             owner: text_metrics(self.rewards.of(owner), self.complete_eval_prompts(owner))
             for owner in owners
@@ -222,7 +222,8 @@ class FedRLHFText:
         """The model with these weights as an ordinary folder."""
         from fedrl.llm.export import save
 
-        save(self.settings, theta, out)
+        settings = self.settings
+        save(settings.model, settings.lora_rank, settings.lora_alpha, theta, out)
 
     # Where it happens
 

@@ -61,7 +61,7 @@ class Settings:
     # ε: how far the ratio of new to old probability may pay.
     clip: float = 0.2
     # Largest norm of a minibatch's gradient.
-    clip_norm: float = 1.0
+    max_grad_norm: float = 1.0
     # Weight in the loss of the KL divergence to the model that the run began with.
     kl: float = 0.05
     # Held-out prompts per client that are evaluated on, always the same.
@@ -85,7 +85,14 @@ class Settings:
         )  # fmt: skip
         not_negative(self, "algorithm.", "lora_rank", "kl")
         above_zero(
-            self, "algorithm.", "lr", "critic_lr", "temperature", "clip", "clip_norm", "lora_alpha"
+            self,
+            "algorithm.",
+            "lr",
+            "critic_lr",
+            "temperature",
+            "clip",
+            "max_grad_norm",
+            "lora_alpha",
         )
         if self.batch < 2:
             raise UserError(

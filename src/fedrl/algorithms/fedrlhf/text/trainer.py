@@ -26,17 +26,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedrl.algorithms.fedagent.local_trainer import advice
 from fedrl.algorithms.fedrlhf.text.settings import Settings
 from fedrl.core.types import Metrics, Tensors, UserError
 from fedrl.llm import lora
-from fedrl.llm.generation import choose as answering
-from fedrl.llm.generation.hf import Sampler
-from fedrl.llm.policy import choose_device, load
-from fedrl.llm.rl import loss as learner
+from fedrl.llm.actor import Actor
+from fedrl.llm.generation.select import select_sampler
+from fedrl.llm.model_setup import checkpoint_activations, compile_layers
+from fedrl.llm.out_of_memory import explain_out_of_memory
+from fedrl.llm.policy import Policy, choose_device, load
 from fedrl.llm.rl import optimizer_state, ppo
+from fedrl.llm.rl.batches import Batching, Rows, to_rows
+from fedrl.llm.rl.logprobs import answer_logprobs, hidden_states, log_distributions
+from fedrl.llm.rl.loss import Loss
 from fedrl.llm.rollout import Rollout, Sample
-from fedrl.llm.weights import Merged, parts
 
 CHARACTERS_PER_TOKEN = 16
 """Of a text that are tokenized for a token that is wanted: three times the average."""
@@ -91,51 +93,31 @@ class TextTrainer:
                 "algorithm.model is empty; name a model folder (`fedrl warmstart imdb`)"
             )
         self.settings = settings
-        self.version = 0
-        with advice():
+        with explain_out_of_memory():
             self._set_up(settings)
 
     def _set_up(self, settings: Settings) -> None:
         loaded = load(settings.model, choose_device(settings.device))
-        model = loaded.model
-        if settings.lora_rank:
-            model = self.reference = lora.adapt(model, settings.lora_rank, settings.lora_alpha)
-        else:
-            self.reference = copy.deepcopy(model).requires_grad_(False)
-        ppo.attach(model)
+        model = lora.with_adapters(loaded.model, settings.lora_rank, settings.lora_alpha)
+        adapted = lora.has_adapters(model)
+        self.reference = model if adapted else copy.deepcopy(model).requires_grad_(False)
+        ppo.add_value_head(model)
         if settings.save_memory:
-            learner.save_memory(model)
-        self.policy = replace(loaded, model=model)
+            checkpoint_activations(model)
+        policy = replace(loaded, model=model)
         self.critic = ppo.Critic(lr=settings.critic_lr)
-        self.sampler = answering.choose(settings, self.policy)
+        longest = settings.prompt_tokens[1] + settings.answer_tokens
+        self.actor = Actor(policy, select_sampler(settings.rollouts, policy, longest))
         if settings.compile:  # after the copy, which must not call this model's body
-            learner.compiled(model)
+            compile_layers(model)
         tokenizer = self.policy.tokenizer
         begin = tokenizer.bos_token_id
         begins = begin is not None and tokenizer("a")["input_ids"][:1] == [begin]
         self.before = [begin] if begins else []  # what this model expects before any text
 
-    # Weights
-
-    def initial_weights(self, seed: int) -> Tensors:
-        """What the server begins with: the folder's weights, or new adapters by the run's seed."""
-        if self.settings.lora_rank:
-            lora.draw(self.policy.model, seed)
-        return self.policy.weights()
-
-    def load(self, theta: Tensors) -> None:
-        self.policy.set_weights(theta)
-        self._push_weights()
-
-    def _push_weights(self) -> None:
-        """Tell the sampler of new weights: the plain one shares them, others keep a copy."""
-        self.version += 1
-        model = self.policy.model.eval()
-        shares = isinstance(self.sampler, Sampler)
-        self.sampler.push(None if shares else Merged(model), self.version)
-
-    def generator(self, seed: int) -> torch.Generator:
-        return torch.Generator(self.policy.device).manual_seed(seed % 2**63)
+    @property
+    def policy(self) -> Policy:
+        return self.actor.policy
 
     # Texts
 
@@ -151,14 +133,14 @@ class TextTrainer:
         pairs = zip(self.tokens(texts), lengths, strict=True)
         return [[*self.before, *row[:length]] for row, length in pairs]
 
-    @advice()
+    @explain_out_of_memory()
     def complete(self, prompts: Sequence[Sequence[int]], generator: torch.Generator) -> Completions:
         """Go on from each prompt with the weights that are set."""
         settings = self.settings
-        answers = self.sampler.answer(
+        answers = self.actor.sampler.generate(
             prompts, settings.answer_tokens, settings.temperature, generator
         )
-        assert self.sampler.version == self.version, "written with other weights"
+        assert self.actor.sampler.version == self.actor.version, "written with other weights"
         samples = [
             Sample(i, 0, list(prompt), answers.tokens[i], answers.logprobs[i], "")
             for i, prompt in enumerate(prompts)
@@ -171,7 +153,7 @@ class TextTrainer:
             samples, texts, _means(logs, rows, len(samples)), float((own - logs).mean())
         )
 
-    @advice()
+    @explain_out_of_memory()
     def human_likelihood(self, texts: Sequence[str]) -> np.ndarray:
         """Mean log-probability under the reference of what people wrote after a prompt of middle
         length, as far as a model would write [n]."""
@@ -191,14 +173,14 @@ class TextTrainer:
         logs, rows = [], []
         for start in range(0, len(samples), ROWS):
             batch = self._rows(samples[start : start + ROWS])
-            with lora.bare(self.reference):
-                logprobs, _ = learner.logprobs(self.reference, batch, self.settings.temperature)
+            with lora.without_adapters(self.reference):
+                logprobs, _ = answer_logprobs(self.reference, batch, self.settings.temperature)
             logs.append(logprobs)
             rows.append(batch.row + start)
         return torch.cat(logs).cpu().double().numpy(), torch.cat(rows).cpu().numpy()
 
-    def _rows(self, samples: Sequence[Sample]) -> learner.Rows:
-        return learner.rows(samples, self.policy.pad, self.policy.device)
+    def _rows(self, samples: Sequence[Sample]) -> Rows:
+        return to_rows(samples, self.policy.pad, self.policy.device)
 
     # Learning
 
@@ -216,19 +198,23 @@ class TextTrainer:
         """
         settings, model = self.settings, self.policy.model
         logs: list[Metrics] = []
-        with advice(model):
-            self.load(theta)
-            generator = self.generator(seed)
-            optimizer = torch.optim.Adam(ppo.groups(model, settings.lr, self.critic), settings.lr)
+        with explain_out_of_memory(model):
+            self.actor.load(theta)
+            generator = self.actor.generator(seed)
+            optimizer = torch.optim.Adam(
+                ppo.parameter_groups(model, settings.lr, self.critic), settings.lr
+            )
             optimizer_state.restore(optimizer, self.policy.trained(), moments)
             for batch in batches:
                 completions = self.complete(batch.prompts, generator)
                 rewards, judged = reward(batch, completions)
                 learned = self._learn(optimizer, completions.samples, rewards, generator)
-                self._push_weights()
+                self.actor.sync_sampler()
                 logs.append(_log(completions, judged | learned))
             kept = settings.optimizer_state == "kept"
-            after = optimizer_state.taken(optimizer, self.policy.trained()) if kept else {}
+            after = (
+                optimizer_state.optimizer_moments(optimizer, self.policy.trained()) if kept else {}
+            )
         names = dict.fromkeys(name for log in logs for name in log)
         rows = {name: [log[name] for log in logs if name in log] for name in names}
         metrics = {
@@ -246,19 +232,21 @@ class TextTrainer:
     ) -> dict[str, float]:
         """Passes of PPO over one batch of texts; means over the passes."""
         settings, model, pad = self.settings, self.policy.model, self.policy.pad
-        rollout = _rollout(samples, rewards, self.version)
-        targets = ppo.judge(model, rollout, self.critic, pad, settings.microbatch)
-        weights = learner.Loss(settings.clip, settings.kl, 0.0, settings.temperature)
+        rollout = _rollout(samples, rewards, self.actor.version)
+        targets = ppo.gae_targets(model, rollout, self.critic, pad, settings.microbatch)
+        weights = Loss(settings.clip, settings.kl, 0.0, settings.temperature)
+        batching = Batching(
+            pad, settings.minibatch, settings.microbatch, settings.max_grad_norm, generator
+        )
         passes = [
             ppo.update(
-                model, optimizer, samples, targets, self.critic, weights, pad, settings.minibatch,
-                settings.microbatch, settings.clip_norm, generator, self.reference,
+                model, optimizer, samples, targets, self.critic, weights, batching, self.reference
             )
             for _ in range(settings.ppo_epochs)
-        ]  # fmt: skip
+        ]
         return {name: float(np.mean([log[name] for log in passes])) for name in passes[0]}
 
-    @advice()
+    @explain_out_of_memory()
     @torch.no_grad()
     def divergence(self, samples: Sequence[Sample], theta: Tensors) -> float:
         """Mean over the new tokens of KL(π ‖ π_θ) between the weights that are set and θ, exact
@@ -266,18 +254,16 @@ class TextTrainer:
         starts = range(0, len(samples), ROWS)
         batches = [self._rows(samples[start : start + ROWS]) for start in starts]
         own = [self._distributions(batch) for batch in batches]
-        self.load(theta)
+        self.actor.load(theta)
         total = 0.0
         for batch, logs in zip(batches, own, strict=True):
             total += float((logs.exp() * (logs - self._distributions(batch))).sum())
         return total / sum(len(sample.answer) for sample in samples)
 
-    def _distributions(self, batch: learner.Rows) -> Tensor:
+    def _distributions(self, batch: Rows) -> Tensor:
         """log π(· | all before it) at every new token [A, vocabulary]."""
-        head = parts(self.policy.model)[1]
-        hidden = learner.states(self.policy.model, batch)[batch.at]
-        logits = head(hidden.to(head.weight.dtype)).float()
-        return (logits / self.settings.temperature).log_softmax(-1)
+        model, temperature = self.policy.model, self.settings.temperature
+        return log_distributions(model, hidden_states(model, batch), batch, temperature)
 
 
 def _means(values: np.ndarray, rows: np.ndarray, count: int) -> np.ndarray:

@@ -17,10 +17,10 @@ from support.tiny_model import tiny
 from fedrl.core.types import UserError
 from fedrl.engines.worker_pool import NUMBER
 from fedrl.llm import policy
-from fedrl.llm.generation import choose as answering
-from fedrl.llm.generation.hf import Sampler
+from fedrl.llm.builtin_tokenizers import entity_tokenizer
+from fedrl.llm.generation.hf import HFSampler
+from fedrl.llm.generation.select import sampler_name, select_sampler
 from fedrl.llm.policy import WORKER, choose_device, load, skeleton
-from fedrl.llm.tokenizer import build
 
 HERE = torch.device("cpu")
 IDS = torch.tensor([[5, 6, 7, 8]])
@@ -29,7 +29,7 @@ IDS = torch.tensor([[5, 6, 7, 8]])
 @pytest.fixture
 def folder(tmp_path) -> Path:
     tiny(30).save_pretrained(tmp_path)
-    build(["go to fridge 1", "look"]).save_pretrained(tmp_path)
+    entity_tokenizer(["go to fridge 1", "look"]).save_pretrained(tmp_path)
     return tmp_path
 
 
@@ -203,9 +203,9 @@ def test_a_tokenizer_without_a_chat_template(folder):
     found = load(str(folder), HERE)
     assert found.tokenizer.chat_template is None
     chat = Chat()
-    notes = chat.begin("look", Turn("you see a fridge 1", 0.0, False, ["look"], {"won": False}))
+    notes = chat.start("look", Turn("you see a fridge 1", 0.0, False, ["look"], {"won": False}))
     (row,) = chat.encode(found.tokenizer, [notes], 500)
-    said = Sampler(found.model, found.end, found.pad).answer([row], 3, 1.0, torch.Generator())
+    said = HFSampler(found.model, found.end, found.pad).generate([row], 3, 1.0, torch.Generator())
     assert said.tokens[0]
 
 
@@ -264,33 +264,28 @@ def test_a_model_is_spread_by_accelerate(folder, monkeypatch):
 # Which sampler answers
 
 
-class Asked:
-    def __init__(self, rollouts: str = "auto", device: str = "auto") -> None:
-        self.rollouts, self.device = rollouts, device
-
-
 def other_kind():
     config = transformers.GPT2Config(n_embd=16, n_layer=1, n_head=2, vocab_size=30)
     return transformers.AutoModelForCausalLM.from_config(config)
 
 
 def test_auto_is_the_engine_on_a_gpu_for_models_it_knows():
-    assert answering.resolve(Asked(), tiny(), on_gpu=True) == "cuda"
-    assert answering.resolve(Asked(), tiny(), on_gpu=False) == "plain"
-    assert answering.resolve(Asked(), other_kind(), on_gpu=True) == "plain"
-    assert answering.resolve(Asked(device="spread"), tiny(), on_gpu=True) == "plain"
-    assert answering.resolve(Asked("plain"), tiny(), on_gpu=True) == "plain"
-    assert answering.resolve(Asked("vllm"), tiny(), on_gpu=True) == "vllm"
+    assert sampler_name("auto", tiny(), on_gpu=True) == "cuda"
+    assert sampler_name("auto", tiny(), on_gpu=False) == "plain"
+    assert sampler_name("auto", other_kind(), on_gpu=True) == "plain"
+    assert sampler_name("auto", tiny(), on_gpu=True, spread=True) == "plain"
+    assert sampler_name("plain", tiny(), on_gpu=True) == "plain"
+    assert sampler_name("vllm", tiny(), on_gpu=True) == "vllm"
     for name in ("cuda", "vllm"):
         with pytest.raises(UserError, match="runs on the CPU"):
-            answering.resolve(Asked(name), tiny(), on_gpu=False)
+            sampler_name(name, tiny(), on_gpu=False)
         with pytest.raises(UserError, match='device is "spread"'):
-            answering.resolve(Asked(name, "spread"), tiny(), on_gpu=True)
+            sampler_name(name, tiny(), on_gpu=True, spread=True)
 
 
 def test_the_plain_sampler_answers_for_other_kinds_of_models():
     model = other_kind().eval()
-    said = Sampler(model, [], 0).answer([[3, 4], [5]], 4, 1.0, torch.Generator().manual_seed(0))
+    said = HFSampler(model, [], 0).generate([[3, 4], [5]], 4, 1.0, torch.Generator().manual_seed(0))
     for prompt, row, logs in zip([[3, 4], [5]], said.tokens, said.logprobs, strict=True):
         whole = model(torch.tensor([prompt + row])).logits[0].log_softmax(-1).detach()
         expected = [float(whole[len(prompt) - 1 + i, token]) for i, token in enumerate(row)]
@@ -298,15 +293,13 @@ def test_the_plain_sampler_answers_for_other_kinds_of_models():
 
 
 def test_an_engine_asked_for_by_name_says_what_it_does_not_know(monkeypatch):
-    found = policy.Policy(other_kind(), build(["look"]), torch.device("cuda"))
+    found = policy.Policy(other_kind(), entity_tokenizer(["look"]), torch.device("cuda"))
     with pytest.raises(UserError, match=r'kind gpt2.*algorithm.rollouts to "plain"'):
-        answering.choose(Asked("cuda"), found)
+        select_sampler("cuda", found, 28)
 
 
 def test_vllm_that_is_not_installed(monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm", None)
-    found = policy.Policy(tiny(), build(["look"]), torch.device("cuda"))
-    asked = Asked("vllm")
-    asked.model, asked.prompt_tokens, asked.answer_tokens = "m", 20, 8
+    found = policy.Policy(tiny(), entity_tokenizer(["look"]), torch.device("cuda"))
     with pytest.raises(UserError, match="not installed here: pip install vllm"):
-        answering.choose(asked, found)
+        select_sampler("vllm", found, 28)

@@ -1,4 +1,4 @@
-"""The learner against TRL, against itself in other cuts, and against the sampler."""
+"""The policy gradient against itself in other cuts, and against the sampler."""
 
 from __future__ import annotations
 
@@ -15,146 +15,21 @@ from hypothesis import strategies as st
 torch = pytest.importorskip("torch", reason='needs PyTorch: pip install "fedrl[llm]"')
 pytest.importorskip("transformers", reason='needs transformers: pip install "fedrl[llm]"')
 
+from support.learning import close, learned, one_by_one, some_advantages, still
 from support.tiny_model import nudged, samples, tiny
 from torch import Tensor, nn
 
 from fedrl.core.types import UserError
-from fedrl.llm.generation.hf import Sampler
+from fedrl.llm.generation.hf import HFSampler
+from fedrl.llm.model_setup import checkpoint_activations, compile_layers
 from fedrl.llm.rl import anchored_momentum, ppo
-from fedrl.llm.rl.loss import (
-    Loss,
-    compiled,
-    k3,
-    logprobs,
-    loss,
-    minibatches,
-    rows,
-    save_memory,
-    states,
-    update,
-)
+from fedrl.llm.rl.batches import Batching, minibatches, to_rows
+from fedrl.llm.rl.logprobs import answer_logprobs, hidden_states
+from fedrl.llm.rl.loss import Loss, clipped_loss, k3
+from fedrl.llm.rl.policy_gradient import ProximalTerm, update
 from fedrl.llm.rollout import Sample
 
 CPU = torch.device("cpu")
-WHOLE = 10_000
-
-
-def still(model: nn.Module, lr: float = 0.0) -> torch.optim.Optimizer:
-    """With rate 0 the weights stay and the gradient of the last minibatch can be read."""
-    return torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr)
-
-
-def learned(
-    model: nn.Module,
-    batch: list[Sample],
-    advantages: list[float],
-    weights: Loss,
-    microbatch: int = WHOLE,
-    clip_norm: float = math.inf,
-    **more: Any,
-) -> tuple[dict[str, float], list[Tensor]]:
-    """The numbers and the gradient of one minibatch with all samples."""
-    found = update(
-        model, still(model), batch, advantages, weights, 0, WHOLE, microbatch, clip_norm,
-        torch.Generator().manual_seed(0), **more,
-    )  # fmt: skip
-    return found, [p.grad.clone() for p in model.parameters() if p.grad is not None]
-
-
-def some_advantages(count: int) -> list[float]:
-    return [math.sin(3 * i + 1) for i in range(count)]
-
-
-def close(found: list[Tensor], expected: list[Tensor], tolerance: float = 1e-6) -> None:
-    assert len(found) == len(expected) > 0
-    largest = max(float(e.abs().max()) for e in expected)
-    assert largest > 1e-3, "a gradient of nothing proves nothing"
-    for f, e in zip(found, expected, strict=True):
-        torch.testing.assert_close(f, e, rtol=tolerance, atol=tolerance * largest)
-
-
-# The oracle
-
-
-def on_sides(batch: list[Sample], reference: nn.Module, temperature: float) -> dict[str, Tensor]:
-    """TRL's inputs: prompts padded on the left, answers on the right."""
-    before = max(len(s.prompt) for s in batch)
-    after = max(len(s.answer) for s in batch)
-
-    def left(values: list, fill: float) -> list:
-        return [fill] * (before - len(values)) + values
-
-    def right(values: list, fill: float) -> list:
-        return values + [fill] * (after - len(values))
-
-    inputs = {
-        "prompt_ids": [left(s.prompt, 0) for s in batch],
-        "prompt_mask": [left([1] * len(s.prompt), 0) for s in batch],
-        "completion_ids": [right(s.answer, 0) for s in batch],
-        "completion_mask": [right([1] * len(s.answer), 0) for s in batch],
-        "old_per_token_logps": [right(s.logprobs, 0.0) for s in batch],
-        "ref_per_token_logps": [
-            right(one_by_one(reference, s, temperature).tolist(), 0.0) for s in batch
-        ],
-    }
-    return {name: torch.tensor(values) for name, values in inputs.items()}
-
-
-@torch.no_grad()
-def one_by_one(model: nn.Module, sample: Sample, temperature: float) -> Tensor:
-    """An answer's log-probabilities without any batching or padding."""
-    whole = torch.tensor([[*sample.prompt, *sample.answer]])
-    logs = (model(input_ids=whole).logits[0] / temperature).log_softmax(-1)
-    at = range(len(sample.prompt) - 1, whole.shape[1] - 1)
-    return torch.stack([logs[i, whole[0, i + 1]] for i in at])
-
-
-@pytest.mark.parametrize(
-    ("loss_type", "average", "bonus"),
-    # TRL takes the entropy's mean over tokens whatever the loss: the two part by sequence.
-    [("bnpo", "token", 0.05), ("dapo", "token", 0.05), ("grpo", "sequence", 0.0)],
-)
-def test_loss_and_gradient_are_those_of_trl(loss_type, average, bonus, tmp_path):
-    pytest.importorskip("datasets", reason="the oracle needs TRL and datasets")
-    trl = pytest.importorskip("trl", reason="the oracle needs TRL")
-    from datasets import Dataset
-
-    from fedrl.llm.tokenizer import build
-
-    model, temperature, kl = tiny(), 0.8, 0.3
-    reference, batch = nudged(model, 0.1, seed=5), samples(7, seed=2)
-    advantages = some_advantages(len(batch))
-    for sample in batch:  # some ratios inside the clip, some far outside on either side
-        logs = one_by_one(model, sample, temperature)
-        sample.logprobs = [x + 0.3 * math.sin(7 * i) for i, x in enumerate(logs.tolist())]
-
-    config = trl.GRPOConfig(
-        output_dir=str(tmp_path), use_cpu=True, bf16=False, report_to=[], loss_type=loss_type,
-        beta=0.0, epsilon=0.2, temperature=temperature, entropy_coef=bonus, num_generations=2,
-        per_device_train_batch_size=2, gradient_checkpointing=False,
-        use_bias_correction_kl=False,  # the papers' loss term is k3 alone, without the ratio
-    )  # fmt: skip
-    theirs = trl.GRPOTrainer(
-        copy.deepcopy(model),
-        reward_funcs=lambda completions, **_: [0.0] * len(completions),
-        args=config,
-        train_dataset=Dataset.from_dict({"prompt": ["a", "b"]}),
-        processing_class=build(["a b c d e f g h i"]),
-    )
-    theirs.beta = kl  # set late: asking for it above makes TRL look for a reference model by name
-    inputs = on_sides(batch, reference, temperature) | {
-        "advantages": torch.tensor(advantages),
-        "num_items_in_batch": torch.tensor(sum(len(s.answer) for s in batch)),
-    }
-    theirs.model.eval()
-    expected = theirs._compute_loss(theirs.model, inputs)
-    expected.backward()
-
-    weights = Loss(0.2, kl, bonus, temperature, average)
-    found, gradient = learned(model, batch, advantages, weights, 3, reference=reference)
-    assert 0.1 < found["ratio_far"] < 0.9
-    assert found["loss"] == pytest.approx(float(expected.detach()), rel=1e-5)
-    close(gradient, [p.grad for p in theirs.model.parameters()], 1e-5)
 
 
 # The terms
@@ -166,7 +41,7 @@ def test_the_clip_stops_only_what_pays():
     advantage = torch.tensor([1.0, 1.0, 1.0, -1.0, -1.0, -1.0])
     now = ratio.log().requires_grad_()
     nothing = torch.zeros(6)
-    each = loss(now, nothing, None, nothing, advantage, Loss(0.2, 0.0, 0.0))
+    each = clipped_loss(now, nothing, None, nothing, advantage, Loss(0.2, 0.0, 0.0))
     assert each.tolist() == pytest.approx([-1.1, -1.2, -0.5, 0.8, 1.5, 0.9])
     each.sum().backward()
     assert now.grad.tolist() == pytest.approx([-1.1, 0.0, -0.5, 0.0, 1.5, 0.9])
@@ -220,7 +95,7 @@ def test_what_counts_the_same(average):
 @given(st.integers(0, 40), st.integers(1, 17), st.integers(0, 5))
 @settings(deadline=None)
 def test_every_sample_comes_once(count: int, size: int, seed: int):
-    found = list(minibatches(count, size, torch.Generator().manual_seed(seed)))
+    found = minibatches(count, Batching(0, size, size, 1.0, torch.Generator().manual_seed(seed)))
     assert sorted(i for part in found for i in part) == list(range(count))
     assert len(found) == math.ceil(count / size)
     sizes = {len(part) for part in found}
@@ -246,15 +121,15 @@ def test_minibatches_of_any_size_add_up_to_the_gradient_of_all(average, size):
     """Before anything moves: every sample then counts the same as in one batch, a critic's too."""
     batch, advantages = samples(11), some_advantages(11)
     model = tiny()
-    ppo.attach(model)
+    ppo.add_value_head(model)
     reference, critic = nudged(tiny(), 0.1), ppo.Critic()
     targets = ppo.Targets(np.array(advantages), np.arange(11.0), np.zeros(11))
 
     def gradients(size: int) -> list[list[Tensor]]:
-        recorded = Recorded(ppo.groups(model, 0.0, critic))
+        recorded = Recorded(ppo.parameter_groups(model, 0.0, critic))
         ppo.update(
-            model, recorded, batch, targets, critic, Loss(0.2, 0.1, 0.02, 0.7, average), 0, size, 3,
-            math.inf, torch.Generator().manual_seed(0), reference,
+            model, recorded, batch, targets, critic, Loss(0.2, 0.1, 0.02, 0.7, average),
+            Batching(0, size, 3, math.inf, torch.Generator().manual_seed(0)), reference,
         )  # fmt: skip
         return recorded.seen
 
@@ -272,8 +147,9 @@ def test_anchored_minibatches_add_up_too():
     def directions(size: int) -> list[list[Tensor]]:
         recorded = Recorded(model.parameters())
         anchored_momentum.update(
-            model, previous, recorded, batch, advantages, u, 0.3, 1.2, 0.8, 0, size, 2, math.inf,
-            torch.Generator().manual_seed(0),
+            model, recorded, batch, advantages,
+            anchored_momentum.Anchor(previous, u, 0.3, 1.2, 0.8),
+            Batching(0, size, 2, math.inf, torch.Generator().manual_seed(0)),
         )  # fmt: skip
         return recorded.seen
 
@@ -286,9 +162,8 @@ def test_anchored_minibatches_add_up_too():
 def test_without_samples_nothing_moves():
     model = tiny()
     before = copy.deepcopy(model.state_dict())
-    found = update(
-        model, still(model, 1.0), [], [], Loss(), 0, 8, 8, 1.0, torch.Generator()
-    )  # fmt: skip
+    batching = Batching(0, 8, 8, 1.0, torch.Generator())
+    found = update(model, still(model, 1.0), [], [], Loss(), batching)
     assert set(found.values()) == {0.0}
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
@@ -299,7 +174,7 @@ def test_without_samples_nothing_moves():
 def test_clipping_keeps_the_direction():
     model, batch, advantages = tiny(), samples(6), some_advantages(6)
     free, plain = learned(model, batch, advantages, Loss(kl=0.0))
-    told, short = learned(model, batch, advantages, Loss(kl=0.0), clip_norm=0.01)
+    told, short = learned(model, batch, advantages, Loss(kl=0.0), max_grad_norm=0.01)
     assert told["gradient_norm"] == pytest.approx(free["gradient_norm"])
     close(short, [0.01 / free["gradient_norm"] * g for g in plain], 1e-4)
 
@@ -308,7 +183,7 @@ def test_prox_pulls_towards_the_anchor():
     model, batch, advantages = tiny(), samples(6), some_advantages(6)
     anchors = [p.detach().clone() for p in nudged(model, 0.2).parameters()]
     _, plain = learned(model, batch, advantages, Loss(kl=0.0))
-    _, pulled = learned(model, batch, advantages, Loss(kl=0.0), pull=(0.3, anchors))
+    _, pulled = learned(model, batch, advantages, Loss(kl=0.0), proximal=ProximalTerm(0.3, anchors))
     gaps = [p.detach() - a for p, a in zip(model.parameters(), anchors, strict=True)]
     close(pulled, [g + 0.3 * gap for g, gap in zip(plain, gaps, strict=True)])
 
@@ -319,7 +194,7 @@ def test_saving_memory_computes_twice_and_gives_the_same():
     model.model.layers[0].mlp.register_forward_pre_hook(lambda *_: times.append(1))
     _, plain = learned(model, batch, advantages, Loss(kl=0.0))
     assert len(times) == 1
-    save_memory(model)
+    checkpoint_activations(model)
     _, again = learned(model, batch, advantages, Loss(kl=0.0))
     assert len(times) == 3
     close(again, plain)
@@ -328,11 +203,11 @@ def test_saving_memory_computes_twice_and_gives_the_same():
 def test_adapters_learn_inside_their_wrapper():
     peft = pytest.importorskip("peft", reason="LoRA needs peft")
     model, batch, advantages = tiny(), samples(5), some_advantages(5)
-    plain, _ = logprobs(model, rows(batch, 0, CPU), 1.0)
+    plain, _ = answer_logprobs(model, to_rows(batch, 0, CPU), 1.0)
     wrapped = peft.get_peft_model(
         model, peft.LoraConfig(r=2, target_modules=["q_proj", "v_proj"], task_type="CAUSAL_LM")
     )
-    same, _ = logprobs(wrapped, rows(batch, 0, CPU), 1.0)
+    same, _ = answer_logprobs(wrapped, to_rows(batch, 0, CPU), 1.0)
     torch.testing.assert_close(same, plain)  # fresh adapters add nothing
     learned(wrapped, batch, advantages, Loss(kl=0.0))
     moving = {name for name, p in wrapped.named_parameters() if p.grad is not None}
@@ -340,17 +215,17 @@ def test_adapters_learn_inside_their_wrapper():
     assert all("lora_" in name for name in moving)
 
 
-# Sampler and learner
+# HFSampler and learner
 
 
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_sampler_and_learner_agree(temperature):
     """Also where pad is the end token and prompts contain it: masks come from lengths."""
     model, end = tiny(), 1
-    sampler = Sampler(model, [end], end)
+    sampler = HFSampler(model, [end], end)
     prompts = [[1, 5, 3], [2], [1], [4, 1, 6, 1, 1], [7, 8, 9, 2, 3, 4, 1], [2]] * 4
     generator = torch.Generator().manual_seed(3)
-    answers = sampler.answer(prompts, 6, temperature, generator)
+    answers = sampler.generate(prompts, 6, temperature, generator)
     played = [
         Sample(0, 0, p, a, x, "")
         for p, a, x in zip(prompts, answers.tokens, answers.logprobs, strict=True)
@@ -359,53 +234,28 @@ def test_sampler_and_learner_agree(temperature):
     assert any(a[-1] == end for a in answers.tokens)
     said = torch.tensor([x for sample in played for x in sample.logprobs])
     for pad in (0, end, 5):
-        found, _ = logprobs(model, rows(played, pad, CPU), temperature)
+        found, _ = answer_logprobs(model, to_rows(played, pad, CPU), temperature)
         torch.testing.assert_close(found, said, rtol=0, atol=1e-4)
     alone = torch.cat([one_by_one(model, sample, temperature) for sample in played])
     torch.testing.assert_close(alone, said, rtol=0, atol=1e-4)
 
 
-def test_pushed_weights_speak_at_once():
-    """A sampler with its own copy says, from its next token on, what the learner's model does."""
-    learner, copied = tiny(), tiny()
-    sampler, prompts = Sampler(copied, [1], 1), [[2, 3], [4], [5, 6, 7]]
-
-    def heard() -> tuple[list[list[int]], list[float]]:
-        found = sampler.answer(prompts, 1, 1.0, torch.Generator().manual_seed(0))
-        return found.tokens, [x for row in found.logprobs for x in row]
-
-    old = heard()
-    batch = samples(8)
-    update(
-        learner, still(learner, 0.5), batch, some_advantages(8), Loss(kl=0.0), 0, 4, 4, 1.0,
-        torch.Generator().manual_seed(0),
-    )  # fmt: skip
-    assert heard() == old
-    sampler.push(learner.state_dict(), 7)
-    assert sampler.version == 7
-    tokens, logs = heard()
-    assert logs != pytest.approx(old[1], abs=1e-2)
-    said = [Sample(0, 0, p, a, [], "") for p, a in zip(prompts, tokens, strict=True)]
-    expected, _ = logprobs(learner, rows(said, 0, CPU), 1.0)
-    assert logs == pytest.approx(expected.tolist(), abs=1e-4)
-
-
 def test_on_a_cpu_everything_is_single_precision():
-    assert states(tiny(), rows(samples(2), 0, CPU)).dtype == torch.float32
+    assert hidden_states(tiny(), to_rows(samples(2), 0, CPU)).dtype == torch.float32
 
 
 @pytest.mark.gpu
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 def test_on_a_gpu_the_body_is_bfloat16_and_the_weights_are_not():
     model, batch, advantages = tiny(width=64), samples(16), some_advantages(16)
-    exact, _ = logprobs(model, rows(batch, 0, CPU), 1.0)
+    exact, _ = answer_logprobs(model, to_rows(batch, 0, CPU), 1.0)
     _, expected = learned(model, batch, advantages, Loss(kl=0.0))
     card = torch.device("cuda")
     moved = tiny(width=64).to(card)
-    there, inside = rows(batch, 0, card), []
+    there, inside = to_rows(batch, 0, card), []
     watched = moved.model.layers[0].mlp.down_proj
     watched.register_forward_hook(lambda module, given, out: inside.append(out.dtype))
-    found, _ = logprobs(moved, there, 1.0)
+    found, _ = answer_logprobs(moved, there, 1.0)
     assert inside == [torch.bfloat16]
     assert found.dtype == torch.float32
     torch.testing.assert_close(found.cpu(), exact, rtol=0, atol=0.2)
@@ -422,17 +272,17 @@ def test_the_compiled_learner_learns_the_same_and_leaves_the_model_as_it_was(mon
     batch, advantages = samples(9), some_advantages(9)
     _, expected = learned(tiny(), batch, advantages, Loss(kl=0.0), microbatch=4)
     model = tiny()
-    names, plain = list(model.state_dict()), Sampler(tiny(), [1], 1).answer
+    names, plain = list(model.state_dict()), HFSampler(tiny(), [1], 1).generate
     if sparing:
-        save_memory(model)
-    compiled(model)
+        checkpoint_activations(model)
+    compile_layers(model)
     _, gradient = learned(model, batch, advantages, Loss(kl=0.0), microbatch=4)
     close(gradient, expected, 1e-5)
     assert list(model.state_dict()) == names
     prompts = [s.prompt for s in batch]
     again = [
-        answer(prompts, 4, 1.0, torch.Generator().manual_seed(0)).tokens
-        for answer in (Sampler(model, [1], 1).answer, plain)
+        generate(prompts, 4, 1.0, torch.Generator().manual_seed(0)).tokens
+        for generate in (HFSampler(model, [1], 1).generate, plain)
     ]
     assert again[0] == again[1]
 
@@ -446,4 +296,4 @@ def test_compiling_a_body_without_layers_is_refused_in_one_line():
             return nn.Linear(1, 1)
 
     with pytest.raises(UserError, match=r"algorithm\.compile does not know Linear"):
-        compiled(Odd())
+        compile_layers(Odd())

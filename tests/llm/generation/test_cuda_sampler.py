@@ -14,10 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedrl.core.types import UserError
-from fedrl.llm.generation import cuda
-from fedrl.llm.generation.cuda import Engine, passes, rows_bucket
-from fedrl.llm.generation.hf import Sampler
-from fedrl.llm.weights import merged
+from fedrl.llm.generation import cuda, torch_ops
+from fedrl.llm.generation.cuda import CudaSampler, passes
+from fedrl.llm.generation.decode_buffers import bucket_rows
+from fedrl.llm.generation.hf import HFSampler
+from fedrl.llm.weights import MergedWeights
 
 VOCABULARY = 61
 SHAPE = {
@@ -62,9 +63,11 @@ def prompts_of(lengths, seed: int = 0) -> list[list[int]]:
 def both(model, prompts, limit=9, temperature=1.0, end=(1,), pad=0, calls=1, **options):
     """Answers of the plain sampler and of the engine, from generators in the same state."""
     said = []
-    for sampler in (Sampler(model, end, pad), Engine(model, end, pad, **options)):
+    for sampler in (HFSampler(model, end, pad), CudaSampler(model, end, pad, **options)):
         generator = torch.Generator().manual_seed(5)
-        said.append([sampler.answer(prompts, limit, temperature, generator) for _ in range(calls)])
+        said.append(
+            [sampler.generate(prompts, limit, temperature, generator) for _ in range(calls)]
+        )
     return said
 
 
@@ -124,12 +127,12 @@ def test_past_a_multiple_of_the_cache_length():
 
 def test_rooms_of_one_engine_do_not_disturb_each_other():
     model, end = model_of("llama"), (1,)
-    engine = Engine(model, end, 0)
+    engine = CudaSampler(model, end, 0)
     for i, lengths in enumerate([[4] * 3, [150, 2], list(range(1, 10)), [4] * 3, [150, 2]]):
         prompts = prompts_of(lengths, i)
         same(
-            [Sampler(model, end, 0).answer(prompts, 5, 1.0, torch.Generator().manual_seed(i))],
-            [engine.answer(prompts, 5, 1.0, torch.Generator().manual_seed(i))],
+            [HFSampler(model, end, 0).generate(prompts, 5, 1.0, torch.Generator().manual_seed(i))],
+            [engine.generate(prompts, 5, 1.0, torch.Generator().manual_seed(i))],
         )
 
 
@@ -157,7 +160,7 @@ class Replayed:
 def test_looking_for_the_end_only_now_and_then(monkeypatch, end):
     """As with graphs: rows decode past their end until the next look, and nobody hears of it."""
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
-    monkeypatch.setattr(Engine, "_capture", lambda *words: Replayed(*words))
+    monkeypatch.setattr(CudaSampler, "_capture", lambda *words: Replayed(*words))
     prompts = prompts_of([120, 5, 126, 5, 9])
     plain, ours = both(model_of("qwen2"), prompts, limit=20, end=end, graphs=True)
     same(plain, ours)
@@ -171,12 +174,12 @@ def test_steps_are_captured_once_per_bucket_and_anew_when_the_room_grows(monkeyp
         return Replayed(engine, desk, filled)
 
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
-    monkeypatch.setattr(Engine, "_capture", capture)
-    engine = Engine(model_of("llama"), (), 0, graphs=True)
+    monkeypatch.setattr(CudaSampler, "_capture", capture)
+    engine = CudaSampler(model_of("llama"), (), 0, graphs=True)
 
     def captures(*lengths: int) -> list[tuple[int, ...]]:
         captured.clear()
-        engine.answer(prompts_of(lengths), 12, 1.0, torch.Generator())
+        engine.generate(prompts_of(lengths), 12, 1.0, torch.Generator())
         return list(captured)
 
     assert captures(*[250] * 8) == [(8, 384, 256), (8, 384, 384)]
@@ -191,7 +194,7 @@ def test_steps_are_captured_once_per_bucket_and_anew_when_the_room_grows(monkeyp
 def test_kernels_without_triton_are_a_user_error(monkeypatch):
     monkeypatch.setitem(sys.modules, "fedrl.llm.generation.decode_kernels", None)
     with pytest.raises(UserError, match="triton"):
-        Engine(model_of("llama"), (1,), 0, fused=True)
+        CudaSampler(model_of("llama"), (1,), 0, fused=True)
 
 
 def test_reading_in_several_passes(monkeypatch):
@@ -214,8 +217,8 @@ def test_passes_hold_every_prompt_once_and_no_more_than_allowed(lengths, most):
 
 @given(st.integers(1, 2000))
 def test_buckets_hold_the_rows_and_are_few(rows):
-    assert rows <= rows_bucket(rows) < max(2 * rows, rows + 64)
-    assert rows_bucket(rows_bucket(rows)) == rows_bucket(rows)
+    assert rows <= bucket_rows(rows) < max(2 * rows, rows + 64)
+    assert bucket_rows(bucket_rows(rows)) == bucket_rows(rows)
 
 
 def test_push_changes_what_answers():
@@ -224,27 +227,27 @@ def test_push_changes_what_answers():
     with torch.no_grad():
         for parameter in other.parameters():
             parameter.add_(0.1 * torch.randn_like(parameter))
-    engine = Engine(model, (1,), 0)
-    before = engine.answer(prompts, 6, 0.0, torch.Generator())
-    engine.push(merged(other), 3)
+    engine = CudaSampler(model, (1,), 0)
+    before = engine.generate(prompts, 6, 0.0, torch.Generator())
+    engine.push(MergedWeights(other), 3)
     assert engine.version == 3
-    after = engine.answer(prompts, 6, 0.0, torch.Generator())
-    same([Sampler(other, (1,), 0).answer(prompts, 6, 0.0, torch.Generator())], [after])
+    after = engine.generate(prompts, 6, 0.0, torch.Generator())
+    same([HFSampler(other, (1,), 0).generate(prompts, 6, 0.0, torch.Generator())], [after])
     assert before.logprobs != after.logprobs
 
 
 def test_the_engine_keeps_its_weights_until_the_next_push():
     model, prompts = model_of("llama"), prompts_of([5])
-    engine = Engine(model, (1,), 0)
-    before = engine.answer(prompts, 6, 0.0, torch.Generator())
+    engine = CudaSampler(model, (1,), 0)
+    before = engine.generate(prompts, 6, 0.0, torch.Generator())
     with torch.no_grad():
         model.lm_head.weight.mul_(-1)
-    assert engine.answer(prompts, 6, 0.0, torch.Generator()) == before
+    assert engine.generate(prompts, 6, 0.0, torch.Generator()) == before
 
 
 def test_push_needs_all_weights():
     model = model_of("llama")
-    engine, weights = Engine(model, (1,), 0), merged(model_of("llama"))
+    engine, weights = CudaSampler(model, (1,), 0), dict(MergedWeights(model_of("llama")))
     with pytest.raises(ValueError, match="keeps a copy"):
         engine.push(None, 1)
     del weights["model.layers.1.mlp.up_proj.weight"]
@@ -262,40 +265,41 @@ def test_adapters_are_merged():
             if "lora_" in name:
                 parameter.normal_(std=0.2)
     prompts, base = prompts_of([5, 9, 4]), adapted.get_base_model()
-    plain = Sampler(base, (1,), 0).answer(prompts, 8, 1.0, torch.Generator().manual_seed(1))
-    ours = Engine(adapted, (1,), 0).answer(prompts, 8, 1.0, torch.Generator().manual_seed(1))
+    plain = HFSampler(base, (1,), 0).generate(prompts, 8, 1.0, torch.Generator().manual_seed(1))
+    ours = CudaSampler(adapted, (1,), 0).generate(prompts, 8, 1.0, torch.Generator().manual_seed(1))
     same([plain], [ours])
     with adapted.disable_adapter():
-        bare = Sampler(base, (1,), 0).answer(prompts, 8, 1.0, torch.Generator().manual_seed(1))
+        bare = HFSampler(base, (1,), 0).generate(prompts, 8, 1.0, torch.Generator().manual_seed(1))
     assert bare.tokens != ours.tokens
 
 
 def test_logprobs_are_those_of_the_learner():
-    from fedrl.llm.rl.loss import logprobs, rows
+    from fedrl.llm.rl.batches import to_rows
+    from fedrl.llm.rl.logprobs import answer_logprobs
     from fedrl.llm.rollout import Sample
 
     model, prompts = model_of("qwen2"), prompts_of([5, 9, 4])
-    engine = Engine(model, (1,), 0)
-    said = engine.answer(prompts, 8, 0.7, torch.Generator().manual_seed(1))
+    engine = CudaSampler(model, (1,), 0)
+    said = engine.generate(prompts, 8, 0.7, torch.Generator().manual_seed(1))
     samples = [
         Sample(i, 0, p, t, x, "")
         for i, (p, t, x) in enumerate(zip(prompts, said.tokens, said.logprobs, strict=True))
     ]
     with torch.no_grad():
-        learned, *_ = logprobs(model, rows(samples, 0, torch.device("cpu")), 0.7)
+        learned, *_ = answer_logprobs(model, to_rows(samples, 0, torch.device("cpu")), 0.7)
     assert [x for s in samples for x in s.logprobs] == pytest.approx(learned.tolist(), abs=2e-4)
 
 
 def test_a_cache_that_cannot_fit_is_refused_with_what_would():
-    engine = Engine(model_of("llama"), (1,), 0, memory=800_000)
-    engine.answer(prompts_of([5] * 4), 4, 1.0, torch.Generator())
+    engine = CudaSampler(model_of("llama"), (1,), 0, memory=800_000)
+    engine.generate(prompts_of([5] * 4), 4, 1.0, torch.Generator())
     with pytest.raises(
         UserError, match=r"32 episodes of 128 tokens.*about \d+ fit.*algorithm\."
     ) as e:
-        engine.answer(prompts_of([5] * 32), 4, 1.0, torch.Generator())
+        engine.generate(prompts_of([5] * 32), 4, 1.0, torch.Generator())
     fit = int(str(e.value).split("about ")[1].split()[0])
     assert 4 <= fit < 32
-    engine.answer(prompts_of([5] * 4), 4, 1.0, torch.Generator())  # it is still usable
+    engine.generate(prompts_of([5] * 4), 4, 1.0, torch.Generator())  # it is still usable
 
 
 def test_half_precision_is_near():
@@ -329,7 +333,7 @@ def test_half_precision_is_near():
 def test_other_models_are_refused(config, fault):
     model = transformers.AutoModelForCausalLM.from_config(config())
     with pytest.raises(UserError, match=fault):
-        Engine(model, (1,), 0)
+        CudaSampler(model, (1,), 0)
 
 
 # The kernels. Triton's interpreter runs them without a GPU: TRITON_INTERPRET=1
@@ -362,44 +366,44 @@ class TestKernels:
     def seeded(self):
         torch.manual_seed(3)
 
-    def test_norm(self, decode, dtype, rows, heads, kv, size):
+    def test_rms_norm(self, decode, dtype, rows, heads, kv, size):
         x = torch.randn(rows, heads * size, device=DEVICE).to(dtype)
         weight = torch.randn(heads * size, device=DEVICE).to(dtype)
-        close(decode.norm(x, weight, 1e-5), cuda.norm(x, weight, 1e-5), dtype)
+        close(decode.rms_norm(x, weight, 1e-5), torch_ops.rms_norm(x, weight, 1e-5), dtype)
 
-    def test_gate(self, decode, dtype, rows, heads, kv, size):
+    def test_swiglu(self, decode, dtype, rows, heads, kv, size):
         x = torch.randn(rows, 2 * heads * size + 6, device=DEVICE).to(dtype)
-        close(decode.gate(x), cuda.gate(x), dtype)
+        close(decode.swiglu(x), torch_ops.swiglu(x), dtype)
 
     @pytest.mark.parametrize("per_row", [1, 7])
-    def test_rotate(self, decode, dtype, rows, heads, kv, size, per_row):
+    def test_rope(self, decode, dtype, rows, heads, kv, size, per_row):
         qkv = torch.randn(rows * per_row, (heads + 2 * kv) * size, device=DEVICE).to(dtype)
         angles = torch.randn(rows * per_row, size // 2, device=DEVICE)
         positions = torch.arange(per_row, device=DEVICE).repeat(rows) + 4
         found = []
-        for ops in (cuda, decode):
+        for ops in (torch_ops, decode):
             whole = torch.zeros(2, rows + 1, kv, 20, size, dtype=dtype, device=DEVICE)
             keys, values = whole[0, 1:], whole[1, 1:]
-            queries = ops.rotate(qkv, angles.cos(), angles.sin(), positions, keys, values)
+            queries = ops.rope(qkv, angles.cos(), angles.sin(), positions, keys, values)
             found.append((queries.reshape(rows * per_row, -1), whole))
         for plain, ours in zip(*found, strict=True):
             close(ours, plain, dtype)
 
-    def test_attend(self, decode, dtype, rows, heads, kv, size):
+    def test_attention(self, decode, dtype, rows, heads, kv, size):
         if INTERPRETED and dtype is torch.bfloat16:
             pytest.skip("Triton's interpreter has no matrix product in bfloat16")
         lengths = torch.tensor([1, 150, 64, 65, 7][:rows], device=DEVICE)
         queries = torch.randn(rows, heads, size, device=DEVICE).to(dtype)
         keys, values = torch.randn(2, rows, kv, 150, size, device=DEVICE).to(dtype)
-        plain = cuda.attend(queries, keys, values, lengths, size**-0.5)
-        close(decode.attend(queries, keys, values, lengths, size**-0.5), plain, dtype)
+        plain = torch_ops.attention(queries, keys, values, lengths, size**-0.5)
+        close(decode.attention(queries, keys, values, lengths, size**-0.5), plain, dtype)
 
     @pytest.mark.parametrize("sampling", [0.0, 1.0])
-    def test_choose(self, decode, dtype, rows, heads, kv, size, sampling):
+    def test_sample(self, decode, dtype, rows, heads, kv, size, sampling):
         logits = 3 * torch.randn(rows, 5000, device=DEVICE)
         noise = torch.rand(rows, 5000, device=DEVICE)
         knobs = [torch.tensor([x], device=DEVICE) for x in (0.7, sampling)]
-        plain, ours = cuda.choose(logits, noise, *knobs), decode.choose(logits, noise, *knobs)
+        plain, ours = torch_ops.sample(logits, noise, *knobs), decode.sample(logits, noise, *knobs)
         assert ours[0].tolist() == plain[0].tolist()
         close(ours[1], plain[1], torch.float32)
 
@@ -410,11 +414,11 @@ def test_the_kernels_answer_as_the_plain_sampler(decode, name):
     model, prompts = model_of(name).to(DEVICE), prompts_of([7, 3, 12, 7])
     prompts.append(prompts[0])
     generators = [torch.Generator(DEVICE).manual_seed(5) for _ in range(2)]
-    plain = Engine(model, (1,), 0, torch.float32, fused=False, graphs=False)
-    fused = Engine(model, (1,), 0, torch.float32, fused=True, graphs=False)
+    plain = CudaSampler(model, (1,), 0, torch.float32, fused=False, graphs=False)
+    fused = CudaSampler(model, (1,), 0, torch.float32, fused=True, graphs=False)
     same(
-        [plain.answer(prompts, 5, 1.0, generators[0])],
-        [fused.answer(prompts, 5, 1.0, generators[1])],
+        [plain.generate(prompts, 5, 1.0, generators[0])],
+        [fused.generate(prompts, 5, 1.0, generators[1])],
     )
 
 
@@ -427,10 +431,10 @@ def test_captured_steps_answer_as_the_plain_sampler_on_cpu(name, fused):
     model, prompts = model_of(name), prompts_of([7, 3, 12, 1, 7, 126])
     prompts.append(prompts[2])
     end = (1, 2, 3)
-    plain = Sampler(model, end, 0).answer(prompts, 12, 0.0, torch.Generator())
-    engine = Engine(model.to("cuda"), end, 0, torch.float32, fused=fused)
+    plain = HFSampler(model, end, 0).generate(prompts, 12, 0.0, torch.Generator())
+    engine = CudaSampler(model.to("cuda"), end, 0, torch.float32, fused=fused)
     for _ in range(3):  # the first captures, the others replay
-        ours = engine.answer(prompts, 12, 0.0, torch.Generator("cuda"))
+        ours = engine.generate(prompts, 12, 0.0, torch.Generator("cuda"))
         same([plain], [ours])
 
 
@@ -441,11 +445,11 @@ def test_captured_sampling_is_the_uncaptured():
     model = model_of("qwen2").to("cuda")
     said = []
     for graphs in (False, True):
-        engine = Engine(model, (), 0, torch.float32, graphs=graphs)
+        engine = CudaSampler(model, (), 0, torch.float32, graphs=graphs)
         generator = torch.Generator("cuda").manual_seed(1)
         said.append(
             [
-                engine.answer(prompts_of(lengths), 9, 0.8, generator)
+                engine.generate(prompts_of(lengths), 9, 0.8, generator)
                 for lengths in ([7, 3, 12], [7, 3, 12], [5] * 20 + [150], [7, 3, 12], [5] * 70)
             ]
         )

@@ -1,4 +1,4 @@
-"""The warm start: lessons fit what the agent will see, and the expert finds back from mistakes."""
+"""The warm start: demonstrations fit what the agent will see, and recover from mistakes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ pytest.importorskip("transformers", reason="the warm start needs the extra llm")
 
 from support.tiny_model import nudged, samples, tiny
 
-from fedrl.algorithms.fedagent import algorithm as fedagent
 from fedrl.cli.agents import warmstart as command
 from fedrl.core.types import UserError
 from fedrl.envs.household.world import Household
@@ -25,10 +24,12 @@ from fedrl.envs.text import spaced
 from fedrl.envs.webshop.shop import Settings as ShopSettings
 from fedrl.envs.webshop.shop import WebShop
 from fedrl.llm.policy import Policy
-from fedrl.llm.pretrain import imitation as lesson
+from fedrl.llm.pretrain import demonstrations, supervised
+from fedrl.llm.pretrain.demonstrations import ENDS, Expertise, Shopper
 from fedrl.llm.prompts.chat import Chat
 from fedrl.llm.prompts.compact_household import CompactHousehold
 from fedrl.llm.prompts.compact_webshop import CompactWebShop
+from fedrl.llm.warmstart_record import shown_tasks
 from fedrl.runs.warmstart import Settings, warmstart
 
 SHOP = WebShop(ShopSettings(products=300, validation=50, public=60))
@@ -59,8 +60,8 @@ def text(row: list[int]) -> str:
 
 def test_prompts_are_encoded_as_they_are_when_the_agent_acts():
     format, limit = Chat(thinking=False), 900
-    found = lesson.examples(Template(), SHOP, format, PUBLIC[:5], 0, noise=0.0, limit=limit)
-    words = list(lesson.lessons(SHOP, format, PUBLIC[:5], 0, noise=0.0))
+    found = demonstrations.samples(Template(), SHOP, format, PUBLIC[:5], Expertise(0.0), limit)
+    words = list(demonstrations.texts(SHOP, format, PUBLIC[:5], Expertise(0.0)))
     assert len(found) == len(words) > 10
     cut = 0
     for sample, (prompt, answer) in zip(found, words, strict=True):
@@ -76,9 +77,9 @@ def test_prompts_are_encoded_as_they_are_when_the_agent_acts():
     assert cut, "no prompt was too long: the comparison is too easy"
 
 
-def test_lessons_name_what_did_nothing_as_an_agent_says_it():
+def test_demonstrations_name_what_did_nothing_as_an_agent_says_it():
     """So an agent that failed reads a prompt of the kind that it was shown."""
-    words = list(lesson.lessons(SHOP, CompactWebShop(), PUBLIC, 0, noise=0.4))
+    words = list(demonstrations.texts(SHOP, CompactWebShop(), PUBLIC, Expertise(0.4)))
     failed = [(m[1], said) for prompt, said in words if (m := FAILED.search(prompt))]
     assert len(failed) > len(words) / 20
     buttons = {"buy", "next", "prev", "back", "description", "features", "reviews"}
@@ -90,7 +91,8 @@ def test_lessons_name_what_did_nothing_as_an_agent_says_it():
 
 def test_noise_changes_what_is_seen_and_not_who_answers():
     calm, wild = (
-        list(lesson.lessons(SHOP, CompactWebShop(), PUBLIC[:20], 0, noise)) for noise in (0.0, 0.4)
+        list(demonstrations.texts(SHOP, CompactWebShop(), PUBLIC[:20], Expertise(noise)))
+        for noise in (0.0, 0.4)
     )
     assert len(wild) > len(calm)
     assert not any(a == "prev" for _, a in calm)
@@ -101,9 +103,9 @@ def test_noise_changes_what_is_seen_and_not_who_answers():
 def test_the_shopper_wins_from_wherever_chance_has_led(task):
     rng = random.Random(task)
     visit, turn = SHOP.start(task)
-    shopper = lesson.Shopper(visit, SHOP.demonstrate(task))
+    shopper = Shopper(visit, SHOP.demonstrate(task))
     for _ in range(rng.randrange(8)):
-        turn = visit.step(rng.choice([c for c in turn.admissible if c not in lesson.ENDS] or ["x"]))
+        turn = visit.step(rng.choice([c for c in turn.admissible if c not in ENDS] or ["x"]))
         if visit.page.kind == "start":
             turn = visit.step("search[a red thing]")
     for _ in range(20):
@@ -128,7 +130,7 @@ def searching(prompt: str) -> list[str]:
 def test_listed_the_expert_searches_as_the_room_is_read():
     orders = {}
     for listed in (True, False):
-        said = lesson.lessons(FLAT, CompactHousehold(), ROOMS, 0, 0.0, listed)
+        said = demonstrations.texts(FLAT, CompactHousehold(), ROOMS, Expertise(0.0, listed))
         orders[listed] = [
             answer == f"go to {new[0]}"
             for prompt, answer in said
@@ -140,11 +142,11 @@ def test_listed_the_expert_searches_as_the_room_is_read():
 
 
 def test_some_mistakes_do_nothing_and_are_answered_too():
-    said = list(lesson.lessons(FLAT, CompactHousehold(), ROOMS, 0, 0.3))
+    said = list(demonstrations.texts(FLAT, CompactHousehold(), ROOMS, Expertise(0.3)))
     after = [answer for prompt, answer in said if "nothing happens" in prompt]
     assert len(after) > 20
-    assert not any("nothing happens" in p for p, _ in lesson.lessons(
-        FLAT, CompactHousehold(), ROOMS, 0, 0.0))  # fmt: skip
+    calm = demonstrations.texts(FLAT, CompactHousehold(), ROOMS, Expertise(0.0))
+    assert not any("nothing happens" in prompt for prompt, _ in calm)
 
 
 # Learning
@@ -159,22 +161,22 @@ def policy() -> Policy:
 
 def test_parts_hold_every_sample_once_and_pad_little():
     every = samples(40, seed=3)
-    found = list(lesson.parts(every, padded=50))
+    found = list(supervised.length_batches(every, padded=50))
     assert sorted(map(id, every)) == sorted(id(s) for part in found for s in part)
     widths = [[len(s.prompt) + len(s.answer) for s in part] for part in found]
     assert all(len(part) * max(part) <= 50 for part in widths)
     assert len(found) > 3
     for before, after in pairwise(widths):
         assert max(before) <= min(after)
-    assert [len(part) for part in lesson.parts(every[:1], padded=1)] == [1]
+    assert [len(part) for part in supervised.length_batches(every[:1], padded=1)] == [1]
 
 
 def test_a_step_is_the_same_however_it_is_cut(monkeypatch):
     every, weights = samples(30, seed=1), []
     for padded in (30, 10_000):
-        monkeypatch.setitem(lesson.PADDED, "cpu", padded)
+        monkeypatch.setitem(supervised.TOKENS_PER_PASS, "cpu", padded)
         learner = policy()
-        lesson.imitate(learner, every, steps=3, lr=1e-2, batch=20, seed=0)
+        supervised.train_supervised(learner, every, supervised.Supervised(3, 1e-2, 20))
         weights.append(torch.cat([p.flatten() for p in learner.model.parameters()]))
     first = torch.cat([p.flatten() for p in policy().model.parameters()])
     assert (weights[0] - first).abs().max() > 1e-4
@@ -183,11 +185,13 @@ def test_a_step_is_the_same_however_it_is_cut(monkeypatch):
 
 def test_what_is_imitated_becomes_less_surprising():
     every, learner, told = samples(12, seed=2), policy(), []
-    before = lesson.surprise(learner, every)
-    lesson.imitate(learner, every, 60, 2e-2, 12, 0, lambda step, loss: told.append(loss))
+    before = supervised.negative_log_likelihood(learner, every)
+    supervised.train_supervised(
+        learner, every, supervised.Supervised(60, 2e-2, 12), lambda step, loss: told.append(loss)
+    )
     assert len(told) == 60
     assert told[0] == pytest.approx(before, rel=0.3)
-    assert lesson.surprise(learner, every) < before / 2
+    assert supervised.negative_log_likelihood(learner, every) < before / 2
 
 
 def test_surprise_is_the_mean_over_answer_tokens(monkeypatch):
@@ -200,10 +204,14 @@ def test_surprise_is_the_mean_over_answer_tokens(monkeypatch):
             total -= float(logs[len(sample.prompt) - 1 + i, token])
             tokens += 1
     for padded in (20, 4096):
-        monkeypatch.setitem(lesson.PADDED, "cpu", padded)
-        assert lesson.surprise(learner, every) == pytest.approx(total / tokens, rel=1e-5)
+        monkeypatch.setitem(supervised.TOKENS_PER_PASS, "cpu", padded)
+        assert supervised.negative_log_likelihood(learner, every) == pytest.approx(
+            total / tokens, rel=1e-5
+        )
     learner = Policy(nudged(learner.model, 0.1), learner.tokenizer, learner.device)
-    assert lesson.surprise(learner, every) != pytest.approx(total / tokens, rel=1e-5)
+    assert supervised.negative_log_likelihood(learner, every) != pytest.approx(
+        total / tokens, rel=1e-5
+    )
 
 
 # The command
@@ -230,8 +238,8 @@ def test_the_command_tells_how_well_it_went(tmp_path, capsys):
 def test_public_tasks_at_the_end_are_those_not_shown(tmp_path, monkeypatch):
     seen: list[str] = []
 
-    def evaluate(world, settings, model, exam, answers):
-        seen.extend(task.id for task in exam)
+    def evaluate(world, settings, model, tasks, longest):
+        seen.extend(task.id for task in tasks)
         return {"success": 0.0, "return": 0.0, "steps": 0.0}
 
     monkeypatch.setattr("fedrl.runs.warmstart._evaluate", evaluate)
@@ -245,11 +253,11 @@ def test_public_tasks_at_the_end_are_those_not_shown(tmp_path, monkeypatch):
 BRIEF = Settings(tasks=20, steps=1, batch=4, width=16, layers=1)
 
 
-def test_what_a_model_was_shown_before_is_remembered_and_is_no_exam(tmp_path, monkeypatch):
+def test_what_a_model_was_shown_before_is_remembered_and_is_not_evaluated_on(tmp_path, monkeypatch):
     seen: list[str] = []
 
-    def evaluate(world, settings, model, exam, answers):
-        seen.extend(task.id for task in exam)
+    def evaluate(world, settings, model, tasks, longest):
+        seen.extend(task.id for task in tasks)
         return {"success": 0.0, "return": 0.0, "steps": 0.0}
 
     monkeypatch.setattr("fedrl.runs.warmstart._evaluate", evaluate)
@@ -262,7 +270,7 @@ def test_what_a_model_was_shown_before_is_remembered_and_is_no_exam(tmp_path, mo
     new = set(spaced([task.id for task in HOME.tasks("public")], 7))
     assert set(before) - new, "the second warm start shows all of the first"
     assert sorted(after) == sorted(new | set(before))
-    assert fedagent.shown(str(second)) == new | set(before)
+    assert shown_tasks(str(second)) == new | set(before)
     assert seen
     assert not set(seen) & set(after)
 
@@ -271,7 +279,7 @@ def test_what_a_model_was_shown_before_is_remembered_and_is_no_exam(tmp_path, mo
 def test_a_folder_is_whole_or_not_there(tmp_path, monkeypatch, error):
     there: list[bool] = []
 
-    def interrupted(world, settings, model, exam, answers):
+    def interrupted(world, settings, model, tasks, longest):
         there.append((model / "config.json").is_file() and not (tmp_path / "m").exists())
         raise error
 
@@ -295,7 +303,7 @@ def test_a_place_that_cannot_be_written_is_one_line_before_the_work(tmp_path, mo
     def taught(*given):
         raise AssertionError("the work has begun")
 
-    monkeypatch.setattr("fedrl.runs.warmstart._teach", taught)
+    monkeypatch.setattr("fedrl.runs.warmstart._imitate_expert", taught)
     (tmp_path / "file").touch()
     for out in (tmp_path / "file" / "m", Path("/proc/m2")):
         with pytest.raises(UserError, match=f"--out {out}: cannot make this folder") as caught:

@@ -12,9 +12,12 @@ pytest.importorskip("transformers", reason='needs transformers: pip install "fed
 from transformers import GPT2Config, GPT2LMHeadModel, OPTConfig, OPTForCausalLM
 
 from fedrl.llm import lora
-from fedrl.llm.generation.hf import Sampler
+from fedrl.llm.generation.hf import HFSampler
+from fedrl.llm.model_setup import checkpoint_activations
 from fedrl.llm.rl import anchored_momentum, ppo
-from fedrl.llm.rl.loss import Loss, save_memory, update
+from fedrl.llm.rl.batches import Batching
+from fedrl.llm.rl.loss import Loss
+from fedrl.llm.rl.policy_gradient import update
 from fedrl.llm.rollout import Sample
 
 WORDS = 40
@@ -48,7 +51,7 @@ def model(request):
 def said(model) -> list[Sample]:
     """Answers of the model itself."""
     prompts = [[2 + (3 * i + j) % (WORDS - 2) for j in range(2 + i % 5)] for i in range(24)]
-    answers = Sampler(model, [1], 1).answer(prompts, 6, 1.0, torch.Generator().manual_seed(0))
+    answers = HFSampler(model, [1], 1).generate(prompts, 6, 1.0, torch.Generator().manual_seed(0))
     together = zip(prompts, answers.tokens, answers.logprobs, strict=True)
     return [Sample(i, 0, p, a, x, "") for i, (p, a, x) in enumerate(together)]
 
@@ -58,8 +61,8 @@ def learned(model, samples, reference=None, also=None) -> dict[str, float]:
     still = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=0.0)
     torch.manual_seed(1)
     return update(
-        model, still, samples, [1.0, -1.0] * 12, Loss(0.2, 0.1, 0.0), 0, 8, 4, 1.0,
-        torch.Generator().manual_seed(0), reference, also=also,
+        model, still, samples, [1.0, -1.0] * 12, Loss(0.2, 0.1, 0.0),
+        Batching(0, 8, 4, 1.0, torch.Generator().manual_seed(0)), reference, critic_loss=also,
     )  # fmt: skip
 
 
@@ -69,9 +72,9 @@ def test_before_the_first_step_every_ratio_is_one(model, sparing, adapters):
     reference = copy.deepcopy(model)
     if adapters:
         pytest.importorskip("peft", reason="LoRA needs peft")
-        model = reference = lora.adapt(model, 2, 4)
+        model = reference = lora.with_adapters(model, 2, 4)
     if sparing:
-        save_memory(model)
+        checkpoint_activations(model)
     found = learned(model, said(model), reference)
     assert found["ratio_far"] == 0
     assert found["drift"] == pytest.approx(0, abs=1e-5)
@@ -86,14 +89,14 @@ def test_whatever_mode_the_model_comes_in(model):
 
 
 def test_the_critic_sees_what_it_valued(model):
-    ppo.attach(model)
+    ppo.add_value_head(model)
     with torch.no_grad():
         model.value.weight.normal_(generator=torch.Generator().manual_seed(2))
     samples = said(model)
-    before = ppo.values(model, samples, 0, 8)
+    before = ppo.sample_values(model, samples, 0, 8)
 
     def gap(hidden, numbers):
-        now = ppo.value(model, hidden)
+        now = ppo.state_values(model, hidden)
         torch.testing.assert_close(
             now.detach(), torch.tensor(before[numbers], dtype=now.dtype), rtol=1e-4, atol=1e-5
         )
@@ -107,8 +110,8 @@ def test_the_anchored_weights_are_one_where_nothing_moved(model):
     still = torch.optim.SGD(model.parameters(), lr=0.0)
     u = [torch.zeros_like(p) for p in model.parameters()]
     found, _ = anchored_momentum.update(
-        model, previous, still, samples, [1.0, -1.0] * 12, u, 0.5, 1.01, 1.0, 0, 8, 4, 1.0,
-        torch.Generator().manual_seed(0),
+        model, still, samples, [1.0, -1.0] * 12, anchored_momentum.Anchor(previous, u, 0.5, 1.01),
+        Batching(0, 8, 4, 1.0, torch.Generator().manual_seed(0)),
     )  # fmt: skip
     assert found["weight_mean"] == pytest.approx(1, abs=1e-4)
-    assert found["weight_capped"] == 0
+    assert found["weight_clipped"] == 0

@@ -16,12 +16,13 @@ from support.tiny_model import nudged, tiny
 
 from fedrl.core.types import UserError
 from fedrl.llm import lora
-from fedrl.llm.generation.hf import Sampler
+from fedrl.llm.generation.hf import HFSampler
 from fedrl.llm.policy import Policy
-from fedrl.llm.rl import loss as learner
 from fedrl.llm.rl import ppo
+from fedrl.llm.rl.batches import to_rows
+from fedrl.llm.rl.logprobs import answer_logprobs
 from fedrl.llm.rollout import Sample
-from fedrl.llm.weights import Merged
+from fedrl.llm.weights import MergedWeights
 
 PROMPTS = [[3, 4, 5], [6, 7], [3, 4, 5], [8, 9, 10, 11, 2]]
 GPU = torch.device("cuda")
@@ -72,7 +73,7 @@ class LLM:
         ]
 
     def _one(self, prompt, how):
-        said = Sampler(self.model.inner, how.stop_token_ids, 0).answer(
+        said = HFSampler(self.model.inner, how.stop_token_ids, 0).generate(
             [prompt], how.max_tokens, how.temperature, torch.Generator().manual_seed(how.seed)
         )
         rows = [
@@ -89,17 +90,17 @@ def vllm(monkeypatch):
     monkeypatch.setitem(sys.modules, "vllm", module)
     monkeypatch.setenv("VLLM_ENABLE_V1_MULTIPROCESSING", "1")
     LLM.made.clear()
-    from fedrl.llm.generation.vllm import Vllm
+    from fedrl.llm.generation.vllm import VllmSampler
 
-    return Vllm
+    return VllmSampler
 
 
-def policy_of(model, device=GPU) -> Policy:
-    return Policy(model, SimpleNamespace(pad_token_id=0, eos_token_id=1), device)
+def policy_of(model, device=GPU, name="folder") -> Policy:
+    return Policy(model, SimpleNamespace(pad_token_id=0, eos_token_id=1), device, name)
 
 
 def test_the_engine_is_made_for_exact_log_probabilities(vllm):
-    vllm("folder", policy_of(tiny()), 40)
+    vllm(policy_of(tiny()), 40)
     how = LLM.made[0].how
     assert (how["model"], how["max_model_len"]) == ("folder", 40)
     assert how["logprobs_mode"] == "processed_logprobs"
@@ -109,31 +110,31 @@ def test_the_engine_is_made_for_exact_log_probabilities(vllm):
 
 def test_answers_are_the_learners(vllm):
     """Log-probabilities at the sampling temperature, of the weights that were pushed last."""
-    model = lora.adapt(tiny(), 4, 8)
-    lora.draw(model, 0)
+    model = lora.with_adapters(tiny(), 4, 8)
+    lora.draw_adapters(model, 0)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if ".lora_B." in name:
                 parameter.fill_(0.1)
-    ppo.attach(model)  # its head is not vLLM's business
-    sampler = vllm("folder", policy_of(model.eval()), 40)
-    sampler.push(Merged(model), 5)
+    ppo.add_value_head(model)  # its head is not vLLM's business
+    sampler = vllm(policy_of(model.eval()), 40)
+    sampler.push(MergedWeights(model), 5)
     assert (sampler.version, LLM.made[0].resets) == (5, 1)
-    said = sampler.answer(PROMPTS, 6, 0.7, torch.Generator().manual_seed(1))
+    said = sampler.generate(PROMPTS, 6, 0.7, torch.Generator().manual_seed(1))
     found = [Sample(i, 0, PROMPTS[i], said.tokens[i], said.logprobs[i], "") for i in range(4)]
     with torch.no_grad():
-        logs, _ = learner.logprobs(model, learner.rows(found, 0, torch.device("cpu")), 0.7)
+        logs, _ = answer_logprobs(model, to_rows(found, 0, torch.device("cpu")), 0.7)
     assert [x for s in found for x in s.logprobs] == pytest.approx(logs.tolist(), abs=1e-4)
 
 
 def test_new_weights_answer_anew(vllm):
-    sampler, models = vllm("folder", policy_of(tiny()), 40), (tiny(), nudged(tiny(), 0.3))
-    ppo.attach(models[0])
+    sampler, models = vllm(policy_of(tiny()), 40), (tiny(), nudged(tiny(), 0.3))
+    ppo.add_value_head(models[0])
     said = []
     for version, model in enumerate(models):
-        sampler.push(Merged(model), version)
-        said.append(sampler.answer(PROMPTS, 6, 0.0, torch.Generator()))
-        plain = Sampler(model, [1], 0).answer(PROMPTS, 6, 0.0, torch.Generator())
+        sampler.push(MergedWeights(model), version)
+        said.append(sampler.generate(PROMPTS, 6, 0.0, torch.Generator()))
+        plain = HFSampler(model, [1], 0).generate(PROMPTS, 6, 0.0, torch.Generator())
         assert said[-1].tokens == plain.tokens
     assert said[0].logprobs != said[1].logprobs
     with pytest.raises(ValueError, match="keeps a copy"):
@@ -141,10 +142,10 @@ def test_new_weights_answer_anew(vllm):
 
 
 def test_the_generator_decides_and_every_answer_has_its_own_seed(vllm):
-    sampler = vllm("folder", policy_of(tiny()), 40)
+    sampler = vllm(policy_of(tiny()), 40)
     generator = torch.Generator().manual_seed(7)
-    first, second = (sampler.answer(PROMPTS, 6, 1.0, generator) for _ in range(2))
-    again = sampler.answer(PROMPTS, 6, 1.0, torch.Generator().manual_seed(7))
+    first, second = (sampler.generate(PROMPTS, 6, 1.0, generator) for _ in range(2))
+    again = sampler.generate(PROMPTS, 6, 1.0, torch.Generator().manual_seed(7))
     assert again == first
     assert second != first
     asked = LLM.made[0].asked[:4]
@@ -154,6 +155,6 @@ def test_the_generator_decides_and_every_answer_has_its_own_seed(vllm):
 
 def test_what_vllm_cannot_do_is_said(vllm):
     with pytest.raises(UserError, match="first GPU"):
-        vllm("folder", policy_of(tiny(), torch.device("cuda", 1)), 40)
+        vllm(policy_of(tiny(), torch.device("cuda", 1)), 40)
     with pytest.raises(UserError, match="needs a model folder"):
-        vllm("model.gguf", policy_of(tiny()), 40)
+        vllm(policy_of(tiny(), name="model.gguf"), 40)

@@ -8,40 +8,60 @@ is meant for widths of thousands, the same warm start ends at half the success.
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
-from fedrl.llm.tokenizer import ENTITY
+from fedrl.llm.builtin_tokenizers import ENTITY
+from fedrl.llm.policy import Policy, choose_device, load, move
+
+BUILTIN = "builtin"
+"""A model's name in settings: a small new one."""
 
 
-def build(
-    tokenizer: PreTrainedTokenizerFast,
-    width: int = 64,
-    layers: int = 2,
-    seed: int = 0,
-    spread: float = 0.0,
-) -> LlamaForCausalLM:
-    """`spread` is the deviation of the first weights; 0 is 1/√width."""
+class Shape(NamedTuple):
+    width: int = 64
+    layers: int = 2
+    seed: int = 0  # of the first weights
+    spread: float = 0.0  # their deviation; 0 is 1/√width
+
+
+def build_model(tokenizer: PreTrainedTokenizerFast, shape: Shape) -> LlamaForCausalLM:
+    width, heads = shape.width, max(shape.width // 16, 1)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=width,
         intermediate_size=3 * width,
-        num_hidden_layers=layers,
-        num_attention_heads=max(width // 16, 1),
-        num_key_value_heads=max(width // 16, 1),
+        num_hidden_layers=shape.layers,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
         max_position_embeddings=512,
-        initializer_range=spread or width**-0.5,
+        initializer_range=shape.spread or width**-0.5,
         tie_word_embeddings=True,
         pad_token_id=tokenizer.pad_token_id,
         eos_token_id=tokenizer.eos_token_id,
         bos_token_id=None,
     )
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.manual_seed(shape.seed)
         model = LlamaForCausalLM(config)
         _tie_numbers(model, tokenizer)
     return model
+
+
+def model_to_teach(
+    name: str, tokenizer: Callable[[], PreTrainedTokenizerFast], shape: Shape
+) -> Policy:
+    """The model called `name`, or a new built-in one of this shape over this tokenizer."""
+    device = choose_device("auto")
+    if name != BUILTIN:
+        return load(name, device)
+    words = tokenizer()
+    model = build_model(words, shape)
+    move(model, device)
+    return Policy(model, words, device)
 
 
 @torch.no_grad()

@@ -1,4 +1,4 @@
-"""The memory plan: exact where it says so, near where it says so, and without any weights."""
+"""The memory estimate: exact where it says so, near where it says so, and without any weights."""
 
 from __future__ import annotations
 
@@ -13,13 +13,16 @@ pytest.importorskip("peft", reason="LoRA needs peft (fedrl[llm])")
 
 from support.agent_runs import recipe
 
-from fedrl.algorithms.fedagent import memory
-from fedrl.algorithms.fedagent.algorithm import Settings
-from fedrl.algorithms.fedagent.local_trainer import equipped
+from fedrl.algorithms.fedagent import memory_estimate
+from fedrl.algorithms.fedagent.local_trainer import trained_model
+from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core.types import UserError
-from fedrl.llm.generation.cuda import Engine
-from fedrl.llm.generation.hf import Sampler
-from fedrl.llm.rl import loss as learner
+from fedrl.llm.generation.cuda import CudaSampler
+from fedrl.llm.generation.hf import HFSampler
+from fedrl.llm.rl.batches import Batching, to_rows
+from fedrl.llm.rl.logprobs import hidden_states
+from fedrl.llm.rl.loss import Loss
+from fedrl.llm.rl.policy_gradient import update
 from fedrl.llm.rollout import Sample
 from fedrl.runs import train as runs
 
@@ -53,25 +56,24 @@ def built(folder, settings):
     """The model itself, of which the plan knows only the configuration."""
     torch.manual_seed(0)
     config = transformers.AutoConfig.from_pretrained(folder)
-    return equipped(transformers.AutoModelForCausalLM.from_config(config), settings)
+    return trained_model(transformers.AutoModelForCausalLM.from_config(config), settings)
 
 
 def stepped(model, settings):
     """AdamW's state after a step on random samples."""
     trained = [p for p in model.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained)
-    weights = learner.Loss(kl=0.0)
+    weights = Loss(kl=0.0)
     found = [Sample(i, 0, [3] * 5, [4 + i], [-1.0], "") for i in range(2)]
-    learner.update(
-        model, optimizer, found, [1.0, -1.0], weights, 0, 2, 2, 1.0, torch.Generator()
-    )  # fmt: skip
+    batching = Batching(0, 2, 2, 1.0, torch.Generator())
+    update(model, optimizer, found, [1.0, -1.0], weights, batching)
     return [t for state in optimizer.state.values() for t in state.values() if t.dim()]
 
 
 @pytest.mark.parametrize("change", [{}, {"lora_rank": 4}, {"estimator": "ppo"}])
 def test_weights_gradients_and_optimizer_are_exact(folder, change):
     settings = replace(BASE, model=str(folder), **change)
-    found, model = memory.plan(settings, 0), built(folder, settings)
+    found, model = memory_estimate.estimate_memory(settings, 0), built(folder, settings)
     trained = {n: tuple(p.shape) for n, p in model.named_parameters() if p.requires_grad}
     assert found.trained == trained
     assert found.memory.weights == sum(p.nbytes for p in model.parameters())
@@ -87,24 +89,26 @@ def test_the_plain_samplers_cache_is_exact(folder):
     body = model.get_decoder()
     body.register_forward_hook(lambda *words: kept.append(words[-1].past_key_values))
     prompts = [[5 + i] * 20 for i in range(6)]
-    Sampler(model.eval(), [], 0).answer(prompts, 7, 1.0, torch.Generator())
+    HFSampler(model.eval(), [], 0).generate(prompts, 7, 1.0, torch.Generator())
     tensors = [t for layer in kept[-1].layers for t in (layer.keys, layer.values)]
-    shape = memory.shape_of(model.config)
+    shape = memory_estimate.shape_of(model.config)
     # The last token of an answer is never read.
-    assert memory.cache_bytes(shape, 6, 20 + 7 - 1, 4) == sum(t.nbytes for t in tensors)
-    assert memory.cache(BASE, shape, 6, "plain", 4) == memory.cache_bytes(shape, 6, 27, 4)
+    assert memory_estimate.cache_bytes(shape, 6, 20 + 7 - 1, 4) == sum(t.nbytes for t in tensors)
+    assert memory_estimate.cache(BASE, shape, 6, "plain", 4) == memory_estimate.cache_bytes(
+        shape, 6, 27, 4
+    )
 
 
 @pytest.mark.parametrize("rows", [3, 6, 70])
 def test_the_engines_copy_and_cache_are_exact(folder, rows):
     model = built(folder, BASE)
-    engine = Engine(model, (), 0, dtype=torch.bfloat16)
-    engine.answer([[5 + i] * 20 for i in range(rows)], 7, 1.0, torch.Generator())
-    found = memory.cache(BASE, memory.shape_of(model.config), rows, "cuda", 2)
+    engine = CudaSampler(model, (), 0, dtype=torch.bfloat16)
+    engine.generate([[5 + i] * 20 for i in range(rows)], 7, 1.0, torch.Generator())
+    found = memory_estimate.cache(BASE, memory_estimate.shape_of(model.config), rows, "cuda", 2)
     assert found == engine._store.nbytes + engine._noise.nbytes
     settings = replace(BASE, model=str(folder), device="cuda", lora_rank=4)
-    assert memory.plan(settings, rows).memory.sampler == sum(
-        piece.nbytes for piece in engine._targets.values()
+    assert memory_estimate.estimate_memory(settings, rows).memory.sampler == sum(
+        piece.nbytes for piece in engine.weights.targets.values()
     )
 
 
@@ -121,20 +125,20 @@ def test_activations_are_near_what_is_kept_for_the_way_back(folder, change):
             seen[place] = (tensor.untyped_storage().nbytes(), tensor)
         return tensor
 
-    batch = learner.rows([Sample(0, 0, [2] * 60, [3] * 20, [], "")] * 4, 0, HERE)
+    batch = to_rows([Sample(0, 0, [2] * 60, [3] * 20, [], "")] * 4, 0, HERE)
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-        learner.states(model, batch)
-    shape, norms = memory.shape_of(model.config), "lora_rank" not in change
-    expected = memory.kept(shape, 4, settings.save_memory, norms)
+        hidden_states(model, batch)
+    shape, norms = memory_estimate.shape_of(model.config), "lora_rank" not in change
+    expected = memory_estimate.kept(shape, 4, settings.save_memory, norms)
     if settings.save_memory:  # the one layer in full comes on the way back
-        expected -= memory.kept(shape._replace(layers=1), 4, False, norms) - 4 * 2 * 64
+        expected -= memory_estimate.kept(shape._replace(layers=1), 4, False, norms) - 4 * 2 * 64
     measured = sum(size for size, _ in seen.values()) / (4 * 80)
     assert measured == pytest.approx(expected, rel=0.07)
 
 
 def test_every_choice_moves_the_part_that_it_should(folder):
     def parts(**change):
-        return memory.plan(replace(BASE, model=str(folder), **change), 0).memory
+        return memory_estimate.estimate_memory(replace(BASE, model=str(folder), **change), 0).memory
 
     base = parts(kl=0.0)
     assert base.copies == base.sampler == 0
@@ -148,7 +152,7 @@ def test_every_choice_moves_the_part_that_it_should(folder):
     gpu = parts(device="cuda", kl=0.0)
     assert gpu.sampler == base.weights // 2
     assert parts(device="spread", kl=0.0).sampler == 0  # the plain sampler shares the weights
-    wide = memory.plan(replace(BASE, model=str(folder)), 60)
+    wide = memory_estimate.estimate_memory(replace(BASE, model=str(folder)), 60)
     assert wide.rows == 60
     assert wide.memory.cache == 10 * base.cache
 

@@ -21,15 +21,9 @@ from fedrl.envs.webshop.shop import WebShop
 from fedrl.envs.webshop.store import Store
 from fedrl.llm.prompts.chat import CUT, KEPT_COMMANDS, Chat
 from fedrl.llm.prompts.compact_household import REMEMBERED, CompactHousehold
-from fedrl.llm.prompts.compact_webshop import (
-    SHOWN_ITEMS,
-    SHOWN_VALUES,
-    TITLE_WORDS,
-    CompactWebShop,
-    gist,
-    words,
-)
-from fedrl.llm.prompts.formats import COMPACT, Format, choose, tokenize
+from fedrl.llm.prompts.compact_webshop import SHOWN_VALUES, TITLE_WORDS, CompactWebShop, gist
+from fedrl.llm.prompts.prompt_format import COMPACT, PromptFormat, prompt_format, tokenize
+from fedrl.llm.prompts.webshop_page import SHOWN_ITEMS, words
 
 GENERATIONS = ("2.1.2", "2.1.1")
 HOMES = {
@@ -67,17 +61,17 @@ class Talkative(Letters):
         return "".join(f"[{m['role']}]{m['content']}[end]" for m in messages) + "[agent]"
 
 
-def formats() -> list[Format]:
+def formats() -> list[PromptFormat]:
     return [CompactHousehold(), CompactWebShop(), Chat(), Chat(thinking=False)]
 
 
 def wander(
-    world: TextWorld, format: Format, task: str, seed: int, steps: int
+    world: TextWorld, format: PromptFormat, task: str, seed: int, steps: int
 ) -> Iterator[tuple[Any, Any, str, Turn]]:
     """(episode, notes, last command, last turn) of a walk of random commands, some of them bad."""
     rng = random.Random(seed)
     episode, turn = world.start(task)
-    notes = format.begin(episode.goal, turn)
+    notes = format.start(episode.goal, turn)
     yield episode, notes, "", turn
     for _ in range(steps):
         if turn.done:
@@ -92,14 +86,14 @@ def wander(
 
 
 def test_a_format_is_chosen_by_name_and_world():
-    assert isinstance(choose("compact", "household"), CompactHousehold)
-    assert isinstance(choose("compact", "webshop"), CompactWebShop)
+    assert isinstance(prompt_format("compact", "household"), CompactHousehold)
+    assert isinstance(prompt_format("compact", "webshop"), CompactWebShop)
     for world in (*COMPACT, "a third-party world"):
-        assert isinstance(choose("chat", world), Chat)
+        assert isinstance(prompt_format("chat", world), Chat)
     with pytest.raises(UserError, match=r'algorithm\.format is "compact".*use "chat"'):
-        choose("compact", "a third-party world")
+        prompt_format("compact", "a third-party world")
     with pytest.raises(UserError, match=r"algorithm\.format is 'chats'; did you mean 'chat'"):
-        choose("chats", "household")
+        prompt_format("chats", "household")
 
 
 def test_tokens_are_cut_from_the_left():
@@ -165,7 +159,7 @@ def test_household_notes_are_true_on_random_walks(home, number, seed, steps):
         shown = " ".join(w for w in episode.goal.split() if w not in ("a", "the", "and"))
         assert notes.task == shown
         assert " loc " not in prompt
-        assert format.command(notes, format.answer(notes, command)) == (command, bool(command))
+        assert format.parse(notes, format.render(notes, command)) == (command, bool(command))
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
@@ -174,7 +168,7 @@ def test_household_notes_are_true_along_the_experts_path(generation):
     treated = 0
     for task in world.tasks("public")[:40]:
         episode, turn = world.start(task.id)
-        notes, told = format.begin(episode.goal, turn), set[str]()
+        notes, told = format.start(episode.goal, turn), set[str]()
         for command in world.demonstrate(task.id, search=True):
             turn = episode.step(command)
             format.observe(notes, command, turn)
@@ -187,7 +181,7 @@ def test_household_notes_are_true_along_the_experts_path(generation):
 def after(*observations: str, goal: str = "put a hot mug in shelf") -> Any:
     format = CompactHousehold()
     room = "You are in a room. Looking around you, you see a shelf 1, a drawer 1, and a sink 1."
-    notes = format.begin(goal, Turn(f"{room}\n\nYour task is to: {goal}.", 0.0, False, (), {}))
+    notes = format.start(goal, Turn(f"{room}\n\nYour task is to: {goal}.", 0.0, False, (), {}))
     for text in observations:
         format.observe(notes, "do", Turn(text, 0.0, False, (), {}))
     return format.prompt(notes)
@@ -256,10 +250,10 @@ def demonstrations(shop: WebShop, tasks: list[str]) -> Iterator[tuple[Any, Any, 
     format = CompactWebShop()
     for task in tasks:
         episode, turn = shop.start(task)
-        notes = format.begin(episode.goal, turn)
+        notes = format.start(episode.goal, turn)
         for command in shop.demonstrate(task):
             yield notes, turn, command
-            played, _ = format.command(notes, format.answer(notes, command))
+            played, _ = format.parse(notes, format.render(notes, command))
             turn = episode.step(played)
             format.observe(notes, played, turn)
         assert turn.info["won"], task
@@ -268,10 +262,10 @@ def demonstrations(shop: WebShop, tasks: list[str]) -> Iterator[tuple[Any, Any, 
 def check_inverse(shop: WebShop, tasks: list[str]) -> None:
     format = CompactWebShop()
     for notes, _, command in demonstrations(shop, tasks):
-        said = format.answer(notes, command)
-        read, valid = format.command(notes, said)
+        said = format.render(notes, command)
+        read, valid = format.parse(notes, said)
         assert valid
-        assert format.answer(notes, read) == said
+        assert format.render(notes, read) == said
         if command.startswith("click["):
             assert read == command
             shown = f" {format.prompt(notes)} ".replace(" ; ", " , ")
@@ -306,7 +300,7 @@ def test_shop_prompts_on_random_walks(task, seed, steps, rich):
         assert sorted(notes.chosen.values()) == sorted(map(words, episode.options.values()))
         for command in turn.admissible:
             if command.startswith("click["):
-                assert format.command(notes, format.answer(notes, command)) == (command, True)
+                assert format.parse(notes, format.render(notes, command)) == (command, True)
 
 
 def test_shop_prompts_are_the_same_in_both_ways_to_show_a_page():
@@ -334,17 +328,17 @@ def small_shop() -> WebShop:
 def test_values_that_read_alike_are_told_apart():
     format, shop = CompactWebShop(), small_shop()
     episode, turn = shop.start(shop.tasks("train")[0].id)
-    notes = format.begin(episode.goal, turn)
+    notes = format.start(episode.goal, turn)
     for command in ("search[oak table]", "click[t000000001]"):
         turn = episode.step(command)
         format.observe(notes, command, turn)
     clicks = [command for command in turn.admissible if command.startswith("click[")]
     assert len(clicks) == 6 + 8
-    said = [format.answer(notes, command) for command in clicks]
+    said = [format.render(notes, command) for command in clicks]
     assert len(set(said)) == len(clicks)
     for command, answer in zip(clicks, said):
-        assert format.command(notes, answer) == (command, True)
-        assert format.command(notes, f"  {answer.upper()} ") == (command, True)
+        assert format.parse(notes, answer) == (command, True)
+        assert format.parse(notes, f"  {answer.upper()} ") == (command, True)
     assert "sea green , sea green #2" in format.prompt(notes)
 
 
@@ -354,27 +348,27 @@ def test_a_long_list_of_values_shows_what_the_task_names():
     shop = WebShop(ShopSettings(validation=0), store=Store(goods))
     task = next(t.id for t in shop.tasks("train") if shop.goal(t.id).values == ("shade p",))
     episode, turn = shop.start(task)
-    notes = format.begin(episode.goal, turn)
+    notes = format.start(episode.goal, turn)
     for command in ("search[oak table]", "click[t000000001]"):
         format.observe(notes, command, episode.step(command))
     shown = format.prompt(notes).partition("color : ")[2].partition(" ;")[0].split(" , ")
     assert shown == [*colors[: SHOWN_VALUES - 1], "shade p"]
-    assert format.command(notes, "option shade m") == ("click[shade m]", True)
+    assert format.parse(notes, "option shade m") == ("click[shade m]", True)
 
 
 def test_what_does_not_fit_the_page_is_no_command():
     format, shop = CompactWebShop(), small_shop()
     episode, turn = shop.start(shop.tasks("train")[0].id)
-    notes = format.begin(episode.goal, turn)
-    assert format.command(notes, "search Oak table, 1.5 m!") == ("search[oak table 1.5 m]", True)
+    notes = format.start(episode.goal, turn)
+    assert format.parse(notes, "search Oak table, 1.5 m!") == ("search[oak table 1.5 m]", True)
     for answer in ("buy", "next", "item 1", "option red", "search", "", "dance", "buy now"):
-        assert format.command(notes, answer) == ("", False)
+        assert format.parse(notes, answer) == ("", False)
     format.observe(notes, "search[oak table]", episode.step("search[oak table]"))
-    assert format.command(notes, "item 1") == ("click[t000000001]", True)
+    assert format.parse(notes, "item 1") == ("click[t000000001]", True)
     for answer in ("item 0", "item 99", "item", "item one", "item ²", "buy"):
-        assert format.command(notes, answer) == ("", False)
-    assert format.command(notes, "next") == ("click[next >]", True)
-    assert format.command(notes, "back") == ("click[back to search]", True)
+        assert format.parse(notes, answer) == ("", False)
+    assert format.parse(notes, "next") == ("click[next >]", True)
+    assert format.parse(notes, "back") == ("click[back to search]", True)
 
 
 FAILURES = [
@@ -398,25 +392,25 @@ def test_the_shop_says_which_answer_did_nothing():
     pytest.importorskip("torch", reason="rollouts need the extra llm")
     import torch
 
-    from fedrl.llm.generation.hf import Answers
-    from fedrl.llm.rollout import Play, play
+    from fedrl.llm.generation.sampler import Completions
+    from fedrl.llm.rollout import AgentLoop, collect_rollout
 
     class Said(Letters):
         """An agent, and its tokenizer, that says these things in turn."""
 
         version, lines = 0, iter([*(answer for answer, _ in FAILURES), "back"])
 
-        def answer(self, prompts, limit, temperature, generator) -> Answers:
+        def generate(self, prompts, limit, temperature, generator) -> Completions:
             row = [ord(letter) for letter in next(self.lines)]
-            return Answers([row], [[0.0] * len(row)])
+            return Completions([row], [[0.0] * len(row)])
 
         def batch_decode(self, rows, skip_special_tokens) -> list[str]:
             return [self.decode(row) for row in rows]
 
     shop, agent = small_shop(), Said()
-    how = Play(shop, CompactWebShop(), agent, 99, len(FAILURES) + 1)
+    loop = AgentLoop(shop, CompactWebShop(), agent, 99, max_steps=len(FAILURES) + 1)
     task = shop.tasks("train")[0].id
-    played = play(how, agent, [task], 1.0, torch.Generator(), transcripts=True)
+    played = collect_rollout(loop, agent, [task], 1.0, torch.Generator(), transcripts=True)
     prompts = [prompt for prompt, _, _ in played.transcripts[0]]
     assert "did nothing" not in prompts[0]
     for prompt, (answer, failed) in zip(prompts[1:], FAILURES, strict=True):
@@ -427,10 +421,10 @@ def test_the_shop_says_which_answer_did_nothing():
 def test_the_household_says_that_an_empty_answer_did_nothing():
     home, format = HOMES["tiny", "2.1.2"], CompactHousehold()
     episode, turn = home.start("train/00000")
-    notes = format.begin(episode.goal, turn)
+    notes = format.start(episode.goal, turn)
     assert format.prompt(notes).endswith("; did  ;  >")
     for answer in ("", "  ", "fly away"):
-        command, _ = format.command(notes, answer)
+        command, _ = format.parse(notes, answer)
         format.observe(notes, command, episode.step(command))
         assert format.prompt(notes).endswith(f"; did {command} ; nothing happens >")
 
@@ -464,7 +458,7 @@ SITUATION = Turn("You see a door.", 0.0, False, ("open door", "Say <words> aloud
 @pytest.mark.parametrize("thinking", [True, False])
 def test_chat_reads_what_stands_between_the_tags(thinking):
     format = Chat(thinking)
-    notes = format.begin("leave the room", SITUATION)
+    notes = format.start("leave the room", SITUATION)
     before = "<think>A door!</think>" if thinking else ""
     for inside, command in {
         "open door": "open door",
@@ -472,25 +466,25 @@ def test_chat_reads_what_stands_between_the_tags(thinking):
         "say  Hello There  aloud": "Say Hello There aloud",
         "fly away": "fly away",
     }.items():
-        assert format.command(notes, f"{before} <action>{inside}</action>") == (command, True)
-        assert format.command(notes, f"Well. {before}\n<ACTION>{inside}</Action> ") == (
+        assert format.parse(notes, f"{before} <action>{inside}</action>") == (command, True)
+        assert format.parse(notes, f"Well. {before}\n<ACTION>{inside}</Action> ") == (
             command,
             True,
         )
     twice = 2 * "<action>wait</action>"
     for bad in ("wait", "<action>wait", "wait</action>", "<action> </action>", "", twice):
-        assert format.command(notes, before + bad) == ("", False)
+        assert format.parse(notes, before + bad) == ("", False)
 
 
 def test_chat_wants_the_reasoning_where_it_asked_for_it():
     chosen = "<action>wait</action>"
-    notes = Chat().begin("leave the room", SITUATION)
+    notes = Chat().start("leave the room", SITUATION)
     for bare in (chosen, f"{chosen}<think></think>", f"</think>{chosen}", f"Hm.</THINK> {chosen}"):
-        assert Chat().command(notes, bare) == ("wait", False)  # played, and flagged
+        assert Chat().parse(notes, bare) == ("wait", False)  # played, and flagged
     thoughts = (f"<think>{chosen}", f"<think>{chosen}</think>", f"<think>a</think><think>{chosen}")
     for bad in (*thoughts, 2 * chosen, "<action> </action>", "wait", "<action>wait"):
-        assert Chat().command(notes, bad) == ("", False)
-    assert Chat().command(notes, f"<think>{chosen}?</think>{chosen}") == ("wait", True)
+        assert Chat().parse(notes, bad) == ("", False)
+    assert Chat().parse(notes, f"<think>{chosen}?</think>{chosen}") == ("wait", True)
     assert "<think>" in Chat().prompt(notes)
     assert "<think>" not in Chat(thinking=False).prompt(notes)
 
@@ -513,12 +507,12 @@ def test_chat_prompts_on_random_walks(shop, thinking, number, seed, steps):
         for offered in turn.admissible:
             assert f"\n- {offered}\n" in prompt
             if "<words>" not in offered:
-                assert format.command(notes, format.answer(notes, offered)) == (offered, True)
+                assert format.parse(notes, format.render(notes, offered)) == (offered, True)
 
 
 def test_chat_tells_a_shops_instruction_once():
     episode, turn = SHOP.start(GOALS[0])
-    notes = Chat().begin(episode.goal, turn)
+    notes = Chat().start(episode.goal, turn)
     Chat().observe(notes, "search[red]", episode.step("search[red]"))
     assert Chat().prompt(notes).count(episode.goal) == 1
 
@@ -526,7 +520,7 @@ def test_chat_tells_a_shops_instruction_once():
 @pytest.mark.parametrize("tokenizer", [Letters(), Talkative()], ids=["plain", "template"])
 def test_chat_fits_every_limit_and_cuts_in_order(tokenizer):
     format = Chat()
-    notes = format.begin("leave the room", SITUATION)
+    notes = format.start("leave the room", SITUATION)
     offered = ("go on", "go back", "stay", "sit", "run")
     for n in (1, 2, 3):
         turn = Turn(f"Room {n} " + "x" * 30, 0.0, False, offered, {})
@@ -579,16 +573,16 @@ TURNS = st.builds(Turn, TEXT, st.just(0.0), st.booleans(), COMMANDS, st.just({"w
 @given(TEXT, TURNS, st.lists(st.tuples(TEXT, TURNS, TEXT), max_size=5), st.integers(0, 400))
 def test_nothing_odd_breaks_a_format(goal, first, turns, limit):
     for format in formats():
-        notes, again = format.begin(goal, first), format.begin(goal, first)
+        notes, again = format.start(goal, first), format.start(goal, first)
         for command, turn, answer in turns:
             for each in (notes, again):
                 format.observe(each, command, turn)
             assert format.prompt(notes) == format.prompt(again)
             assert all(len(row) <= limit for row in format.encode(Letters(), [notes], limit))
-            read, valid = format.command(notes, answer)
+            read, valid = format.parse(notes, answer)
             assert read or not valid  # without a command no answer is well formed
             assert valid or not read or isinstance(format, Chat)
-            assert isinstance(format.answer(notes, command), str)
+            assert isinstance(format.render(notes, command), str)
 
 
 # With the built-in vocabulary
@@ -596,21 +590,21 @@ def test_nothing_odd_breaks_a_format(goal, first, turns, limit):
 
 def test_answers_survive_the_built_in_vocabulary():
     pytest.importorskip("transformers", reason="the built-in tokenizer needs transformers")
-    from fedrl.llm.tokenizer import build
+    from fedrl.llm.builtin_tokenizers import entity_tokenizer
 
     home, house, shop = HOMES["tiny", "2.1.1"], CompactHousehold(), CompactWebShop()
     prompts, answers = list[str](), list[str]()
     for task in home.tasks("public")[:30]:
         episode, turn = home.start(task.id)
-        notes = house.begin(episode.goal, turn)
+        notes = house.start(episode.goal, turn)
         for command in home.demonstrate(task.id, search=True):
             prompts.append(house.prompt(notes))
-            answers.append(house.answer(notes, command))
+            answers.append(house.render(notes, command))
             house.observe(notes, command, episode.step(command))
     for notes, _, command in demonstrations(SHOP, GOALS[:60]):
         prompts.append(shop.prompt(notes))
-        answers.append(shop.answer(notes, command))
-    tokenizer = build([*prompts, *answers])
+        answers.append(shop.render(notes, command))
+    tokenizer = entity_tokenizer([*prompts, *answers])
     said = tokenizer.batch_decode(tokenize(tokenizer, answers, 64), skip_special_tokens=True)
     assert said == answers
     rows = tokenize(tokenizer, prompts, 512)

@@ -1,48 +1,56 @@
-"""How an agent is told its situation, and how its words become a command.
+"""How an agent is told its situation, and how its completion becomes a command.
 
-A `Format` keeps notes of an episode (`begin`, `observe`), writes the prompt, and reads the answer.
-`answer` is the inverse of `command`: how a demonstration's command would be said, for imitation.
-Small models get a compact format, made for one world; instruction-tuned ones get `chat`, which
-knows nothing but the interface of text worlds.
+A `PromptFormat` keeps notes of an episode (`start`, `observe`), writes the prompt, and parses the
+completion. `render` is the inverse of `parse`: how a demonstration's command would be said, for
+imitation. Small models get a compact format, made for one world; instruction-tuned ones get `chat`,
+which knows nothing but the interface of text worlds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 from fedrl.core.registry import suggestion
 from fedrl.core.types import UserError
 from fedrl.envs.text import Turn
+from fedrl.llm.model_types import Tokenizer
 
 NAMES = ("compact", "chat")
 COMPACT = ("household", "webshop")
 """The worlds that a compact format exists for."""
 
+Notes = TypeVar("Notes")
+"""What a format remembers of one episode."""
 
-class Format(Protocol):
-    def begin(self, goal: str, turn: Turn) -> Any:
+
+class PromptFormat(Protocol[Notes]):
+    def start(self, goal: str, turn: Turn, /) -> Notes:
         """Notes of a new episode."""
         ...
 
-    def observe(self, notes: Any, command: str, turn: Turn, said: str = "") -> None:
-        """Write down what the command did; `said` is the answer that it was read from."""
+    def observe(self, notes: Notes, command: str, turn: Turn, said: str = "", /) -> None:
+        """Write down what the command did; `said` is the completion that it was parsed from."""
         ...
 
-    def prompt(self, notes: Any) -> str: ...
+    def prompt(self, notes: Notes, /) -> str: ...
 
-    def encode(self, tokenizer: Any, notes: Sequence[Any], limit: int) -> list[list[int]]:
+    def encode(
+        self, tokenizer: Tokenizer, notes: Sequence[Notes], limit: int, /
+    ) -> list[list[int]]:
         """The prompts as tokens, each of at most `limit`; what is too long is shortened."""
         ...
 
-    def command(self, notes: Any, answer: str) -> tuple[str, bool]:
-        """The command in the answer ("" where there is none), and whether it was well formed."""
+    def parse(self, notes: Notes, completion: str, /) -> tuple[str, bool]:
+        """The command in a completion ("" where there is none), and whether that is well formed."""
         ...
 
-    def answer(self, notes: Any, command: str) -> str: ...
+    def render(self, notes: Notes, command: str, /) -> str:
+        """The completion that says this command."""
+        ...
 
 
-def choose(name: str, world: str, thinking: bool = True) -> Format:
+def prompt_format(name: str, world: str, thinking: bool = True) -> PromptFormat[Any]:
     """The format called `name` for the world called `world`.
 
     `thinking` is for chat: whether an answer carries its reasoning before the choice.
@@ -67,7 +75,7 @@ def choose(name: str, world: str, thinking: bool = True) -> Format:
     )
 
 
-def tokenize(tokenizer: Any, texts: Sequence[str], limit: int) -> list[list[int]]:
+def tokenize(tokenizer: Tokenizer, texts: Sequence[str], limit: int) -> list[list[int]]:
     """The last `limit` tokens of each text: prompts end with what is new and with the question."""
     if not texts:
         return []

@@ -12,11 +12,15 @@ pytest.importorskip("peft", reason="LoRA needs peft (fedrl[llm])")
 from support.tiny_model import samples, tiny
 
 from fedrl.llm import lora
-from fedrl.llm.generation.cuda import Engine
-from fedrl.llm.generation.hf import Sampler
-from fedrl.llm.rl import loss as learner
+from fedrl.llm.generation.cuda import CudaSampler
+from fedrl.llm.generation.hf import HFSampler
+from fedrl.llm.model_setup import checkpoint_activations
+from fedrl.llm.rl.batches import Batching, to_rows
+from fedrl.llm.rl.logprobs import answer_logprobs
+from fedrl.llm.rl.loss import Loss
+from fedrl.llm.rl.policy_gradient import update
 from fedrl.llm.rollout import Sample
-from fedrl.llm.weights import Merged, merged
+from fedrl.llm.weights import MergedWeights
 
 HERE = torch.device("cpu")
 RANK, ALPHA = 4, 8
@@ -24,8 +28,8 @@ RANK, ALPHA = 4, 8
 
 def adapted(seed: int = 3, filled: bool = True):
     """A tiny model with adapters; `filled`: none of them zero, so that they say something."""
-    model = lora.adapt(tiny(), RANK, ALPHA)
-    lora.draw(model, seed)
+    model = lora.with_adapters(tiny(), RANK, ALPHA)
+    lora.draw_adapters(model, seed)
     if filled:
         generator = torch.Generator().manual_seed(seed)
         with torch.no_grad():
@@ -37,7 +41,7 @@ def adapted(seed: int = 3, filled: bool = True):
 
 def logs(model, found) -> torch.Tensor:
     with torch.no_grad():
-        return learner.logprobs(model, learner.rows(found, 0, HERE), 1.0)[0]
+        return answer_logprobs(model, to_rows(found, 0, HERE), 1.0)[0]
 
 
 def test_only_adapters_are_trained_and_they_change_nothing_at_first():
@@ -65,15 +69,15 @@ def test_the_samplers_draw_does_not_disturb_others():
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
-@pytest.mark.parametrize("kind", [Sampler, Engine])
+@pytest.mark.parametrize("kind", [HFSampler, CudaSampler])
 @pytest.mark.parametrize("temperature", [0.7, 1.0])
 def test_sampler_and_learner_agree(kind, temperature):
     model = adapted()
     prompts = [[3, 4, 5], [6, 7], [3, 4, 5], [8, 9, 10, 11, 2]]
-    said = kind(model, [1], 0).answer(prompts, 7, temperature, torch.Generator().manual_seed(1))
+    said = kind(model, [1], 0).generate(prompts, 7, temperature, torch.Generator().manual_seed(1))
     found = [Sample(i, 0, prompts[i], said.tokens[i], said.logprobs[i], "") for i in range(4)]
     with torch.no_grad():
-        learned, _ = learner.logprobs(model, learner.rows(found, 0, HERE), temperature)
+        learned, _ = answer_logprobs(model, to_rows(found, 0, HERE), temperature)
     assert [x for s in found for x in s.logprobs] == pytest.approx(learned.tolist(), abs=1e-4)
     bare = logs(tiny(), found)
     assert (bare - learned).abs().max() > 0.1, "the adapters say nothing: an empty comparison"
@@ -82,7 +86,7 @@ def test_sampler_and_learner_agree(kind, temperature):
 def test_merged_weights_are_the_base_plus_the_scaled_product():
     model, base = adapted(), dict(tiny().named_parameters())
     state = dict(model.named_parameters())
-    found = merged(model)
+    found = MergedWeights(model)
     assert set(found) == set(base)
     for name, weight in found.items():
         key = "base_model.model." + name.removesuffix(".weight")
@@ -102,7 +106,7 @@ def test_merging_is_done_as_it_is_read(monkeypatch):
     monkeypatch.setattr(
         type(layer), "get_delta_weight", lambda self, name: calls.append(1) or true(self, name)
     )
-    weights = Merged(model)
+    weights = MergedWeights(model)
     assert not calls
     assert "model.layers.0.mlp.up_proj.weight" in weights
     weights["model.layers.0.mlp.up_proj.weight"]
@@ -112,22 +116,22 @@ def test_merging_is_done_as_it_is_read(monkeypatch):
 
 def test_the_reference_is_the_base_model():
     model, found = adapted(), samples(6)
-    with lora.bare(model):
+    with lora.without_adapters(model):
         assert torch.equal(logs(model, found), logs(tiny(), found))
     assert not torch.equal(logs(model, found), logs(tiny(), found))
-    with lora.bare(tiny()):  # a model without adapters is its own
+    with lora.without_adapters(tiny()):  # a model without adapters is its own
         pass
 
 
 def step(model, reference, save_memory: bool = False, microbatch: int = 3) -> dict:
     """The gradients of one optimiser step, which goes nowhere, and what it logs."""
     if save_memory:
-        learner.save_memory(model)
+        checkpoint_activations(model)
     found = samples(7)
     optimizer = torch.optim.SGD([p for p in model.parameters() if p.requires_grad], lr=1e-12)
-    told = learner.update(
-        model, optimizer, found, [1.0, -1.0] * 3 + [0.5], learner.Loss(kl=0.3), 0, 7, microbatch,
-        1e9, torch.Generator().manual_seed(0), reference,
+    told = update(
+        model, optimizer, found, [1.0, -1.0] * 3 + [0.5], Loss(kl=0.3),
+        Batching(0, 7, microbatch, 1e9, torch.Generator().manual_seed(0)), reference,
     )  # fmt: skip
     grads = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
     return {"told": told, "grads": grads}
@@ -156,7 +160,7 @@ def test_saving_memory_gives_the_same_gradients():
 
 def test_a_twin_shares_what_is_not_trained():
     model = adapted()
-    other = lora.twin(model)
+    other = lora.copy_trained(model)
     mine, theirs = dict(model.named_parameters()), dict(other.named_parameters())
     for name, parameter in mine.items():
         assert (theirs[name] is parameter) != parameter.requires_grad, name
@@ -167,4 +171,4 @@ def test_a_twin_shares_what_is_not_trained():
     expected = logs(adapted(), samples(4))
     assert torch.equal(logs(model, samples(4)), expected)
     assert not torch.equal(logs(other, samples(4)), expected)
-    assert torch.equal(logs(lora.twin(copy.deepcopy(model)), samples(4)), expected)
+    assert torch.equal(logs(lora.copy_trained(copy.deepcopy(model)), samples(4)), expected)

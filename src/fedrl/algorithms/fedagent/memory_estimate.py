@@ -1,4 +1,5 @@
-"""How much memory a client needs, from a model's shape alone: what `--dry-run` prints.
+"""An estimate of the memory that a client needs, from a model's shape alone: what `--dry-run`
+prints.
 
 P parameters, of which N are trained; d width, h query and k key-value heads of size s, f inner
 width, L layers, V vocabulary. Weights and what is trained are float32 (4 bytes); a GPU computes in
@@ -33,13 +34,15 @@ percent for Llama and Qwen2 and a guide for others. CUDA itself takes another ha
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from torch import nn
 
-from fedrl.llm.generation import choose as answering
-from fedrl.llm.generation.cuda import ROUND, rows_bucket, up
+from fedrl.algorithms.fedagent.local_trainer import trained_model
+from fedrl.algorithms.fedagent.settings import Settings
+from fedrl.llm.generation.decode_buffers import ROUND, bucket_rows, round_up
+from fedrl.llm.generation.select import sampler_name
+from fedrl.llm.model_types import ModelConfig
 from fedrl.llm.policy import SPREAD, skeleton
 
 SINGLE, HALF = 4, 2
@@ -72,7 +75,7 @@ class Memory(NamedTuple):
         return sum(self)
 
 
-class Plan(NamedTuple):
+class Estimate(NamedTuple):
     parameters: int
     trained: dict[str, tuple[int, ...]]  # shapes by name: what travels
     memory: Memory
@@ -81,18 +84,16 @@ class Plan(NamedTuple):
     rollouts: str
 
 
-def plan(settings: Any, evaluated: int) -> Plan:
-    """Of `fedagent`'s settings with `evaluated` tasks per evaluation; reads no weights."""
-    from fedrl.algorithms.fedagent.local_trainer import equipped
-
+def estimate_memory(settings: Settings, evaluated: int) -> Estimate:
+    """With `evaluated` tasks per evaluation; reads no weights."""
     base = skeleton(settings.model)
     shape, plain = shape_of(base.config), sum(p.numel() for p in base.parameters())
     device = settings.device
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     on_gpu = device != "cpu"
-    rollouts = answering.resolve(settings, base, on_gpu)
-    model: nn.Module = equipped(base, settings)
+    rollouts = sampler_name(settings.rollouts, base, on_gpu, device == SPREAD)
+    model = trained_model(base, settings)
     trained = {name: tuple(p.shape) for name, p in model.named_parameters() if p.requires_grad}
     rows = max(settings.tasks * settings.group, evaluated)
     total = sum(p.numel() for p in model.parameters())
@@ -106,10 +107,10 @@ def plan(settings: Any, evaluated: int) -> Plan:
         cache=cache(settings, shape, rows, rollouts, HALF if on_gpu else SINGLE),
         activations=activations(settings, shape, plain, on_gpu),
     )
-    return Plan(total, trained, memory, rows, device, rollouts)
+    return Estimate(total, trained, memory, rows, device, rollouts)
 
 
-def shape_of(config: Any) -> Shape:
+def shape_of(config: ModelConfig) -> Shape:
     """Of any causal model's configuration; what it does not name has the usual size."""
     heads, width = config.num_attention_heads, config.hidden_size
     return Shape(
@@ -123,27 +124,29 @@ def shape_of(config: Any) -> Shape:
     )
 
 
-def copies(settings: Any, total: int, trained: int) -> int:
+def copies(settings: Settings, total: int, trained: int) -> int:
     reference = total if settings.kl and not settings.lora_rank else 0
     start = trained if settings.prox else 0
     anchor = 7 * trained if settings.beta < 1 else 0
     return SINGLE * (reference + start + anchor)
 
 
-def cache(settings: Any, shape: Shape, rows: int, rollouts: str, number: int) -> int:
+def cache(settings: Settings, shape: Shape, rows: int, rollouts: str, number: int) -> int:
     """Keys and values of all episodes at their longest."""
     length = settings.prompt_tokens + settings.answer_tokens
     if rollouts != "cuda":
         return cache_bytes(shape, rows, length, number)
-    rows = rows_bucket(rows)
-    return cache_bytes(shape, rows, up(length, ROUND), number) + SINGLE * rows * shape.vocabulary
+    rows = bucket_rows(rows)
+    return (
+        cache_bytes(shape, rows, round_up(length, ROUND), number) + SINGLE * rows * shape.vocabulary
+    )
 
 
 def cache_bytes(shape: Shape, rows: int, length: int, number: int) -> int:
     return 2 * number * shape.layers * shape.kv * shape.size * rows * length
 
 
-def activations(settings: Any, shape: Shape, parameters: int, on_gpu: bool) -> int:
+def activations(settings: Settings, shape: Shape, parameters: int, on_gpu: bool) -> int:
     """Of one microbatch of the longest prompts and answers."""
     rows = min(settings.microbatch, settings.minibatch)
     tokens = rows * (settings.prompt_tokens + settings.answer_tokens)
@@ -162,25 +165,25 @@ def kept(shape: Shape, number: int, again: bool, norms: bool) -> int:
     return whole + SINGLE * 2 * d
 
 
-def lines(found: Plan, settings: Any) -> list[str]:
-    """The plan in words."""
-    trained = sum(torch.Size(shape).numel() for shape in found.trained.values())
-    where = "all GPUs together" if settings.device == SPREAD else f"{found.device}"
-    parts = ", ".join(f"{name} {told(n)}" for name, n in found.memory._asdict().items() if n)
+def estimate_lines(needs: Estimate, settings: Settings) -> list[str]:
+    """The estimate in words."""
+    trained = sum(torch.Size(shape).numel() for shape in needs.trained.values())
+    where = "all GPUs together" if settings.device == SPREAD else f"{needs.device}"
+    parts = ", ".join(f"{name} {in_bytes(n)}" for name, n in needs.memory._asdict().items() if n)
     keeps = [
-        f"a client keeps {told(2 * SINGLE * trained)} of AdamW's moments between its rounds, in "
-        "the checkpoint or on its own disk"
+        f"a client keeps {in_bytes(2 * SINGLE * trained)} of AdamW's moments between its rounds, "
+        "in the checkpoint or on its own disk"
     ]
     return [
-        f"the model has {found.parameters:,} parameters, {trained:,} of them trained",
+        f"the model has {needs.parameters:,} parameters, {trained:,} of them trained",
         *(keeps if settings.optimizer_state == "kept" else []),
-        f"memory at most {told(found.memory.total)} on {where}, in each process that trains: "
+        f"memory at most {in_bytes(needs.memory.total)} on {where}, in each process that trains: "
         f"{parts}",
-        f"that is with {found.rows:,} episodes side by side ({found.rollouts} rollouts), prompts "
+        f"that is with {needs.rows:,} episodes side by side ({needs.rollouts} rollouts), prompts "
         f"of {settings.prompt_tokens:,} and answers of {settings.answer_tokens:,} tokens; lower "
         "algorithm.prompt_tokens if yours are shorter",
     ]
 
 
-def told(size: int) -> str:
+def in_bytes(size: int) -> str:
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"

@@ -14,10 +14,21 @@ pytest.importorskip("transformers", reason='needs transformers: pip install "fed
 
 from support.tiny_model import rollout, samples, tiny
 
-from fedrl.llm.generation.hf import Sampler
+from fedrl.llm.generation.hf import HFSampler
 from fedrl.llm.rl.advantages import returns_to_go
+from fedrl.llm.rl.batches import Batching
 from fedrl.llm.rl.loss import Loss
-from fedrl.llm.rl.ppo import Critic, Targets, attach, gae, groups, judge, update, value_loss, values
+from fedrl.llm.rl.ppo import (
+    Critic,
+    Targets,
+    add_value_head,
+    gae,
+    gae_targets,
+    parameter_groups,
+    sample_values,
+    update,
+    value_loss,
+)
 from fedrl.llm.rollout import Rollout, Sample
 
 numbers = st.floats(-3, 3)
@@ -72,17 +83,18 @@ def test_the_value_losss_slope_by_differences():
 
 def told(model, batch: list[Sample], targets: Targets, lr: float, **more):
     critic = Critic(lr=more.pop("critic_lr", 0.1), clip=more.pop("clip", 1e9))
-    optimizer = torch.optim.SGD(groups(model, lr, critic))
+    optimizer = torch.optim.SGD(parameter_groups(model, lr, critic))
     return update(
-        model, optimizer, batch, targets, critic, Loss(0.2, 0.0, 0.0), 0, 100,
-        more.pop("microbatch", 100), more.pop("clip_norm", math.inf), torch.Generator(),
+        model, optimizer, batch, targets, critic, Loss(0.2, 0.0, 0.0),
+        Batching(0, 100, more.pop("microbatch", 100), more.pop("max_grad_norm", math.inf),
+                 torch.Generator()),
     )  # fmt: skip
 
 
 def critic_model():
     """A model whose value head says something."""
     model = tiny()
-    attach(model)
+    add_value_head(model)
     with torch.no_grad():
         model.value.weight.normal_(generator=torch.Generator().manual_seed(2))
         model.value.bias.fill_(0.5)
@@ -91,12 +103,12 @@ def critic_model():
 
 def test_the_head_is_the_models_and_starts_at_zero():
     model = tiny()
-    attach(model)
+    add_value_head(model)
     assert {n for n, _ in model.named_parameters() if n.startswith("value.")} == {
         "value.weight", "value.bias"
     }  # fmt: skip
-    assert values(model, samples(5), 0, 2).tolist() == [0.0] * 5
-    actor, head = groups(model, 1e-6, Critic())
+    assert sample_values(model, samples(5), 0, 2).tolist() == [0.0] * 5
+    actor, head = parameter_groups(model, 1e-6, Critic())
     assert (actor["lr"], head["lr"]) == (1e-6, 1e-5)
     assert len(head["params"]) == 2
     assert len(actor["params"]) + 2 == len(list(model.parameters()))
@@ -105,7 +117,7 @@ def test_the_head_is_the_models_and_starts_at_zero():
 @pytest.mark.parametrize("microbatch", [1, 3, 100])
 def test_a_value_is_read_before_the_answer(microbatch):
     model, batch = critic_model(), samples(6)
-    found = values(model, batch, 0, microbatch)
+    found = sample_values(model, batch, 0, microbatch)
     for sample, value in zip(batch, found, strict=True):
         out = model(input_ids=torch.tensor([sample.prompt]), output_hidden_states=True)
         expected = model.value(out.hidden_states[-1][0, -1]).item()
@@ -115,7 +127,7 @@ def test_a_value_is_read_before_the_answer(microbatch):
 @pytest.mark.parametrize("microbatch", [1, 4, 100])
 def test_the_critic_descends_its_mean_loss_and_leaves_the_policy_alone(microbatch):
     model, batch = critic_model(), samples(7)
-    old = values(model, batch, 0, 100)
+    old = sample_values(model, batch, 0, 100)
     targets = Targets(np.zeros(7), np.linspace(-1, 2, 7), old)
     before = {name: p.detach().clone() for name, p in model.named_parameters()}
     found = told(model, batch, targets, lr=1.0, microbatch=microbatch)
@@ -133,7 +145,7 @@ def test_a_wrong_critic_does_not_shrink_the_policys_step():
     for wrong in (0.0, 1e6):
         model, batch = critic_model(), samples(7)
         targets = Targets(np.linspace(-1, 1, 7), np.full(7, wrong), np.zeros(7))
-        told(model, batch, targets, lr=1.0, clip_norm=0.1)
+        told(model, batch, targets, lr=1.0, max_grad_norm=0.1)
         steps.append([p.detach() for n, p in model.named_parameters() if "value" not in n])
     assert all(torch.equal(a, b) for a, b in zip(*steps, strict=True))
 
@@ -141,7 +153,7 @@ def test_a_wrong_critic_does_not_shrink_the_policys_step():
 def test_judged_advantages_have_one_scale_and_returns_none():
     model = critic_model()
     played = rollout([[("a", 0.0), ("b", 10.0)], [("a", -3.0)], [("a", 1.0), ("b", 2.0)]], [0] * 3)
-    targets = judge(model, played, Critic(), 0, 2)
+    targets = gae_targets(model, played, Critic(), 0, 2)
     assert float(targets.advantages.mean()) == pytest.approx(0.0, abs=1e-9)
     assert float(targets.advantages.std(ddof=1)) == pytest.approx(1.0)
     np.testing.assert_allclose(targets.returns, returns_to_go(played, 1.0), atol=1e-6)
@@ -150,15 +162,15 @@ def test_judged_advantages_have_one_scale_and_returns_none():
 def test_it_learns_a_bandit():
     """Two questions with one right word each; the critic learns how often it is said."""
     model, right = tiny(6), {2: 4, 3: 5}
-    attach(model)
+    add_value_head(model)
     critic = Critic(lr=0.02)
-    optimizer = torch.optim.Adam(groups(model, 0.01, critic))
+    optimizer = torch.optim.Adam(parameter_groups(model, 0.01, critic))
     generator = torch.Generator().manual_seed(0)
-    sampler = Sampler(model, [1], 0)
+    sampler = HFSampler(model, [1], 0)
     prompts = [[2], [3]] * 16
     rates = []
     for _ in range(40):
-        said = sampler.answer(prompts, 1, 1.0, generator)
+        said = sampler.generate(prompts, 1, 1.0, generator)
         rewards = [float(a[0] == right[p[0]]) for p, a in zip(prompts, said.tokens, strict=True)]
         batch = [
             Sample(i, 0, prompts[i], said.tokens[i], said.logprobs[i], "", rewards[i])
@@ -166,14 +178,20 @@ def test_it_learns_a_bandit():
         ]
         nothing = [0] * len(batch)
         played = Rollout(batch, nothing, rewards, [False] * 32, nothing, [1] * 32, 0)
-        targets = judge(model, played, critic, 0, 32)
+        targets = gae_targets(model, played, critic, 0, 32)
         update(
-            model, optimizer, batch, targets, critic, Loss(0.2, 0.0, 0.0), 0, 16, 8, 1.0, generator
+            model,
+            optimizer,
+            batch,
+            targets,
+            critic,
+            Loss(0.2, 0.0, 0.0),
+            Batching(0, 16, 8, 1.0, generator),
         )
         rates.append(float(np.mean(rewards)))
     assert np.mean(rates[:2]) < 0.5
     assert np.mean(rates[-5:]) > 0.95
-    known = values(model, [Sample(0, 0, [q], [right[q]], [], "") for q in right], 0, 2)
+    known = sample_values(model, [Sample(0, 0, [q], [right[q]], [], "") for q in right], 0, 2)
     assert known.tolist() == pytest.approx([1.0, 1.0], abs=0.2)
 
 
@@ -181,7 +199,9 @@ def test_the_head_travels_with_the_model():
     """What a client sends is by name; the head is in the state like any other tensor."""
     model = critic_model()
     other = tiny()
-    attach(other)
+    add_value_head(other)
     other.load_state_dict(model.state_dict())
     batch = samples(4)
-    np.testing.assert_array_equal(values(other, batch, 0, 4), values(model, batch, 0, 4))
+    np.testing.assert_array_equal(
+        sample_values(other, batch, 0, 4), sample_values(model, batch, 0, 4)
+    )

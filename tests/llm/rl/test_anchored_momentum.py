@@ -14,8 +14,15 @@ pytest.importorskip("transformers", reason='needs transformers: pip install "fed
 from support.tiny_model import nudged, samples, tiny
 from torch import Tensor, nn
 
-from fedrl.llm.rl.anchored_momentum import answers, direction, trained, update
-from fedrl.llm.rl.loss import Rows, rows
+from fedrl.llm.rl.anchored_momentum import (
+    Anchor,
+    anchored_direction,
+    sequence_logprobs,
+    set_gradients,
+    trained,
+    update,
+)
+from fedrl.llm.rl.batches import Batching, Rows, to_rows
 from fedrl.llm.rollout import Sample
 
 CPU = torch.device("cpu")
@@ -23,8 +30,15 @@ COUNT = 7
 ADVANTAGES = torch.sin(3.0 * torch.arange(COUNT) + 1)
 
 
+def direction(model, previous, batch, advantages, u, beta, *more: float) -> list[Tensor]:
+    """d, uphill, per trained parameter; −d is left in `.grad`."""
+    found, _ = anchored_direction(model, Anchor(previous, u, beta, *more), batch, advantages)
+    set_gradients(model, found)
+    return found
+
+
 def a_batch() -> Rows:
-    return rows(samples(COUNT), 0, CPU)
+    return to_rows(samples(COUNT), 0, CPU)
 
 
 def nothing(model: nn.Module) -> list[Tensor]:
@@ -40,7 +54,7 @@ def plain(model: nn.Module) -> list[Tensor]:
     """∇ of the loss −mean A·log π, by the ordinary way."""
     other = copy.deepcopy(model)
     other.zero_grad()
-    (-(ADVANTAGES * answers(other, a_batch(), 1.0)).mean()).backward()
+    (-(ADVANTAGES * sequence_logprobs(other, a_batch(), 1.0)).mean()).backward()
     return gradients(other)
 
 
@@ -56,7 +70,7 @@ def close(found: list[Tensor], expected: list[Tensor], tolerance: float = 1e-5) 
 
 def test_an_answers_probability_is_the_product_over_its_own_tokens():
     model, batch = tiny(), samples(COUNT)
-    for sample, found in zip(batch, answers(model, a_batch(), 1.0).tolist(), strict=True):
+    for sample, found in zip(batch, sequence_logprobs(model, a_batch(), 1.0).tolist(), strict=True):
         whole = torch.tensor([[*sample.prompt, *sample.answer]])
         logs = model(input_ids=whole).logits[0].log_softmax(-1).detach()
         at = range(len(sample.prompt) - 1, whole.shape[1] - 1)
@@ -109,8 +123,8 @@ def value_gradient(model: nn.Module) -> list[Tensor]:
 
 def expected_direction(model, previous, u, beta, cap=math.inf) -> list[Tensor]:
     """E over answers of the model: the batch's mean is uniform, so each is weighed by 9·π_θ."""
-    batch = rows(ALL, 0, CPU)
-    probability = answers(model, batch, 1.0).detach().exp()
+    batch = to_rows(ALL, 0, CPU)
+    probability = sequence_logprobs(model, batch, 1.0).detach().exp()
     assert float(probability.sum()) == pytest.approx(1.0, abs=1e-5)
     return direction(model, previous, batch, len(ALL) * probability * VALUE, u, beta, cap)
 
@@ -138,13 +152,13 @@ def test_the_cap_bounds_the_weight():
     """Against a loop over answers with min(w, cap); the cap must bite for some and not for all."""
     model = tiny(WORDS)
     previous, cap = nudged(model, 0.3), 1.1
-    batch = rows(ALL, 0, CPU)
-    here, there = (answers(m, batch, 1.0).detach() for m in (model, previous))
+    batch = to_rows(ALL, 0, CPU)
+    here, there = (sequence_logprobs(m, batch, 1.0).detach() for m in (model, previous))
     weight = (there - here).exp()
     assert 0 < int((weight > cap).sum()) < len(ALL)
     expected = value_gradient(model)
     for i, sample in enumerate(ALL):
-        one = answers(previous, rows([sample], 0, CPU), 1.0)
+        one = sequence_logprobs(previous, to_rows([sample], 0, CPU), 1.0)
         part = torch.autograd.grad(one.sum(), trained(previous))
         scale = float(here[i].exp() * VALUE[i]) * min(float(weight[i]), cap)
         expected = [e - scale * g for e, g in zip(expected, part, strict=True)]
@@ -162,13 +176,13 @@ def test_a_pass_steps_along_the_direction_in_any_cut(microbatch):
     expected = direction(model, previous, a_batch(), ADVANTAGES, u, 0.3, 1.2, 0.8)
     optimizer = torch.optim.SGD(trained(model), 0.5)
     told, mean = update(
-        model, previous, optimizer, samples(COUNT), ADVANTAGES.tolist(), u, 0.3, 1.2, 0.8, 0, COUNT,
-        microbatch, math.inf, torch.Generator().manual_seed(0),
+        model, optimizer, samples(COUNT), ADVANTAGES.tolist(), Anchor(previous, u, 0.3, 1.2, 0.8),
+        Batching(0, COUNT, microbatch, math.inf, torch.Generator().manual_seed(0)),
     )  # fmt: skip
     close(mean, expected)
     moved = [(p.detach() - b) / 0.5 for p, b in zip(trained(model), before, strict=True)]
     close(moved, expected, 1e-4)
-    assert 0 < told["weight_capped"] < 1
+    assert 0 < told["weight_clipped"] < 1
     assert told["gradient_norm"] == pytest.approx(
         math.sqrt(sum(float((d**2).sum()) for d in expected)), rel=1e-4
     )
@@ -180,8 +194,9 @@ def test_several_minibatches_give_the_mean_of_their_steps():
     previous, u, rate = nudged(model, 0.1), something(model), 0.01
     before = [p.detach().clone() for p in trained(model)]
     _, mean = update(
-        model, previous, torch.optim.SGD(trained(model), rate), samples(COUNT),
-        ADVANTAGES.tolist(), u, 0.5, 2.0, 1.0, 0, 3, 2, 1.0, torch.Generator().manual_seed(0),
+        model, torch.optim.SGD(trained(model), rate), samples(COUNT), ADVANTAGES.tolist(),
+        Anchor(previous, u, 0.5, 2.0, 1.0),
+        Batching(0, 3, 2, 1.0, torch.Generator().manual_seed(0)),
     )  # fmt: skip
     steps = 3
     change = [

@@ -15,20 +15,20 @@ pytest.importorskip("transformers", reason='needs transformers: pip install "fed
 from support.tiny_model import rollout
 
 from fedrl.envs.text import Turn
-from fedrl.llm.generation.hf import Answers
+from fedrl.llm.generation.sampler import Completions
 from fedrl.llm.rl.advantages import (
     ESTIMATORS,
     gigpo,
     grpo,
     negate_rewards,
-    pay_success,
-    penalise,
-    penalised,
     returns_to_go,
     rloo,
-    zero_groups,
+    set_penalties,
+    set_success_rewards,
+    subtract_penalties,
+    zero_advantage_share,
 )
-from fedrl.llm.rollout import Play, Rollout, play
+from fedrl.llm.rollout import AgentLoop, Rollout, collect_rollout
 
 Steps = list[tuple[str, float]]
 
@@ -209,7 +209,7 @@ class Walk:
 class Words:
     """The answer's one token is the command: 1 is "on", 2 is "back", 3 is not well formed."""
 
-    def begin(self, goal: str, turn: Turn) -> list[str]:
+    def start(self, goal: str, turn: Turn) -> list[str]:
         return [turn.observation]
 
     def observe(self, notes: list[str], command: str, turn: Turn, said: str = "") -> None:
@@ -221,8 +221,8 @@ class Words:
     def encode(self, tokenizer, notes: list[list[str]], limit: int) -> list[list[int]]:
         return [[0] for _ in notes]
 
-    def command(self, notes: list[str], answer: str) -> tuple[str, bool]:
-        return {"1": ("on", True), "2": ("back", True), "3": ("", False)}[answer]
+    def parse(self, notes: list[str], completion: str) -> tuple[str, bool]:
+        return {"1": ("on", True), "2": ("back", True), "3": ("", False)}[completion]
 
 
 class Digits:
@@ -241,15 +241,15 @@ class Script:
     def __init__(self, lines: list[list[int]]) -> None:
         self.lines = iter(zip(*lines, strict=True))
 
-    def answer(self, prompts, limit, temperature, generator) -> Answers:
+    def generate(self, prompts, limit, temperature, generator) -> Completions:
         said = next(self.lines)
-        return Answers([[token] for token in said], [[0.0] for _ in said])
+        return Completions([[token] for token in said], [[0.0] for _ in said])
 
 
 def test_rewards_and_flaws_stay_with_their_step():
     script = Script([[1, 3, 1], [2, 3, 3]])
-    how = Play(Corridor(), Words(), Digits(), 1, 9)
-    played = play(how, script, ["x"], 1.0, torch.Generator(), group=2)
+    loop = AgentLoop(Corridor(), Words(), Digits(), 1, max_steps=9)
+    played = collect_rollout(loop, script, ["x"], 1.0, torch.Generator(), group=2)
 
     def rewards() -> dict[tuple[int, int], float]:
         return {(s.episode, s.step): s.reward for s in played.samples}
@@ -259,33 +259,36 @@ def test_rewards_and_flaws_stay_with_their_step():
     }  # fmt: skip
     assert played.returns == [2.0, 0.0]
     before = rewards()
-    penalise(played, 0.25)
+    set_penalties(played, 0.25)
     assert played.returns == [2.0, 0.0]  # a penalty is no reward
     assert rewards() == before
-    cost = -penalised(np.zeros(6), played)
+    cost = -subtract_penalties(np.zeros(6), played)
     costs = {(s.episode, s.step): c for s, c in zip(played.samples, cost, strict=True)}
     assert costs == dict.fromkeys(before, 0.0) | dict.fromkeys([(0, 1), (1, 1), (1, 2)], 0.25)
     negate_rewards(played)
     assert played.returns == [-2.0, 0.0]
-    assert penalised(np.zeros(6), played).tolist() == cost.tolist()
+    assert subtract_penalties(np.zeros(6), played).tolist() == cost.tolist()
 
 
 def test_episodes_cut_off_by_the_limit_are_told_from_those_that_ended():
-    how = Play(Corridor(), Words(), Digits(), 1, 2)  # the world needs three commands to end
-    played = play(how, Script([[1, 1]]), ["x"], 1.0, torch.Generator())
+    loop = AgentLoop(
+        Corridor(), Words(), Digits(), 1, max_steps=2
+    )  # the world needs three commands to end
+    played = collect_rollout(loop, Script([[1, 1]]), ["x"], 1.0, torch.Generator())
     assert played.truncated == [True]
-    how = Play(Corridor(), Words(), Digits(), 1, 3)
-    assert play(how, Script([[1, 1, 1]]), ["x"], 1.0, torch.Generator()).truncated == [False]
+    loop = AgentLoop(Corridor(), Words(), Digits(), 1, max_steps=3)
+    played = collect_rollout(loop, Script([[1, 1, 1]]), ["x"], 1.0, torch.Generator())
+    assert played.truncated == [False]
 
 
 def test_groups_that_all_went_alike_are_counted():
     episodes: list[Steps] = [[("a", 1.0)], [("b", 0.0)], [("a", 1.0), ("b", 0.0)], [("a", 1.0)]]
     played = rollout(episodes, [0, 0, 1, 1])
-    assert zero_groups(grpo(played), played) == 0.5
+    assert zero_advantage_share(grpo(played), played) == 0.5
     # Equal returns that came at different times: only the steps differ.
     late = rollout([[("a", 1.0)], [("a", 0.0), ("b", 1.0)]], [0, 0])
-    assert zero_groups(grpo(late), late) == 1
-    assert zero_groups(gigpo(late), late) == 0
+    assert zero_advantage_share(grpo(late), late) == 1
+    assert zero_advantage_share(gigpo(late), late) == 0
 
 
 def test_success_is_paid_once_at_the_end_of_episodes_that_were_won():
@@ -293,7 +296,7 @@ def test_success_is_paid_once_at_the_end_of_episodes_that_were_won():
         [[("a", 0.25), ("b", 0.25)], [("a", 0.5)], [("a", 0.0), ("c", 1.0)]], [0, 0, 0]
     )
     played.won = [False, False, True]
-    pay_success(played)
+    set_success_rewards(played)
     assert played.returns == [0.0, 0.0, 1.0]
     paid = {(s.episode, s.step): s.reward for s in played.samples}
     assert paid == {(0, 0): 0, (0, 1): 0, (1, 0): 0, (2, 0): 0, (2, 1): 1}

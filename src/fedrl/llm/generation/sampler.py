@@ -1,0 +1,60 @@
+"""What completes prompts in a rollout: the interface of the samplers, and what they share.
+
+`version` says which weights a sampler answers with: a rollout made with older weights than the
+learner believes is the classic silent bug.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+Prompts = Sequence[Sequence[int]]
+"""Token ids of every prompt of a batch."""
+
+
+class Completions(NamedTuple):
+    tokens: list[list[int]]  # with the end token, unless the limit came first
+    logprobs: list[list[float]]  # of the distribution that was sampled from
+
+
+class Sampler(Protocol):
+    """Completes a batch of prompts: plain transformers, our CUDA decoder, or vLLM."""
+
+    version: int
+
+    @property
+    def copies_weights(self) -> bool:
+        """Whether it must be handed the weights: the plain one reads the learner's own model."""
+        ...
+
+    def push(self, weights: Mapping[str, Tensor] | None, version: int) -> None:
+        """New weights, named as in the plain model; None where they are the learner's own."""
+        ...
+
+    def generate(
+        self, prompts: Prompts, limit: int, temperature: float, generator: torch.Generator
+    ) -> Completions:
+        """Sample up to `limit` tokens each; temperature 0 takes the most likely."""
+        ...
+
+
+def pad_right(rows: Prompts, pad: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Ids [B, T], mask [B, T] and lengths [B] of rows of different lengths."""
+    lengths = torch.tensor([len(row) for row in rows])
+    ids = torch.full((len(rows), int(lengths.max())), pad)
+    mask = torch.arange(ids.shape[1])[None] < lengths[:, None]
+    ids[mask] = torch.tensor([token for row in rows for token in row])
+    return ids, mask.long(), lengths
+
+
+def cut_at_end(tokens: Tensor, logprobs: Tensor, end: Tensor) -> Completions:
+    """Everything up to the first end token, as lists."""
+    ended = torch.isin(tokens, end)
+    lengths = torch.where(ended.any(1), ended.int().argmax(1) + 1, tokens.shape[1]).tolist()
+    rows = [row[:length] for row, length in zip(tokens.tolist(), lengths, strict=True)]
+    logs = [row[:length] for row, length in zip(logprobs.tolist(), lengths, strict=True)]
+    return Completions(rows, logs)
