@@ -18,7 +18,7 @@ from support.realdata import data, parity
 from fedrl.core.types import UserError
 from fedrl.datasets import alfworld as dataset
 from fedrl.envs.household import alfworld
-from fedrl.envs.household.domain import NAMED, PREDICATES, domain, grammar
+from fedrl.envs.household.domain import domain, grammar, logic
 from fedrl.envs.household.expert import Expert
 from fedrl.envs.household.export import to_pddl, write_game
 from fedrl.envs.household.game import Game
@@ -61,9 +61,9 @@ def test_domain_and_grammar_name_the_same_actions_and_only_known_predicates(gene
     assert set(re.findall(r"^action (\w+)", words, re.MULTILINE)) == actions
     assert ("help" in actions) == (generation == "2.1.2")
     used = set(re.findall(r"\((\w+) \?", text)) - {"exists"}
-    assert used <= set(PREDICATES)
+    assert used <= set(logic().predicates)
     types = set(re.findall(r"(\w+)Type\)", text))
-    assert types <= {name for names in NAMED.values() for name in names}
+    assert types <= {name for names in logic().named.values() for name in names.split()}
     rules = json.loads(words.split('"""')[1])
     called = {name for lines in rules.values() for line in lines for name in _calls(line["rhs"])}
     called |= set(re.findall(r'feedback :: "#(.+?)#"', words))

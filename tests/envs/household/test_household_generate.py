@@ -19,7 +19,6 @@ from fedrl.envs.household.game import Game
 from fedrl.envs.household.generate import (
     SPLITS,
     TRAINED,
-    WORDINGS,
     fingerprint,
     generate,
     task,
@@ -28,7 +27,7 @@ from fedrl.envs.household.generate import (
 from fedrl.envs.household.layout import Layout
 from fedrl.envs.household.pddl import parse
 from fedrl.envs.household.problem import KINDS
-from fedrl.envs.household.rooms import ABLE, FITTING, ROOMS, SIZES, flags
+from fedrl.envs.household.rooms import SIZES, flags, house
 from fedrl.envs.household.scenes import SCENES, scene
 
 problems = st.builds(
@@ -103,7 +102,7 @@ def test_a_given_kind_and_scene_are_kept_and_the_scene_is_the_same_house():
 
 @pytest.mark.parametrize("size", SIZES)
 def test_scenes_differ_in_furniture_and_every_kind_has_a_goal_in_each(size):
-    for room in ROOMS:
+    for room in house().rooms.values():
         plans = [scene(room.name, size, number) for number in range(SCENES)]
         assert len({plan.furniture for plan in plans}) == SCENES
         for plan in plans:
@@ -160,7 +159,7 @@ def test_splits_share_no_task_whatever_their_seeds_and_unseen_no_scene(size):
             if split != other:
                 assert not found & others, (split, seed, other, its_seed)
     scenes = {split: {p.scene for s in (0, 1) for p in made[split, s]} for split in SPLITS}
-    trained = {f"{room.name}-{number}" for room in ROOMS for number in range(TRAINED)}
+    trained = {f"{room}-{number}" for room in house().rooms for number in range(TRAINED)}
     assert scenes["train"] | scenes["seen"] | scenes["public"] <= trained
     assert not scenes["unseen"] & trained
 
@@ -200,10 +199,10 @@ def test_mistakes_are_named(call, words):
 
 
 def test_the_tables_put_things_only_where_they_fit():
-    for room in ROOMS:
+    for room in house().rooms.values():
         for otype, places in room.things.items():
-            for place in places.split():
-                assert otype in FITTING[place], (room.name, otype, place)
+            for place in places:
+                assert otype in house().fits[place], (room.name, otype, place)
 
 
 @pytest.mark.realdata
@@ -216,12 +215,12 @@ def test_the_tables_agree_with_the_genuine_games():
             able |= {thing.type: thing.flags for thing in problem.things}
             goal = problem.goal
             words.add((goal.kind, _template(problem.task, goal)))
-    ours = {(receptacle, t) for receptacle, found in FITTING.items() for t in found}
+    ours = {(receptacle, t) for receptacle, found in house().fits.items() for t in found}
     assert pairs <= ours
     assert {t: flags(t) for t in able if t in _known()} == {
         t: found for t, found in able.items() if t in _known()
     }
-    assert words == {(kind, text) for kind, texts in WORDINGS.items() for text in texts}
+    assert words == {(kind, text) for kind, texts in house().wordings.items() for text in texts}
 
 
 @pytest.mark.realdata
@@ -231,12 +230,12 @@ def test_every_pair_that_fits_occurs_in_the_genuine_games():
     for split in ("train", "valid_seen", "valid_unseen"):
         for record in alfworld.games(data("alfworld"), split):
             pairs |= parse(record.pddl_problem, record.id, record.task).can_contain
-    assert pairs == {(receptacle, t) for receptacle, found in FITTING.items() for t in found}
+    assert pairs == {(receptacle, t) for receptacle, found in house().fits.items() for t in found}
 
 
 def _known() -> set[str]:
-    carried = {otype for room in ROOMS for otype in room.things}
-    return carried | {t for types in ABLE.values() for t in types.split()}
+    carried = {otype for room in house().rooms.values() for otype in room.things}
+    return carried | {t for types in house().able.values() for t in types}
 
 
 def _template(text, goal):

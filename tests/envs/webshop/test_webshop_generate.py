@@ -20,7 +20,7 @@ from fedrl.envs.webshop.nouns import plain
 from fedrl.envs.webshop.product import DEPARTMENTS, Product, indexed_text
 from fedrl.envs.webshop.reward import Rules, unwinnable
 from fedrl.envs.webshop.search import Index
-from fedrl.envs.webshop.vocabulary import KINDS
+from fedrl.envs.webshop.vocabulary import vocabulary
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_the_mix(catalogue: list[Product]) -> None:
     count = len(catalogue)
     departments = Counter(product.category for product in catalogue)
     assert min(departments.values()) > 0.1 * count
-    assert {product.query for product in catalogue} == {kind.query for kind in KINDS}
+    assert {product.query for product in catalogue} == {kind.query for kind in vocabulary().kinds}
     assert 0.35 < sum(bool(product.instruction) for product in catalogue) / count < 0.55
     assert set(Counter(len(product.options) for product in catalogue)) == {0, 1, 2, 3}
     prices = Counter(len(product.pricing) for product in catalogue)

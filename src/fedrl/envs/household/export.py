@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from fedrl.envs.household.domain import NAMED, domain, grammar
+from fedrl.envs.household.domain import domain, grammar, logic
 from fedrl.envs.household.expert import demonstrate
 from fedrl.envs.household.game import Game
 from fedrl.envs.household.layout import GENERATIONS, TREATMENTS, Layout
@@ -77,10 +77,11 @@ def _name(id: str) -> str:
 
 def _declared(problem: Problem) -> list[str]:
     """One line each. The types that the domain itself names are declared whether used or not."""
+    named = logic().named
     things = {thing.type for thing in problem.things} | {t for _, t in problem.can_contain}
     receptacles = {r.type for r in problem.receptacles} | {r for r, _ in problem.can_contain}
-    otypes = things | set(NAMED["otype"]) | {problem.goal.object}
-    rtypes = receptacles | set(NAMED["rtype"])
+    otypes = things | set(named["otype"].split()) | {problem.goal.object}
+    rtypes = receptacles | set(named["rtype"].split())
     if problem.goal.kind == "look":
         otypes.add(problem.goal.target)
     else:

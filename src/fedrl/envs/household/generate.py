@@ -18,7 +18,7 @@ from fedrl.core import registry, seeding
 from fedrl.core.types import UserError
 from fedrl.envs.household.layout import TREATMENTS
 from fedrl.envs.household.problem import KINDS, Goal, Problem, Thing
-from fedrl.envs.household.rooms import BOUNDS, FITTING, ROOMS, SIZES, can_contain, flags
+from fedrl.envs.household.rooms import SIZES, can_contain, flags, house
 from fedrl.envs.household.scenes import SCENES, Dice, Scene, Spot, scene, spelled
 
 Shares = tuple[tuple[str, float], ...]
@@ -30,22 +30,6 @@ TRAINED = 24
 
 OWNERS = ("train", "train", "seen", "public")
 """The split of a task in a trained scene, by its checksum modulo four."""
-
-NEVER = frozenset({"SinkBasin", "BathtubBasin", "HandTowelHolder", "TowelHolder"})
-"""Receptacle types that are nobody's goal."""
-
-SINGLE = frozenset({"CoffeeMachine", "HandTowelHolder", "StoveBurner", "ToiletPaperHanger"})
-"""Receptacle types with room for one thing at the start, and never the goal of two."""
-
-WORDINGS = {
-    "pick": ("put a {o} in {r}", "put some {o} on {r}"),
-    "look": ("examine the {o} with the {r}", "look at {o} under the {r}"),
-    "clean": ("put a clean {o} in {r}", "clean some {o} and put it in {r}"),
-    "heat": ("put a hot {o} in {r}", "heat some {o} and put it in {r}"),
-    "cool": ("put a cool {o} in {r}", "cool some {o} and put it in {r}"),
-    "pick_two": ("put two {o} in {r}", "find two {o} and put them in {r}"),
-}
-"""ALFWorld's."""
 
 
 def generate(
@@ -209,7 +193,7 @@ def _kind(dice: Dice, shares: Shares) -> str:
 
 
 def _sketch(dice: Dice, size: str, kind: str, number: int) -> Sketch:
-    room = dice.pick([room for room in ROOMS if kind in room.kinds])
+    room = dice.pick([room for room in house().rooms.values() if kind in room.kinds])
     plan = scene(room.name, size, number)
     goal = _goal(dice, plan, size, kind)
     return Sketch(plan.name, goal, tuple(sorted(_place(dice, plan, size, goal))))
@@ -226,14 +210,15 @@ def _build(dice: Dice, id: str, sketch: Sketch, size: str) -> Problem:
         things.append(Thing(thing, otype, (plan.receptacles[at].location,), flags(otype)))
         inside.append((thing, plan.receptacles[at].id))
     if size == "dataset":
-        for otype in plan.room.fixtures.split():
+        for otype in plan.room.fixtures:
             thing = _at_new_spot(dice, otype, dice.pick(plan.spots), ids)
             beside = dice.pick(plan.receptacles).location
             things.append(Thing(thing, otype, (beside,), flags(otype)))
     things.sort(key=lambda thing: thing.id.lower())
+    words = dice.pick(house().wordings[goal.kind])
     return Problem(
         id=id,
-        task=dice.pick(WORDINGS[goal.kind]).format(o=goal.object.lower(), r=goal.target.lower()),
+        task=words.format(o=goal.object.lower(), r=goal.target.lower()),
         goal=goal,
         start=plan.start,
         locations=plan.locations,
@@ -261,11 +246,12 @@ def _goals(plan: Scene, size: str, kind: str) -> dict[str, tuple[str, ...]]:
     A target needs another type of receptacle that can hold the object: there it lies at first. And
     it is not the appliance that the object has to visit.
     """
-    types = [t for t in list(plan.room.things)[: BOUNDS[size].types] if _holders(plan, t)]
+    types = [t for t in _types(plan, size) if _holders(plan, t)]
     if kind == "look":
         return dict.fromkeys(types, ("DeskLamp",))
     appliances, (_, flag, _) = TREATMENTS.get(kind, ((), ("", "pickupable", "")))
-    refused = NEVER.union(appliances, SINGLE if kind == "pick_two" else ())
+    single = house().single if kind == "pick_two" else ()
+    refused = house().never_goal.union(appliances, single)
     targets = {
         otype: tuple(r for r in _holders(plan, otype) if r not in refused)
         for otype in types
@@ -275,9 +261,15 @@ def _goals(plan: Scene, size: str, kind: str) -> dict[str, tuple[str, ...]]:
 
 
 @cache
+def _types(plan: Scene, size: str) -> tuple[str, ...]:
+    """The types of things that occur at this size."""
+    return tuple(plan.room.things)[: plan.room.bounds[size].types]
+
+
+@cache
 def _holders(plan: Scene, otype: str) -> tuple[str, ...]:
     """The scene's receptacle types that can contain the object type."""
-    return tuple(rtype for rtype in plan.where if otype in FITTING.get(rtype, ()))
+    return tuple(rtype for rtype in plan.where if otype in house().fits.get(rtype, ()))
 
 
 # Things
@@ -286,12 +278,12 @@ def _holders(plan: Scene, otype: str) -> tuple[str, ...]:
 def _place(dice: Dice, plan: Scene, size: str, goal: Goal) -> list[tuple[str, int]]:
     """The types of the things and the numbers of the receptacles that they lie in."""
     used: Counter[str] = Counter()
-    placed = []
+    single, placed = house().single, []
     for otype in _choose(dice, plan, size, goal):
         words = _places(plan, otype, goal.target if otype == goal.object else "")
         rtype = dice.pick([w for w in words if used[w] < len(plan.where[w])] or words)
         numbers = plan.where[rtype]
-        if rtype in SINGLE:
+        if rtype in single:
             placed.append((otype, numbers[used[rtype] % len(numbers)]))
             used[rtype] += 1
         else:
@@ -301,12 +293,12 @@ def _place(dice: Dice, plan: Scene, size: str, goal: Goal) -> list[tuple[str, in
 
 def _choose(dice: Dice, plan: Scene, size: str, goal: Goal) -> list[str]:
     """The types of the things, with repetitions; the goal's first, and none of it later."""
-    room = plan.room
-    total, copies = dice.between(*room.objects(size)), BOUNDS[size].copies
+    bounds = plan.room.bounds[size]
+    total, copies = dice.between(*bounds.objects), bounds.copies
     chosen = [goal.object] * (dice.between(1, copies) + (goal.kind == "pick_two"))
-    if goal.kind == "look" or (room.lamps and size != "tiny" and dice.chance() < 0.6):
+    if goal.kind == "look" or (plan.room.lamps and size != "tiny" and dice.chance() < 0.6):
         chosen.append("DeskLamp")
-    types = [t for t in list(room.things)[: BOUNDS[size].types] if t != goal.object]
+    types = [t for t in _types(plan, size) if t != goal.object]
     for otype in dice.shuffled(types) * 2:  # a bathroom knows too few types for one pass
         if len(chosen) >= total:
             break
@@ -319,7 +311,7 @@ def _choose(dice: Dice, plan: Scene, size: str, goal: Goal) -> list[str]:
 def _places(plan: Scene, otype: str, target: str) -> tuple[str, ...]:
     """Receptacle types of the scene where a thing may lie at first, likely ones repeated."""
     usual = plan.room.lamps if otype == "DeskLamp" else plan.room.things[otype]
-    words = tuple(word for word in usual.split() if word in plan.where and word != target)
+    words = tuple(word for word in usual if word in plan.where and word != target)
     return words or tuple(word for word in _holders(plan, otype) if word != target)
 
 
