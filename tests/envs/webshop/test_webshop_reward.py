@@ -12,7 +12,8 @@ from support.webshop_goods import CUP, LAMP, TABLE, with_options
 from fedrl.core.types import UserError
 from fedrl.envs.webshop.goals import draw
 from fedrl.envs.webshop.nouns import lookup, plain, spacy_tagger
-from fedrl.envs.webshop.reward import COLOURS, Rules, count_options, reward, title_score, unwinnable
+from fedrl.envs.webshop.reward import Rules, count_options, reward, title_score, unwinnable
+from fedrl.envs.webshop.word_lists import word_list
 from fedrl.envs.webshop.shop import Settings, WebShop
 
 DEFAULT, FAITHFUL = Rules(), Rules(faithful=True)
@@ -157,9 +158,9 @@ def test_values_without_names_are_normalised_on_both_sides():
 
 VALUES = st.one_of(
     st.text(max_size=12),
-    st.lists(st.sampled_from([*COLOURS, "tank", "x", "12", "–", "é", "[2]"]), max_size=3).map(
-        " ".join
-    ),
+    st.lists(
+        st.sampled_from([*word_list("colours"), "tank", "x", "12", "–", "é", "[2]"]), max_size=3
+    ).map(" ".join),
 )
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from support.realdata import data, parity
 
 from fedrl.core.types import UserError
-from fedrl.envs.webshop import analysis, search
+from fedrl.envs.webshop import search, search_terms
 from fedrl.envs.webshop.generate import generate
 from fedrl.envs.webshop.product import indexed_text
 from fedrl.envs.webshop.search import Index, coded_length, length_code
@@ -35,7 +35,7 @@ def build(texts: dict[str, str], **options: float) -> Index:
 
 def by_hand(query: str, texts: list[str], k1: float, b: float) -> list[float]:
     """BM25 in double precision, straight from its formula."""
-    documents = [analysis.terms(text) for text in texts]
+    documents = [search_terms.terms(text) for text in texts]
     lengths = [len(document) for document in documents]
     held = sum(length > 0 for length in lengths)
     mean = sum(lengths) / held
@@ -43,7 +43,7 @@ def by_hand(query: str, texts: list[str], k1: float, b: float) -> list[float]:
     for document, length in zip(documents, lengths):
         known = int(coded_length(length_code(np.array(length))))
         score = 0.0
-        for word, times in Counter(analysis.terms(query)).items():
+        for word, times in Counter(search_terms.terms(query)).items():
             df = sum(word in other for other in documents)
             f = document.count(word)
             idf = math.log(1 + (held - df + 0.5) / (df + 0.5))
@@ -70,23 +70,28 @@ def by_hand(query: str, texts: list[str], k1: float, b: float) -> list[float]:
     ],
 )  # fmt: skip
 def test_words(text: str, found: list[str]) -> None:
-    assert analysis.words(text) == found
+    assert search_terms.words(text) == found
 
 
 @given(st.text(alphabet="abz09_.,:;'\" -é", max_size=40))
 def test_plain_and_unicode_words_agree(text: str) -> None:
     ascii_only = text.encode("ascii", "ignore").decode()
-    assert analysis.words(ascii_only + " é") == [*analysis.words(ascii_only), "é"]
-    assert analysis._unicode_words(ascii_only) == analysis.words(ascii_only)
+    assert search_terms.words(ascii_only + " é") == [*search_terms.words(ascii_only), "é"]
+    assert search_terms._unicode_words(ascii_only) == search_terms.words(ascii_only)
 
 
 def test_words_are_cut_where_lucene_cuts_them() -> None:
-    assert [len(word) for word in analysis.words("x" * 600)] == [255, 255, 90]
+    assert [len(word) for word in search_terms.words("x" * 600)] == [255, 255, 90]
 
 
 def test_terms_lose_possessives_stop_words_and_endings() -> None:
-    assert analysis.terms("The women’s and men's running shoes") == ["women", "men", "run", "shoe"]
-    assert analysis.terms("It's the not") == []
+    assert search_terms.terms("The women’s and men's running shoes") == [
+        "women",
+        "men",
+        "run",
+        "shoe",
+    ]
+    assert search_terms.terms("It's the not") == []
 
 
 def oracle() -> object:
@@ -96,8 +101,10 @@ def oracle() -> object:
 
 def test_stems_equal_nltks_on_generated_words() -> None:
     stem = oracle().stem
-    found = {word for product in generate(500) for word in analysis.words(indexed_text(product))}
-    assert [word for word in found if analysis.stem(word) != stem(word)] == []
+    found = {
+        word for product in generate(500) for word in search_terms.words(indexed_text(product))
+    }
+    assert [word for word in found if search_terms.stem(word) != stem(word)] == []
 
 
 @given(st.text(alphabet="abcdegilmnorstuvyz1", min_size=1, max_size=6),
@@ -105,7 +112,7 @@ def test_stems_equal_nltks_on_generated_words() -> None:
                        "ion y ll e ical ness ful ative".split()))  # fmt: skip
 @settings(max_examples=400)
 def test_stems_equal_nltks_on_made_up_words(start: str, end: str) -> None:
-    assert analysis.stem(start + end) == oracle().stem(start + end)
+    assert search_terms.stem(start + end) == oracle().stem(start + end)
 
 
 def test_length_bytes() -> None:
@@ -275,6 +282,6 @@ def test_stems_equal_nltks_on_real_words() -> None:
     found: set[str] = set()
     for name in ("documents_1k.jsonl.gz", "human_goals.json.gz"):
         with gzip.open(data("webshop") / name, "rt", encoding="utf-8") as file:
-            found.update(analysis.words(file.read()))
+            found.update(search_terms.words(file.read()))
     assert len(found) > 10_000
-    assert [word for word in found if analysis.stem(word) != stem(word)] == []
+    assert [word for word in found if search_terms.stem(word) != stem(word)] == []

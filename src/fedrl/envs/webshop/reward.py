@@ -24,18 +24,8 @@ from fedrl.envs.webshop.goals import Goal
 from fedrl.envs.webshop.nouns import Tagger, plain
 from fedrl.envs.webshop.pages import clickable_options
 from fedrl.envs.webshop.product import Product
+from fedrl.envs.webshop.word_lists import word_list
 
-# In this order: the first one found wins.
-COLOURS = (
-    "alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown "
-    "burgundy camel camo caramel champagne charcoal cheetah chestnut chocolate christmas coffee "
-    "cognac copper coral cranberry cream crystal dark denim eggplant elephant espresso fuchsia "
-    "gold granite grape graphite grass gray green grey heather indigo ivory ivy khaki lavender "
-    "lemon leopard light lilac lime magenta maroon mauve merlot midnight mint mocha multicolor "
-    "mushroom mustard natural navy nude olive orange peach pewter pink plum purple rainbow red "
-    "rose royal rust sand sapphire seashell silver skull slate steel stone stonewash sunflower tan "
-    "taupe teal tiger turquoise violet walnut wheat white wine yellow"
-).split()
 CLOSE = 85
 LATIN_1 = dict.fromkeys(range(128, 256))
 
@@ -155,18 +145,18 @@ def count_options(product: Product, goal: Goal, bought: Sequence[str], faithful:
 @lru_cache(maxsize=16384)
 def _written_out(pair: tuple[str, str]) -> str:
     """The original looks for a colour among the two members of the pair, then prints the pair."""
-    return next((colour for colour in COLOURS if colour in pair), str(pair))
+    return next((colour for colour in word_list("colours") if colour in pair), str(pair))
 
 
 @lru_cache(maxsize=16384)
 def _first_colour(value: str) -> str:
-    return next((colour for colour in COLOURS if colour in value), value)
+    return next((colour for colour in word_list("colours") if colour in value), value)
 
 
 @lru_cache(maxsize=16384)
 def _whole_colour(value: str) -> str:
     words = set(re.findall(r"[^\W\d_]+", value))
-    return next((colour for colour in COLOURS if colour in words), value)
+    return next((colour for colour in word_list("colours") if colour in words), value)
 
 
 def close(one: str, other: str) -> bool:

@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrl.core.types import UserError
-from fedrl.envs.webshop.analysis import term, words
+from fedrl.envs.webshop.search_terms import term, words
 
 K1, B = 0.9, 0.4
 """What the original shop searches with."""
