@@ -13,8 +13,8 @@ from fedrl.core.types import UserError
 from fedrl.envs.webshop.goals import draw
 from fedrl.envs.webshop.nouns import lookup, plain, spacy_tagger
 from fedrl.envs.webshop.reward import Rules, count_options, reward, title_score, unwinnable
-from fedrl.envs.webshop.word_lists import word_list
 from fedrl.envs.webshop.shop import Settings, WebShop
+from fedrl.envs.webshop.word_lists import word_list
 
 DEFAULT, FAITHFUL = Rules(), Rules(faithful=True)
 GOALS = {goal.values: goal for goal in draw([TABLE], 0).goals}
