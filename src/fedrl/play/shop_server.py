@@ -16,9 +16,10 @@ from urllib.parse import parse_qs, urlsplit
 
 from fedrl.core import loopback
 from fedrl.core.loopback import LOOPBACK, PATIENCE, LoopbackServer
+from fedrl.core.package_files import package_text
 from fedrl.core.types import UserError
 from fedrl.envs.webshop.shop import WebShop
-from fedrl.play import shop_page, shop_parts
+from fedrl.play import shop_page
 from fedrl.play.shop_visitors import PUT_AWAY, STALE, Visitor, Visitors
 
 LONGEST_BODY = 64 * 1024
@@ -135,9 +136,9 @@ class Handler(BaseHTTPRequestHandler):
     def _get(self) -> None:
         path, fields = self._address()
         if path == "/shop.css":
-            self._send(HTTPStatus.OK, shop_parts.css(), "text/css")
+            self._send(HTTPStatus.OK, package_text(__package__, "shop.css"), "text/css")
         elif path == "/icon.svg":
-            self._send(HTTPStatus.OK, shop_parts.ICON, "image/svg+xml")
+            self._send(HTTPStatus.OK, package_text(__package__, "shop.svg"), "image/svg+xml")
         elif path != "/":
             raise Refused(HTTPStatus.NOT_FOUND)
         elif self.command == "HEAD":
@@ -219,7 +220,7 @@ class Handler(BaseHTTPRequestHandler):
     def _refuse(self, status: HTTPStatus) -> None:
         text = TEXTS.get(status, status.description or status.phrase)
         allow = {"Allow": "GET, HEAD, POST"} if status == HTTPStatus.METHOD_NOT_ALLOWED else {}
-        self._send(status, shop_page.plain_page(status.phrase, text), extra=allow)
+        self._send(status, shop_page.refusal(status.phrase, text), extra=allow)
 
     def _send(
         self,
