@@ -69,6 +69,10 @@ class Store(Protocol):
     def checkpoint(self, snapshot: Snapshot) -> None: ...
 
 
+class StopRun(Exception):
+    """An observer has seen enough: the run ends after this round, and can be resumed."""
+
+
 class QuorumLost(UserError):
     """Too few usable updates, again and again; `records` say whose and why."""
 
@@ -131,8 +135,9 @@ def run(
                 saved = number
             for observe in observers:
                 observe(done)
-    except Spent as end:  # as planned: what was learned until now is the result
-        warn(str(end))
+    except (Spent, StopRun) as end:  # as planned: what was learned until now is the result
+        if isinstance(end, Spent):
+            warn(str(end))
         if now.round > saved:
             store.checkpoint(now)
     except BaseException as error:  # Ctrl-C too: the last finished round is never lost

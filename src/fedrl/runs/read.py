@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrl.core.types import UserError
+from fedrl.runs import logs
 
 CUMULATIVE = ("env/steps", "env/episodes", "env/tokens", "comm/bytes_up", "comm/bytes_down")
 
@@ -49,7 +50,7 @@ def load(folder: Path) -> Run:
     if not rounds:
         raise UserError(f"{folder} has no metrics yet: its metrics.jsonl is missing or empty")
     meta = _meta(folder / "meta.json")
-    failed = [line for line in _lines(folder / "clients.jsonl") if line.get("status") == "failed"]
+    failed = [line for line in client_records(folder) if line.get("status") == "failed"]
     timed = sum(
         number
         for line in _lines(folder / "timings.jsonl")
@@ -83,6 +84,16 @@ def load_all(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
     for line in left_out:
         print(f"left out: {line}", file=sys.stderr)
     return found, left_out
+
+
+def last_round(folder: Path) -> int:
+    """The last one that is logged, also of a run that is being written; −1 if there is none."""
+    return logs.last_round(folder / logs.METRICS)
+
+
+def client_records(folder: Path) -> list[dict[str, Any]]:
+    """What is logged of every client and round."""
+    return _lines(folder / "clients.jsonl")
 
 
 def _meta(path: Path) -> dict[str, Any]:

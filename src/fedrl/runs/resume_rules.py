@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fedrl.config import schema as configs
+from fedrl.config.loading import as_dict
 from fedrl.config.schema import Config
 from fedrl.core.types import UserError
 from fedrl.runs.read import flatten
@@ -48,7 +48,7 @@ def placed(config: Config) -> Config:
 
 def kept_settings(config: Config) -> dict[str, Any]:
     """What a resumed run must not change, flat: every checkpoint remembers it."""
-    flat = flatten(configs.as_dict(placed(config)))
+    flat = flatten(as_dict(placed(config)))
     free = MAY_CHANGE | {"name", "out"}
     return {k: v for k, v in flat.items() if k not in free and not k.startswith(FREE_TABLES)}
 

@@ -15,9 +15,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedrl.config import schema as configs
 from fedrl.config.build import build_clients, terms
 from fedrl.config.flag_parsing import split_flags
+from fedrl.config.loading import resolve, to_toml
 from fedrl.config.schema import Config
 from fedrl.core.types import Algorithm, UserError
 from fedrl.engines.flower import connection as connections
@@ -45,7 +45,7 @@ def open_engine(
     sent = replace(config, engine="workers", connection="", out="runs", track=(), federation=driven)
     # As many states as attempts can be made since the oldest checkpoint of the run, and one more.
     keep = (kept * config.checkpoint_every + 1) * (config.federation.retries + 1) + 1
-    recipe = Recipe(name, configs.to_toml(sent), keep)
+    recipe = Recipe(name, to_toml(sent), keep)
     here = connections.find(config.connection)
     if (registered := here.registered()) is not None:
         registered.check()
@@ -56,7 +56,7 @@ def open_engine(
 def read(recipe: str, flags: Sequence[str]) -> Config:
     """A recipe that came over the network, with the node's own flags over it."""
     try:
-        return configs.resolve(tomllib.loads(recipe), flags)
+        return resolve(tomllib.loads(recipe), flags)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"the recipe that was sent is not TOML: {error}") from error
 
