@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from fedrl.core.number_format import duration, is_share
-from fedrl.report.groups import failure_count
+from fedrl.report.run_groups import failure_count
 from reproductions.fedagent.page import machine, plural
 from reproductions.markdown import missing, number, table
 from reproductions.robustness import figures

@@ -12,11 +12,13 @@ import numpy as np
 import pytest
 from support.pages import Page, write_run
 
+from fedrl.core.intervals import interval, t_quantile
 from fedrl.core.number_format import si
 from fedrl.core.types import UserError
-from fedrl.report import compare as report
-from fedrl.report import plots
-from fedrl.report.groups import (
+from fedrl.report import page as report
+from fedrl.report import plots, tables
+from fedrl.report.panels import panel
+from fedrl.report.run_groups import (
     Group,
     curve,
     drawn_metrics,
@@ -40,7 +42,7 @@ def groups_of(*folders: Path) -> list[Group]:
     ("freedom", "t"), [(1, 12.7062), (2, 4.3027), (4, 2.7764), (9, 2.2622), (30, 2.0423)]
 )
 def test_t_quantile_is_that_of_the_tables(freedom: int, t: float) -> None:
-    assert plots.t_quantile(freedom) == pytest.approx(t, abs=5e-5)
+    assert t_quantile(freedom) == pytest.approx(t, abs=5e-5)
 
 
 @pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99])
@@ -48,21 +50,21 @@ def test_t_quantile_agrees_with_scipy(level: float) -> None:
     special = pytest.importorskip("scipy.special")
     for freedom in range(1, 60):
         expected = special.stdtrit(freedom, (1 + level) / 2)
-        assert plots.t_quantile(freedom, level) == pytest.approx(expected, rel=1e-9)
+        assert t_quantile(freedom, level) == pytest.approx(expected, rel=1e-9)
 
 
 def test_interval_covers_the_mean_as_often_as_it_says() -> None:
     samples = np.random.default_rng(0).normal(3.0, 2.0, size=(5, 20_000))
-    mean, half = plots.interval(samples)
+    mean, half = interval(samples)
     covered = np.mean(np.abs(mean - 3.0) <= half)
     assert covered == pytest.approx(0.95, abs=0.006)  # 4 standard errors of 20,000 draws
 
 
 def test_interval_of_one_seed_has_no_width_and_nan_is_not_hidden() -> None:
-    mean, half = plots.interval([2.0])
+    mean, half = interval([2.0])
     assert mean == 2.0
     assert np.isnan(half)
-    assert np.isnan(plots.interval([[1.0, 1.0], [np.inf, 2.0]])[0]).tolist() == [True, False]
+    assert np.isnan(interval([[1.0, 1.0], [np.inf, 2.0]])[0]).tolist() == [True, False]
 
 
 def test_band_is_the_interval() -> None:
@@ -209,6 +211,7 @@ def test_page_of_several_runs_is_self_contained(
     assert not page.attributes("link")
     assert not re.search(r"url\(|@import|https?:", text)
     assert "highest final return fedhapg-m with 80 ± 0, then pavg with 50 ± 0" in page.text
+    assert "<strong>fedhapg-m</strong> with <strong>80 ± 0</strong>" in text
     plotted = sorted((tmp_path / "report_plots").iterdir())
     assert len(plotted) == 3
     for path in plotted:
@@ -219,9 +222,9 @@ def test_page_of_several_runs_is_self_contained(
 
 def test_log_axis_only_where_all_is_positive(tmp_path: Path) -> None:
     groups = groups_of(write_run(tmp_path / "run"))
-    assert report.panel(groups, "eval/grad_norm_sq").log
+    assert panel(groups, "eval/grad_norm_sq").log
     groups[0].runs[0].rounds[0]["eval/grad_norm_sq"] = 0.0
-    assert not report.panel(groups, "eval/grad_norm_sq").log
+    assert not panel(groups, "eval/grad_norm_sq").log
 
 
 @pytest.mark.parametrize("top", [2.4, 30.0, 1e4])
@@ -376,10 +379,12 @@ def test_failed_clients_are_counted_and_named(tmp_path: Path) -> None:
     failures = tuple((when, 3, "timeout") for when in (1, 2, 3, 7))
     [one] = groups_of(write_run(tmp_path / "run", failures=failures))
     assert figures(one, "eval/return")["failures"] == "4"
-    assert "1–3, 7" in Page(report.failure_table([one])).text
+    found = tables.failures([one])
+    assert found is not None
+    assert "1–3, 7" in found.table.rows[0]
     assert one.runs[0].rounds[10]["cohort/failed_so_far"] == 4
 
 
 def test_matplotlib_is_loaded_only_to_draw() -> None:
-    program = "import sys, fedrl.report.compare; assert 'matplotlib' not in sys.modules"
+    program = "import sys, fedrl.report.page; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

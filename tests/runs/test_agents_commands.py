@@ -12,6 +12,7 @@ import pytest
 
 from fedrl.cli import call
 from fedrl.config.loading import resolve, to_toml
+from fedrl.core.intervals import wilson
 from fedrl.envs.text import Task
 from fedrl.federation import round_loop
 from fedrl.runs import agents, evaluate
@@ -51,7 +52,7 @@ def test_the_interval_ends_where_the_truth_would_be_1_96_errors_away(
     share: float, count: int
 ) -> None:
     """Wilson's ends p solve (share − p)² = 1.96² p (1 − p) / count."""
-    low, high = agents.wilson(share, count)
+    low, high = wilson(share, count)
     assert 0 <= low <= share <= high <= 1
     assert high - low > 0
     for end in (low, high):

@@ -17,7 +17,7 @@ from fedrl.config.build import build_algorithm, build_world
 from fedrl.core import seeding
 from fedrl.core.types import Job, UserError
 from fedrl.envs.household.game import Game
-from fedrl.report import compare as report
+from fedrl.report import page as report
 from fedrl.runs import train as runs
 
 

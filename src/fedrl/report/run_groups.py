@@ -8,7 +8,6 @@ cost (steps, bytes, time, failures) is of its runs as far as each went.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from fedrl.core.number_format import duration, is_share, label, si
+from fedrl.core.intervals import interval
+from fedrl.core.number_format import duration, is_share, label, plus_minus, si
 from fedrl.core.types import UserError
-from fedrl.report import plots
 from fedrl.report.run_labels import group_names
 from fedrl.runs.read import Run
 
@@ -39,12 +38,6 @@ class Group:
     @property
     def config(self) -> dict[str, Any]:
         return settings(self.runs[0])
-
-
-# Reading
-
-
-# Groups
 
 
 def settings(run: Run) -> dict[str, Any]:
@@ -106,18 +99,9 @@ def curve(
     return x, np.array([np.interp(x, *pair) for pair in zip(own, y, strict=True)])
 
 
-def plus_minus(samples: np.ndarray, share: bool = False) -> str:
-    """`478 ± 12`: as many digits as the interval can carry; shares in percent."""
-    mean, half = plots.interval(samples * 100 if share else samples)
-    sign = "%" if share else ""
-    if not math.isfinite(mean):
-        return "NaN"
-    if not math.isfinite(half):
-        return f"{mean:.1f}%" if share else si(mean, digits=4)
-    if half == 0 or abs(mean) < 1e-3:
-        return f"{mean:.4g} ± {half:.2g}{sign}"
-    decimals = max(0, (0 if share else 1) - math.floor(math.log10(half)))
-    return f"{mean:,.{decimals}f} ± {half:,.{decimals}f}{sign}"
+def mean_text(samples: np.ndarray, share: bool = False) -> str:
+    """The mean over seeds and its interval, `478 ± 12`; shares in percent."""
+    return plus_minus(*map(float, interval(samples * 100 if share else samples)), share)
 
 
 def figures(group: Group, metric: str) -> dict[str, str]:
@@ -128,15 +112,15 @@ def figures(group: Group, metric: str) -> dict[str, str]:
     share = is_share(metric)
     row = {"final " + label(metric): "–", "at round": "–", "best": "–", "mean over rounds": "–"}
     if values.size:
-        mean, _ = plots.interval(values)
+        mean, _ = interval(values)
         best = int(np.nanargmax(mean)) if np.isfinite(mean).any() else -1
         width = rounds[-1] - rounds[0]
         area = np.trapezoid(values, rounds, axis=1) / width if width else values[:, 0]
         row = {
-            "final " + label(metric): plus_minus(values[:, -1], share),
+            "final " + label(metric): mean_text(values[:, -1], share),
             "at round": f"{rounds[-1]:.0f}",
-            "best": f"{plus_minus(mean[[best]], share)} (round {rounds[best]:.0f})",
-            "mean over rounds": plus_minus(area, share),
+            "best": f"{mean_text(mean[[best]], share)} (round {rounds[best]:.0f})",
+            "mean over rounds": mean_text(area, share),
         }
     if any(map(episodes_played, last)):
         row["episodes"] = si(float(np.mean([episodes_played(one) for one in last])))
