@@ -361,7 +361,7 @@ def test_a_report_of_a_real_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     model = warmstart.warmstart(world, how, tmp_path / "model")
     path = train(recipe(model), tmp_path / "runs")
     page = Page(report.build([path]).read_text(encoding="utf-8"))
-    kept = episodes.read(path / episodes.FILE)
+    kept = episodes.kept_episodes(path / episodes.FILE)
     assert kept is not None
     assert kept.round == 2
     assert f"played {WORLD['unseen']} evaluation tasks" in page.text

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from rich.console import Console
@@ -24,8 +24,12 @@ from fedrl.core.atomic_files import write_atomically
 from fedrl.core.number_format import si
 from fedrl.core.registry import missing_extra
 from fedrl.core.types import UserError
+from fedrl.envs.text import Task, TextWorld
 from fedrl.runs.agents import agent
 from fedrl.runs.run_dir import RunDir
+
+if TYPE_CHECKING:  # these load torch
+    from fedrl.llm.rollout import Rollout, Sample
 
 FILE = "episodes.json"
 VERSION = 1
@@ -95,7 +99,7 @@ def episodes(path: Path, asked: bool = False) -> Played:
     found = RunDir(path).checkpoints()
     if not found:
         raise UserError(f"{path} has no checkpoint")
-    kept = read(path / FILE)
+    kept = kept_episodes(path / FILE)
     if kept is not None and kept.checkpoint == found[0].name:
         return kept
     console = Console(stderr=True)
@@ -127,7 +131,7 @@ def size_on_cpu(path: Path) -> int:
     return sum(p.numel() for p in skeleton(settings.model).parameters())
 
 
-def read(file: Path) -> Played | None:
+def kept_episodes(file: Path) -> Played | None:
     """What the file holds; None if there is none, or one of another form."""
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
@@ -158,7 +162,7 @@ def play(path: Path, checkpoint: str, tell: Callable[[str], None]) -> Played:
     for start in range(0, count, AT_ONCE):
         part = tasks[start : start + AT_ONCE]
         rollout = algorithm.play_tasks(theta, part, seeding.derive(SEED, "episodes", start))
-        played += told(algorithm.world, part, rollout)
+        played += rollout_episodes(algorithm.world, part, rollout)
         won = sum(one.won for one in played)
         tell(f"{len(played)} of {count} evaluation tasks played for the report, {won} won")
     kinds = {
@@ -173,9 +177,9 @@ def play(path: Path, checkpoint: str, tell: Callable[[str], None]) -> Played:
     )  # fmt: skip
 
 
-def told(world: Any, tasks: Sequence[Any], rollout: Any) -> list[Episode]:
+def rollout_episodes(world: TextWorld, tasks: Sequence[Task], rollout: Rollout) -> list[Episode]:
     """A rollout with transcripts as episodes to read."""
-    samples: list[list[Any]] = [[] for _ in tasks]
+    samples: list[list[Sample]] = [[] for _ in tasks]
     for sample in rollout.samples:
         samples[sample.episode].append(sample)
     result = []

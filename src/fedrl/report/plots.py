@@ -187,9 +187,9 @@ def band_plot(
         return
     values = np.concatenate(seen)
     if values.size and values.min() < values.max():
-        low, high = axes.get_ylim()
+        bottom, top = axes.get_ylim()
         room = (values.max() - values.min()) / 2
-        axes.set_ylim(max(low, values.min() - room), min(high, values.max() + room))
+        axes.set_ylim(max(bottom, values.min() - room), min(top, values.max() + room))
     _tick_labels(axes.yaxis)
 
 

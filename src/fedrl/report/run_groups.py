@@ -11,14 +11,13 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
 from fedrl.core.intervals import interval
 from fedrl.core.number_format import duration, is_share, label, plus_minus, si
 from fedrl.core.types import UserError
-from fedrl.report.run_labels import group_names
+from fedrl.report.run_labels import Config, group_names
 from fedrl.runs.read import Run
 
 NO_SETTING = ("seed", "out", "track", "checkpoint_every")
@@ -36,11 +35,11 @@ class Group:
     runs: tuple[Run, ...]
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Config:
         return settings(self.runs[0])
 
 
-def settings(run: Run) -> dict[str, Any]:
+def settings(run: Run) -> Config:
     return {key: value for key, value in run.config.items() if key not in NO_SETTING}
 
 
@@ -101,7 +100,8 @@ def curve(
 
 def mean_text(samples: np.ndarray, share: bool = False) -> str:
     """The mean over seeds and its interval, `478 ± 12`; shares in percent."""
-    return plus_minus(*map(float, interval(samples * 100 if share else samples)), share)
+    mean, half = interval(samples * 100 if share else samples)
+    return plus_minus(float(mean), float(half), share)
 
 
 def figures(group: Group, metric: str) -> dict[str, str]:

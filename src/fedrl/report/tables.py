@@ -24,7 +24,7 @@ class Failures(NamedTuple):
     reasons: list[str]  # the commonest, with how often each came
     more_reasons: bool
     table: Table
-    count: int  # rows that there are, also where not all are shown
+    total: int  # rows that there are, also where not all are shown
 
 
 class Settings(NamedTuple):

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.realdata import data
 
 from fedrl.core.types import UserError
-from fedrl.datasets import alfworld
 from fedrl.envs.household import generate as module
 from fedrl.envs.household.expert import demonstrate
 from fedrl.envs.household.game import Game
@@ -25,9 +22,8 @@ from fedrl.envs.household.generate import (
     tasks,
 )
 from fedrl.envs.household.layout import Layout
-from fedrl.envs.household.pddl import parse
 from fedrl.envs.household.problem import KINDS
-from fedrl.envs.household.rooms import SIZES, flags, house
+from fedrl.envs.household.rooms import SIZES, house
 from fedrl.envs.household.scenes import SCENES, scene
 
 problems = st.builds(
@@ -203,41 +199,3 @@ def test_the_tables_put_things_only_where_they_fit():
         for otype, places in room.things.items():
             for place in places:
                 assert otype in house().fits[place], (room.name, otype, place)
-
-
-@pytest.mark.realdata
-def test_the_tables_agree_with_the_genuine_games():
-    pairs, able, words = set(), {}, set()
-    for split in ("valid_seen", "valid_unseen", "valid_train"):
-        for record in alfworld.games(data("alfworld"), split):
-            problem = parse(record.pddl_problem, record.id, record.task)
-            pairs |= problem.can_contain
-            able |= {thing.type: thing.flags for thing in problem.things}
-            goal = problem.goal
-            words.add((goal.kind, _template(problem.task, goal)))
-    ours = {(receptacle, t) for receptacle, found in house().fits.items() for t in found}
-    assert pairs <= ours
-    assert {t: flags(t) for t in able if t in _known()} == {
-        t: found for t, found in able.items() if t in _known()
-    }
-    assert words == {(kind, text) for kind, texts in house().wordings.items() for text in texts}
-
-
-@pytest.mark.realdata
-@pytest.mark.slow
-def test_every_pair_that_fits_occurs_in_the_genuine_games():
-    pairs = set()
-    for split in ("train", "valid_seen", "valid_unseen"):
-        for record in alfworld.games(data("alfworld"), split):
-            pairs |= parse(record.pddl_problem, record.id, record.task).can_contain
-    assert pairs == {(receptacle, t) for receptacle, found in house().fits.items() for t in found}
-
-
-def _known() -> set[str]:
-    carried = {otype for room in house().rooms.values() for otype in room.things}
-    return carried | {t for types in house().able.values() for t in types}
-
-
-def _template(text, goal):
-    text = re.sub(rf"\b{goal.object.lower()}\b", "{o}", text)
-    return re.sub(rf"\b{goal.target.lower()}\b", "{r}", text)

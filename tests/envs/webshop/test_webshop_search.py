@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-import lzma
 import math
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from support.realdata import data, parity
 
 from fedrl.core.types import UserError
 from fedrl.envs.webshop import search, search_terms
@@ -92,27 +88,6 @@ def test_terms_lose_possessives_stop_words_and_endings() -> None:
         "shoe",
     ]
     assert search_terms.terms("It's the not") == []
-
-
-def oracle() -> object:
-    stemmer = pytest.importorskip("nltk.stem", reason="nltk is the oracle of the stemmer")
-    return stemmer.PorterStemmer(mode="MARTIN_EXTENSIONS")
-
-
-def test_stems_equal_nltks_on_generated_words() -> None:
-    stem = oracle().stem
-    found = {
-        word for product in generate(500) for word in search_terms.words(indexed_text(product))
-    }
-    assert [word for word in found if search_terms.stem(word) != stem(word)] == []
-
-
-@given(st.text(alphabet="abcdegilmnorstuvyz1", min_size=1, max_size=6),
-       st.sampled_from("ational izer ousness iveness ization ing ed eed sses ies logi bli ement "
-                       "ion y ll e ical ness ful ative".split()))  # fmt: skip
-@settings(max_examples=400)
-def test_stems_equal_nltks_on_made_up_words(start: str, end: str) -> None:
-    assert search_terms.stem(start + end) == oracle().stem(start + end)
 
 
 def test_length_bytes() -> None:
@@ -258,30 +233,3 @@ def test_a_large_index_uses_the_compiled_scan(monkeypatch: pytest.MonkeyPatch) -
     plain = [index.search(product.title) for product in products[:30]]
     monkeypatch.setattr(search, "LARGE", 100)
     assert [index.search(product.title) for product in products[:30]] == plain
-
-
-@pytest.mark.realdata
-def test_the_originals_results() -> None:
-    with gzip.open(data("webshop") / "documents_1k.jsonl.gz", "rt", encoding="utf-8") as lines:
-        documents = [json.loads(line) for line in lines]
-    ids = [document["id"] for document in documents]
-    index = Index.build(ids, (document["contents"] for document in documents))
-    with lzma.open(parity() / "webshop_search.jsonl.xz", "rt", encoding="utf-8") as lines:
-        records = [json.loads(line) for line in lines]
-    assert len(records) >= 300
-    for record in records:
-        places, scores = index.ranked(record["query"])
-        assert [ids[place] for place in places] == record["asins"]
-        # Recorded with 4 decimals; each further document of a tie is lowered by a millionth.
-        np.testing.assert_allclose(scores, record["scores"], atol=1.1e-4)
-
-
-@pytest.mark.realdata
-def test_stems_equal_nltks_on_real_words() -> None:
-    stem = oracle().stem
-    found: set[str] = set()
-    for name in ("documents_1k.jsonl.gz", "human_goals.json.gz"):
-        with gzip.open(data("webshop") / name, "rt", encoding="utf-8") as file:
-            found.update(search_terms.words(file.read()))
-    assert len(found) > 10_000
-    assert [word for word in found if search_terms.stem(word) != stem(word)] == []

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
 from fedrl.envs.household.domain import domain, grammar, logic
 from fedrl.envs.household.expert import demonstrate
@@ -34,7 +33,7 @@ def to_pddl(problem: Problem) -> str:
     )
 
 
-def game(problem: Problem, generation: str = GENERATIONS[0]) -> dict[str, Any]:
+def game(problem: Problem, generation: str = GENERATIONS[0]) -> dict[str, str]:
     """What the real engine needs to play a problem."""
     return {
         "pddl_domain": domain(generation),
@@ -50,7 +49,7 @@ def write_game(problem: Problem, path: Path | str, generation: str = GENERATIONS
     """
     path = Path(path)
     walkthrough = demonstrate(Game(Layout(problem, generation)))
-    content = game(problem, generation) | {"solvable": True, "walkthrough": walkthrough}
+    content = {**game(problem, generation), "solvable": True, "walkthrough": walkthrough}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content), encoding="utf-8")
     goal = problem.goal

@@ -14,7 +14,8 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from fedrl.core import registry, seeding
+from fedrl.core import seeding
+from fedrl.core.limits import one_of
 from fedrl.core.types import UserError
 from fedrl.envs.household.layout import TREATMENTS
 from fedrl.envs.household.problem import KINDS, Goal, Problem, Thing
@@ -36,9 +37,9 @@ def generate(
     seed: int, index: int, size: str = "small", kind: str | None = None, scene: int | None = None
 ) -> Problem:
     """Problem `index`; a kind or scene that is not given is drawn."""
-    _check("size", size, SIZES)
+    one_of("size", size, SIZES)
     if kind is not None:
-        _check("kind", kind, KINDS)
+        one_of("kind", kind, KINDS)
     if scene is not None and not 0 <= scene < SCENES:
         raise UserError(f"scene is {scene}; there are {SCENES} of each room: 0 to {SCENES - 1}")
     dice = Dice(seeding.generator(seed, f"household {size}", round=index))
@@ -71,8 +72,8 @@ def task(
     mix: Mapping[str, float] | None = None,
 ) -> Problem:
     """One of `tasks`. The first call sketches those before it, so that none comes twice."""
-    _check("split", split, SPLITS)
-    _check("size", size, SIZES)
+    one_of("split", split, SPLITS)
+    one_of("size", size, SIZES)
     shares = _shares(mix)
     sketch = _roll(split, seed, size, shares)[index]
     dice = Dice(seeding.generator(seed, f"household {size} {split} words", round=index))
@@ -83,8 +84,8 @@ def briefs(
     split: str, count: int, seed: int = 0, size: str = "small"
 ) -> list[tuple[str, str, str]]:
     """Id, kind and scene of the first `count` tasks, without building them."""
-    _check("split", split, SPLITS)
-    _check("size", size, SIZES)
+    one_of("split", split, SPLITS)
+    one_of("size", size, SIZES)
     roll = _roll(split, seed, size, _shares(None))
     sketches = [roll[index] for index in range(count)]
     return [(f"{split}/{i:05d}", s.goal.kind, s.scene) for i, s in enumerate(sketches)]
@@ -168,16 +169,11 @@ def _owner(sketch: Sketch) -> str:
     return OWNERS[zlib.crc32(content.encode()) % len(OWNERS)]
 
 
-def _check(key: str, value: str, choice: tuple[str, ...]) -> None:
-    if value not in choice:
-        raise UserError(f"{key} is {value!r}; {registry.suggestion(value, list(choice))}")
-
-
 def _shares(mix: Mapping[str, float] | None) -> Shares:
     if mix is None:
         return tuple((kind, 1.0) for kind in KINDS)
     for kind in mix:
-        _check("mix", kind, KINDS)
+        one_of("mix", kind, KINDS)
     if min(mix.values(), default=0) < 0 or sum(mix.values()) <= 0:
         raise UserError("mix: give the kinds shares of 0 or more, one of them above 0")
     return tuple((kind, mix[kind]) for kind in KINDS if mix.get(kind, 0) > 0)

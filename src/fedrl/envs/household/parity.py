@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
 
 from fedrl.core.types import UserError
 from fedrl.datasets import alfworld
@@ -16,7 +15,7 @@ from fedrl.envs.household.game import Game
 from fedrl.envs.household.layout import Layout
 from fedrl.envs.household.pddl import parse
 from fedrl.envs.household.problem import Problem
-from fedrl.envs.parity import Line, records, transcript
+from fedrl.envs.parity import Line, Record, records, transcript
 
 KEYS = {"id", "generation", "reset", "steps"}
 """What a record of a transcript has at least."""
@@ -61,7 +60,7 @@ def _games(ids: Iterable[str], data: Path) -> dict[str, Problem]:
     return found
 
 
-def _file(name: str, transcripts: list[dict[str, Any]], games: dict[str, Problem]) -> Line:
+def _file(name: str, transcripts: list[Record], games: dict[str, Problem]) -> Line:
     line = Line(name, note=f"{len(transcripts)} games")
     for record in transcripts:
         game = Game(Layout(games[record["id"]], record["generation"]))
@@ -72,9 +71,7 @@ def _file(name: str, transcripts: list[dict[str, Any]], games: dict[str, Problem
     return line
 
 
-def _compare(
-    line: Line, record: dict[str, Any], what: str, step: dict[str, Any], game: Game, seen: str
-) -> None:
+def _compare(line: Line, record: Record, what: str, step: Record, game: Game, seen: str) -> None:
     got = {
         "observation": seen,
         "admissible": game.admissible,

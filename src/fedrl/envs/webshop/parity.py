@@ -10,9 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
-from fedrl.envs.parity import Line, records, transcript
+from fedrl.envs.parity import Line, Record, records, transcript
 from fedrl.envs.text import Turn
 from fedrl.envs.webshop.goals import Goal
 from fedrl.envs.webshop.nouns import lookup
@@ -65,12 +64,12 @@ def goals_line(shop: WebShop, path: Path) -> Line:
     return line
 
 
-def _counted(record: dict[str, Any]) -> dict[str, Any]:
+def _counted(record: Record) -> Record:
     names = ("n_products", "n_goals", "sha256_all_goals", "asin_order_sha256")
     return {name: record[name] for name in names}
 
 
-def _summary(shop: WebShop) -> dict[str, Any]:
+def _summary(shop: WebShop) -> Record:
     listed = [goal.to_record() for goal in shop.goals]
     text = json.dumps(listed, sort_keys=True, ensure_ascii=False)
     order = "\n".join(goal.asin for goal in shop.goals)
@@ -120,7 +119,9 @@ def sessions_line(shop: WebShop, path: Path) -> Line:
         goal = shop.goals[record["goal_index"]]
         visit, turn = shop.visit(goal)
         expected = {**record["reset"], "goal": record["goal"]}
-        line.compare(f"session {sessions}, start", expected, _said(turn, goal=goal.to_record()))
+        line.compare(
+            f"session {sessions}, start", expected, {**_said(turn), "goal": goal.to_record()}
+        )
         for step in record["steps"]:
             expected = {"purchase": None, **step}
             action = expected.pop("action")
@@ -129,7 +130,7 @@ def sessions_line(shop: WebShop, path: Path) -> Line:
     return line
 
 
-def _said(turn: Turn, **more: Any) -> dict[str, Any]:
+def _said(turn: Turn) -> Record:
     """A turn in the recording's terms."""
     available = turn.info["available"]
     purchase = turn.info.get("purchase")
@@ -139,7 +140,6 @@ def _said(turn: Turn, **more: Any) -> dict[str, Any]:
         "reward": turn.reward,
         "done": turn.done,
         "purchase": purchase and {**purchase, "info": turn.info["reward_parts"]},
-        **more,
     }
 
 

@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rapidfuzz.fuzz import token_set_ratio
 from rapidfuzz.utils import default_process
@@ -47,7 +47,7 @@ class TypeMatch(NamedTuple):
 
 class Reward(NamedTuple):
     value: float  # 1.0: won
-    parts: dict[str, Any]  # under the original's names
+    parts: dict[str, float]  # under the original's names
 
 
 def reward(
@@ -70,7 +70,7 @@ def _combine(
     wanted = len(goal.options)
     affordable = price <= goal.price_upper
     whole = len(goal.attributes) + wanted + 1
-    parts: dict[str, Any] = {
+    parts: dict[str, float] = {
         "r_type": kind.r_type,
         "r_att": attributes / len(goal.attributes) if goal.attributes else 1.0,
         "w_att": len(goal.attributes) / whole,

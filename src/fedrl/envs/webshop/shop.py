@@ -12,8 +12,9 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, TypedDict
 
+from fedrl.core.limits import at_least_one, not_negative
 from fedrl.core.types import FilePath, UserError
 from fedrl.envs.text import Task, Turn
 from fedrl.envs.webshop import pages
@@ -55,18 +56,14 @@ class Settings:
     max_steps: int = 15
 
     def __post_init__(self) -> None:
-        for name in ("products", "max_steps"):
-            if getattr(self, name) < 1:
-                raise UserError(f"world.{name} is {getattr(self, name)}; it must be at least 1")
+        at_least_one(self, "world.", "products", "max_steps")
         if self.observation not in ("text", "text_rich"):
             raise UserError(
                 f'world.observation is {self.observation!r}; choose "text" or "text_rich"'
             )
         if self.tagger not in ("plain", "spacy"):
             raise UserError(f'world.tagger is {self.tagger!r}; choose "plain" or "spacy"')
-        for name in ("validation", "public", "catalogue_seed"):
-            if getattr(self, name) < 0:
-                raise UserError(f"world.{name} is {getattr(self, name)}; it must not be negative")
+        not_negative(self, "world.", "validation", "public", "catalogue_seed")
 
 
 DEFAULTS = Settings()
@@ -225,6 +222,20 @@ class WebShop:
         return [*commands, product, *options, "click[buy now]"]
 
 
+class Purchase(TypedDict):
+    asin: str
+    options: dict[str, str]
+    price: float
+
+
+class Ending(TypedDict):
+    """What a turn's `info` has after the purchase."""
+
+    won: bool
+    purchase: Purchase
+    reward_parts: dict[str, float]
+
+
 class Visit:
     """One episode: the page that is shown, and what has been chosen so far."""
 
@@ -238,7 +249,7 @@ class Visit:
         self.options: dict[str, str] = {}
         self.visited: set[str] = set()
         self.page = pages.START
-        self.ending: dict[str, Any] = {}
+        self.ending: Ending | None = None
 
     @property
     def goal(self) -> str:
@@ -271,7 +282,7 @@ class Visit:
                     "has_search_bar": page.kind == "start",
                     "clickables": page.clickables,
                 },
-                **self.ending,
+                **(self.ending or {}),
             },
         )
 
