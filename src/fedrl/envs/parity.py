@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Any
 
 from fedrl.core.types import UserError
 
-Record = dict[str, Any]
+Record = Mapping[str, Any]
 """A line of a transcript file, in the recording's own terms."""
 
 SHOWN = 3

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 from rich.console import Console
 
+from fedrl.core.number_format import counted
 from fedrl.core.types import UserError
 from fedrl.envs.household.expert import Expert
 from fedrl.envs.household.game import NOTHING, Game
@@ -127,7 +128,7 @@ class Seat:
                 if command is None:
                     continue
                 if command == "next":
-                    show(f"left after {counted(steps)}\n")
+                    show(f"left after {counted(steps, 'step')}\n")
                     return
                 steps += 1
                 observation = episode.step(command).observation
@@ -135,13 +136,13 @@ class Seat:
                 show(observation.rstrip())
                 self._warn(observation)
         except Left:
-            show(f"left after {counted(steps)}")
+            show(f"left after {counted(steps, 'step')}")
             self._screen.whole(again(self.world, task))
             raise
         show("")
         show(goal(game))
         outcome = "Won" if game.won else "Not won"
-        show(f"{outcome} after {counted(steps)}: reward {int(game.won)}.", "bold")
+        show(f"{outcome} after {counted(steps, 'step')}: reward {int(game.won)}.", "bold")
         self._screen.whole(again(self.world, task))
         self._another()
 
@@ -211,10 +212,6 @@ def goal(game: Game) -> str:
     lines = [f"Your task is to: {game.layout.problem.task}."]
     lines += [f"  [{'x' if holds else ' '}] {part}" for part, holds in game.goal_parts().items()]
     return "\n".join(lines)
-
-
-def counted(steps: int) -> str:
-    return f"{steps} step{'' if steps == 1 else 's'}"
 
 
 def again(world: Household, task: str) -> str:

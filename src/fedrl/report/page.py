@@ -150,14 +150,14 @@ def _what_was_run(groups: Sequence[Group]) -> list[str]:
     parts = [f"{method} on {shared['world.name']}" if "world.name" in shared else method]
     if shared.get("federation.kind", "federated") != "federated":
         parts.append(str(shared["federation.kind"]))
-    if "federation.clients" in shared:
-        parts.append(counted(shared["federation.clients"], "client"))
-    if "rounds" in shared:
+    if isinstance(clients := shared.get("federation.clients"), int):
+        parts.append(counted(clients, "client"))
+    if isinstance(rounds := shared.get("rounds"), int):
         runs = [run for one in groups for run in one.runs]
         reached = min(max(run.rounds) for run in runs)
         finished = all(run.status == "finished" for run in runs)
         so_far = "" if finished else f"{reached} of " if len(runs) == 1 else "up to "
-        parts.append(so_far + counted(shared["rounds"], "round"))
+        parts.append(so_far + counted(rounds, "round"))
     fewest, *_, most = sorted(len(one.runs) for one in (*groups, groups[0]))
     seeds = counted(most, "seed") + (" each" if len(groups) > 1 else "")
     return [*parts, seeds if fewest == most else f"{fewest} to {most} seeds"]
