@@ -23,7 +23,7 @@ from support.children import python
 from fedrl.core.types import UserError
 from fedrl.envs.webshop.shop import Settings, WebShop
 from fedrl.play import shop_page, shop_visitors
-from fedrl.play.shop_score import judge
+from fedrl.play.shop_score import score_breakdown
 from fedrl.play.shop_server import HEADERS, LONGEST_BODY, open_shop
 
 EVIL = "<script>alert(1)</script>"
@@ -503,7 +503,7 @@ def test_the_points_make_up_the_score(generated, data):
         if values and data.draw(st.booleans())
     }
     price = generated.prices[product.asin]
-    verdict = judge(product, goal, price, options, generated.rules)
+    verdict = score_breakdown(product, goal, price, options, generated.rules)
     whole = len(verdict.points)
     assert whole == len(goal.attributes) + len(goal.options) + 1
     assert verdict.score == pytest.approx(verdict.factor * verdict.earned / whole)

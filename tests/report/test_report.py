@@ -23,16 +23,16 @@ from fedrl.report.run_groups import (
     curve,
     drawn_metrics,
     env_steps,
-    figures,
-    group,
     group_names,
+    group_runs,
     main_metric,
+    summary_row,
 )
 from fedrl.runs.read import load
 
 
 def groups_of(*folders: Path) -> list[Group]:
-    return group([load(folder) for folder in folders])
+    return group_runs([load(folder) for folder in folders])
 
 
 # Mathematics
@@ -152,7 +152,7 @@ def test_numbers_of_a_group(tmp_path: Path) -> None:
     finals = (90.0, 100.0, 110.0)
     folders = [write_run(tmp_path / f"{s}", seed=s, final=f) for s, f in enumerate(finals)]
     [one] = groups_of(*folders)
-    row = figures(one, "eval/return")
+    row = summary_row(one, "eval/return")
     # Standard error 10 / sqrt(3), t of two degrees of freedom 4.3027: 24.8.
     assert row["final return"] == "100 ± 25"
     assert row["mean over rounds"] == "50 ± 12"
@@ -378,7 +378,7 @@ def test_what_a_run_has_for_every_client_is_not_drawn(tmp_path: Path) -> None:
 def test_failed_clients_are_counted_and_named(tmp_path: Path) -> None:
     failures = tuple((when, 3, "timeout") for when in (1, 2, 3, 7))
     [one] = groups_of(write_run(tmp_path / "run", failures=failures))
-    assert figures(one, "eval/return")["failures"] == "4"
+    assert summary_row(one, "eval/return")["failures"] == "4"
     found = tables.failures([one])
     assert found is not None
     assert "1–3, 7" in found.table.rows[0]

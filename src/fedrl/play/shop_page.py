@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fedrl.core.package_files import render
 from fedrl.envs.webshop import pages
-from fedrl.play.shop_score import judge, limit, money, price_tag
+from fedrl.play.shop_score import limit, money, price_tag, score_breakdown
 from fedrl.play.shop_visitors import Visitor
 
 SUB_EMPTY = {
@@ -17,7 +17,7 @@ SUB_EMPTY = {
 def page(visitor: Visitor) -> str:
     """The whole page of where the visitor is."""
     kinds = {"start": _start, "results": _results, "item": _item, "sub": _sub, "done": _done}
-    title, shown = kinds[visitor.visit.page.kind](visitor)
+    title, shown = kinds[visitor.episode.page.kind](visitor)
     return render(
         __package__,
         "shop_page.html.jinja",
@@ -51,41 +51,41 @@ def _start(visitor: Visitor) -> Shown:
 
 def _results(visitor: Visitor) -> Shown:
     # In the world's own words: `Page 1 (Total results: 50)`.
-    texts = (piece.text for piece in visitor.visit.page.pieces)
+    texts = (piece.text for piece in visitor.episode.page.pieces)
     count = next(text for text in texts if text.startswith("Page "))
-    return f"Results, page {visitor.visit.number}", {"count": count}
+    return f"Results, page {visitor.episode.number}", {"count": count}
 
 
 def _item(visitor: Visitor) -> Shown:
-    product = visitor.shop.store.by_asin[visitor.visit.asin]
-    missing = sorted(name for name in product.options if name not in visitor.visit.options)
+    product = visitor.shop.store.by_asin[visitor.episode.asin]
+    missing = sorted(name for name in product.options if name not in visitor.episode.options)
     return product.title, {"product": product, "missing": missing}
 
 
 def _sub(visitor: Visitor) -> Shown:
-    product = visitor.shop.store.by_asin[visitor.visit.asin]
-    texts = [piece.text for piece in visitor.visit.page.pieces if piece.kind == "text"]
+    product = visitor.shop.store.by_asin[visitor.episode.asin]
+    texts = [piece.text for piece in visitor.episode.page.pieces if piece.kind == "text"]
     title = f"{visitor.sub.capitalize()}: {product.title}"
     return title, {"product": product, "texts": texts, "empty": SUB_EMPTY[visitor.sub]}
 
 
 def _done(visitor: Visitor) -> Shown:
     """The score, and what made it."""
-    shop, goal, bought = visitor.shop, visitor.visit.wanted, visitor.turn.info["purchase"]
+    shop, goal, bought = visitor.shop, visitor.episode.wanted, visitor.turn.info["purchase"]
     product = shop.store.by_asin[bought["asin"]]
-    verdict = judge(product, goal, bought["price"], bought["options"], shop.rules)
-    options = len(verdict.points) - len(goal.attributes) - 1
+    scored = score_breakdown(product, goal, bought["price"], bought["options"], shop.rules)
+    options = len(scored.points) - len(goal.attributes) - 1
     parts = ["attribute"] * len(goal.attributes) + ["option"] * options + ["price"]
     # Two decimals, but never a rounded 1.00 that is not a success.
-    score = "1.00" if verdict.score == 1.0 else f"{min(verdict.score, 0.99):.2f}"
+    score = "1.00" if scored.score == 1.0 else f"{min(scored.score, 0.99):.2f}"
     return f"Score {score}", {
         "product": product,
         "price": bought["price"],
-        "verdict": verdict,
+        "scored": scored,
         "score": score,
         "won": visitor.turn.info["won"],
-        "points": zip(parts, verdict.points, strict=True),
-        "factor": f"{verdict.factor:g}",
+        "points": zip(parts, scored.points, strict=True),
+        "factor": f"{scored.factor:g}",
         "ways": {"The expert's way": shop.demonstrate(visitor.task), "Your way": visitor.way},
         "money": money,
         "limit": limit,

@@ -145,7 +145,7 @@ class Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, "")
         elif "task" in fields:
             with self.server.lock:
-                _take(self._visitor(), fields["task"].strip())
+                _take_goal(self._visitor(), fields["task"].strip())
             self._home()  # a reload of an address with ?task= would begin anew
         else:
             with self.server.lock:
@@ -168,7 +168,7 @@ class Handler(BaseHTTPRequestHandler):
             elif path == "/search":
                 visitor.search(fields.get("query", ""))
             elif path == "/goal":
-                visitor.begin(self.server.visitors.another())
+                visitor.take_goal(self.server.visitors.another())
             else:
                 visitor.send(fields.get("do", ""), typed="typed" in fields)
             place = shop_page.place(visitor)
@@ -245,9 +245,9 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-def _take(visitor: Visitor, task: str) -> None:
+def _take_goal(visitor: Visitor, task: str) -> None:
     try:
-        visitor.begin(task)
+        visitor.take_goal(task)
     except UserError:
         visitor.note = f"The shop has no goal “{task[:40]}”."
 

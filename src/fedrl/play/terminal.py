@@ -69,16 +69,16 @@ def play(world: Household, split: str, task: str | None, ask: Callable[[str], st
 
     The exit code is 0 whether a game is won or left, and 130 after Ctrl-C.
     """
-    seat = Seat(world, ask)
+    player = Player(world, ask)
     try:
         while True:
-            seat.game(task or drawn(world, split))
+            player.game(task or random_task(world, split))
             task = None
     except Left as left:
         return left.code
 
 
-def drawn(world: Household, split: str) -> str:
+def random_task(world: Household, split: str) -> str:
     """The id of any game of the split."""
     tasks = world.tasks(split)
     if not tasks:
@@ -103,7 +103,7 @@ class Screen:
         self._console.print(line, style="dim")
 
 
-class Seat:
+class Player:
     """One person at the keyboard, through one game after the other."""
 
     def __init__(self, world: Household, ask: Callable[[str], str]) -> None:
@@ -137,13 +137,13 @@ class Seat:
                 self._warn(observation)
         except Left:
             show(f"left after {counted(steps, 'step')}")
-            self._screen.whole(again(self.world, task))
+            self._screen.whole(replay_command(self.world, task))
             raise
         show("")
         show(goal(game))
         outcome = "Won" if game.won else "Not won"
         show(f"{outcome} after {counted(steps, 'step')}: reward {int(game.won)}.", "bold")
-        self._screen.whole(again(self.world, task))
+        self._screen.whole(replay_command(self.world, task))
         self._another()
 
     def _command(self, prompt: str, game: Game, expert: Expert) -> str | None:
@@ -214,7 +214,7 @@ def goal(game: Game) -> str:
     return "\n".join(lines)
 
 
-def again(world: Household, task: str) -> str:
+def replay_command(world: Household, task: str) -> str:
     """The command that plays this very game once more."""
     words = ["fedrl", "play", "household", "--task", task]
     for field in dataclasses.fields(world.settings):

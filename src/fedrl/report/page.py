@@ -21,7 +21,7 @@ from fedrl.core.types import UserError
 from fedrl.report import plots, tables
 from fedrl.report.episodes_section import agents_episodes
 from fedrl.report.panels import main_panels, other_panels
-from fedrl.report.run_groups import Group, curve, figures, group, main_metric, mean_text
+from fedrl.report.run_groups import Group, curve, group_runs, main_metric, mean_text, summary_row
 from fedrl.report.run_labels import differing
 from fedrl.runs.read import load_all
 
@@ -44,7 +44,7 @@ def build(
     found, left_out = load_all(folders)
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
-        text = html_page(group(found), pictures, title, episodes, left_out)
+        text = html_page(group_runs(found), pictures, title, episodes, left_out)
         if any(is_private(run.path) for run in found):  # its table of failures names clients
             page.touch(OWNER_ONLY)
             page.chmod(OWNER_ONLY)
@@ -67,7 +67,7 @@ def html_page(
     metric = main_metric(groups)
     runs = [run for one in groups for run in one.runs]
     names = dict.fromkeys(str(run.config.get("name", "run")) for run in runs)
-    rows = [figures(one, metric) for one in groups]
+    rows = [summary_row(one, metric) for one in groups]
     main, others = main_panels(groups, metric), other_panels(groups, metric)
     for name, panels in {metric: main, **{name: [one] for name, one in others.items()}}.items():
         plots.save(plots.curves(panels), pictures / _file_name(name))

@@ -43,7 +43,7 @@ def settings(run: Run) -> Config:
     return {key: value for key, value in run.config.items() if key not in NO_SETTING}
 
 
-def group(runs: Sequence[Run]) -> list[Group]:
+def group_runs(runs: Sequence[Run]) -> list[Group]:
     """Runs that differ only in `seed` together, in the order of their first runs."""
     members: dict[str, list[Run]] = {}
     for run in runs:
@@ -104,7 +104,7 @@ def mean_text(samples: np.ndarray, share: bool = False) -> str:
     return plus_minus(float(mean), float(half), share)
 
 
-def figures(group: Group, metric: str) -> dict[str, str]:
+def summary_row(group: Group, metric: str) -> dict[str, str]:
     """What the table says of a group."""
     rounds, values = curve(group.runs, metric)
     last = [list(run.rounds.values())[-1] for run in group.runs]

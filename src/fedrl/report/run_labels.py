@@ -31,7 +31,7 @@ SYMBOLS = {
 def differing(dicts: Sequence[Config]) -> list[str]:
     """Keys whose values are not the same in all of them, absent counting as a value."""
     keys = dict.fromkeys(key for one in dicts for key in one)
-    return [key for key in keys if len({show(one.get(key)) for one in dicts}) > 1]
+    return [key for key in keys if len({setting_text(one.get(key)) for one in dicts}) > 1]
 
 
 def group_names(configs: Sequence[Config]) -> list[str]:
@@ -84,8 +84,8 @@ def _words(config: Config, kinds: Sequence[str]) -> list[str]:
 def _word(key: str, value: Setting, among: Sequence[str]) -> str:
     last = key.rpartition(".")[2]
     alone = sum(other.rpartition(".")[2] == last for other in among) == 1
-    return f"{SYMBOLS.get(last, last) if alone else key}={show(value).strip(chr(34))}"
+    return f"{SYMBOLS.get(last, last) if alone else key}={setting_text(value).strip(chr(34))}"
 
 
-def show(value: Setting) -> str:
+def setting_text(value: Setting) -> str:
     return "–" if value is None else json.dumps(value, ensure_ascii=False, default=str)

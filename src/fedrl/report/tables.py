@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from fedrl.core.number_format import duration, number_ranges
 from fedrl.report.run_groups import Group
-from fedrl.report.run_labels import differing, show
+from fedrl.report.run_labels import differing, setting_text
 from fedrl.runs.read import flatten
 
 MOST_ROWS = 200
@@ -72,13 +72,13 @@ def settings(groups: Sequence[Group]) -> Settings:
     runs = [run for one in groups for run in one.runs]
     configs = [one.config for one in groups] if len(runs) > 1 else [runs[0].config]
     keys = differing(configs)
-    rows = [[g.name, *(show(g.config.get(key)) for key in keys)] for g in groups]
+    rows = [[g.name, *(setting_text(g.config.get(key)) for key in keys)] for g in groups]
     sections: dict[str, list[str]] = {}
     for key, value in configs[0].items():
         if key not in keys:
             part, _, name = key.rpartition(".")
             sections.setdefault(part, [f"[{part}]"] if part else []).append(
-                f"{name} = {show(value)}"
+                f"{name} = {setting_text(value)}"
             )
     return Settings(
         Table(["", *keys], rows) if keys else None,

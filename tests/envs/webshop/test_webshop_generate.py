@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedrl.envs.webshop.generate import generate, products
-from fedrl.envs.webshop.goals import draw
+from fedrl.envs.webshop.goals import draw_goals
 from fedrl.envs.webshop.nouns import plain
 from fedrl.envs.webshop.product import DEPARTMENTS, Product, indexed_text
 from fedrl.envs.webshop.reward import Rules, unwinnable
@@ -116,7 +116,7 @@ def test_every_goal_can_be_found_and_won(catalogue: list[Product]) -> None:
         if product.instruction:
             assert place in index.search(product.instruction)
             assert place in index.search(product.title, 10)
-    drawn = draw(shelf, 0)
+    drawn = draw_goals(shelf, 0)
     assert len(drawn.goals) > 1000
     by_asin = {product.asin: product for product in shelf}
     assert list(unwinnable(drawn.goals, by_asin, drawn.prices, Rules(False, plain))) == []

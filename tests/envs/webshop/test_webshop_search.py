@@ -211,7 +211,7 @@ def test_the_compiled_scan_gives_the_same_answers() -> None:
     queries += [product.description for product in products[:10]] + ["black", "size size color"]
     for query in queries:
         for k in (1, 10, 50):
-            found = index._known(query)
+            found = index._query(query)
             for plain, compiled in zip(index._best(found, k), kernel.best(index, found, k)):
                 np.testing.assert_array_equal(plain, compiled)
 
@@ -220,7 +220,7 @@ def test_the_compiled_scan_gives_the_same_answers() -> None:
 def test_the_compiled_scan_can_find_everything() -> None:
     kernel = pytest.importorskip("fedrl.envs.webshop.search_kernel", reason="needs numba")
     index = build(COLLECTION)
-    found = index._known("blue red shoes")
+    found = index._query("blue red shoes")
     for plain, compiled in zip(index._best(found, 9), kernel.best(index, found, 9)):
         np.testing.assert_array_equal(plain, compiled)
 

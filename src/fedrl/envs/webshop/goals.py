@@ -74,14 +74,16 @@ class Goal:
         )
 
 
-class Drawn(NamedTuple):
+class DrawnGoals(NamedTuple):
     """All that chance decides about a shop."""
 
     prices: Mapping[str, float]  # what a purchase of each product costs
     goals: tuple[Goal, ...]
 
 
-def draw(products: Sequence[Product], seed: int, shuffle_seed: int = SHUFFLE_SEED) -> Drawn:
+def draw_goals(
+    products: Sequence[Product], seed: int, shuffle_seed: int = SHUFFLE_SEED
+) -> DrawnGoals:
     rng = random.Random(seed)
     prices = {product.asin: draw_price(product, rng) for product in products}
     sources = [product for product in products if product.instruction]
@@ -93,7 +95,7 @@ def draw(products: Sequence[Product], seed: int, shuffle_seed: int = SHUFFLE_SEE
         for goal in _combinations(product, limit, weight)
     ]
     random.Random(shuffle_seed).shuffle(goals)
-    return Drawn(prices, tuple(goals))
+    return DrawnGoals(prices, tuple(goals))
 
 
 def draw_price(product: Product, rng: random.Random) -> float:

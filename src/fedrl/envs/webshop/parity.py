@@ -59,12 +59,12 @@ def goals_line(shop: WebShop, path: Path) -> Line:
             got = shop.goals[record["index"]].to_record()
             line.compare(f"goal {record['index']}", record["goal"], got)
         else:
-            line.compare("all goals", _counted(record), _summary(shop))
+            line.compare("all goals", _recorded_summary(record), _summary(shop))
     line.note = f"{len(shop.goals)} goals by sha256"
     return line
 
 
-def _counted(record: Record) -> Record:
+def _recorded_summary(record: Record) -> Record:
     names = ("n_products", "n_goals", "sha256_all_goals", "asin_order_sha256")
     return {name: record[name] for name in names}
 
@@ -117,20 +117,22 @@ def sessions_line(shop: WebShop, path: Path) -> Line:
     sessions = 0
     for sessions, record in enumerate(records(path), start=1):
         goal = shop.goals[record["goal_index"]]
-        visit, turn = shop.visit(goal)
+        episode, turn = shop.episode(goal)
         expected = {**record["reset"], "goal": record["goal"]}
         line.compare(
-            f"session {sessions}, start", expected, {**_said(turn), "goal": goal.to_record()}
+            f"session {sessions}, start", expected, {**_turn_record(turn), "goal": goal.to_record()}
         )
         for step in record["steps"]:
             expected = {"purchase": None, **step}
             action = expected.pop("action")
-            line.compare(f"session {sessions}, {action}", expected, _said(visit.step(action)))
+            line.compare(
+                f"session {sessions}, {action}", expected, _turn_record(episode.step(action))
+            )
     line.note = f"{sessions} sessions"
     return line
 
 
-def _said(turn: Turn) -> Record:
+def _turn_record(turn: Turn) -> Record:
     """A turn in the recording's terms."""
     available = turn.info["available"]
     purchase = turn.info.get("purchase")

@@ -114,7 +114,7 @@ class Index:
 
     def ranked(self, query: str, k: int = 50) -> tuple[Ints, Floats]:
         """Positions and scores of the best k."""
-        found = self._known(query)
+        found = self._query(query)
         if not len(found.weights) or k <= 0:
             return np.empty(0, np.int32), np.empty(0, np.float32)
         if len(self) >= LARGE and _compiled():
@@ -128,7 +128,7 @@ class Index:
     def scores(self, query: str) -> Floats:
         """The score of every document by position: 0 without a query term."""
         scores = np.zeros(len(self), np.float32)
-        scores[self.order] = self._sums(self._known(query)).astype(np.float32)
+        scores[self.order] = self._sums(self._query(query)).astype(np.float32)
         return scores
 
     def save(self, folder: Path) -> None:
@@ -154,7 +154,7 @@ class Index:
             terms=terms, **arrays, mean_length=mean, documents=int(documents), k1=k1, b=b
         )  # fmt: skip
 
-    def _known(self, query: str) -> Query:
+    def _query(self, query: str) -> Query:
         counts = Counter(map(term, words(query)))
         known = [self.terms[found] for found in counts if found in self.terms]
         times = [count for found, count in counts.items() if found in self.terms]

@@ -25,10 +25,10 @@ from fedrl.envs.webshop.generate import asin_of
 from fedrl.envs.webshop.goals import NO_LIMIT, Goal
 from fedrl.envs.webshop.product import Product, indexed_text
 from fedrl.envs.webshop.search import K1, B, Index
-from fedrl.envs.webshop.store import FOUND, Ranker
+from fedrl.envs.webshop.store import MOST_RESULTS, Ranker
 
 FIELDS = ("title", "description", "bullet", "options")
-DEPTH = FOUND
+DEPTH = MOST_RESULTS
 """Results that a re-ranking moves about among themselves: those that a shop shows."""
 
 Change = Literal["color", "size", "price"]

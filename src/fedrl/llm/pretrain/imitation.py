@@ -23,7 +23,7 @@ from fedrl.envs.household.expert import Expert
 from fedrl.envs.household.world import HouseholdEpisode
 from fedrl.envs.text import Episode, TextWorld
 from fedrl.envs.webshop.pages import SEARCH_TEMPLATE
-from fedrl.envs.webshop.shop import Visit
+from fedrl.envs.webshop.shop import ShopEpisode
 from fedrl.llm.policy import Policy
 from fedrl.llm.prompts.compact_household import ENTITY
 from fedrl.llm.prompts.formats import Format, tokenize
@@ -134,7 +134,7 @@ def _adviser(
 ) -> Adviser | None:
     if isinstance(episode, HouseholdEpisode):
         return Expert(episode.game, search=True, order=places)
-    if isinstance(episode, Visit):
+    if isinstance(episode, ShopEpisode):
         return Shopper(episode, world.demonstrate(task))
     return None
 
@@ -142,7 +142,7 @@ def _adviser(
 class Shopper:
     """Follows the shop's demonstration, and comes back to it from anywhere."""
 
-    def __init__(self, visit: Visit, plan: Sequence[str]) -> None:
+    def __init__(self, visit: ShopEpisode, plan: Sequence[str]) -> None:
         self.visit = visit
         self.search = plan[0]
         self.product = f"click[{visit.wanted.asin.lower()}]"
