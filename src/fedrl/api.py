@@ -32,7 +32,7 @@ threads.pin()  # before NumPy is imported
 from fedrl.config.build import build_algorithm  # noqa: E402
 from fedrl.config.loading import find_recipe, read_recipe, require_names, resolve  # noqa: E402
 from fedrl.config.schema import Config  # noqa: E402
-from fedrl.core.types import Algorithm, UserError  # noqa: E402
+from fedrl.core.types import Algorithm, Json, Tables, UserError  # noqa: E402
 from fedrl.federation.round_loop import Round  # noqa: E402
 from fedrl.runs import read, train  # noqa: E402
 from fedrl.runs.evaluate import Evaluation, evaluate  # noqa: E402
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 Callback = Callable[[Round], object]
 """Called after every round; returning False (not None) stops the run."""
 
-Recipe = str | Path | Mapping[str, Any]
+Recipe = str | Path | Tables
 """The name of a recipe that comes with fedrl, a TOML file, or its tables as a dict."""
 
 
@@ -58,7 +58,7 @@ class Run:
         return f"<fedrl.Run {self.path}: {self.status}, round {self.round}>"
 
     @cached_property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Json:
         """All settings, nested as in a recipe."""
         return tomllib.loads((self.path / "config.toml").read_text(encoding="utf-8"))
 
@@ -218,7 +218,7 @@ def load(runs: str | Path | Iterable[str | Path]) -> Runs:
 
 
 def sweep(
-    sweep: str | Path | Mapping[str, Any],
+    sweep: str | Path | Tables,
     *,
     flags: Sequence[str] = (),
     seeds: Iterable[int] | None = None,
@@ -246,7 +246,7 @@ def sweep(
     return runs
 
 
-def frame(records: Sequence[Mapping[str, Any]]) -> pd.DataFrame:
+def frame(records: Sequence[Tables]) -> pd.DataFrame:
     """A table of pandas; without it, a line that says how to get it."""
     try:
         import pandas as pd

@@ -8,7 +8,6 @@ values are errors of one or two lines that name the key and the fix.
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 import tomllib
 import typing
@@ -16,17 +15,19 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import tomli_w
+
 import fedrl
 from fedrl.algorithms import METHODS
 from fedrl.config.flag_parsing import checked, fields, nearest, parse, split_flags
 from fedrl.config.renamed import RENAMED
 from fedrl.config.schema import SECTIONS, Config
 from fedrl.core.registry import load, look_up, suggestion
-from fedrl.core.types import UserError
+from fedrl.core.types import Json, Tables, UserError
 from fedrl.envs import WORLDS
 
 
-def read_recipe(path: Path) -> dict[str, Any]:
+def read_recipe(path: Path) -> Json:
     """The recipe's tables; its name is the default of `name`."""
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -39,7 +40,7 @@ def read_recipe(path: Path) -> dict[str, Any]:
     return {"name": recipe_name(path)} | data
 
 
-def require_names(recipe: Mapping[str, Any]) -> None:
+def require_names(recipe: Tables) -> None:
     """No step size suits every world, so a recipe says which method and world it is for."""
     for key, example in (("algorithm", "fedsvrpg-m"), ("world", "cartpole")):
         section = recipe.get(key)
@@ -74,9 +75,7 @@ def recipe_name(path: Path) -> str:
     return f"{parent.name}-{path.stem}" if parent.parent.name == "recipes" else path.stem
 
 
-def resolve(
-    data: Mapping[str, Any], flags: Sequence[str] = (), settings: Mapping[str, Any] | None = None
-) -> Config:
+def resolve(data: Tables, flags: Sequence[str] = (), settings: Tables | None = None) -> Config:
     """The whole configuration: defaults, then the recipe, then the flags or a program's settings.
 
     `settings` are values of the types that they have, nested as in a recipe; flags are texts.
@@ -99,7 +98,7 @@ def resolve(
     return _fill(Config, merged, "", classes)
 
 
-def dotted(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
+def dotted(settings: Tables) -> list[tuple[str, Any]]:
     """`{"rounds": 5, "algorithm": {"lr": 1}}` → [("rounds", 5), ("algorithm.lr", 1)]."""
     return [
         pair
@@ -112,7 +111,7 @@ def dotted(settings: Mapping[str, Any]) -> list[tuple[str, Any]]:
     ]
 
 
-def _choose_name(section: dict[str, Any], key: str, name: Any) -> None:
+def _choose_name(section: Json, key: str, name: Any) -> None:
     """A flag that names another method: what that method presets goes over the recipe's value.
 
     A recipe's keys that only its own method has are left out, and named in a line: one flag is
@@ -137,7 +136,7 @@ def _choose_name(section: dict[str, Any], key: str, name: Any) -> None:
     section["name"] = name
 
 
-def _chosen(table: Any, data: dict[str, Any], key: str, default: str) -> type:
+def _chosen(table: Any, data: Json, key: str, default: str) -> type:
     """The settings class of the named method or world; its own defaults go under the recipe's."""
     section = data.get(key, {})
     name = section.get("name", default)
@@ -148,9 +147,7 @@ def _chosen(table: Any, data: dict[str, Any], key: str, default: str) -> type:
     return load(entry, f"{key}.name", name).Settings
 
 
-def _override(
-    data: dict[str, Any], classes: dict[str, type], key: str, value: Any, typed: bool
-) -> None:
+def _override(data: Json, classes: dict[str, type], key: str, value: Any, typed: bool) -> None:
     """Put one setting into the tables; what was typed as a flag gets the type that its key has."""
     table, _, inner = key.partition(".")
     hints = fields(Config)
@@ -187,10 +184,10 @@ def all_keys(classes: Mapping[str, type]) -> list[str]:
     return keys
 
 
-def _fill(cls: Any, data: Mapping[str, Any], path: str, classes: Mapping[str, type]) -> Any:
+def _fill(cls: Any, data: Tables, path: str, classes: Mapping[str, type]) -> Any:
     """An instance of a settings class from a table, nothing unknown and nothing of a wrong type."""
     hints = fields(cls)
-    values: dict[str, Any] = {}
+    values: Json = {}
     for key, value in data.items():
         where = f"{path}{key}"
         if key not in hints:
@@ -211,27 +208,17 @@ def _fill(cls: Any, data: Mapping[str, Any], path: str, classes: Mapping[str, ty
     return cls(**values)
 
 
-def as_dict(config: Any) -> dict[str, Any]:
+def as_dict(config: Config) -> Json:
     return {key: value for key, value in dataclasses.asdict(config).items() if value is not None}
 
 
-def to_toml(config: Any) -> str:
+def to_toml(config: Config) -> str:
     """The resolved configuration as a recipe: reading it back gives the same configuration."""
-    top, tables = [], []
-    for key, value in as_dict(config).items():
-        if isinstance(value, dict):
-            lines = [f"{k} = {_toml(v)}" for k, v in value.items() if v is not None]
-            tables.append("\n".join([f"[{key}]", *lines]))
-        else:
-            top.append(f"{key} = {_toml(value)}")
-    return "\n\n".join(["\n".join(top), *tables]) + "\n"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML has none
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml(v) for v in value) + "]"
-    return repr(value)
+    return tomli_w.dumps(
+        {
+            key: {k: v for k, v in value.items() if v is not None}
+            if isinstance(value, dict)
+            else value
+            for key, value in as_dict(config).items()
+        }
+    )

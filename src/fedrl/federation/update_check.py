@@ -16,7 +16,18 @@ from typing import Any
 import numpy as np
 
 from fedrl.core import tree
-from fedrl.core.types import Algorithm, Bounded, Failure, Job, Metrics, Range, Result, Spec, Tensors
+from fedrl.core.types import (
+    Algorithm,
+    Bounded,
+    Failure,
+    Job,
+    Metrics,
+    Range,
+    Record,
+    Result,
+    Spec,
+    Tensors,
+)
 
 LONGEST_REASON = 300
 COUNTS = "env/"
@@ -42,7 +53,7 @@ class Received:
         broadcast: Tensors,
         number: int,
         attempt: int,
-        records: list[dict[str, Any]],
+        records: list[Record],
     ) -> None:
         self.specs = algorithm.declare(broadcast)
         self.reports = ranges(algorithm)
@@ -57,14 +68,14 @@ class Received:
     ) -> Iterator[tuple[Tensors, float]]:
         for job, outcome in outcomes:
             # The job knows whose turn it was; a client's own word for it does not count.
-            record: dict[str, Any] = self.where | {"client": job.client}
+            record: Record = {**self.where, "client": job.client}
             reason = refusal(outcome, self.specs, self.reports)
             if reason is not None or isinstance(outcome, Failure):
                 why = one_line(str(reason))
                 self.records.append(record | {"status": "failed", "reason": why})
                 continue
             metrics = {name: value for name, value in outcome.metrics.items() if isfinite(value)}
-            self.records.append(record | {"status": "ok"} | metrics)
+            self.records.append({**record, "status": "ok", **metrics})
             self.bytes += tree.nbytes(outcome.update)
             self.accepted.append(Result(job.client, {}, outcome.weight, outcome.state, metrics))
             yield outcome.update, outcome.weight

@@ -16,7 +16,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
@@ -32,7 +31,7 @@ from fedrl.config.loading import (
 )
 from fedrl.config.schema import Config
 from fedrl.core.registry import suggestion
-from fedrl.core.types import UserError
+from fedrl.core.types import Outlined, Tables, UserError
 from fedrl.runs.grid import RunCell, compute, cost, find, finished, reached, short_hash
 from fedrl.runs.process_pool import Job, cores, finish, pool
 from fedrl.runs.progress import MAIN
@@ -57,9 +56,7 @@ class Sweep:
     def with_seeds(self, seeds: Iterable[int]) -> Sweep:
         return replace(self, seeds=tuple(dict.fromkeys(seeds)))
 
-    def cells(
-        self, flags: Sequence[str], settings: Mapping[str, Any] | None = None
-    ) -> list[RunCell]:
+    def cells(self, flags: Sequence[str], settings: Tables | None = None) -> list[RunCell]:
         """One per variant; `flags` and `settings` count for all of them."""
         recipe = read_recipe(find_recipe(self.recipe))
         require_names(recipe)
@@ -95,7 +92,7 @@ def _start(file: Path) -> str:
         return hashlib.sha256(opened.read(2**20)).hexdigest()
 
 
-def read(sweep: str | Path | Mapping[str, Any]) -> Sweep:
+def read(sweep: str | Path | Tables) -> Sweep:
     """A path, the name of a sweep that comes with fedrl (`fedagent/baselines`), or its tables."""
     if isinstance(sweep, Mapping):
         return _checked(sweep, Path("sweep"))
@@ -107,7 +104,7 @@ def read(sweep: str | Path | Mapping[str, Any]) -> Sweep:
     return _checked(data, path)
 
 
-def _checked(data: Mapping[str, Any], path: Path) -> Sweep:
+def _checked(data: Tables, path: Path) -> Sweep:
     for key in data:
         if key not in KEYS:
             raise UserError(f"{path}: unknown key {key!r}; {suggestion(key, list(KEYS))}")
@@ -148,7 +145,7 @@ def run(
     out: Path,
     processes: int | None = None,
     minutes: float | None = None,
-    settings: Mapping[str, Any] | None = None,
+    settings: Tables | None = None,
     progress: bool | None = True,
 ) -> tuple[list[Path], bool]:
     """Do what is missing; the folders of all runs that were begun, and whether all are finished."""
@@ -184,9 +181,9 @@ def _try(runs: Iterable[Config]) -> None:
     """What cannot be built, a model that is not there included, is said before anything runs."""
     seen: set[str] = set()
     for config in runs:
-        algorithm: Any = build_algorithm(config)
+        algorithm = build_algorithm(config)
         model = getattr(config.algorithm, "model", "")
-        if hasattr(algorithm, "outline") and model not in seen:
+        if isinstance(algorithm, Outlined) and model not in seen:
             seen.add(model)
             algorithm.outline()
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,7 @@ from fedrl.config.loading import as_dict, dotted, read_recipe, resolve, to_toml
 from fedrl.config.schema import Config
 from fedrl.core import tree
 from fedrl.core.registry import missing_extra
-from fedrl.core.types import Algorithm, UserError, WarmUp
+from fedrl.core.types import Algorithm, Tables, UserError, WarmUp
 from fedrl.engines.flower import connection as connections
 from fedrl.engines.in_process import InProcess, one_line
 from fedrl.engines.worker_pool import Workers
@@ -40,7 +40,7 @@ SHOWN = 8
 
 def plan(config: Config) -> list[str]:
     """What a run will move and do, before it does: the size of a model and of a round."""
-    algorithm: Any = build_algorithm(config)
+    algorithm = build_algorithm(config)
     sent, needs = first_broadcast(config, algorithm)
     specs = algorithm.declare(sent)
     numbers = sum(math.prod(spec.shape) for spec in specs.values())
@@ -93,7 +93,7 @@ def resume(
     path: Path,
     flags: Sequence[str] = (),
     without_lost_lines: bool = False,
-    settings: Mapping[str, Any] | None = None,
+    settings: Tables | None = None,
 ) -> tuple[Config, RunDir]:
     """An earlier run's directory and configuration, with what may change changed.
 
