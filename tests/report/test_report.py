@@ -12,8 +12,6 @@ import numpy as np
 import pytest
 from support.pages import Page, write_run
 
-from fedrl.core.intervals import interval, t_quantile
-from fedrl.core.number_format import si
 from fedrl.core.types import UserError
 from fedrl.report import page as report
 from fedrl.report import plots, tables
@@ -35,36 +33,7 @@ def groups_of(*folders: Path) -> list[Group]:
     return group_runs([load(folder) for folder in folders])
 
 
-# Mathematics
-
-
-@pytest.mark.parametrize(
-    ("freedom", "t"), [(1, 12.7062), (2, 4.3027), (4, 2.7764), (9, 2.2622), (30, 2.0423)]
-)
-def test_t_quantile_is_that_of_the_tables(freedom: int, t: float) -> None:
-    assert t_quantile(freedom) == pytest.approx(t, abs=5e-5)
-
-
-@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99])
-def test_t_quantile_agrees_with_scipy(level: float) -> None:
-    special = pytest.importorskip("scipy.special")
-    for freedom in range(1, 60):
-        expected = special.stdtrit(freedom, (1 + level) / 2)
-        assert t_quantile(freedom, level) == pytest.approx(expected, rel=1e-9)
-
-
-def test_interval_covers_the_mean_as_often_as_it_says() -> None:
-    samples = np.random.default_rng(0).normal(3.0, 2.0, size=(5, 20_000))
-    mean, half = interval(samples)
-    covered = np.mean(np.abs(mean - 3.0) <= half)
-    assert covered == pytest.approx(0.95, abs=0.006)  # 4 standard errors of 20,000 draws
-
-
-def test_interval_of_one_seed_has_no_width_and_nan_is_not_hidden() -> None:
-    mean, half = interval([2.0])
-    assert mean == 2.0
-    assert np.isnan(half)
-    assert np.isnan(interval([[1.0, 1.0], [np.inf, 2.0]])[0]).tolist() == [True, False]
+# Curves
 
 
 def test_band_is_the_interval() -> None:
@@ -79,22 +48,6 @@ def test_band_is_the_interval() -> None:
     )
     np.testing.assert_allclose(axes.lines[0].get_ydata(), [2, 5])
     assert axes.lines[0].get_color() == plots.PALETTE[1]  # the line without points keeps its turn
-
-
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [
-        (0.0123, "", "0.0123"),
-        (9000, "", "9000"),
-        (1.2e6, "", "1.2M"),
-        (999_999, "", "1M"),
-        (3.4e6, "B", "3.4 MB"),
-        (12, "B", "12 B"),
-        (float("nan"), "", "NaN"),
-    ],
-)
-def test_si(value: float, unit: str, text: str) -> None:
-    assert si(value, unit) == text
 
 
 def test_curve_against_steps_reads_each_seed_off_its_own_curve(tmp_path: Path) -> None:
