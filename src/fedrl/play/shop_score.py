@@ -101,11 +101,13 @@ def _option(
     options: Mapping[str, str],
     rules: Rules,
 ) -> Point:
-    one = {name: value} if isinstance(name, str) else (value,)
+    wanted_alone = {name: value} if isinstance(name, str) else (value,)
 
     def matches(chosen: str) -> bool:
         # The original's rule needs the wanted option as the goal has it: with its name, or without.
-        return bool(count_options(product, replace(goal, options=one), (chosen,), rules.faithful))
+        return bool(
+            count_options(product, replace(goal, options=wanted_alone), (chosen,), rules.faithful)
+        )
 
     wanted = f"{name}: {value}" if isinstance(name, str) else value
     for own, chosen in options.items():

@@ -253,9 +253,9 @@ def _take_goal(visitor: Visitor, task: str) -> None:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Of a query or a form; of several values of a name the first counts."""
+    """The fields of a query or a form; of several values of a name the first counts."""
     try:
-        found = parse_qs(text, keep_blank_values=True, max_num_fields=20)
+        fields = parse_qs(text, keep_blank_values=True, max_num_fields=20)
     except ValueError as error:
         raise Refused(HTTPStatus.BAD_REQUEST) from error
-    return {name: values[0] for name, values in found.items()}
+    return {name: values[0] for name, values in fields.items()}

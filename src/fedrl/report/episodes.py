@@ -33,7 +33,7 @@ if TYPE_CHECKING:  # these load torch
 
 FILE = "episodes.json"
 VERSION = 1
-"""Of the file's form: another one is played again."""
+"""The file's form: episodes kept in another one are played again."""
 TASKS = 64
 AT_ONCE = 32
 """Episodes side by side: what the progress line counts in."""
@@ -96,11 +96,11 @@ def episodes(path: Path, asked: bool = False) -> Played:
     A UserError says in one line why they are not played here. A model that is slow here plays only
     if that is `asked`.
     """
-    found = RunDir(path).checkpoints()
-    if not found:
+    checkpoints = RunDir(path).checkpoints()
+    if not checkpoints:
         raise UserError(f"{path} has no checkpoint")
     kept = kept_episodes(path / FILE)
-    if kept is not None and kept.checkpoint == found[0].name:
+    if kept is not None and kept.checkpoint == checkpoints[0].name:
         return kept
     console = Console(stderr=True)
     try:
@@ -111,7 +111,7 @@ def episodes(path: Path, asked: bool = False) -> Played:
             )
         with console.status("playing episodes for the report …") as status:
             tell = status.update if console.is_terminal else _line
-            played = play(path, found[0].name, tell)
+            played = play(path, checkpoints[0].name, tell)
     except ModuleNotFoundError as error:
         raise missing_extra(error, "playing episodes", "llm") from error
     try:
@@ -141,8 +141,8 @@ def kept_episodes(file: Path) -> Played | None:
         return None
     for key in ("best", "worst"):
         data[key] = tuple(
-            Episode(**one | {"steps": tuple(Step(**step) for step in one["steps"])})
-            for one in data[key]
+            Episode(**episode | {"steps": tuple(Step(**step) for step in episode["steps"])})
+            for episode in data[key]
         )
     data["kinds"] = {kind: (won, count) for kind, (won, count) in data["kinds"].items()}
     return Played(**data)
@@ -163,13 +163,12 @@ def play(path: Path, checkpoint: str, tell: Callable[[str], None]) -> Played:
         part = tasks[start : start + AT_ONCE]
         rollout = algorithm.play_tasks(theta, part, seeding.derive(SEED, "episodes", start))
         played += rollout_episodes(algorithm.world, part, rollout)
-        won = sum(one.won for one in played)
+        won = sum(episode.won for episode in played)
         tell(f"{len(played)} of {count} evaluation tasks played for the report, {won} won")
-    kinds = {
-        kind: (sum(one.won for one in played if one.kind == kind), sum(one.kind == kind
-               for one in played))
-        for kind in sorted({one.kind for one in played})
-    }  # fmt: skip
+    outcomes: dict[str, list[bool]] = {}
+    for episode in sorted(played, key=lambda episode: episode.kind):
+        outcomes.setdefault(episode.kind, []).append(episode.won)
+    kinds = {kind: (sum(won), len(won)) for kind, won in outcomes.items()}
     settings = algorithm.settings
     return Played(
         checkpoint, snapshot.round, SEED, settings.eval_split, settings.eval_temperature, kinds,
@@ -198,22 +197,26 @@ def rollout_episodes(world: TextWorld, tasks: Sequence[Task], rollout: Rollout) 
 
 def best(played: Sequence[Episode]) -> tuple[Episode, ...]:
     """Won in the fewest steps, of different types where possible."""
-    won = sorted((one for one in played if one.won), key=lambda one: len(one.steps))
+    won = sorted(
+        (episode for episode in played if episode.won), key=lambda episode: len(episode.steps)
+    )
     return _varied(won)
 
 
 def worst(played: Sequence[Episode]) -> tuple[Episode, ...]:
     """Lost, most trouble first, of different types where possible."""
-    lost = sorted((one for one in played if not one.won), key=lambda one: -one.trouble)
+    lost = sorted(
+        (episode for episode in played if not episode.won), key=lambda episode: -episode.trouble
+    )
     return _varied(lost)
 
 
 def _varied(ordered: Sequence[Episode]) -> tuple[Episode, ...]:
     """The first of every type, then the others, each in their order; then as many as are shown."""
-    kinds = [one.kind for one in ordered]
+    kinds = [episode.kind for episode in ordered]
     first = np.array([kinds.index(kind) == i for i, kind in enumerate(kinds)], bool)
-    varied = [one for one, new in zip(ordered, first, strict=True) if new]
-    varied += [one for one, new in zip(ordered, first, strict=True) if not new]
+    varied = [episode for episode, new in zip(ordered, first, strict=True) if new]
+    varied += [episode for episode, new in zip(ordered, first, strict=True) if not new]
     return tuple(varied[:SHOWN])
 
 

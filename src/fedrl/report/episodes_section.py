@@ -37,10 +37,10 @@ def agents_episodes(
 
     `asked` plays them also where that is slow.
     """
-    agents = [one for one in groups if one.config.get("algorithm.name") == "fedagent"]
+    agents = [group for group in groups if group.config.get("algorithm.name") == "fedagent"]
     if len(agents) > MOST_GROUPS:
         agents = [max(agents, key=lambda g: _final(g, metric))]
-    return [(one.name, agent(one.runs[0].path, asked)) for one in agents]
+    return [(group.name, agent(group.runs[0].path, asked)) for group in agents]
 
 
 def _final(group: Group, metric: str) -> float:
@@ -77,11 +77,11 @@ def played_html(played: Played) -> str:
     )
 
 
-def without_goal(one: Episode) -> str:
+def without_goal(episode: Episode) -> str:
     """What the world showed first, less the paragraphs that only repeat the goal above them."""
-    goal = one.goal.strip().rstrip(".")
-    kept = [p for p in one.begin.split("\n") if goal not in p or len(p) > len(goal) + ANNOUNCED]
-    return readable("\n".join(kept), one.goal)
+    goal = episode.goal.strip().rstrip(".")
+    kept = [p for p in episode.begin.split("\n") if goal not in p or len(p) > len(goal) + ANNOUNCED]
+    return readable("\n".join(kept), episode.goal)
 
 
 class Fold(NamedTuple):
@@ -107,9 +107,9 @@ class Turn(NamedTuple):
     saw: Fold | None  # None: the same as before
 
 
-def turns(one: Episode) -> Iterator[Turn]:
-    before = one.begin
-    for _, same in itertools.groupby(one.steps, key=lambda step: (step.said, step.saw)):
+def turns(episode: Episode) -> Iterator[Turn]:
+    before = episode.begin
+    for _, same in itertools.groupby(episode.steps, key=lambda step: (step.said, step.saw)):
         step, *again = same
         thought = " ".join(match.strip() for match in THOUGHT.findall(step.said))
         rest = THOUGHT.sub("", step.said).strip()
@@ -120,7 +120,7 @@ def turns(one: Episode) -> Iterator[Turn]:
             1 + len(again),
             fold(thought) if thought else None,
             fold(rest) if rest else None,
-            None if repeated else fold(readable(step.saw, one.goal)),
+            None if repeated else fold(readable(step.saw, episode.goal)),
         )
         before = step.saw
 
@@ -130,18 +130,18 @@ def readable(text: str, goal: str) -> str:
     return text.replace(" [SEP] ", " · ").replace(goal, "(the task)" if len(goal) > SHORT else goal)
 
 
-def ending(one: Episode) -> str:
+def ending(episode: Episode) -> str:
     """The outcome in words."""
-    count = counted(len(one.steps), "step")
-    if one.won:
+    count = counted(len(episode.steps), "step")
+    if episode.won:
         return f"Won after {count}."
-    invalid = sum(not step.valid for step in one.steps)
-    again = one.trouble - invalid
+    invalid = sum(not step.valid for step in episode.steps)
+    again = episode.trouble - invalid
     parts = []
     if invalid:
         parts.append(f"{counted(invalid, 'answer')} not well formed")
     if again:
         parts.append(f"{counted(again, 'command')} repeated to no new effect")
-    if one.reward > 0:
-        parts.append(f"reward {one.reward:.2g}")
+    if episode.reward > 0:
+        parts.append(f"reward {episode.reward:.2g}")
     return f"Lost after {count}" + (f": {', '.join(parts)}." if parts else ".")

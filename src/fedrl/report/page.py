@@ -41,11 +41,11 @@ def build(
     if os.path.isdir(page):
         raise UserError(f"{page} is a folder: name the page to write, such as {page}/report.html")
     pictures = page.with_name("plots" if single and out is None else f"{page.stem}_plots")
-    found, left_out = load_all(folders)
+    loaded, left_out = load_all(folders)
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
-        text = html_page(group_runs(found), pictures, title, episodes, left_out)
-        if any(is_private(run.path) for run in found):  # its table of failures names clients
+        text = html_page(group_runs(loaded), pictures, title, episodes, left_out)
+        if any(is_private(run.path) for run in loaded):  # its table of failures names clients
             page.touch(OWNER_ONLY)
             page.chmod(OWNER_ONLY)
         page.write_text(text, encoding="utf-8", errors="replace")  # odd bytes in folders' names
@@ -65,11 +65,11 @@ def html_page(
 ) -> str:
     """The page as text; its figures are also written as PNGs into the folder `pictures`."""
     metric = main_metric(groups)
-    runs = [run for one in groups for run in one.runs]
+    runs = [run for group in groups for run in group.runs]
     names = dict.fromkeys(str(run.config.get("name", "run")) for run in runs)
-    rows = [summary_row(one, metric) for one in groups]
+    rows = [summary_row(group, metric) for group in groups]
     main, others = main_panels(groups, metric), other_panels(groups, metric)
-    for name, panels in {metric: main, **{name: [one] for name, one in others.items()}}.items():
+    for name, panels in {metric: main, **{name: [panel] for name, panel in others.items()}}.items():
         plots.save(plots.curves(panels), pictures / _file_name(name))
     return render(
         __package__,
@@ -127,24 +127,24 @@ class Headline(NamedTuple):
 
 def headline(groups: Sequence[Group], metric: str) -> Headline:
     finals = []
-    for one in groups:
-        values = curve(one.runs, metric)[1]
+    for group in groups:
+        values = curve(group.runs, metric)[1]
         if values.size:
             mean = float(values[:, -1].mean())
-            shown = (one.name, mean_text(values[:, -1], is_share(metric)))
+            shown = (group.name, mean_text(values[:, -1], is_share(metric)))
             finals.append((-math.inf if math.isnan(mean) else mean, shown))
     finals.sort(key=lambda final: final[0], reverse=True)
     return Headline(
         ", ".join(_what_was_run(groups)),
         label(metric),
         [shown for _, shown in finals],
-        max(len(one.runs) for one in groups),
+        max(len(group.runs) for group in groups),
     )
 
 
 def _what_was_run(groups: Sequence[Group]) -> list[str]:
     shared = dict(groups[0].config)
-    for key in differing([one.config for one in groups]):
+    for key in differing([group.config for group in groups]):
         shared.pop(key, None)
     method = groups[0].name if len(groups) == 1 else f"{len(groups)} settings"
     parts = [f"{method} on {shared['world.name']}" if "world.name" in shared else method]
@@ -153,12 +153,12 @@ def _what_was_run(groups: Sequence[Group]) -> list[str]:
     if isinstance(clients := shared.get("federation.clients"), int):
         parts.append(counted(clients, "client"))
     if isinstance(rounds := shared.get("rounds"), int):
-        runs = [run for one in groups for run in one.runs]
+        runs = [run for group in groups for run in group.runs]
         reached = min(max(run.rounds) for run in runs)
         finished = all(run.status == "finished" for run in runs)
         so_far = "" if finished else f"{reached} of " if len(runs) == 1 else "up to "
         parts.append(so_far + counted(rounds, "round"))
-    fewest, *_, most = sorted(len(one.runs) for one in (*groups, groups[0]))
+    fewest, *_, most = sorted(len(group.runs) for group in (*groups, groups[0]))
     seeds = counted(most, "seed") + (" each" if len(groups) > 1 else "")
     return [*parts, seeds if fewest == most else f"{fewest} to {most} seeds"]
 
@@ -166,17 +166,17 @@ def _what_was_run(groups: Sequence[Group]) -> list[str]:
 def warnings(groups: Sequence[Group], left_out: Sequence[str] = ()) -> list[str]:
     """What a reader must know first: runs that are not there or not finished, seeds twice."""
     lines = [f"Left out: {line}." for line in left_out]
-    for one in groups:
-        for run in one.runs:
+    for group in groups:
+        for run in group.runs:
             if run.status != "finished":
                 line = f"Unfinished: {run.path.name} is at round {max(run.rounds)} of "
                 line += f"{run.config.get('rounds', '?')} (status: {run.status})."
-                if len(one.runs) > 1:
-                    line += f" All seeds of {one.name} are shown only as far as this one goes."
+                if len(group.runs) > 1:
+                    line += f" All seeds of {group.name} are shown only as far as this one goes."
                 lines.append(line)
-        seeds = Counter(run.config.get("seed") for run in one.runs)
+        seeds = Counter(run.config.get("seed") for run in group.runs)
         lines += [
-            f"Seed {seed} is there {times} times in {one.name}: its interval is too narrow."
+            f"Seed {seed} is there {times} times in {group.name}: its interval is too narrow."
             for seed, times in seeds.items()
             if times > 1
         ]

@@ -27,12 +27,12 @@ def panel(
     groups: Sequence[Group], metric: str, x_label: str = "round", against: Against | None = None
 ) -> Panel:
     x, lines = {}, {}
-    for one in groups:
-        at, values = curve(one.runs, metric, against)
+    for group in groups:
+        at, values = curve(group.runs, metric, against)
         keep = np.unique(np.linspace(0, len(at) - 1, min(len(at), MOST_POINTS)).astype(int))
         if against is not None and at.size and not at.any():
             at, keep, values = at[:0], keep[:0], values[:0]  # nothing to set the metric against
-        x[one.name], lines[one.name] = at[keep], values[:, keep]
+        x[group.name], lines[group.name] = at[keep], values[:, keep]
     positive = all((values > 0).all() for values in lines.values())
     return Panel(
         title=label(metric),
@@ -48,11 +48,11 @@ def panel(
 
 def warm_start(groups: Sequence[Group], metric: str) -> float | None:
     """What the first model of language agents can do, which all their runs begin with."""
-    agents = all(one.config.get("algorithm.name") == "fedagent" for one in groups)
+    agents = all(group.config.get("algorithm.name") == "fedagent" for group in groups)
     if not agents or not metric.startswith("eval/success"):
         return None
-    models = {one.config.get("algorithm.model") for one in groups}
-    firsts = [run.rounds[0][metric] for one in groups for run in one.runs
+    models = {group.config.get("algorithm.model") for group in groups}
+    firsts = [run.rounds[0][metric] for group in groups for run in group.runs
               if metric in run.rounds.get(0, {})]  # fmt: skip
     return float(np.mean(firsts)) if firsts and len(models) == 1 else None
 
@@ -60,7 +60,7 @@ def warm_start(groups: Sequence[Group], metric: str) -> float | None:
 def main_panels(groups: Sequence[Group], metric: str) -> list[Panel]:
     """The main metric against rounds, episodes or steps, and bytes: what the runs have of these."""
     panels = [panel(groups, metric)]
-    rounds = [one for g in groups for run in g.runs for one in run.rounds.values()]
+    rounds = [metrics for g in groups for run in g.runs for metrics in run.rounds.values()]
     played = ("episodes played", episodes_played)
     steps = ("environment steps", env_steps)
     for x_label, against in (

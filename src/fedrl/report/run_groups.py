@@ -75,7 +75,7 @@ def episodes_played(metrics: Mapping[str, float]) -> float:
 def common_rounds(runs: Sequence[Run], metric: str) -> tuple[list[Run], list[int]]:
     """The runs that have the metric at all, and the rounds in which every one of them has it."""
     sets = [{r for r, metrics in run.rounds.items() if metric in metrics} for run in runs]
-    having = [run for run, found in zip(runs, sets, strict=True) if found]
+    having = [run for run, rounds in zip(runs, sets, strict=True) if rounds]
     return having, sorted(set.intersection(*filter(None, sets))) if having else []
 
 
@@ -123,10 +123,10 @@ def summary_row(group: Group, metric: str) -> dict[str, str]:
             "mean over rounds": mean_text(area, share),
         }
     if any(map(episodes_played, last)):
-        row["episodes"] = si(float(np.mean([episodes_played(one) for one in last])))
+        row["episodes"] = si(float(np.mean([episodes_played(metrics) for metrics in last])))
     return row | {
-        "environment steps": si(float(np.mean([env_steps(one) for one in last]))),
-        "sent": si(float(np.mean([bytes_sent(one) for one in last])), "B"),
+        "environment steps": si(float(np.mean([env_steps(metrics) for metrics in last]))),
+        "sent": si(float(np.mean([bytes_sent(metrics) for metrics in last])), "B"),
         "wall time": duration(float(np.mean([run.seconds for run in group.runs]))),
         "seeds": f"{len(group.runs)}: "
         + ", ".join(str(run.config.get("seed", "–")) for run in group.runs),
@@ -157,8 +157,8 @@ def drawn_metrics(groups: Sequence[Group]) -> list[str]:
         name
         for g in groups
         for run in g.runs
-        for one in run.rounds.values()
-        for name in one
+        for metrics in run.rounds.values()
+        for name in metrics
         if not OF_ONE_CLIENT.search(name)
     }
     order = {"eval": 0, "train": 1}

@@ -30,8 +30,8 @@ SYMBOLS = {
 
 def differing(dicts: Sequence[Config]) -> list[str]:
     """Keys whose values are not the same in all of them, absent counting as a value."""
-    keys = dict.fromkeys(key for one in dicts for key in one)
-    return [key for key in keys if len({setting_text(one.get(key)) for one in dicts}) > 1]
+    keys = dict.fromkeys(key for table in dicts for key in table)
+    return [key for key in keys if len({setting_text(table.get(key)) for table in dicts}) > 1]
 
 
 def group_names(configs: Sequence[Config]) -> list[str]:

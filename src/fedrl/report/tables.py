@@ -39,18 +39,18 @@ class Provenance(NamedTuple):
 
 def comparison(groups: Sequence[Group], figures: Sequence[Mapping[str, str]]) -> Table:
     """A row per group; `figures` are what each came to."""
-    rows = [[one.name, *row.values()] for one, row in zip(groups, figures, strict=True)]
+    rows = [[group.name, *row.values()] for group, row in zip(groups, figures, strict=True)]
     return Table(["", *figures[0]], rows)
 
 
 def failures(groups: Sequence[Group]) -> Failures | None:
     rounds: dict[tuple[str, str, str, str], list[int]] = {}
     reasons: Counter[str] = Counter()
-    for one in groups:
-        for run in one.runs:
+    for group in groups:
+        for run in group.runs:
             for line in run.failures:
                 who = (str(line.get("client", "–")), str(line.get("reason", "–")))
-                key = (one.name, str(run.config.get("seed", "–")), *who)
+                key = (group.name, str(run.config.get("seed", "–")), *who)
                 rounds.setdefault(key, []).append(int(line["round"]))
                 reasons[who[1]] += 1
     if not rounds:
@@ -69,8 +69,8 @@ def failures(groups: Sequence[Group]) -> Failures | None:
 
 
 def settings(groups: Sequence[Group]) -> Settings:
-    runs = [run for one in groups for run in one.runs]
-    configs = [one.config for one in groups] if len(runs) > 1 else [runs[0].config]
+    runs = [run for group in groups for run in group.runs]
+    configs = [group.config for group in groups] if len(runs) > 1 else [runs[0].config]
     keys = differing(configs)
     rows = [[g.name, *(setting_text(g.config.get(key)) for key in keys)] for g in groups]
     sections: dict[str, list[str]] = {}
@@ -88,7 +88,7 @@ def settings(groups: Sequence[Group]) -> Settings:
 
 def provenance(groups: Sequence[Group]) -> Provenance:
     own = ("started", "seconds", "status", "run_dir")
-    runs = [(one.name, run) for one in groups for run in one.runs]
+    runs = [(group.name, run) for group in groups for run in group.runs]
     metas = [
         {key: value for key, value in flatten(run.meta).items() if key not in own}
         for _, run in runs

@@ -253,7 +253,7 @@ def _goals(plan: Scene, size: str, kind: str) -> dict[str, tuple[str, ...]]:
         for otype in types
         if flag in flags(otype) and len(_holders(plan, otype)) > 1
     }
-    return {otype: found for otype, found in targets.items() if found}
+    return {otype: receptacles for otype, receptacles in targets.items() if receptacles}
 
 
 @cache

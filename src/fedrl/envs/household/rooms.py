@@ -15,7 +15,7 @@ Words = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Bounds:
-    """Of a size: fewest and most of what a scene and a problem have."""
+    """The fewest and the most that scenes and problems of one size have."""
 
     receptacles: tuple[int, int]
     objects: tuple[int, int]
@@ -94,7 +94,7 @@ def _room(name: str, table: Tables, sizes: Tables) -> Room:
 
 
 def _count(word: str) -> tuple[str, int, int]:
-    """Of "Drawer=2..4": the receptacle type, the fewest and the most."""
+    """ "Drawer=2..4" as the receptacle type, the fewest and the most."""
     rtype, _, counts = word.partition("=")
     low, _, high = counts.partition("..")
     return rtype, int(low), int(high or low)

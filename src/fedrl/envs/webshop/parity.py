@@ -98,15 +98,15 @@ def search_line(shop: WebShop, path: Path) -> Line:
     The original hides digits of its scores, so near-ties may come in another order.
     """
     line = Line(path.name, unit="queries")
-    same_pages = wanted = found = 0
+    same_pages = wanted = shared = 0
     for record in records(path):
         ours = [product.asin for product in shop.store.find(record["query"])]
         theirs = record["asins"]
         line.compare(record["query"], {"first hit": theirs[:1]}, {"first hit": ours[:1]})
         same_pages += ours[:PER_PAGE] == theirs[:PER_PAGE]
         wanted += len(theirs)
-        found += len(set(theirs) & set(ours))
-    pages, overlap = same_pages / max(line.checked, 1), found / max(wanted, 1)
+        shared += len(set(theirs) & set(ours))
+    pages, overlap = same_pages / max(line.checked, 1), shared / max(wanted, 1)
     line.note = f"same first page {pages:.1%}, overlap at 50 {overlap:.2%}"
     line.failed = pages < FIRST_PAGES or overlap < OVERLAP
     return line

@@ -159,8 +159,8 @@ def _whole_colour(value: str) -> str:
     return next((colour for colour in word_list("colours") if colour in words), value)
 
 
-def close(one: str, other: str) -> bool:
-    return round(token_set_ratio(_processed(one), _processed(other))) > CLOSE
+def close(text: str, other: str) -> bool:
+    return round(token_set_ratio(_processed(text), _processed(other))) > CLOSE
 
 
 @lru_cache(maxsize=16384)

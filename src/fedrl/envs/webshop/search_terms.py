@@ -94,16 +94,16 @@ def words(text: str) -> list[str]:
     """The words of the text in lower case, as they stand in it."""
     text = text.lower()
     if text.isascii():
-        found = _ASCII_WORD.findall(text)
+        result = _ASCII_WORD.findall(text)
     else:  # few characters need the classes, and a blank always ends a word
-        found = []
+        result = []
         for part in text.split(" "):
-            found += _ASCII_WORD.findall(part) if part.isascii() else _unicode_words(part)
+            result += _ASCII_WORD.findall(part) if part.isascii() else _unicode_words(part)
     if "_" in text:  # connectors alone are no word
-        found = [word for word in found if word.strip("_")]
+        result = [word for word in result if word.strip("_")]
     if len(text) > MAX_TOKEN:
-        found = [piece for word in found for piece in _pieces(word)]
-    return found
+        result = [piece for word in result for piece in _pieces(word)]
+    return result
 
 
 def _pieces(word: str) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ def term(word: str) -> str:
 
 def terms(text: str) -> list[str]:
     """The terms of a text in order, stop words left out."""
-    return [found for found in map(term, words(text)) if found]
+    return list(filter(None, map(term, words(text))))
 
 
 _STEP_2 = {
@@ -184,13 +184,13 @@ def stem(word: str) -> str:
     if word.endswith("y") and "v" in _shape(word[:-1]):
         word = word[:-1] + "i"
     for endings, replacement in ((_ENDING_2, _STEP_2), (_ENDING_3, _STEP_3)):
-        found = endings.search(word)
-        if found and _measure(word[: found.start()]) > 0:
-            word = word[: found.start()] + replacement[found[0]]
-    found = _ENDING_4.search(word)
-    if found:
-        rest = word[: found.start()]
-        if (found[0] != "ion" or rest.endswith(("s", "t"))) and _measure(rest) > 1:
+        ending = endings.search(word)
+        if ending and _measure(word[: ending.start()]) > 0:
+            word = word[: ending.start()] + replacement[ending[0]]
+    ending = _ENDING_4.search(word)
+    if ending:
+        rest = word[: ending.start()]
+        if (ending[0] != "ion" or rest.endswith(("s", "t"))) and _measure(rest) > 1:
             word = rest
     return _final(word)
 

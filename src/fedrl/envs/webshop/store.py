@@ -67,9 +67,9 @@ class Store:
         return [self.products[position] for position in self.ranker.search(query, MOST_RESULTS)]
 
     def _results(self, query: str, seed: int, number: int) -> pages.Page:
-        found = self.find(query, seed)
-        shown = found[(number - 1) * pages.PER_PAGE : number * pages.PER_PAGE]
-        return pages.results_page(shown, number, len(found))
+        products = self.find(query, seed)
+        shown = products[(number - 1) * pages.PER_PAGE : number * pages.PER_PAGE]
+        return pages.results_page(shown, number, len(products))
 
     def _item(self, asin: str) -> pages.Page:
         return pages.item_page(self.by_asin[asin])

@@ -89,14 +89,14 @@ class Reordered:
     rerank: Rerank
 
     def search(self, query: str, k: int = 50) -> list[int]:
-        found = self.index.search(query, max(k, DEPTH))
+        places = self.index.search(query, max(k, DEPTH))
         reach = DEPTH * self.rerank.strength
         keys = [
             rank + reach * self.rerank.push(self.products[place])
-            for rank, place in enumerate(found[:DEPTH])
+            for rank, place in enumerate(places[:DEPTH])
         ]
-        moved = [found[rank] for rank in sorted(range(len(keys)), key=keys.__getitem__)]
-        return [*moved, *found[DEPTH:]][:k]
+        moved = [places[rank] for rank in sorted(range(len(keys)), key=keys.__getitem__)]
+        return [*moved, *places[DEPTH:]][:k]
 
 
 def plain(clients: int) -> list[Variant]:
