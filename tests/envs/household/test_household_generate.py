@@ -123,7 +123,7 @@ def test_five_thousand_games_are_all_different_and_the_expert_wins_each(size):
 
 def test_no_task_comes_twice_although_independent_draws_repeat():
     shares, count = (("look", 1.0),), 3000
-    alone = module._Roll("unseen", 0, "tiny", shares)
+    alone = module._SplitSketches("unseen", 0, "tiny", shares)
     for index in range(count):
         alone.drawn.clear()
         alone._draw(index)
@@ -136,7 +136,7 @@ def test_a_fingerprint_sees_content_and_not_coordinates_or_words():
     problem = generate(0, 0, "tiny", "pick", scene=0)
     again = {fingerprint(generate(0, i, "tiny", "pick", scene=0)) for i in range(300)}
     assert len(again) > 290
-    sketch = module._Roll("train", 0, "tiny", (("pick", 1.0),))[0]
+    sketch = module._SplitSketches("train", 0, "tiny", (("pick", 1.0),))[0]
     one, two = (module._build(module.Dice(_rng(i)), "x", sketch, "tiny") for i in (0, 1))
     assert one.things != two.things
     assert fingerprint(one) == fingerprint(two) != fingerprint(problem)
@@ -162,7 +162,7 @@ def test_splits_share_no_task_whatever_their_seeds_and_unseen_no_scene(size):
 
 def test_a_task_does_not_depend_on_how_many_are_made_or_in_which_order():
     late = task("seen", 30, 5, "tiny")
-    module._roll.cache_clear()
+    module._split_sketches.cache_clear()
     made = tasks("seen", 40, 5, "tiny")
     assert made[30] == late
     assert made[30].id == "seen/00030"

@@ -21,6 +21,7 @@ from fedrl.envs.household.layout import TREATMENTS
 from fedrl.envs.household.problem import KINDS, Goal, Problem, Thing
 from fedrl.envs.household.rooms import SIZES, can_contain, flags, house
 from fedrl.envs.household.scenes import SCENES, Dice, Scene, Spot, scene, spelled
+from fedrl.envs.text import Task
 
 Shares = tuple[tuple[str, float], ...]
 
@@ -75,20 +76,18 @@ def task(
     one_of("split", split, SPLITS)
     one_of("size", size, SIZES)
     shares = _shares(mix)
-    sketch = _roll(split, seed, size, shares)[index]
+    sketch = _split_sketches(split, seed, size, shares)[index]
     dice = Dice(seeding.generator(seed, f"household {size} {split} words", round=index))
     return _build(dice, f"{split}/{index:05d}", sketch, size)
 
 
-def briefs(
-    split: str, count: int, seed: int = 0, size: str = "small"
-) -> list[tuple[str, str, str]]:
+def task_list(split: str, count: int, seed: int = 0, size: str = "small") -> list[Task]:
     """Id, kind and scene of the first `count` tasks, without building them."""
     one_of("split", split, SPLITS)
     one_of("size", size, SIZES)
-    roll = _roll(split, seed, size, _shares(None))
-    sketches = [roll[index] for index in range(count)]
-    return [(f"{split}/{i:05d}", s.goal.kind, s.scene) for i, s in enumerate(sketches)]
+    drawn = _split_sketches(split, seed, size, _shares(None))
+    sketches = [drawn[index] for index in range(count)]
+    return [Task(f"{split}/{i:05d}", s.goal.kind, s.scene) for i, s in enumerate(sketches)]
 
 
 def fingerprint(problem: Problem) -> str:
@@ -128,7 +127,7 @@ TRIES = 10_000
 """Draws for one new task before the world counts as used up."""
 
 
-class _Roll:
+class _SplitSketches:
     """A split's sketches in order, drawn as far as they have been asked for."""
 
     def __init__(self, split: str, seed: int, size: str, shares: Shares) -> None:
@@ -159,7 +158,7 @@ class _Roll:
         )
 
 
-_roll = lru_cache(maxsize=32)(_Roll)
+_split_sketches = lru_cache(maxsize=32)(_SplitSketches)
 
 
 def _owner(sketch: Sketch) -> str:

@@ -130,8 +130,7 @@ class _Generated:
 
     def tasks(self, split: str) -> list[Task]:
         count = getattr(self.settings, split)
-        briefs = generate.briefs(split, count, self.settings.games, self.settings.size)
-        return [Task(*brief) for brief in briefs]
+        return generate.task_list(split, count, self.settings.games, self.settings.size)
 
     def problem(self, task: str) -> Problem:
         split, _, number = task.partition("/")
