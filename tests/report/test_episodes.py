@@ -174,13 +174,13 @@ def test_a_large_model_on_a_cpu_plays_only_if_asked(
 ) -> None:
     path, agent = run
     monkeypatch.setattr(episodes, "size_on_cpu", lambda path: episodes.QUICK + 1)
-    page = Page(episodes_section.agent(path)).text
+    page = Page(episodes_section.agent_html(path)).text
     assert page.startswith("No episodes: the model has 50M parameters")
     assert "`fedrl report --episodes` plays them" in page
     assert agent.asked == []
-    assert "played 64 evaluation tasks" in Page(episodes_section.agent(path, asked=True)).text
+    assert "played 64 evaluation tasks" in Page(episodes_section.agent_html(path, asked=True)).text
     assert len(agent.asked) == 64
-    assert "played 64 evaluation tasks" in Page(episodes_section.agent(path)).text  # they are kept
+    assert "played 64 evaluation tasks" in Page(episodes_section.agent_html(path)).text  # they are kept
     assert len(agent.asked) == 64
 
 
@@ -190,7 +190,7 @@ def test_what_was_asked_reaches_the_section(
     from support.pages import write_run
 
     run = write_run(tmp_path / "run", algorithm='name = "fedagent"')
-    monkeypatch.setattr(episodes_section, "agent", lambda path, asked: f"<p>asked: {asked}</p>")
+    monkeypatch.setattr(episodes_section, "agent_html", lambda path, asked: f"<p>asked: {asked}</p>")
     for flags, said in (([], "False"), (["--episodes"], "True"), (["--no-episodes"], None)):
         assert call(["report", str(run), *flags]) == 0
         text = Page((run / "report.html").read_text(encoding="utf-8")).text
@@ -264,7 +264,7 @@ def test_the_report_is_made_where_the_agent_cannot_play(
         raise error
 
     monkeypatch.setattr(episodes, "agent", fail)
-    page = Page(episodes_section.agent(path))
+    page = Page(episodes_section.agent_html(path))
     assert page.text.startswith("No episodes: ")
     assert said in page.text
 
@@ -277,7 +277,7 @@ def agents_run(path: Path, name: str, final: float, kind: str = "federated") -> 
 
 def test_many_groups_show_only_the_best(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        episodes_section, "agent", lambda path, asked: f"<p>agent of {path.name}</p>"
+        episodes_section, "agent_html", lambda path, asked: f"<p>agent of {path.name}</p>"
     )
     groups = [agents_run(tmp_path, name, final) for name, final in zip("abcd", (0.1, 0.9, 0.5, 0))]
     all_three = episodes_section.agents_episodes(groups[:3], "eval/success")
@@ -361,7 +361,7 @@ def test_a_report_of_a_real_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     model = warmstart.warmstart(world, how, tmp_path / "model")
     path = train(recipe(model), tmp_path / "runs")
     page = Page(report.build([path]).read_text(encoding="utf-8"))
-    kept = episodes.kept_episodes(path / episodes.FILE)
+    kept = episodes.read(path / episodes.FILE)
     assert kept is not None
     assert kept.round == 2
     assert f"played {WORLD['unseen']} evaluation tasks" in page.text

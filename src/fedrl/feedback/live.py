@@ -14,7 +14,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from fedrl.core.number_format import counted
 from fedrl.feedback.records import Answer, Question, Source
 from fedrl.feedback.store import Folder, Given, View, client_folder
 
@@ -70,7 +69,7 @@ def converse(
     except (KeyboardInterrupt, EOFError):
         print()
     count = view.progress.answered
-    print(f"thank you: {counted(count, 'answer')} kept in {folder.path}")
+    print(f"thank you: {count} answer{'s' * (count != 1)} kept in {folder.path}")
     return 0
 
 

@@ -19,7 +19,6 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from fedrl.core.loopback import LOOPBACK
-from fedrl.core.number_format import counted
 from fedrl.core.types import UserError
 from fedrl.feedback.records import Question
 from fedrl.feedback.server import KeyedServer, Refused, Request
@@ -113,7 +112,7 @@ def serve(folder: Folder, client: int, port: int, limit: int, over: Over | None 
             server.serve_forever()
         except KeyboardInterrupt:
             count = folder.progress().answered
-            print(f"\nclosed; {counted(count, 'answer')} kept in {folder.path}")
+            print(f"\nclosed; {count} answer{'s' * (count != 1)} kept in {folder.path}")
     return 0
 
 

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -24,16 +24,12 @@ from fedrl.core.atomic_files import write_atomically
 from fedrl.core.number_format import si
 from fedrl.core.registry import missing_extra
 from fedrl.core.types import UserError
-from fedrl.envs.text import Task, TextWorld
 from fedrl.runs.agents import agent
 from fedrl.runs.run_dir import RunDir
 
-if TYPE_CHECKING:  # these load torch
-    from fedrl.llm.rollout import Rollout, Sample
-
 FILE = "episodes.json"
 VERSION = 1
-"""The file's form: episodes kept in another one are played again."""
+"""Of the file's form: another one is played again."""
 TASKS = 64
 AT_ONCE = 32
 """Episodes side by side: what the progress line counts in."""
@@ -96,11 +92,11 @@ def episodes(path: Path, asked: bool = False) -> Played:
     A UserError says in one line why they are not played here. A model that is slow here plays only
     if that is `asked`.
     """
-    checkpoints = RunDir(path).checkpoints()
-    if not checkpoints:
+    found = RunDir(path).checkpoints()
+    if not found:
         raise UserError(f"{path} has no checkpoint")
-    kept = kept_episodes(path / FILE)
-    if kept is not None and kept.checkpoint == checkpoints[0].name:
+    kept = read(path / FILE)
+    if kept is not None and kept.checkpoint == found[0].name:
         return kept
     console = Console(stderr=True)
     try:
@@ -111,7 +107,7 @@ def episodes(path: Path, asked: bool = False) -> Played:
             )
         with console.status("playing episodes for the report …") as status:
             tell = status.update if console.is_terminal else _line
-            played = play(path, checkpoints[0].name, tell)
+            played = play(path, found[0].name, tell)
     except ModuleNotFoundError as error:
         raise missing_extra(error, "playing episodes", "llm") from error
     try:
@@ -131,7 +127,7 @@ def size_on_cpu(path: Path) -> int:
     return sum(p.numel() for p in skeleton(settings.model).parameters())
 
 
-def kept_episodes(file: Path) -> Played | None:
+def read(file: Path) -> Played | None:
     """What the file holds; None if there is none, or one of another form."""
     try:
         data = json.loads(file.read_text(encoding="utf-8"))
@@ -141,8 +137,8 @@ def kept_episodes(file: Path) -> Played | None:
         return None
     for key in ("best", "worst"):
         data[key] = tuple(
-            Episode(**episode | {"steps": tuple(Step(**step) for step in episode["steps"])})
-            for episode in data[key]
+            Episode(**one | {"steps": tuple(Step(**step) for step in one["steps"])})
+            for one in data[key]
         )
     data["kinds"] = {kind: (won, count) for kind, (won, count) in data["kinds"].items()}
     return Played(**data)
@@ -162,13 +158,14 @@ def play(path: Path, checkpoint: str, tell: Callable[[str], None]) -> Played:
     for start in range(0, count, AT_ONCE):
         part = tasks[start : start + AT_ONCE]
         rollout = algorithm.play_tasks(theta, part, seeding.derive(SEED, "episodes", start))
-        played += rollout_episodes(algorithm.world, part, rollout)
-        won = sum(episode.won for episode in played)
+        played += told(algorithm.world, part, rollout)
+        won = sum(one.won for one in played)
         tell(f"{len(played)} of {count} evaluation tasks played for the report, {won} won")
-    outcomes: dict[str, list[bool]] = {}
-    for episode in sorted(played, key=lambda episode: episode.kind):
-        outcomes.setdefault(episode.kind, []).append(episode.won)
-    kinds = {kind: (sum(won), len(won)) for kind, won in outcomes.items()}
+    kinds = {
+        kind: (sum(one.won for one in played if one.kind == kind), sum(one.kind == kind
+               for one in played))
+        for kind in sorted({one.kind for one in played})
+    }  # fmt: skip
     settings = algorithm.settings
     return Played(
         checkpoint, snapshot.round, SEED, settings.eval_split, settings.eval_temperature, kinds,
@@ -176,9 +173,9 @@ def play(path: Path, checkpoint: str, tell: Callable[[str], None]) -> Played:
     )  # fmt: skip
 
 
-def rollout_episodes(world: TextWorld, tasks: Sequence[Task], rollout: Rollout) -> list[Episode]:
+def told(world: Any, tasks: Sequence[Any], rollout: Any) -> list[Episode]:
     """A rollout with transcripts as episodes to read."""
-    samples: list[list[Sample]] = [[] for _ in tasks]
+    samples: list[list[Any]] = [[] for _ in tasks]
     for sample in rollout.samples:
         samples[sample.episode].append(sample)
     result = []
@@ -197,26 +194,22 @@ def rollout_episodes(world: TextWorld, tasks: Sequence[Task], rollout: Rollout) 
 
 def best(played: Sequence[Episode]) -> tuple[Episode, ...]:
     """Won in the fewest steps, of different types where possible."""
-    won = sorted(
-        (episode for episode in played if episode.won), key=lambda episode: len(episode.steps)
-    )
+    won = sorted((one for one in played if one.won), key=lambda one: len(one.steps))
     return _varied(won)
 
 
 def worst(played: Sequence[Episode]) -> tuple[Episode, ...]:
     """Lost, most trouble first, of different types where possible."""
-    lost = sorted(
-        (episode for episode in played if not episode.won), key=lambda episode: -episode.trouble
-    )
+    lost = sorted((one for one in played if not one.won), key=lambda one: -one.trouble)
     return _varied(lost)
 
 
 def _varied(ordered: Sequence[Episode]) -> tuple[Episode, ...]:
     """The first of every type, then the others, each in their order; then as many as are shown."""
-    kinds = [episode.kind for episode in ordered]
+    kinds = [one.kind for one in ordered]
     first = np.array([kinds.index(kind) == i for i, kind in enumerate(kinds)], bool)
-    varied = [episode for episode, new in zip(ordered, first, strict=True) if new]
-    varied += [episode for episode, new in zip(ordered, first, strict=True) if not new]
+    varied = [one for one, new in zip(ordered, first, strict=True) if new]
+    varied += [one for one, new in zip(ordered, first, strict=True) if not new]
     return tuple(varied[:SHOWN])
 
 

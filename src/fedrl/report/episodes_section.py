@@ -40,7 +40,7 @@ def agents_episodes(
     agents = [group for group in groups if group.config.get("algorithm.name") == "fedagent"]
     if len(agents) > MOST_GROUPS:
         agents = [max(agents, key=lambda g: _final(g, metric))]
-    return [(group.name, agent(group.runs[0].path, asked)) for group in agents]
+    return [(group.name, agent_html(group.runs[0].path, asked)) for group in agents]
 
 
 def _final(group: Group, metric: str) -> float:
@@ -49,7 +49,7 @@ def _final(group: Group, metric: str) -> float:
     return -math.inf if math.isnan(final) else final
 
 
-def agent(path: Path, asked: bool = False) -> str:
+def agent_html(path: Path, asked: bool = False) -> str:
     """One run's agent; one line where it is not played here."""
     try:
         return played_html(episodes(path, asked))
