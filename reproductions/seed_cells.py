@@ -75,7 +75,7 @@ class Measured:
 
 def compute(cell: Cell) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], float]:
     """Run the cell's seeds, a chunk at a time."""
-    from fedrl.algorithms.momentum.many_seeds import sweep
+    from fedrl.algorithms.momentum.batched_seeds import run_seeds
 
     started = time.perf_counter()
     worlds = load(look_up(WORLDS, "world.name", cell.world["name"]), "world", cell.world["name"])
@@ -92,7 +92,7 @@ def compute(cell: Cell) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray], f
         points: dict[str, list[np.ndarray]] = {}
         at = {}
         make = partial(worlds.World, world_settings, cell.clients)
-        for number, metrics in sweep(settings, make, chunk, cell.rounds, cell.eval_every):
+        for number, metrics in run_seeds(settings, make, chunk, cell.rounds, cell.eval_every):
             for metric, values in metrics.items():
                 points.setdefault(metric, []).append(np.asarray(values, np.float64))
                 at.setdefault(metric, []).append(number)

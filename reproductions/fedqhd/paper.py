@@ -181,7 +181,6 @@ def _first_call(config: Config) -> None:
 
 def cost(config: Config) -> float:
     """Which run of a list takes longest: features read per step, times steps that may be left."""
-    from fedrl.envs.discrete.worlds import HOST
     from fedrl.envs.discrete.worlds import TASKS as worlds
 
     s, world = config.algorithm, worlds[config.world.name]
@@ -189,7 +188,7 @@ def cost(config: Config) -> float:
     if hasattr(s, "features"):
         mean = sum(s.sizes) / len(s.sizes)
         width = mean if s.encoders == "own" else s.features
-    if world.kind == HOST:
+    if world.kernel is None:
         width += SIMULATED
     left = config.rounds - max(reached(config), 0)
     return left * config.federation.clients * s.episodes * world.limit * width

@@ -67,7 +67,7 @@ SCALES = {
 
 def tabular(part: str, name: str, scale_seeds: int, **fields: Any) -> Cell:
     """A cell of random MDPs: Table 2's settings, changed by `fields`."""
-    algorithm = {"name": "fedsvrpg-m", "local_steps": 32, "local_lr": 0.05}
+    algorithm = {"name": "fedsvrpg-m", "local_steps": 32, "lr": 0.05}
     world = {"name": "random_mdp", "kappa": 0.0, "horizon": 500}
     algorithm |= fields.pop("algorithm", {})
     world |= fields.pop("world", {})
@@ -128,7 +128,7 @@ def regimes(scale: Scale) -> list[Cell]:
             "regimes",
             "H=500,pavg+server momentum 0.9",
             scale.regime_seeds,
-            algorithm={"name": "pavg", "server": "momentum", "beta": 1.0},
+            algorithm={"name": "pavg", "server_optimizer": "momentum", "beta": 1.0},
             world=world,
         )
     )
@@ -143,7 +143,7 @@ def regimes(scale: Scale) -> list[Cell]:
                 world=world,
             )
         )
-    direct = {"policy": "direct", "floor": 0.05, "local_lr": 0.005}
+    direct = {"policy": "direct", "floor": 0.05, "lr": 0.005}
     for kernel in ("uniform", "orthogonal"):
         cells += [
             tabular(
@@ -166,7 +166,7 @@ def speedup(scale: Scale) -> list[Cell]:
             "speedup",
             f"N={clients},beta={beta}",
             scale.regime_seeds,
-            algorithm={"beta": beta, "local_steps": 8, "local_lr": 0.002},
+            algorithm={"beta": beta, "local_steps": 8, "lr": 0.002},
             world={"kappa": 1.0, "horizon": 20},
             clients=clients,
             rounds=40,
@@ -240,7 +240,7 @@ def sampled(part: str, task: Task, name: str, beta: float, rate: float, **fields
         "seeds": task.seeds,
         "eval_every": task.eval_every,
     } | fields
-    algorithm = task.algorithm | {"name": name, "beta": beta, "local_lr": rate}
+    algorithm = task.algorithm | {"name": name, "beta": beta, "lr": rate}
     return Cell(part, f"{learner_name(name, beta)}", algorithm, task.world, **settings)
 
 

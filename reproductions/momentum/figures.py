@@ -58,7 +58,7 @@ def equal_step(found: Found, pictures: Path) -> str:
     cell = found["pavg"].cell
     return f"""## {name}
 
-The same η = {cell.algorithm["local_lr"]:g} for every row and {cell.rounds} rounds: the policies are
+The same η = {cell.algorithm["lr"]:g} for every row and {cell.rounds} rounds: the policies are
 still moving slowly and the weights are alive. Everything else as in Figure 1, {cell.seeds} seeds.
 
 {learner_table(found)}
@@ -75,7 +75,7 @@ def learner_table(found: Found) -> str:
             continue
         row = [
             learner_name(name, beta),
-            f"{one.cell.algorithm['local_lr']:g}",
+            f"{one.cell.algorithm['lr']:g}",
             number(one.area(), 1),
         ]
         spread = f"{one.final().std(ddof=1):.1f}" if one.cell.seeds > 1 else "–"

@@ -101,7 +101,7 @@ def section(found: Mapping[str, Measured], pictures: Path) -> str:
             "Theorem 6.4's bound", "bound / measured", "largest weight variance")  # fmt: skip
     return f"""## The theory: linear speed-up and the bound of Theorem 6.4
 
-Softmax tables, κ = 1, H = {one.world["horizon"]}, K = {steps}, η = {one.algorithm["local_lr"]},
+Softmax tables, κ = 1, H = {one.world["horizon"]}, K = {steps}, η = {one.algorithm["lr"]},
 R = {rounds}, {one.seeds} seeds; everything but the sampled trajectories is exact. The error of the
 server's direction falls with the number of agents with a log-log slope of {slopes} (−1 is linear
 speed-up), and momentum {"lowers" if lower else "does not lower"} it at every N. The bound is

@@ -17,7 +17,7 @@ pytest.importorskip("numba", reason="FedQHD needs the extra classic")
 from support.repository import DOCS
 from support.result_pages import row
 
-from fedrl.algorithms.qhd.q_learning import Practice, side_by_side
+from fedrl.algorithms.qhd.q_learning import FederatedQLearner, Practice
 from fedrl.config import build as building
 from fedrl.config import schema as configs
 from fedrl.config.loading import to_toml
@@ -436,14 +436,16 @@ def test_a_pinned_process_takes_its_clients_one_after_the_other(monkeypatch):
     jobs = [Job(client, {}, None, 0) for client in range(4)]
     seen: list[int] = []
 
-    def local(job: Job) -> Result:
-        seen.append(threading.get_ident())
-        return Result(job.client, {})
+    class Playing(FederatedQLearner):
+        def local(self, job: Job) -> Result:
+            seen.append(threading.get_ident())
+            return Result(job.client, {})
 
+    method = Playing(Practice(), world, [[client] for client in range(4)])
     monkeypatch.setenv("NUMBA_NUM_THREADS", "1")
-    assert [one.client for one in side_by_side(world, local, jobs)] == [0, 1, 2, 3]
+    assert [one.client for one in method.local_many(jobs)] == [0, 1, 2, 3]
     assert set(seen) == {threading.get_ident()}
     monkeypatch.setenv("NUMBA_NUM_THREADS", "2")
     seen.clear()
-    assert [one.client for one in side_by_side(world, local, jobs)] == [0, 1, 2, 3]
+    assert [one.client for one in method.local_many(jobs)] == [0, 1, 2, 3]
     assert threading.get_ident() not in seen

@@ -4,5 +4,8 @@ from __future__ import annotations
 
 RENAMED: dict[str, str] = {
     "algorithm.updates_per_step": "algorithm.gradient_steps",
+    "algorithm.local_lr": "algorithm.lr",
+    "algorithm.server": "algorithm.server_optimizer",
+    "algorithm.opening_trajectories": "algorithm.initial_trajectories",
 }
 """From the old key to the new one; what means the same in several methods has one name."""

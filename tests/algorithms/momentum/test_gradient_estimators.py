@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from fedrl.algorithms.momentum import estimators
-from fedrl.algorithms.momentum.estimators import Trajectories
+from fedrl.algorithms.momentum import gradient_estimators as estimators
 from fedrl.algorithms.momentum.policies import (
     Policy,
     categorical_mlp,
     gaussian_mlp,
     gaussian_sample_numpy,
 )
+from fedrl.envs.interfaces import Trajectories
 
 STATES, ACTIONS, STEPS, GAMMA = 2, 3, 3, 0.8
 

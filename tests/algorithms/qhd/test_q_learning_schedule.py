@@ -7,13 +7,12 @@ import pytest
 
 pytest.importorskip("numba", reason="the Q-learners are compiled by numba (fedrl[classic])")
 
-from fedrl.algorithms.qhd import episodes as loop
 from fedrl.algorithms.qhd import fedqhd
-from fedrl.algorithms.qhd import td_kernels as kernels
+from fedrl.algorithms.qhd import q_learning_kernels as q_learner
 from fedrl.algorithms.qhd.dqn import distillation, feddqn
 from fedrl.algorithms.qhd.dqn import network as dqn
 from fedrl.algorithms.qhd.dqn.episodes import run_episodes
-from fedrl.algorithms.qhd.td_kernels import Rules
+from fedrl.algorithms.qhd.q_learning_kernels import Rules
 from fedrl.core.types import Job, UserError
 from fedrl.envs.discrete.worlds import Settings as WorldSettings
 from fedrl.envs.discrete.worlds import World
@@ -28,21 +27,21 @@ SHAPE = (3, 13, 10, 4)
 @pytest.mark.parametrize("length", [1, 7, 1000])
 def test_epsilon_falls_in_a_straight_line(start, length):
     rules = RULES._replace(epsilon=start, epsilon_steps=length)
-    counters, epsilon = np.zeros(kernels.COUNTERS, np.uint64), np.array([start])
+    counters, epsilon = np.zeros(q_learner.COUNTERS, np.uint64), np.array([start])
     for step in (0, 1, 3, 6, 7, 8, 500, 999, 1000, 1001, 10**9):
-        counters[kernels.STEPS] = step
+        counters[q_learner.STEPS] = step
         wanted = max(0.1, start - (start - 0.1) * step / length)
-        assert loop.exploration(counters, epsilon, rules) == pytest.approx(wanted, rel=1e-14)
-        assert epsilon[0] == loop.exploration(counters, epsilon, rules)
+        assert q_learner.exploration(counters, epsilon, rules) == pytest.approx(wanted, rel=1e-14)
+        assert epsilon[0] == q_learner.exploration(counters, epsilon, rules)
 
 
 def test_before_learning_starts_every_action_is_random():
     rules = RULES._replace(epsilon=0.3, epsilon_steps=100, learning_starts=50)
-    counters, epsilon = np.zeros(kernels.COUNTERS, np.uint64), np.array([0.3])
+    counters, epsilon = np.zeros(q_learner.COUNTERS, np.uint64), np.array([0.3])
     found = []
     for step in (0, 49, 50):
-        counters[kernels.STEPS] = step
-        found.append(loop.exploration(counters, epsilon, rules))
+        counters[q_learner.STEPS] = step
+        found.append(q_learner.exploration(counters, epsilon, rules))
     assert found == pytest.approx([1, 1, 0.2])
 
 
@@ -93,10 +92,10 @@ def test_updates_and_draws_are_counted_exactly(name, change):
     steps = int(result.metrics["env/steps"])
     updates = expected(steps, rules, settings.replay)
     assert steps > 45
-    assert counters[kernels.STEPS] == steps
-    assert counters[kernels.UPDATES] == updates
+    assert counters[q_learner.STEPS] == steps
+    assert counters[q_learner.UPDATES] == updates
     random = min(steps, settings.learning_starts)
-    assert counters[kernels.DRAWS] == 4 * 6 + steps + random + updates * settings.batch
+    assert counters[q_learner.DRAWS] == 4 * 6 + steps + random + updates * settings.batch
 
 
 @pytest.mark.parametrize("period", [1, 10, 37])
@@ -127,16 +126,17 @@ def test_the_networks_targets_stay_long_enough_to_be_learned():
     usual = feddqn.Settings(lr=1e-4)
     found = []
     for period in (usual.sync_steps or 9 * usual.sync_episodes, 45):
-        rules, work = feddqn.Training(usual, world, [[0]]).rules, dqn.work(shape, 32)
+        rules = usual.rules(usual.lr, usual.batch, world.limit)
+        work = dqn.work(shape, 32)
         played = dqn.fresh(shape, dqn.draw_weights(shape, 0), 2000, 1)
         random = rules._replace(lr=0.0, epsilon_decay=1.0, epsilon_floor=1.0)
         run_episodes(world, 100, shape, played, random, 0)
         fresh = dqn.fresh(shape, played.online, 1, 1)
         learner = played._replace(online=fresh.online, first=fresh.first, second=fresh.second)
-        learner.counters[kernels.UPDATES] = 0
-        assert learner.counters[kernels.SIZE] == 2000
+        learner.counters[q_learner.UPDATES] = 0
+        assert learner.counters[q_learner.SIZE] == 2000
         for update in range(1, 4001):
-            loop.pick(learner.counters, work.picks)
+            q_learner.pick(learner.counters, work.picks)
             dqn.td_update(learner, shape, rules, work)
             if update % period == 0:
                 learner.target[:] = learner.online
@@ -272,12 +272,12 @@ def test_a_run_is_the_loop_of_stable_baselines3():
     )  # fmt: skip
     ours = dqn.fresh(shape, first, 5000, 11)
     run_episodes(world, 40, shape, ours, rules, 0)
-    steps = int(ours.counters[kernels.STEPS])
+    steps = int(ours.counters[q_learner.STEPS])
 
-    numbers = np.zeros(kernels.COUNTERS, np.uint64)
-    numbers[kernels.SEED] = 11
-    uniform = lambda: (int(loop.draw(numbers)) >> 11) * 2.0**-53  # noqa: E731
-    below = lambda bound: (int(loop.draw(numbers)) >> 32) * bound >> 32  # noqa: E731
+    numbers = np.zeros(q_learner.COUNTERS, np.uint64)
+    numbers[q_learner.SEED] = 11
+    uniform = lambda: (int(q_learner.draw(numbers)) >> 11) * 2.0**-53  # noqa: E731
+    below = lambda bound: (int(q_learner.draw(numbers)) >> 32) * bound >> 32  # noqa: E731
     online, target = torch_network(torch, first, shape), torch_network(torch, first, shape)
     optimizer = torch.optim.Adam(online.parameters(), lr=2.3e-3)
     theirs = dqn.fresh(shape, first, 5000, 11)
@@ -293,7 +293,7 @@ def test_a_run_is_the_loop_of_stable_baselines3():
         action = below(2) if explores else int(online(torch.tensor(seen)[None]).argmax())
         ahead, reward, terminated, _, _ = env.step(action)
         length += 1
-        loop.remember(theirs, seen, action, reward, ahead, terminated)
+        q_learner.remember(theirs, seen, action, reward, ahead, terminated)
         seen = None if terminated or length == 500 else ahead
         if step % 10 == 0:
             target.load_state_dict(online.state_dict())
@@ -304,7 +304,7 @@ def test_a_run_is_the_loop_of_stable_baselines3():
     assert steps > 400
     for name in ("states", "actions", "rewards", "nexts", "terminal"):
         np.testing.assert_array_equal(getattr(ours, name), getattr(theirs, name), err_msg=name)
-    assert ours.counters[kernels.DRAWS] == numbers[kernels.DRAWS]
-    assert ours.counters[kernels.UPDATES] == 20 * (steps // 64 - 1)
+    assert ours.counters[q_learner.DRAWS] == numbers[q_learner.DRAWS]
+    assert ours.counters[q_learner.UPDATES] == 20 * (steps // 64 - 1)
     np.testing.assert_allclose(ours.online, as_vector(online), atol=1e-3)
     assert np.abs(ours.online - first).max() > 0.1

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-
 import numba
 import numpy as np
 import pytest
 
-from fedrl.algorithms.momentum import tabular_kernels as kernels
-from fedrl.algorithms.momentum.local_tabular import TabularRunner
+from fedrl.algorithms.momentum.local_steps import Start
+from fedrl.algorithms.momentum.local_steps import tabular_kernels as kernels
+from fedrl.algorithms.momentum.local_steps import tabular_sampling as sampling
+from fedrl.algorithms.momentum.local_steps.tabular_worlds import TabularRunner
+from fedrl.algorithms.momentum.settings import Settings
 from fedrl.core.types import UserError
 from fedrl.envs.control import random_mdp as mdp
 
@@ -17,21 +18,19 @@ GAMMA = 0.9
 VARIANTS = [("svrpg", "softmax"), ("svrpg", "direct"), ("hapg", "softmax")]
 
 
-def make(clients: int = 2, horizon: int = 7, states: int = 3, actions: int = 4, **changes):
+def make(method: str = "svrpg", horizon: int = 7, **changes):
     given = {
-        "method": "svrpg",
         "beta": 0.3,
         "local_steps": 3,
-        "local_lr": 0.02,
+        "lr": 0.02,
         "weight_clip": 0.0,
         "trajectories": 2,
         "policy": "softmax",
         "floor": 0.02,
     }
-    world = mdp.World(
-        mdp.Settings(states=states, actions=actions, horizon=horizon, kappa=0.8), clients, 1
-    )
-    return TabularRunner(world, SimpleNamespace(**{**given, **changes}))
+    world = mdp.World(mdp.Settings(states=3, actions=4, horizon=horizon, kappa=0.8), 2, 1)
+    name = "fedhapg-m" if method == "hapg" else "fedsvrpg-m"
+    return TabularRunner(world, Settings(name, **{**given, **changes}))
 
 
 def tables(runner: TabularRunner, count: int, seed: int = 0):
@@ -77,10 +76,10 @@ def plain_direction(runner, theta, prev, u, params, seed, index):
     """u_{r,k} of one trajectory, by the definitions, and the weight used."""
     s = runner.settings
     play = (params["kernel"], runner.world.initial, np.uint64(seed), runner.world.settings.horizon)
-    alpha, place, states, actions = kernels.path(theta, runner.direct, *play, index)
+    alpha, place, states, actions = sampling.path(theta, runner.direct, *play, index)
     at = alpha * prev + (1 - alpha) * theta
     if s.method == "hapg":
-        _, place, states, actions = kernels.path(at, False, *play, index)
+        _, place, states, actions = sampling.path(at, False, *play, index)
     rewards = params["reward"][place][states, actions]
 
     def gradient(table):
@@ -108,7 +107,7 @@ def test_local_round_equals_plain_numpy(method, policy, clip):
     runner = make(method=method, policy=policy, weight_clip=clip)
     start = tables(runner, 2)
     params, seeds = pool(runner, 2), np.array([11, 12], np.uint64)
-    delta, stats = runner.local(*start, params, seeds)
+    delta, stats = runner.local(Start(*start), params, seeds)
     for pair in range(2):
         theta, prev, u = (tree[runner.name][pair] for tree in start)
         own = {name: value[pair] for name, value in params.items()}
@@ -135,7 +134,7 @@ def test_without_momentum_it_is_plain_policy_gradient_and_ignores_the_anchor(pol
     first, _ = runner.initial_exchange(theta, params, seeds, batch=4)
     stepped = runner.project({runner.name: theta[runner.name] + 0.02 * first[runner.name]})
     lost = {runner.name: np.full_like(u[runner.name], np.nan)}
-    delta, _ = runner.local(theta, lost, lost, params, seeds)
+    delta, _ = runner.local(Start(theta, lost, lost), params, seeds)
     np.testing.assert_array_equal(delta[runner.name], stepped[runner.name] - theta[runner.name])
 
 
@@ -204,7 +203,7 @@ def test_a_pair_depends_on_nothing_but_itself(method, policy):
     results = []
     for count in {1, threads}:
         numba.set_num_threads(count)
-        results.append(runner.local(theta, prev, u, params, seeds)[0][runner.name])
+        results.append(runner.local(Start(theta, prev, u), params, seeds)[0][runner.name])
     numba.set_num_threads(threads)
     for other in results[1:]:
         np.testing.assert_array_equal(results[0], other)
@@ -213,7 +212,7 @@ def test_a_pair_depends_on_nothing_but_itself(method, policy):
     for pair in (0, 6, 10):
         alone = [{runner.name: t[runner.name][pair : pair + 1]} for t in (theta, prev, u)]
         own = {name: value[pair : pair + 1] for name, value in params.items()}
-        delta, _ = runner.local(*alone, own, seeds[pair : pair + 1])
+        delta, _ = runner.local(Start(*alone), own, seeds[pair : pair + 1])
         np.testing.assert_array_equal(delta[runner.name][0], results[0][pair])
 
 
@@ -221,7 +220,7 @@ def test_path_follows_policy_kernel_and_first_state():
     runner = make(horizon=60_000)
     theta = tables(runner, 1)[0]["logits"][0]
     kernel = runner.world.kernels
-    _, place, states, actions = kernels.path(
+    _, place, states, actions = sampling.path(
         theta, False, kernel, runner.world.initial, np.uint64(3), 60_000, 0
     )
     moves = np.zeros(kernel[0].shape)
@@ -232,7 +231,7 @@ def test_path_follows_policy_kernel_and_first_state():
     expected = visits[..., None] * kernel[place]
     assert (np.abs(moves - expected) < 5 * np.sqrt(expected + 1)).all()
     starts = [
-        kernels.path(theta, False, kernel, runner.world.initial, np.uint64(seed), 1, 0)
+        sampling.path(theta, False, kernel, runner.world.initial, np.uint64(seed), 1, 0)
         for seed in range(3000)
     ]
     first = np.bincount([start[2][0] for start in starts], minlength=3)

@@ -14,23 +14,14 @@ reverse differentiation: O(T d), no Hessian, no finite differences.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import jax
 import jax.numpy as jnp
 
-from fedrl.algorithms.momentum.policies import Params, Policy
+from fedrl.algorithms.momentum.policies import Array, Params, Policy
+from fedrl.envs.interfaces import Trajectories
 
-Array = Any
-
-
-class Trajectories(NamedTuple):
-    """M trajectories of T steps: observations [M,T,…], actions [M,T,…], rewards and mask [M,T]."""
-
-    observations: Array
-    actions: Array
-    rewards: Array
-    mask: Array
+Batch = Trajectories[jax.Array]
+"""M trajectories of T steps: observations [M,T,…], actions [M,T,…], rewards and mask [M,T]."""
 
 
 def rewards_to_go(rewards: Array, mask: Array, gamma: float, scale: float = 1.0) -> Array:
@@ -48,19 +39,19 @@ def standardized(psi: Array, mask: Array) -> Array:
     return (psi - mean) / (jnp.sqrt(variance) + 1e-6)
 
 
-def log_likelihood(policy: Policy, theta: Params, batch: Trajectories) -> Array:
+def log_likelihood(policy: Policy, theta: Params, batch: Batch) -> Array:
     """Σ_t log π_θ(a_t|s_t) per trajectory [M]: log p(τ|θ) without the terms that θ cannot move."""
     return (policy.log_prob(theta, batch.observations, batch.actions) * batch.mask).sum(-1)
 
 
-def surrogate(policy: Policy, theta: Params, batch: Trajectories, psi: Array) -> Array:
+def surrogate(policy: Policy, theta: Params, batch: Batch, psi: Array) -> Array:
     """Σ_t Ψ_t log π_θ(a_t|s_t) per trajectory [M]; its gradient is g(τ|θ)."""
     log_prob = policy.log_prob(theta, batch.observations, batch.actions)
     return (log_prob * batch.mask * psi).sum(-1)
 
 
 def gradient(
-    policy: Policy, theta: Params, batch: Trajectories, psi: Array, weight: Array | float = 1.0
+    policy: Policy, theta: Params, batch: Batch, psi: Array, weight: Array | float = 1.0
 ) -> Params:
     """Mean over the minibatch of weight · g(τ|θ); the weight is a constant."""
     weight = jax.lax.stop_gradient(weight)
@@ -68,7 +59,7 @@ def gradient(
 
 
 def importance_weight(
-    policy: Policy, target: Params, behaviour: Params, batch: Trajectories, clip: float
+    policy: Policy, target: Params, behaviour: Params, batch: Batch, clip: float
 ) -> tuple[Array, Array]:
     """w(τ|target, behaviour) [M], at most `clip` if that is positive, and which were clipped."""
     log_weight = log_likelihood(policy, target, batch) - log_likelihood(policy, behaviour, batch)
@@ -87,7 +78,7 @@ def svrpg(
     theta: Params,
     previous: Params,
     direction: Params,
-    batch: Trajectories,
+    batch: Batch,
     psi: Array,
     beta: float,
     clip: float,
@@ -123,9 +114,7 @@ def interpolate(theta: Params, previous: Params, alpha: Array) -> Params:
     return jax.tree.map(lambda a, b: alpha * b + (1 - alpha) * a, theta, previous)
 
 
-def hessian_correction(
-    policy: Policy, at: Params, v: Params, batch: Trajectories, psi: Array
-) -> Params:
+def hessian_correction(policy: Policy, at: Params, v: Params, batch: Batch, psi: Array) -> Params:
     """Λ of Eq. (5) at θ(α): an unbiased estimate of ∇J(θ_{r,k}) − ∇J(θ_{r-1})."""
     _, score = jax.jvp(lambda th: log_likelihood(policy, th, batch), (at,), (v,))  # ⟨∇log p, v⟩ [M]
     first = gradient(policy, at, batch, psi, score)
@@ -139,7 +128,7 @@ def hapg(
     previous: Params,
     direction: Params,
     at: Params,
-    batch: Trajectories,
+    batch: Batch,
     psi: Array,
     beta: float,
     clip: float,

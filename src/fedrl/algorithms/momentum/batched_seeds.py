@@ -2,26 +2,28 @@
 
 The same algorithm, the same randomness and the same steps as the round loop with full
 participation, but with the seeds as a batch axis: a test holds each seed's numbers to those of
-`federation.run`.
+`federation.round_loop`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 
-from fedrl.algorithms.momentum.algorithm import Momentum, Settings, stack
+from fedrl.algorithms.momentum.algorithm import Momentum, stack
+from fedrl.algorithms.momentum.local_steps import Start
+from fedrl.algorithms.momentum.settings import Settings
 from fedrl.core import seeding, tree
 from fedrl.core.types import Tensors
+from fedrl.envs.interfaces import ControlWorld
 
 Curves = dict[str, np.ndarray]
 
 
-def sweep(
+def run_seeds(
     settings: Settings,
-    make_world: Callable[[int], Any],
+    make_world: Callable[[int], ControlWorld],
     seeds: Sequence[int],
     rounds: int,
     eval_every: int = 1,
@@ -49,18 +51,16 @@ def sweep(
                 np.uint64,
             )
             sent = algorithm.broadcast(state, number)
-            theta, previous, direction = (
-                tree.map(
-                    lambda x: np.repeat(x, clients, 0), sent[name] if name in sent else state[name]
-                )
-                for name in ("theta", "previous", "direction")
+            known = (sent[name] if name in sent else state[name] for name in Start._fields)
+            start = Start(
+                *(tree.map(lambda x: np.repeat(x, clients, 0), tensors) for tensors in known)
             )
             if number == 0:
                 update, stats = runner.initial_exchange(
-                    theta, pairs, drawn, algorithm.opening_batch
+                    start.theta, pairs, drawn, algorithm.initial_batch
                 )
             else:
-                update, stats = runner.local(theta, previous, direction, pairs, drawn)
+                update, stats = runner.local(start, pairs, drawn)
             per_seed = tree.map(lambda x: x.reshape(count, clients, *x.shape[1:]), update)
             mean = tree.map(lambda x: x.mean(1, dtype=np.float64).astype(x.dtype), per_seed)
             state = algorithm.step(state, mean, number)

@@ -11,10 +11,12 @@ pytest.importorskip("numba", reason="the kernels are compiled by numba (fedrl[cl
 
 from fedrl.algorithms.qhd import encoders as qhd
 from fedrl.algorithms.qhd import episodes as loop
+from fedrl.algorithms.qhd import q_learning_kernels as q_learner
 from fedrl.algorithms.qhd import td_kernels as kernels
 from fedrl.envs.discrete import classic_kernels as worlds
+from fedrl.envs.discrete import worlds as discrete
 
-RULES = kernels.Rules(
+RULES = q_learner.Rules(
     gamma=0.97,
     lr=0.2,
     batch=8,
@@ -48,7 +50,7 @@ def filled(encoder: qhd.Encoder, actions: int, capacity: int = 60, seed: int = 0
     learner.actions[:] = rng.integers(actions, size=capacity)
     learner.rewards[:] = rng.normal(size=capacity)
     learner.terminal[:] = rng.random(capacity) < 0.2
-    learner.counters[kernels.SIZE] = capacity
+    learner.counters[q_learner.SIZE] = capacity
     return learner, kernels.blocks(lanes)
 
 
@@ -60,7 +62,7 @@ class Oracle:
         self.online = qhd.unpack(encoder, learner.online).astype(complex)
         self.target = qhd.unpack(encoder, learner.target).astype(complex)
 
-    def update(self, picks, rules: kernels.Rules) -> None:
+    def update(self, picks, rules: q_learner.Rules) -> None:
         replay = self.replay
         here = qhd.features(self.encoder, replay.states[picks])
         ahead = qhd.features(self.encoder, replay.nexts[picks])
@@ -111,7 +113,7 @@ def test_updates_follow_the_oracle(complex, size, features, actions, batch):
     work = kernels.work(len(blocks.phase), batch, actions)
     position = 0
     for round in range(300):
-        loop.pick(learner.counters, work.picks)
+        q_learner.pick(learner.counters, work.picks)
         drawn = [splitmix(1, position + 1 + b) for b in range(batch)]
         position += batch
         assert list(work.picks) == [(word >> 32) * 60 >> 32 for word in drawn]
@@ -123,7 +125,7 @@ def test_updates_follow_the_oracle(complex, size, features, actions, batch):
     weights = oracle.online if complex else oracle.online.real
     assert np.abs(weights - qhd.unpack(encoder, filled(encoder, actions)[0].online)).max() > 0.02
     np.testing.assert_allclose(qhd.unpack(encoder, learner.online), weights, atol=1e-5, rtol=0)
-    assert learner.counters[kernels.UPDATES] == 300
+    assert learner.counters[q_learner.UPDATES] == 300
 
 
 @pytest.mark.parametrize("complex", [False, True])
@@ -140,7 +142,7 @@ def test_other_rules_follow_the_oracle_too(complex, change):
         learner, blocks = filled(encoder, 3)
         oracle, work = Oracle(encoder, learner), kernels.work(len(blocks.phase), 8, 3)
         for _ in range(50):
-            loop.pick(learner.counters, work.picks)
+            q_learner.pick(learner.counters, work.picks)
             kernels.td_update(blocks, learner, work.picks, rules, work)
             oracle.update(work.picks.copy(), rules)
         weights = oracle.online if complex else oracle.online.real
@@ -198,21 +200,21 @@ def test_the_replay_is_a_ring():
     learner = kernels.fresh(2, 5, 1, 3, seed=0)
     one = np.zeros(1, np.float32)
     for i in range(5):
-        loop.remember(learner, one + i, i % 2, float(i), one - i, i == 4)
+        q_learner.remember(learner, one + i, i % 2, float(i), one - i, i == 4)
     np.testing.assert_array_equal(learner.rewards, [3, 4, 2])
     np.testing.assert_array_equal(learner.states[:, 0], [3, 4, 2])
     np.testing.assert_array_equal(learner.nexts[:, 0], [-3, -4, -2])
     np.testing.assert_array_equal(learner.actions, [1, 0, 0])
     np.testing.assert_array_equal(learner.terminal, [False, True, False])
-    assert learner.counters[kernels.SIZE] == 3
-    assert learner.counters[kernels.HEAD] == 2
+    assert learner.counters[q_learner.SIZE] == 3
+    assert learner.counters[q_learner.HEAD] == 2
 
 
 def test_minibatches_are_uniform_over_what_the_replay_holds():
-    counters = np.zeros(kernels.COUNTERS, np.uint64)
-    counters[kernels.SEED], counters[kernels.SIZE] = 9, 7
+    counters = np.zeros(q_learner.COUNTERS, np.uint64)
+    counters[q_learner.SEED], counters[q_learner.SIZE] = 9, 7
     picks = np.empty(70_000, np.int64)
-    loop.pick(counters, picks)
+    q_learner.pick(counters, picks)
     share = np.bincount(picks, minlength=7) / len(picks)
     assert len(share) == 7
     np.testing.assert_allclose(share, 1 / 7, atol=0.006)  # 4.5 standard deviations
@@ -231,8 +233,8 @@ def by_hand(kind, count, blocks, shift, spread, learner, rules):
     actions = learner.online.shape[0]
     work = kernels.work(len(blocks.phase), rules.batch, actions)
     position, returns, lengths = 0, [], []
-    seed, counters = int(learner.counters[kernels.SEED]), learner.counters
-    assert counters[kernels.DRAWS] == 0
+    seed, counters = int(learner.counters[q_learner.SEED]), learner.counters
+    assert counters[q_learner.DRAWS] == 0
 
     def word() -> int:
         nonlocal position
@@ -250,7 +252,7 @@ def by_hand(kind, count, blocks, shift, spread, learner, rules):
         worlds.reset(kind, state, uniforms)
         total, length, over, seen = 0.0, 0, False, look(state)
         while not over and length < (rules.limit or worlds.LIMIT[kind]):
-            steps = int(counters[kernels.STEPS])
+            steps = int(counters[q_learner.STEPS])
             if rules.epsilon_steps and steps >= rules.learning_starts:
                 fall = (rules.epsilon - rules.epsilon_floor) * steps / rules.epsilon_steps
                 learner.epsilon[0] = max(rules.epsilon_floor, rules.epsilon - fall)
@@ -263,25 +265,25 @@ def by_hand(kind, count, blocks, shift, spread, learner, rules):
                 action = int(q.argmax())
             reward, over = worlds.step(kind, state, action)
             ahead = look(state)
-            loop.remember(learner, seen, action, reward, ahead, over)
+            q_learner.remember(learner, seen, action, reward, ahead, over)
             seen, total, length = ahead, total + reward, length + 1
-            counters[kernels.STEPS] += np.uint64(1)
-            learns = counters[kernels.SIZE] >= rules.batch and steps >= rules.learning_starts
+            counters[q_learner.STEPS] += np.uint64(1)
+            learns = counters[q_learner.SIZE] >= rules.batch and steps >= rules.learning_starts
             due = learns and (steps + 1) % rules.train_every == 0
             for _ in range(rules.gradient_steps * int(due)):
-                held = int(counters[kernels.SIZE])
+                held = int(counters[q_learner.SIZE])
                 picks = np.array([(word() >> 32) * held >> 32 for _ in range(rules.batch)])
                 kernels.td_update(blocks, learner, picks, rules, work)
-            if rules.sync_steps and counters[kernels.STEPS] % rules.sync_steps == 0:
+            if rules.sync_steps and counters[q_learner.STEPS] % rules.sync_steps == 0:
                 learner.target[:] = learner.online
-        counters[kernels.EPISODES] += np.uint64(1)
-        if rules.sync_episodes and counters[kernels.EPISODES] % rules.sync_episodes == 0:
+        counters[q_learner.EPISODES] += np.uint64(1)
+        if rules.sync_episodes and counters[q_learner.EPISODES] % rules.sync_episodes == 0:
             learner.target[:] = learner.online
         if not rules.epsilon_steps:
             learner.epsilon[0] = max(rules.epsilon_floor, learner.epsilon[0] * rules.epsilon_decay)
         returns.append(total)
         lengths.append(length)
-    counters[kernels.DRAWS] = position
+    counters[q_learner.DRAWS] = position
     return np.array(returns), np.array(lengths)
 
 
@@ -301,7 +303,7 @@ def test_episodes_are_what_the_steps_by_hand_give(kind, rules):
     compiled, blocks = make(kind)
     stepped, _ = make(kind)
     shift, spread = scales(kind)
-    returns, lengths = loop.run_episodes(kind, 5, blocks, shift, spread, compiled, rules)
+    returns, lengths = loop.compiled_episodes(kind, 5, blocks, shift, spread, compiled, rules)
     expected = by_hand(kind, 5, blocks, shift, spread, stepped, rules)
     np.testing.assert_array_equal(returns, expected[0])
     np.testing.assert_array_equal(lengths, expected[1])
@@ -317,12 +319,12 @@ def test_episodes_are_what_the_steps_by_hand_give(kind, rules):
 def test_a_cut_at_the_limit_is_not_terminal():
     learner, blocks = make(worlds.MOUNTAINCAR)
     rules = RULES._replace(limit=10)
-    _, lengths = loop.run_episodes(worlds.MOUNTAINCAR, 4, blocks, *scales(2), learner, rules)
+    _, lengths = loop.compiled_episodes(worlds.MOUNTAINCAR, 4, blocks, *scales(2), learner, rules)
     np.testing.assert_array_equal(lengths, 10)
     assert not learner.terminal.any()
     learner, blocks = make(worlds.CARTPOLE, capacity=500)
     rules = RULES._replace(gradient_steps=0)
-    _, lengths = loop.run_episodes(worlds.CARTPOLE, 4, blocks, *scales(0), learner, rules)
+    _, lengths = loop.compiled_episodes(worlds.CARTPOLE, 4, blocks, *scales(0), learner, rules)
     assert lengths.sum() < 500
     np.testing.assert_array_equal(np.flatnonzero(learner.terminal), lengths.cumsum() - 1)
 
@@ -331,11 +333,11 @@ def test_a_saved_client_resumes_to_the_bit():
     whole, blocks = make(worlds.CARTPOLE)
     part, _ = make(worlds.CARTPOLE)
     args = (blocks, *scales(worlds.CARTPOLE))
-    loop.run_episodes(worlds.CARTPOLE, 7, *args, whole, RULES)
-    loop.run_episodes(worlds.CARTPOLE, 3, *args, part, RULES)
+    loop.compiled_episodes(worlds.CARTPOLE, 7, *args, whole, RULES)
+    loop.compiled_episodes(worlds.CARTPOLE, 3, *args, part, RULES)
     saved = {name: array.copy() for name, array in part._asdict().items()}
     resumed = kernels.Learner(**saved)
-    loop.run_episodes(worlds.CARTPOLE, 4, *args, resumed, RULES)
+    loop.compiled_episodes(worlds.CARTPOLE, 4, *args, resumed, RULES)
     for name, array in whole._asdict().items():
         np.testing.assert_array_equal(array, getattr(resumed, name), err_msg=name)
     assert not np.array_equal(part.online, resumed.online)
@@ -346,7 +348,7 @@ def test_clients_in_threads_do_not_disturb_each_other():
     beside = [make(worlds.CARTPOLE, features, seed=features) for features in (60, 200, 700)]
 
     def work(learner, blocks):
-        loop.run_episodes(worlds.CARTPOLE, 4, blocks, *scales(0), learner, RULES)
+        loop.compiled_episodes(worlds.CARTPOLE, 4, blocks, *scales(0), learner, RULES)
 
     for client in alone:
         work(*client)
@@ -361,7 +363,9 @@ def test_clients_in_threads_do_not_disturb_each_other():
 
 def test_evaluation_is_greedy_repeatable_and_changes_nothing():
     learner, blocks = make(worlds.CARTPOLE)
-    shift, spread = scales(worlds.CARTPOLE)
+    shift, scale = SCALES[worlds.CARTPOLE]
+    settings = discrete.Settings("cartpole-v1", shift=tuple(shift), scale=tuple(scale))
+    world = discrete.World(settings, 1, 0)
     # push towards the side that the pole falls to: Q(right) - Q(left) grows with the angle
     encoder = qhd.draw(4, 60, 0.5, seed=1)
     states = np.random.default_rng(0).uniform(-1, 1, size=(400, 4))
@@ -371,7 +375,7 @@ def test_evaluation_is_greedy_repeatable_and_changes_nothing():
     before = learner.online.copy()
 
     def play(seed):
-        return loop.evaluate(worlds.CARTPOLE, 10, blocks, shift, spread, learner.online, seed)
+        return loop.evaluate(world, 10, blocks, learner.online, seed)
 
     returns = play(3)
     np.testing.assert_array_equal(learner.online, before)
@@ -386,10 +390,10 @@ def test_evaluation_is_greedy_repeatable_and_changes_nothing():
 def test_a_client_learns_cartpole():
     encoder = qhd.draw(4, 1000, 0.5, seed=0)
     blocks, learner = kernels.blocks(qhd.lanes(encoder)), kernels.fresh(2, 1000, 4, 10_000, 7)
-    rules = kernels.Rules(0.99, 0.1, 16, 1, 0, 5, 0.985, 0.001, 0)
+    rules = q_learner.Rules(0.99, 0.1, 16, 1, 0, 5, 0.985, 0.001, 0)
     args = (blocks, *scales(worlds.CARTPOLE), learner, rules)
-    first, _ = loop.run_episodes(worlds.CARTPOLE, 20, *args)
-    loop.run_episodes(worlds.CARTPOLE, 230, *args)
-    last, _ = loop.run_episodes(worlds.CARTPOLE, 50, *args)
+    first, _ = loop.compiled_episodes(worlds.CARTPOLE, 20, *args)
+    loop.compiled_episodes(worlds.CARTPOLE, 230, *args)
+    last, _ = loop.compiled_episodes(worlds.CARTPOLE, 50, *args)
     assert first.mean() < 40
     assert last.mean() > 200

@@ -17,7 +17,7 @@ from support.discrete_worlds import EACH
 
 from fedrl.algorithms.qhd import encoders as qhd
 from fedrl.algorithms.qhd import episodes as qhd_episodes
-from fedrl.algorithms.qhd import host_episodes
+from fedrl.algorithms.qhd import q_learning_kernels as q_learner
 from fedrl.algorithms.qhd import td_kernels as kernels
 from fedrl.algorithms.qhd.dqn import episodes as dqn_episodes
 from fedrl.algorithms.qhd.dqn import network as dqn
@@ -29,8 +29,8 @@ from fedrl.envs.discrete import worlds as discrete
 KIND, LIMIT = classic.CARTPOLE, 15
 """Some of its episodes end before the limit, some are cut."""
 
-QHD = kernels.Rules(0.97, 0.2, 8, 1, 0, 2, 0.9, 0.05, LIMIT)
-DQN = kernels.Rules(0.97, 0.01, 8, 1, 0, 2, 0.9, 0.05, LIMIT, huber=1.0)
+QHD = q_learner.Rules(0.97, 0.2, 8, 1, 0, 2, 0.9, 0.05, LIMIT)
+DQN = q_learner.Rules(0.97, 0.01, 8, 1, 0, 2, 0.9, 0.05, LIMIT, huber=1.0)
 
 
 class InAHostsPlace:
@@ -44,7 +44,7 @@ class InAHostsPlace:
         return self.restart(np.zeros(1, np.int64))
 
     def restart(self, rows: np.ndarray) -> np.ndarray:
-        words = [int(qhd_episodes.draw(self.counters)) for _ in range(classic.DRAWS[self.kind])]
+        words = [int(q_learner.draw(self.counters)) for _ in range(classic.DRAWS[self.kind])]
         classic.reset(self.kind, self.state, np.array([(word >> 11) * 2.0**-53 for word in words]))
         self.steps = 0
         return self.look()[None]
@@ -65,14 +65,14 @@ def both(counters: np.ndarray):
     """CartPole compiled, and what stands for it as a host's world."""
     world = discrete.World(discrete.Settings("cartpole-v1"), 1, 0)
     host = SimpleNamespace(
-        dimension=world.dimension, actions=world.actions, scaling=world.scaling, kind=discrete.HOST,
+        dimension=world.dimension, actions=world.actions, scaling=world.scaling, kernel=None,
         landers=lambda count: InAHostsPlace(KIND, LIMIT, counters),
     )  # fmt: skip
     return world, host
 
 
 def assert_equal(one, other) -> None:
-    assert one[2].counters[kernels.STEPS] > 60
+    assert one[2].counters[q_learner.STEPS] > 60
     for mine, its in zip(one[:2], other[:2], strict=True):
         np.testing.assert_array_equal(mine, its)
     for name, array in one[2]._asdict().items():
@@ -104,9 +104,9 @@ def test_qhd_around_a_host_is_the_compiled_loop(change):
         scaling = [part.astype(np.float32) for part in world.scaling]
         for count in (5, 3):  # the second call goes on where the first one ended
             returns, lengths = (
-                host_episodes.run_episodes(host, count, blocks, learner, rules, 0)
+                qhd_episodes.run_episodes(host, count, blocks, learner, rules, 0)
                 if hosted
-                else qhd_episodes.run_episodes(KIND, count, blocks, *scaling, learner, rules)
+                else qhd_episodes.compiled_episodes(KIND, count, blocks, *scaling, learner, rules)
             )
         found.append((returns, lengths, learner))
     assert_equal(*found)
@@ -134,13 +134,13 @@ class ByHand:
 
     def __init__(self, world: discrete.World, learner, choose, learn) -> None:
         self.world, self.learner, self.choose, self.learn = world, learner, choose, learn
-        self.position, self.seed = 0, int(learner.counters[kernels.SEED])
+        self.position, self.seed = 0, int(learner.counters[q_learner.SEED])
 
     def word(self) -> int:
         self.position += 1
-        numbers = np.zeros(kernels.COUNTERS, np.uint64)
-        numbers[kernels.SEED], numbers[kernels.DRAWS] = self.seed, self.position - 1
-        return int(qhd_episodes.draw(numbers))
+        numbers = np.zeros(q_learner.COUNTERS, np.uint64)
+        numbers[q_learner.SEED], numbers[q_learner.DRAWS] = self.seed, self.position - 1
+        return int(q_learner.draw(numbers))
 
     def episodes(self, count: int, rules, seed: int) -> tuple[list[float], list[int]]:
         returns, lengths, counters = [], [], self.learner.counters
@@ -158,22 +158,22 @@ class ByHand:
                 after = lander.step(np.array([action]))
                 over = after.terminated[0] or after.truncated[0]
                 ahead = self.scaled(after.observations[0])
-                qhd_episodes.remember(
+                q_learner.remember(
                     self.learner, seen, action, after.rewards[0], ahead, bool(after.terminated[0])
                 )
-                counters[kernels.STEPS] += np.uint64(1)
-                held = int(counters[kernels.SIZE])
+                counters[q_learner.STEPS] += np.uint64(1)
+                held = int(counters[q_learner.SIZE])
                 for _ in range(rules.gradient_steps * (held >= rules.batch)):
                     picks = [(self.word() >> 32) * held >> 32 for _ in range(rules.batch)]
                     self.learn(np.array(picks))
-                if rules.sync_steps and counters[kernels.STEPS] % rules.sync_steps == 0:
+                if rules.sync_steps and counters[q_learner.STEPS] % rules.sync_steps == 0:
                     self.learner.target[:] = self.learner.online
                 seen, total, length = ahead, total + after.rewards[0], length + 1
-            counters[kernels.EPISODES] += np.uint64(1)
+            counters[q_learner.EPISODES] += np.uint64(1)
             self.learner.epsilon[0] *= rules.epsilon_decay
             returns.append(total)
             lengths.append(length)
-        counters[kernels.DRAWS] = self.position
+        counters[q_learner.DRAWS] = self.position
         return returns, lengths
 
     def scaled(self, observation: np.ndarray) -> np.ndarray:
@@ -200,7 +200,7 @@ def test_qhd_lands_as_by_hand(simulator):
     def learn(picks: np.ndarray) -> None:
         kernels.td_update(blocks, stepped, picks, rules, work)
 
-    returns, lengths = host_episodes.run_episodes(world, 6, blocks, fused, rules, 3)
+    returns, lengths = qhd_episodes.run_episodes(world, 6, blocks, fused, rules, 3)
     expected = ByHand(world, stepped, choose, learn).episodes(6, rules, 3)
     assert_equal((*expected_arrays(expected), stepped), (returns, lengths, fused))
 
@@ -240,7 +240,7 @@ def test_a_round_of_landings(simulator, encoders):
     algorithm = FedQHD(settings, world, [[0]])
     first = algorithm.local(Job(0, algorithm.init(5), None, 1))
     again = algorithm.local(Job(0, algorithm.init(5), None, 1))
-    assert first.state["counters"][kernels.UPDATES] > 50
+    assert first.state["counters"][q_learner.UPDATES] > 50
     for name, array in first.state.items():
         np.testing.assert_array_equal(array, again.state[name], err_msg=name)
     server = algorithm.step(algorithm.init(5), first.update, 1)
@@ -254,7 +254,7 @@ def test_greedy_landings_teach_nothing_and_can_be_repeated(simulator):
     blocks = kernels.blocks(qhd.lanes(qhd.draw(8, 600, 2.0, seed=1)))
     rows = np.random.default_rng(0).normal(size=(4, 600)).astype(np.float32)
     before = rows.copy()
-    found = [host_episodes.evaluate(world, 3, blocks, rows, seed) for seed in (7, 7, 2**62 + 8)]
+    found = [qhd_episodes.evaluate(world, 3, blocks, rows, seed) for seed in (7, 7, 2**62 + 8)]
     np.testing.assert_array_equal(rows, before)
     np.testing.assert_array_equal(found[0], found[1])
     assert not np.array_equal(found[0], found[2])

@@ -15,38 +15,17 @@ after the server's: without a floor the importance weight has no bound. Evaluati
 
 from __future__ import annotations
 
-from typing import Literal, Protocol
-
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrl.algorithms.momentum import tabular_kernels as kernels
+from fedrl.algorithms.momentum.local_steps import Start, Stats
+from fedrl.algorithms.momentum.local_steps import tabular_kernels as kernels
+from fedrl.algorithms.momentum.settings import Settings
 from fedrl.core.types import Tensors, UserError
 from fedrl.envs.control import random_mdp
+from fedrl.envs.interfaces import TabularWorld
 
 Floats = NDArray[np.float64]
-Stats = dict[str, NDArray[np.float64] | NDArray[np.int64]]
-
-
-class Settings(Protocol):
-    """The part of the algorithm's settings that is read here."""
-
-    @property
-    def method(self) -> str: ...
-    @property
-    def beta(self) -> float: ...
-    @property
-    def local_steps(self) -> int: ...
-    @property
-    def local_lr(self) -> float: ...
-    @property
-    def weight_clip(self) -> float: ...
-    @property
-    def trajectories(self) -> int: ...
-    @property
-    def policy(self) -> Literal["softmax", "direct"]: ...
-    @property
-    def floor(self) -> float: ...
 
 
 class TabularRunner:
@@ -56,14 +35,12 @@ class TabularRunner:
     depends on its own inputs and seed only, not on its batch or on the number of threads.
     """
 
-    def __init__(self, world: random_mdp.World, settings: Settings) -> None:
+    def __init__(self, world: TabularWorld, settings: Settings) -> None:
         self.world = world
         self.settings = settings
         self.direct = settings.policy == "direct"
         self.name = "probabilities" if self.direct else "logits"
-        actions = world.settings.actions
-        if self.direct and settings.method == "hapg":
-            raise UserError('algorithm.policy = "direct": hapg needs algorithm.policy = "softmax"')
+        actions = world.rewards.shape[1]
         if self.direct and not 0 < settings.floor < 1 / actions:
             raise UserError(
                 f"algorithm.floor = {settings.floor}: use a number in (0, 1/{actions})"
@@ -72,32 +49,24 @@ class TabularRunner:
 
     def init(self, seed: int) -> Tensors:
         """θ_0, the uniform policy; it needs no randomness, so `seed` changes nothing."""
-        shape = (self.world.settings.states, self.world.settings.actions)
+        shape = self.world.rewards.shape
         return {self.name: np.full(shape, 1.0 / shape[1] if self.direct else 0.0)}
 
     def initial_exchange(
         self, theta: Tensors, params: Tensors, seeds: NDArray[np.uint64], batch: int
     ) -> tuple[Tensors, Stats]:
-        """A mean of `batch` gradients g(τ|θ_0) for every pair: its part of u_0."""
         rules = self._rules()._replace(
             local_steps=1, trajectories=batch, beta=1.0, hapg=False, raw=True
         )
-        return self._run(theta, theta, theta, params, seeds, rules)
+        return self._run(Start(theta, theta, theta), params, seeds, rules)
 
     def local(
-        self,
-        theta: Tensors,
-        prev: Tensors,
-        u: Tensors,
-        params: Tensors,
-        seeds: NDArray[np.uint64],
+        self, start: Start, params: Tensors, seeds: NDArray[np.uint64]
     ) -> tuple[Tensors, Stats]:
-        """Δ = θ_{r,K} - θ_r for every pair; `prev` is θ_{r-1}, `u` is u_r.
-
-        `weight_*` are of the weights as used, after clipping; with β = 1 (svrpg) no weight is
+        """`weight_*` are of the weights as used, after clipping; with β = 1 (svrpg) no weight is
         computed, and they say 1, 0, 0.
         """
-        return self._run(theta, prev, u, params, seeds, self._rules())
+        return self._run(start, params, seeds, self._rules())
 
     def project(self, theta: Tensors) -> Tensors:
         """θ back into the feasible set, for tables with any leading axes."""
@@ -110,20 +79,32 @@ class TabularRunner:
     def returns(
         self, theta: Tensors, params: Tensors, seeds: NDArray[np.uint64], episodes: int
     ) -> Floats:
-        """J of every pair, [B,1]: exact, so one "episode" says it all."""
+        """Exact, so one "episode" says it all."""
         return self._performance(self._policy(theta), params)[:, None]
+
+    def diagnostics(self, state: Tensors, params: Tensors) -> Stats:
+        """`grad_norm_sq` is ‖∇J(θ_r)‖², the theory's yardstick; `direction_error` is Σ_r of its
+        proofs, ‖u_{r+1} − ∇J(θ_r)‖²: how far the server's direction is from the true one.
+        """
+        slope = self.tangent(self.exact_gradient(state["theta"], params))
+        before = self.exact_gradient(state["previous"], params, self.world.horizon)
+        error = self.tangent(state["direction"][self.name] - before)
+        return {
+            "eval/grad_norm_sq": (slope**2).sum((-2, -1)),
+            "eval/direction_error": (error**2).sum((-2, -1)),
+        }
 
     def exact_gradient(self, theta: Tensors, params: Tensors, horizon: int | None = None) -> Floats:
         """∇J(θ) [S_,S,A] of the average J over environments [S_,N]; of J_H where H is given."""
         world = self.world
-        if horizon is not None and world.settings.gamma**horizon < 1e-12:
+        if horizon is not None and world.gamma**horizon < 1e-12:
             horizon = None  # the same number, without a recursion over hundreds of steps
         return random_mdp.gradient(
             self._policy(theta)[:, None],
             params["kernel"][..., 0, :, :, :],
             params["reward"][..., 0, :, :],
             world.initial,
-            world.settings.gamma,
+            world.gamma,
             "direct" if self.direct else "softmax",
             horizon,
         ).mean(axis=-3)
@@ -142,18 +123,18 @@ class TabularRunner:
             params["kernel"][..., 0, :, :, :],
             params["reward"][..., 0, :, :],
             self.world.initial,
-            self.world.settings.gamma,
+            self.world.gamma,
         )
 
     def _rules(self) -> kernels.Rules:
         s = self.settings
         return kernels.Rules(
             initial=self.world.initial,
-            horizon=self.world.settings.horizon,
-            gamma=float(self.world.settings.gamma),
+            horizon=self.world.horizon,
+            gamma=float(self.world.gamma),
             local_steps=s.local_steps,
             trajectories=s.trajectories,
-            local_lr=float(s.local_lr),
+            lr=float(s.lr),
             beta=float(s.beta),
             weight_clip=float(s.weight_clip),
             hapg=s.method == "hapg",
@@ -163,26 +144,14 @@ class TabularRunner:
         )
 
     def _run(
-        self,
-        theta: Tensors,
-        prev: Tensors,
-        u: Tensors,
-        params: Tensors,
-        seeds: NDArray[np.uint64],
-        rules: kernels.Rules,
+        self, start: Start, params: Tensors, seeds: NDArray[np.uint64], rules: kernels.Rules
     ) -> tuple[Tensors, Stats]:
-        theta_, prev_, u_, kernel, reward = (
+        theta, anchor, u, kernel, reward = (
             np.ascontiguousarray(array, np.float64)
-            for array in (
-                theta[self.name],
-                prev[self.name],
-                u[self.name],
-                params["kernel"],
-                params["reward"],
-            )
+            for array in (*(t[self.name] for t in start), params["kernel"], params["reward"])
         )
         numbers = np.ascontiguousarray(seeds, np.uint64)
-        pairs = kernels.Pairs(theta_, prev_, u_, kernel, reward, numbers)
+        pairs = kernels.Pairs(theta, anchor, u, kernel, reward, numbers)
         out, stats = kernels.run(pairs, rules)
         steps = rules.local_steps * rules.trajectories * rules.horizon
         return {self.name: out}, {
