@@ -180,7 +180,9 @@ def test_a_large_model_on_a_cpu_plays_only_if_asked(
     assert agent.asked == []
     assert "played 64 evaluation tasks" in Page(episodes_section.agent_html(path, asked=True)).text
     assert len(agent.asked) == 64
-    assert "played 64 evaluation tasks" in Page(episodes_section.agent_html(path)).text  # they are kept
+    assert (
+        "played 64 evaluation tasks" in Page(episodes_section.agent_html(path)).text
+    )  # they are kept
     assert len(agent.asked) == 64
 
 
@@ -190,7 +192,9 @@ def test_what_was_asked_reaches_the_section(
     from support.pages import write_run
 
     run = write_run(tmp_path / "run", algorithm='name = "fedagent"')
-    monkeypatch.setattr(episodes_section, "agent_html", lambda path, asked: f"<p>asked: {asked}</p>")
+    monkeypatch.setattr(
+        episodes_section, "agent_html", lambda path, asked: f"<p>asked: {asked}</p>"
+    )
     for flags, said in (([], "False"), (["--episodes"], "True"), (["--no-episodes"], None)):
         assert call(["report", str(run), *flags]) == 0
         text = Page((run / "report.html").read_text(encoding="utf-8")).text
