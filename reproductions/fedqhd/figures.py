@@ -149,8 +149,8 @@ def gap_panel(
             continue
         (x, wide), (y, high) = (plots.interval(np.array(v)) for v in (errors[size], lost))
         colour, _ = plots.line_style(index)
-        bars = {"xerr": np.nan_to_num(wide), "yerr": np.nan_to_num(high)}
-        axes.errorbar(x, y, **bars, fmt="o", color=colour, markersize=4, linewidth=1)
+        high, wide = np.nan_to_num(high), np.nan_to_num(wide)
+        axes.errorbar(x, y, high, wide, fmt="o", color=colour, markersize=4, linewidth=1)
         axes.annotate(str(size), (x, y), textcoords="offset points", xytext=(5, 4), fontsize=8.5)
     axes.axhline(0, color=plots.INK, linewidth=0.7)
     axes.set_title("return that the greedy policy loses, by D")

@@ -134,7 +134,7 @@ class Runs(list[Run]):
         self, out: str | Path | None = None, title: str = "", *, episodes: bool | None = None
     ) -> Path:
         """Write one HTML page that compares them; where it is."""
-        from fedrl.report.compare import build
+        from fedrl.report.page import build
 
         page = None if out is None else Path(out)
         return build([run.path for run in self], page, title or self.title, episodes)

@@ -21,7 +21,7 @@ from fedrl.clients.wrapper import Wrapped
 from fedrl.config.build import build_algorithm
 from fedrl.config.loading import resolve
 from fedrl.core.types import Job, Result
-from fedrl.report import compare as report
+from fedrl.report import page as report
 from fedrl.runs import train as runs
 
 CLIENTS = 7

@@ -9,55 +9,13 @@ import pytest
 
 pytest.importorskip("numba", reason="the classic worlds are compiled by numba")
 
-from support.discrete_worlds import EACH, installed
+from support.discrete_worlds import EACH, IDS, KINDS, any_state, installed
 
 from fedrl.config.flag_parsing import checked, fields
 from fedrl.core.types import UserError
 from fedrl.envs.discrete import classic_kernels as classic
 from fedrl.envs.discrete import lunarlander
 from fedrl.envs.discrete import worlds as discrete
-
-IDS = ("CartPole-v1", "Acrobot-v1", "MountainCar-v0")
-KINDS = pytest.mark.parametrize("kind", [0, 1, 2], ids=IDS)
-
-# Squares may be rounded differently (see classic_kernels), and a Runge-Kutta step amplifies that:
-# 16 of the last bits of Acrobot's largest number, its top speed of 9π.
-ROUNDING = (0.0, 16 * np.spacing(9 * np.pi), 0.0)
-
-
-def theirs(kind: int):
-    gymnasium = pytest.importorskip("gymnasium", reason="compares with Gymnasium's own worlds")
-    return gymnasium.make(IDS[kind])
-
-
-def state_of(env) -> np.ndarray:
-    return np.array(env.unwrapped.state, np.float64)
-
-
-def anywhere(kind: int, random: np.random.Generator) -> np.ndarray:
-    """Any state of the world, so that one step may hit its walls, wrap, and end."""
-    reach = [(2.4, 4, 0.21, 4), (np.pi, np.pi, 12.56, 28.27), (0.9, 0.07)][kind]
-    state = random.uniform(-1, 1, len(reach)) * reach
-    return state - [0.3, 0] if kind == classic.MOUNTAINCAR else state
-
-
-@KINDS
-def test_a_step_from_anywhere_is_gymnasiums(kind):
-    env, random = theirs(kind).unwrapped, np.random.default_rng(kind)
-    ended = 0
-    for _ in range(4000):
-        env.reset()
-        state = anywhere(kind, random)
-        env.state = state.copy()
-        action = int(random.integers(classic.ACTIONS[kind]))
-        observation, reward, terminated, _, _ = env.step(action)
-        assert classic.step(kind, state, action) == (reward, terminated)
-        np.testing.assert_allclose(state, state_of(env), rtol=0, atol=ROUNDING[kind])
-        seen = np.empty(classic.OBSERVATION[kind])
-        classic.observe(kind, state_of(env), seen)
-        np.testing.assert_array_equal(seen, observation)
-        ended += terminated
-    assert 50 < ended < 3950
 
 
 def test_the_left_wall_stops_the_car():
@@ -67,72 +25,13 @@ def test_the_left_wall_stops_the_car():
 
 
 @KINDS
-def test_whole_episodes_are_gymnasiums(kind):
-    """From the seed on, to both kinds of end; Acrobot, which is chaotic, from state to state."""
-    env, random = theirs(kind), np.random.default_rng(1)
-    state = np.empty(classic.STATE[kind])
-    seen = np.empty(classic.OBSERVATION[kind], np.float32)
-    ends = set()
-    for seed in range(40 if kind == classic.CARTPOLE else 8):
-        start, _ = env.reset(seed=seed)
-        classic.reset(kind, state, np.random.default_rng(seed).random(4))
-        np.testing.assert_array_equal(state, state_of(env))
-        classic.observe(kind, state, seen)
-        # Only here Gymnasium takes the cosine in float32, which may be one float32 step off.
-        np.testing.assert_allclose(seen, start, rtol=0, atol=6e-8 if kind == classic.ACROBOT else 0)
-        steps, terminated, truncated = 0, False, False
-        while not (terminated or truncated):
-            action = policy(kind, seed, state, random)
-            observation, reward, terminated, truncated, _ = env.step(action)
-            assert classic.step(kind, state, action) == (reward, terminated)
-            np.testing.assert_allclose(state, state_of(env), rtol=0, atol=ROUNDING[kind])
-            state[:] = state_of(env)
-            classic.observe(kind, state, seen)
-            np.testing.assert_array_equal(seen, observation)
-            steps += 1
-            assert truncated == (steps == classic.LIMIT[kind])
-        ends.add((terminated, truncated))
-    assert ends == {(True, False), (False, True)}
-
-
-def policy(kind: int, episode: int, state: np.ndarray, random: np.random.Generator) -> int:
-    """Random in even episodes; in odd ones what makes the other kind of end."""
-    if episode % 2 == 0:
-        return int(random.integers(classic.ACTIONS[kind]))
-    if kind == classic.CARTPOLE:
-        return int(state @ [0.1, 0.5, 5, 1] > 0)
-    return 2 if state[-1] >= 0 else 0  # with the motion: the swings grow
-
-
-@KINDS
 def test_observations_have_single_precision_in_either_type(kind):
-    state = anywhere(kind, np.random.default_rng(5))
+    state = any_state(kind, np.random.default_rng(5))
     single = np.empty(classic.OBSERVATION[kind], np.float32)
     double = np.empty(classic.OBSERVATION[kind], np.float64)
     classic.observe(kind, state, single)
     classic.observe(kind, state, double)
     np.testing.assert_array_equal(single.astype(np.float64), double)
-
-
-@pytest.mark.parametrize("kind", [classic.CARTPOLE, classic.MOUNTAINCAR])
-def test_wandering_is_a_loop_over_gymnasium(kind):
-    random = np.random.default_rng(2)
-    actions, uniforms = random.integers(classic.ACTIONS[kind], size=900), random.random((900, 4))
-    visited = np.empty((900, classic.OBSERVATION[kind]), np.float32)
-    classic.wander(kind, actions, uniforms, visited)
-
-    env, expected, episode, over = theirs(kind), [], 0, True
-    for action in actions.tolist():
-        if over:
-            env.reset()
-            state = np.empty(classic.STATE[kind])
-            classic.reset(kind, state, uniforms[episode])
-            env.unwrapped.state, episode = state.copy(), episode + 1
-        expected.append(state_of(env).astype(np.float32))
-        *_, terminated, truncated, _ = env.step(action)
-        over = terminated or truncated
-    assert episode > 4
-    np.testing.assert_array_equal(visited, expected)
 
 
 # LunarLander
@@ -338,7 +237,8 @@ def test_anchors_are_no_terminal_states():
 
 @pytest.mark.parametrize("kind", range(3), ids=IDS)
 def test_a_world_has_gymnasiums_sizes(kind):
-    env = theirs(kind)
+    gymnasium = pytest.importorskip("gymnasium", reason="compares with Gymnasium's own worlds")
+    env = gymnasium.make(IDS[kind])
     world = discrete.World(discrete.Settings(name=IDS[kind].lower()), 5, 0)
     assert world.kernel == kind
     assert (world.dimension,) == env.observation_space.shape

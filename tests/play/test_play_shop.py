@@ -17,12 +17,13 @@ from urllib.parse import urlencode
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from markupsafe import escape
 from support.children import python
 
 from fedrl.core.types import UserError
 from fedrl.envs.webshop.shop import Settings, WebShop
 from fedrl.play import shop_page, shop_visitors
-from fedrl.play.shop_score import judge
+from fedrl.play.shop_score import score_breakdown
 from fedrl.play.shop_server import HEADERS, LONGEST_BODY, open_shop
 
 EVIL = "<script>alert(1)</script>"
@@ -130,7 +131,7 @@ class Person:
         """As a click on the button with this command, or a search."""
         if command.startswith("search["):
             return self.post("/search", query=command[7:-1])
-        assert f'value="{html.escape(command)}"' in self.text, f"no button for {command}"
+        assert f'value="{escape(command)}"' in self.text, f"no button for {command}"
         return self.post("/command", do=command)
 
     @property
@@ -166,13 +167,13 @@ def test_every_action_is_one_command_of_the_world(shop, task, person, end):
         turn = visit.step(command)
         person.do(command)
         assert person.steps == steps
-        assert html.escape(command) in person.text
+        assert escape(command) in person.text
     assert turn.done
     assert person.observation == turn.observation
     assert f"Score {turn.reward:.2f} of 1" in person.text
     assert ("Exactly what was asked for" in person.text) == (turn.reward == 1.0)
     assert person.text.count("✓ earned") == round(turn.reward * 5)
-    assert all(html.escape(command) in person.text for command in shop.demonstrate(task))
+    assert all(escape(command) in person.text for command in shop.demonstrate(task))
 
 
 def test_after_the_purchase_nothing_happens_but_another_goal(person):
@@ -295,7 +296,7 @@ def test_an_unknown_command_changes_nothing_and_says_so(person):
     ):
         person.post("/command", do=wrong, typed=1)
         assert person.steps == steps + 2
-        assert html.escape(shop_visitors.NOTHING) in person.text
+        assert escape(shop_visitors.NOTHING) in person.text
         assert "enamel mug" in person.text
 
 
@@ -502,7 +503,7 @@ def test_the_points_make_up_the_score(generated, data):
         if values and data.draw(st.booleans())
     }
     price = generated.prices[product.asin]
-    verdict = judge(product, goal, price, options, generated.rules)
+    verdict = score_breakdown(product, goal, price, options, generated.rules)
     whole = len(verdict.points)
     assert whole == len(goal.attributes) + len(goal.options) + 1
     assert verdict.score == pytest.approx(verdict.factor * verdict.earned / whole)

@@ -20,7 +20,7 @@ from fedrl.cli import gym
 from fedrl.core.types import UserError
 from fedrl.envs.household.world import Household, Settings
 from fedrl.play import terminal
-from fedrl.play.terminal import INTRODUCTION, Completer, drawn, play, wrapped
+from fedrl.play.terminal import INTRODUCTION, Completer, play, random_task, wrapped
 
 TASK = "seen/00003"
 
@@ -117,8 +117,8 @@ def test_the_command_line_leaves_with_the_players_code(monkeypatch, capsys):
 
 
 def test_games_differ_and_can_be_played_again(world, capsys):
-    assert len({drawn(world, "seen") for _ in range(50)}) > 10
-    assert drawn(world, "unseen").startswith("unseen/")
+    assert len({random_task(world, "seen") for _ in range(50)}) > 10
+    assert random_task(world, "unseen").startswith("unseen/")
     play(world, "seen", None, typed("goal"))
     told = capsys.readouterr().out
     task = re.search(r"^task (seen/\d{5})$", told, re.MULTILINE)[1]

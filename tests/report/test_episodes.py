@@ -16,10 +16,10 @@ from fedrl.config.loading import resolve, to_toml
 from fedrl.core.types import UserError
 from fedrl.envs.text import Task, Turn
 from fedrl.federation import round_loop
-from fedrl.report import compare as report
-from fedrl.report import episodes, episodes_section
+from fedrl.report import episodes, episodes_section, panels, plots
+from fedrl.report import page as report
 from fedrl.report.episodes import Episode, Played, Step, best, worst
-from fedrl.report.groups import Group
+from fedrl.report.run_groups import Group
 from fedrl.report.run_labels import group_names
 from fedrl.runs.read import Run
 from fedrl.runs.run_dir import RunDir
@@ -66,11 +66,11 @@ def a_page(*shown: Episode) -> Page:
     won = tuple(one for one in shown if one.won)
     lost = tuple(one for one in shown if not one.won)
     played = Played("x", 14, 0, "unseen", 0.4, kinds, won, lost)
-    return Page(
-        episodes_section.intro(played)
-        + episodes_section.success_table(played)
-        + episodes_section.selected_episodes(played)
-    )
+    return Page(episodes_section.played_html(played))
+
+
+def html_of(one: Episode) -> str:
+    return episodes_section.played_html(Played("x", 1, 0, "unseen", 0.4, {"k": (0, 1)}, (), (one,)))
 
 
 def test_page_tells_the_numbers_and_the_outcomes() -> None:
@@ -88,7 +88,7 @@ def test_thoughts_are_quiet_and_answers_without_a_choice_are_marked() -> None:
     broken = Step("<think>hm", "", False, "Nothing happens.")
     other = Step("well", "", False, "Nothing happens.")
     one = Episode("t", "k", "find a <mug>", "a room", False, (reasoned, broken, other), 0.25)
-    html = episodes_section.episode_html(one)
+    html = html_of(one)
     page = Page(html)
     assert not page.attributes("b")
     assert "<div class=thought><span class=text>it is &lt;b&gt;hot&lt;/b&gt;</span></div>" in html
@@ -101,10 +101,11 @@ def test_thoughts_are_quiet_and_answers_without_a_choice_are_marked() -> None:
 
 def test_long_texts_are_folded_and_whole() -> None:
     text = "word " * 200
-    html = episodes_section.folded(text)
-    assert html.startswith("<details class=long><summary>")
-    assert text.strip() in html
-    assert "<details" not in episodes_section.folded("short")
+    html = html_of(Episode("t", "k", "goal", text, True, ()))
+    assert "<div class=world><details class=long><summary>" in html
+    assert f"<span class=text>{text.strip()}</span>" in html
+    short = html_of(Episode("t", "k", "goal", "short", True, ()))
+    assert "<div class=world><span class=text>short</span></div>" in short
 
 
 def test_the_goal_is_not_told_twice() -> None:
@@ -119,7 +120,7 @@ def test_a_page_that_stays_is_not_shown_again() -> None:
     page = "Instruction: [SEP] find a red mug of at least half a litre, please [SEP] Back [SEP] Buy"
     goal = "find a red mug of at least half a litre, please"
     steps = (Step("click[x]", "click[x]", True, page), Step("click[y]", "click[y]", True, page))
-    text = Page(episodes_section.episode_html(Episode("t", "k", goal, "Search", False, steps))).text
+    text = Page(html_of(Episode("t", "k", goal, "Search", False, steps))).text
     assert text.count("Instruction: · (the task) · Back · Buy") == 1
     assert text.count("(the same again)") == 1
 
@@ -163,7 +164,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Agent]:
     (path / "checkpoints").mkdir(parents=True)
     RunDir(path).checkpoint(round_loop.Snapshot(3, [{"theta": {}}]))
     snapshot = round_loop.Snapshot(3, [{"theta": {}}])
-    monkeypatch.setattr(episodes, "load_agent", lambda path: (agent, snapshot))
+    monkeypatch.setattr(episodes, "agent", lambda path: (agent, snapshot))
     monkeypatch.setattr(episodes, "size_on_cpu", lambda path: 1000)
     return path, agent
 
@@ -266,7 +267,7 @@ def test_the_report_is_made_where_the_agent_cannot_play(
     def fail(path: Path) -> Any:
         raise error
 
-    monkeypatch.setattr(episodes, "load_agent", fail)
+    monkeypatch.setattr(episodes, "agent", fail)
     page = Page(episodes_section.agent_html(path))
     assert page.text.startswith("No episodes: ")
     assert said in page.text
@@ -283,12 +284,12 @@ def test_many_groups_show_only_the_best(tmp_path: Path, monkeypatch: pytest.Monk
         episodes_section, "agent_html", lambda path, asked: f"<p>agent of {path.name}</p>"
     )
     groups = [agents_run(tmp_path, name, final) for name, final in zip("abcd", (0.1, 0.9, 0.5, 0))]
-    all_three = episodes_section.episodes_section(groups[:3], "eval/success")
-    assert [f"agent of {name}" in all_three for name in "abc"] == [True] * 3
-    only = episodes_section.episodes_section(groups, "eval/success")
-    assert [f"agent of {name}" in only for name in "abcd"] == [False, True, False, False]
+    all_three = episodes_section.agents_episodes(groups[:3], "eval/success")
+    assert all_three == [(name, f"<p>agent of {name}</p>") for name in "abc"]
+    only = episodes_section.agents_episodes(groups, "eval/success")
+    assert only == [("b", "<p>agent of b</p>")]
     other = Group("p", (Run(tmp_path, {"algorithm.name": "pavg"}, {}, {0: {}}, [], 0.0),))
-    assert episodes_section.episodes_section([other], "eval/return") == ""
+    assert episodes_section.agents_episodes([other], "eval/return") == []
 
 
 # Baselines in one report
@@ -320,22 +321,21 @@ def test_success_is_in_percent_and_the_start_is_a_dotted_line(tmp_path: Path) ->
         agents_run(tmp_path, "FedAgent", 0.75),
         agents_run(tmp_path, "Centralized", 0.5, "centralized"),
     ]
-    panel = report.panel(groups, "eval/success")
+    panel = panels.panel(groups, "eval/success")
     assert panel.share
     assert panel.start == 0.25
-    figure = report.plots.curves([panel])
+    figure = plots.curves([panel])
     figure.draw_without_rendering()
     [axes] = figure.axes
     assert axes.lines[0].get_linestyle() == ":"
     assert axes.lines[0].get_ydata()[0] == 0.25
     labels = [text.get_text() for text in axes.get_yticklabels()]
     assert "40%" in labels
-    assert "highest final success rate <strong>FedAgent</strong> with <strong>75.0%" in (
-        report.headline(groups, "eval/success")
-    )
+    head = report.headline(groups, "eval/success")
+    assert (head.metric, head.finals[0]) == ("success rate", ("FedAgent", "75.0%"))
     groups[1].runs[0].config["algorithm.model"] = "another"
-    assert report.panel(groups, "eval/success").start is None  # no common start
-    assert report.panel(groups, "train/success").start is None
+    assert panels.panel(groups, "eval/success").start is None  # no common start
+    assert panels.panel(groups, "train/success").start is None
 
 
 def test_no_torch_is_loaded_by_the_page() -> None:
@@ -365,7 +365,7 @@ def test_a_report_of_a_real_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     model = warmstart.warmstart(world, how, tmp_path / "model")
     path = train(recipe(model), tmp_path / "runs")
     page = Page(report.build([path]).read_text(encoding="utf-8"))
-    kept = episodes.read_episodes(path / episodes.FILE)
+    kept = episodes.read(path / episodes.FILE)
     assert kept is not None
     assert kept.round == 2
     assert f"played {WORLD['unseen']} evaluation tasks" in page.text

@@ -12,57 +12,28 @@ import numpy as np
 import pytest
 from support.pages import Page, write_run
 
-from fedrl.core.number_format import si
 from fedrl.core.types import UserError
-from fedrl.report import compare as report
-from fedrl.report import plots
-from fedrl.report.groups import (
+from fedrl.report import page as report
+from fedrl.report import plots, tables
+from fedrl.report.panels import panel
+from fedrl.report.run_groups import (
     Group,
     curve,
     drawn_metrics,
     env_steps,
-    figures,
-    group,
     group_names,
+    group_runs,
     main_metric,
+    summary_row,
 )
 from fedrl.runs.read import load
 
 
 def groups_of(*folders: Path) -> list[Group]:
-    return group([load(folder) for folder in folders])
+    return group_runs([load(folder) for folder in folders])
 
 
-# Mathematics
-
-
-@pytest.mark.parametrize(
-    ("freedom", "t"), [(1, 12.7062), (2, 4.3027), (4, 2.7764), (9, 2.2622), (30, 2.0423)]
-)
-def test_t_quantile_is_that_of_the_tables(freedom: int, t: float) -> None:
-    assert plots.t_quantile(freedom) == pytest.approx(t, abs=5e-5)
-
-
-@pytest.mark.parametrize("level", [0.5, 0.9, 0.95, 0.99])
-def test_t_quantile_agrees_with_scipy(level: float) -> None:
-    special = pytest.importorskip("scipy.special")
-    for freedom in range(1, 60):
-        expected = special.stdtrit(freedom, (1 + level) / 2)
-        assert plots.t_quantile(freedom, level) == pytest.approx(expected, rel=1e-9)
-
-
-def test_interval_covers_the_mean_as_often_as_it_says() -> None:
-    samples = np.random.default_rng(0).normal(3.0, 2.0, size=(5, 20_000))
-    mean, half = plots.interval(samples)
-    covered = np.mean(np.abs(mean - 3.0) <= half)
-    assert covered == pytest.approx(0.95, abs=0.006)  # 4 standard errors of 20,000 draws
-
-
-def test_interval_of_one_seed_has_no_width_and_nan_is_not_hidden() -> None:
-    mean, half = plots.interval([2.0])
-    assert mean == 2.0
-    assert np.isnan(half)
-    assert np.isnan(plots.interval([[1.0, 1.0], [np.inf, 2.0]])[0]).tolist() == [True, False]
+# Curves
 
 
 def test_band_is_the_interval() -> None:
@@ -77,22 +48,6 @@ def test_band_is_the_interval() -> None:
     )
     np.testing.assert_allclose(axes.lines[0].get_ydata(), [2, 5])
     assert axes.lines[0].get_color() == plots.PALETTE[1]  # the line without points keeps its turn
-
-
-@pytest.mark.parametrize(
-    ("value", "unit", "text"),
-    [
-        (0.0123, "", "0.0123"),
-        (9000, "", "9000"),
-        (1.2e6, "", "1.2M"),
-        (999_999, "", "1M"),
-        (3.4e6, "B", "3.4 MB"),
-        (12, "B", "12 B"),
-        (float("nan"), "", "NaN"),
-    ],
-)
-def test_si(value: float, unit: str, text: str) -> None:
-    assert si(value, unit) == text
 
 
 def test_curve_against_steps_reads_each_seed_off_its_own_curve(tmp_path: Path) -> None:
@@ -150,7 +105,7 @@ def test_numbers_of_a_group(tmp_path: Path) -> None:
     finals = (90.0, 100.0, 110.0)
     folders = [write_run(tmp_path / f"{s}", seed=s, final=f) for s, f in enumerate(finals)]
     [one] = groups_of(*folders)
-    row = figures(one, "eval/return")
+    row = summary_row(one, "eval/return")
     # Standard error 10 / sqrt(3), t of two degrees of freedom 4.3027: 24.8.
     assert row["final return"] == "100 ± 25"
     assert row["mean over rounds"] == "50 ± 12"
@@ -209,6 +164,7 @@ def test_page_of_several_runs_is_self_contained(
     assert not page.attributes("link")
     assert not re.search(r"url\(|@import|https?:", text)
     assert "highest final return fedhapg-m with 80 ± 0, then pavg with 50 ± 0" in page.text
+    assert "<strong>fedhapg-m</strong> with <strong>80 ± 0</strong>" in text
     plotted = sorted((tmp_path / "report_plots").iterdir())
     assert len(plotted) == 3
     for path in plotted:
@@ -219,9 +175,9 @@ def test_page_of_several_runs_is_self_contained(
 
 def test_log_axis_only_where_all_is_positive(tmp_path: Path) -> None:
     groups = groups_of(write_run(tmp_path / "run"))
-    assert report.panel(groups, "eval/grad_norm_sq").log
+    assert panel(groups, "eval/grad_norm_sq").log
     groups[0].runs[0].rounds[0]["eval/grad_norm_sq"] = 0.0
-    assert not report.panel(groups, "eval/grad_norm_sq").log
+    assert not panel(groups, "eval/grad_norm_sq").log
 
 
 @pytest.mark.parametrize("top", [2.4, 30.0, 1e4])
@@ -375,11 +331,13 @@ def test_what_a_run_has_for_every_client_is_not_drawn(tmp_path: Path) -> None:
 def test_failed_clients_are_counted_and_named(tmp_path: Path) -> None:
     failures = tuple((when, 3, "timeout") for when in (1, 2, 3, 7))
     [one] = groups_of(write_run(tmp_path / "run", failures=failures))
-    assert figures(one, "eval/return")["failures"] == "4"
-    assert "1–3, 7" in Page(report.failure_table([one])).text
+    assert summary_row(one, "eval/return")["failures"] == "4"
+    found = tables.failures([one])
+    assert found is not None
+    assert "1–3, 7" in found.table.rows[0]
     assert one.runs[0].rounds[10]["cohort/failed_so_far"] == 4
 
 
 def test_matplotlib_is_loaded_only_to_draw() -> None:
-    program = "import sys, fedrl.report.compare; assert 'matplotlib' not in sys.modules"
+    program = "import sys, fedrl.report.page; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)

@@ -45,20 +45,6 @@ def agent(monkeypatch: pytest.MonkeyPatch) -> Even:
 # The interval
 
 
-@pytest.mark.parametrize("share", [0.0, 0.1, 0.5, 0.9, 1.0])
-@pytest.mark.parametrize("count", [1, 16, 1000])
-def test_the_interval_ends_where_the_truth_would_be_1_96_errors_away(
-    share: float, count: int
-) -> None:
-    """Wilson's ends p solve (share − p)² = 1.96² p (1 − p) / count."""
-    low, high = agents.wilson(share, count)
-    assert 0 <= low <= share <= high <= 1
-    assert high - low > 0
-    for end in (low, high):
-        error = 1.96**2 * end * (1 - end) / count
-        assert (share - end) ** 2 == pytest.approx(error, abs=1e-12)
-
-
 def test_all_won_does_not_mean_certain(agent: Even, capsys: pytest.CaptureFixture[str]) -> None:
     assert call(["eval", "RUN", "--split", "unseen"]) == 0
     told = capsys.readouterr().out

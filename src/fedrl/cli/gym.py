@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedrl.cli.parser import Parser
-from fedrl.core.registry import load, look_up, suggestion
+from fedrl.core.limits import one_of
+from fedrl.core.registry import load, look_up
 from fedrl.core.types import UserError
 
 if TYPE_CHECKING:
@@ -52,8 +53,7 @@ def play(argv: list[str]) -> int:
     with patience("opening the world"):
         world = open_world(asked.world, split_flags(rest))
     split = asked.split or world.splits[1]
-    if split not in world.splits:
-        raise UserError(f"--split is {split!r}; {suggestion(split, list(world.splits))}")
+    one_of("--split", split, world.splits)
     if asked.world == "household":
         from fedrl.play.terminal import play as in_terminal
 

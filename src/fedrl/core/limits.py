@@ -6,9 +6,10 @@ no limit, so it passes none.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from fedrl.core.registry import suggestion
 from fedrl.core.types import UserError
 
 if TYPE_CHECKING:
@@ -25,6 +26,12 @@ def not_negative(settings: DataclassInstance, prefix: str, *keys: str) -> None:
 
 def above_zero(settings: DataclassInstance, prefix: str, *keys: str) -> None:
     _check(settings, prefix, keys, lambda value: value > 0, "it must be above 0")
+
+
+def one_of(key: str, value: str, choices: Sequence[str]) -> None:
+    """`key` as a user writes it, prefix included."""
+    if value not in choices:
+        raise UserError(f"{key} is {value!r}; {suggestion(value, list(choices))}")
 
 
 def _check(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 WORDS = {
     "eval": "evaluation",
@@ -58,6 +59,40 @@ def prefix_of(size: float, unit: str) -> tuple[float, str]:
         if size >= max(smallest, scale) * (1 - 5e-4):
             return scale, prefix
     return 1.0, ""
+
+
+def plus_minus(mean: float, half: float, percent: bool = False) -> str:
+    """`478 ± 12`, `47.8 ± 1.2%`: as many digits as the half width can carry; NaN is no width."""
+    sign = "%" if percent else ""
+    if not math.isfinite(mean):
+        return "NaN"
+    if not math.isfinite(half):
+        return f"{mean:.1f}%" if percent else si(mean, digits=4)
+    if half == 0 or abs(mean) < 1e-3:
+        return f"{mean:.4g} ± {half:.2g}{sign}"
+    decimals = max(0, (0 if percent else 1) - math.floor(math.log10(half)))
+    return f"{mean:,.{decimals}f} ± {half:,.{decimals}f}{sign}"
+
+
+def counted(number: int, word: str) -> str:
+    """`1 step`, `3 steps`."""
+    return f"{number} {word}" + ("" if number == 1 else "s")
+
+
+def number_ranges(numbers: Sequence[int]) -> str:
+    """`3, 7–9, 12` of sorted numbers."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in runs)
+
+
+def sentence_case(text: str) -> str:
+    """With a capital first letter, the others as they are."""
+    return text[:1].upper() + text[1:]
 
 
 def duration(seconds: float) -> str:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import lzma
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from fedrl.core.types import UserError
+
+Record = Mapping[str, Any]
+"""A line of a transcript file, in the recording's own terms."""
 
 SHOWN = 3
 """Mismatches of a file that are kept to be shown: the first ones tell the most."""
@@ -32,7 +35,7 @@ class Line:
     def passed(self) -> bool:
         return self.checked > 0 and not self.failed and not self.mismatches
 
-    def compare(self, where: str, expected: dict[str, Any], got: dict[str, Any]) -> None:
+    def compare(self, where: str, expected: Record, got: Record) -> None:
         """Count one step; every key of `expected` must be equal."""
         self.checked += 1
         wrong = [key for key in expected if got.get(key) != expected[key]]
@@ -75,7 +78,7 @@ def transcript(path: Path) -> Iterator[None]:
         ) from error
 
 
-def records(path: Path) -> Iterator[dict[str, Any]]:
+def records(path: Path) -> Iterator[Record]:
     """The JSON lines of a transcript file, compressed with xz or not."""
     try:
         opened = lzma.open if path.suffix == ".xz" else open

@@ -2,7 +2,7 @@
 
 The reward counts points (each wanted attribute, each wanted option, the price) and multiplies their
 share by how well the kind of product fits. Every judgement here is the reward's own, asked about
-one point at a time, so the points of a `Verdict` always make up its score.
+one point at a time, so the points of a `ScoreBreakdown` always make up its score.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Point(NamedTuple):
     why: str
 
 
-class Verdict(NamedTuple):
+class ScoreBreakdown(NamedTuple):
     """A purchase judged: score = factor · earned points / points."""
 
     score: float
@@ -48,13 +48,13 @@ class Verdict(NamedTuple):
         return sum(point.earned for point in self.points)
 
 
-def judge(
+def score_breakdown(
     product: Product, goal: Goal, price: float, options: Mapping[str, str], rules: Rules
-) -> Verdict:
+) -> ScoreBreakdown:
     """Buying `product` at `price` with the chosen `options`, as `reward` sees it."""
     named = goal.options.items() if isinstance(goal.options, Mapping) else enumerate(goal.options)
     kind = match_type(product, goal, rules)
-    return Verdict(
+    return ScoreBreakdown(
         reward(product, goal, price, options, rules).value,
         (
             *(_attribute(product, wanted) for wanted in goal.attributes),
@@ -101,11 +101,13 @@ def _option(
     options: Mapping[str, str],
     rules: Rules,
 ) -> Point:
-    one = {name: value} if isinstance(name, str) else (value,)
+    wanted_alone = {name: value} if isinstance(name, str) else (value,)
 
     def matches(chosen: str) -> bool:
         # The original's rule needs the wanted option as the goal has it: with its name, or without.
-        return bool(count_options(product, replace(goal, options=one), (chosen,), rules.faithful))
+        return bool(
+            count_options(product, replace(goal, options=wanted_alone), (chosen,), rules.faithful)
+        )
 
     wanted = f"{name}: {value}" if isinstance(name, str) else value
     for own, chosen in options.items():

@@ -16,9 +16,10 @@ from urllib.parse import parse_qs, urlsplit
 
 from fedrl.core import loopback
 from fedrl.core.loopback import LOOPBACK, PATIENCE, LoopbackServer
+from fedrl.core.package_files import package_text
 from fedrl.core.types import UserError
 from fedrl.envs.webshop.shop import WebShop
-from fedrl.play import shop_page, shop_parts
+from fedrl.play import shop_page
 from fedrl.play.shop_visitors import PUT_AWAY, STALE, Visitor, Visitors
 
 LONGEST_BODY = 64 * 1024
@@ -135,16 +136,16 @@ class Handler(BaseHTTPRequestHandler):
     def _get(self) -> None:
         path, fields = self._address()
         if path == "/shop.css":
-            self._send(HTTPStatus.OK, shop_parts.css(), "text/css")
+            self._send(HTTPStatus.OK, package_text(__package__, "shop.css"), "text/css")
         elif path == "/icon.svg":
-            self._send(HTTPStatus.OK, shop_parts.ICON, "image/svg+xml")
+            self._send(HTTPStatus.OK, package_text(__package__, "shop.svg"), "image/svg+xml")
         elif path != "/":
             raise Refused(HTTPStatus.NOT_FOUND)
         elif self.command == "HEAD":
             self._send(HTTPStatus.OK, "")
         elif "task" in fields:
             with self.server.lock:
-                _take(self._visitor(), fields["task"].strip())
+                _take_goal(self._visitor(), fields["task"].strip())
             self._home()  # a reload of an address with ?task= would begin anew
         else:
             with self.server.lock:
@@ -167,7 +168,7 @@ class Handler(BaseHTTPRequestHandler):
             elif path == "/search":
                 visitor.search(fields.get("query", ""))
             elif path == "/goal":
-                visitor.begin(self.server.visitors.another())
+                visitor.take_goal(self.server.visitors.another())
             else:
                 visitor.send(fields.get("do", ""), typed="typed" in fields)
             place = shop_page.place(visitor)
@@ -219,7 +220,7 @@ class Handler(BaseHTTPRequestHandler):
     def _refuse(self, status: HTTPStatus) -> None:
         text = TEXTS.get(status, status.description or status.phrase)
         allow = {"Allow": "GET, HEAD, POST"} if status == HTTPStatus.METHOD_NOT_ALLOWED else {}
-        self._send(status, shop_page.plain_page(status.phrase, text), extra=allow)
+        self._send(status, shop_page.refusal(status.phrase, text), extra=allow)
 
     def _send(
         self,
@@ -244,17 +245,17 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
 
-def _take(visitor: Visitor, task: str) -> None:
+def _take_goal(visitor: Visitor, task: str) -> None:
     try:
-        visitor.begin(task)
+        visitor.take_goal(task)
     except UserError:
         visitor.note = f"The shop has no goal “{task[:40]}”."
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Of a query or a form; of several values of a name the first counts."""
+    """The fields of a query or a form; of several values of a name the first counts."""
     try:
-        found = parse_qs(text, keep_blank_values=True, max_num_fields=20)
+        fields = parse_qs(text, keep_blank_values=True, max_num_fields=20)
     except ValueError as error:
         raise Refused(HTTPStatus.BAD_REQUEST) from error
-    return {name: values[0] for name, values in found.items()}
+    return {name: values[0] for name, values in fields.items()}

@@ -34,12 +34,12 @@ class Visitor:
         self.shop = shop
         # From anywhere: what a page of somebody put away says must not fit the new visit.
         self.at = secrets.randbelow(2**31)
-        self.begin(task)
+        self.take_goal(task)
         self.note = note
 
-    def begin(self, task: str) -> None:
+    def take_goal(self, task: str) -> None:
         """Take this goal. One that the shop does not have raises UserError and changes nothing."""
-        self.visit, self.turn = self.shop.start(task)
+        self.episode, self.turn = self.shop.start(task)
         self.task = task
         self.at += 1
         self.steps = 0
@@ -69,14 +69,14 @@ class Visitor:
         name, argument = pages.parse(command, nested=not self.shop.rules.faithful)
         searched = name == "search" and argument
         known = searched or f"{name}[{argument}]" in self.turn.admissible
-        self.chosen = self.visit.page.options.get(argument, "") if known else ""
-        self.turn = self.visit.step(command)
+        self.chosen = self.episode.page.options.get(argument, "") if known else ""
+        self.turn = self.episode.step(command)
         self.at += 1
         self.steps += 1
         self.way.append(command)
         self.typed = typed
         self.note = "" if known else NOTHING
-        if known and self.visit.page.kind == "sub":
+        if known and self.episode.page.kind == "sub":
             self.sub = argument
 
 

@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 
 from rich.console import Console
 
+from fedrl.core.number_format import counted
 from fedrl.core.types import UserError
 from fedrl.envs.household.expert import Expert
 from fedrl.envs.household.game import NOTHING, Game
@@ -68,16 +69,16 @@ def play(world: Household, split: str, task: str | None, ask: Callable[[str], st
 
     The exit code is 0 whether a game is won or left, and 130 after Ctrl-C.
     """
-    seat = Seat(world, ask)
+    player = Player(world, ask)
     try:
         while True:
-            seat.game(task or drawn(world, split))
+            player.game(task or random_task(world, split))
             task = None
     except Left as left:
         return left.code
 
 
-def drawn(world: Household, split: str) -> str:
+def random_task(world: Household, split: str) -> str:
     """The id of any game of the split."""
     tasks = world.tasks(split)
     if not tasks:
@@ -102,7 +103,7 @@ class Screen:
         self._console.print(line, style="dim")
 
 
-class Seat:
+class Player:
     """One person at the keyboard, through one game after the other."""
 
     def __init__(self, world: Household, ask: Callable[[str], str]) -> None:
@@ -127,7 +128,7 @@ class Seat:
                 if command is None:
                     continue
                 if command == "next":
-                    show(f"left after {counted(steps)}\n")
+                    show(f"left after {counted(steps, 'step')}\n")
                     return
                 steps += 1
                 observation = episode.step(command).observation
@@ -135,14 +136,14 @@ class Seat:
                 show(observation.rstrip())
                 self._warn(observation)
         except Left:
-            show(f"left after {counted(steps)}")
-            self._screen.whole(again(self.world, task))
+            show(f"left after {counted(steps, 'step')}")
+            self._screen.whole(replay_command(self.world, task))
             raise
         show("")
         show(goal(game))
         outcome = "Won" if game.won else "Not won"
-        show(f"{outcome} after {counted(steps)}: reward {int(game.won)}.", "bold")
-        self._screen.whole(again(self.world, task))
+        show(f"{outcome} after {counted(steps, 'step')}: reward {int(game.won)}.", "bold")
+        self._screen.whole(replay_command(self.world, task))
         self._another()
 
     def _command(self, prompt: str, game: Game, expert: Expert) -> str | None:
@@ -213,11 +214,7 @@ def goal(game: Game) -> str:
     return "\n".join(lines)
 
 
-def counted(steps: int) -> str:
-    return f"{steps} step{'' if steps == 1 else 's'}"
-
-
-def again(world: Household, task: str) -> str:
+def replay_command(world: Household, task: str) -> str:
     """The command that plays this very game once more."""
     words = ["fedrl", "play", "household", "--task", task]
     for field in dataclasses.fields(world.settings):

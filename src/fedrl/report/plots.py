@@ -12,13 +12,13 @@ import io
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
 
+from fedrl.core.intervals import interval
 from fedrl.core.number_format import prefix_of, si
 
 if TYPE_CHECKING:
@@ -81,49 +81,6 @@ class Panel:
     start: float | None = None  # what there was before training: a dotted line
     halves: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Half widths [points] of lines that are means already, with one row each."""
-
-
-@cache
-def t_quantile(freedom: int, level: float = 0.95) -> float:
-    """The t with P(|T| <= t) = `level` for Student's T with `freedom` degrees of freedom.
-
-    Bisection on the finite series for whole degrees of freedom (Abramowitz and Stegun, 26.7.3 and
-    26.7.4), with t = sqrt(freedom) * tan(angle): exact to rounding, and no need of scipy.
-    """
-    low, high = 0.0, math.pi / 2
-    for _ in range(60):
-        angle = (low + high) / 2
-        if _t_coverage(angle, freedom) < level:
-            low = angle
-        else:
-            high = angle
-    return math.sqrt(freedom) * math.tan(low)
-
-
-def _t_coverage(angle: float, freedom: int) -> float:
-    odd = freedom % 2
-    cosine = math.cos(angle)
-    term, total = (cosine if odd else 1.0), 0.0
-    for k in range(freedom // 2):
-        total += term
-        term *= cosine**2 * (2 * k + 1 + odd) / (2 * k + 2 + odd)
-    series = math.sin(angle) * total
-    return 2 / math.pi * (angle + series) if odd else series
-
-
-def interval(samples: ArrayLike, level: float = 0.95) -> tuple[Any, Any]:
-    """Mean over the first axis (seeds) and the half width of its t interval; NaN for one sample.
-
-    A NaN among the samples makes the result NaN: a mean over the seeds that survived would flatter.
-    """
-    values = np.asarray(samples, dtype=float)
-    values = np.where(np.isfinite(values), values, np.nan)
-    count = len(values)
-    mean = values.mean(axis=0)
-    if count < 2:
-        return mean, np.full_like(mean, np.nan)[()]
-    error = values.std(axis=0, ddof=1) / math.sqrt(count)
-    return mean, t_quantile(count - 1, level) * error
 
 
 def _tick_labels(axis: Axis, unit: str = "", share: bool = False) -> None:
@@ -235,9 +192,9 @@ def band_plot(
         return
     values = np.concatenate(seen)
     if values.size and values.min() < values.max():
-        low, high = axes.get_ylim()
+        bottom, top = axes.get_ylim()
         room = (values.max() - values.min()) / 2
-        axes.set_ylim(max(low, values.min() - room), min(high, values.max() + room))
+        axes.set_ylim(max(bottom, values.min() - room), min(top, values.max() + room))
     _tick_labels(axes.yaxis)
 
 

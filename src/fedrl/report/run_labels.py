@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from fedrl.core.number_format import TITLES
+
+Setting = str | float | bool | list["Setting"] | None
+Config = Mapping[str, Setting]
+"""A run's settings by their dotted keys."""
 
 BARE = ("algorithm.name", "federation.kind", "world.name")
 """Keys that need no `key=` in a name."""
@@ -25,13 +28,13 @@ SYMBOLS = {
 }
 
 
-def differing(dicts: Sequence[Mapping[str, Any]]) -> list[str]:
+def differing(dicts: Sequence[Config]) -> list[str]:
     """Keys whose values are not the same in all of them, absent counting as a value."""
-    keys = dict.fromkeys(key for one in dicts for key in one)
-    return [key for key in keys if len({show(one.get(key)) for one in dicts}) > 1]
+    keys = dict.fromkeys(key for table in dicts for key in table)
+    return [key for key in keys if len({setting_text(table.get(key)) for table in dicts}) > 1]
 
 
-def group_names(configs: Sequence[Mapping[str, Any]]) -> list[str]:
+def group_names(configs: Sequence[Config]) -> list[str]:
     """Short names made of what differs: first the method, the federation and the world.
 
     Other keys are named only among groups that those three do not tell apart: that a method has
@@ -54,12 +57,12 @@ def group_names(configs: Sequence[Mapping[str, Any]]) -> list[str]:
     return names
 
 
-def _method(config: Mapping[str, Any]) -> str:
+def _method(config: Config) -> str:
     name = str(config.get("algorithm.name", ""))
     return TITLES.get(name, name)
 
 
-def _words(config: Mapping[str, Any], kinds: Sequence[str]) -> list[str]:
+def _words(config: Config, kinds: Sequence[str]) -> list[str]:
     """Method, federation and world, as far as they differ.
 
     Where federations differ, the federated one goes by its method's name and a baseline by its own:
@@ -78,11 +81,11 @@ def _words(config: Mapping[str, Any], kinds: Sequence[str]) -> list[str]:
     return [named[key] for key in BARE if named.get(key)]
 
 
-def _word(key: str, value: Any, among: Sequence[str]) -> str:
+def _word(key: str, value: Setting, among: Sequence[str]) -> str:
     last = key.rpartition(".")[2]
     alone = sum(other.rpartition(".")[2] == last for other in among) == 1
-    return f"{SYMBOLS.get(last, last) if alone else key}={show(value).strip(chr(34))}"
+    return f"{SYMBOLS.get(last, last) if alone else key}={setting_text(value).strip(chr(34))}"
 
 
-def show(value: Any) -> str:
+def setting_text(value: Setting) -> str:
     return "–" if value is None else json.dumps(value, ensure_ascii=False, default=str)

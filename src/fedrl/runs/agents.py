@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -16,6 +15,7 @@ from fedrl.config.build import build_algorithm
 from fedrl.config.loading import read_recipe, resolve
 from fedrl.config.schema import Config
 from fedrl.core import seeding
+from fedrl.core.intervals import wilson
 from fedrl.core.registry import suggestion
 from fedrl.core.types import Algorithm, Tensors, UserError
 from fedrl.envs.text import Task, TextWorld
@@ -103,18 +103,6 @@ def _share(won: np.ndarray, interval: bool) -> list[str]:
     """How many, what share of them was won, and between which shares that leaves the truth."""
     low, high = wilson(float(won.mean()), len(won))
     return [str(len(won)), f"{won.mean():.1%}", *[f"{low:.1%} – {high:.1%}"] * interval]
-
-
-def wilson(share: float, count: int) -> tuple[float, float]:
-    """The 95% interval of a share that was found in `count` tries.
-
-    Wilson's: unlike share ± 1.96 standard errors it has a width where all or nothing was won.
-    """
-    z = 1.96
-    scale = 1 + z**2 / count
-    centre = (share + z**2 / (2 * count)) / scale
-    half = z / scale * math.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
-    return max(centre - half, 0.0), min(centre + half, 1.0)
 
 
 def label(path: Path, out: Path, seed: int) -> int:

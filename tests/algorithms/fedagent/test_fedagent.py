@@ -15,7 +15,7 @@ from support.agent_runs import WORLD, last, recipe, train
 from fedrl.config.build import build_algorithm, build_world
 from fedrl.core import seeding
 from fedrl.core.types import Job, UserError
-from fedrl.report import compare as report
+from fedrl.report import page as report
 from fedrl.runs import train as runs
 
 pytestmark = pytest.mark.usefixtures("easier_game")

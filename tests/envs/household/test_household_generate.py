@@ -3,32 +3,27 @@
 from __future__ import annotations
 
 import hashlib
-import re
 from collections import Counter
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.realdata import data
 
 from fedrl.core.types import UserError
-from fedrl.datasets import alfworld
 from fedrl.envs.household import generate as module
 from fedrl.envs.household.expert import demonstrate
 from fedrl.envs.household.game import Game
 from fedrl.envs.household.generate import (
     SPLITS,
     TRAINED,
-    WORDINGS,
     fingerprint,
     generate,
     task,
     tasks,
 )
 from fedrl.envs.household.layout import Layout
-from fedrl.envs.household.pddl import parse
 from fedrl.envs.household.problem import KINDS
-from fedrl.envs.household.rooms import ABLE, FITTING, ROOMS, SIZES, flags
+from fedrl.envs.household.rooms import SIZES, house
 from fedrl.envs.household.scenes import SCENES, scene
 
 problems = st.builds(
@@ -103,7 +98,7 @@ def test_a_given_kind_and_scene_are_kept_and_the_scene_is_the_same_house():
 
 @pytest.mark.parametrize("size", SIZES)
 def test_scenes_differ_in_furniture_and_every_kind_has_a_goal_in_each(size):
-    for room in ROOMS:
+    for room in house().rooms.values():
         plans = [scene(room.name, size, number) for number in range(SCENES)]
         assert len({plan.furniture for plan in plans}) == SCENES
         for plan in plans:
@@ -128,7 +123,7 @@ def test_five_thousand_games_are_all_different_and_the_expert_wins_each(size):
 
 def test_no_task_comes_twice_although_independent_draws_repeat():
     shares, count = (("look", 1.0),), 3000
-    alone = module._Roll("unseen", 0, "tiny", shares)
+    alone = module._SplitSketches("unseen", 0, "tiny", shares)
     for index in range(count):
         alone.drawn.clear()
         alone._draw(index)
@@ -141,7 +136,7 @@ def test_a_fingerprint_sees_content_and_not_coordinates_or_words():
     problem = generate(0, 0, "tiny", "pick", scene=0)
     again = {fingerprint(generate(0, i, "tiny", "pick", scene=0)) for i in range(300)}
     assert len(again) > 290
-    sketch = module._Roll("train", 0, "tiny", (("pick", 1.0),))[0]
+    sketch = module._SplitSketches("train", 0, "tiny", (("pick", 1.0),))[0]
     one, two = (module._build(module.Dice(_rng(i)), "x", sketch, "tiny") for i in (0, 1))
     assert one.things != two.things
     assert fingerprint(one) == fingerprint(two) != fingerprint(problem)
@@ -160,14 +155,14 @@ def test_splits_share_no_task_whatever_their_seeds_and_unseen_no_scene(size):
             if split != other:
                 assert not found & others, (split, seed, other, its_seed)
     scenes = {split: {p.scene for s in (0, 1) for p in made[split, s]} for split in SPLITS}
-    trained = {f"{room.name}-{number}" for room in ROOMS for number in range(TRAINED)}
+    trained = {f"{room}-{number}" for room in house().rooms for number in range(TRAINED)}
     assert scenes["train"] | scenes["seen"] | scenes["public"] <= trained
     assert not scenes["unseen"] & trained
 
 
 def test_a_task_does_not_depend_on_how_many_are_made_or_in_which_order():
     late = task("seen", 30, 5, "tiny")
-    module._roll.cache_clear()
+    module._split_sketches.cache_clear()
     made = tasks("seen", 40, 5, "tiny")
     assert made[30] == late
     assert made[30].id == "seen/00030"
@@ -200,45 +195,7 @@ def test_mistakes_are_named(call, words):
 
 
 def test_the_tables_put_things_only_where_they_fit():
-    for room in ROOMS:
+    for room in house().rooms.values():
         for otype, places in room.things.items():
-            for place in places.split():
-                assert otype in FITTING[place], (room.name, otype, place)
-
-
-@pytest.mark.realdata
-def test_the_tables_agree_with_the_genuine_games():
-    pairs, able, words = set(), {}, set()
-    for split in ("valid_seen", "valid_unseen", "valid_train"):
-        for record in alfworld.games(data("alfworld"), split):
-            problem = parse(record.pddl_problem, record.id, record.task)
-            pairs |= problem.can_contain
-            able |= {thing.type: thing.flags for thing in problem.things}
-            goal = problem.goal
-            words.add((goal.kind, _template(problem.task, goal)))
-    ours = {(receptacle, t) for receptacle, found in FITTING.items() for t in found}
-    assert pairs <= ours
-    assert {t: flags(t) for t in able if t in _known()} == {
-        t: found for t, found in able.items() if t in _known()
-    }
-    assert words == {(kind, text) for kind, texts in WORDINGS.items() for text in texts}
-
-
-@pytest.mark.realdata
-@pytest.mark.slow
-def test_every_pair_that_fits_occurs_in_the_genuine_games():
-    pairs = set()
-    for split in ("train", "valid_seen", "valid_unseen"):
-        for record in alfworld.games(data("alfworld"), split):
-            pairs |= parse(record.pddl_problem, record.id, record.task).can_contain
-    assert pairs == {(receptacle, t) for receptacle, found in FITTING.items() for t in found}
-
-
-def _known() -> set[str]:
-    carried = {otype for room in ROOMS for otype in room.things}
-    return carried | {t for types in ABLE.values() for t in types.split()}
-
-
-def _template(text, goal):
-    text = re.sub(rf"\b{goal.object.lower()}\b", "{o}", text)
-    return re.sub(rf"\b{goal.target.lower()}\b", "{r}", text)
+            for place in places:
+                assert otype in house().fits[place], (room.name, otype, place)

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedrl.envs.webshop.generate import generate, products
-from fedrl.envs.webshop.goals import draw
+from fedrl.envs.webshop.goals import draw_goals
 from fedrl.envs.webshop.nouns import plain
 from fedrl.envs.webshop.product import DEPARTMENTS, Product, indexed_text
 from fedrl.envs.webshop.reward import Rules, unwinnable
 from fedrl.envs.webshop.search import Index
-from fedrl.envs.webshop.vocabulary import KINDS
+from fedrl.envs.webshop.vocabulary import vocabulary
 
 
 @pytest.fixture(scope="module")
@@ -86,7 +86,7 @@ def test_the_mix(catalogue: list[Product]) -> None:
     count = len(catalogue)
     departments = Counter(product.category for product in catalogue)
     assert min(departments.values()) > 0.1 * count
-    assert {product.query for product in catalogue} == {kind.query for kind in KINDS}
+    assert {product.query for product in catalogue} == {kind.query for kind in vocabulary().kinds}
     assert 0.35 < sum(bool(product.instruction) for product in catalogue) / count < 0.55
     assert set(Counter(len(product.options) for product in catalogue)) == {0, 1, 2, 3}
     prices = Counter(len(product.pricing) for product in catalogue)
@@ -116,7 +116,7 @@ def test_every_goal_can_be_found_and_won(catalogue: list[Product]) -> None:
         if product.instruction:
             assert place in index.search(product.instruction)
             assert place in index.search(product.title, 10)
-    drawn = draw(shelf, 0)
+    drawn = draw_goals(shelf, 0)
     assert len(drawn.goals) > 1000
     by_asin = {product.asin: product for product in shelf}
     assert list(unwinnable(drawn.goals, by_asin, drawn.prices, Rules(False, plain))) == []

@@ -10,13 +10,14 @@ from hypothesis import strategies as st
 from support.webshop_goods import CUP, LAMP, TABLE, with_options
 
 from fedrl.core.types import UserError
-from fedrl.envs.webshop.goals import draw
+from fedrl.envs.webshop.goals import draw_goals
 from fedrl.envs.webshop.nouns import lookup, plain, spacy_tagger
-from fedrl.envs.webshop.reward import COLOURS, Rules, count_options, reward, title_score, unwinnable
+from fedrl.envs.webshop.reward import Rules, count_options, reward, title_score, unwinnable
 from fedrl.envs.webshop.shop import Settings, WebShop
+from fedrl.envs.webshop.word_lists import word_list
 
 DEFAULT, FAITHFUL = Rules(), Rules(faithful=True)
-GOALS = {goal.values: goal for goal in draw([TABLE], 0).goals}
+GOALS = {goal.values: goal for goal in draw_goals([TABLE], 0).goals}
 GOAL = GOALS["light oak", "small"]
 WANTED = {"color": "light oak", "size": "small"}
 
@@ -53,7 +54,7 @@ def test_attributes_count_by_text_too():
 
 
 def test_a_goal_without_options_has_no_option_part():
-    (goal,) = draw([LAMP], 0).goals
+    (goal,) = draw_goals([LAMP], 0).goals
     value, parts = reward(LAMP, goal, 20.0, {}, DEFAULT)
     assert value == 1.0
     assert "r_option" not in parts
@@ -101,7 +102,7 @@ def test_a_colour_within_a_word_loses_only_in_the_original():
 
 
 def test_unwinnable_goals_are_counted():
-    drawn = draw([TABLE, LAMP], 0)
+    drawn = draw_goals([TABLE, LAMP], 0)
     goods = {TABLE.asin: TABLE, LAMP.asin: LAMP}
     lost = unwinnable(drawn.goals, goods, drawn.prices, FAITHFUL)
     assert [drawn.goals[i].options["color"] for i in lost] == ["titanium"] * 2
@@ -157,9 +158,9 @@ def test_values_without_names_are_normalised_on_both_sides():
 
 VALUES = st.one_of(
     st.text(max_size=12),
-    st.lists(st.sampled_from([*COLOURS, "tank", "x", "12", "–", "é", "[2]"]), max_size=3).map(
-        " ".join
-    ),
+    st.lists(
+        st.sampled_from([*word_list("colours"), "tank", "x", "12", "–", "é", "[2]"]), max_size=3
+    ).map(" ".join),
 )
 
 
@@ -184,7 +185,7 @@ def test_rewards_lie_between_0_and_1(product, price, options, faithful):
 
 def test_an_option_named_like_a_button_cannot_be_chosen():
     product = with_options(TABLE, {"color": ("reviews", "red")})
-    drawn = draw([product], 0)
+    drawn = draw_goals([product], 0)
     lost = unwinnable(drawn.goals, {product.asin: product}, drawn.prices, DEFAULT)
     assert [drawn.goals[i].options for i in lost] == [{"color": "reviews"}]
 

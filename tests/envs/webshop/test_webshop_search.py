@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
-import json
-import lzma
 import math
 from collections import Counter
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
-from support.realdata import data, parity
 
 from fedrl.core.types import UserError
-from fedrl.envs.webshop import analysis, search
+from fedrl.envs.webshop import search, search_terms
 from fedrl.envs.webshop.generate import generate
 from fedrl.envs.webshop.product import indexed_text
 from fedrl.envs.webshop.search import Index, coded_length, length_code
@@ -35,7 +31,7 @@ def build(texts: dict[str, str], **options: float) -> Index:
 
 def by_hand(query: str, texts: list[str], k1: float, b: float) -> list[float]:
     """BM25 in double precision, straight from its formula."""
-    documents = [analysis.terms(text) for text in texts]
+    documents = [search_terms.terms(text) for text in texts]
     lengths = [len(document) for document in documents]
     held = sum(length > 0 for length in lengths)
     mean = sum(lengths) / held
@@ -43,7 +39,7 @@ def by_hand(query: str, texts: list[str], k1: float, b: float) -> list[float]:
     for document, length in zip(documents, lengths):
         known = int(coded_length(length_code(np.array(length))))
         score = 0.0
-        for word, times in Counter(analysis.terms(query)).items():
+        for word, times in Counter(search_terms.terms(query)).items():
             df = sum(word in other for other in documents)
             f = document.count(word)
             idf = math.log(1 + (held - df + 0.5) / (df + 0.5))
@@ -70,42 +66,28 @@ def by_hand(query: str, texts: list[str], k1: float, b: float) -> list[float]:
     ],
 )  # fmt: skip
 def test_words(text: str, found: list[str]) -> None:
-    assert analysis.words(text) == found
+    assert search_terms.words(text) == found
 
 
 @given(st.text(alphabet="abz09_.,:;'\" -é", max_size=40))
 def test_plain_and_unicode_words_agree(text: str) -> None:
     ascii_only = text.encode("ascii", "ignore").decode()
-    assert analysis.words(ascii_only + " é") == [*analysis.words(ascii_only), "é"]
-    assert analysis._unicode_words(ascii_only) == analysis.words(ascii_only)
+    assert search_terms.words(ascii_only + " é") == [*search_terms.words(ascii_only), "é"]
+    assert search_terms._unicode_words(ascii_only) == search_terms.words(ascii_only)
 
 
 def test_words_are_cut_where_lucene_cuts_them() -> None:
-    assert [len(word) for word in analysis.words("x" * 600)] == [255, 255, 90]
+    assert [len(word) for word in search_terms.words("x" * 600)] == [255, 255, 90]
 
 
 def test_terms_lose_possessives_stop_words_and_endings() -> None:
-    assert analysis.terms("The women’s and men's running shoes") == ["women", "men", "run", "shoe"]
-    assert analysis.terms("It's the not") == []
-
-
-def oracle() -> object:
-    stemmer = pytest.importorskip("nltk.stem", reason="nltk is the oracle of the stemmer")
-    return stemmer.PorterStemmer(mode="MARTIN_EXTENSIONS")
-
-
-def test_stems_equal_nltks_on_generated_words() -> None:
-    stem = oracle().stem
-    found = {word for product in generate(500) for word in analysis.words(indexed_text(product))}
-    assert [word for word in found if analysis.stem(word) != stem(word)] == []
-
-
-@given(st.text(alphabet="abcdegilmnorstuvyz1", min_size=1, max_size=6),
-       st.sampled_from("ational izer ousness iveness ization ing ed eed sses ies logi bli ement "
-                       "ion y ll e ical ness ful ative".split()))  # fmt: skip
-@settings(max_examples=400)
-def test_stems_equal_nltks_on_made_up_words(start: str, end: str) -> None:
-    assert analysis.stem(start + end) == oracle().stem(start + end)
+    assert search_terms.terms("The women’s and men's running shoes") == [
+        "women",
+        "men",
+        "run",
+        "shoe",
+    ]
+    assert search_terms.terms("It's the not") == []
 
 
 def test_length_bytes() -> None:
@@ -229,7 +211,7 @@ def test_the_compiled_scan_gives_the_same_answers() -> None:
     queries += [product.description for product in products[:10]] + ["black", "size size color"]
     for query in queries:
         for k in (1, 10, 50):
-            found = index._known(query)
+            found = index._query(query)
             for plain, compiled in zip(index._best(found, k), kernel.best(index, found, k)):
                 np.testing.assert_array_equal(plain, compiled)
 
@@ -238,7 +220,7 @@ def test_the_compiled_scan_gives_the_same_answers() -> None:
 def test_the_compiled_scan_can_find_everything() -> None:
     kernel = pytest.importorskip("fedrl.envs.webshop.search_kernel", reason="needs numba")
     index = build(COLLECTION)
-    found = index._known("blue red shoes")
+    found = index._query("blue red shoes")
     for plain, compiled in zip(index._best(found, 9), kernel.best(index, found, 9)):
         np.testing.assert_array_equal(plain, compiled)
 
@@ -251,30 +233,3 @@ def test_a_large_index_uses_the_compiled_scan(monkeypatch: pytest.MonkeyPatch) -
     plain = [index.search(product.title) for product in products[:30]]
     monkeypatch.setattr(search, "LARGE", 100)
     assert [index.search(product.title) for product in products[:30]] == plain
-
-
-@pytest.mark.realdata
-def test_the_originals_results() -> None:
-    with gzip.open(data("webshop") / "documents_1k.jsonl.gz", "rt", encoding="utf-8") as lines:
-        documents = [json.loads(line) for line in lines]
-    ids = [document["id"] for document in documents]
-    index = Index.build(ids, (document["contents"] for document in documents))
-    with lzma.open(parity() / "webshop_search.jsonl.xz", "rt", encoding="utf-8") as lines:
-        records = [json.loads(line) for line in lines]
-    assert len(records) >= 300
-    for record in records:
-        places, scores = index.ranked(record["query"])
-        assert [ids[place] for place in places] == record["asins"]
-        # Recorded with 4 decimals; each further document of a tie is lowered by a millionth.
-        np.testing.assert_allclose(scores, record["scores"], atol=1.1e-4)
-
-
-@pytest.mark.realdata
-def test_stems_equal_nltks_on_real_words() -> None:
-    stem = oracle().stem
-    found: set[str] = set()
-    for name in ("documents_1k.jsonl.gz", "human_goals.json.gz"):
-        with gzip.open(data("webshop") / name, "rt", encoding="utf-8") as file:
-            found.update(analysis.words(file.read()))
-    assert len(found) > 10_000
-    assert [word for word in found if analysis.stem(word) != stem(word)] == []

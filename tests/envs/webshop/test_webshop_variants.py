@@ -12,7 +12,7 @@ from support.realdata import data
 from fedrl.core.types import UserError
 from fedrl.envs.webshop import catalogue
 from fedrl.envs.webshop.generate import generate
-from fedrl.envs.webshop.goals import Goal, draw
+from fedrl.envs.webshop.goals import Goal, draw_goals
 from fedrl.envs.webshop.product import Product, indexed_text
 from fedrl.envs.webshop.reward import Rules, reward
 from fedrl.envs.webshop.search import Index
@@ -30,7 +30,7 @@ from fedrl.envs.webshop.variants import (
 
 CLIENTS = 4
 PRODUCTS = generate(300)
-DRAWN = draw(PRODUCTS, 0)
+DRAWN = draw_goals(PRODUCTS, 0)
 GOALS = [DRAWN.goals[client::CLIENTS][:25] for client in range(CLIENTS)]
 OWNED = [[goal.asin for goal in goals] for goals in GOALS]
 QUERIES = [goal.instruction.split(", and price")[0] for goals in GOALS for goal in goals[:5]]
@@ -201,7 +201,7 @@ def test_given_lookalikes_are_matched_by_their_names() -> None:
 def test_the_genuine_lookalikes_fit_the_genuine_goals() -> None:
     folder = data("webshop")
     products = catalogue.load(folder)
-    goals = draw(products, 0).goals[:200]
+    goals = draw_goals(products, 0).goals[:200]
     given = catalogue.load_lookalikes(folder / "lookalike_v_color.json.gz")
     (variant,) = with_lookalikes(plain(1), products, [goals], 1, given=given)
     coloured = {goal.asin for goal in goals if "color" in goal.options}

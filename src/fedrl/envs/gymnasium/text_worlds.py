@@ -8,6 +8,7 @@ from typing import Any, SupportsFloat, TypeVar
 import gymnasium
 from gymnasium import spaces
 
+from fedrl.core.limits import one_of
 from fedrl.core.registry import suggestion
 from fedrl.core.types import UserError
 from fedrl.envs.text import Episode, TextWorld, Turn
@@ -17,6 +18,9 @@ LONGEST = 100_000
 
 
 Chosen = TypeVar("Chosen")
+Setting = str | int | bool
+Info = dict[str, Any]
+"""As Gymnasium has it: whatever an environment has to say."""
 
 
 class AnyText(spaces.Text):
@@ -42,8 +46,7 @@ class TextEnv(gymnasium.Env[str, str]):
         max_steps: int | None = None,
         render_mode: str | None = None,
     ) -> None:
-        if split not in world.splits:
-            raise UserError(f"split is {split!r}; {suggestion(split, list(world.splits))}")
+        one_of("split", split, world.splits)
         self.world, self.split, self.render_mode = world, split, render_mode
         self.max_steps = world.max_steps if max_steps is None else max_steps
         self.observation_space = AnyText(LONGEST, min_length=0)
@@ -55,8 +58,8 @@ class TextEnv(gymnasium.Env[str, str]):
         self._task, self._steps, self._seen = "", 0, ""
 
     def reset(
-        self, *, seed: int | None = None, options: dict[str, Any] | None = None
-    ) -> tuple[str, dict[str, Any]]:
+        self, *, seed: int | None = None, options: dict[str, str] | None = None
+    ) -> tuple[str, Info]:
         super().reset(seed=seed)
         chosen = int(self.np_random.integers(len(self._ids)))
         draw = int(self.np_random.integers(2**31))  # also where the task is given: one stream
@@ -67,7 +70,7 @@ class TextEnv(gymnasium.Env[str, str]):
         self._steps = 0
         return self._answer(turn)
 
-    def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, dict[str, Any]]:
+    def step(self, action: str) -> tuple[str, SupportsFloat, bool, bool, Info]:
         if self._episode is None:
             raise gymnasium.error.ResetNeeded("call reset before step")
         turn = self._episode.step(action)
@@ -79,7 +82,7 @@ class TextEnv(gymnasium.Env[str, str]):
     def render(self) -> str | None:
         return self._seen if self.render_mode == "ansi" else None
 
-    def _answer(self, turn: Turn) -> tuple[str, dict[str, Any]]:
+    def _answer(self, turn: Turn) -> tuple[str, Info]:
         assert self._episode is not None
         self._seen = turn.observation
         info = {
@@ -92,7 +95,10 @@ class TextEnv(gymnasium.Env[str, str]):
 
 
 def household(
-    split: str = "train", render_mode: str | None = None, max_steps: int | None = None, **world: Any
+    split: str = "train",
+    render_mode: str | None = None,
+    max_steps: int | None = None,
+    **world: Setting,
 ) -> TextEnv:
     """`world` are the settings of the household: size="tiny", source="alfworld", …"""
     from fedrl.envs.household.world import Household, Settings
@@ -101,7 +107,10 @@ def household(
 
 
 def webshop(
-    split: str = "train", render_mode: str | None = None, max_steps: int | None = None, **world: Any
+    split: str = "train",
+    render_mode: str | None = None,
+    max_steps: int | None = None,
+    **world: Setting,
 ) -> TextEnv:
     """`world` are the settings of the shop: products=5000, observation="text_rich", …"""
     from fedrl.envs.webshop.shop import Settings, WebShop
@@ -109,7 +118,7 @@ def webshop(
     return TextEnv(WebShop(_settings(Settings, world)), split, max_steps, render_mode)
 
 
-def _settings(cls: type[Chosen], given: dict[str, Any]) -> Chosen:
+def _settings(cls: type[Chosen], given: dict[str, Setting]) -> Chosen:
     """The settings of a world from keywords; a wrong one is named, as in a recipe."""
     names = [field.name for field in dataclasses.fields(cls)]  # type: ignore[arg-type]
     for name in given:

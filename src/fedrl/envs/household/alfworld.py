@@ -12,7 +12,7 @@ import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Literal, Protocol, overload
 
 from fedrl.core.types import UserError
 from fedrl.envs.household.export import game
@@ -21,7 +21,31 @@ from fedrl.envs.household.problem import Problem
 from fedrl.envs.household.world import Household
 from fedrl.envs.text import Task, Turn
 
-IDLE: list[Any] = []
+
+class State(Protocol):
+    """What the engine answers: textworld's GameState, as far as it is used."""
+
+    @property
+    def feedback(self) -> str: ...
+
+    @overload
+    def __getitem__(self, key: Literal["won"]) -> bool: ...
+
+    @overload
+    def __getitem__(self, key: Literal["admissible_commands"]) -> list[str]: ...
+
+
+class Engine(Protocol):
+    """textworld's PddlEnv under ALFWorld's naming of things."""
+
+    def load(self, game: Mapping[str, str] | str) -> None: ...
+
+    def reset(self) -> State: ...
+
+    def step(self, command: str) -> tuple[State, float, bool]: ...
+
+
+IDLE: list[Engine] = []
 """Engines without a game, used again: each loads a copy of the planner's library, and closing that
 (fast_downward.close_lib) when an episode was collected crashed the process."""
 
@@ -29,7 +53,7 @@ IDLE: list[Any] = []
 class AlfworldEpisode:
     """One game in the real engine, which is free for another when this one is forgotten."""
 
-    def __init__(self, content: Mapping[str, Any] | str) -> None:
+    def __init__(self, content: Mapping[str, str] | str) -> None:
         self.env = IDLE.pop() if IDLE else _engine()
         weakref.finalize(self, IDLE.append, self.env)
         with _own_arguments():
@@ -78,12 +102,11 @@ def play(source: Problem | Path, generation: str = GENERATIONS[0]) -> tuple[Alfw
     return episode, episode.first
 
 
-def _turn(state: Any, reward: float, done: bool) -> Turn:
+def _turn(state: State, reward: float, done: bool) -> Turn:
     return Turn(state.feedback, reward, done, state["admissible_commands"], {"won": state["won"]})
 
 
-def _engine() -> Any:
-    """The engine under ALFWorld's naming of things."""
+def _engine() -> Engine:
     try:
         import textworld
         from alfworld.agents.environment.alfred_tw_env import AlfredDemangler, AlfredInfos
@@ -93,7 +116,8 @@ def _engine() -> Any:
             f"the real ALFWorld engine needs the package {error.name}: pip install alfworld"
         ) from error
     env = PddlEnv(textworld.EnvInfos(won=True, admissible_commands=True))
-    return AlfredInfos(AlfredDemangler(env, shuffle=False))
+    engine: Engine = AlfredInfos(AlfredDemangler(env, shuffle=False))
+    return engine
 
 
 @contextmanager

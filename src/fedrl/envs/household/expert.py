@@ -105,15 +105,15 @@ class Expert:
         if self.game.holding >= 0:
             return self._put_away(target)
         placed = contents[target] if target >= 0 and layout.goal_state is None else ()
-        found = [
+        lying = [
             (r, o)
             for r in sorted(self.known)
             for o in contents[r]
             if o in layout.wanted and layout.pickable[o] and o not in placed
         ]
-        if not found:
+        if not lying:
             return self._explore(layout.problem.goal.object)
-        r, o = next(((r, o) for r, o in found if self._here(r)), found[0])
+        r, o = next(((r, o) for r, o in lying if self._here(r)), lying[0])
         if not self._here(r):
             return self._go(r)
         receptacle = layout.receptacle_names[r]

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
 
-from fedrl.envs.household.domain import NAMED, domain, grammar
+from fedrl.envs.household.domain import domain, grammar, logic
 from fedrl.envs.household.expert import demonstrate
 from fedrl.envs.household.game import Game
 from fedrl.envs.household.layout import GENERATIONS, TREATMENTS, Layout
@@ -34,7 +33,7 @@ def to_pddl(problem: Problem) -> str:
     )
 
 
-def game(problem: Problem, generation: str = GENERATIONS[0]) -> dict[str, Any]:
+def game(problem: Problem, generation: str = GENERATIONS[0]) -> dict[str, str]:
     """What the real engine needs to play a problem."""
     return {
         "pddl_domain": domain(generation),
@@ -50,7 +49,7 @@ def write_game(problem: Problem, path: Path | str, generation: str = GENERATIONS
     """
     path = Path(path)
     walkthrough = demonstrate(Game(Layout(problem, generation)))
-    content = game(problem, generation) | {"solvable": True, "walkthrough": walkthrough}
+    content = {**game(problem, generation), "solvable": True, "walkthrough": walkthrough}
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(content), encoding="utf-8")
     goal = problem.goal
@@ -77,10 +76,11 @@ def _name(id: str) -> str:
 
 def _declared(problem: Problem) -> list[str]:
     """One line each. The types that the domain itself names are declared whether used or not."""
+    named = logic().named
     things = {thing.type for thing in problem.things} | {t for _, t in problem.can_contain}
     receptacles = {r.type for r in problem.receptacles} | {r for r, _ in problem.can_contain}
-    otypes = things | set(NAMED["otype"]) | {problem.goal.object}
-    rtypes = receptacles | set(NAMED["rtype"])
+    otypes = things | set(named["otype"].split()) | {problem.goal.object}
+    rtypes = receptacles | set(named["rtype"].split())
     if problem.goal.kind == "look":
         otypes.add(problem.goal.target)
     else:

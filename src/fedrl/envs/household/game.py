@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from bisect import insort
 from collections.abc import Callable
-from typing import Any
 
 from fedrl.envs.household.layout import HELP, Layout, listed
 
@@ -34,7 +33,8 @@ STATE_WORDS: tuple[tuple[set[str], str], ...] = (
 )
 """What `examine` says of an object: the first line whose states all hold."""
 
-Action = tuple[Callable[..., str], Any, Any]
+Action = tuple[Callable[[int, int], str], int, int]
+"""What a command does, and the two numbers it does it with; 0 where one is not needed."""
 
 
 class Game:
@@ -108,7 +108,7 @@ class Game:
         actions: dict[str, Action] = {}
         for r in layout.receptacles_at[place]:
             name, content = names[r], self.contents[r]
-            actions[f"examine {name}"] = (self._examine, r, None)
+            actions[f"examine {name}"] = (self._examine, r, 0)
             shut = False
             if layout.openable[r]:
                 shut = not self.opened[r]
@@ -121,13 +121,13 @@ class Game:
                         actions[f"take {things[o]} from {name}"] = (self._take, o, r)
             for o in content:
                 if layout.lamp[o]:
-                    actions[f"use {things[o]}"] = (self._use, o, None)
+                    actions[f"use {things[o]}"] = (self._use, o, 0)
         if held >= 0:
-            actions[f"examine {things[held]}"] = (self._inspect, held, None)
+            actions[f"examine {things[held]}"] = (self._inspect, held, 0)
             if layout.knife[held]:
                 for o in layout.sliceable:
                     if place in self.places.get(o, layout.thing_places[o]):
-                        actions[f"slice {things[o]} with {things[held]}"] = (self._slice, o, None)
+                        actions[f"slice {things[o]} with {things[held]}"] = (self._slice, o, 0)
         self._actions = actions
         return sorted((*actions, *layout.goto_at[place], *(ALWAYS if layout.newer else ALWAYS[1:])))
 
@@ -138,10 +138,10 @@ class Game:
         receptacle = layout.receptacle_names[r]
         if not shut and thing.type in layout.fits[r]:
             words = f"move {name} to" if layout.newer else f"put {name} in/on"
-            actions[f"{words} {receptacle}"] = (self._put, r, None)
-        for verb, flag, state in layout.treats[r]:
+            actions[f"{words} {receptacle}"] = (self._put, r, 0)
+        for i, (verb, flag, _) in enumerate(layout.treats[r]):
             if flag in thing.flags:
-                actions[f"{verb} {name} with {receptacle}"] = (self._treat, (verb, state), r)
+                actions[f"{verb} {name} with {receptacle}"] = (self._treat, r, i)
 
     # What then happens
 
@@ -159,8 +159,8 @@ class Game:
         arrived = layout.receptacle_names[r] if layout.newer else layout.place_names[place]
         return self._changed(f"You arrive at {arrived}. {self._examine(r)}")
 
-    def _turn(self, r: int, open: bool) -> str:
-        self.opened[r] = open
+    def _turn(self, r: int, open: int) -> str:
+        self.opened[r] = bool(open)
         name = self.layout.receptacle_names[r]
         if open:
             return self._changed(f"You open the {name}. {self._examine(r)}")
@@ -176,7 +176,7 @@ class Game:
             f"You pick up the {layout.thing_names[o]} from the {layout.receptacle_names[r]}."
         )
 
-    def _put(self, r: int, _: None) -> str:
+    def _put(self, r: int, _: int) -> str:
         o, layout = self.holding, self.layout
         if o not in self.contents[r]:  # it can still lie there: some are listed in two receptacles
             insort(self.contents[r], o)
@@ -188,27 +188,27 @@ class Game:
             return self._changed(f"You move the {thing} to the {receptacle}.")
         return self._changed(f"You put the {thing} in/on the {receptacle}.")
 
-    def _treat(self, how: tuple[str, str], r: int) -> str:
-        verb, state = how
+    def _treat(self, r: int, number: int) -> str:
         o, layout = self.holding, self.layout
+        verb, _, state = layout.treats[r][number]
         undone = {"isHot": "isCool", "isCool": "isHot"}.get(state)
         self.states[o] = (self.states_of(o) | {state}) - {undone}
         return self._changed(
             f"You {verb} the {layout.thing_names[o]} using the {layout.receptacle_names[r]}."
         )
 
-    def _use(self, o: int, _: None) -> str:
+    def _use(self, o: int, _: int) -> str:
         self.states[o] = self.states_of(o) | {"isToggled"}
         return self._changed(f"You turn on the {self.layout.thing_names[o]}.")
 
-    def _slice(self, o: int, _: None) -> str:
+    def _slice(self, o: int, _: int) -> str:
         self.states[o] = self.states_of(o) | {"isSliced"}
         names = self.layout.thing_names
         return self._changed(f"You sliced the {names[o]} with the {names[self.holding]}.")
 
     # What the agent sees
 
-    def _examine(self, r: int, _: None = None) -> str:
+    def _examine(self, r: int, _: int = 0) -> str:
         layout = self.layout
         name = layout.receptacle_names[r]
         if layout.openable[r] and not self.opened[r]:
@@ -219,7 +219,7 @@ class Game:
             return f"The {name} is open. In it, you see {seen}."
         return f"On the {name}, you see {seen}."
 
-    def _inspect(self, o: int, _: None) -> str:
+    def _inspect(self, o: int, _: int) -> str:
         layout = self.layout
         name = layout.thing_names[o]
         if "isReceptacleObject" in layout.problem.things[o].flags:

@@ -14,12 +14,14 @@ from collections.abc import Mapping
 from functools import cache, lru_cache
 from typing import NamedTuple
 
-from fedrl.core import registry, seeding
+from fedrl.core import seeding
+from fedrl.core.limits import one_of
 from fedrl.core.types import UserError
 from fedrl.envs.household.layout import TREATMENTS
 from fedrl.envs.household.problem import KINDS, Goal, Problem, Thing
-from fedrl.envs.household.rooms import BOUNDS, FITTING, ROOMS, SIZES, can_contain, flags
+from fedrl.envs.household.rooms import SIZES, can_contain, flags, house
 from fedrl.envs.household.scenes import SCENES, Dice, Scene, Spot, scene, spelled
+from fedrl.envs.text import Task
 
 Shares = tuple[tuple[str, float], ...]
 
@@ -31,30 +33,14 @@ TRAINED = 24
 OWNERS = ("train", "train", "seen", "public")
 """The split of a task in a trained scene, by its checksum modulo four."""
 
-NEVER = frozenset({"SinkBasin", "BathtubBasin", "HandTowelHolder", "TowelHolder"})
-"""Receptacle types that are nobody's goal."""
-
-SINGLE = frozenset({"CoffeeMachine", "HandTowelHolder", "StoveBurner", "ToiletPaperHanger"})
-"""Receptacle types with room for one thing at the start, and never the goal of two."""
-
-WORDINGS = {
-    "pick": ("put a {o} in {r}", "put some {o} on {r}"),
-    "look": ("examine the {o} with the {r}", "look at {o} under the {r}"),
-    "clean": ("put a clean {o} in {r}", "clean some {o} and put it in {r}"),
-    "heat": ("put a hot {o} in {r}", "heat some {o} and put it in {r}"),
-    "cool": ("put a cool {o} in {r}", "cool some {o} and put it in {r}"),
-    "pick_two": ("put two {o} in {r}", "find two {o} and put them in {r}"),
-}
-"""ALFWorld's."""
-
 
 def generate(
     seed: int, index: int, size: str = "small", kind: str | None = None, scene: int | None = None
 ) -> Problem:
     """Problem `index`; a kind or scene that is not given is drawn."""
-    _check("size", size, SIZES)
+    one_of("size", size, SIZES)
     if kind is not None:
-        _check("kind", kind, KINDS)
+        one_of("kind", kind, KINDS)
     if scene is not None and not 0 <= scene < SCENES:
         raise UserError(f"scene is {scene}; there are {SCENES} of each room: 0 to {SCENES - 1}")
     dice = Dice(seeding.generator(seed, f"household {size}", round=index))
@@ -87,23 +73,21 @@ def task(
     mix: Mapping[str, float] | None = None,
 ) -> Problem:
     """One of `tasks`. The first call sketches those before it, so that none comes twice."""
-    _check("split", split, SPLITS)
-    _check("size", size, SIZES)
+    one_of("split", split, SPLITS)
+    one_of("size", size, SIZES)
     shares = _shares(mix)
-    sketch = _roll(split, seed, size, shares)[index]
+    sketch = _split_sketches(split, seed, size, shares)[index]
     dice = Dice(seeding.generator(seed, f"household {size} {split} words", round=index))
     return _build(dice, f"{split}/{index:05d}", sketch, size)
 
 
-def briefs(
-    split: str, count: int, seed: int = 0, size: str = "small"
-) -> list[tuple[str, str, str]]:
+def task_list(split: str, count: int, seed: int = 0, size: str = "small") -> list[Task]:
     """Id, kind and scene of the first `count` tasks, without building them."""
-    _check("split", split, SPLITS)
-    _check("size", size, SIZES)
-    roll = _roll(split, seed, size, _shares(None))
-    sketches = [roll[index] for index in range(count)]
-    return [(f"{split}/{i:05d}", s.goal.kind, s.scene) for i, s in enumerate(sketches)]
+    one_of("split", split, SPLITS)
+    one_of("size", size, SIZES)
+    drawn = _split_sketches(split, seed, size, _shares(None))
+    sketches = [drawn[index] for index in range(count)]
+    return [Task(f"{split}/{i:05d}", s.goal.kind, s.scene) for i, s in enumerate(sketches)]
 
 
 def fingerprint(problem: Problem) -> str:
@@ -143,7 +127,7 @@ TRIES = 10_000
 """Draws for one new task before the world counts as used up."""
 
 
-class _Roll:
+class _SplitSketches:
     """A split's sketches in order, drawn as far as they have been asked for."""
 
     def __init__(self, split: str, seed: int, size: str, shares: Shares) -> None:
@@ -174,7 +158,7 @@ class _Roll:
         )
 
 
-_roll = lru_cache(maxsize=32)(_Roll)
+_split_sketches = lru_cache(maxsize=32)(_SplitSketches)
 
 
 def _owner(sketch: Sketch) -> str:
@@ -184,16 +168,11 @@ def _owner(sketch: Sketch) -> str:
     return OWNERS[zlib.crc32(content.encode()) % len(OWNERS)]
 
 
-def _check(key: str, value: str, choice: tuple[str, ...]) -> None:
-    if value not in choice:
-        raise UserError(f"{key} is {value!r}; {registry.suggestion(value, list(choice))}")
-
-
 def _shares(mix: Mapping[str, float] | None) -> Shares:
     if mix is None:
         return tuple((kind, 1.0) for kind in KINDS)
     for kind in mix:
-        _check("mix", kind, KINDS)
+        one_of("mix", kind, KINDS)
     if min(mix.values(), default=0) < 0 or sum(mix.values()) <= 0:
         raise UserError("mix: give the kinds shares of 0 or more, one of them above 0")
     return tuple((kind, mix[kind]) for kind in KINDS if mix.get(kind, 0) > 0)
@@ -209,7 +188,7 @@ def _kind(dice: Dice, shares: Shares) -> str:
 
 
 def _sketch(dice: Dice, size: str, kind: str, number: int) -> Sketch:
-    room = dice.pick([room for room in ROOMS if kind in room.kinds])
+    room = dice.pick([room for room in house().rooms.values() if kind in room.kinds])
     plan = scene(room.name, size, number)
     goal = _goal(dice, plan, size, kind)
     return Sketch(plan.name, goal, tuple(sorted(_place(dice, plan, size, goal))))
@@ -226,14 +205,15 @@ def _build(dice: Dice, id: str, sketch: Sketch, size: str) -> Problem:
         things.append(Thing(thing, otype, (plan.receptacles[at].location,), flags(otype)))
         inside.append((thing, plan.receptacles[at].id))
     if size == "dataset":
-        for otype in plan.room.fixtures.split():
+        for otype in plan.room.fixtures:
             thing = _at_new_spot(dice, otype, dice.pick(plan.spots), ids)
             beside = dice.pick(plan.receptacles).location
             things.append(Thing(thing, otype, (beside,), flags(otype)))
     things.sort(key=lambda thing: thing.id.lower())
+    words = dice.pick(house().wordings[goal.kind])
     return Problem(
         id=id,
-        task=dice.pick(WORDINGS[goal.kind]).format(o=goal.object.lower(), r=goal.target.lower()),
+        task=words.format(o=goal.object.lower(), r=goal.target.lower()),
         goal=goal,
         start=plan.start,
         locations=plan.locations,
@@ -261,23 +241,30 @@ def _goals(plan: Scene, size: str, kind: str) -> dict[str, tuple[str, ...]]:
     A target needs another type of receptacle that can hold the object: there it lies at first. And
     it is not the appliance that the object has to visit.
     """
-    types = [t for t in list(plan.room.things)[: BOUNDS[size].types] if _holders(plan, t)]
+    types = [t for t in _types(plan, size) if _holders(plan, t)]
     if kind == "look":
         return dict.fromkeys(types, ("DeskLamp",))
     appliances, (_, flag, _) = TREATMENTS.get(kind, ((), ("", "pickupable", "")))
-    refused = NEVER.union(appliances, SINGLE if kind == "pick_two" else ())
+    single = house().single if kind == "pick_two" else ()
+    refused = house().never_goal.union(appliances, single)
     targets = {
         otype: tuple(r for r in _holders(plan, otype) if r not in refused)
         for otype in types
         if flag in flags(otype) and len(_holders(plan, otype)) > 1
     }
-    return {otype: found for otype, found in targets.items() if found}
+    return {otype: receptacles for otype, receptacles in targets.items() if receptacles}
+
+
+@cache
+def _types(plan: Scene, size: str) -> tuple[str, ...]:
+    """The types of things that occur at this size."""
+    return tuple(plan.room.things)[: plan.room.bounds[size].types]
 
 
 @cache
 def _holders(plan: Scene, otype: str) -> tuple[str, ...]:
     """The scene's receptacle types that can contain the object type."""
-    return tuple(rtype for rtype in plan.where if otype in FITTING.get(rtype, ()))
+    return tuple(rtype for rtype in plan.where if otype in house().fits.get(rtype, ()))
 
 
 # Things
@@ -286,12 +273,12 @@ def _holders(plan: Scene, otype: str) -> tuple[str, ...]:
 def _place(dice: Dice, plan: Scene, size: str, goal: Goal) -> list[tuple[str, int]]:
     """The types of the things and the numbers of the receptacles that they lie in."""
     used: Counter[str] = Counter()
-    placed = []
+    single, placed = house().single, []
     for otype in _choose(dice, plan, size, goal):
         words = _places(plan, otype, goal.target if otype == goal.object else "")
         rtype = dice.pick([w for w in words if used[w] < len(plan.where[w])] or words)
         numbers = plan.where[rtype]
-        if rtype in SINGLE:
+        if rtype in single:
             placed.append((otype, numbers[used[rtype] % len(numbers)]))
             used[rtype] += 1
         else:
@@ -301,12 +288,12 @@ def _place(dice: Dice, plan: Scene, size: str, goal: Goal) -> list[tuple[str, in
 
 def _choose(dice: Dice, plan: Scene, size: str, goal: Goal) -> list[str]:
     """The types of the things, with repetitions; the goal's first, and none of it later."""
-    room = plan.room
-    total, copies = dice.between(*room.objects(size)), BOUNDS[size].copies
+    bounds = plan.room.bounds[size]
+    total, copies = dice.between(*bounds.objects), bounds.copies
     chosen = [goal.object] * (dice.between(1, copies) + (goal.kind == "pick_two"))
-    if goal.kind == "look" or (room.lamps and size != "tiny" and dice.chance() < 0.6):
+    if goal.kind == "look" or (plan.room.lamps and size != "tiny" and dice.chance() < 0.6):
         chosen.append("DeskLamp")
-    types = [t for t in list(room.things)[: BOUNDS[size].types] if t != goal.object]
+    types = [t for t in _types(plan, size) if t != goal.object]
     for otype in dice.shuffled(types) * 2:  # a bathroom knows too few types for one pass
         if len(chosen) >= total:
             break
@@ -319,7 +306,7 @@ def _choose(dice: Dice, plan: Scene, size: str, goal: Goal) -> list[str]:
 def _places(plan: Scene, otype: str, target: str) -> tuple[str, ...]:
     """Receptacle types of the scene where a thing may lie at first, likely ones repeated."""
     usual = plan.room.lamps if otype == "DeskLamp" else plan.room.things[otype]
-    words = tuple(word for word in usual.split() if word in plan.where and word != target)
+    words = tuple(word for word in usual if word in plan.where and word != target)
     return words or tuple(word for word in _holders(plan, otype) if word != target)
 
 

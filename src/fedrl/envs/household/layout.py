@@ -13,7 +13,7 @@ from fedrl.core.types import UserError
 from fedrl.envs.household.problem import Problem
 
 GENERATIONS = ("2.1.2", "2.1.1")
-"""Of the texts. The newer is what the package alfworld 0.4.2 ships; the problems are the same."""
+"""Wordings of the same problems; the first is what the package alfworld 0.4.2 ships."""
 
 HELP = """\
 Available commands:

@@ -100,10 +100,10 @@ def _things(facts: dict[str, list[tuple[str, ...]]]) -> tuple[Thing, ...]:
         places.setdefault(id, []).append(place)
     flags: dict[str, set[str]] = {}
     states: dict[str, set[str]] = {}
-    for words, found in ((FLAGS, flags), (STATES, states)):
+    for words, having in ((FLAGS, flags), (STATES, states)):
         for word in words:
             for (id,) in facts.get(word, []):
-                found.setdefault(id, set()).add(word)
+                having.setdefault(id, set()).add(word)
     return tuple(
         Thing(
             id,

@@ -15,7 +15,7 @@ import numpy as np
 
 from fedrl.core import seeding
 from fedrl.envs.household.problem import Receptacle
-from fedrl.envs.household.rooms import HEIGHTS, OPENABLE, ROOMS, STUCK, Room
+from fedrl.envs.household.rooms import Room, house
 
 SCENES = 30
 """Floor plans of each room: no two have the same furniture."""
@@ -24,8 +24,6 @@ Spot = tuple[int, int, int]
 """East, up and north of the room's middle, in cm."""
 
 Item = TypeVar("Item")
-
-ROOMS_BY_NAME = {room.name: room for room in ROOMS}
 
 
 class Dice:
@@ -83,23 +81,23 @@ def scene(room: str, size: str, number: int) -> Scene:
     taken = {scene(room, size, earlier).furniture for earlier in range(number)}
     dice = Dice(seeding.generator(0, f"household scene {room} {size}", round=number))
     while True:
-        drawn = _furnish(ROOMS_BY_NAME[room], size, f"{room}-{number}", dice)
+        drawn = _furnish(house().rooms[room], size, f"{room}-{number}", dice)
         if drawn.furniture not in taken:
             return drawn
 
 
 def _furnish(room: Room, size: str, name: str, dice: Dice) -> Scene:
-    types = _choose(room, size, dice)
+    tables, types = house(), _choose(room, size, dice)
     groups = dice.shuffled(sorted(types))
     around = [rtype for rtype in groups for _ in range(types[rtype])]
     side = max(300, 40 * (len(around) // 4 + 2))
     placed: list[tuple[Receptacle, Spot]] = []
     for i, rtype in enumerate(around):
-        spot, location = _along_the_wall(i / len(around), side, HEIGHTS.get(rtype, 40), dice)
+        spot, location = _along_the_wall(i / len(around), side, tables.heights.get(rtype, 40), dice)
         if size == "dataset" and i and around[i - 1] == rtype and dice.chance() < 0.15:
             location = placed[-1][0].location  # one standing place for two, as in the dataset
-        opens = rtype in OPENABLE and not (
-            size == "dataset" and rtype in STUCK and dice.chance() < 0.15
+        opens = rtype in tables.openable and not (
+            size == "dataset" and rtype in tables.stuck and dice.chance() < 0.15
         )
         placed.append((Receptacle(spelled(rtype, spot), rtype, location, opens), spot))
     placed.sort(key=lambda pair: pair[0].id.lower())
@@ -114,12 +112,10 @@ def _choose(room: Room, size: str, dice: Dice) -> Counter[str]:
     """How many of each receptacle type: what must be there, then at random up to the total."""
     least: Counter[str] = Counter()
     spare: list[str] = []
-    for word in room.furniture[size].split():
-        rtype, _, counts = word.partition("=")
-        low, _, high = counts.partition("..")
-        least[rtype] = int(low)
-        spare += [rtype] * (int(high or low) - int(low))
-    total = dice.between(*room.receptacles(size))
+    for rtype, low, high in room.furniture[size]:
+        least[rtype] = low
+        spare += [rtype] * (high - low)
+    total = dice.between(*room.bounds[size].receptacles)
     least.update(dice.shuffled(spare)[: max(0, total - least.total())])
     return +least
 

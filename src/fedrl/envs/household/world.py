@@ -8,14 +8,12 @@ on, for warm starts.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-from fedrl.core.limits import at_least_one, not_negative
-from fedrl.core.registry import suggestion
+from fedrl.core.limits import at_least_one, not_negative, one_of
 from fedrl.core.types import FilePath, UserError, Word
 from fedrl.datasets import alfworld
 from fedrl.datasets.fetch import root
@@ -30,8 +28,8 @@ from fedrl.envs.text import Task, Turn
 SPLITS = {"train": "train", "seen": "valid_seen", "unseen": "valid_unseen", "public": "valid_train"}
 """Our splits, and what ALFWorld calls them; its valid_train shares no game with train."""
 
-OPEN: Mapping[str, Any] = {"won": False}
-WON: Mapping[str, Any] = {"won": True}
+OPEN = {"won": False}
+WON = {"won": True}
 
 
 @dataclass(frozen=True)
@@ -57,14 +55,9 @@ class Settings:
     max_steps: int = 50
 
     def __post_init__(self) -> None:
-        for key, choice in (("size", SIZES), ("generation", GENERATIONS)):
-            value = getattr(self, key)
-            if value not in choice:
-                raise UserError(f"world.{key} is {value!r}; {suggestion(str(value), list(choice))}")
-        for split in SPLITS:
-            if getattr(self, split) < 0:
-                raise UserError(f"world.{split} is {getattr(self, split)}; it must not be negative")
-        not_negative(self, "world.", "games")
+        one_of("world.size", self.size, SIZES)
+        one_of("world.generation", self.generation, GENERATIONS)
+        not_negative(self, "world.", *SPLITS, "games")
         at_least_one(self, "world.", "max_steps")
 
 
@@ -109,8 +102,7 @@ class Household:
         self._layout = lru_cache(maxsize=1024)(self._compile)
 
     def tasks(self, split: str) -> Sequence[Task]:
-        if split not in SPLITS:
-            raise UserError(f"split is {split!r}; {suggestion(split, list(SPLITS))}")
+        one_of("split", split, self.splits)
         return self._games.tasks(split)
 
     def start(self, task: str, seed: int = 0) -> tuple[HouseholdEpisode, Turn]:
@@ -138,8 +130,7 @@ class _Generated:
 
     def tasks(self, split: str) -> list[Task]:
         count = getattr(self.settings, split)
-        briefs = generate.briefs(split, count, self.settings.games, self.settings.size)
-        return [Task(*brief) for brief in briefs]
+        return generate.task_list(split, count, self.settings.games, self.settings.size)
 
     def problem(self, task: str) -> Problem:
         split, _, number = task.partition("/")

@@ -15,11 +15,11 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, cast
 
 from fedrl.core.types import UserError
 from fedrl.datasets.missing_data import readable
-from fedrl.envs.webshop.product import Product
+from fedrl.envs.webshop.product import Product, Record
 
 SMALL = ("documents_1k.jsonl", "items_shuffle_1000.json")
 WHOLE = ("items_shuffle.json",)
@@ -28,8 +28,6 @@ SMALL_SIZE = 1000
 LONGEST_ID = 10
 CHUNK = 1 << 20
 BETWEEN = re.compile(r"[,\s]*")
-
-Record = Mapping[str, Any]
 
 
 def load(folder: Path | str, limit: int | None = None) -> tuple[Product, ...]:

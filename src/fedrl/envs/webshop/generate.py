@@ -16,18 +16,7 @@ from typing import NamedTuple, TypeVar
 
 from fedrl.core.seeding import derive, generator
 from fedrl.envs.webshop.product import Product
-from fedrl.envs.webshop.vocabulary import (
-    BULLETS,
-    CLOSINGS,
-    ENDS,
-    KINDS,
-    MIDDLE_SENTENCES,
-    MIDDLES,
-    OPENINGS,
-    SERIES,
-    STARTS,
-    Kind,
-)
+from fedrl.envs.webshop.vocabulary import Kind, vocabulary
 
 FAMILY = 4
 BLOCK = 256 * FAMILY
@@ -134,13 +123,14 @@ def _product(asin: str, eldest: Sequence[float], row: Sequence[float], member: i
 
 
 def _draft(chance: Chance) -> Draft:
-    kind = chance.among(KINDS)
-    brand = (chance.among(STARTS) + chance.among(MIDDLES) + chance.among(ENDS)).capitalize()
-    series = f"{chance.among(SERIES).capitalize()} {100 + int(900 * chance.uniform())}"
+    kinds, names, _, _ = vocabulary()
+    kind = chance.among(kinds)
+    brand = "".join(chance.among(names[part]) for part in ("starts", "middles", "ends"))
+    series = f"{chance.among(names['series']).capitalize()} {100 + int(900 * chance.uniform())}"
     price = kind.low * (kind.high / kind.low) ** chance.uniform()
     return Draft(
         kind,
-        brand,
+        brand.capitalize(),
         series,
         chance.several(kind.qualities, 2 + int(3 * chance.uniform())),
         chance.several(kind.features, 1 + int(2 * chance.uniform())),
@@ -225,16 +215,14 @@ def _title(draft: Draft, chance: Chance) -> str:
 
 
 def _description(draft: Draft, chance: Chance) -> str:
-    sentences = [
-        chance.among(OPENINGS),
-        chance.among(MIDDLE_SENTENCES),
-        chance.among(CLOSINGS[draft.kind.department]),
-    ]
-    return _filled(" ".join(sentences), draft, draft.features, draft.purposes)
+    _, _, sentences, closings = vocabulary()
+    choices = (sentences["openings"], sentences["middles"], closings[draft.kind.department])
+    text = " ".join(map(chance.among, choices))
+    return _filled(text, draft, draft.features, draft.purposes)
 
 
 def _bullets(draft: Draft, chance: Chance) -> tuple[str, ...]:
-    chosen = chance.several(BULLETS, 3 + int(3 * chance.uniform()))
+    chosen = chance.several(vocabulary().sentences["bullets"], 3 + int(3 * chance.uniform()))
     return tuple(_filled(text, draft, draft.features[-1:], draft.purposes[-1:]) for text in chosen)
 
 

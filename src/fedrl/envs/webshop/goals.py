@@ -13,9 +13,9 @@ import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from fedrl.envs.webshop.product import Product
+from fedrl.envs.webshop.product import Product, Record
 
 MISSING_PRICE = 100.0
 NO_LIMIT = 1_000_000
@@ -41,7 +41,7 @@ class Goal:
         """The wanted option values."""
         return tuple(self.options.values() if isinstance(self.options, Mapping) else self.options)
 
-    def to_record(self) -> dict[str, Any]:
+    def to_record(self) -> Record:
         """In the original's schema."""
         options = self.options
         return {
@@ -58,7 +58,7 @@ class Goal:
         }
 
     @classmethod
-    def from_record(cls, record: Mapping[str, Any]) -> Goal:
+    def from_record(cls, record: Record) -> Goal:
         options = record["goal_options"]
         return cls(
             asin=record["asin"],
@@ -74,14 +74,16 @@ class Goal:
         )
 
 
-class Drawn(NamedTuple):
+class DrawnGoals(NamedTuple):
     """All that chance decides about a shop."""
 
     prices: Mapping[str, float]  # what a purchase of each product costs
     goals: tuple[Goal, ...]
 
 
-def draw(products: Sequence[Product], seed: int, shuffle_seed: int = SHUFFLE_SEED) -> Drawn:
+def draw_goals(
+    products: Sequence[Product], seed: int, shuffle_seed: int = SHUFFLE_SEED
+) -> DrawnGoals:
     rng = random.Random(seed)
     prices = {product.asin: draw_price(product, rng) for product in products}
     sources = [product for product in products if product.instruction]
@@ -93,7 +95,7 @@ def draw(products: Sequence[Product], seed: int, shuffle_seed: int = SHUFFLE_SEE
         for goal in _combinations(product, limit, weight)
     ]
     random.Random(shuffle_seed).shuffle(goals)
-    return Drawn(prices, tuple(goals))
+    return DrawnGoals(prices, tuple(goals))
 
 
 def draw_price(product: Product, rng: random.Random) -> float:

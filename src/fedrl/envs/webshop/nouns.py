@@ -14,29 +14,27 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from fedrl.core.types import UserError
+from fedrl.envs.webshop.word_lists import word_list
 
 Tagger = Callable[[str], Sequence[str]]
 
-FUNCTION_WORDS = frozenset(
-    "a about above after again all also am an and any are as at be been before being below between "
-    "both but by can could did do does down during each either else every few for from had has "
-    "have he her here hers him his how i if in into is it its just like may me might more most "
-    "must my neither no nor not of off on once only onto or other our ours out over own per she "
-    "should since so some such than that the their them then there these they this those through "
-    "to too under until up upon us very via was we were what when where which while who whom whose "
-    "why will with within without would you your yours".split()
-)
 WORD = re.compile(r"\w+")
 
 
+@cache
+def _function_words() -> frozenset[str]:
+    return frozenset(word_list("function_words"))
+
+
 def plain(text: str) -> list[str]:
+    left_out = _function_words()
     return [
         word
         for word in WORD.findall(text.lower())
-        if len(word) > 1 and word.isalpha() and word not in FUNCTION_WORDS
+        if len(word) > 1 and word.isalpha() and word not in left_out
     ]
 
 

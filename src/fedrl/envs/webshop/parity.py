@@ -10,9 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 from pathlib import Path
-from typing import Any
 
-from fedrl.envs.parity import Line, records, transcript
+from fedrl.envs.parity import Line, Record, records, transcript
 from fedrl.envs.text import Turn
 from fedrl.envs.webshop.goals import Goal
 from fedrl.envs.webshop.nouns import lookup
@@ -60,17 +59,17 @@ def goals_line(shop: WebShop, path: Path) -> Line:
             got = shop.goals[record["index"]].to_record()
             line.compare(f"goal {record['index']}", record["goal"], got)
         else:
-            line.compare("all goals", _counted(record), _summary(shop))
+            line.compare("all goals", _recorded_summary(record), _summary(shop))
     line.note = f"{len(shop.goals)} goals by sha256"
     return line
 
 
-def _counted(record: dict[str, Any]) -> dict[str, Any]:
+def _recorded_summary(record: Record) -> Record:
     names = ("n_products", "n_goals", "sha256_all_goals", "asin_order_sha256")
     return {name: record[name] for name in names}
 
 
-def _summary(shop: WebShop) -> dict[str, Any]:
+def _summary(shop: WebShop) -> Record:
     listed = [goal.to_record() for goal in shop.goals]
     text = json.dumps(listed, sort_keys=True, ensure_ascii=False)
     order = "\n".join(goal.asin for goal in shop.goals)
@@ -99,15 +98,15 @@ def search_line(shop: WebShop, path: Path) -> Line:
     The original hides digits of its scores, so near-ties may come in another order.
     """
     line = Line(path.name, unit="queries")
-    same_pages = wanted = found = 0
+    same_pages = wanted = shared = 0
     for record in records(path):
         ours = [product.asin for product in shop.store.find(record["query"])]
         theirs = record["asins"]
         line.compare(record["query"], {"first hit": theirs[:1]}, {"first hit": ours[:1]})
         same_pages += ours[:PER_PAGE] == theirs[:PER_PAGE]
         wanted += len(theirs)
-        found += len(set(theirs) & set(ours))
-    pages, overlap = same_pages / max(line.checked, 1), found / max(wanted, 1)
+        shared += len(set(theirs) & set(ours))
+    pages, overlap = same_pages / max(line.checked, 1), shared / max(wanted, 1)
     line.note = f"same first page {pages:.1%}, overlap at 50 {overlap:.2%}"
     line.failed = pages < FIRST_PAGES or overlap < OVERLAP
     return line
@@ -118,18 +117,22 @@ def sessions_line(shop: WebShop, path: Path) -> Line:
     sessions = 0
     for sessions, record in enumerate(records(path), start=1):
         goal = shop.goals[record["goal_index"]]
-        visit, turn = shop.visit(goal)
+        episode, turn = shop.episode(goal)
         expected = {**record["reset"], "goal": record["goal"]}
-        line.compare(f"session {sessions}, start", expected, _said(turn, goal=goal.to_record()))
+        line.compare(
+            f"session {sessions}, start", expected, {**_turn_record(turn), "goal": goal.to_record()}
+        )
         for step in record["steps"]:
             expected = {"purchase": None, **step}
             action = expected.pop("action")
-            line.compare(f"session {sessions}, {action}", expected, _said(visit.step(action)))
+            line.compare(
+                f"session {sessions}, {action}", expected, _turn_record(episode.step(action))
+            )
     line.note = f"{sessions} sessions"
     return line
 
 
-def _said(turn: Turn, **more: Any) -> dict[str, Any]:
+def _turn_record(turn: Turn) -> Record:
     """A turn in the recording's terms."""
     available = turn.info["available"]
     purchase = turn.info.get("purchase")
@@ -139,7 +142,6 @@ def _said(turn: Turn, **more: Any) -> dict[str, Any]:
         "reward": turn.reward,
         "done": turn.done,
         "purchase": purchase and {**purchase, "info": turn.info["reward_parts"]},
-        **more,
     }
 
 

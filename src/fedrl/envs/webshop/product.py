@@ -4,6 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+Record = Mapping[str, Any]
+"""A product, an instruction or a goal under WebShop's own names, as its files have it."""
 
 DEPARTMENTS = ("beauty", "electronics", "fashion", "garden", "grocery")
 """The five categories of the catalogue: what preference heterogeneity is about."""

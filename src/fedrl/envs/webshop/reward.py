@@ -15,7 +15,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from rapidfuzz.fuzz import token_set_ratio
 from rapidfuzz.utils import default_process
@@ -24,18 +24,8 @@ from fedrl.envs.webshop.goals import Goal
 from fedrl.envs.webshop.nouns import Tagger, plain
 from fedrl.envs.webshop.pages import clickable_options
 from fedrl.envs.webshop.product import Product
+from fedrl.envs.webshop.word_lists import word_list
 
-# In this order: the first one found wins.
-COLOURS = (
-    "alabaster apricot aqua ash asphalt azure banana beige black blue blush bordeaux bronze brown "
-    "burgundy camel camo caramel champagne charcoal cheetah chestnut chocolate christmas coffee "
-    "cognac copper coral cranberry cream crystal dark denim eggplant elephant espresso fuchsia "
-    "gold granite grape graphite grass gray green grey heather indigo ivory ivy khaki lavender "
-    "lemon leopard light lilac lime magenta maroon mauve merlot midnight mint mocha multicolor "
-    "mushroom mustard natural navy nude olive orange peach pewter pink plum purple rainbow red "
-    "rose royal rust sand sapphire seashell silver skull slate steel stone stonewash sunflower tan "
-    "taupe teal tiger turquoise violet walnut wheat white wine yellow"
-).split()
 CLOSE = 85
 LATIN_1 = dict.fromkeys(range(128, 256))
 
@@ -57,7 +47,7 @@ class TypeMatch(NamedTuple):
 
 class Reward(NamedTuple):
     value: float  # 1.0: won
-    parts: dict[str, Any]  # under the original's names
+    parts: dict[str, float]  # under the original's names
 
 
 def reward(
@@ -80,7 +70,7 @@ def _combine(
     wanted = len(goal.options)
     affordable = price <= goal.price_upper
     whole = len(goal.attributes) + wanted + 1
-    parts: dict[str, Any] = {
+    parts: dict[str, float] = {
         "r_type": kind.r_type,
         "r_att": attributes / len(goal.attributes) if goal.attributes else 1.0,
         "w_att": len(goal.attributes) / whole,
@@ -155,22 +145,22 @@ def count_options(product: Product, goal: Goal, bought: Sequence[str], faithful:
 @lru_cache(maxsize=16384)
 def _written_out(pair: tuple[str, str]) -> str:
     """The original looks for a colour among the two members of the pair, then prints the pair."""
-    return next((colour for colour in COLOURS if colour in pair), str(pair))
+    return next((colour for colour in word_list("colours") if colour in pair), str(pair))
 
 
 @lru_cache(maxsize=16384)
 def _first_colour(value: str) -> str:
-    return next((colour for colour in COLOURS if colour in value), value)
+    return next((colour for colour in word_list("colours") if colour in value), value)
 
 
 @lru_cache(maxsize=16384)
 def _whole_colour(value: str) -> str:
     words = set(re.findall(r"[^\W\d_]+", value))
-    return next((colour for colour in COLOURS if colour in words), value)
+    return next((colour for colour in word_list("colours") if colour in words), value)
 
 
-def close(one: str, other: str) -> bool:
-    return round(token_set_ratio(_processed(one), _processed(other))) > CLOSE
+def close(text: str, other: str) -> bool:
+    return round(token_set_ratio(_processed(text), _processed(other))) > CLOSE
 
 
 @lru_cache(maxsize=16384)

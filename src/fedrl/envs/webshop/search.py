@@ -28,7 +28,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedrl.core.types import UserError
-from fedrl.envs.webshop.analysis import term, words
+from fedrl.envs.webshop.search_terms import term, words
 
 K1, B = 0.9, 0.4
 """What the original shop searches with."""
@@ -114,21 +114,21 @@ class Index:
 
     def ranked(self, query: str, k: int = 50) -> tuple[Ints, Floats]:
         """Positions and scores of the best k."""
-        found = self._known(query)
-        if not len(found.weights) or k <= 0:
+        terms = self._query(query)
+        if not len(terms.weights) or k <= 0:
             return np.empty(0, np.int32), np.empty(0, np.float32)
         if len(self) >= LARGE and _compiled():
             from fedrl.envs.webshop.search_kernel import best
 
-            docs, scores = best(self, found, k)
+            docs, scores = best(self, terms, k)
         else:
-            docs, scores = self._best(found, k)
+            docs, scores = self._best(terms, k)
         return self.order[docs], scores
 
     def scores(self, query: str) -> Floats:
         """The score of every document by position: 0 without a query term."""
         scores = np.zeros(len(self), np.float32)
-        scores[self.order] = self._sums(self._known(query)).astype(np.float32)
+        scores[self.order] = self._sums(self._query(query)).astype(np.float32)
         return scores
 
     def save(self, folder: Path) -> None:
@@ -154,10 +154,10 @@ class Index:
             terms=terms, **arrays, mean_length=mean, documents=int(documents), k1=k1, b=b
         )  # fmt: skip
 
-    def _known(self, query: str) -> Query:
+    def _query(self, query: str) -> Query:
         counts = Counter(map(term, words(query)))
-        known = [self.terms[found] for found in counts if found in self.terms]
-        times = [count for found, count in counts.items() if found in self.terms]
+        known = [self.terms[word] for word in counts if word in self.terms]
+        times = [count for word, count in counts.items() if word in self.terms]
         numbers = np.array(known, np.int64)
         starts, stops = self.starts[numbers], self.starts[numbers + 1]
         held = stops - starts
@@ -195,8 +195,8 @@ class _Vocabulary(dict[str, int]):
         self.terms: dict[str, int] = {}
 
     def __missing__(self, word: str) -> int:
-        found = term(word)
-        number = self.terms.setdefault(found, len(self.terms)) if found else -1
+        stem = term(word)
+        number = self.terms.setdefault(stem, len(self.terms)) if stem else -1
         self[word] = number
         return number
 
@@ -239,16 +239,16 @@ def _keys(
     parts = [np.empty(0, np.int64)]
     done = 0
     while chunk := list(islice(stream, CHUNK)):
-        found: list[int] = []
+        numbers: list[int] = []
         sizes = np.empty(len(chunk), np.int64)
         if done + len(chunk) > len(number):
             raise ValueError("more texts than ids")
         for place, text in enumerate(chunk):
-            before = len(found)
-            found += map(vocabulary.__getitem__, words(text))
-            sizes[place] = len(found) - before
+            before = len(numbers)
+            numbers += map(vocabulary.__getitem__, words(text))
+            sizes[place] = len(numbers) - before
         which = np.repeat(number[done : done + len(chunk)], sizes)
-        terms = np.array(found, np.int64)
+        terms = np.array(numbers, np.int64)
         kept = terms >= 0
         which, terms = which[kept], terms[kept]
         lengths += np.bincount(which, minlength=len(lengths))

@@ -12,16 +12,17 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple, TypedDict
 
+from fedrl.core.limits import at_least_one, not_negative
 from fedrl.core.types import FilePath, UserError
 from fedrl.envs.text import Task, Turn
 from fedrl.envs.webshop import pages
-from fedrl.envs.webshop.goals import SHUFFLE_SEED, Drawn, Goal, draw, draw_price
+from fedrl.envs.webshop.goals import SHUFFLE_SEED, DrawnGoals, Goal, draw_goals, draw_price
 from fedrl.envs.webshop.nouns import Tagger, plain, spacy_tagger
 from fedrl.envs.webshop.product import Product
 from fedrl.envs.webshop.reward import Rules, reward, unwinnable
-from fedrl.envs.webshop.store import KEPT, Ranker, Store, open_store
+from fedrl.envs.webshop.store import CACHE_SIZE, Ranker, Store, open_store
 
 
 @dataclass(frozen=True)
@@ -55,18 +56,14 @@ class Settings:
     max_steps: int = 15
 
     def __post_init__(self) -> None:
-        for name in ("products", "max_steps"):
-            if getattr(self, name) < 1:
-                raise UserError(f"world.{name} is {getattr(self, name)}; it must be at least 1")
+        at_least_one(self, "world.", "products", "max_steps")
         if self.observation not in ("text", "text_rich"):
             raise UserError(
                 f'world.observation is {self.observation!r}; choose "text" or "text_rich"'
             )
         if self.tagger not in ("plain", "spacy"):
             raise UserError(f'world.tagger is {self.tagger!r}; choose "plain" or "spacy"')
-        for name in ("validation", "public", "catalogue_seed"):
-            if getattr(self, name) < 0:
-                raise UserError(f"world.{name} is {getattr(self, name)}; it must not be negative")
+        not_negative(self, "world.", "validation", "public", "catalogue_seed")
 
 
 DEFAULTS = Settings()
@@ -76,20 +73,20 @@ UNSEARCHABLE = re.compile(r"[\[\]\n]")
 """What would end the argument of a search too early."""
 
 
-class Opened(NamedTuple):
+class ShopGoals(NamedTuple):
     """What shops with the same store, seeds and rules have in common."""
 
-    drawn: Drawn
+    drawn: DrawnGoals
     rules: Rules
     left_out: frozenset[int]
 
 
 @lru_cache(maxsize=8)
-def _open(store: Store, seeds: tuple[int, int], faithful: bool, tagger: Tagger) -> Opened:
-    drawn = draw(store.products, *seeds)
-    rules = Rules(faithful, lru_cache(KEPT)(tagger))
+def _shop_goals(store: Store, seeds: tuple[int, int], faithful: bool, tagger: Tagger) -> ShopGoals:
+    drawn = draw_goals(store.products, *seeds)
+    rules = Rules(faithful, lru_cache(CACHE_SIZE)(tagger))
     lost = [] if faithful else unwinnable(drawn.goals, store.by_asin, drawn.prices, rules)
-    return Opened(drawn, rules, frozenset(lost))
+    return ShopGoals(drawn, rules, frozenset(lost))
 
 
 class WebShop:
@@ -115,7 +112,7 @@ class WebShop:
             settings.source, settings.products, settings.catalogue_seed
         )
         seeds = (settings.goal_seed, settings.order_seed)
-        (self.prices, self.goals), self.rules, self.left_out = _open(
+        (self.prices, self.goals), self.rules, self.left_out = _shop_goals(
             self.store, seeds, settings.faithful, tagger or named
         )
         aside = settings.validation + settings.public
@@ -183,13 +180,13 @@ class WebShop:
             raise UserError(f"task is {task!r:.40}; the shop has no such goal")
         return self.goals[self._indices[task]]
 
-    def start(self, task: str, seed: int = 0) -> tuple[Visit, Turn]:
-        return self.visit(self.goal(task), seed)
+    def start(self, task: str, seed: int = 0) -> tuple[ShopEpisode, Turn]:
+        return self.episode(self.goal(task), seed)
 
-    def visit(self, goal: Goal, seed: int = 0) -> tuple[Visit, Turn]:
+    def episode(self, goal: Goal, seed: int = 0) -> tuple[ShopEpisode, Turn]:
         """An episode of any goal, also one that is not among the tasks."""
-        visit = Visit(self, goal, seed)
-        return visit, visit.turn()
+        episode = ShopEpisode(self, goal, seed)
+        return episode, episode.turn()
 
     def demonstrate(self, task: str, seed: int = 0) -> list[str]:
         """Searches by the instruction's words, else by the product's name; the shortest way."""
@@ -197,7 +194,7 @@ class WebShop:
         words = " ".join((*goal.attributes, goal.query, *goal.values))
         ways = []
         for query in (words, goal.name, f"<q> {goal.query}"):
-            way = self._way(goal, UNSEARCHABLE.sub(" ", query), seed)
+            way = self._purchase(goal, UNSEARCHABLE.sub(" ", query), seed)
             if way and way[1] != "click[next >]":
                 return way
             if way:
@@ -206,26 +203,40 @@ class WebShop:
             raise UserError(f"no search of this shop finds the product of {task}")
         return min(ways, key=len)
 
-    def _way(self, goal: Goal, query: str, seed: int) -> list[str]:
+    def _purchase(self, goal: Goal, query: str, seed: int) -> list[str]:
         """The commands that buy the goal's product after this search; none where it is not found.
 
         Only what the pages show is used, so the product must be among the results.
         """
-        visit, turn = self.visit(goal, seed)
+        episode, turn = self.episode(goal, seed)
         commands = [f"search[{query}]"]
-        turn = visit.step(commands[0])
+        turn = episode.step(commands[0])
         product = f"click[{goal.asin.lower()}]"
         while product not in turn.admissible:
-            if not visit.page.products:
+            if not episode.page.products:
                 return []
             commands.append("click[next >]")
-            turn = visit.step(commands[-1])
+            turn = episode.step(commands[-1])
         clicks = pages.clickable_options(self.store.by_asin[goal.asin], not self.rules.faithful)
         options = [f"click[{value}]" for value in dict.fromkeys(goal.values) if value in clicks]
         return [*commands, product, *options, "click[buy now]"]
 
 
-class Visit:
+class Purchase(TypedDict):
+    asin: str
+    options: dict[str, str]
+    price: float
+
+
+class Ending(TypedDict):
+    """What a turn's `info` has after the purchase."""
+
+    won: bool
+    purchase: Purchase
+    reward_parts: dict[str, float]
+
+
+class ShopEpisode:
     """One episode: the page that is shown, and what has been chosen so far."""
 
     def __init__(self, shop: WebShop, wanted: Goal, seed: int) -> None:
@@ -238,7 +249,7 @@ class Visit:
         self.options: dict[str, str] = {}
         self.visited: set[str] = set()
         self.page = pages.START
-        self.ending: dict[str, Any] = {}
+        self.ending: Ending | None = None
 
     @property
     def goal(self) -> str:
@@ -271,7 +282,7 @@ class Visit:
                     "has_search_bar": page.kind == "start",
                     "clickables": page.clickables,
                 },
-                **self.ending,
+                **(self.ending or {}),
             },
         )
 

@@ -14,9 +14,9 @@ from fedrl.envs.webshop.generate import generate
 from fedrl.envs.webshop.product import Product, indexed_text
 from fedrl.envs.webshop.search import Index
 
-FOUND = 50
-KEPT = 2048  # pages and searches that a store remembers: a few megabytes
-LONGEST_KEPT = 1000  # characters of a query that is remembered
+MOST_RESULTS = 50
+CACHE_SIZE = 2048  # pages and searches that a store remembers: a few megabytes
+LONGEST_CACHED_QUERY = 1000  # characters of a query that is remembered
 
 
 class Ranker(Protocol):
@@ -35,18 +35,20 @@ class Store:
             [product.asin for product in self.products],
             [indexed_text(product) for product in self.products],
         )
-        self._found = lru_cache(KEPT)(self._find)
-        self._shown = lru_cache(KEPT)(self._results)
-        self.item = lru_cache(KEPT)(self._item)
-        self.sub = lru_cache(KEPT)(self._sub)
+        self._found = lru_cache(CACHE_SIZE)(self._find)
+        self._shown = lru_cache(CACHE_SIZE)(self._results)
+        self.item = lru_cache(CACHE_SIZE)(self._item)
+        self.sub = lru_cache(CACHE_SIZE)(self._sub)
 
     def find(self, query: str, seed: int = 0) -> Sequence[Product]:
         """All that the search finds, best first."""
-        return (self._find if len(query) > LONGEST_KEPT else self._found)(query, seed)
+        return (self._find if len(query) > LONGEST_CACHED_QUERY else self._found)(query, seed)
 
     def results(self, query: str, seed: int, number: int) -> pages.Page:
         """Page `number` of what the search finds; `seed` decides what `<r>` finds."""
-        return (self._results if len(query) > LONGEST_KEPT else self._shown)(query, seed, number)
+        return (self._results if len(query) > LONGEST_CACHED_QUERY else self._shown)(
+            query, seed, number
+        )
 
     def _find(self, query: str, seed: int) -> Sequence[Product]:
         """The best 50; `<q>`, `<c>`, `<a>` and `<r>` are the original's exact lookups."""
@@ -60,14 +62,14 @@ class Store:
         if kind == "<a>":
             return [product for product in self.products if phrase in product.attributes]
         if kind == "<r>":
-            count = min(FOUND, len(self.products))
+            count = min(MOST_RESULTS, len(self.products))
             return random.Random(seed).sample(self.products, count)
-        return [self.products[position] for position in self.ranker.search(query, FOUND)]
+        return [self.products[position] for position in self.ranker.search(query, MOST_RESULTS)]
 
     def _results(self, query: str, seed: int, number: int) -> pages.Page:
-        found = self.find(query, seed)
-        shown = found[(number - 1) * pages.PER_PAGE : number * pages.PER_PAGE]
-        return pages.results_page(shown, number, len(found))
+        products = self.find(query, seed)
+        shown = products[(number - 1) * pages.PER_PAGE : number * pages.PER_PAGE]
+        return pages.results_page(shown, number, len(products))
 
     def _item(self, asin: str) -> pages.Page:
         return pages.item_page(self.by_asin[asin])

@@ -25,10 +25,10 @@ from fedrl.envs.webshop.generate import asin_of
 from fedrl.envs.webshop.goals import NO_LIMIT, Goal
 from fedrl.envs.webshop.product import Product, indexed_text
 from fedrl.envs.webshop.search import K1, B, Index
-from fedrl.envs.webshop.store import FOUND, Ranker
+from fedrl.envs.webshop.store import MOST_RESULTS, Ranker
 
 FIELDS = ("title", "description", "bullet", "options")
-DEPTH = FOUND
+DEPTH = MOST_RESULTS
 """Results that a re-ranking moves about among themselves: those that a shop shows."""
 
 Change = Literal["color", "size", "price"]
@@ -89,14 +89,14 @@ class Reordered:
     rerank: Rerank
 
     def search(self, query: str, k: int = 50) -> list[int]:
-        found = self.index.search(query, max(k, DEPTH))
+        places = self.index.search(query, max(k, DEPTH))
         reach = DEPTH * self.rerank.strength
         keys = [
             rank + reach * self.rerank.push(self.products[place])
-            for rank, place in enumerate(found[:DEPTH])
+            for rank, place in enumerate(places[:DEPTH])
         ]
-        moved = [found[rank] for rank in sorted(range(len(keys)), key=keys.__getitem__)]
-        return [*moved, *found[DEPTH:]][:k]
+        moved = [places[rank] for rank in sorted(range(len(keys)), key=keys.__getitem__)]
+        return [*moved, *places[DEPTH:]][:k]
 
 
 def plain(clients: int) -> list[Variant]:

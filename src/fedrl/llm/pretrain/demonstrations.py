@@ -22,7 +22,7 @@ from fedrl.envs.household.expert import Expert
 from fedrl.envs.household.world import HouseholdEpisode
 from fedrl.envs.text import Episode, TextWorld
 from fedrl.envs.webshop.pages import SEARCH_TEMPLATE
-from fedrl.envs.webshop.shop import Visit
+from fedrl.envs.webshop.shop import ShopEpisode
 from fedrl.llm.model_types import Tokenizer
 from fedrl.llm.prompts.compact_household import ENTITY
 from fedrl.llm.prompts.prompt_format import Notes, PromptFormat, tokenize
@@ -123,7 +123,7 @@ def _adviser(
 ) -> Adviser | None:
     if isinstance(episode, HouseholdEpisode):
         return Expert(episode.game, search=True, order=places)
-    if isinstance(episode, Visit):
+    if isinstance(episode, ShopEpisode):
         return Shopper(episode, world.demonstrate(task))
     return None
 
@@ -131,7 +131,7 @@ def _adviser(
 class Shopper:
     """Follows the shop's demonstration, and comes back to it from anywhere."""
 
-    def __init__(self, visit: Visit, plan: Sequence[str]) -> None:
+    def __init__(self, visit: ShopEpisode, plan: Sequence[str]) -> None:
         self.visit = visit
         self.search = plan[0]
         self.product = f"click[{visit.wanted.asin.lower()}]"

@@ -8,18 +8,16 @@ cost (steps, bytes, time, failures) is of its runs as far as each went.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from fedrl.core.number_format import duration, is_share, label, si
+from fedrl.core.intervals import interval
+from fedrl.core.number_format import duration, is_share, label, plus_minus, si
 from fedrl.core.types import UserError
-from fedrl.report import plots
-from fedrl.report.run_labels import group_names
+from fedrl.report.run_labels import Config, group_names
 from fedrl.runs.read import Run
 
 NO_SETTING = ("seed", "out", "track", "checkpoint_every")
@@ -37,21 +35,15 @@ class Group:
     runs: tuple[Run, ...]
 
     @property
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Config:
         return settings(self.runs[0])
 
 
-# Reading
-
-
-# Groups
-
-
-def settings(run: Run) -> dict[str, Any]:
+def settings(run: Run) -> Config:
     return {key: value for key, value in run.config.items() if key not in NO_SETTING}
 
 
-def group(runs: Sequence[Run]) -> list[Group]:
+def group_runs(runs: Sequence[Run]) -> list[Group]:
     """Runs that differ only in `seed` together, in the order of their first runs."""
     members: dict[str, list[Run]] = {}
     for run in runs:
@@ -83,7 +75,7 @@ def episodes_played(metrics: Mapping[str, float]) -> float:
 def common_rounds(runs: Sequence[Run], metric: str) -> tuple[list[Run], list[int]]:
     """The runs that have the metric at all, and the rounds in which every one of them has it."""
     sets = [{r for r, metrics in run.rounds.items() if metric in metrics} for run in runs]
-    having = [run for run, found in zip(runs, sets, strict=True) if found]
+    having = [run for run, rounds in zip(runs, sets, strict=True) if rounds]
     return having, sorted(set.intersection(*filter(None, sets))) if having else []
 
 
@@ -106,21 +98,13 @@ def curve(
     return x, np.array([np.interp(x, *pair) for pair in zip(own, y, strict=True)])
 
 
-def plus_minus(samples: np.ndarray, share: bool = False) -> str:
-    """`478 ± 12`: as many digits as the interval can carry; shares in percent."""
-    mean, half = plots.interval(samples * 100 if share else samples)
-    sign = "%" if share else ""
-    if not math.isfinite(mean):
-        return "NaN"
-    if not math.isfinite(half):
-        return f"{mean:.1f}%" if share else si(mean, digits=4)
-    if half == 0 or abs(mean) < 1e-3:
-        return f"{mean:.4g} ± {half:.2g}{sign}"
-    decimals = max(0, (0 if share else 1) - math.floor(math.log10(half)))
-    return f"{mean:,.{decimals}f} ± {half:,.{decimals}f}{sign}"
+def mean_text(samples: np.ndarray, share: bool = False) -> str:
+    """The mean over seeds and its interval, `478 ± 12`; shares in percent."""
+    mean, half = interval(samples * 100 if share else samples)
+    return plus_minus(float(mean), float(half), share)
 
 
-def figures(group: Group, metric: str) -> dict[str, str]:
+def summary_row(group: Group, metric: str) -> dict[str, str]:
     """What the table says of a group."""
     rounds, values = curve(group.runs, metric)
     last = [list(run.rounds.values())[-1] for run in group.runs]
@@ -128,21 +112,21 @@ def figures(group: Group, metric: str) -> dict[str, str]:
     share = is_share(metric)
     row = {"final " + label(metric): "–", "at round": "–", "best": "–", "mean over rounds": "–"}
     if values.size:
-        mean, _ = plots.interval(values)
+        mean, _ = interval(values)
         best = int(np.nanargmax(mean)) if np.isfinite(mean).any() else -1
         width = rounds[-1] - rounds[0]
         area = np.trapezoid(values, rounds, axis=1) / width if width else values[:, 0]
         row = {
-            "final " + label(metric): plus_minus(values[:, -1], share),
+            "final " + label(metric): mean_text(values[:, -1], share),
             "at round": f"{rounds[-1]:.0f}",
-            "best": f"{plus_minus(mean[[best]], share)} (round {rounds[best]:.0f})",
-            "mean over rounds": plus_minus(area, share),
+            "best": f"{mean_text(mean[[best]], share)} (round {rounds[best]:.0f})",
+            "mean over rounds": mean_text(area, share),
         }
     if any(map(episodes_played, last)):
-        row["episodes"] = si(float(np.mean([episodes_played(one) for one in last])))
+        row["episodes"] = si(float(np.mean([episodes_played(metrics) for metrics in last])))
     return row | {
-        "environment steps": si(float(np.mean([env_steps(one) for one in last]))),
-        "sent": si(float(np.mean([bytes_sent(one) for one in last])), "B"),
+        "environment steps": si(float(np.mean([env_steps(metrics) for metrics in last]))),
+        "sent": si(float(np.mean([bytes_sent(metrics) for metrics in last])), "B"),
         "wall time": duration(float(np.mean([run.seconds for run in group.runs]))),
         "seeds": f"{len(group.runs)}: "
         + ", ".join(str(run.config.get("seed", "–")) for run in group.runs),
@@ -173,8 +157,8 @@ def drawn_metrics(groups: Sequence[Group]) -> list[str]:
         name
         for g in groups
         for run in g.runs
-        for one in run.rounds.values()
-        for name in one
+        for metrics in run.rounds.values()
+        for name in metrics
         if not OF_ONE_CLIENT.search(name)
     }
     order = {"eval": 0, "train": 1}

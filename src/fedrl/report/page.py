@@ -1,0 +1,201 @@
+"""One HTML page for one run or for many: what was run, what came out, and how sure that is.
+
+`run_groups` puts the runs into groups and numbers, `panels` says which curves are shown, `plots`
+draws them, `tables` fills the tables, and page.html.jinja is the page.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from fedrl.core.atomic_files import OWNER_ONLY, is_private
+from fedrl.core.number_format import counted, is_share, label, sentence_case
+from fedrl.core.package_files import package_text, render
+from fedrl.core.types import UserError
+from fedrl.report import plots, tables
+from fedrl.report.episodes_section import agents_episodes
+from fedrl.report.panels import main_panels, other_panels
+from fedrl.report.run_groups import Group, curve, group_runs, main_metric, mean_text, summary_row
+from fedrl.report.run_labels import differing
+from fedrl.runs.read import load_all
+
+
+def build(
+    runs: Sequence[Path], out: Path | None = None, title: str = "", episodes: bool | None = None
+) -> Path:
+    """Write the page (and its PNGs beside it) and say where it is; titled by the runs' names.
+
+    `episodes` of language agents are played where that is quick, if nothing is said.
+    """
+    folders = list(dict.fromkeys(Path(os.path.realpath(run)) for run in runs))
+    if not folders:
+        raise UserError("a report needs at least one run folder")
+    single = len(folders) == 1
+    page = out or (folders[0] if single else Path()) / "report.html"
+    if os.path.isdir(page):
+        raise UserError(f"{page} is a folder: name the page to write, such as {page}/report.html")
+    pictures = page.with_name("plots" if single and out is None else f"{page.stem}_plots")
+    loaded, left_out = load_all(folders)
+    try:
+        page.parent.mkdir(parents=True, exist_ok=True)
+        text = html_page(group_runs(loaded), pictures, title, episodes, left_out)
+        if any(is_private(run.path) for run in loaded):  # its table of failures names clients
+            page.touch(OWNER_ONLY)
+            page.chmod(OWNER_ONLY)
+        page.write_text(text, encoding="utf-8", errors="replace")  # odd bytes in folders' names
+    except OSError as error:
+        raise UserError(
+            f"cannot write {error.filename or page}: {error.strerror}; choose a place with --out"
+        ) from error
+    return page
+
+
+def html_page(
+    groups: Sequence[Group],
+    pictures: Path,
+    title: str = "",
+    episodes: bool | None = None,
+    left_out: Sequence[str] = (),
+) -> str:
+    """The page as text; its figures are also written as PNGs into the folder `pictures`."""
+    metric = main_metric(groups)
+    runs = [run for group in groups for run in group.runs]
+    names = dict.fromkeys(str(run.config.get("name", "run")) for run in runs)
+    rows = [summary_row(group, metric) for group in groups]
+    main, others = main_panels(groups, metric), other_panels(groups, metric)
+    for name, panels in {metric: main, **{name: [panel] for name, panel in others.items()}}.items():
+        plots.save(plots.curves(panels), pictures / _file_name(name))
+    return render(
+        __package__,
+        "page.html.jinja",
+        title=title or " and ".join(names),
+        css=package_text(__package__, "page.css"),
+        plots=plots,
+        groups=groups,
+        headline=headline(groups, metric),
+        warnings=warnings(groups, left_out),
+        figures=rows[0],
+        comparison=tables.comparison(groups, rows),
+        metric=sentence_case(label(metric)),
+        panels=[picture(panel) for panel in main],
+        notes=notes(groups, main),
+        episodes=[] if episodes is False else agents_episodes(groups, metric, bool(episodes)),
+        more_panels=[picture(panel) for panel in others.values()],
+        failures=tables.failures(groups),
+        settings=tables.settings(groups),
+        provenance=tables.provenance(groups),
+    )
+
+
+def _file_name(metric: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", metric) + ".png"
+
+
+class Picture(NamedTuple):
+    """A panel as a page shows it."""
+
+    alt: str
+    uri: str
+
+
+def picture(panel: plots.Panel) -> Picture:
+    ends = "; ".join(
+        f"{name} ends at {mean_text(values[:, -1], panel.share)}"
+        for name, values in panel.lines.items()
+        if values.size
+    )
+    return Picture(
+        f"Line plot of {panel.title} against {panel.x_label}: {ends}.",
+        plots.as_data_uri(plots.curves([panel], names=False)),
+    )
+
+
+class Headline(NamedTuple):
+    """What was run, and the groups' final values of the main metric, the highest first."""
+
+    what: str
+    metric: str
+    finals: list[tuple[str, str]]  # a group's name and its value
+    seeds: int  # most of one group
+
+
+def headline(groups: Sequence[Group], metric: str) -> Headline:
+    finals = []
+    for group in groups:
+        values = curve(group.runs, metric)[1]
+        if values.size:
+            mean = float(values[:, -1].mean())
+            shown = (group.name, mean_text(values[:, -1], is_share(metric)))
+            finals.append((-math.inf if math.isnan(mean) else mean, shown))
+    finals.sort(key=lambda final: final[0], reverse=True)
+    return Headline(
+        ", ".join(_what_was_run(groups)),
+        label(metric),
+        [shown for _, shown in finals],
+        max(len(group.runs) for group in groups),
+    )
+
+
+def _what_was_run(groups: Sequence[Group]) -> list[str]:
+    shared = dict(groups[0].config)
+    for key in differing([group.config for group in groups]):
+        shared.pop(key, None)
+    method = groups[0].name if len(groups) == 1 else f"{len(groups)} settings"
+    parts = [f"{method} on {shared['world.name']}" if "world.name" in shared else method]
+    if shared.get("federation.kind", "federated") != "federated":
+        parts.append(str(shared["federation.kind"]))
+    if isinstance(clients := shared.get("federation.clients"), int):
+        parts.append(counted(clients, "client"))
+    if isinstance(rounds := shared.get("rounds"), int):
+        runs = [run for group in groups for run in group.runs]
+        reached = min(max(run.rounds) for run in runs)
+        finished = all(run.status == "finished" for run in runs)
+        so_far = "" if finished else f"{reached} of " if len(runs) == 1 else "up to "
+        parts.append(so_far + counted(rounds, "round"))
+    fewest, *_, most = sorted(len(group.runs) for group in (*groups, groups[0]))
+    seeds = counted(most, "seed") + (" each" if len(groups) > 1 else "")
+    return [*parts, seeds if fewest == most else f"{fewest} to {most} seeds"]
+
+
+def warnings(groups: Sequence[Group], left_out: Sequence[str] = ()) -> list[str]:
+    """What a reader must know first: runs that are not there or not finished, seeds twice."""
+    lines = [f"Left out: {line}." for line in left_out]
+    for group in groups:
+        for run in group.runs:
+            if run.status != "finished":
+                line = f"Unfinished: {run.path.name} is at round {max(run.rounds)} of "
+                line += f"{run.config.get('rounds', '?')} (status: {run.status})."
+                if len(group.runs) > 1:
+                    line += f" All seeds of {group.name} are shown only as far as this one goes."
+                lines.append(line)
+        seeds = Counter(run.config.get("seed") for run in group.runs)
+        lines += [
+            f"Seed {seed} is there {times} times in {group.name}: its interval is too narrow."
+            for seed, times in seeds.items()
+            if times > 1
+        ]
+    return lines
+
+
+def notes(groups: Sequence[Group], panels: Sequence[plots.Panel]) -> list[str]:
+    """How the main panels are to be read."""
+    lines = []
+    if any(one.start is not None for one in panels):
+        lines.append("Dotted: the model that training began with (round 0).")
+    if any(len(one.runs) > 1 for one in groups):
+        lines.append(
+            "Line: mean over seeds. Band: 95% t interval of that mean; that of two or three seeds "
+            "is wide and may leave its panel."
+        )
+    if any(one.x_label == "episodes played" for one in panels) and len(groups) > 1:
+        lines.append(
+            "M clients per round play M times the episodes of one client alone: compare at equal "
+            "rounds and at equal episodes."
+        )
+    return lines

@@ -1,0 +1,86 @@
+"""Which curves a page shows: metrics of groups of runs as panels for `plots` to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedrl.core.number_format import is_share, label
+from fedrl.report.plots import Panel
+from fedrl.report.run_groups import (
+    Against,
+    Group,
+    bytes_sent,
+    curve,
+    drawn_metrics,
+    env_steps,
+    episodes_played,
+    failure_count,
+)
+
+MOST_POINTS = 600
+"""Points of a drawn curve: more than a panel has pixels only makes the page heavy."""
+
+
+def panel(
+    groups: Sequence[Group], metric: str, x_label: str = "round", against: Against | None = None
+) -> Panel:
+    x, lines = {}, {}
+    for group in groups:
+        at, values = curve(group.runs, metric, against)
+        keep = np.unique(np.linspace(0, len(at) - 1, min(len(at), MOST_POINTS)).astype(int))
+        if against is not None and at.size and not at.any():
+            at, keep, values = at[:0], keep[:0], values[:0]  # nothing to set the metric against
+        x[group.name], lines[group.name] = at[keep], values[:, keep]
+    positive = all((values > 0).all() for values in lines.values())
+    return Panel(
+        title=label(metric),
+        x_label=x_label,
+        x=x,
+        lines=lines,
+        x_unit="B" if against is bytes_sent else "",
+        log=positive and "grad_norm" in metric,
+        share=is_share(metric),
+        start=warm_start(groups, metric),
+    )
+
+
+def warm_start(groups: Sequence[Group], metric: str) -> float | None:
+    """What the first model of language agents can do, which all their runs begin with."""
+    agents = all(group.config.get("algorithm.name") == "fedagent" for group in groups)
+    if not agents or not metric.startswith("eval/success"):
+        return None
+    models = {group.config.get("algorithm.model") for group in groups}
+    firsts = [run.rounds[0][metric] for group in groups for run in group.runs
+              if metric in run.rounds.get(0, {})]  # fmt: skip
+    return float(np.mean(firsts)) if firsts and len(models) == 1 else None
+
+
+def main_panels(groups: Sequence[Group], metric: str) -> list[Panel]:
+    """The main metric against rounds, episodes or steps, and bytes: what the runs have of these."""
+    panels = [panel(groups, metric)]
+    rounds = [metrics for g in groups for run in g.runs for metrics in run.rounds.values()]
+    played = ("episodes played", episodes_played)
+    steps = ("environment steps", env_steps)
+    for x_label, against in (
+        played if any(map(episodes_played, rounds)) else steps,
+        ("sent, both directions", bytes_sent),
+    ):
+        if any(map(against, rounds)):
+            panels.append(panel(groups, metric, x_label, against))
+    return panels
+
+
+def other_panels(groups: Sequence[Group], main: str) -> dict[str, Panel]:
+    """Every other metric that was logged and is not zero throughout, against rounds."""
+    names = [name for name in drawn_metrics(groups) if name != main]
+    if any(failure_count(run) for one in groups for run in one.runs):
+        names.append("cohort/failed_so_far")
+    panels = {}
+    for name in names:
+        one = panel(groups, name)
+        switched_off = name.startswith("train/") and not any(v.any() for v in one.lines.values())
+        if any(values.size for values in one.lines.values()) and not switched_off:
+            panels[name] = one
+    return panels
