@@ -33,7 +33,7 @@ def play(
     )
     guarded = Private(algorithm, settings)
     mechanism = Mechanism(
-        settings, guarded, SEED, fed.clients, fed.asked,
+        settings, guarded, SEED, fed.clients, fed.clients_per_round,
         partial(first_cohort, fed, SEED), ledger,
     )  # fmt: skip
     running = guarded if client_side else algorithm  # or clients that ignore the bound

@@ -131,7 +131,7 @@ def train(
     fed = Settings(**({"clients": CLIENTS} | fields))  # type: ignore[arg-type]
     chosen = partial(first_cohort, fed, SEED)
     summed = not isinstance(engine, InProcess)
-    mechanism = Mechanism(settings, algorithm, SEED, fed.clients, fed.asked, chosen, summed=summed)
+    mechanism = Mechanism(settings, algorithm, SEED, fed.clients, fed.clients_per_round, chosen, summed=summed)
     store = Memory()
     warn = (said if said is not None else []).append
     round_loop.run(
