@@ -82,7 +82,7 @@ def federation(
     from fedrl.config.flower import Settings
     from fedrl.engines.flower.connection import FOLDER, find
     from fedrl.engines.flower.engine import Flower, Recipe
-    from fedrl.engines.flower.up import Federation
+    from fedrl.engines.flower.local_federation import Federation
 
     def engine(kind: str) -> Flower:
         terms = Terms.of(SECURE, clients) if kind == "secure" else None
@@ -109,7 +109,7 @@ def federation(
 
 
 def algorithm(terms: Terms | None) -> Any:
-    from fedrl.engines.flower.member import Worded
+    from fedrl.privacy.secure_aggregation.client import Worded
 
     echo: Any = Echo(LOAD_SECONDS)
     return echo if terms is None else Worded(Private(echo, SECURE), SECURE, terms)
@@ -124,9 +124,9 @@ def plan(recipe: str) -> Plan:
 
 
 def main() -> None:
-    from fedrl.engines.flower.identity import load
     from fedrl.engines.flower.node import Client
     from fedrl.engines.flower.supernode import Node, serve
+    from fedrl.privacy.secure_aggregation.identity import load
 
     parser = argparse.ArgumentParser()
     for flag in ("--client", "--superlink", "--folder", "--ca", "--key", "--peers"):

@@ -58,8 +58,9 @@ def measure(results: harness.Results, name: str, engine: Flower, size: float, ro
 
 def growth(results: harness.Results, engine: Flower) -> None:
     """Many small messages to two nodes: what the SuperLink and the driver take for each."""
-    from fedrl.engines.flower import messages, protocol
-    from fedrl.engines.flower.link import Outgoing
+    from fedrl.engines.flower import messages
+    from fedrl.engines.flower.adapter import records
+    from fedrl.engines.flower.superlink_client import Outgoing
 
     with engine:
         echoes.per_round(engine, echoes.tensors(0.01), CLIENTS, 1)
@@ -69,7 +70,7 @@ def growth(results: harness.Results, engine: Flower) -> None:
             start = time.perf_counter()
             waiting = set()
             for number in range(count):
-                content = messages.content(protocol.write(protocol.Who(protocol.nonce())))
+                content = records.content(messages.write(messages.Who(messages.nonce())))
                 waiting |= set(link.push([Outgoing(nodes[number % len(nodes)], content, 600.0)]))
             pushed = time.perf_counter() - start
             while waiting:

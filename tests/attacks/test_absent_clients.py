@@ -18,7 +18,7 @@ from support.flower_nodes import Inline, Net, in_small_pieces
 from support.toy import Toy
 
 from fedrl.core.types import Failure, Job, Result, UserError
-from fedrl.engines.flower import children, keys
+from fedrl.engines.flower import child_processes, keys
 from fedrl.engines.flower.connection import FOLDER, Connection, find, save
 from fedrl.engines.flower.engine import Flower, Recipe
 
@@ -166,15 +166,17 @@ def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """TLS and registered keys: a member takes the number of a client whose node was stopped."""
     from support.flower_runs import MOMENTUM, QUICK, on_flower, records
 
-    from fedrl.engines.flower.up import Federation
+    from fedrl.engines.flower.local_federation import Federation
 
     monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))
     with Federation(tmp_path / "up", 4, name="test", program=QUICK) as up:
-        children.stop([up.nodes[1], up.nodes[3]])
+        child_processes.stop([up.nodes[1], up.nodes[3]])
         folder = tmp_path / "up" / "node-3"
         words = ["--client", "1", "--superlink", up.address, "--folder", str(folder)]
         words += ["--ca", str(up.folder / "server" / "ca.pem"), "--key", str(folder / "key")]
-        up.nodes[3] = children.start([*up.program, *words], folder / "flwr", folder / "again.log")
+        up.nodes[3] = child_processes.start(
+            [*up.program, *words], folder / "flwr", folder / "again.log"
+        )
         flags = ("--flower.wait", "45", "--federation.clients", "3")
         run = on_flower(MOMENTUM, tmp_path / "runs", *flags, rounds=1)
     told = [r for r in records(run) if r["status"] == "failed"]

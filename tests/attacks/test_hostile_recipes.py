@@ -17,12 +17,15 @@ from support.flower_nodes import Inline, Net, in_small_pieces
 from fedrl.config import build
 from fedrl.config import schema as configs
 from fedrl.config.build import build_clients
-from fedrl.core import seeding
+from fedrl.core import seeding, serialization
 from fedrl.core.types import Failure, Job, Result, UserError
-from fedrl.engines.flower import framing, identity, keys, messages, protocol, recipes, steps
+from fedrl.engines.flower import keys, messages, node_recipes
+from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.engine import Flower, Recipe
-from fedrl.engines.flower.identity import Identity
+from fedrl.privacy.secure_aggregation import identity
+from fedrl.privacy.secure_aggregation import messages as secure_messages
+from fedrl.privacy.secure_aggregation.identity import Identity
 
 CLIENTS = 5
 SMALL = {
@@ -64,20 +67,20 @@ class Node:
     """A node as `fedrl flower node` makes it, which computes here; `said` is its own log."""
 
     def __init__(self, folder: Path, *flags: str, number: int = 0, **rules: object) -> None:
-        made = recipes.client(number, folder, "", flags, **rules)  # type: ignore[arg-type]
+        made = node_recipes.client(number, folder, "", flags, **rules)  # type: ignore[arg-type]
         self.said: list[str] = []
         self.client = Inline(number, folder, made.plan, log=self.said.append)
 
     def reason(self, recipe: str, **fields: object) -> str:
         """Why there is no update; empty if there is one."""
-        pieces = framing.cut(framing.pack({"x": np.zeros(1)}), 100)
+        pieces = serialization.cut(serialization.pack({"x": np.zeros(1)}), 100)
         job = {"run": "run", "state": "", "keep": 2, "deadline": 0.0, "recipe": recipe} | fields
         seed = seeding.local(configs.resolve({}).seed, 0, 0, self.client.number)
-        heading = protocol.Job(
-            protocol.nonce(), self.client.number, seed, digest=framing.checksum(pieces), **job
+        heading = messages.Job(
+            messages.nonce(), self.client.number, seed, digest=serialization.checksum(pieces), **job
         )  # type: ignore[arg-type]
-        content = messages.content(protocol.write(heading), messages.body(pieces))
-        answer = protocol.read(messages.opened(self.client.answer(content))[0], protocol.Answer)
+        content = records.content(messages.write(heading), records.body(pieces))
+        answer = messages.read(records.opened(self.client.answer(content))[0], messages.Answer)
         return answer.reason
 
 
@@ -231,9 +234,9 @@ def test_the_worker_reaches_no_hub_unless_its_owner_names_a_model(home: Path, mo
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         monkeypatch.setenv(name, "0")
     recipe = text(TEXTS, {"algorithm": {"model": "models/mine"}})
-    recipes.client(0, home, flags=("--algorithm.model", "x")).plan(recipe).build()
+    node_recipes.client(0, home, flags=("--algorithm.model", "x")).plan(recipe).build()
     assert os.environ["HF_HUB_OFFLINE"] == "0"
-    recipes.client(0, home).plan(recipe).build()
+    node_recipes.client(0, home).plan(recipe).build()
     assert os.environ["HF_HUB_OFFLINE"] == os.environ["TRANSFORMERS_OFFLINE"] == "1"
 
 
@@ -288,7 +291,7 @@ def test_a_node_that_knows_its_peers_sends_no_plain_update(home: Path, peers: Id
     assert node.reason(text()).startswith("privacy.secure: this node knows its peers")
     assert not list(home.rglob("*.safetensors"))
     config = configs.resolve(merged(SMALL, SECRET))
-    terms = steps.sendable(build.terms(config))
+    terms = secure_messages.sendable(build.terms(config))
     assert "peers" not in node.reason(text(SECRET), exchange="x", terms=terms)
     plain = partial(node.reason, text(), exchange="y", terms=terms)
     assert plain().startswith("privacy.secure: this node knows its peers")
@@ -297,7 +300,7 @@ def test_a_node_that_knows_its_peers_sends_no_plain_update(home: Path, peers: Id
 def test_nor_its_own_metrics_beside_a_sum(home: Path, peers: Identity):
     """`reports = true` in a recipe would send every client's metrics as they are."""
     secret = merged(SECRET, {"privacy": {"clip": 0.5, "secure": True, "reports": True}})
-    terms = steps.sendable(build.terms(configs.resolve(merged(SMALL, secret))))
+    terms = secure_messages.sendable(build.terms(configs.resolve(merged(SMALL, secret))))
     for rules, refused in (({}, True), ({"allowed": ["privacy.reports"]}, False)):
         node = Node(home, **rules)
         node.client.identity = peers
@@ -312,10 +315,11 @@ def test_nor_its_own_metrics_beside_a_sum(home: Path, peers: Identity):
 @pytest.mark.xdist_group("flower machines")
 def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """TLS, keys, peers: plain recipes and free-riders are refused, and an honest sum is opened."""
-    from support.flower_runs import MOMENTUM, QUICK, on_flower, records
+    from support.flower_runs import MOMENTUM, QUICK, on_flower
+    from support.flower_runs import records as client_records
 
     from fedrl.engines.flower.connection import FOLDER
-    from fedrl.engines.flower.up import Federation
+    from fedrl.engines.flower.local_federation import Federation
 
     monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))
     secret = ("--privacy.clip", "0.5", "--privacy.secure", "true", "--federation.retries", "0")
@@ -331,4 +335,4 @@ def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             for client in range(4):
                 assert told in (up.folder / f"node-{client}" / "node.log").read_text()
         run = on_flower(MOMENTUM, tmp_path / "honest", *many, *secret, rounds=1)
-    assert {r["status"] for r in records(run)} == {"ok"}
+    assert {r["status"] for r in client_records(run)} == {"ok"}

@@ -17,7 +17,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
-from fedrl.engines.flower.states import StateError, States
+from fedrl.engines.flower.client_state_store import StateError, States
 
 GAMES = 40
 

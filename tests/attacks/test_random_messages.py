@@ -35,11 +35,12 @@ from flwr.supercore.task_identity import TaskIdentity
 from support.flower_nodes import Net
 from support.toy import Toy
 
-from fedrl.core import tree
+from fedrl.core import serialization, tree
 from fedrl.core.types import Failure, Job, Result, Spec
-from fedrl.engines.flower import framing, messages, protocol
+from fedrl.engines.flower import messages
+from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.connection import Connection
-from fedrl.engines.flower.link import Arrived, Link
+from fedrl.engines.flower.superlink_client import Arrived, Link
 from fedrl.federation.update_check import refusal
 
 ROOM = 2**22
@@ -286,17 +287,17 @@ def search(count: int, folder: Path, seed: int = 0, half: bool = False) -> Count
 
     def lie(answer: Arrived) -> Arrived:
         nonlocal came
-        text, pieces = messages.opened(answer.content)
+        text, pieces = records.opened(answer.content)
         data = b"".join(pieces)
         if rng.random() < 0.9:
             data = mutated(rng, data)
         pieces = [data]
-        heading = protocol.read(text, protocol.Answer)
-        text = protocol.write(replace(heading, digest=framing.checksum(pieces)))
+        heading = messages.read(text, messages.Answer)
+        text = messages.write(replace(heading, digest=serialization.checksum(pieces)))
         if rng.random() < 0.2:
             text = bent_heading(rng, text)
         came = len(data) + len(text)
-        told = messages.content(text, messages.body(pieces))
+        told = records.content(text, records.body(pieces))
         tracemalloc.start()  # not before: it makes lying slow
         return answer._replace(content=told)
 
@@ -338,13 +339,13 @@ def test_a_broadcast_is_read_within_bounds_too():
     rng = random.Random(16)
     algorithm = Wide(1)
     given = algorithm.broadcast(algorithm.init(0), 1) | {"text": "x", "more": {"n": np.float32(1)}}
-    good = framing.pack(given)
+    good = serialization.pack(given)
     try:
         for number in range(1000):
             data = mutated(rng, good)
             tracemalloc.start()
-            with contextlib.suppress(framing.Damaged):
-                framing.unpack(data)
+            with contextlib.suppress(serialization.Damaged):
+                serialization.unpack(data)
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             assert peak <= 20 * len(data) + ROOM, f"{number}: {peak:,} bytes for {len(data):,}"
@@ -370,8 +371,8 @@ def test_a_tensor_of_many_names_is_refused_unrestored(half: bool):
     data = named_often(half)
     tracemalloc.start()
     try:
-        with pytest.raises(framing.Damaged):
-            framing.unpack(data)
+        with pytest.raises(serialization.Damaged):
+            serialization.unpack(data)
         assert tracemalloc.get_traced_memory()[1] < 20 * len(data)
     finally:
         tracemalloc.stop()
@@ -386,8 +387,8 @@ def test_plain_values_have_bounds_on_both_sides(value: Any):
     from safetensors.numpy import save
 
     head = np.frombuffer(json.dumps([[None, "a", "plain", value]]).encode(), np.uint8)
-    with pytest.raises(framing.Damaged):
-        framing.unpack(save({"head": head}))
+    with pytest.raises(serialization.Damaged):
+        serialization.unpack(save({"head": head}))
 
 
 class Objects:
@@ -403,9 +404,9 @@ class Objects:
 
 def test_flowers_own_objects_may_not_name_each_other_too_often(monkeypatch: pytest.MonkeyPatch):
     """Flower puts an array together from chunks, each as often as the array says."""
-    from fedrl.engines.flower.link import _Arriving
+    from fedrl.engines.flower.superlink_client import _Arriving
 
-    content = messages.content("heading", messages.body([bytes(range(256)) * 256]))
+    content = records.content("heading", records.body([bytes(range(256)) * 256]))
     for name in ("_run_id", "_node_id", "_task_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
     sent = Message(content, 1, "query")

@@ -31,7 +31,7 @@ from fedrl.config.flag_parsing import fields
 from fedrl.config.schema import SECTIONS, Config
 from fedrl.core.registry import load
 from fedrl.core.types import Algorithm, Job
-from fedrl.engines.flower import recipes
+from fedrl.engines.flower import node_recipes
 from fedrl.envs import WORLDS
 from fedrl.runs import train as run
 
@@ -197,7 +197,7 @@ class Watch:
 def tried(text: str, node: Path) -> str:
     """What became of a recipe: refused, not understood, or done, for a round of client 0."""
     try:
-        plan = recipes.client(0, node).plan(text)
+        plan = node_recipes.client(0, node).plan(text)
     except Exception as error:  # noqa: BLE001 - costs an update; a node survives it
         return type(error).__name__
     try:

@@ -30,7 +30,7 @@ from fedrl.core import tree
 from fedrl.core.types import Failure, Job, Result, Tensors
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.engine import Flower, Recipe
-from fedrl.engines.flower.link import Arrived
+from fedrl.engines.flower.superlink_client import Arrived
 from fedrl.privacy import clipping
 
 MEMBERS = 60

@@ -313,12 +313,12 @@ def test_weights_and_noise_or_secure_sums_exclude_each_other(private):
 @pytest.mark.parametrize("own", ["--privacy.noise 1", "--privacy.secure true"])
 def test_a_node_with_noise_of_its_own_takes_no_recipe_with_weights(own, tmp_path: Path):
     pytest.importorskip("flwr", reason="needs the extra flower")
-    from fedrl.engines.flower import recipes
+    from fedrl.engines.flower import node_recipes
 
     recipe = to_toml(resolve(RATINGS, ("--aggregate.name", "weighted")))
-    recipes.plan(recipe, tmp_path, "", ())
+    node_recipes.plan(recipe, tmp_path, "", ())
     with pytest.raises(UserError, match="through the bound"):
-        recipes.plan(recipe, tmp_path, "", tuple(words(f"--privacy.clip 1 {own}")))
+        node_recipes.plan(recipe, tmp_path, "", tuple(words(f"--privacy.clip 1 {own}")))
 
 
 @pytest.mark.parametrize("where", ["central", "local"])

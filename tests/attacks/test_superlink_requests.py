@@ -28,7 +28,7 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_messa
 from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
 
 from fedrl.engines.flower.connection import FOLDER
-from fedrl.engines.flower.up import Federation
+from fedrl.engines.flower.local_federation import Federation
 
 pytestmark = pytest.mark.machines
 

@@ -23,10 +23,11 @@ from support.toy import Toy
 
 from fedrl.core import tree
 from fedrl.core.types import Failure, Job, Result, Tensors
-from fedrl.engines.flower import identity, keys
+from fedrl.engines.flower import keys
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.engine import Flower, Recipe
-from fedrl.engines.flower.link import Arrived
+from fedrl.engines.flower.superlink_client import Arrived
+from fedrl.privacy.secure_aggregation import identity
 
 TRICKS = {
     "the same again": {},
@@ -244,7 +245,7 @@ def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from support.flower_runs import MOMENTUM, on_flower
 
     from fedrl.engines.flower.connection import FOLDER
-    from fedrl.engines.flower.up import Federation
+    from fedrl.engines.flower.local_federation import Federation
     from fedrl.federation.round_loop import QuorumLost
 
     monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))

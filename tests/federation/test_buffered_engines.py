@@ -224,7 +224,7 @@ class Clock:
 
 def forgetful(net, clock, monkeypatch):
     """As a SuperLink: no answer is given out once the time of its question is over."""
-    from fedrl.engines.flower.link import Arrived
+    from fedrl.engines.flower.superlink_client import Arrived
 
     ends, push, pull = {}, net.push, net.pull
 
@@ -330,7 +330,7 @@ def test_a_stopped_node_does_not_set_the_pace_of_real_processes(tmp_path, monkey
     from support.flower_runs import QUICK, on_flower, records, rounds_of
 
     from fedrl.engines.flower.connection import FOLDER
-    from fedrl.engines.flower.up import Federation
+    from fedrl.engines.flower.local_federation import Federation
 
     monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))
     pavg = {"algorithm": {"name": "pavg", "local_steps": 4}, "world": {"name": "random_mdp"}}

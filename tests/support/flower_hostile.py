@@ -21,7 +21,9 @@ from flwr.app import Array, ArrayRecord, RecordDict
 from safetensors.numpy import save
 
 from fedrl.cli import call
-from fedrl.engines.flower import children, framing, messages, protocol, recipes
+from fedrl.core import serialization
+from fedrl.engines.flower import child_processes, messages, node_recipes
+from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.node import Client
 from support.flower_runs import IMPATIENT
 
@@ -38,16 +40,16 @@ class Hostile(Client):
 
     def answer(self, content: RecordDict) -> RecordDict:
         honest = super().answer(content)
-        text, pieces = messages.opened(honest)
+        text, pieces = records.opened(honest)
         if json.loads(text)["kind"] != "answer":
             return honest
         lie = LIES[self.asked % len(LIES)]
         self.asked += 1
         self.first = self.first or honest
-        heading: protocol.Answer = protocol.read(text, protocol.Answer)
+        heading: messages.Answer = messages.read(text, messages.Answer)
         if lie == "undeclared":
-            update = framing.unpack(b"".join(pieces)) | {"diary": np.ones(3)}
-            return sealed(heading, [framing.pack(update)])
+            update = serialization.unpack(b"".join(pieces)) | {"diary": np.ones(3)}
+            return sealed(heading, [serialization.pack(update)])
         if lie == "too large":
             return sealed(heading, [bytes([number]) * 10**6 for number in range(3)])
         if lie == "too often":  # Flower carries equal pieces once
@@ -65,11 +67,11 @@ class Hostile(Client):
         if lie == "boasted":
             return sealed(replace(heading, metrics=heading.metrics | {"env/steps": 1e308}), pieces)
         if lie == "unprintable":
-            told = protocol.write(replace(heading, reason="\ud800\n12:00:00 round 9/9 done"))
-            return messages.content(told)
+            told = messages.write(replace(heading, reason="\ud800\n12:00:00 round 9/9 done"))
+            return records.content(told)
         if lie == "pickled":
             bomb = Array("object", (1,), "numpy.ndarray", pickle.dumps(Bomb()))
-            return RecordDict({**honest, messages.BODY: ArrayRecord({"0": bomb})})
+            return RecordDict({**honest, records.BODY: ArrayRecord({"0": bomb})})
         return honest
 
 
@@ -80,13 +82,13 @@ class Bomb:
         return os._exit, (13,)
 
 
-def sealed(heading: protocol.Answer, pieces: list[bytes]) -> RecordDict:
+def sealed(heading: messages.Answer, pieces: list[bytes]) -> RecordDict:
     """With a checksum that fits: what is wrong is inside."""
-    told = protocol.write(replace(heading, digest=framing.checksum(pieces)))
-    return messages.content(told, messages.body(pieces))
+    told = messages.write(replace(heading, digest=serialization.checksum(pieces)))
+    return records.content(told, records.body(pieces))
 
 
 if __name__ == "__main__":
-    children.SUPERNODE = IMPATIENT + children.SUPERNODE
-    recipes.Client = Hostile  # type: ignore[misc]
+    child_processes.SUPERNODE = IMPATIENT + child_processes.SUPERNODE
+    node_recipes.Client = Hostile  # type: ignore[misc]
     sys.exit(call(["flower", "node", *sys.argv[1:]]))

@@ -10,8 +10,8 @@ from fedrl.config.flower import Settings
 from fedrl.core.types import Algorithm, Job, Result
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.engine import Flower, Recipe
-from fedrl.engines.flower.link import Arrived, Lost, Outgoing
 from fedrl.engines.flower.node import Client, Plan
+from fedrl.engines.flower.superlink_client import Arrived, Lost, Outgoing
 from fedrl.engines.in_process import attempt
 
 Spoil = Callable[[Arrived], "Arrived | None"]

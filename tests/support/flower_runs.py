@@ -31,7 +31,7 @@ QUICK = (
     f"""
 import sys
 from fedrl.cli import call
-from fedrl.engines.flower import children
+from fedrl.engines.flower import child_processes as children
 children.SUPERNODE = {IMPATIENT!r} + children.SUPERNODE
 sys.exit(call(["flower", "node", *sys.argv[1:], "--poll", "0.3"]))
 """,

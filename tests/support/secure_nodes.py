@@ -14,18 +14,18 @@ import numpy as np
 from fedrl import privacy
 from fedrl.aggregation import mean as aggregate
 from fedrl.clients.local_noise import Private
-from fedrl.core import seeding
+from fedrl.core import seeding, serialization
 from fedrl.core.types import Algorithm, Failure, Job, Result, Tensors
-from fedrl.engines.flower import framing, messages
+from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.engine import Flower, Recipe
-from fedrl.engines.flower.link import Arrived, Lost, Outgoing
-from fedrl.engines.flower.member import Worded
+from fedrl.engines.flower.superlink_client import Arrived, Lost, Outgoing
 from fedrl.engines.in_process import InProcess
 from fedrl.federation import round_loop
 from fedrl.federation.client_sampling import Settings, first_cohort
 from fedrl.privacy.mechanism import Mechanism
 from fedrl.privacy.secure_aggregation import Terms, quantise
+from fedrl.privacy.secure_aggregation.client import Worded
 from support.flower_nodes import Net, in_small_pieces
 from support.rounds import Memory
 from support.toy import Toy
@@ -47,10 +47,10 @@ class Seen(NamedTuple):
     raw: bytes
 
 
-def opened(step: str, client: int, content: messages.RecordDict) -> Seen:
-    text, pieces = messages.opened(content)
+def opened(step: str, client: int, content: records.RecordDict) -> Seen:
+    text, pieces = records.opened(content)
     data = b"".join(pieces)
-    tensors = framing.unpack(data) if data else {}
+    tensors = serialization.unpack(data) if data else {}
     return Seen(step, client, json.loads(text), tensors, text.encode() + data)
 
 
@@ -131,7 +131,9 @@ def train(
     fed = Settings(**({"clients": CLIENTS} | fields))  # type: ignore[arg-type]
     chosen = partial(first_cohort, fed, SEED)
     summed = not isinstance(engine, InProcess)
-    mechanism = Mechanism(settings, algorithm, SEED, fed.clients, fed.clients_per_round, chosen, summed=summed)
+    mechanism = Mechanism(
+        settings, algorithm, SEED, fed.clients, fed.clients_per_round, chosen, summed=summed
+    )
     store = Memory()
     warn = (said if said is not None else []).append
     round_loop.run(

@@ -161,9 +161,9 @@ def node(argv: list[str]) -> int:
         if path is not None and not path.is_file():
             raise UserError(f"{path} is no file")
 
-    from fedrl.engines.flower import identity
-    from fedrl.engines.flower import recipes as experiment
+    from fedrl.engines.flower import node_recipes as experiment
     from fedrl.engines.flower.supernode import Node, serve
+    from fedrl.privacy.secure_aggregation import identity
 
     folder = asked.folder.resolve()
     data = str(Path(asked.data).resolve()) if asked.data else ""
@@ -208,7 +208,7 @@ def up(argv: list[str]) -> int:
     if asked.clients < 1:
         raise UserError(f"--clients is {asked.clients}; it must be at least 1")
 
-    from fedrl.engines.flower import up as starting
+    from fedrl.engines.flower import local_federation as starting
 
     with starting.Federation(
         asked.folder.resolve(),

@@ -206,10 +206,10 @@ def asynchronous(config: Config, engine: Any) -> Buffered:
 def _flower() -> Any:
     """The engine on other machines; its package is imported when it is asked for."""
     try:
-        from fedrl.engines.flower import recipes
+        from fedrl.engines.flower import node_recipes
     except ModuleNotFoundError as error:
         raise missing_extra(error, 'engine = "flower"', "flower") from error
-    return recipes
+    return node_recipes
 
 
 def _track(sink: Any, warn: Callable[[str], None], done: round_loop.Round) -> None:

@@ -171,10 +171,10 @@ def test_the_counts_are_declared_and_tell_what_the_changes_tell():
 @pytest.mark.parametrize("half", [False, True])
 def test_counts_travel_exactly_also_in_half_precision(half):
     pytest.importorskip("flwr", reason="needs the extra flower")
-    from fedrl.engines.flower import framing
+    from fedrl.core import serialization
 
     sent = learned(built(rows="holders"))[1][0].update
-    got = framing.unpack(framing.pack(sent, half))
+    got = serialization.unpack(serialization.pack(sent, half))
     for name in ROWS:
         np.testing.assert_array_equal(got["held"][name], sent["held"][name])
 

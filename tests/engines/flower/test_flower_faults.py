@@ -38,8 +38,8 @@ from support.flower_runs import (
 from fedrl.config.schema import to_toml
 from fedrl.core import seeding
 from fedrl.engines.flower.connection import FOLDER
-from fedrl.engines.flower.link import Link, Outgoing
-from fedrl.engines.flower.up import Federation
+from fedrl.engines.flower.local_federation import Federation
+from fedrl.engines.flower.superlink_client import Link, Outgoing
 from fedrl.runs.run_dir import RunDir
 
 pytestmark = pytest.mark.machines

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from fedrl.engines.flower import framing, protocol
-from fedrl.engines.flower.states import (
+from fedrl.core import serialization
+from fedrl.engines.flower import messages
+from fedrl.engines.flower.client_state_store import (
     HISTORY,
     NO_HISTORY,
     StateError,
@@ -50,19 +51,19 @@ def assert_same(a: object, b: object) -> None:
 
 @given(TREES)
 def test_tensors_come_back_bit_by_bit(tree: dict):
-    assert_same(framing.unpack(framing.pack(tree)), tree)
+    assert_same(serialization.unpack(serialization.pack(tree)), tree)
 
 
 def test_views_and_nan_travel_too():
     tree = {"t": np.arange(6.0).reshape(2, 3).T, "n": np.array([np.nan, -0.0, np.inf])}
-    back = framing.unpack(framing.pack(tree))
+    back = serialization.unpack(serialization.pack(tree))
     np.testing.assert_array_equal(back["t"], tree["t"])
     assert back["n"].tobytes() == tree["n"].tobytes()
 
 
 @given(arrays.arrays("float32", 20, elements=st.floats(-60000, 60000, width=32)))
 def test_half_rounds_within_its_bound(x: np.ndarray):
-    back = framing.unpack(framing.pack({"x": x}, half=True))["x"]
+    back = serialization.unpack(serialization.pack({"x": x}, half=True))["x"]
     assert back.dtype == np.float32
     assert (np.abs(back - x) <= np.maximum(np.abs(x) * 2.0**-11, 2.0**-25)).all()
 
@@ -73,34 +74,34 @@ def test_half_leaves_alone_what_it_would_spoil():
         "double": np.array([0.1]),
         "count": np.array([70000]),
     }
-    assert_same(framing.unpack(framing.pack(tree, half=True)), tree)
+    assert_same(serialization.unpack(serialization.pack(tree, half=True)), tree)
 
 
 def test_half_is_half():
     x = {"x": np.zeros(10_000, np.float32)}
-    assert len(framing.pack(x, half=True)) < 0.51 * len(framing.pack(x))
+    assert len(serialization.pack(x, half=True)) < 0.51 * len(serialization.pack(x))
 
 
 @given(st.binary(max_size=300), st.integers(1, 50))
 def test_pieces_join_again(data: bytes, size: int):
-    pieces = framing.cut(data, size)
+    pieces = serialization.cut(data, size)
     assert all(0 < len(piece) <= size for piece in pieces)
-    assert framing.join(pieces, framing.checksum([data])) == data
+    assert serialization.join(pieces, serialization.checksum([data])) == data
 
 
 def test_pieces_lost_swapped_or_changed_are_noticed():
-    pieces = framing.cut(bytes(range(100)), 30)
-    total = framing.checksum(pieces)
+    pieces = serialization.cut(bytes(range(100)), 30)
+    total = serialization.checksum(pieces)
     changed = [pieces[0][:-1] + b"x", *pieces[1:]]
     for wrong in (pieces[:-1], pieces[::-1], changed, []):
-        with pytest.raises(framing.Damaged):
-            framing.join(wrong, total)
+        with pytest.raises(serialization.Damaged):
+            serialization.join(wrong, total)
 
 
 @given(st.binary(max_size=200))
 def test_garbage_is_damaged_and_nothing_else(data: bytes):
-    with pytest.raises(framing.Damaged):
-        framing.unpack(data)
+    with pytest.raises(serialization.Damaged):
+        serialization.unpack(data)
 
 
 class Runs:
@@ -110,8 +111,8 @@ class Runs:
 
 def test_a_pickle_is_refused_unread(tmp_path: Path):
     bomb = pickle.dumps(Runs())
-    with pytest.raises(framing.Damaged):
-        framing.unpack(bomb)
+    with pytest.raises(serialization.Damaged):
+        serialization.unpack(bomb)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "tag.safetensors").write_bytes(bomb)
     with pytest.raises(StateError, match="damaged"):
@@ -123,18 +124,18 @@ def test_an_archive_whose_head_lies_is_damaged():
 
     for head in ([["a", "b", "array", "7"]], [[None, "x", "array", []]], {"a": 1}, [[1]], 3):
         data = save({"head": np.frombuffer(json.dumps(head).encode(), np.uint8)})
-        with pytest.raises(framing.Damaged):
-            framing.unpack(data)
+        with pytest.raises(serialization.Damaged):
+            serialization.unpack(data)
 
 
 # The headings beside the tensors ----------------------------------------------------------------
 
 
 def test_headings_come_back():
-    job = protocol.Job("n", 3, 2**62 + 1, "run", "", 5, 0.1 + 0.2, "rounds = 1\n", "d")
-    assert protocol.read(protocol.write(job), protocol.Who, protocol.Job) == job
-    answer = protocol.Answer("n", 3, "", 0.1, {"train/return": 1 / 3}, True, "d")
-    assert protocol.read(protocol.write(answer), protocol.Answer) == answer
+    job = messages.Job("n", 3, 2**62 + 1, "run", "", 5, 0.1 + 0.2, "rounds = 1\n", "d")
+    assert messages.read(messages.write(job), messages.Who, messages.Job) == job
+    answer = messages.Answer("n", 3, "", 0.1, {"train/return": 1 / 3}, True, "d")
+    assert messages.read(messages.write(answer), messages.Answer) == answer
 
 
 @pytest.mark.parametrize(
@@ -155,25 +156,25 @@ def test_headings_come_back():
     ],
 )
 def test_headings_with_anything_else_are_damaged(change: dict):
-    data = json.loads(protocol.write(protocol.Answer("n", 3))) | change
-    with pytest.raises(framing.Damaged):
-        protocol.read(json.dumps(data), protocol.Answer)
+    data = json.loads(messages.write(messages.Answer("n", 3))) | change
+    with pytest.raises(serialization.Damaged):
+        messages.read(json.dumps(data), messages.Answer)
 
 
 @pytest.mark.parametrize("field", ["round", "attempt"])
 @pytest.mark.parametrize("value", [-1, 2**31, 1.0, True, "1", None])
 def test_rounds_and_attempts_are_counts(field: str, value: object):
-    job = protocol.Job("n", 3, 1, "run", "", 5, 0.0, "", "d", round=2**31 - 1, attempt=4)
-    assert protocol.read(protocol.write(job), protocol.Job) == job
-    changed = json.dumps(json.loads(protocol.write(job)) | {field: value})
-    with pytest.raises(framing.Damaged):
-        protocol.read(changed, protocol.Job)
+    job = messages.Job("n", 3, 1, "run", "", 5, 0.0, "", "d", round=2**31 - 1, attempt=4)
+    assert messages.read(messages.write(job), messages.Job) == job
+    changed = json.dumps(json.loads(messages.write(job)) | {field: value})
+    with pytest.raises(serialization.Damaged):
+        messages.read(changed, messages.Job)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "3", '{"kind": []}', "[" * 100_000])
 def test_what_is_no_heading_is_damaged(text: str):
-    with pytest.raises(framing.Damaged):
-        protocol.read(text, protocol.Answer)
+    with pytest.raises(serialization.Damaged):
+        messages.read(text, messages.Answer)
 
 
 # States on the node's disk ----------------------------------------------------------------------
@@ -206,7 +207,7 @@ def test_states_have_no_names_outside_their_folder(tmp_path: Path, name: str):
 def archive(head: bytes) -> bytes:
     from safetensors.numpy import save
 
-    return save({"0": np.zeros(2, np.float32), framing.HEAD: np.frombuffer(head, np.uint8)})
+    return save({"0": np.zeros(2, np.float32), serialization.HEAD: np.frombuffer(head, np.uint8)})
 
 
 @pytest.mark.parametrize(
@@ -227,8 +228,8 @@ def archive(head: bytes) -> bytes:
     ],
 )
 def test_a_head_that_means_no_tensors_is_damaged(head: bytes):
-    with pytest.raises(framing.Damaged):
-        framing.unpack(archive(head))
+    with pytest.raises(serialization.Damaged):
+        serialization.unpack(archive(head))
 
 
 @settings(max_examples=200)
@@ -254,7 +255,7 @@ def test_a_state_that_rounds_still_start_from_is_kept(tmp_path: Path):
 def test_a_history_is_that_of_all_jobs_before():
     state = {"x": 1}
     first = with_history(state, NO_HISTORY, b"a" * 32)
-    assert without_history(framing.unpack(framing.pack(first)))[0] == state
+    assert without_history(serialization.unpack(serialization.pack(first)))[0] == state
     told = without_history(first)[1]
     for before, job in ((NO_HISTORY, b"b" * 32), (told, b"a" * 32), (b"b" * 32, b"a" * 32)):
         assert without_history(with_history(state, before, job))[1] != told

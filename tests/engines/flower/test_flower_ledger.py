@@ -27,12 +27,12 @@ from support.toy import Toy
 
 from fedrl.config import schema as configs
 from fedrl.core.types import Failure, Result
-from fedrl.engines.flower import ledger as ledgers
-from fedrl.engines.flower import recipes
-from fedrl.engines.flower.identity import Identity
-from fedrl.engines.flower.ledger import Budget, Ledger
-from fedrl.engines.flower.states import StateError
+from fedrl.engines.flower import node_recipes
+from fedrl.engines.flower.client_state_store import StateError
 from fedrl.privacy import accounting
+from fedrl.privacy import client_ledger as ledgers
+from fedrl.privacy.client_ledger import Budget, Ledger
+from fedrl.privacy.secure_aggregation.identity import Identity
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
 
 DELTA = 1e-5
@@ -182,7 +182,7 @@ CHARGES = """
 import sys
 import threading
 from pathlib import Path
-from fedrl.engines.flower.ledger import Ledger
+from fedrl.privacy.client_ledger import Ledger
 ledger = Ledger(Path(sys.argv[1]), 1e9, 1e-5)
 print("ready", flush=True)
 for job in range(100_000):
@@ -326,7 +326,7 @@ RECIPE = {
 
 def budget(own: tuple[str, ...], **fields: object) -> Budget | None:
     recipe = configs.to_toml(configs.resolve(RECIPE | {"privacy": fields}))
-    return recipes.plan(recipe, Path(), "", own).budget
+    return node_recipes.plan(recipe, Path(), "", own).budget
 
 
 def test_a_recipe_does_not_say_what_a_nodes_own_epsilon_means(tmp_path: Path):

@@ -39,10 +39,10 @@ from support.repository import TESTS
 from fedrl.config.schema import find_recipe, read_recipe
 from fedrl.core import tree
 from fedrl.core.types import UserError
-from fedrl.engines.flower import children, keys
+from fedrl.engines.flower import child_processes, keys
 from fedrl.engines.flower.connection import FOLDER, Connection, find
-from fedrl.engines.flower.link import Link, Lost, wait_for
-from fedrl.engines.flower.up import Federation
+from fedrl.engines.flower.local_federation import Federation
+from fedrl.engines.flower.superlink_client import Link, Lost, wait_for
 from fedrl.runs.run_dir import RunDir, read_checkpoint
 
 pytestmark = pytest.mark.slow
@@ -202,7 +202,7 @@ def test_strangers_stay_outside_and_harm_nobody(up: Federation, tmp_path: Path, 
     }
     before = len((up.folder / "link.log").read_text())
     processes = {
-        name: children.start(
+        name: child_processes.start(
             [*QUICK, *words_of(up, tmp_path / name, *identity)],
             tmp_path / name / "flwr",
             tmp_path / f"{name}.log",
@@ -228,7 +228,7 @@ def test_strangers_stay_outside_and_harm_nobody(up: Federation, tmp_path: Path, 
             assert process.poll() is None, name  # it keeps trying
             assert "SuperNode ID" not in read(logs[name]), name
     finally:
-        children.stop(list(processes.values()))
+        child_processes.stop(list(processes.values()))
 
 
 def read(path: Path) -> str:
@@ -281,7 +281,7 @@ REASONS = {
 @pytest.mark.machines
 def test_a_member_that_lies_costs_its_own_updates(up: Federation, tmp_path: Path):
     """A registered node: one kind of answer that nobody should send in each round."""
-    children.stop([up.nodes[2]])
+    child_processes.stop([up.nodes[2]])
     program = up.program
     up.program = [str(TESTS / "support" / "flower_hostile.py")]
     try:
@@ -289,7 +289,7 @@ def test_a_member_that_lies_costs_its_own_updates(up: Federation, tmp_path: Path
         run = on_flower(MOMENTUM, tmp_path / "a", rounds=ROUNDS)
     finally:
         up.program = program
-        children.stop([up.nodes[2]])
+        child_processes.stop([up.nodes[2]])
         up.start_node(2)
     told = records(run)
     assert [r["client"] for r in told if r["status"] == "failed"] == [2] * len(REASONS)

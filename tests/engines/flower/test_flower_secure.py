@@ -35,10 +35,11 @@ from support.values import Values
 
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
+from fedrl.core import serialization
 from fedrl.core.types import Failure, Job, Result, Spec, Tensors
-from fedrl.engines.flower import framing, steps
-from fedrl.engines.flower.link import Arrived
+from fedrl.engines.flower.superlink_client import Arrived
 from fedrl.federation.round_loop import QuorumLost
+from fedrl.privacy.secure_aggregation import messages as secure_messages
 from fedrl.privacy.secure_aggregation.protocol import Server
 
 NEEDED = 4  # of 5, at the default threshold
@@ -98,7 +99,7 @@ def test_half_precision_of_the_broadcast_is_what_values_differ_from(tmp_path: Pa
     sent = toy.broadcast(toy.init(0), 1)
     (found, *_) = net.engine().run([turned(Job(c, sent, None, 0), 1) for c in range(CLIENTS)])
     assert isinstance(found, Result)
-    seen = framing.unpack(framing.pack(sent, half=True))
+    seen = serialization.unpack(serialization.pack(sent, half=True))
     each = [net.honest.local(turned(Job(c, seen, None, 0), 1)).update for c in range(CLIENTS)]
     expected = np.mean([update["theta"]["b"] for update in each], 0)
     np.testing.assert_allclose(found.update["theta"]["b"], expected, atol=2e-4)
@@ -194,8 +195,16 @@ def test_all_that_the_driver_gets_of_a_client_is_uniform(value: float, tmp_path:
 
 def test_letters_pass_through_the_driver_as_they_are(net: SecretNet):
     list(net.engine().run(jobs(net)))
-    sent = {s.client: steps.read_dealing(s.tensors) for s in net.answers_seen if s.step == "share"}
-    got = {s.client: steps.read_letters(s.tensors) for s, _ in net.questions if s.step == "mask"}
+    sent = {
+        s.client: secure_messages.read_dealing(s.tensors)
+        for s in net.answers_seen
+        if s.step == "share"
+    }
+    got = {
+        s.client: secure_messages.read_letters(s.tensors)
+        for s, _ in net.questions
+        if s.step == "mask"
+    }
     for u in sent:
         assert got[u] == {v: (sent[v].letters[u], sent[v].commitments[u]) for v in sent if v != u}
 
@@ -319,7 +328,7 @@ def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from support.flower_runs import MOMENTUM, on_flower, one_by_one, same_numbers
 
     from fedrl.engines.flower.connection import FOLDER
-    from fedrl.engines.flower.up import Federation
+    from fedrl.engines.flower.local_federation import Federation
 
     monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))
     with Federation(

@@ -34,11 +34,11 @@ from support.secure_nodes import (
 from support.toy import Toy
 
 from fedrl.core.types import Failure
-from fedrl.engines.flower import opened
-from fedrl.engines.flower.link import Arrived
-from fedrl.engines.flower.opened import Asked, Opened
-from fedrl.engines.flower.states import StateError
+from fedrl.engines.flower.client_state_store import StateError
+from fedrl.engines.flower.superlink_client import Arrived
 from fedrl.federation.round_loop import QuorumLost
+from fedrl.privacy.secure_aggregation import opened_sums
+from fedrl.privacy.secure_aggregation.opened_sums import Asked, Opened
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
 
 WHY = "it has opened round {}, attempt {} of this recipe before: a resumed run needs "
@@ -163,7 +163,7 @@ def test_nothing_leaves_before_it_is_written(tmp_path: Path, monkeypatch: pytest
     def full(path: Path, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(opened, "write", full)
+    monkeypatch.setattr(opened_sums, "write", full)
     net = nodes(tmp_path)
     assert all(isinstance(outcome, Failure) for outcome in net.engine().run(jobs(net)))
     answers = [seen for seen in net.answers_seen if seen.step == "unmask"]
@@ -202,7 +202,7 @@ def test_a_memory_that_cannot_be_read_opens_nothing(damaged: bytes, tmp_path: Pa
 def test_the_last_jobs_are_remembered_and_the_clients_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(opened, "LAST", 3)
+    monkeypatch.setattr(opened_sums, "LAST", 3)
     path = tmp_path / "new" / "opened.json"
     for number, job in enumerate(("a", "b", "c", "a", "d")):  # a is newer than b now
         Opened(path).add(job, [2, 1, 0], Asked("r", number, 0))
@@ -274,7 +274,7 @@ def test_two_of_one_folder_do_not_open_for_two_sets(
 ):
     """Each would have read that nothing was opened before the other wrote. The lock is the file's,
     so threads are kept apart by it as processes are."""
-    real, gate = opened.write, threading.Barrier(4)
+    real, gate = opened_sums.write, threading.Barrier(4)
 
     def slow(path: Path, data: bytes) -> None:
         time.sleep(0.05)
@@ -290,7 +290,7 @@ def test_two_of_one_folder_do_not_open_for_two_sets(
             return False
         return True
 
-    monkeypatch.setattr(opened, "write", slow)
+    monkeypatch.setattr(opened_sums, "write", slow)
     with ThreadPool(4) as tries:
         found = tries.map(add, [[0, 1, 2], [0, 1, 3], [0, 2, 3], [0, 1, 2, 3]], 1)
     assert sorted(found) == [False, False, False, True]

@@ -20,15 +20,18 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from fedrl.config.flower import Settings
+from fedrl.core import serialization
 from fedrl.core.types import Algorithm, Failure, Job, Result, Spec, Tensors, UserError
-from fedrl.engines.flower import framing, identity, messages, protocol, steps, sums
+from fedrl.engines.flower import messages, secure_rounds
+from fedrl.engines.flower.adapter import records
+from fedrl.engines.flower.client_nodes import BUSY_SECONDS, Roster
 from fedrl.engines.flower.connection import Connection
-from fedrl.engines.flower.link import Arrived, Link, Lost, Outgoing, wait_for
-from fedrl.engines.flower.roster import BUSY_SECONDS, Roster
-from fedrl.engines.flower.sums import Question
+from fedrl.engines.flower.secure_rounds import Question
+from fedrl.engines.flower.superlink_client import Arrived, Link, Lost, Outgoing, wait_for
 from fedrl.federation.update_check import one_line, ranges
 from fedrl.privacy import clipping
-from fedrl.privacy.secure_aggregation import Terms
+from fedrl.privacy.secure_aggregation import Terms, identity
+from fedrl.privacy.secure_aggregation import messages as secure_messages
 
 KEPT = "kept"
 """Key of a client's state where the server has only its tag."""
@@ -142,13 +145,13 @@ class Flower:
         """The mean as the update of everybody in the sum; from the start if the SuperLink goes."""
         broadcast = jobs[0].broadcast
         if self.settings.half:  # what clients take as the values that they differ from
-            broadcast = framing.unpack(framing.pack(broadcast, half=True))
+            broadcast = serialization.unpack(serialization.pack(broadcast, half=True))
         form = clipping.layout(self.algorithm, broadcast)
         while True:
-            exchange = protocol.nonce()
+            exchange = messages.nonce()
             first = {job.client: self._question(job, deadline, exchange) for job in jobs}
             try:
-                return sums.Sum(
+                return secure_rounds.Sum(
                     exchange,
                     terms,
                     form,
@@ -167,7 +170,7 @@ class Flower:
         signers: identity.Signers,
         asked: Job,
         client: int,
-        said: steps.Signed,
+        said: secure_messages.Signed,
         broadcast: str,
     ) -> str:
         """One whose signature its peers would refuse must fail alone, and not make all give up."""
@@ -175,14 +178,14 @@ class Flower:
         key = None if node is None or self.connection.insecure else self._open().key_of(node)
         if key is None:
             return ""
-        terms = steps.sendable(self.terms)
-        job = steps.digest(self.recipe.text, broadcast, terms, asked.round, asked.attempt)
+        terms = secure_messages.sendable(self.terms)
+        job = secure_messages.digest(self.recipe.text, broadcast, terms, asked.round, asked.attempt)
         about = identity.about_keys(name, client, said.keys, job, said.history)
         return signers.doubt(client, key, about, said.signature)
 
     def _question(self, job: Job, deadline: float, exchange: str = "") -> Question:
-        def heading(nonce: str, digest: str) -> protocol.Job:
-            return protocol.Job(
+        def heading(nonce: str, digest: str) -> messages.Job:
+            return messages.Job(
                 nonce,
                 job.client,
                 job.seed,
@@ -193,7 +196,7 @@ class Flower:
                 self.recipe.text,
                 digest,
                 exchange,
-                steps.sendable(self.terms),
+                secure_messages.sendable(self.terms),
                 job.round,
                 job.attempt,
             )
@@ -272,9 +275,9 @@ class Flower:
             if id(beside) not in bodies:
                 bodies[id(beside)] = self._body(beside)
             body, digest, size, declared = bodies[id(beside)]
-            nonce = protocol.nonce()
-            text = protocol.write(heading(nonce, digest))
-            content = messages.content(text, body)
+            nonce = messages.nonce()
+            text = messages.write(heading(nonce, digest))
+            content = records.content(text, body)
             self.tries += 1  # before: it may arrive although nobody hears that it did
             # One by one: a request to the SuperLink names every object of all its messages.
             (number,) = link.push([Outgoing(node, content, lasts)])
@@ -288,10 +291,10 @@ class Flower:
 
     def _body(self, beside: Tensors) -> tuple[Any, str, int, Mapping[str, Spec] | None]:
         """Pieces, their checksum and size, and what may come back; `steps` knows that of a sum."""
-        data = framing.pack(beside, self.settings.half)
-        pieces = framing.cut(data, int(self.settings.piece_mb * 1e6))
+        data = serialization.pack(beside, self.settings.half)
+        pieces = serialization.cut(data, int(self.settings.piece_mb * 1e6))
         declared = None if self.terms is not None else self.algorithm.declare(beside)
-        return messages.body(pieces), framing.checksum(pieces), len(data), declared
+        return records.body(pieces), serialization.checksum(pieces), len(data), declared
 
     def _collect(
         self, deadline: float, sent: dict[str, _Sent], limit: int
@@ -370,18 +373,18 @@ def outcome(answer: Arrived, about: _Sent) -> Result | Failure:
     if answer.content is None:
         return Failure(client, answer.error)
     try:
-        heading, pieces = messages.opened(answer.content)
-        told: protocol.Answer = protocol.read(heading, protocol.Answer)
+        heading, pieces = records.opened(answer.content)
+        told: messages.Answer = messages.read(heading, messages.Answer)
         if told.nonce != about.nonce or answer.node != about.node or told.client != client:
             return Failure(client, "its answer is to another question: an old one, sent again?")
         if told.reason:
             return Failure(
                 client, one_line(told.reason) or "no update, and no reason that can be read"
             )
-        update = framing.unpack(framing.join(pieces, told.digest), about.declared)
-    except framing.Undeclared as error:
+        update = serialization.unpack(serialization.join(pieces, told.digest), about.declared)
+    except serialization.Undeclared as error:
         return Failure(client, one_line(str(error)))
-    except framing.Damaged as error:
+    except serialization.Damaged as error:
         return Failure(client, f"its answer is malformed: {error}")
     state = {KEPT: about.nonce} if told.kept else None
     return Result(client, update, told.weight, state, told.metrics)

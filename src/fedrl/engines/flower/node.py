@@ -19,17 +19,24 @@ from functools import partial
 from pathlib import Path
 
 import fedrl
-from fedrl.core import seeding
+from fedrl.core import seeding, serialization
 from fedrl.core.types import Algorithm, Failure, Job, Result, Tensors, TooFew, UserError
-from fedrl.engines.flower import framing, messages, protocol, steps
-from fedrl.engines.flower.identity import Identity
-from fedrl.engines.flower.ledger import Budget, Ledger, job_name
-from fedrl.engines.flower.member import Member
-from fedrl.engines.flower.opened import Asked, Opened
-from fedrl.engines.flower.states import StateError, States, with_history, without_history
+from fedrl.engines.flower import messages
+from fedrl.engines.flower.adapter import records
+from fedrl.engines.flower.client_state_store import (
+    StateError,
+    States,
+    with_history,
+    without_history,
+)
 from fedrl.engines.in_process import debugging, one_line, reason
 from fedrl.engines.worker_pool import Workers
+from fedrl.privacy.client_ledger import Budget, Ledger, job_name
 from fedrl.privacy.secure_aggregation import Terms
+from fedrl.privacy.secure_aggregation import messages as secure_messages
+from fedrl.privacy.secure_aggregation.client import Member
+from fedrl.privacy.secure_aggregation.identity import Identity
+from fedrl.privacy.secure_aggregation.opened_sums import Asked, Opened
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
 
 OWN = frozenset({"states", "flwr", "secret", "key", "opened", "ledger", "memory", "supernode"})
@@ -88,43 +95,43 @@ class Client:
     _seen: set[str] = field(default_factory=set)
     _sum: tuple[Member, Plan] | None = None
 
-    def answer(self, content: messages.RecordDict) -> messages.RecordDict:
+    def answer(self, content: records.RecordDict) -> records.RecordDict:
         """The reply to a message, whatever it is."""
         try:
-            text, pieces = messages.opened(content)
-            asked = protocol.read(text, protocol.Who, protocol.Job, protocol.Step)
-        except framing.Damaged as error:
+            text, pieces = records.opened(content)
+            asked = messages.read(text, messages.Who, messages.Job, messages.Step)
+        except serialization.Damaged as error:
             self.log(f"refused a message: {error}")
-            return messages.content(protocol.write(protocol.Answer("", self.number, str(error))))
-        if isinstance(asked, protocol.Who):
-            name = protocol.Name(asked.nonce, self.number, fedrl.__version__)
-            return messages.content(protocol.write(name))
+            return records.content(messages.write(messages.Answer("", self.number, str(error))))
+        if isinstance(asked, messages.Who):
+            name = messages.Name(asked.nonce, self.number, fedrl.__version__)
+            return records.content(messages.write(name))
         heading, body = self._work(asked, pieces)
         if heading.reason:
-            what = f"run {asked.run}" if isinstance(asked, protocol.Job) else "a secure sum"
+            what = f"run {asked.run}" if isinstance(asked, messages.Job) else "a secure sum"
             self.log(f"{what}: no update: {heading.reason}")
-        return messages.content(protocol.write(heading), messages.body(body))
+        return records.content(messages.write(heading), records.body(body))
 
     def _work(
-        self, asked: protocol.Job | protocol.Step, pieces: list[bytes]
-    ) -> tuple[protocol.Answer, list[bytes]]:
-        told = partial(protocol.Answer, asked.nonce, self.number)
+        self, asked: messages.Job | messages.Step, pieces: list[bytes]
+    ) -> tuple[messages.Answer, list[bytes]]:
+        told = partial(messages.Answer, asked.nonce, self.number)
         if asked.client != self.number:
             return told(f"this node is client {self.number}"), []
         if asked.nonce in self._seen:
             return told("this job was done before"), []
         self._seen.add(asked.nonce)
         try:
-            given = framing.unpack(framing.join(pieces, asked.digest))
+            given = serialization.unpack(serialization.join(pieces, asked.digest))
             result, plan = (
                 self._step(asked, given)
-                if isinstance(asked, protocol.Step)
+                if isinstance(asked, messages.Step)
                 else self._job(asked, given)
             )
             if isinstance(result, Failure):
                 return told(result.reason), []
-            data = framing.pack(result.update, plan.half)
-        except (framing.Damaged, StateError, ProtocolError, Refused, TooFew) as error:
+            data = serialization.pack(result.update, plan.half)
+        except (serialization.Damaged, StateError, ProtocolError, Refused, TooFew) as error:
             return told(str(error)), []
         except UserError as error:  # about settings and files of this machine: for its owner
             self.log(str(error))
@@ -133,16 +140,16 @@ class Client:
         except Exception as error:  # noqa: BLE001 - whatever fails here costs one update
             self.log(one_line(error))
             return told(reason(error)), []
-        body = framing.cut(data, plan.piece)
+        body = serialization.cut(data, plan.piece)
         answer = told(
-            weight=protocol.weight_of(result.weight),
-            metrics=protocol.sendable(result.metrics),
+            weight=messages.weight_of(result.weight),
+            metrics=messages.sendable(result.metrics),
             kept=result.state is not None,
-            digest=framing.checksum(body),
+            digest=serialization.checksum(body),
         )
         return answer, body
 
-    def _job(self, asked: protocol.Job, broadcast: Tensors) -> tuple[Result | Failure, Plan]:
+    def _job(self, asked: messages.Job, broadcast: Tensors) -> tuple[Result | Failure, Plan]:
         """A round's work: the update, or keys for the sum that it will be part of."""
         self._sum = None
         plan = self.plan(asked.recipe)
@@ -150,7 +157,9 @@ class Client:
             raise Refused("privacy.secure: this node knows its peers, and only adds up with them")
         if self.identity.peers is not None and plan.reports:
             raise Refused("privacy.reports: this node knows its peers, and tells only their sum")
-        if bool(asked.exchange) != bool(plan.terms) or asked.terms != steps.sendable(plan.terms):
+        if bool(asked.exchange) != bool(plan.terms) or asked.terms != secure_messages.sendable(
+            plan.terms
+        ):
             raise ProtocolError("its own settings of [privacy] ask for another secure sum, or none")
         if plan.terms is not None:
             self._check_turn(plan, asked)
@@ -158,7 +167,9 @@ class Client:
         states = States(self.folder / "states")
         kept = states.load(asked.run, asked.state) if asked.state else None
         state, history = without_history(kept)
-        about = steps.digest(asked.recipe, asked.digest, asked.terms, asked.round, asked.attempt)
+        about = secure_messages.digest(
+            asked.recipe, asked.digest, asked.terms, asked.round, asked.attempt
+        )
         job = Job(self.number, broadcast, state, asked.seed, asked.round, asked.attempt)
         result = self._compute(plan, asked.recipe, job, asked.deadline)
         if isinstance(result, Failure):
@@ -169,7 +180,7 @@ class Client:
                 new = with_history(new, history, about)
             states.save(asked.run, asked.nonce, new, asked.keep, asked.state)
         if plan.terms is not None:
-            words = result.update[steps.WORDS]
+            words = result.update[secure_messages.WORDS]
             remember = partial(self._remember, plan, asked)
             if asked.exchange in self._seen:  # signatures hold for one sum
                 raise ProtocolError("a sum of this name was begun before")
@@ -192,7 +203,7 @@ class Client:
         spend()
         return Failure(failure.client, UNTOLD)
 
-    def _spend(self, plan: Plan, asked: protocol.Job) -> Callable[[], None]:
+    def _spend(self, plan: Plan, asked: messages.Job) -> Callable[[], None]:
         """What charges the answer to the node's own ε; refused now if it could not be."""
         if (budget := plan.budget) is None:
             return lambda: None
@@ -202,14 +213,14 @@ class Client:
         ledger.check(*about)
         return partial(ledger.charge, *about)
 
-    def _check_turn(self, plan: Plan, asked: protocol.Job) -> None:
+    def _check_turn(self, plan: Plan, asked: messages.Job) -> None:
         """Two sums with another seed of one client alone would differ by what it does with them."""
         if asked.seed != seeding.local(plan.seed, asked.round, asked.attempt, self.number):
             raise ProtocolError("its seed does not follow from the recipe's, round and attempt")
         if plan.budget is None:
             self._opened().check(_turn(asked))
 
-    def _remember(self, plan: Plan, asked: protocol.Job, survivors: Collection[int]) -> None:
+    def _remember(self, plan: Plan, asked: messages.Job, survivors: Collection[int]) -> None:
         """Where every sum is counted there may be any number of them."""
         if plan.budget is None:
             self._opened().add(f"{asked.seed} {asked.digest}", survivors, _turn(asked))
@@ -217,7 +228,7 @@ class Client:
     def _opened(self) -> Opened:
         return Opened(self.folder / "opened.json", self.regroup)
 
-    def _step(self, asked: protocol.Step, given: Tensors) -> tuple[Result, Plan]:
+    def _step(self, asked: messages.Step, given: Tensors) -> tuple[Result, Plan]:
         if self._sum is None or self._sum[0].exchange != asked.exchange:
             raise ProtocolError("its node knows no such sum: another began, or it was restarted")
         member, plan = self._sum
@@ -247,7 +258,7 @@ class Client:
             self._workers = None
 
 
-def _turn(asked: protocol.Job) -> Asked:
+def _turn(asked: messages.Job) -> Asked:
     """Whatever the run is called: the driver chooses that, too."""
     recipe = hashlib.sha256(asked.recipe.encode()).hexdigest()
     return Asked(recipe, asked.round, asked.attempt)

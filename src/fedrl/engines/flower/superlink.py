@@ -28,9 +28,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.driver_auth import Signing
-from fedrl.engines.flower.guard import Guard
-from fedrl.engines.flower.link import ME
 from fedrl.engines.flower.node import say
+from fedrl.engines.flower.superlink_client import ME
+from fedrl.engines.flower.superlink_guard import Guard
 
 LOOPBACK = ("127.0.0.1", "::1")
 REGISTER_SECONDS = 3.0
@@ -87,7 +87,7 @@ def serve(
     )
     from flwr.superlink.main import create_app
 
-    from fedrl.engines.flower.listener import Doorkeeper, Impatient, listen
+    from fedrl.engines.flower.superlink_listener import Doorkeeper, Impatient, listen
 
     words = ["--isolation", "process", "--host", host, "--port", str(port)]
     words += ["--superexec-auth-secret-file", str(folder / "secret")]

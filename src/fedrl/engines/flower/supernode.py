@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedrl.core.types import UserError
-from fedrl.engines.flower import children, executor
+from fedrl.engines.flower import child_processes, node_executor
 from fedrl.engines.flower.node import Client, say
 
 PAUSE_SECONDS = 2.0
@@ -47,14 +47,14 @@ def serve(node: Node, client: Client) -> None:
         client.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise UserError(f"--folder {client.folder}: {error.strerror}") from error
-    with children.ended_by_signals(), contextlib.closing(client):
+    with child_processes.ended_by_signals(), contextlib.closing(client):
         while True:
             _serve_once(node, client)
             time.sleep(PAUSE_SECONDS)
 
 
 def _serve_once(node: Node, client: Client) -> None:
-    port, secret = children.free_port(), secrets.token_bytes(32)
+    port, secret = child_processes.free_port(), secrets.token_bytes(32)
     path = client.folder / "secret"
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
@@ -62,25 +62,25 @@ def _serve_once(node: Node, client: Client) -> None:
     process = _start(node, client, port, path)
     try:
         _wait_for_port(process, port)
-        if process.poll() is None and not children.listens(port):
+        if process.poll() is None and not child_processes.listens(port):
             say(f"port {port} is somebody else's; the SuperNode is started again on another")
             return
-        executor.serve(client, f"127.0.0.1:{port}", secret, lambda: process.poll() is None)
+        node_executor.serve(client, f"127.0.0.1:{port}", secret, lambda: process.poll() is None)
         ended = "is ended" if process.poll() is None else f"ended (exit code {process.returncode})"
         say(f"the SuperNode {ended}; it is started again")
     finally:
-        children.stop([process])
+        child_processes.stop([process])
 
 
 def _start(node: Node, client: Client, port: int, secret: Path) -> subprocess.Popen[bytes]:
     sooner = SOONER.format(poll=node.poll) if node.poll < POLL_SECONDS else ""
-    words = ["-c", sooner + children.SUPERNODE, "--superlink", node.superlink]
+    words = ["-c", sooner + child_processes.SUPERNODE, "--superlink", node.superlink]
     words += ["--isolation", "process", "--host", "127.0.0.1", "--port", str(port)]
     words += ["--superexec-auth-secret-file", str(secret)]
     words += ["--node-config", f"client={client.number}"]
     words += ["--root-certificates", str(node.ca)] if node.ca else ["--insecure"]
     words += ["--auth-supernode-private-key", str(node.key)] if node.key else []
-    return children.start(words, client.folder / "flwr", client.folder / "supernode.log")
+    return child_processes.start(words, client.folder / "flwr", client.folder / "supernode.log")
 
 
 def _wait_for_port(process: subprocess.Popen[bytes], port: int) -> None:

@@ -23,11 +23,11 @@ from fedrl.core.types import Algorithm, UserError
 from fedrl.engines.flower import connection as connections
 from fedrl.engines.flower import node_policy
 from fedrl.engines.flower.engine import Flower, Recipe
-from fedrl.engines.flower.ledger import Budget
-from fedrl.engines.flower.member import Worded
 from fedrl.engines.flower.node import Client, Plan
 from fedrl.engines.flower.node_policy import Policy
 from fedrl.privacy import accounting, secure_aggregation
+from fedrl.privacy.client_ledger import Budget
+from fedrl.privacy.secure_aggregation.client import Worded
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
 
 

@@ -26,8 +26,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedrl.engines.flower.ledger import locked
-from fedrl.engines.flower.states import StateError, write
+from fedrl.engines.flower.client_state_store import StateError, write
+from fedrl.privacy.client_ledger import locked
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
 
 LAST = 1000

@@ -13,10 +13,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import fedrl
+from fedrl.core import serialization
 from fedrl.core.types import UserError
-from fedrl.engines.flower import framing, messages, protocol
+from fedrl.engines.flower import messages
+from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.keys import Registered
-from fedrl.engines.flower.link import Link, Outgoing
+from fedrl.engines.flower.superlink_client import Link, Outgoing
 from fedrl.federation.update_check import one_line
 
 ANSWER_SECONDS = 30.0
@@ -76,8 +78,8 @@ class Roster:
             del self._asked[number]
         waiting = {asked.node for asked in self._asked.values()}
         for node in online - self._known - waiting - spared:
-            nonce = protocol.nonce()
-            content = messages.content(protocol.write(protocol.Who(nonce)))
+            nonce = messages.nonce()
+            content = records.content(messages.write(messages.Who(nonce)))
             (number,) = link.push([Outgoing(node, content, ANSWER_SECONDS + BUSY_SECONDS)])
             if number:
                 self._asked[number] = _Asked(node, nonce, time.monotonic() + ANSWER_SECONDS)
@@ -106,10 +108,10 @@ class Roster:
         node, nonce = asked.node, asked.nonce
         self._known.add(node)
         try:
-            name: protocol.Name = protocol.read(messages.opened(said)[0], protocol.Name)
+            name: messages.Name = messages.read(records.opened(said)[0], messages.Name)
             if name.nonce != nonce or sender != node:
-                raise framing.Damaged("an answer to another question")
-        except framing.Damaged as error:
+                raise serialization.Damaged("an answer to another question")
+        except serialization.Damaged as error:
             self.warn(f"node {node} is left out: {error}")
             return
         if name.version != fedrl.__version__:

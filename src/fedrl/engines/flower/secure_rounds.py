@@ -25,13 +25,14 @@ from dataclasses import replace
 from functools import partial
 from typing import NamedTuple, Protocol, TypeVar
 
+from fedrl.core.serialization import Damaged
 from fedrl.core.types import Failure, Result, Tensors, TooFew
-from fedrl.engines.flower import protocol, steps
-from fedrl.engines.flower.framing import Damaged
-from fedrl.engines.flower.link import Lost
+from fedrl.engines.flower import messages
+from fedrl.engines.flower.superlink_client import Lost
 from fedrl.federation.update_check import misreported
 from fedrl.privacy.clipping import Layout
 from fedrl.privacy.secure_aggregation import Terms, masks
+from fedrl.privacy.secure_aggregation import messages as secure_messages
 from fedrl.privacy.secure_aggregation.protocol import Answer, Dealing, ProtocolError, Server
 
 Found = TypeVar("Found")
@@ -45,7 +46,7 @@ class Question(NamedTuple):
 
     client: int
     beside: Tensors
-    heading: Callable[[str, str], protocol.Job | protocol.Step]
+    heading: Callable[[str, str], messages.Job | messages.Step]
 
 
 class Asks(Protocol):
@@ -55,7 +56,7 @@ class Asks(Protocol):
         """Outcomes as they come, by the questions' keys; `Lost` if the SuperLink goes away."""
 
 
-Doubts = Callable[[int, steps.Signed, str], str]
+Doubts = Callable[[int, secure_messages.Signed, str], str]
 """What is wrong with the signature of a client's keys for a job with that broadcast, or nothing."""
 
 
@@ -104,9 +105,9 @@ class Sum:
         noted = {client: job._replace(heading=self._noting(job)) for client, job in jobs.items()}
         signed = self._step(noted, self._keys)
         known = server.collect({u: one.keys for u, one in signed.items()})
-        beside = steps.pack_keys({u: signed[u] for u in known})
+        beside = secure_messages.pack_keys({u: signed[u] for u in known})
         dealt = self._step(self._questions("share", dict.fromkeys(known, beside)), self._dealing)
-        given = {u: steps.pack_letters(rows) for u, rows in server.route(dealt).items()}
+        given = {u: secure_messages.pack_letters(rows) for u, rows in server.route(dealt).items()}
         self._step(self._questions("mask", given), self._words)
         survivors = server.survivors()
         total = server.total(self._answers(survivors, self._signatures(survivors)))
@@ -114,7 +115,7 @@ class Sum:
 
     def _signatures(self, survivors: list[int]) -> dict[int, bytes]:
         """That all have been told the same; of those who answer, as below."""
-        beside = steps.pack_survivors(survivors)
+        beside = secure_messages.pack_survivors(survivors)
         found: dict[int, bytes] = {}
         questions = self._questions("agree", dict.fromkeys(survivors, beside))
         for client, signature in self._outcomes(questions, _signature):
@@ -131,7 +132,7 @@ class Sum:
 
     def _answers(self, survivors: list[int], signatures: dict[int, bytes]) -> dict[int, Answer]:
         """Of those who answer: the others are in the sum as well, and have not failed."""
-        beside = steps.pack_opening(survivors, signatures)
+        beside = secure_messages.pack_opening(survivors, signatures)
         answers: dict[int, Answer] = {}
         try:
             questions = self._questions("unmask", dict.fromkeys(sorted(signatures), beside))
@@ -147,13 +148,13 @@ class Sum:
 
     # What a client may answer ---------------------------------------------------------------------
 
-    def _keys(self, told: Result) -> steps.Signed:
+    def _keys(self, told: Result) -> secure_messages.Signed:
         # Once it is in the sum, refusing it would be a record that is not true.
         if told.weight != 1:
             raise Damaged("a weight other than 1, where everybody counts the same")
         if reason := misreported(told.metrics, self.reports):
             raise Damaged(reason)
-        found = steps.read_keys(told.update)
+        found = secure_messages.read_keys(told.update)
         if set(found) != {told.client}:
             raise Damaged("keys of other clients")
         keys = found[told.client].keys
@@ -169,7 +170,7 @@ class Sum:
         return found[told.client]
 
     def _dealing(self, told: Result) -> Dealing:
-        dealt = steps.read_dealing(told.update)
+        dealt = secure_messages.read_dealing(told.update)
         everybody = set(self.server.known)
         if {told.client, *dealt.letters} != everybody or told.client in dealt.letters:
             raise Damaged("letters to others than those with keys")
@@ -178,10 +179,10 @@ class Sum:
         return dealt
 
     def _words(self, told: Result) -> None:
-        self.server.add(told.client, steps.read_words(told.update, self.form.size))
+        self.server.add(told.client, secure_messages.read_words(told.update, self.form.size))
 
-    def _noting(self, job: Question) -> Callable[[str, str], protocol.Job | protocol.Step]:
-        def heading(nonce: str, digest: str) -> protocol.Job | protocol.Step:
+    def _noting(self, job: Question) -> Callable[[str, str], messages.Job | messages.Step]:
+        def heading(nonce: str, digest: str) -> messages.Job | messages.Step:
             self._broadcast = digest
             return job.heading(nonce, digest)
 
@@ -190,8 +191,8 @@ class Sum:
     # Questions and answers ------------------------------------------------------------------------
 
     def _questions(self, step: str, beside: Mapping[int, Tensors]) -> dict[int, Question]:
-        def heading(client: int, nonce: str, digest: str) -> protocol.Step:
-            return protocol.Step(nonce, client, self.exchange, step, digest)
+        def heading(client: int, nonce: str, digest: str) -> messages.Step:
+            return messages.Step(nonce, client, self.exchange, step, digest)
 
         return {u: Question(u, given, partial(heading, u)) for u, given in beside.items()}
 
@@ -210,7 +211,7 @@ class Sum:
     def _outcomes(
         self, questions: Mapping[int, Question], read: Callable[[Result], Found]
     ) -> Iterator[tuple[int, Found | Failure]]:
-        limit = ROOM + 4 * self.form.size + 4 * steps.LETTER * len(questions)
+        limit = ROOM + 4 * self.form.size + 4 * secure_messages.LETTER * len(questions)
         for client, outcome in self.ask(questions, self.deadline, limit):
             if isinstance(outcome, Failure):
                 yield client, outcome
@@ -222,11 +223,11 @@ class Sum:
 
 
 def _answer(told: Result) -> Answer:
-    return steps.read_answer(told.update)
+    return secure_messages.read_answer(told.update)
 
 
 def _signature(told: Result) -> bytes:
-    found = steps.read_signatures(told.update)
+    found = secure_messages.read_signatures(told.update)
     if set(found) != {told.client}:
         raise Damaged("signatures of others")
     return found[told.client]

@@ -19,11 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedrl.core.serialization import Damaged
 from fedrl.core.types import Tensors
-from fedrl.engines.flower.framing import Damaged
-from fedrl.engines.flower.identity import SIGNATURE
-from fedrl.engines.flower.states import NO_HISTORY
+from fedrl.engines.flower.client_state_store import NO_HISTORY
 from fedrl.privacy.secure_aggregation import Terms, commitments, masks, shamir
+from fedrl.privacy.secure_aggregation.identity import SIGNATURE
 from fedrl.privacy.secure_aggregation.protocol import Answer, Dealing, Keys, Letter
 from fedrl.privacy.secure_aggregation.quantise import WORD
 

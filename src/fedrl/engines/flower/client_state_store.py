@@ -18,9 +18,9 @@ import re
 import secrets
 from pathlib import Path
 
+from fedrl.core import serialization
 from fedrl.core.atomic_files import write_atomically
 from fedrl.core.types import Tensors
-from fedrl.engines.flower import framing
 
 NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,99}")
 """Of a run and of a tag: they come from the network and become names of files."""
@@ -52,10 +52,10 @@ class States:
     def load(self, run: str, tag: str) -> Tensors:
         path = self._path(run, tag)
         try:
-            state = framing.unpack(path.read_bytes())
+            state = serialization.unpack(path.read_bytes())
         except FileNotFoundError as error:
             raise StateError("the state that its round starts from is not on its disk") from error
-        except framing.Damaged as error:
+        except serialization.Damaged as error:
             raise StateError("the state that its round starts from is damaged") from error
         # What rounds still start from is not old, however often they are tried.
         self._use(path.parent, tag)
@@ -67,7 +67,7 @@ class States:
         # Before the file: one that is not in the list may be dropped, a tag without a file does
         # no harm.
         order = self._use(path.parent, tag)
-        write(path, framing.pack(state))
+        write(path, serialization.pack(state))
         newest = order[-max(keep, 1) :]
         if len(newest) < keep:  # files that are not in the list may be newer: theirs was lost
             return

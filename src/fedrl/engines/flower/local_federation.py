@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedrl.core.types import UserError
-from fedrl.engines.flower import children, connection, keys
+from fedrl.engines.flower import child_processes, connection, keys
 
 START_SECONDS = 60.0
 POLL_SECONDS = 0.5
@@ -41,7 +41,7 @@ class Federation:
         self.folder = folder
         self.insecure = insecure
         self.name = name
-        self.port = port or children.free_port()
+        self.port = port or child_processes.free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.link: subprocess.Popen[bytes] | None = None
         self.nodes: dict[int, subprocess.Popen[bytes]] = {}
@@ -67,7 +67,7 @@ class Federation:
         secret, nodes = str(server / "secret"), str(server / "nodes")
         here = connection.Connection(self.address, ca, secret, nodes)
         connection.save(self.name, here)
-        self._stack = children.ended_by_signals()
+        self._stack = child_processes.ended_by_signals()
         self._stack.__enter__()
         try:
             self.start_link()
@@ -79,7 +79,7 @@ class Federation:
         return self
 
     def __exit__(self, *_: object) -> None:
-        children.stop([*self.nodes.values(), *([self.link] if self.link else [])])
+        child_processes.stop([*self.nodes.values(), *([self.link] if self.link else [])])
         self._stack.__exit__(None, None, None)
 
     def start_link(self) -> None:
@@ -87,7 +87,7 @@ class Federation:
         words += ["--host", "127.0.0.1", "--port", str(self.port)]
         words += ["--insecure"] if self.insecure else []
         log = self.folder / "link.log"
-        self.link = children.start(words, self.folder / "server" / "flwr", log)
+        self.link = child_processes.start(words, self.folder / "server" / "flwr", log)
         until = time.monotonic() + START_SECONDS
         while time.monotonic() < until and self.link.poll() is None:
             try:
@@ -109,7 +109,7 @@ class Federation:
             words += ["--ca", str(server / "ca.pem"), "--key", str(folder / "key")]
             words += ["--peers", str(server / "nodes")] if self.peers else []
         words += self.rules
-        self.nodes[client] = children.start(words, folder / "flwr", folder / "node.log")
+        self.nodes[client] = child_processes.start(words, folder / "flwr", folder / "node.log")
 
     def running(self) -> bool:
         return self.link is not None and self.link.poll() is None

@@ -29,8 +29,8 @@ from flwr.supercore.interceptors import (
 from flwr.supercore.runtime import RuntimeHttpClient
 from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message
 
-from fedrl.engines.flower.link import HEARTBEAT_SECONDS, ME, signing
 from fedrl.engines.flower.node import Client, say
+from fedrl.engines.flower.superlink_client import HEARTBEAT_SECONDS, ME, signing
 
 POLL_SECONDS = 0.1
 WATCH_SECONDS = 1.0

@@ -15,14 +15,13 @@ import numpy as np
 
 from fedrl import privacy
 from fedrl.clients.wrapper import Wrapped
+from fedrl.core.serialization import Damaged
 from fedrl.core.types import Algorithm, Job, Result, Shareable, Tensors, TooFew
-from fedrl.engines.flower import steps
-from fedrl.engines.flower.framing import Damaged
-from fedrl.engines.flower.identity import Identity, about_keys, about_survivors
-from fedrl.engines.flower.states import NO_HISTORY
+from fedrl.engines.flower.client_state_store import NO_HISTORY
 from fedrl.federation.update_check import ranges, refusal
 from fedrl.privacy import clipping, noise
-from fedrl.privacy.secure_aggregation import Terms
+from fedrl.privacy.secure_aggregation import Terms, messages
+from fedrl.privacy.secure_aggregation.identity import Identity, about_keys, about_survivors
 from fedrl.privacy.secure_aggregation.protocol import Client, Keys, ProtocolError
 
 
@@ -42,7 +41,7 @@ class Worded(Wrapped):
         form = clipping.layout(self.algorithm, job.broadcast)
         (vector,) = clipping.vectors([(result.update, 1.0)], self.terms.bound, form)
         draw = noise.source(self.settings.seeded, job.seed, "privacy")
-        return replace(result, update=steps.pack_words(self.terms.words(vector, draw)))
+        return replace(result, update=messages.pack_words(self.terms.words(vector, draw)))
 
 
 class Member:
@@ -81,12 +80,12 @@ class Member:
     def advertise(self) -> Tensors:
         keys = self._client.advertise()
         signature = self._identity.sign(self._about(self.number, keys, self._history))
-        return steps.pack_keys({self.number: steps.Signed(keys, signature, self._history)})
+        return messages.pack_keys({self.number: messages.Signed(keys, signature, self._history)})
 
     def take(self, step: str, given: Tensors) -> Tensors:
         """The answer to the next step. Each is taken once, whether it ends well or not."""
         if step == "share":
-            known = steps.read_keys(given)
+            known = messages.read_keys(given)
             if len(known) > self.asked:  # the words of more would not fit into a sum
                 raise ProtocolError(f"{len(known)} clients, where {self.asked} were to be asked")
             for other, (keys, signature, history) in known.items():
@@ -98,27 +97,29 @@ class Member:
                         raise ProtocolError(
                             f"client {other} starts from a state of other rounds than this client"
                         )
-            return steps.pack_dealing(self._client.share({u: one.keys for u, one in known.items()}))
+            return messages.pack_dealing(
+                self._client.share({u: one.keys for u, one in known.items()})
+            )
         if step == "mask":
             words, self._words = self._words, None
             if words is None:
                 raise ProtocolError("mask was asked for out of turn")
-            masked = self._client.mask(steps.read_letters(given), words)
+            masked = self._client.mask(messages.read_letters(given), words)
             self._charge()
-            return steps.pack_words(masked)
+            return messages.pack_words(masked)
         if step == "agree":
-            survivors = steps.read_survivors(given)
+            survivors = messages.read_survivors(given)
             if self._words is not None or self._agreed is not None:
                 raise ProtocolError("agree was asked for out of turn")
             self._agreed = survivors
             statement = about_survivors(self.exchange, survivors)
-            return steps.pack_signatures({self.number: self._identity.sign(statement)})
+            return messages.pack_signatures({self.number: self._identity.sign(statement)})
         if step == "unmask":
-            survivors, signatures = steps.read_opening(given)
+            survivors, signatures = messages.read_opening(given)
             self._check_agreement(survivors, signatures)
             answer = self._client.unmask(survivors)
             self._remember(survivors)  # before anything leaves
-            return steps.pack_answer(answer)
+            return messages.pack_answer(answer)
         raise Damaged("a secure sum has no such step")
 
     def _about(self, number: int, keys: Keys, history: bytes) -> bytes:

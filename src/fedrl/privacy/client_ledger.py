@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from fedrl.engines.flower.states import StateError, write
+from fedrl.engines.flower.client_state_store import StateError, write
 from fedrl.privacy import accounting
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
 

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
 from fedrl.core.types import UserError
-from fedrl.engines.flower.states import NO_HISTORY
+from fedrl.engines.flower.client_state_store import NO_HISTORY
 from fedrl.privacy.secure_aggregation.protocol import Keys
 
 HALF = 48

@@ -47,7 +47,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
 
 from fedrl.core.types import UserError
-from fedrl.engines.flower import app, messages
+from fedrl.engines.flower.adapter import app, records
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.driver_auth import Signing
 
@@ -243,9 +243,9 @@ class Link:
                 return Arrived(arriving.asked, arriving.node, None, _too_large(limit))
         self.bytes_received += arriving.bytes
         try:
-            messages.check(arriving.contents, limit)
+            records.check(arriving.contents, limit)
             message = inflate_object_from_contents(number, arriving.contents)
-        except messages.Damaged as damage:
+        except records.Damaged as damage:
             why = f"its answer is malformed: {damage}"
             return Arrived(arriving.asked, arriving.node, None, why)
         except Exception:  # noqa: BLE001 - another machine's bytes may be wrong in any way
