@@ -21,7 +21,7 @@ from fedrl.core import tree
 from fedrl.engines.in_process import InProcess
 
 if TYPE_CHECKING:
-    from fedrl.engines.flower.engine import Flower
+    from fedrl.engines.flower.engine import FlowerEngine
 
 PARTS = ("sizes", "cold", "messages", "poll")
 OFTEN = 0.5
@@ -40,7 +40,9 @@ def loopback() -> int:
     return 0
 
 
-def measure(results: harness.Results, name: str, engine: Flower, size: float, rounds: int) -> None:
+def measure(
+    results: harness.Results, name: str, engine: FlowerEngine, size: float, rounds: int
+) -> None:
     sent = echoes.tensors(size)
     with engine:
         before = loopback()
@@ -56,7 +58,7 @@ def measure(results: harness.Results, name: str, engine: Flower, size: float, ro
     results.add(f"flower/{name}/{size:g}MB/wire", wire, "of the least")
 
 
-def growth(results: harness.Results, engine: Flower) -> None:
+def growth(results: harness.Results, engine: FlowerEngine) -> None:
     """Many small messages to two nodes: what the SuperLink and the driver take for each."""
     from fedrl.engines.flower import messages
     from fedrl.engines.flower.adapter import records

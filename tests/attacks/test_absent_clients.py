@@ -20,7 +20,7 @@ from support.toy import Toy
 from fedrl.core.types import Failure, Job, Result, UserError
 from fedrl.engines.flower import child_processes, keys
 from fedrl.engines.flower.connection import FOLDER, Connection, find, save
-from fedrl.engines.flower.engine import Flower, Recipe
+from fedrl.engines.flower.engine import FlowerEngine, Recipe
 
 CLIENTS = 4
 
@@ -53,10 +53,10 @@ class Hub(Net):
     def key_of(self, node: int):
         return load_ssh_public_key(self.keys[node].read_bytes())
 
-    def engine(self, **settings: object) -> Flower:  # type: ignore[override]
+    def engine(self, **settings: object) -> FlowerEngine:  # type: ignore[override]
         here = Connection("x:1", ca="ca.pem", secret=str(self.folder / "secret"))
         chosen = in_small_pieces(**({"wait": 0.0} | settings))
-        return Flower(
+        return FlowerEngine(
             self.algorithm, Recipe("run", "", 3), here, chosen, self.said.append, self.open
         )
 
@@ -166,10 +166,10 @@ def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """TLS and registered keys: a member takes the number of a client whose node was stopped."""
     from support.flower_runs import MOMENTUM, QUICK, on_flower, records
 
-    from fedrl.engines.flower.local_federation import Federation
+    from fedrl.engines.flower.local_federation import LocalFederation
 
     monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))
-    with Federation(tmp_path / "up", 4, name="test", program=QUICK) as up:
+    with LocalFederation(tmp_path / "up", 4, name="test", program=QUICK) as up:
         child_processes.stop([up.nodes[1], up.nodes[3]])
         folder = tmp_path / "up" / "node-3"
         words = ["--client", "1", "--superlink", up.address, "--folder", str(folder)]

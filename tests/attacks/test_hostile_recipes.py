@@ -22,7 +22,7 @@ from fedrl.core.types import Failure, Job, Result, UserError
 from fedrl.engines.flower import keys, messages, node_recipes
 from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.connection import Connection
-from fedrl.engines.flower.engine import Flower, Recipe
+from fedrl.engines.flower.engine import FlowerEngine, Recipe
 from fedrl.privacy.secure_aggregation import identity
 from fedrl.privacy.secure_aggregation import messages as secure_messages
 from fedrl.privacy.secure_aggregation.identity import Identity
@@ -243,7 +243,7 @@ def test_the_worker_reaches_no_hub_unless_its_owner_names_a_model(home: Path, mo
 # Secure sums ------------------------------------------------------------------------------------
 
 
-def secret_engine(home: Path, recipe: str) -> tuple[Flower, list[Job]]:
+def secret_engine(home: Path, recipe: str) -> tuple[FlowerEngine, list[Job]]:
     """A driver and real nodes for a secure sum of one job each."""
     config = configs.resolve(json.loads(json.dumps(merged(SMALL, SECRET))))
     algorithm = build_clients(config)
@@ -254,7 +254,7 @@ def secret_engine(home: Path, recipe: str) -> tuple[Flower, list[Job]]:
         net.members[100 + number] = Node(folder, number=number).client
     terms = build.terms(config)
     sent = algorithm.broadcast(algorithm.init(0), 1)
-    engine = Flower(
+    engine = FlowerEngine(
         algorithm, Recipe("run", recipe, 3), Connection("x:1"),
         in_small_pieces(piece_mb=1.0), print, net.open, terms,
     )  # fmt: skip
@@ -319,12 +319,12 @@ def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from support.flower_runs import records as client_records
 
     from fedrl.engines.flower.connection import FOLDER
-    from fedrl.engines.flower.local_federation import Federation
+    from fedrl.engines.flower.local_federation import LocalFederation
 
     monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))
     secret = ("--privacy.clip", "0.5", "--privacy.secure", "true", "--federation.retries", "0")
     riders = ("--attack.clients", "0,2,3", "--attack.kind", "free-rider")
-    with Federation(tmp_path / "up", 4, name="test", program=QUICK, peers=True) as up:
+    with LocalFederation(tmp_path / "up", 4, name="test", program=QUICK, peers=True) as up:
         many = ("--federation.clients", "4")
         for name, flags, told in (
             ("plain", secret[-2:], "privacy.secure: this node knows its peers"),

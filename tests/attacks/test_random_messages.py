@@ -39,8 +39,9 @@ from fedrl.core import serialization, tree
 from fedrl.core.types import Failure, Job, Result, Spec
 from fedrl.engines.flower import messages
 from fedrl.engines.flower.adapter import records
+from fedrl.engines.flower.adapter.driver import Run
 from fedrl.engines.flower.connection import Connection
-from fedrl.engines.flower.superlink_client import Arrived, Link
+from fedrl.engines.flower.superlink_client import Arrived, SuperLinkClient
 from fedrl.federation.update_check import refusal
 
 ROOM = 2**22
@@ -423,9 +424,8 @@ def test_flowers_own_objects_may_not_name_each_other_too_often(monkeypatch: pyte
             bombed[number] = b" ".join([*words[:-1], str(len(body)).encode()]) + b"\0" + body
 
     def fetched(objects: dict[str, bytes]) -> Arrived:
-        link = Link(Connection("x:1"))
-        link._client, link._run = Objects(objects), 1  # type: ignore[assignment]
-        link._grid = SimpleNamespace(node=None)  # type: ignore[assignment]
+        run = Run(Objects(objects), SimpleNamespace(node=None), 1)  # type: ignore[arg-type]
+        link = SuperLinkClient(Connection("x:1"), run)
         found = link._fetch(sent.object_id, _Arriving("q", 1, list(objects)), 10**6)
         assert found is not None
         return found

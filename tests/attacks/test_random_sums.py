@@ -29,7 +29,7 @@ from support.toy import Toy
 from fedrl.core import tree
 from fedrl.core.types import Failure, Job, Result, Tensors
 from fedrl.engines.flower.connection import Connection
-from fedrl.engines.flower.engine import Flower, Recipe
+from fedrl.engines.flower.engine import FlowerEngine, Recipe
 from fedrl.engines.flower.superlink_client import Arrived
 from fedrl.privacy import clipping
 
@@ -137,7 +137,7 @@ class Had(NamedTuple):
 def lie(net: SecretNet, draw: random.Random) -> Had | None:
     """One try of a driver to have a sum."""
     run, text = draw.choice("ab"), draw.choice(["", "# x"])
-    engine = Flower(
+    engine = FlowerEngine(
         net.honest, Recipe(run, text, keep=3), Connection("x:1"), in_small_pieces(), lambda _: None,
         net.open, net.terms,
     )  # fmt: skip

@@ -19,7 +19,8 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from flwr.supercore.date import now
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_message
 
-from fedrl.engines.flower import driver_auth, superlink, superlink_guard, superlink_listener
+from fedrl.engines.flower import driver_auth, superlink_guard, superlink_listener
+from fedrl.engines.flower.adapter.superlink import signing_key
 from fedrl.engines.flower.superlink_guard import Guard, Memory
 
 KEY = b"a registered key"
@@ -187,9 +188,9 @@ def headers(key: Any, told: str | None = None) -> dict[str, str]:
 def test_a_node_is_known_by_its_signature():
     key = ec.generate_private_key(ec.SECP384R1())
     good = headers(key)
-    assert superlink.signer(good) == public_key_to_bytes(key.public_key())
+    assert signing_key(good) == public_key_to_bytes(key.public_key())
     other = ec.generate_private_key(ec.SECP384R1())
-    assert superlink.signer(good | {"flwr-signature": headers(other)["flwr-signature"]}) is None
+    assert signing_key(good | {"flwr-signature": headers(other)["flwr-signature"]}) is None
 
 
 @pytest.mark.parametrize(
@@ -209,13 +210,13 @@ def test_a_node_is_known_by_its_signature():
 )
 def test_headers_that_show_nothing(wrong: dict[str, str]):
     key = ec.generate_private_key(ec.SECP384R1())
-    assert superlink.signer(headers(key) | wrong) is None
+    assert signing_key(headers(key) | wrong) is None
     for name in wrong:
-        assert superlink.signer({k: v for k, v in headers(key).items() if k != name}) is None
+        assert signing_key({k: v for k, v in headers(key).items() if k != name}) is None
 
 
 def test_a_key_of_another_kind_shows_nothing():
-    assert superlink.signer(headers(rsa.generate_private_key(65537, 2048))) is None
+    assert signing_key(headers(rsa.generate_private_key(65537, 2048))) is None
 
 
 @pytest.mark.parametrize("change", ["path", "digest", "time", "secret", "form"])

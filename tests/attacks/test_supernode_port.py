@@ -15,6 +15,7 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 from support.flower_nodes import Inline
 
 from fedrl.engines.flower import child_processes, node_executor, supernode
+from fedrl.engines.flower.supernode import SuperNode
 
 pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").is_file(), reason="needs Linux")
 
@@ -32,7 +33,7 @@ def taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
 
 
 def serve(folder: Path) -> None:
-    node = supernode.Node("127.0.0.1:1", None, None)
+    node = SuperNode("127.0.0.1:1", None, None)
     supernode._serve_once(node, Inline(0, folder, lambda recipe: None))  # type: ignore[arg-type,return-value]
 
 

@@ -23,7 +23,7 @@ from fedrl.config.schema import find_recipe, read_recipe, resolve
 from fedrl.core import seeding, tree
 from fedrl.core.types import Batched, Job, UserError, sends_parameters
 from fedrl.engines.in_process import InProcess
-from fedrl.engines.worker_pool import Workers
+from fedrl.engines.worker_pool import WorkerPool
 from fedrl.federation import round_loop
 from fedrl.runs.train import plan
 
@@ -135,7 +135,7 @@ def attacked_toy(kind="noise"):
 
 
 def test_every_engine_hears_the_same_lies():
-    with Workers(attacked_toy, 1) as engine:
+    with WorkerPool(attacked_toy, 1) as engine:
         apart = play(attacked_toy(), rounds=2, engine=engine)
     batched = Attacked(BatchedToy(), Settings(kind="noise"), frozenset({0, 4}))
     for store in (play(attacked_toy(), rounds=2), play(batched, rounds=2)):

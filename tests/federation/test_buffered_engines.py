@@ -18,7 +18,7 @@ from fedrl.aggregation import mean as aggregate
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
 from fedrl.core.types import Failure, Job, Result
-from fedrl.engines.worker_pool import Workers
+from fedrl.engines.worker_pool import WorkerPool
 from fedrl.federation import client_sampling, round_loop
 from fedrl.federation.async_buffer import Buffered
 from fedrl.federation.async_settings import Settings
@@ -92,14 +92,14 @@ def the_slow_one_came_late(store, free_at):
 
 def test_a_slow_client_does_not_set_the_pace_of_workers(tmp_path):
     file = tmp_path / "go"
-    with Workers(partial(Blocked, file, then=1), 3) as engine:
+    with WorkerPool(partial(Blocked, file, then=1), 3) as engine:
         store = train(engine, 9, file.touch, free_at=5)
     the_slow_one_came_late(store, 5)
 
 
 def test_with_fewer_workers_than_clients_all_get_their_turn(tmp_path):
     (tmp_path / "go").touch()
-    with Workers(partial(Blocked, tmp_path / "go"), 1) as engine:
+    with WorkerPool(partial(Blocked, tmp_path / "go"), 1) as engine:
         store = train(engine, 6, lambda: None)
     assert {client for done in store.rounds for client, _ in used(done)} == {0, 1, 2}
 
@@ -111,7 +111,7 @@ def jobs(*clients):
 
 
 def test_no_worker_is_idle_while_the_server_makes_use_of_an_outcome():
-    with Workers(partial(Toy, CLIENTS), 1) as engine:
+    with WorkerPool(partial(Toy, CLIENTS), 1) as engine:
         engine.begin(jobs(0, 1, 2))
         for left in (True, True, False):
             engine.take()
@@ -130,7 +130,7 @@ def faulty(kind: str) -> Faulty:
     ],
 )
 def test_hung_and_dead_workers_are_recorded_and_asked_again(kind, deadline, reason):
-    with Workers(partial(faulty, kind), 3) as engine:
+    with WorkerPool(partial(faulty, kind), 3) as engine:
         store = train(engine, 2, lambda: None, deadline=deadline, retries=0)
     for done in store.rounds[1:]:
         assert failed(done) == {0: reason, 1: reason}
@@ -139,7 +139,7 @@ def test_hung_and_dead_workers_are_recorded_and_asked_again(kind, deadline, reas
 
 def test_with_nobody_left_the_run_stops_and_says_why():
     with (
-        Workers(partial(faulty, "raise"), 1) as engine,
+        WorkerPool(partial(faulty, "raise"), 1) as engine,
         pytest.raises(round_loop.QuorumLost, match=r"the buffer has 1 of 3 .*client 0, 1: Runtime"),
     ):
         train(engine, 2, lambda: None, size=3, retries=1)
@@ -330,11 +330,11 @@ def test_a_stopped_node_does_not_set_the_pace_of_real_processes(tmp_path, monkey
     from support.flower_runs import QUICK, on_flower, records, rounds_of
 
     from fedrl.engines.flower.connection import FOLDER
-    from fedrl.engines.flower.local_federation import Federation
+    from fedrl.engines.flower.local_federation import LocalFederation
 
     monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))
     pavg = {"algorithm": {"name": "pavg", "local_steps": 4}, "world": {"name": "random_mdp"}}
-    with Federation(tmp_path / "up", CLIENTS, name="test", program=QUICK) as up:
+    with LocalFederation(tmp_path / "up", CLIENTS, name="test", program=QUICK) as up:
         log = "test/pavg-*/metrics.jsonl"
         events = [(1, 0, signal.SIGSTOP), (5, 1, signal.SIGSTOP), (5, 0, signal.SIGCONT)]
 

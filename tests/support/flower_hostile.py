@@ -22,9 +22,9 @@ from safetensors.numpy import save
 
 from fedrl.cli import call
 from fedrl.core import serialization
-from fedrl.engines.flower import child_processes, messages, node_recipes
+from fedrl.engines.flower import adapter, messages, node_recipes
 from fedrl.engines.flower.adapter import records
-from fedrl.engines.flower.node import Client
+from fedrl.engines.flower.node import NodeClient
 from support.flower_runs import IMPATIENT
 
 LIES = [
@@ -34,7 +34,7 @@ LIES = [
 HEADS = {"nested": b"[" * 100_000, "numbered": b'[[null, 5, "plain", 1], [null, "a", "plain", 1]]'}
 
 
-class Hostile(Client):
+class Hostile(NodeClient):
     asked: int = 0
     first: RecordDict | None = None
 
@@ -89,6 +89,6 @@ def sealed(heading: messages.Answer, pieces: list[bytes]) -> RecordDict:
 
 
 if __name__ == "__main__":
-    child_processes.SUPERNODE = IMPATIENT + child_processes.SUPERNODE
+    adapter.SUPERNODE = IMPATIENT + adapter.SUPERNODE
     node_recipes.Client = Hostile  # type: ignore[misc]
     sys.exit(call(["flower", "node", *sys.argv[1:]]))

@@ -17,9 +17,9 @@ from fedrl.clients.local_noise import Private
 from fedrl.core import seeding, serialization
 from fedrl.core.types import Algorithm, Failure, Job, Result, Tensors
 from fedrl.engines.flower.adapter import records
-from fedrl.engines.flower.connection import Connection
-from fedrl.engines.flower.engine import Flower, Recipe
-from fedrl.engines.flower.superlink_client import Arrived, Lost, Outgoing
+from fedrl.engines.flower.connection import Connection, Lost
+from fedrl.engines.flower.engine import FlowerEngine, Recipe
+from fedrl.engines.flower.superlink_client import Arrived, Outgoing
 from fedrl.engines.in_process import InProcess
 from fedrl.federation import round_loop
 from fedrl.federation.client_sampling import Settings, first_cohort
@@ -106,9 +106,9 @@ class SecretNet(Net):
             numbers.append(number)
         return numbers
 
-    def engine(self, warn: Callable[[str], None] = print, **settings: object) -> Flower:
+    def engine(self, warn: Callable[[str], None] = print, **settings: object) -> FlowerEngine:
         chosen = in_small_pieces(**({"half": self.half} | settings))
-        return Flower(
+        return FlowerEngine(
             self.honest,
             Recipe("run", "", keep=3),
             Connection("x:1"),

@@ -162,7 +162,7 @@ def node(argv: list[str]) -> int:
             raise UserError(f"{path} is no file")
 
     from fedrl.engines.flower import node_recipes as experiment
-    from fedrl.engines.flower.supernode import Node, serve
+    from fedrl.engines.flower.supernode import SuperNode, serve
     from fedrl.privacy.secure_aggregation import identity
 
     folder = asked.folder.resolve()
@@ -170,7 +170,7 @@ def node(argv: list[str]) -> int:
     client = experiment.client(asked.client, folder, data, own, asked.allow, asked.least_clients)
     client.identity = identity.load(asked.key, asked.peers, asked.client)
     client.regroup = asked.regroup
-    serve(Node(asked.superlink, asked.ca, asked.key, asked.poll), client)
+    serve(SuperNode(asked.superlink, asked.ca, asked.key, asked.poll), client)
     return 0
 
 
@@ -208,9 +208,9 @@ def up(argv: list[str]) -> int:
     if asked.clients < 1:
         raise UserError(f"--clients is {asked.clients}; it must be at least 1")
 
-    from fedrl.engines.flower import local_federation as starting
+    from fedrl.engines.flower.local_federation import LocalFederation
 
-    with starting.Federation(
+    with LocalFederation(
         asked.folder.resolve(),
         asked.clients,
         asked.port,

@@ -28,7 +28,7 @@ START_SECONDS = 600.0
 """A worker that has not built and compiled its algorithm by then is taken for broken."""
 
 
-class Workers:
+class WorkerPool:
     """`build()` must be picklable: a function of a module, or a partial of one."""
 
     def __init__(self, build: Callable[[], Algorithm], count: int = 0) -> None:
@@ -38,7 +38,7 @@ class Workers:
         self._waiting: list[tuple[int, Job]] = []  # of `begin`, the next one last
         self._done: deque[tuple[int, Result | Failure]] = deque()
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(self, *_: object) -> None:

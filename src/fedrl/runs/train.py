@@ -21,7 +21,7 @@ from fedrl.core.registry import missing_extra
 from fedrl.core.types import Algorithm, UserError, WarmUp
 from fedrl.engines.flower import connection as connections
 from fedrl.engines.in_process import InProcess, one_line
-from fedrl.engines.worker_pool import Workers
+from fedrl.engines.worker_pool import WorkerPool
 from fedrl.federation import round_loop
 from fedrl.federation.async_buffer import Buffered
 from fedrl.federation.client_sampling import groups
@@ -152,7 +152,7 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> round_loop.Snaps
         engine: round_loop.Engine = InProcess(algorithm)
         if config.engine == "workers":
             build = partial(build_clients, config)
-            engine = stack.enter_context(Workers(build, config.workers))
+            engine = stack.enter_context(WorkerPool(build, config.workers))
         elif config.engine == "flower":
             engine = stack.enter_context(
                 _flower().open_engine(config, run.path.resolve().name, algorithm, warn, KEPT)
@@ -206,10 +206,10 @@ def asynchronous(config: Config, engine: Any) -> Buffered:
 def _flower() -> Any:
     """The engine on other machines; its package is imported when it is asked for."""
     try:
-        from fedrl.engines.flower import node_recipes
+        from fedrl.engines.flower import driver
     except ModuleNotFoundError as error:
         raise missing_extra(error, 'engine = "flower"', "flower") from error
-    return node_recipes
+    return driver
 
 
 def _track(sink: Any, warn: Callable[[str], None], done: round_loop.Round) -> None:

@@ -24,9 +24,10 @@ from fedrl.core import serialization, tree
 from fedrl.core.types import Failure, Job, Result, UserError
 from fedrl.engines.flower import messages
 from fedrl.engines.flower.adapter import records
+from fedrl.engines.flower.adapter.driver import Run
 from fedrl.engines.flower.connection import Connection
-from fedrl.engines.flower.engine import Flower
-from fedrl.engines.flower.superlink_client import Arrived, Link, _Arriving
+from fedrl.engines.flower.engine import FlowerEngine
+from fedrl.engines.flower.superlink_client import Arrived, SuperLinkClient, _Arriving
 from fedrl.engines.in_process import InProcess
 from fedrl.federation import round_loop
 from fedrl.federation.client_sampling import Settings
@@ -359,7 +360,7 @@ def test_a_broken_job_is_answered_with_a_reason(net: Net):
 
 
 def test_the_limit_is_what_the_method_declares_and_little_more(net: Net):
-    engine: Flower = net.engine()
+    engine: FlowerEngine = net.engine()
     (job, *_) = jobs(net)
     declared = 3 * 8 + 4 * 4
     assert declared < engine._limit(job.broadcast) < declared + 2**20 + 2000
@@ -398,8 +399,8 @@ class Store:
 
 
 def test_a_superlink_tells_of_an_answer_once():
-    link, store = Link(Connection("x:1")), Store({"a": None})
-    link._client, link._run, link._grid = store, 1, SimpleNamespace(node=None)
+    store = Store({"a": None})
+    link = SuperLinkClient(Connection("x:1"), Run(store, SimpleNamespace(node=None), 1))
     assert link.pull(["m1", "m2"], 100) == []
     assert link.pull(["m1", "m2"], 100) == []
     assert store.asked == ["m1", "m2", "a", "m2", "a"]
@@ -409,8 +410,8 @@ def test_a_superlink_tells_of_an_answer_once():
 
 def test_an_answer_is_for_who_asked_for_it():
     """A job's answer may arrive while new nodes are asked for their names."""
-    link, store = Link(Connection("x:1")), Store({"a": None})
-    link._client, link._run, link._grid = store, 1, SimpleNamespace(node=None)
+    store = Store({"a": None})
+    link = SuperLinkClient(Connection("x:1"), Run(store, SimpleNamespace(node=None), 1))
     assert link.pull(["m1"], 100) == []
     store.objects["a"] = b"x"
     assert link.pull(["m2"], 100) == []
@@ -418,8 +419,8 @@ def test_an_answer_is_for_who_asked_for_it():
 
 
 def fetched(objects: dict[str, bytes | None], limit: int) -> tuple[Arrived | None, Store]:
-    link, store = Link(Connection("x:1")), Store(objects)
-    link._client, link._run, link._grid = store, 1, SimpleNamespace(node=None)
+    store = Store(objects)
+    link = SuperLinkClient(Connection("x:1"), Run(store, SimpleNamespace(node=None), 1))
     return link._fetch("a", _Arriving("m1", 101, list("abc")), limit), store
 
 

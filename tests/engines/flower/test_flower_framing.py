@@ -18,8 +18,8 @@ from fedrl.engines.flower import messages
 from fedrl.engines.flower.client_state_store import (
     HISTORY,
     NO_HISTORY,
+    ClientStateStore,
     StateError,
-    States,
     with_history,
     without_history,
 )
@@ -116,7 +116,7 @@ def test_a_pickle_is_refused_unread(tmp_path: Path):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "tag.safetensors").write_bytes(bomb)
     with pytest.raises(StateError, match="damaged"):
-        States(tmp_path).load("run", "tag")
+        ClientStateStore(tmp_path).load("run", "tag")
 
 
 def test_an_archive_whose_head_lies_is_damaged():
@@ -181,7 +181,7 @@ def test_what_is_no_heading_is_damaged(text: str):
 
 
 def test_states_are_kept_by_tag_and_old_ones_go(tmp_path: Path):
-    states = States(tmp_path)
+    states = ClientStateStore(tmp_path)
     for number in range(6):
         states.save("run", f"t{number}", {"x": np.array(number)}, keep=3, used="t0")
     assert {p.stem for p in tmp_path.rglob("*.safetensors")} == {"t0", "t3", "t4", "t5"}
@@ -192,16 +192,16 @@ def test_states_are_kept_by_tag_and_old_ones_go(tmp_path: Path):
 
 
 def test_states_are_private_to_their_owner(tmp_path: Path):
-    States(tmp_path).save("run", "t", {"x": 1}, 2, None)
+    ClientStateStore(tmp_path).save("run", "t", {"x": 1}, 2, None)
     assert (tmp_path / "run" / "t.safetensors").stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("name", ["..", "a/b", "../x", "", ".", "a\0", "x" * 101])
 def test_states_have_no_names_outside_their_folder(tmp_path: Path, name: str):
     with pytest.raises(StateError):
-        States(tmp_path).save(name, "t", {}, 2, None)
+        ClientStateStore(tmp_path).save(name, "t", {}, 2, None)
     with pytest.raises(StateError):
-        States(tmp_path).load("run", name)
+        ClientStateStore(tmp_path).load("run", name)
 
 
 def archive(head: bytes) -> bytes:
@@ -243,7 +243,7 @@ def test_somebody_elses_words_are_one_printable_line(text: str):
 
 def test_a_state_that_rounds_still_start_from_is_kept(tmp_path: Path):
     """A driver that is killed between two checkpoints starts from it again and again."""
-    states = States(tmp_path)
+    states = ClientStateStore(tmp_path)
     states.save("run", "checkpoint", {"x": 0}, 3, None)
     for attempt in range(10):
         assert states.load("run", "checkpoint") == {"x": 0}

@@ -29,10 +29,12 @@ from support.toy import Toy
 
 from fedrl.core.types import Failure, Job, Result, UserError
 from fedrl.engines.flower import node_executor
+from fedrl.engines.flower.adapter import node as adapter_node
 from fedrl.engines.flower.adapter import records
+from fedrl.engines.flower.adapter.driver import Run
 from fedrl.engines.flower.connection import Connection
-from fedrl.engines.flower.node import Client, Plan
-from fedrl.engines.flower.superlink_client import Arrived, Link, Outgoing, _Arriving
+from fedrl.engines.flower.node import NodeClient, Plan
+from fedrl.engines.flower.superlink_client import Arrived, Outgoing, SuperLinkClient, _Arriving
 
 CLIENTS = 3
 
@@ -112,12 +114,12 @@ def test_a_message_whose_run_has_ended_does_not_stop_a_node(monkeypatch: pytest.
             close=lambda: None,
         )
 
-    monkeypatch.setattr(node_executor, "_to", to)
-    monkeypatch.setattr(node_executor, "RuntimeTokenHttpInterceptor", lambda token: token)
-    monkeypatch.setattr(node_executor, "pull_task_input", pull_task_input)
-    monkeypatch.setattr(node_executor, "Message", lambda content, reply_to: content)
+    monkeypatch.setattr(adapter_node, "_to", to)
+    monkeypatch.setattr(adapter_node, "RuntimeTokenHttpInterceptor", lambda token: token)
+    monkeypatch.setattr(adapter_node, "pull_task_input", pull_task_input)
+    monkeypatch.setattr(adapter_node, "Message", lambda content, reply_to: content)
     monkeypatch.setattr(
-        node_executor, "push_message", lambda runtime, told, context: done.append(told)
+        adapter_node, "push_message", lambda runtime, told, context: done.append(told)
     )
     client: Any = SimpleNamespace(answer=lambda content: content)
     node_executor.serve(client, "x:1", b"secret", lambda: not done)
@@ -150,7 +152,7 @@ class OnlyTask:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.acquired = self.closed = 0
-        monkeypatch.setattr(node_executor, "_to", lambda *_: self)
+        monkeypatch.setattr(adapter_node, "_to", lambda *_: self)
 
     def AcquireTask(self, _: Any) -> Any:
         self.acquired += 1
@@ -171,7 +173,7 @@ def test_an_error_of_flower_ends_a_supernode_and_not_its_node(
 ):
     """It might wait for the rest of an answer for ever."""
     supernode = OnlyTask(monkeypatch)
-    monkeypatch.setattr(node_executor, "pull_task_input", lambda _: 1 / 0)
+    monkeypatch.setattr(adapter_node, "pull_task_input", lambda _: 1 / 0)
     alive = looks(5)
     node_executor.serve(SimpleNamespace(), "x:1", b"secret", alive)  # type: ignore[arg-type]
     assert supernode.acquired == 1  # the task is not tried again at the same SuperNode
@@ -187,9 +189,9 @@ def test_a_job_ends_with_the_supernode_that_is_to_carry_its_answer(
     OnlyTask(monkeypatch)
     monkeypatch.setattr(node_executor, "WATCH_SECONDS", 0.01)
     message = SimpleNamespace(content=None)
-    monkeypatch.setattr(node_executor, "pull_task_input", lambda _: (message, None, None, None))
-    monkeypatch.setattr(node_executor, "Message", lambda content, reply_to: content)
-    monkeypatch.setattr(node_executor, "push_message", lambda *_: 1 / 0)  # nobody is there
+    monkeypatch.setattr(adapter_node, "pull_task_input", lambda _: (message, None, None, None))
+    monkeypatch.setattr(adapter_node, "Message", lambda content, reply_to: content)
+    monkeypatch.setattr(adapter_node, "push_message", lambda *_: 1 / 0)  # nobody is there
     stopped, alive = threading.Event(), [True]
 
     def answer(_: Any) -> None:
@@ -244,7 +246,7 @@ def test_a_job_that_is_interrupted_has_failed_and_the_next_one_is_done(tmp_path:
     begun = tmp_path / "begun"
     recipes = {"hangs": partial(Hangs, begun), "works": partial(Toy, CLIENTS)}
     plan = lambda recipe: Plan(recipes[recipe], False, 100, True)  # noqa: E731
-    client = Client(0, tmp_path, plan, log=lambda line: None)
+    client = NodeClient(0, tmp_path, plan, log=lambda line: None)
     job = jobs()[0]
     with closing(client):
         threading.Thread(target=interrupt_once, args=(client, begun)).start()
@@ -256,7 +258,7 @@ def test_a_job_that_is_interrupted_has_failed_and_the_next_one_is_done(tmp_path:
         assert isinstance(client._compute(plan("works"), "works", job, 0.0), Result)
 
 
-def interrupt_once(client: Client, begun: Path) -> None:
+def interrupt_once(client: NodeClient, begun: Path) -> None:
     """When its job is under way, however long its worker takes to start."""
     while not begun.exists():
         time.sleep(0.01)
@@ -272,7 +274,7 @@ def fails_once(path: Path) -> Toy:
 
 def test_a_worker_that_did_not_start_is_started_again(tmp_path: Path):
     plan = Plan(partial(fails_once, tmp_path / "there"), False, 100, True)
-    with closing(Client(0, tmp_path, lambda recipe: plan, log=lambda line: None)) as client:
+    with closing(NodeClient(0, tmp_path, lambda recipe: plan, log=lambda line: None)) as client:
         with pytest.raises(UserError, match="no data yet"):
             client._compute(plan, "", jobs()[0], 0.0)
         assert isinstance(client._compute(plan, "", jobs()[0], 0.0), Result)
@@ -328,12 +330,8 @@ def test_equal_pieces_count_as_often_as_they_are_named(times: int, error: str):
         content = objects[request.object_id]
         return SimpleNamespace(object_found=True, object_available=True, object_content=content)
 
-    link = Link(Connection("x:1"))
-    link._client, link._run, link._grid = (
-        SimpleNamespace(PullObject=pull),
-        1,
-        SimpleNamespace(node=None),
-    )
+    run = Run(SimpleNamespace(PullObject=pull), SimpleNamespace(node=None), 1)
+    link = SuperLinkClient(Connection("x:1"), run)
     arrived = link._fetch(message.object_id, _Arriving("m1", 101, ids), limit)
     assert arrived is not None
     assert arrived.error.startswith(error)
@@ -364,10 +362,8 @@ class Store:
         self.deleted.append(request.message_object_id)
 
 
-def linked(store: Store) -> Link:
-    link = Link(Connection("x:1"))
-    link._client, link._run, link._grid = store, 1, SimpleNamespace(node=None)
-    return link
+def linked(store: Store) -> SuperLinkClient:
+    return SuperLinkClient(Connection("x:1"), Run(store, SimpleNamespace(node=None), 1))
 
 
 def test_an_answer_that_comes_too_late_does_not_stay_at_the_superlink():
@@ -396,9 +392,9 @@ def test_an_answer_in_a_million_parts_is_not_fetched():
 
 def test_a_request_that_is_refused_as_a_whole_has_taken_no_message():
     link = linked(Store({}))
-    link._grid = SimpleNamespace(push_messages=lambda made: [])
+    link._run.grid = SimpleNamespace(push_messages=lambda made: [])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedrl.engines.flower.superlink_client.Message", lambda *_, **__: None)
+        patch.setattr("fedrl.engines.flower.adapter.driver.Message", lambda *_, **__: None)
         assert link.push([Outgoing(1, records.content("x"), 1.0)]) == [""]
 
 

@@ -328,10 +328,10 @@ def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from support.flower_runs import MOMENTUM, on_flower, one_by_one, same_numbers
 
     from fedrl.engines.flower.connection import FOLDER
-    from fedrl.engines.flower.local_federation import Federation
+    from fedrl.engines.flower.local_federation import LocalFederation
 
     monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))
-    with Federation(
+    with LocalFederation(
         tmp_path / "federation", 4, name="test", peers=True, allowed=["faults"], regroup=True
     ):
         same_numbers(

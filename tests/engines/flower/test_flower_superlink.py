@@ -375,7 +375,7 @@ def test_how_a_run_is_driven_is_not_the_nodes_business(
     """A node keeps its model loaded while the recipe stays the same."""
     pytest.importorskip("flwr", reason="needs the extra flower")
     from fedrl.config.build import build_algorithm
-    from fedrl.engines.flower.node_recipes import open_engine
+    from fedrl.engines.flower.driver import open_engine
 
     monkeypatch.setenv(FOLDER, str(tmp_path))
     save("hub", Connection("hub.example:9092"))

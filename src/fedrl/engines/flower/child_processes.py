@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fedrl.engines.flower import OFFLINE
+from fedrl.engines.flower.adapter import HOME_VARIABLE, OFFLINE
 
 LAUNCH = """
 import ctypes, os, sys
@@ -28,8 +28,6 @@ STOP_SECONDS = 10.0
 TABLE = Path("/proc/net/tcp")
 """Sockets by address, with the state (0A: it listens) and the owner's number."""
 
-SUPERNODE = "from flwr.supernode.cli import flower_supernode; flower_supernode()"
-
 
 def start(words: Sequence[str], home: Path, log: Path | None = None) -> subprocess.Popen[bytes]:
     """`python -P words…`; Flower keeps its files under `home`.
@@ -37,7 +35,7 @@ def start(words: Sequence[str], home: Path, log: Path | None = None) -> subproce
     Whatever lies in the current folder, an `org.py` say, is imported neither by it nor by its own
     children.
     """
-    environment = os.environ | OFFLINE | {"FLWR_HOME": str(home), "PYTHONSAFEPATH": "1"}
+    environment = os.environ | OFFLINE | {HOME_VARIABLE: str(home), "PYTHONSAFEPATH": "1"}
     first = ["-I", "-S", "-c", LAUNCH, str(os.getpid())] if sys.platform == "linux" else []
     with contextlib.ExitStack() as stack:
         out = None if log is None else stack.enter_context(log.open("ab"))

@@ -18,7 +18,7 @@ from fedrl.core.types import UserError
 from fedrl.engines.flower import messages
 from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.keys import Registered
-from fedrl.engines.flower.superlink_client import Link, Outgoing
+from fedrl.engines.flower.superlink_client import Outgoing, SuperLinkClient
 from fedrl.federation.update_check import one_line
 
 ANSWER_SECONDS = 30.0
@@ -35,7 +35,7 @@ class _Asked(NamedTuple):
     expires: float
 
 
-class Roster:
+class ClientNodes:
     def __init__(
         self, warn: Callable[[str], None], registered: Registered | None = None, met: bool = False
     ) -> None:
@@ -52,7 +52,7 @@ class Roster:
         """A new wait: nodes that were silent in the last one are asked once more."""
         self._silent.clear()
 
-    def awaited(self, link: Link, until: Mapping[int, float]) -> set[int]:
+    def awaited(self, link: SuperLinkClient, until: Mapping[int, float]) -> set[int]:
         """Look once who is there: which of these clients, each up to its moment, to wait for."""
         now = time.monotonic()  # before the look: who came by then is here
         online = link.nodes()
@@ -71,7 +71,7 @@ class Roster:
         self.met |= missing == over
         return missing - over
 
-    def _ask(self, link: Link, online: set[int], spared: set[int]) -> None:
+    def _ask(self, link: SuperLinkClient, online: set[int], spared: set[int]) -> None:
         gone = [number for number, asked in self._asked.items() if asked.node not in online]
         link.forget(gone)
         for number in gone:
@@ -84,7 +84,7 @@ class Roster:
             if number:
                 self._asked[number] = _Asked(node, nonce, time.monotonic() + ANSWER_SECONDS)
 
-    def _listen(self, link: Link, now: float) -> None:
+    def _listen(self, link: SuperLinkClient, now: float) -> None:
         """Who says its name, however late one looks; else who is late with it."""
         answers = link.pull(list(self._asked), ROOM)
         for answer in answers:
@@ -104,7 +104,7 @@ class Roster:
             self._silent.add(node)
             self.warn(f"node {node} {why}")
 
-    def _introduce(self, link: Link, said: Any, sender: int, asked: _Asked) -> None:
+    def _introduce(self, link: SuperLinkClient, said: Any, sender: int, asked: _Asked) -> None:
         node, nonce = asked.node, asked.nonce
         self._known.add(node)
         try:

@@ -45,7 +45,7 @@ def write(path: Path, data: bytes) -> None:
     write_atomically(path, data, 0o600)
 
 
-class States:
+class ClientStateStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 

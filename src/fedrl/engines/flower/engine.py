@@ -22,12 +22,12 @@ import numpy as np
 from fedrl.config.flower import Settings
 from fedrl.core import serialization
 from fedrl.core.types import Algorithm, Failure, Job, Result, Spec, Tensors, UserError
-from fedrl.engines.flower import messages, secure_rounds
+from fedrl.engines.flower import messages
 from fedrl.engines.flower.adapter import records
-from fedrl.engines.flower.client_nodes import BUSY_SECONDS, Roster
-from fedrl.engines.flower.connection import Connection
-from fedrl.engines.flower.secure_rounds import Question
-from fedrl.engines.flower.superlink_client import Arrived, Link, Lost, Outgoing, wait_for
+from fedrl.engines.flower.client_nodes import BUSY_SECONDS, ClientNodes
+from fedrl.engines.flower.connection import Connection, Lost
+from fedrl.engines.flower.secure_rounds import Question, SecureSum
+from fedrl.engines.flower.superlink_client import Arrived, Outgoing, SuperLinkClient, wait_for
 from fedrl.federation.update_check import one_line, ranges
 from fedrl.privacy import clipping
 from fedrl.privacy.secure_aggregation import Terms, identity
@@ -66,10 +66,10 @@ class Recipe:
 
 
 class Opens(Protocol):
-    def __call__(self, connection: Connection, seconds: float) -> Link: ...
+    def __call__(self, connection: Connection, seconds: float) -> SuperLinkClient: ...
 
 
-class Flower:
+class FlowerEngine:
     def __init__(
         self,
         algorithm: Algorithm,
@@ -91,9 +91,9 @@ class Flower:
         self.once = once  # whether no job is sent a second time: each update shows new noise
         self.bytes_sent = 0  # of broadcasts and headings, each once for every client
         self.tries = 0  # to send one
-        self._link: Link | None = None
+        self._link: SuperLinkClient | None = None
         self._fruitless = 0
-        self._roster = Roster(warn, connection.registered())
+        self._roster = ClientNodes(warn, connection.registered())
         self._begun: dict[int, Job] = {}  # by client, until its outcome is here
         self._sent: dict[str, _Sent] = {}  # of those, what is at a node
         self._until: dict[int, float] = {}  # of those, how long to wait for their nodes
@@ -109,7 +109,7 @@ class Flower:
         """Node of each client that is connected."""
         return self._roster.owners
 
-    def __enter__(self) -> Flower:
+    def __enter__(self) -> FlowerEngine:
         return self
 
     def __exit__(self, kind: Any, *_: object) -> None:
@@ -151,7 +151,7 @@ class Flower:
             exchange = messages.nonce()
             first = {job.client: self._question(job, deadline, exchange) for job in jobs}
             try:
-                return secure_rounds.Sum(
+                return SecureSum(
                     exchange,
                     terms,
                     form,
@@ -326,7 +326,7 @@ class Flower:
 
     # Who is there --------------------------------------------------------------------------------
 
-    def _open(self) -> Link:
+    def _open(self) -> SuperLinkClient:
         if self._link is None:
             try:
                 self._link = self.opens(self.connection, self.settings.patience)
@@ -348,7 +348,7 @@ class Flower:
         if self._link is not None:
             self._link.close(finished=False)
         self._link = None
-        self._roster = Roster(self.warn, self._roster.registered, self._roster.met)
+        self._roster = ClientNodes(self.warn, self._roster.registered, self._roster.met)
 
     def _meet(self, wanted: set[int]) -> None:
         """Find the nodes of these clients; wait for those that are missing, once per absence."""

@@ -10,13 +10,14 @@ from pathlib import Path
 
 from fedrl.core.types import UserError
 from fedrl.engines.flower import child_processes, connection, keys
+from fedrl.engines.flower.adapter import HOME
 
 START_SECONDS = 60.0
 POLL_SECONDS = 0.5
 """Here nobody's network is in between, and a try should not take long."""
 
 
-class Federation:
+class LocalFederation:
     """A SuperLink and a node per client, from `__enter__` to `__exit__`.
 
     `program` is what a node runs: words for Python, before those of `fedrl flower node`. With
@@ -53,7 +54,7 @@ class Federation:
         self.rules = [word for key in allowed for word in ("--allow", key)]
         self.rules += ["--", *own] if own else []
 
-    def __enter__(self) -> Federation:
+    def __enter__(self) -> LocalFederation:
         server = self.folder / "server"
         if not (server / "secret").is_file():
             keys.make_server(server, ["localhost", "127.0.0.1"])
@@ -87,7 +88,7 @@ class Federation:
         words += ["--host", "127.0.0.1", "--port", str(self.port)]
         words += ["--insecure"] if self.insecure else []
         log = self.folder / "link.log"
-        self.link = child_processes.start(words, self.folder / "server" / "flwr", log)
+        self.link = child_processes.start(words, self.folder / "server" / HOME, log)
         until = time.monotonic() + START_SECONDS
         while time.monotonic() < until and self.link.poll() is None:
             try:
@@ -109,7 +110,7 @@ class Federation:
             words += ["--ca", str(server / "ca.pem"), "--key", str(folder / "key")]
             words += ["--peers", str(server / "nodes")] if self.peers else []
         words += self.rules
-        self.nodes[client] = child_processes.start(words, folder / "flwr", folder / "node.log")
+        self.nodes[client] = child_processes.start(words, folder / HOME, folder / "node.log")
 
     def running(self) -> bool:
         return self.link is not None and self.link.poll() is None

@@ -22,15 +22,15 @@ import fedrl
 from fedrl.core import seeding, serialization
 from fedrl.core.types import Algorithm, Failure, Job, Result, Tensors, TooFew, UserError
 from fedrl.engines.flower import messages
-from fedrl.engines.flower.adapter import records
+from fedrl.engines.flower.adapter import HOME, records
 from fedrl.engines.flower.client_state_store import (
+    ClientStateStore,
     StateError,
-    States,
     with_history,
     without_history,
 )
 from fedrl.engines.in_process import debugging, one_line, reason
-from fedrl.engines.worker_pool import Workers
+from fedrl.engines.worker_pool import WorkerPool
 from fedrl.privacy.client_ledger import Budget, Ledger, job_name
 from fedrl.privacy.secure_aggregation import Terms
 from fedrl.privacy.secure_aggregation import messages as secure_messages
@@ -39,7 +39,7 @@ from fedrl.privacy.secure_aggregation.identity import Identity
 from fedrl.privacy.secure_aggregation.opened_sums import Asked, Opened
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
 
-OWN = frozenset({"states", "flwr", "secret", "key", "opened", "ledger", "memory", "supernode"})
+OWN = frozenset({"states", HOME, "secret", "key", "opened", "ledger", "memory", "supernode"})
 """Names in a node's folder that are the node's own, whatever their endings: no recipe's."""
 UNTOLD = "its client gave no update (its own log says why)"
 
@@ -77,7 +77,7 @@ def say(line: str) -> None:
 
 
 @dataclass
-class Client:
+class NodeClient:
     """One client of a federation, on its own machine.
 
     `plan` reads a recipe with this node's own paths. `regroup` lets secure sums be of other clients
@@ -91,11 +91,11 @@ class Client:
     identity: Identity = field(default_factory=Identity)
     regroup: bool = False
     _recipe: str = ""
-    _workers: Workers | None = None
+    _workers: WorkerPool | None = None
     _seen: set[str] = field(default_factory=set)
     _sum: tuple[Member, Plan] | None = None
 
-    def answer(self, content: records.RecordDict) -> records.RecordDict:
+    def answer(self, content: records.Content) -> records.Content:
         """The reply to a message, whatever it is."""
         try:
             text, pieces = records.opened(content)
@@ -164,7 +164,7 @@ class Client:
         if plan.terms is not None:
             self._check_turn(plan, asked)
         spend = self._spend(plan, asked)
-        states = States(self.folder / "states")
+        states = ClientStateStore(self.folder / "states")
         kept = states.load(asked.run, asked.state) if asked.state else None
         state, history = without_history(kept)
         about = secure_messages.digest(
@@ -237,7 +237,7 @@ class Client:
     def _compute(self, plan: Plan, recipe: str, job: Job, deadline: float) -> Result | Failure:
         if self._workers is None or self._recipe != recipe:
             self.close()
-            self._workers, self._recipe = Workers(plan.build, count=1), recipe
+            self._workers, self._recipe = WorkerPool(plan.build, count=1), recipe
         try:
             (result,) = self._workers.run([job], deadline)
             return result

@@ -28,7 +28,7 @@ from typing import NamedTuple, Protocol, TypeVar
 from fedrl.core.serialization import Damaged
 from fedrl.core.types import Failure, Result, Tensors, TooFew
 from fedrl.engines.flower import messages
-from fedrl.engines.flower.superlink_client import Lost
+from fedrl.engines.flower.connection import Lost
 from fedrl.federation.update_check import misreported
 from fedrl.privacy.clipping import Layout
 from fedrl.privacy.secure_aggregation import Terms, masks
@@ -60,7 +60,7 @@ Doubts = Callable[[int, secure_messages.Signed, str], str]
 """What is wrong with the signature of a client's keys for a job with that broadcast, or nothing."""
 
 
-class Sum:
+class SecureSum:
     """One secure sum among a round's clients; `reports` are metrics that they may tell."""
 
     def __init__(

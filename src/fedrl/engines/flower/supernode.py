@@ -15,21 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedrl.core.types import UserError
-from fedrl.engines.flower import child_processes, node_executor
-from fedrl.engines.flower.node import Client, say
+from fedrl.engines.flower import adapter, child_processes, node_executor
+from fedrl.engines.flower.node import NodeClient, say
 
 PAUSE_SECONDS = 2.0
-POLL_SECONDS = 3.0
-"""Flower's own time between two questions for messages, for which it has no setting."""
-SOONER = """\
-import time, types
-from flwr.supernode import start_client_internal as loop
-loop.time = types.SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, {poll!r})))
-"""
 
 
 @dataclass(frozen=True)
-class Node:
+class SuperNode:
     """Where its SuperLink is, and how they know each other: a CA and a key, or plain text.
 
     `poll` are seconds between two questions for messages, up to Flower's own.
@@ -38,10 +31,10 @@ class Node:
     superlink: str
     ca: Path | None
     key: Path | None
-    poll: float = POLL_SECONDS
+    poll: float = adapter.SUPERNODE_POLL_SECONDS
 
 
-def serve(node: Node, client: Client) -> None:
+def serve(node: SuperNode, client: NodeClient) -> None:
     """Until it is stopped by a signal."""
     try:
         client.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -53,7 +46,7 @@ def serve(node: Node, client: Client) -> None:
             time.sleep(PAUSE_SECONDS)
 
 
-def _serve_once(node: Node, client: Client) -> None:
+def _serve_once(node: SuperNode, client: NodeClient) -> None:
     port, secret = child_processes.free_port(), secrets.token_bytes(32)
     path = client.folder / "secret"
     path.unlink(missing_ok=True)
@@ -72,15 +65,18 @@ def _serve_once(node: Node, client: Client) -> None:
         child_processes.stop([process])
 
 
-def _start(node: Node, client: Client, port: int, secret: Path) -> subprocess.Popen[bytes]:
-    sooner = SOONER.format(poll=node.poll) if node.poll < POLL_SECONDS else ""
-    words = ["-c", sooner + child_processes.SUPERNODE, "--superlink", node.superlink]
+def _start(node: SuperNode, client: NodeClient, port: int, secret: Path) -> subprocess.Popen[bytes]:
+    sooner = node.poll < adapter.SUPERNODE_POLL_SECONDS
+    program = (adapter.POLL_SOONER.format(poll=node.poll) if sooner else "") + adapter.SUPERNODE
+    words = ["-c", program, "--superlink", node.superlink]
     words += ["--isolation", "process", "--host", "127.0.0.1", "--port", str(port)]
     words += ["--superexec-auth-secret-file", str(secret)]
     words += ["--node-config", f"client={client.number}"]
     words += ["--root-certificates", str(node.ca)] if node.ca else ["--insecure"]
     words += ["--auth-supernode-private-key", str(node.key)] if node.key else []
-    return child_processes.start(words, client.folder / "flwr", client.folder / "supernode.log")
+    return child_processes.start(
+        words, client.folder / adapter.HOME, client.folder / "supernode.log"
+    )
 
 
 def _wait_for_port(process: subprocess.Popen[bytes], port: int) -> None:

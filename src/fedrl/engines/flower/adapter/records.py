@@ -12,21 +12,28 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.common.constant import ErrorCode
 from flwr.supercore.inflatable.inflatable_object import (
     get_object_body,
     get_object_head_values_from_object_content,
 )
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
 
 from fedrl.core.serialization import Damaged
 
+Content = RecordDict
+"""What a message holds; made by `content` and read by `opened`, and by nobody else."""
 HEADING, BODY = "fedrl", "pieces"
 RAW = "fedrl.bytes"
 DIGITS = 8
 ROOM = 2**20
 """Bytes of a message beside its pieces, and a 64th of those: names, sizes and the heading."""
+
+
+class Unusable(Exception):
+    """An answer that is no message of a node, and why, in one line."""
 
 
 def body(pieces: Sequence[bytes]) -> ArrayRecord:
@@ -39,10 +46,10 @@ def body(pieces: Sequence[bytes]) -> ArrayRecord:
 
 
 def content(heading: str, pieces: ArrayRecord | None = None) -> RecordDict:
-    records: dict[str, Any] = {HEADING: ConfigRecord({"text": heading})}
-    if pieces is not None:
-        records[BODY] = pieces
-    return RecordDict(records)
+    heading_record = ConfigRecord({"text": heading})
+    if pieces is None:
+        return RecordDict({HEADING: heading_record})
+    return RecordDict({HEADING: heading_record, BODY: pieces})
 
 
 def opened(records: RecordDict) -> tuple[str, list[bytes]]:
@@ -79,3 +86,38 @@ def check(objects: Mapping[str, bytes], limit: int) -> None:
             arrays.append([children[i] for i in told["arraychunk_ids"]])
     if sum(chunks[number] for named in arrays for number in named) > limit:
         raise Damaged("its pieces are named too often")
+
+
+def assembled(number: str, parts: Mapping[str, bytes], limit: int) -> RecordDict:
+    """What a message that came in these parts holds, if that is no more than `limit` bytes."""
+    try:
+        check(parts, limit)
+        message = inflate_object_from_contents(number, dict(parts))
+    except Damaged as damage:
+        raise Unusable(f"its answer is malformed: {damage}") from damage
+    except Exception as error:
+        raise Unusable("its answer is malformed") from error
+    if not isinstance(message, Message):
+        raise Unusable("its answer is malformed")
+    # Flower carries equal pieces once: a small message could name one of them a million times.
+    if message.has_content() and _size(message.content) > limit:
+        raise too_large(limit)
+    if message.has_error():
+        # Only the code: the text may quote what a client holds.
+        code = message.error.code
+        raise Unusable(f"Flower reports error {code} ({_meaning(code)})")
+    return message.content
+
+
+def too_large(limit: int) -> Unusable:
+    return Unusable(f"its answer is larger than the {limit:,} bytes that its method may send")
+
+
+def _size(content: RecordDict) -> int:
+    """Bytes of its arrays, one by one."""
+    return sum(len(a.data) for record in content.array_records.values() for a in record.values())
+
+
+def _meaning(code: int) -> str:
+    names = {value: name for name, value in vars(ErrorCode).items() if name.isupper()}
+    return names.get(code, "unknown").replace("_", " ").lower()
