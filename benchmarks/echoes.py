@@ -109,10 +109,10 @@ def federation(
 
 
 def algorithm(terms: Terms | None) -> Any:
-    from fedrl.privacy.secure_aggregation.client import Worded
+    from fedrl.clients.masked_updates import SecureClient
 
     echo: Any = Echo(LOAD_SECONDS)
-    return echo if terms is None else Worded(Private(echo, SECURE), SECURE, terms)
+    return echo if terms is None else SecureClient(Private(echo, SECURE), SECURE, terms)
 
 
 def plan(recipe: str) -> Plan:

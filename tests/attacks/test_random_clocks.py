@@ -17,7 +17,8 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
-from fedrl.engines.flower.client_state_store import ClientStateStore, StateError
+from fedrl.core.private_files import StateError
+from fedrl.engines.flower.client_state_store import ClientStateStore
 
 GAMES = 40
 

@@ -37,12 +37,12 @@ from support.toy import Toy
 
 from fedrl.core import serialization, tree
 from fedrl.core.types import Failure, Job, Result, Spec
+from fedrl.core.update_refusal import refusal
 from fedrl.engines.flower import messages
 from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.adapter.driver import Run
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.superlink_client import Arrived, SuperLinkClient
-from fedrl.federation.update_check import refusal
 
 ROOM = 2**22
 """Bytes that reading any answer may take beside four times what came and what was declared."""

@@ -87,7 +87,7 @@ def flipped(values: np.ndarray, draw: random.Random) -> np.ndarray:
 
 
 def added(words: np.ndarray) -> Callable[[Tensors], Tensors]:
-    return lambda tensors: {"words": tensors["words"] + words}
+    return lambda tensors: {"vector": tensors["vector"] + words}
 
 
 @pytest.mark.parametrize("number", range(MEMBERS))
@@ -95,7 +95,7 @@ def test_members_that_lie_leave_an_exact_sum_or_none(number: int, tmp_path: Path
     draw = random.Random(number)
     share = draw.choice([0.51, 0.66])
     net = SecretNet(Toy(CLIENTS), tmp_path, threshold=share, regroup=True)
-    words = {job.client: net.algorithm.local(job).update["words"] for job in jobs(net)}
+    words = {job.client: net.algorithm.local(job).update["vector"] for job in jobs(net)}
     for client in draw.sample(range(CLIENTS), draw.randint(1, 3)):
         step = draw.choice(STEPS)
         if step == "mask" and draw.random() < 0.5:

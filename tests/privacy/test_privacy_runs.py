@@ -218,7 +218,7 @@ def test_a_package_that_is_missing_is_named_with_its_extra(package, fields, monk
         n for n in sys.modules if n.split(".")[0] == package or "privacy.secure_aggregation." in n
     ]:
         monkeypatch.delitem(sys.modules, name)
-    for name in ("protocol", "masks"):
+    for name in ("client", "server", "protocol", "masks"):
         monkeypatch.delattr(secure, name, raising=False)
     monkeypatch.setitem(sys.modules, package, None)
     accounting.library.cache_clear()

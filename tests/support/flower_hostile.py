@@ -90,5 +90,5 @@ def sealed(heading: messages.Answer, pieces: list[bytes]) -> RecordDict:
 
 if __name__ == "__main__":
     adapter.SUPERNODE = IMPATIENT + adapter.SUPERNODE
-    node_recipes.Client = Hostile  # type: ignore[misc]
+    node_recipes.NodeClient = Hostile  # type: ignore[misc]
     sys.exit(call(["flower", "node", *sys.argv[1:]]))

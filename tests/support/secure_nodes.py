@@ -14,6 +14,7 @@ import numpy as np
 from fedrl import privacy
 from fedrl.aggregation import mean as aggregate
 from fedrl.clients.local_noise import Private
+from fedrl.clients.masked_updates import SecureClient
 from fedrl.core import seeding, serialization
 from fedrl.core.types import Algorithm, Failure, Job, Result, Tensors
 from fedrl.engines.flower.adapter import records
@@ -25,7 +26,6 @@ from fedrl.federation import round_loop
 from fedrl.federation.client_sampling import Settings, first_cohort
 from fedrl.privacy.mechanism import Mechanism
 from fedrl.privacy.secure_aggregation import Terms, quantise
-from fedrl.privacy.secure_aggregation.client import Worded
 from support.flower_nodes import Net, in_small_pieces
 from support.rounds import Memory
 from support.toy import Toy
@@ -72,7 +72,9 @@ class SecretNet(Net):
         self.settings = privacy.Settings(**({"clip": CLIP, "secure": True} | fields))  # type: ignore[arg-type]
         self.terms = Terms.of(self.settings, clients)
         self.honest = Private(algorithm, self.settings)
-        super().__init__(Worded(self.honest, self.settings, self.terms), folder, clients, half)
+        super().__init__(
+            SecureClient(self.honest, self.settings, self.terms), folder, clients, half
+        )
         plan = replace(self.members[100].plan(""), terms=self.terms, seed=SEED)
         for node in self.members.values():
             node.plan = lambda recipe: plan

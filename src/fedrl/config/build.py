@@ -78,8 +78,14 @@ def build_algorithm(config: Config) -> Algorithm:
     return algorithm
 
 
-def build_clients(config: Config, algorithm: Algorithm | None = None) -> Algorithm:
-    """The method with what the settings put around its clients: attacks, faults, protection."""
+def build_clients(
+    config: Config, algorithm: Algorithm | None = None, masked: bool = False
+) -> Algorithm:
+    """The method with what the settings put around its clients: attacks, faults, protection.
+
+    `masked` is for clients on machines of their own: what leaves them is for a secure sum, if the
+    run has such.
+    """
     method = build_algorithm(config) if algorithm is None else algorithm
     return wrap(
         method,
@@ -88,6 +94,7 @@ def build_clients(config: Config, algorithm: Algorithm | None = None) -> Algorit
         config.privacy,
         config.federation.clients,
         config.seed,
+        terms(config) if masked else None,
     )
 
 

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from fedrl.core import seeding
 from fedrl.core.types import Algorithm, Failure, Job, Result
-from fedrl.federation.update_check import ranges, refusal
+from fedrl.core.update_refusal import ranges, refusal
 
 Duration = Callable[[Job], float]
 

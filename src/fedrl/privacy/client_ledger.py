@@ -15,17 +15,14 @@ other are damage: the node then answers nothing, because it does not know what i
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from fedrl.engines.flower.client_state_store import StateError, write
+from fedrl.core.private_files import StateError, locked, write_private
 from fedrl.privacy import accounting
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
 
@@ -49,18 +46,6 @@ class Charge(NamedTuple):
     noise: float
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """One process at a time in what a node remembers: two of one folder must not both say yes."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # Who can open the file, to read it too, could lock it and never let go.
-    descriptor = os.open(folder / "memory.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    with open(descriptor, "a") as lock:
-        os.fchmod(descriptor, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 class Ledger:
     def __init__(self, folder: Path, epsilon: float, delta: float) -> None:
         self.folder = folder
@@ -80,7 +65,7 @@ class Ledger:
             self._admit(known, new)
             line, chain = _line(new, chain)
             self._append(line, length)
-            write(self._head, f"{len(known) + 1} {chain}\n".encode())
+            write_private(self._head, f"{len(known) + 1} {chain}\n".encode())
 
     def _admit(self, known: list[Charge], new: Charge) -> None:
         if any(new.job == one.job for one in known):

@@ -120,14 +120,14 @@ class Mechanism:
             return rule((clipping.clip(update, s.clip, form), w) for update, w in stream)
 
         def noisy(stream: Stream) -> Tensors:
-            found = clipping.vectors(stream, s.clip, form)
-            return form.update(noise.noisy_mean(found, form.size, exchange.asked, deviation, draw))
+            vectors = clipping.vectors(stream, s.clip, form)
+            mean = noise.noisy_mean(vectors, form.size, exchange.asked, deviation, draw)
+            return form.update(mean)
 
         def masked(stream: Stream) -> Tensors:
-            found = clipping.vectors(stream, s.clip, form)
-            needed = secure_aggregation.threshold(s.threshold, exchange.asked)
-            part = secure_aggregation.Noise.part(deviation, needed, draw) if deviation else None
-            return form.update(secure_aggregation.mean(found, exchange.asked, s.clip, needed, part))
+            terms = secure_aggregation.Terms.of(s, exchange.asked)
+            vectors = clipping.vectors(stream, s.clip, form)
+            return form.update(secure_aggregation.mean(vectors, terms, draw))
 
         if s.secure:
             return opened if self.summed else masked

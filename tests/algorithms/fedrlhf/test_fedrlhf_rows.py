@@ -19,7 +19,7 @@ from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
 from fedrl.core import tree
 from fedrl.core.types import Job, UserError
-from fedrl.federation.update_check import refusal
+from fedrl.core.update_refusal import refusal
 from fedrl.privacy import Settings as Privacy
 from fedrl.privacy.mechanism import Exchange, Mechanism
 from fedrl.runs import train as runs

@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from fedrl.core import serialization
+from fedrl.core.private_files import StateError
+from fedrl.core.update_refusal import one_line
 from fedrl.engines.flower import messages
 from fedrl.engines.flower.client_state_store import (
     HISTORY,
-    NO_HISTORY,
     ClientStateStore,
-    StateError,
     with_history,
     without_history,
 )
-from fedrl.federation.update_check import one_line
+from fedrl.privacy.secure_aggregation.protocol import NO_HISTORY
 
 NAMES = st.text(min_size=1, max_size=6)
 DTYPES = st.sampled_from(["float64", "float32", "float16", "int64", "uint8", "bool"])

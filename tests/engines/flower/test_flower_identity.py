@@ -25,14 +25,14 @@ from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.superlink_client import Arrived, Outgoing
 from fedrl.privacy.secure_aggregation import identity, masks
 from fedrl.privacy.secure_aggregation import messages as secure_messages
-from fedrl.privacy.secure_aggregation.client import Member
+from fedrl.privacy.secure_aggregation.client import Client, SigningClient
 from fedrl.privacy.secure_aggregation.identity import (
     SIGNATURE,
     Identity,
     about_keys,
     about_survivors,
 )
-from fedrl.privacy.secure_aggregation.protocol import Client, Keys, ProtocolError
+from fedrl.privacy.secure_aggregation.protocol import Keys, ProtocolError
 
 survivors = st.lists(st.integers(0, 300), unique=True, max_size=5)
 
@@ -188,7 +188,7 @@ def test_clients_that_are_told_different_survivors_open_nothing(net: SecretNet):
 
 def test_a_driver_that_skips_the_agreement_gets_no_shares(net: SecretNet, people: list[Identity]):
     words = np.zeros(7, np.uint32)
-    member = Member("x", 1, net.terms, words, lambda _: None, lambda: None, people[1], JOB)
+    member = SigningClient("x", 1, net.terms, words, lambda _: None, lambda: None, people[1], JOB)
     member.advertise()
     with pytest.raises(ProtocolError, match="than this client has agreed to"):
         member.take("unmask", secure_messages.pack_opening(range(CLIENTS), {}))

@@ -26,9 +26,9 @@ from support.secure_nodes import CLIENTS, SecretNet, jobs, no_answer, over
 from support.toy import Toy
 
 from fedrl.config import schema as configs
+from fedrl.core.private_files import StateError
 from fedrl.core.types import Failure, Result
 from fedrl.engines.flower import node_recipes
-from fedrl.engines.flower.client_state_store import StateError
 from fedrl.privacy import accounting
 from fedrl.privacy import client_ledger as ledgers
 from fedrl.privacy.client_ledger import Budget, Ledger

@@ -40,7 +40,7 @@ from fedrl.core.types import Failure, Job, Result, Spec, Tensors
 from fedrl.engines.flower.superlink_client import Arrived
 from fedrl.federation.round_loop import QuorumLost
 from fedrl.privacy.secure_aggregation import messages as secure_messages
-from fedrl.privacy.secure_aggregation.protocol import Server
+from fedrl.privacy.secure_aggregation.server import Server
 
 NEEDED = 4  # of 5, at the default threshold
 
@@ -125,8 +125,8 @@ def test_seeded_noise_is_repeatable_and_everybodys_own(tmp_path: Path):
     same(one.last.states[0], other.last.states[0])
     net = SecretNet(Toy(CLIENTS), tmp_path / "c", **fields)
     plain = SecretNet(Toy(CLIENTS), tmp_path / "d", clip=0.5)
-    words = [net.algorithm.local(job).update["words"] for job in jobs(net)]
-    quiet = [plain.algorithm.local(job).update["words"] for job in jobs(net)]
+    words = [net.algorithm.local(job).update["vector"] for job in jobs(net)]
+    quiet = [plain.algorithm.local(job).update["vector"] for job in jobs(net)]
     noise = np.array([w.view(np.int32) for w in words]) * net.terms.step
     noise -= np.array([w.view(np.int32) for w in quiet]) * plain.terms.step
     assert np.linalg.matrix_rank(np.round(noise, 4)) == CLIENTS
@@ -176,7 +176,7 @@ def test_all_that_the_driver_gets_of_a_client_is_uniform(value: float, tmp_path:
         list(engine.run(jobs(net, number)))
     mine = [seen for seen in net.answers_seen if seen.client == 1]
     assert [seen.step for seen in mine] == list(STEPS) * 4
-    words = np.concatenate([seen.tensors["words"] for seen in mine if seen.step == "mask"])
+    words = np.concatenate([seen.tensors["vector"] for seen in mine if seen.step == "mask"])
     assert words.size == 4 * 2000
     for part in (words >> 26, words & 63):
         assert scipy.stats.chisquare(np.bincount(part, minlength=64)).pvalue > 1e-6
@@ -187,7 +187,7 @@ def test_all_that_the_driver_gets_of_a_client_is_uniform(value: float, tmp_path:
     assert len({seen.raw for seen in mine}) == len(mine)
     # What it would have sent, as numbers and as words: nowhere, not even in part.
     plain = np.full(16, value).tobytes()
-    hidden = net.algorithm.local(jobs(net)[1]).update["words"][:16].tobytes()
+    hidden = net.algorithm.local(jobs(net)[1]).update["vector"][:16].tobytes()
     assert not any(plain in seen.raw or hidden in seen.raw for seen in mine)
     for seen in mine:
         assert (seen.heading["weight"], seen.heading["metrics"]) == (1.0, {})

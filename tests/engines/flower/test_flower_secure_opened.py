@@ -33,8 +33,8 @@ from support.secure_nodes import (
 )
 from support.toy import Toy
 
+from fedrl.core.private_files import StateError
 from fedrl.core.types import Failure
-from fedrl.engines.flower.client_state_store import StateError
 from fedrl.engines.flower.superlink_client import Arrived
 from fedrl.federation.round_loop import QuorumLost
 from fedrl.privacy.secure_aggregation import opened_sums
@@ -163,7 +163,7 @@ def test_nothing_leaves_before_it_is_written(tmp_path: Path, monkeypatch: pytest
     def full(path: Path, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(opened_sums, "write", full)
+    monkeypatch.setattr(opened_sums, "write_private", full)
     net = nodes(tmp_path)
     assert all(isinstance(outcome, Failure) for outcome in net.engine().run(jobs(net)))
     answers = [seen for seen in net.answers_seen if seen.step == "unmask"]
@@ -274,7 +274,7 @@ def test_two_of_one_folder_do_not_open_for_two_sets(
 ):
     """Each would have read that nothing was opened before the other wrote. The lock is the file's,
     so threads are kept apart by it as processes are."""
-    real, gate = opened_sums.write, threading.Barrier(4)
+    real, gate = opened_sums.write_private, threading.Barrier(4)
 
     def slow(path: Path, data: bytes) -> None:
         time.sleep(0.05)
@@ -290,7 +290,7 @@ def test_two_of_one_folder_do_not_open_for_two_sets(
             return False
         return True
 
-    monkeypatch.setattr(opened_sums, "write", slow)
+    monkeypatch.setattr(opened_sums, "write_private", slow)
     with ThreadPool(4) as tries:
         found = tries.map(add, [[0, 1, 2], [0, 1, 3], [0, 2, 3], [0, 1, 2, 3]], 1)
     assert sorted(found) == [False, False, False, True]

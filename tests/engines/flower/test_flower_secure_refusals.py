@@ -97,9 +97,13 @@ WRONG: dict[str, tuple[str, Callable[[Tensors], Tensors], str]] = {
         lambda t: {k: v for k, v in t.items() if k != "seed"},
         "no commitment to a seed",
     ),
-    "too few words": ("mask", lambda t: {"words": t["words"][1:]}, "not 7 words"),
-    "words of 8 bytes": ("mask", lambda t: {"words": t["words"].astype(np.uint64)}, "not 7 words"),
-    "no words": ("mask", lambda t: {"letters": t["words"]}, "not 7 words"),
+    "too few words": ("mask", lambda t: {"vector": t["vector"][1:]}, "not 7 words"),
+    "words of 8 bytes": (
+        "mask",
+        lambda t: {"vector": t["vector"].astype(np.uint64)},
+        "not 7 words",
+    ),
+    "no words": ("mask", lambda t: {"letters": t["vector"]}, "not 7 words"),
 }
 
 
@@ -150,7 +154,7 @@ def test_metrics_that_were_asked_for_come_through(tmp_path: Path):
 def test_a_client_that_lies_moves_the_mean_no_further_than_the_bound(net: SecretNet):
     """Also with one of the others gone: the words of five are then those of four."""
     net.changes["job", 4] = no_answer
-    net.changes["mask", 1] = rewritten(lambda t: {"words": t["words"] + np.uint32(2**31 - 2**29)})
+    net.changes["mask", 1] = rewritten(lambda t: {"vector": t["vector"] + np.uint32(2**31 - 2**29)})
     found = mean_of(list(net.engine().run(jobs(net), 0.3)))
     assert np.linalg.norm(found) == pytest.approx(CLIP, rel=1e-6)
 

@@ -15,11 +15,11 @@ from typing import Any, NamedTuple
 import fedrl
 from fedrl.core import serialization
 from fedrl.core.types import UserError
+from fedrl.core.update_refusal import one_line
 from fedrl.engines.flower import messages
 from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.keys import Registered
 from fedrl.engines.flower.superlink_client import Outgoing, SuperLinkClient
-from fedrl.federation.update_check import one_line
 
 ANSWER_SECONDS = 30.0
 """For a node that came in the middle of a run to say who it is."""

@@ -22,13 +22,13 @@ import numpy as np
 from fedrl.config.flower import Settings
 from fedrl.core import serialization
 from fedrl.core.types import Algorithm, Failure, Job, Result, Spec, Tensors, UserError
+from fedrl.core.update_refusal import one_line, ranges
 from fedrl.engines.flower import messages
 from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.client_nodes import BUSY_SECONDS, ClientNodes
 from fedrl.engines.flower.connection import Connection, Lost
 from fedrl.engines.flower.secure_rounds import Question, SecureSum
 from fedrl.engines.flower.superlink_client import Arrived, Outgoing, SuperLinkClient, wait_for
-from fedrl.federation.update_check import one_line, ranges
 from fedrl.privacy import clipping
 from fedrl.privacy.secure_aggregation import Terms, identity
 from fedrl.privacy.secure_aggregation import messages as secure_messages

@@ -20,21 +20,17 @@ from pathlib import Path
 
 import fedrl
 from fedrl.core import seeding, serialization
+from fedrl.core.private_files import StateError
 from fedrl.core.types import Algorithm, Failure, Job, Result, Tensors, TooFew, UserError
 from fedrl.engines.flower import messages
 from fedrl.engines.flower.adapter import HOME, records
-from fedrl.engines.flower.client_state_store import (
-    ClientStateStore,
-    StateError,
-    with_history,
-    without_history,
-)
+from fedrl.engines.flower.client_state_store import ClientStateStore, with_history, without_history
 from fedrl.engines.in_process import debugging, one_line, reason
 from fedrl.engines.worker_pool import WorkerPool
 from fedrl.privacy.client_ledger import Budget, Ledger, job_name
 from fedrl.privacy.secure_aggregation import Terms
 from fedrl.privacy.secure_aggregation import messages as secure_messages
-from fedrl.privacy.secure_aggregation.client import Member
+from fedrl.privacy.secure_aggregation.client import SigningClient
 from fedrl.privacy.secure_aggregation.identity import Identity
 from fedrl.privacy.secure_aggregation.opened_sums import Asked, Opened
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
@@ -93,7 +89,7 @@ class NodeClient:
     _recipe: str = ""
     _workers: WorkerPool | None = None
     _seen: set[str] = field(default_factory=set)
-    _sum: tuple[Member, Plan] | None = None
+    _sum: tuple[SigningClient, Plan] | None = None
 
     def answer(self, content: records.Content) -> records.Content:
         """The reply to a message, whatever it is."""
@@ -180,12 +176,12 @@ class NodeClient:
                 new = with_history(new, history, about)
             states.save(asked.run, asked.nonce, new, asked.keep, asked.state)
         if plan.terms is not None:
-            words = result.update[secure_messages.WORDS]
+            words = result.update[secure_messages.VECTOR]
             remember = partial(self._remember, plan, asked)
             if asked.exchange in self._seen:  # signatures hold for one sum
                 raise ProtocolError("a sum of this name was begun before")
             self._seen.add(asked.exchange)
-            member = Member(
+            member = SigningClient(
                 asked.exchange, self.number, plan.terms, words, remember, spend, self.identity,
                 about, history, alike=plan.budget is None and not self.regroup,
             )  # fmt: skip
@@ -232,7 +228,7 @@ class NodeClient:
         if self._sum is None or self._sum[0].exchange != asked.exchange:
             raise ProtocolError("its node knows no such sum: another began, or it was restarted")
         member, plan = self._sum
-        return Result(self.number, member.take(asked.step, given)), plan
+        return Result(self.number, member.answer(asked.step, given)), plan
 
     def _compute(self, plan: Plan, recipe: str, job: Job, deadline: float) -> Result | Failure:
         if self._workers is None or self._recipe != recipe:

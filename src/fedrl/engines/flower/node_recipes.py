@@ -25,7 +25,6 @@ from fedrl.engines.flower.node import NodeClient, Plan
 from fedrl.engines.flower.node_policy import Policy
 from fedrl.privacy import accounting, secure_aggregation
 from fedrl.privacy.client_ledger import Budget
-from fedrl.privacy.secure_aggregation.client import Worded
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
 
 if TYPE_CHECKING:
@@ -52,9 +51,7 @@ def build(
         os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     if data:
         os.environ["FEDRL_DATA"] = data
-    config = read(recipe, flags)
-    algorithm, common = build_clients(config), terms(config)
-    return algorithm if common is None else Worded(algorithm, config.privacy, common)
+    return build_clients(read(recipe, flags), masked=True)
 
 
 def plan(

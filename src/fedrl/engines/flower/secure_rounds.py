@@ -27,13 +27,14 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from fedrl.core.serialization import Damaged
 from fedrl.core.types import Failure, Result, Tensors, TooFew
+from fedrl.core.update_refusal import misreported
 from fedrl.engines.flower import messages
 from fedrl.engines.flower.connection import Lost
-from fedrl.federation.update_check import misreported
 from fedrl.privacy.clipping import Layout
 from fedrl.privacy.secure_aggregation import Terms, masks
 from fedrl.privacy.secure_aggregation import messages as secure_messages
-from fedrl.privacy.secure_aggregation.protocol import Answer, Dealing, ProtocolError, Server
+from fedrl.privacy.secure_aggregation.protocol import Answer, Dealing, ProtocolError
+from fedrl.privacy.secure_aggregation.server import Server
 
 Found = TypeVar("Found")
 
@@ -179,7 +180,7 @@ class SecureSum:
         return dealt
 
     def _words(self, told: Result) -> None:
-        self.server.add(told.client, secure_messages.read_words(told.update, self.form.size))
+        self.server.add(told.client, secure_messages.read_vector(told.update, self.form.size))
 
     def _noting(self, job: Question) -> Callable[[str, str], messages.Job | messages.Step]:
         def heading(nonce: str, digest: str) -> messages.Job | messages.Step:

@@ -24,9 +24,9 @@ from typing import Any
 
 from fedrl.config.flower import LARGEST_PIECE_MB
 from fedrl.core.loopback import length
+from fedrl.core.update_refusal import one_line
 from fedrl.engines.flower import driver_auth
 from fedrl.engines.flower.node import say
-from fedrl.federation.update_check import one_line
 
 NODES = "/v1/fleet/"
 ACTIVATE, REGISTER = f"{NODES}activate-node", f"{NODES}register-node"

@@ -28,8 +28,7 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
 from fedrl.core.types import UserError
-from fedrl.engines.flower.client_state_store import NO_HISTORY
-from fedrl.privacy.secure_aggregation.protocol import Keys
+from fedrl.privacy.secure_aggregation.protocol import NO_HISTORY, Keys
 
 HALF = 48
 SIGNATURE = 2 * HALF

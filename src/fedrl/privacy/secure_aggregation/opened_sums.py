@@ -26,8 +26,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fedrl.engines.flower.client_state_store import StateError, write
-from fedrl.privacy.client_ledger import locked
+from fedrl.core.private_files import StateError, locked, write_private
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
 
 LAST = 1000
@@ -74,7 +73,7 @@ class Opened:
                 clients = those
                 rounds[_line(asked)] = _with(rounds.get(_line(asked), []), asked.round)
             told = {JOBS: last, CLIENTS: clients, ROUNDS: rounds}
-            write(self.path, json.dumps(told).encode())
+            write_private(self.path, json.dumps(told).encode())
 
     def _check(self, known: dict[str, Any], asked: Asked) -> None:
         spans = known[ROUNDS].get(_line(asked), [])
