@@ -163,12 +163,12 @@ def fedrl(task: Task, seed: int) -> dict[str, Any]:
     from fedrl.algorithms.qhd.dqn import feddqn
     from fedrl.algorithms.qhd.dqn.episodes import evaluate
     from fedrl.algorithms.qhd.td_kernels import UPDATES
-    from fedrl.config import schema as configs
+    from fedrl.config.loading import find_recipe, read_recipe, resolve
     from fedrl.core.types import Job
     from fedrl.envs.discrete import worlds as discrete
 
-    recipe = configs.read_recipe(configs.find_recipe(f"fedqhd/{task.world.split('-')[0].lower()}"))
-    config = configs.resolve(recipe, flags(task))
+    recipe = read_recipe(find_recipe(f"fedqhd/{task.world.split('-')[0].lower()}"))
+    config = resolve(recipe, flags(task))
     world = discrete.World(config.world, 1, seed)
     method = feddqn.FedDQN(config.algorithm, world, [[0]])
     state, kept, steps, returns = method.init(seed), None, 0.0, []

@@ -38,6 +38,7 @@ from fedrl.algorithms.qhd.fedqhd import FedQHD, Settings
 from fedrl.algorithms.qhd.ridge import Compiler
 from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import find_recipe, read_recipe, resolve
 from fedrl.core.types import Job
 from fedrl.envs.discrete import worlds as discrete
 from fedrl.report import plots
@@ -253,9 +254,9 @@ def minutes(results: harness.Results, quick: bool) -> None:
         if task == "lunarlander" and harness.missing("gymnasium", "Box2D"):
             print("minutes, lunarlander: skipped, needs gymnasium and Box2D")
             continue
-        recipe = configs.read_recipe(configs.find_recipe(f"fedqhd/{task}"))
+        recipe = read_recipe(find_recipe(f"fedqhd/{task}"))
         for encoders, theirs in zip(("shared", "own"), paper):
-            config = configs.resolve(recipe, ["--algorithm.encoders", encoders])
+            config = resolve(recipe, ["--algorithm.encoders", encoders])
             name = f"fedqhd/minutes_{task}_{encoders}"
             if quick:
                 per_step, per_exchange, most = short_run(task, config)

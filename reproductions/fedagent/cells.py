@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fedrl.config import schema as configs
+from fedrl.config import loading
+from fedrl.config.loading import find_recipe
 from fedrl.runs.grid import RunCell
 from fedrl.runs.warmstart import Settings as Imitation
 from reproductions.fedagent.models import WarmStart, labels_path
@@ -216,7 +217,7 @@ def base(scale: Scale, world: str) -> Recipe:
 @cache
 def read_recipe(name: str) -> Recipe:
     """Read once: a reproduction of hours is of the recipe that it started with."""
-    return configs.read_recipe(configs.find_recipe(name))
+    return loading.read_recipe(find_recipe(name))
 
 
 def warm_start(scale: Scale, world: str) -> WarmStart:

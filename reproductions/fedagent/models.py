@@ -13,8 +13,8 @@ from typing import Any
 
 from rich.console import Console
 
-from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import resolve
 from fedrl.config.schema import Config
 from fedrl.core.registry import load, look_up
 from fedrl.envs import WORLDS
@@ -49,13 +49,13 @@ def make(start: WarmStart, path: Path) -> None:
     """Imitate the expert."""
     entry = look_up(WORLDS, "world.name", start.name)
     module = load(entry, "world.name", start.name)
-    settings = configs.resolve({"world": dict(start.world)}).world
+    settings = resolve({"world": dict(start.world)}).world
     warmstart(module.World(settings, 0, 0), start.settings, path, Console(quiet=True))
 
 
 def labels_path(recipe: Mapping[str, Any], folder: Path) -> Path:
     """Labels are of a model and a world, whatever else the recipe says."""
-    config = configs.resolve({k: recipe[k] for k in ("federation", "algorithm", "world")})
+    config = resolve({k: recipe[k] for k in ("federation", "algorithm", "world")})
     return folder / "models" / f"labels.{digest(config)}.json"
 
 

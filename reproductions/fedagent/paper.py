@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from fedrl.config import schema as configs
+from fedrl.config.loading import resolve
 from fedrl.config.schema import Config
 from fedrl.core.registry import missing_extra
 from fedrl.core.types import UserError
@@ -124,7 +124,7 @@ def _warm_starts(sizes: plan.Scale, missing: Iterable[Config], folder: Path) -> 
 def _labels(sizes: plan.Scale, missing: Iterable[Config], folder: Path) -> list[Job]:
     """Of the household's training tasks, where a hardness partition asks for them."""
     paths = {config.partition.labels for config in missing} - {""}
-    config = configs.resolve(plan.recipe_of(sizes, "household", folder)) if paths else None
+    config = resolve(plan.recipe_of(sizes, "household", folder)) if paths else None
     return [
         Job("labels of the training tasks", 1.0, partial(label, config, Path(path)))
         for path in sorted(paths)

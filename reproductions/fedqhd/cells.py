@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
-from fedrl.config import schema as configs
+from fedrl.config import loading
+from fedrl.config.loading import find_recipe
 from fedrl.runs.grid import RunCell
 from reproductions.fedqhd import methods
 from reproductions.fedqhd.methods import METHOD_SETTINGS, METHODS, TASKS
@@ -92,7 +93,7 @@ SCALES = {"smoke": SMOKE, "small": SMALL, "full": FULL}
 @cache
 def read_recipe(task: str) -> Recipe:
     """Read once: a reproduction of hours is of the recipe that it started with."""
-    return configs.read_recipe(configs.find_recipe(f"fedqhd/{task}"))
+    return loading.read_recipe(find_recipe(f"fedqhd/{task}"))
 
 
 @cache

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fedrl.config import schema as configs
+from fedrl.config.loading import as_dict, find_recipe, resolve
 from reproductions.fedqhd import cells as plan
 from reproductions.fedqhd import methods, numbers
 from reproductions.fedqhd.methods import METHODS, TASKS
@@ -146,7 +146,7 @@ def choices(results: Results) -> str:
         rows.append([f"`{key}`", *values, what])
     said = []
     for task, title in TASKS.items():
-        for key, why in reasons(configs.find_recipe(f"fedqhd/{task}")).items():
+        for key, why in reasons(find_recipe(f"fedqhd/{task}")).items():
             said.append(f"- {title}, `{key}`: {why}")
     tuned = [
         f"- {TASKS[task]}, {name}: {told(settings)}"
@@ -174,9 +174,9 @@ def resolved(task: str) -> dict[str, Any]:
     from fedrl.envs.discrete.worlds import TASKS as WORLDS
 
     recipe = plan.read_recipe(task)
-    config = configs.resolve({k: recipe[k] for k in ("algorithm", "world")})
+    config = resolve({k: recipe[k] for k in ("algorithm", "world")})
     world = WORLDS[config.world.name]
-    settings = configs.as_dict(config.algorithm)
+    settings = as_dict(config.algorithm)
     return settings | {
         "shift": config.world.shift or world.shift,
         "scale": config.world.scale or world.scale,

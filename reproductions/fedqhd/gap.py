@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
-from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import as_dict
 from fedrl.config.schema import Config
 from fedrl.core import seeding
 from fedrl.core.atomic_files import write_atomically
@@ -87,7 +87,7 @@ class Measurement:
         """What of the learner's settings moves an error; D, m and λ are the points'."""
         s = self.learner.algorithm
         clients = self.learner.federation.clients
-        world = configs.as_dict(self.learner.world)
+        world = as_dict(self.learner.world)
         return {"world": world, "clients": clients, "bandwidth": s.bandwidth,
                 "spread": s.bandwidth_spread, "complex": s.complex}  # fmt: skip
 

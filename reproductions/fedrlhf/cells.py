@@ -12,7 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from fedrl.config import schema as configs
+from fedrl.config import loading
+from fedrl.config.loading import find_recipe
 from fedrl.runs.grid import RunCell
 from reproductions.fedagent.cells import changed
 from reproductions.fedrlhf.logs import KINDS, Log
@@ -87,7 +88,7 @@ SCALES = {"smoke": SMOKE, "small": SMALL, "full": SMALL}
 @cache
 def read_recipe(name: str) -> Recipe:
     """Read once: a reproduction is of the recipe that it started with."""
-    return configs.read_recipe(configs.find_recipe(name))
+    return loading.read_recipe(find_recipe(name))
 
 
 def base(scale: Scale, clients: int, rounds: int) -> Recipe:

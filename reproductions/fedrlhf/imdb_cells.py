@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fedrl.config import schema as configs
+from fedrl.config.loading import resolve
 from fedrl.runs.grid import RunCell
 from fedrl.runs.warmstart_reviews import Settings as Warm
 from reproductions.fedagent.cells import changed
@@ -89,7 +89,7 @@ def cells(texts: Texts, folder: Path) -> list[RunCell]:
     start = warm_start(texts)
     model = texts.model if start is None else str(start.path(folder))
     recipe = changed(base(texts), {"algorithm.model": model})
-    every = configs.resolve(recipe).algorithm.batches
+    every = resolve(recipe).algorithm.batches
     pooled = {"federation.kind": "centralized", "algorithm.batches": every * len(texts.lams)}
     changes: Mapping[str, Mapping[str, Any]] = {"fedrlhf": {}, "centralized": pooled}
     return [RunCell("imdb", name, changed(recipe, changes[name]), texts.seeds) for name in CELLS]

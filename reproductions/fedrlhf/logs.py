@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrl.config import schema as configs
+from fedrl.config.loading import resolve
 from fedrl.core.seeding import generator
 from fedrl.runs.grid import short_hash
 from fedrl.runs.warmstart import whole
@@ -50,7 +50,7 @@ def write(log: Log, folder: Path) -> None:
     """One file per client; a folder appears when it is whole."""
     from fedrl.envs.movielens.world import World
 
-    settings = configs.resolve({"world": dict(log.world), "algorithm": {"name": "fedrlhf"}}).world
+    settings = resolve({"world": dict(log.world), "algorithm": {"name": "fedrlhf"}}).world
     world = World(settings, log.clients, log.seed)
     with whole(log.place(folder)) as half:
         for client, shelf in enumerate(world.shelves):

@@ -13,7 +13,7 @@ from typing import Any
 
 from rich.console import Console
 
-from fedrl.config import schema as configs
+from fedrl.config.loading import resolve
 from fedrl.runs.grid import short_hash
 from fedrl.runs.warmstart_reviews import Settings, warmstart
 
@@ -39,5 +39,5 @@ class Reading:
 def make(reading: Reading, path: Path) -> None:
     from fedrl.envs.imdb.world import World
 
-    settings = configs.resolve({"world": dict(reading.world)}).world
+    settings = resolve({"world": dict(reading.world)}).world
     warmstart(World(settings, 0, 0), reading.settings, path, Console(quiet=True))

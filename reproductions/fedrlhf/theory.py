@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import resolve
 from fedrl.config.schema import Config
 from fedrl.core.atomic_files import write_atomically
 from fedrl.report import plots
@@ -43,7 +43,7 @@ class Measurement:
         return f"bound: λ = {self.lam:g}, seed {self.seed}"
 
     def config(self) -> Config:
-        return configs.resolve({**self.recipe, "rounds": self.rounds, "seed": self.seed})
+        return resolve({**self.recipe, "rounds": self.rounds, "seed": self.seed})
 
     def path(self, folder: Path) -> Path:
         name = f"lam{self.lam:g}-seed{self.seed}.{digest(self.config())}.json"

@@ -14,8 +14,8 @@ from fedrl.algorithms.qhd import encoders as rff
 from fedrl.algorithms.qhd.federation_gap import federation_gap
 from fedrl.analysis import federation_gap as gaps
 from fedrl.cli import call
-from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import resolve
 from fedrl.core import seeding
 from fedrl.core.types import UserError
 from fedrl.envs.discrete.worlds import random_states
@@ -37,7 +37,7 @@ def train(
         algorithm = {"name": "feddqn", "episodes": 2, "hidden": [4, 4]}
     data = {"rounds": rounds, "federation": {"clients": 3, "kind": kind}, "algorithm": algorithm,
             "world": {"name": world}, "aggregate": {"name": rule}, "out": str(out)}  # fmt: skip
-    config = configs.resolve(data)
+    config = resolve(data)
     directory = runs.start(config)
     runs.train(config, directory, build_algorithm(config))
     return directory.path

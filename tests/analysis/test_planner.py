@@ -17,7 +17,7 @@ from fedrl.algorithms.fedagent.convergence import Plan, Problem, best_lr, bound
 from fedrl.analysis import plan as planner
 from fedrl.analysis import theorem_constants
 from fedrl.cli import call
-from fedrl.config import schema as configs
+from fedrl.config.loading import resolve, to_toml
 from fedrl.core.types import Job, Result, UserError
 from fedrl.federation import round_loop
 from fedrl.runs.run_dir import RunDir
@@ -401,7 +401,7 @@ def still(tmp_path, monkeypatch: pytest.MonkeyPatch) -> Run:
     (tmp_path / "checkpoints").mkdir()
     recipe = {"name": "still", "rounds": 3, "federation": {"clients": 2},
               "algorithm": {"name": "pavg"}, "world": {"name": "cartpole"}}  # fmt: skip
-    (tmp_path / "config.toml").write_text(configs.to_toml(configs.resolve(recipe)))
+    (tmp_path / "config.toml").write_text(to_toml(resolve(recipe)))
     (tmp_path / "metrics.jsonl").write_text('{"round": 0, "eval/return": 1.0}\n')
     RunDir(tmp_path).checkpoint(round_loop.Snapshot(3, [{"theta": {"w": np.zeros(2)}}]))
     monkeypatch.setattr(

@@ -15,8 +15,8 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 from support.flower_nodes import Inline, Net, in_small_pieces
 
 from fedrl.config import build
-from fedrl.config import schema as configs
 from fedrl.config.build import build_clients
+from fedrl.config.loading import _toml, resolve
 from fedrl.core import seeding, serialization
 from fedrl.core.types import Failure, Job, Result, UserError
 from fedrl.engines.flower import keys, messages, node_recipes
@@ -56,10 +56,10 @@ def text(*parts: dict) -> str:
     lines, data = [], merged(SMALL, *parts)
     for key, value in data.items():
         if not isinstance(value, dict):
-            lines.append(f"{key} = {configs._toml(value)}")
+            lines.append(f"{key} = {_toml(value)}")
     for key, value in data.items():
         if isinstance(value, dict):
-            lines += [f"[{key}]", *(f"{k} = {configs._toml(v)}" for k, v in value.items())]
+            lines += [f"[{key}]", *(f"{k} = {_toml(v)}" for k, v in value.items())]
     return "\n".join(lines) + "\n"
 
 
@@ -75,7 +75,7 @@ class Node:
         """Why there is no update; empty if there is one."""
         pieces = serialization.cut(serialization.pack({"x": np.zeros(1)}), 100)
         job = {"run": "run", "state": "", "keep": 2, "deadline": 0.0, "recipe": recipe} | fields
-        seed = seeding.local(configs.resolve({}).seed, 0, 0, self.client.number)
+        seed = seeding.local(resolve({}).seed, 0, 0, self.client.number)
         heading = messages.Job(
             messages.nonce(), self.client.number, seed, digest=serialization.checksum(pieces), **job
         )  # type: ignore[arg-type]
@@ -245,7 +245,7 @@ def test_the_worker_reaches_no_hub_unless_its_owner_names_a_model(home: Path, mo
 
 def secret_engine(home: Path, recipe: str) -> tuple[FlowerEngine, list[Job]]:
     """A driver and real nodes for a secure sum of one job each."""
-    config = configs.resolve(json.loads(json.dumps(merged(SMALL, SECRET))))
+    config = resolve(json.loads(json.dumps(merged(SMALL, SECRET))))
     algorithm = build_clients(config)
     net = Net(algorithm, home, 0)
     for number in range(CLIENTS):
@@ -290,7 +290,7 @@ def test_a_node_that_knows_its_peers_sends_no_plain_update(home: Path, peers: Id
     node.client.identity = peers
     assert node.reason(text()).startswith("privacy.secure: this node knows its peers")
     assert not list(home.rglob("*.safetensors"))
-    config = configs.resolve(merged(SMALL, SECRET))
+    config = resolve(merged(SMALL, SECRET))
     terms = secure_messages.sendable(build.terms(config))
     assert "peers" not in node.reason(text(SECRET), exchange="x", terms=terms)
     plain = partial(node.reason, text(), exchange="y", terms=terms)
@@ -300,7 +300,7 @@ def test_a_node_that_knows_its_peers_sends_no_plain_update(home: Path, peers: Id
 def test_nor_its_own_metrics_beside_a_sum(home: Path, peers: Identity):
     """`reports = true` in a recipe would send every client's metrics as they are."""
     secret = merged(SECRET, {"privacy": {"clip": 0.5, "secure": True, "reports": True}})
-    terms = secure_messages.sendable(build.terms(configs.resolve(merged(SMALL, secret))))
+    terms = secure_messages.sendable(build.terms(resolve(merged(SMALL, secret))))
     for rules, refused in (({}, True), ({"allowed": ["privacy.reports"]}, False)):
         node = Node(home, **rules)
         node.client.identity = peers

@@ -18,8 +18,8 @@ from support.toy import Toy
 
 from fedrl.aggregation import mean as aggregate
 from fedrl.clients.wrapper import Wrapped
-from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import resolve
 from fedrl.core.types import Job, Result
 from fedrl.report import compare as report
 from fedrl.runs import train as runs
@@ -52,7 +52,7 @@ class Lying(Wrapped):
 
 def trained(tmp_path: Path, rule: str, lie: tuple[str, float] | None = None) -> Path:
     flags = ("--aggregate.name", rule, "--aggregate.attackers", "1", "--out", str(tmp_path))
-    settings = configs.resolve(RECIPE, flags)
+    settings = resolve(RECIPE, flags)
     algorithm = build_algorithm(settings)
     directory = runs.start(settings)
     runs.train(settings, directory, algorithm if lie is None else Lying(algorithm, *lie))
@@ -166,7 +166,7 @@ def test_writers_report_no_more_than_they_can_write(name: str, lie: float):
     settings = {"name": "fedrlhf-text", "batches": 2, "batch": 16, "answer_tokens": 8,
                 "queries": 4}  # fmt: skip
     data = {"algorithm": settings, "world": {"name": "imdb", "reviews": 40}}
-    allowed = ranges(build_algorithm(configs.resolve(data)))
+    allowed = ranges(build_algorithm(resolve(data)))
     assert misreported({name: lie}, allowed)
     assert not misreported({"env/samples": 32.0, "env/tokens": 256.0, "train/reward": 1.0}, allowed)
 
@@ -219,6 +219,6 @@ def test_ranges_are_of_what_is_reported(family: str):
 
     world = {"fedsvrpg-m": "random_mdp", "fedrlhf": "movielens"}.get(family, "cartpole-v1")
     data = {"algorithm": {"name": family}, "world": {"name": world}}
-    algorithm: Any = build_algorithm(configs.resolve(data))
+    algorithm: Any = build_algorithm(resolve(data))
     assert set(algorithm.ranges) <= set(algorithm.reports) == set(ranges(algorithm))
     assert all(r.low < r.high for r in ranges(algorithm).values())

@@ -16,7 +16,7 @@ from support.flower_nodes import Inline
 from support.toy import Toy
 
 from fedrl.clients.local_noise import Private
-from fedrl.config import schema as configs
+from fedrl.config.loading import resolve, to_toml
 from fedrl.core import serialization
 from fedrl.core.types import Job, Result, Spec, Tensors
 from fedrl.engines.flower import messages, node_recipes
@@ -30,8 +30,8 @@ SENT = TOY.broadcast(TOY.init(0), 1)
 
 def recipe(**fields: object) -> str:
     chosen = {"clip": 1.0, "noise": 4.0, "where": "local"} | fields
-    return configs.to_toml(
-        configs.resolve(
+    return to_toml(
+        resolve(
             {
                 "federation": {"clients": 4},
                 "algorithm": {"name": "fedsvrpg-m", "local_steps": 2},

@@ -26,8 +26,8 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 
 from fedrl.algorithms import METHODS
 from fedrl.clients import attacks, faults
-from fedrl.config import schema as configs
 from fedrl.config.flag_parsing import fields
+from fedrl.config.loading import _toml
 from fedrl.config.schema import SECTIONS, Config
 from fedrl.core.registry import load
 from fedrl.core.types import Algorithm, Job
@@ -134,10 +134,10 @@ def recipe(node: Path, draw: random.Random) -> str:
 
 
 def written(data: dict[str, Any]) -> str:
-    tables = [f"{k} = {configs._toml(v)}" for k, v in data.items() if not isinstance(v, dict)]
+    tables = [f"{k} = {_toml(v)}" for k, v in data.items() if not isinstance(v, dict)]
     for table, section in data.items():
         if isinstance(section, dict):
-            tables += [f"[{table}]", *(f"{k} = {configs._toml(v)}" for k, v in section.items())]
+            tables += [f"[{table}]", *(f"{k} = {_toml(v)}" for k, v in section.items())]
     return "\n".join(tables) + "\n"
 
 

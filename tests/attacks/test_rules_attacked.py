@@ -19,7 +19,7 @@ from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
 from fedrl.clients.local_noise import Private
 from fedrl.config.build import build_algorithm, build_clients
-from fedrl.config.schema import resolve, to_toml
+from fedrl.config.loading import resolve, to_toml
 from fedrl.core import tree
 from fedrl.core.types import Job, TooFew, UserError
 from fedrl.federation.round_loop import QuorumLost

@@ -19,7 +19,7 @@ from fedrl.clients.attacks import Attacked, Kind, Settings, attack_update, byzan
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
 from fedrl.config.build import build_algorithm, build_clients
-from fedrl.config.schema import find_recipe, read_recipe, resolve
+from fedrl.config.loading import find_recipe, read_recipe, resolve
 from fedrl.core import seeding, tree
 from fedrl.core.types import Batched, Job, UserError, sends_parameters
 from fedrl.engines.in_process import InProcess

@@ -9,8 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fedrl.config import schema as configs
-from fedrl.config.schema import find_recipe, read_recipe, recipes_folder, resolve, to_toml
+from fedrl.config.flag_parsing import fields
+from fedrl.config.loading import (
+    find_recipe,
+    read_recipe,
+    recipes_folder,
+    require_names,
+    resolve,
+    to_toml,
+)
 from fedrl.core.types import UserError
 
 RECIPES = sorted(recipes_folder().glob("*/*.toml"))
@@ -211,9 +218,9 @@ def test_none_restores_an_optional_setting():
 
 def test_a_recipe_names_its_method_and_world():
     with pytest.raises(UserError, match="names no algorithm"):
-        configs.require_names({"rounds": 3})
+        require_names({"rounds": 3})
     with pytest.raises(UserError, match="names no world"):
-        configs.require_names({"algorithm": {"name": "pavg"}, "world": {}})
+        require_names({"algorithm": {"name": "pavg"}, "world": {}})
 
 
 def test_a_methods_own_default_can_be_overridden():
@@ -245,5 +252,5 @@ def test_every_setting_has_a_meaning():
         config = resolve(read_recipe(path))
         for section in (config.federation, config.algorithm, config.world, config.faults):
             meaning = comments(type(section))
-            for key in configs.fields(type(section)):
+            for key in fields(type(section)):
                 assert meaning.get(key) or key == "name", f"{type(section)}: {key}"

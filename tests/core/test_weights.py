@@ -8,6 +8,7 @@ import pytest
 from fedrl.aggregation import mean as aggregate
 from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm, build_clients
+from fedrl.config.loading import resolve
 from fedrl.core.types import Job
 from fedrl.envs.household.game import Game
 
@@ -30,9 +31,7 @@ def results(config: configs.Config):
 def test_q_learners_weigh_by_the_rounds_steps(name):
     pytest.importorskip("numba", reason="Q-learners need the extra classic")
     data = SMALL | {"world": {"name": "cartpole-v1"}}
-    algorithm, found = results(
-        configs.resolve(data | {"algorithm": METHODS[name] | {"name": name}})
-    )
+    algorithm, found = results(resolve(data | {"algorithm": METHODS[name] | {"name": name}}))
     weights = [result.weight for result in found]
     assert weights == [result.metrics["env/steps"] for result in found]
     assert len(set(weights)) > 1
@@ -42,7 +41,7 @@ def test_q_learners_weigh_by_the_rounds_steps(name):
 def test_a_centralized_q_learner_may_take_everybodys_steps():
     pytest.importorskip("numba", reason="Q-learners need the extra classic")
     data = {"federation": {"clients": 3, "kind": "centralized"}, "world": {"name": "cartpole-v1"}}
-    config = configs.resolve(data | {"algorithm": METHODS["fedqhd"] | {"name": "fedqhd"}})
+    config = resolve(data | {"algorithm": METHODS["fedqhd"] | {"name": "fedqhd"}})
     assert build_algorithm(config).heaviest == 3 * 2 * 500
 
 
@@ -52,7 +51,7 @@ def test_raters_weigh_by_the_ratings_that_they_train_on():
         "algorithm": {"name": "fedrlhf", "local_epochs": 1, "feedback": "none"},
         "world": {"name": "movielens", "users": 30, "movies": 60, "ratings": 30, "least": 10},
     }
-    algorithm, found = results(configs.resolve(data))
+    algorithm, found = results(resolve(data))
     held = [len(shelf.train) for shelf in algorithm.world.shelves]
     assert [result.weight for result in found] == held
     assert algorithm.heaviest == max(held)
@@ -64,7 +63,7 @@ def test_policy_gradients_weigh_the_same():
         "algorithm": {"name": "pavg", "local_steps": 2},
         "world": {"name": "random_mdp"},
     }
-    algorithm, found = results(configs.resolve(data))
+    algorithm, found = results(resolve(data))
     assert {result.weight for result in found} == {algorithm.heaviest} == {1.0}
 
 
@@ -76,7 +75,7 @@ def test_the_heaviest_is_known_through_attacks_faults_and_privacy():
     more = {
         "attack": {"clients": [0]}, "faults": {"clients": [1]}, "privacy": {"clip": 1.0},
     }  # fmt: skip
-    wrapped = build_clients(configs.resolve(data | more))
+    wrapped = build_clients(resolve(data | more))
     assert wrapped.heaviest == 1.0
 
 

@@ -21,8 +21,8 @@ from fedrl.algorithms.momentum.algorithm import Momentum
 from fedrl.cli import train
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
-from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import resolve
 from fedrl.core import seeding, tree
 from fedrl.core.types import Job, Result, Spec, TooFew, UserError
 from fedrl.engines.in_process import InProcess
@@ -135,7 +135,7 @@ def test_clients_of_methods_too(method, tmp_path):
     """All of the cohort in the buffer is the synchronous run; fewer is another, and goes on."""
     data = {"rounds": 3, "out": str(tmp_path), "federation": {"clients": 4}} | METHODS[method]
     finals = [
-        trained(configs.resolve(data, flags))
+        trained(resolve(data, flags))
         for flags in ((), ("--buffer.size", "4"), ("--buffer.size", "2", "--buffer.spread", "1"))
     ]
     same(finals[0].states[0], finals[1].states[0])
@@ -249,13 +249,13 @@ def test_all_liars_may_be_in_one_buffer(tmp_path, monkeypatch):
         "algorithm": {"name": "pavg", "local_steps": 2}, "world": {"name": "random_mdp"},
     }  # fmt: skip
     with pytest.raises(UserError, match=r"11 updates against 4 .* 20 clients.* buffer.size is 10"):
-        configs.resolve(data, ("--buffer.size", "10"))
-    config = configs.resolve(data, ("--buffer.size", "11"))
+        resolve(data, ("--buffer.size", "10"))
+    config = resolve(data, ("--buffer.size", "11"))
     build, built = aggregate.build, []
     monkeypatch.setattr(runs.aggregate, "build", lambda *of: built.append(of) or build(*of))
     runs.train(config, runs.start(config), build_algorithm(config))
     assert [(rule.attackers, size) for rule, size, _ in built] == [(4, 11)]
-    assert configs.resolve(data).rule.attackers == 0.2  # of those that a round asks
+    assert resolve(data).rule.attackers == 0.2  # of those that a round asks
 
 
 def test_updates_are_clipped_before_they_count_less():
@@ -362,7 +362,7 @@ def test_a_run_on_disk_goes_on_to_the_same_bytes(tmp_path, batched):
     }  # fmt: skip
 
     def train(rounds, path=None):
-        config = configs.resolve(data, ("--rounds", str(rounds)))
+        config = resolve(data, ("--rounds", str(rounds)))
         directory = RunDir.open(path) if path else runs.start(config)
         runs.train(config, directory, build_algorithm(config))
         return directory.path
@@ -458,12 +458,12 @@ def test_updates_that_overflow_together_leave_the_server_as_it_was():
 )
 def test_impossible_settings(flags, words):
     with pytest.raises(UserError, match=words):
-        configs.resolve({}, ("--algorithm.name", "pavg", *flags.split()))
+        resolve({}, ("--algorithm.name", "pavg", *flags.split()))
 
 
 def test_clipping_and_robust_rules_are_allowed():
     flags = "--buffer.size 5 --privacy.clip 1 --aggregate.name krum --aggregate.attackers 1"
-    assert configs.resolve({}, flags.split()).combined == 5
+    assert resolve({}, flags.split()).combined == 5
 
 
 ANCHORED = "--algorithm.name fedhapg-m --algorithm.beta 1"
@@ -479,7 +479,7 @@ ANCHORED = "--algorithm.name fedhapg-m --algorithm.beta 1"
     ],
 )
 def test_methods_whose_rounds_belong_together_are_refused(flags, words):
-    config = configs.resolve({}, (*flags.split(), "--buffer.size", "2"))
+    config = resolve({}, (*flags.split(), "--buffer.size", "2"))
     with pytest.raises(UserError, match=words):
         build_algorithm(config)
 
@@ -492,7 +492,7 @@ def test_a_refused_method_leaves_no_folder_behind(tmp_path):
 
 
 def test_what_clients_of_a_large_model_start_from_is_seen_without_its_weights(monkeypatch):
-    config = configs.resolve({}, (*ANCHORED.split(), "--buffer.size", "2"))
+    config = resolve({}, (*ANCHORED.split(), "--buffer.size", "2"))
     state = build_algorithm(replace(config, buffer=Settings())).init(0)
     monkeypatch.setattr(Momentum, "outline", lambda self: (state, []), raising=False)
     monkeypatch.delattr(Momentum, "init")
@@ -518,7 +518,7 @@ def test_an_anchor_of_language_agents_is_refused():
 def test_the_clock_of_a_run_stays(tmp_path):
     data = {"rounds": 1, "out": str(tmp_path), "buffer": {"size": 2},
             "algorithm": {"name": "pavg"}, "world": {"name": "random_mdp"}}  # fmt: skip
-    directory = runs.start(configs.resolve(data))
+    directory = runs.start(resolve(data))
     directory.close()
     with pytest.raises(UserError, match="goes on with inprocess"):
         runs.resume(directory.path, ["--engine", "workers"])

@@ -15,7 +15,7 @@ from fedrl.aggregation import robust
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
 from fedrl.config.build import build_algorithm
-from fedrl.config.schema import resolve
+from fedrl.config.loading import resolve
 from fedrl.core.types import TooFew, UserError
 from fedrl.federation.round_loop import QuorumLost
 

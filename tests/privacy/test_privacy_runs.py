@@ -19,8 +19,8 @@ from fedrl.aggregation import mean as aggregate
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
 from fedrl.clients.local_noise import Private
-from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import resolve
 from fedrl.core.types import UserError
 from fedrl.engines.in_process import InProcess
 from fedrl.federation import round_loop
@@ -222,7 +222,7 @@ def test_a_package_that_is_missing_is_named_with_its_extra(package, fields, monk
         monkeypatch.delattr(secure, name, raising=False)
     monkeypatch.setitem(sys.modules, package, None)
     accounting.library.cache_clear()
-    config = configs.resolve(RECIPE | {"privacy": {"clip": 1.0} | fields})
+    config = resolve(RECIPE | {"privacy": {"clip": 1.0} | fields})
     with pytest.raises(UserError, match=r'needs the package .*: pip install "fedrl\[privacy\]"'):
         check_packages(config)
 
@@ -269,7 +269,7 @@ RECIPE = {
 def test_combinations_that_would_not_keep_the_promise(changes, words):
     flags = [part for key, value in changes.items() for part in (f"--{key}", value)]
     with pytest.raises(UserError, match=words):
-        configs.resolve(RECIPE | {"privacy": {"clip": 1.0}}, flags)
+        resolve(RECIPE | {"privacy": {"clip": 1.0}}, flags)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_combinations_that_would_not_keep_the_promise(changes, words):
 )
 def test_combinations_that_do(changes):
     flags = [part for key, value in changes.items() for part in (f"--{key}", value)]
-    assert configs.resolve(RECIPE | {"privacy": {"clip": 1.0}}, flags).privacy.on
+    assert resolve(RECIPE | {"privacy": {"clip": 1.0}}, flags).privacy.on
 
 
 RUN = ("run", "momentum/random_mdp", "--federation.clients", "4", "--privacy.clip", "1",
@@ -353,7 +353,7 @@ def test_cohorts_that_epsilon_counts_on_are_nobodys_to_guess(flags, secret, tmp_
     seen = []
     for name in "ab":
         flags = (*flags, "--privacy.clip", "1", "--out", str(tmp_path / name))
-        config = configs.resolve(data, flags)
+        config = resolve(data, flags)
         run = runs.start(config)
         runs.train(config, run, build_algorithm(config))
         assert (run.path / "cohorts.key").is_file() == secret

@@ -10,7 +10,7 @@ from gymnasium.utils.env_checker import check_env
 from support.repository import DOCS
 
 from fedrl.algorithms.fedagent.algorithm import Settings
-from fedrl.config.schema import find_recipe, read_recipe, resolve
+from fedrl.config.loading import find_recipe, read_recipe, resolve
 
 PAGE = (DOCS / "worlds.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)

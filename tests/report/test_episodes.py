@@ -12,7 +12,7 @@ import pytest
 from support.pages import Page
 
 from fedrl.cli import call
-from fedrl.config import schema as configs
+from fedrl.config.loading import resolve, to_toml
 from fedrl.core.types import UserError
 from fedrl.envs.text import Task, Turn
 from fedrl.federation import round_loop
@@ -210,7 +210,7 @@ def test_the_size_is_read_off_the_shapes(
     model.config.save_pretrained(tmp_path / "model")  # no weights
     recipe = {"name": "x", "world": {"name": "household"},
               "algorithm": {"name": "fedagent", "model": str(tmp_path / "model")}}  # fmt: skip
-    (tmp_path / "config.toml").write_text(configs.to_toml(configs.resolve(recipe)))
+    (tmp_path / "config.toml").write_text(to_toml(resolve(recipe)))
     device = torch.device("cuda" if on_gpu else "cpu")
     monkeypatch.setattr(policy, "choose_device", lambda name: device)
     size = sum(p.numel() for p in model.parameters())

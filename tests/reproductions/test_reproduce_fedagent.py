@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedrl.config import schema as configs
+from fedrl.config.loading import resolve, to_toml
 from fedrl.core.types import UserError
 from fedrl.runs.grid import RunCell, cost, curve, digest, read
 from fedrl.runs.process_pool import perform
@@ -32,7 +32,7 @@ def fake(cell: RunCell, folder: Path, level: float, reach: int | None = None) ->
         config = cell.config(seed, folder)
         place = Path(config.out) / config.name / "fedagent-s0-000000"
         place.mkdir(parents=True)
-        (place / "config.toml").write_text(configs.to_toml(config))
+        (place / "config.toml").write_text(to_toml(config))
         meta = {"commit": "abc", "hardware": {"cpu": "CPU", "cores": 2}, "seconds": 3.0}
         (place / "meta.json").write_text(json.dumps(meta))
         rng = np.random.default_rng(seed)
@@ -356,7 +356,7 @@ def test_a_reproduction_that_is_killed_ends_with_the_same_numbers(fedrl, tmp_pat
 def test_runs_whose_numbers_were_withdrawn_are_computed_anew(method, world, kind, before):
     """Else `reproduce --processes 0` writes the withdrawn verdicts again, from the old runs."""
     names = {"algorithm": {"name": method}, "world": {"name": world}}
-    assert digest(configs.resolve({**names, "federation": {"kind": kind}})) != before
+    assert digest(resolve({**names, "federation": {"kind": kind}})) != before
 
 
 @pytest.mark.parametrize(
@@ -364,6 +364,4 @@ def test_runs_whose_numbers_were_withdrawn_are_computed_anew(method, world, kind
     [("fedrlhf", "movielens", "582e02be8c02"), ("fedrlhf-text", "imdb", "a995017f8d32")],
 )
 def test_runs_whose_numbers_stand_are_kept(method, world, as_before):
-    assert digest(configs.resolve({"algorithm": {"name": method}, "world": {"name": world}})) == (
-        as_before
-    )
+    assert digest(resolve({"algorithm": {"name": method}, "world": {"name": world}})) == (as_before)

@@ -20,6 +20,7 @@ from support.result_pages import row
 from fedrl.algorithms.qhd.q_learning import Practice, side_by_side
 from fedrl.config import build as building
 from fedrl.config import schema as configs
+from fedrl.config.loading import to_toml
 from fedrl.core.types import Job, Result, UserError
 from fedrl.runs.grid import RunCell
 from reproductions.fedqhd import cells as plan
@@ -172,7 +173,7 @@ def fake(cell: RunCell, folder: Path, level: float, reach: int | None = None) ->
         if place.is_dir():  # of another part
             continue
         place.mkdir(parents=True)
-        (place / "config.toml").write_text(configs.to_toml(config), encoding="utf-8")
+        (place / "config.toml").write_text(to_toml(config), encoding="utf-8")
         meta = {"commit": "abc", "hardware": {"cpu": "CPU", "cores": 2}, "processes": 2}
         (place / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
         rng = np.random.default_rng(seed)

@@ -16,7 +16,7 @@ pytest.importorskip("numba", reason="FedRLHF needs the extra classic")
 
 from support.result_pages import row
 
-from fedrl.config import schema as configs
+from fedrl.config.loading import resolve, to_toml
 from fedrl.core.types import UserError
 from fedrl.envs.movielens.world import World
 from fedrl.runs.grid import RunCell, Trained, digest, read
@@ -128,7 +128,7 @@ def logged(kind: str, folder: Path, client: int) -> dict[str, float]:
 
 def shelves() -> World:
     recipe = plan.base(SIZES, SIZES.clients[0], 1)
-    return World(configs.resolve(recipe).world, SIZES.clients[0], 0)
+    return World(resolve(recipe).world, SIZES.clients[0], 0)
 
 
 def test_answers_are_about_trained_movies_and_follow_the_rating(tmp_path):
@@ -166,7 +166,7 @@ def test_runs_are_named_by_their_answers_and_not_by_where_these_lie(tmp_path):
     def names(folder: Path, kind: str, seed: int) -> str:
         files = plan.log_of(SIZES, kind, seed).files(folder)
         told = {"algorithm.feedback": "logged", "algorithm.feedback_file": files}
-        return digest(configs.resolve(plan.changed(plan.base(SIZES, 3, 2), told)))
+        return digest(resolve(plan.changed(plan.base(SIZES, 3, 2), told)))
 
     here = names(tmp_path / "a", "told", 0)
     assert here == names(tmp_path / "b", "told", 0)
@@ -192,7 +192,7 @@ def fake(
         config = cell.config(seed, folder)
         place = Path(config.out) / config.name / "fake-s0-000000"
         place.mkdir(parents=True)
-        (place / "config.toml").write_text(configs.to_toml(config), encoding="utf-8")
+        (place / "config.toml").write_text(to_toml(config), encoding="utf-8")
         meta = {"commit": "abc", "hardware": {"cpu": "CPU", "cores": 2}, "status": "finished"}
         (place / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
         rounds = range(config.rounds + 1)

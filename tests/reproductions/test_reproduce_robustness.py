@@ -16,7 +16,7 @@ pytest.importorskip("jax", reason="CartPole needs jax")
 from support.result_pages import row
 
 from fedrl.clients import attacks
-from fedrl.config import schema as configs
+from fedrl.config.loading import to_toml
 from fedrl.runs.grid import COMPILED, RunCell, Trained, compiled_once, finish_all, finished, read
 from fedrl.runs.read import Run
 from reproductions.robustness import cells as plan
@@ -127,7 +127,7 @@ def fake(cell: RunCell, folder: Path, metric: str, start: float, end: float) -> 
         config = cell.config(seed, folder)
         place = Path(config.out) / config.name / "fake-s0-000000"
         place.mkdir(parents=True)
-        (place / "config.toml").write_text(configs.to_toml(config), encoding="utf-8")
+        (place / "config.toml").write_text(to_toml(config), encoding="utf-8")
         meta = {"commit": "abc", "hardware": {"cpu": "CPU", "cores": 2}, "status": "finished"}
         (place / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
         lines = [{"round": 0, metric: start}, {"round": config.rounds, metric: end}]

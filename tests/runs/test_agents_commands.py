@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fedrl.cli import call
-from fedrl.config import schema as configs
+from fedrl.config.loading import resolve, to_toml
 from fedrl.envs.text import Task
 from fedrl.federation import round_loop
 from fedrl.runs import agents, evaluate
@@ -127,7 +127,7 @@ def test_the_column_says_what_it_holds(
     RunDir(tmp_path).checkpoint(round_loop.Snapshot(3, [{"theta": {}}]))
     recipe = {"name": "x", "federation": {"clients": 2}, "algorithm": {"name": "pavg"},
               "world": {"name": "cartpole"}}  # fmt: skip
-    (tmp_path / "config.toml").write_text(configs.to_toml(configs.resolve(recipe)))
+    (tmp_path / "config.toml").write_text(to_toml(resolve(recipe)))
     assert call(["eval", str(tmp_path)]) == 0
     told = capsys.readouterr().out
     assert ("success" in told, "mean return" in told) == (head == "success", head != "success")

@@ -17,6 +17,7 @@ import pytest
 from safetensors.numpy import save
 from support.small_runs import ROUNDS, SMALL, STOPPED, make_runs
 
+from fedrl import api
 from fedrl.cli import call
 from fedrl.config import build
 from fedrl.core.types import UserError
@@ -303,7 +304,7 @@ def test_a_resumed_run_that_is_refused_keeps_its_settings(half, runs, capfd, mon
         raise UserError("no such world any more")
 
     with monkeypatch.context() as patch:
-        patch.setattr(build, "build_algorithm", fails)
+        patch.setattr(api, "build_algorithm", fails)
         assert resume(half, capfd, "--rounds", "9")[0] == 2
     assert (half / "config.toml").read_text() == before
     assert json.loads((half / "meta.json").read_text())["status"] == "stopped"

@@ -18,6 +18,7 @@ from support.repository import TESTS
 
 from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm, build_world
+from fedrl.config.loading import find_recipe, read_recipe, recipes_folder, resolve
 from fedrl.envs.household.game import Game
 from fedrl.runs import train as runs
 
@@ -80,8 +81,8 @@ def hardly_trained(config: configs.Config, folder: Path) -> Path:
 
 
 def measured(recipe: str, out: str) -> list[dict]:
-    path = configs.find_recipe(recipe)
-    config = configs.resolve(configs.read_recipe(path), [*SMOKE[recipe], "--out", out])
+    path = find_recipe(recipe)
+    config = resolve(read_recipe(path), [*SMOKE[recipe], "--out", out])
     if recipe.startswith("fedagent/"):
         model = hardly_trained(config, Path(out) / "models" / recipe)
         config = replace(config, algorithm=replace(config.algorithm, model=str(model)))
@@ -98,7 +99,7 @@ def measured(recipe: str, out: str) -> list[dict]:
 
 
 def test_every_recipe_has_golden_numbers():
-    folder = configs.recipes_folder()
+    folder = recipes_folder()
     recipes = {str(p.relative_to(folder).with_suffix("")) for p in folder.glob("*/*.toml")}
     assert recipes == set(SMOKE) == set(json.loads(GOLDEN.read_text()))
 

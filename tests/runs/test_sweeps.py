@@ -8,7 +8,7 @@ import shlex
 import pytest
 
 from fedrl.cli import call
-from fedrl.config import schema as configs
+from fedrl.config.loading import find_recipe, recipes_folder, resolve
 from fedrl.core.types import UserError
 from fedrl.runs import sweep as sweeps
 from fedrl.runs.grid import digest, reached
@@ -100,12 +100,12 @@ def test_sweeps_that_come_with_fedrl_resolve(name):
     cells = sweep.cells([])
     assert len({json.dumps(cell.recipe, sort_keys=True) for cell in cells}) == len(cells)
     for cell in cells:
-        assert reached(cell.config(0, configs.recipes_folder() / "nowhere")) == -1
+        assert reached(cell.config(0, recipes_folder() / "nowhere")) == -1
 
 
 def test_sweeps_say_what_the_recipes_comments_say():
     """The baselines by hand and in the sweep are the same runs."""
-    text = configs.find_recipe("fedagent/demo").read_text()
+    text = find_recipe("fedagent/demo").read_text()
     shown = [line for line in text.splitlines() if "fedrl run" in line]
     own = sweeps.read("fedagent/baselines").variants.values()
     assert {tuple(shlex.split(line)[4:]) for line in shown} == {
@@ -114,9 +114,9 @@ def test_sweeps_say_what_the_recipes_comments_say():
 
 
 def test_a_runs_hash_is_of_what_differs_from_the_defaults():
-    plain = configs.resolve({"algorithm": {"name": "fedagent", "model": "a/m"}})
-    same = configs.resolve({"algorithm": {"name": "fedagent", "model": "b/m", "group": 8}})
-    other = configs.resolve({"algorithm": {"name": "fedagent", "model": "a/m", "group": 4}})
+    plain = resolve({"algorithm": {"name": "fedagent", "model": "a/m"}})
+    same = resolve({"algorithm": {"name": "fedagent", "model": "b/m", "group": 8}})
+    other = resolve({"algorithm": {"name": "fedagent", "model": "a/m", "group": 4}})
     assert digest(plain) == digest(same) != digest(other)
 
 

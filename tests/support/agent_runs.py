@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import resolve
 from fedrl.envs.household.game import Game
 from fedrl.envs.household.world import Household
 from fedrl.envs.household.world import Settings as HouseholdSettings
@@ -50,7 +51,7 @@ def recipe(model: Path, **more) -> configs.Config:
     }  # fmt: skip
     for key, value in more.items():
         data[key] = data.get(key, {}) | value if isinstance(value, dict) else value
-    return configs.resolve(data)
+    return resolve(data)
 
 
 def train(config: configs.Config, tmp_path: Path) -> Path:

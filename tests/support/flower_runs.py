@@ -11,6 +11,7 @@ import pytest
 
 from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import resolve
 from fedrl.core import seeding, tree
 from fedrl.core.types import Failure, Job, Result
 from fedrl.engines.worker_pool import WorkerPool
@@ -46,7 +47,7 @@ and not after 60: so long its successor, which has the same key, is not let in.
 def config(method: dict, out: Path, *flags: str, rounds: int = 3) -> configs.Config:
     data = {"name": "test", "rounds": rounds, "out": str(out)} | method
     data["federation"] = {"clients": CLIENTS} | data.get("federation", {})
-    return configs.resolve(data, flags)
+    return resolve(data, flags)
 
 
 def on_flower(method: dict, out: Path, *flags: str, rounds: int = 3) -> Path:

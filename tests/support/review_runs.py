@@ -7,6 +7,7 @@ from pathlib import Path
 
 from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import resolve
 from fedrl.envs.imdb.world import Settings as WorldSettings
 from fedrl.envs.imdb.world import World
 from fedrl.runs import train as runs
@@ -34,7 +35,7 @@ def recipe(model: Path | str, **more) -> configs.Config:
     }  # fmt: skip
     for key, value in more.items():
         data[key] = data.get(key, {}) | value if isinstance(value, dict) else value
-    return configs.resolve(data)
+    return resolve(data)
 
 
 def train(config: configs.Config, tmp_path: Path) -> Path:

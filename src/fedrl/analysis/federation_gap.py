@@ -20,8 +20,8 @@ from rich.table import Table
 
 from fedrl.algorithms.qhd import encoders as rff
 from fedrl.algorithms.qhd.federation_gap import Gap, federation_gap
-from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import read_recipe, resolve
 from fedrl.config.schema import Config
 from fedrl.core import seeding
 from fedrl.core.types import UserError
@@ -95,7 +95,7 @@ class Told:
 def open_run(path: Path, wanted: Sequence[str], flag: str = "") -> Run:
     """Its newest checkpoint; `flag` is the one that asked for it, `wanted` the methods that may."""
     require_run(path)
-    config = configs.resolve(configs.read_recipe(path / "config.toml"))
+    config = resolve(read_recipe(path / "config.toml"))
     if config.algorithm.name not in wanted:
         raise UserError(
             f"{flag}{path} is a run of {config.algorithm.name}; name one of {' or '.join(wanted)}"
@@ -110,7 +110,7 @@ def open_run(path: Path, wanted: Sequence[str], flag: str = "") -> Run:
 def is_shared(path: Path) -> bool:
     """Whether there is nothing to measure, because one encoder serves all clients."""
     require_run(path)
-    settings = configs.resolve(configs.read_recipe(path / "config.toml")).algorithm
+    settings = resolve(read_recipe(path / "config.toml")).algorithm
     return settings.name == "fedqhd" and settings.encoders == "shared"
 
 

@@ -21,8 +21,8 @@ import numpy as np
 
 from fedrl.algorithms.fedagent.convergence import Plan
 from fedrl.analysis.plan import Estimate, require
-from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import read_recipe, resolve
 from fedrl.config.schema import Config
 from fedrl.core import seeding, tree
 from fedrl.core.limits import not_negative
@@ -99,7 +99,7 @@ def measure(
     """Constants and plan of the run in `path`; what was `said` is not overruled."""
     require(said)
     require_run(path)
-    config = configs.resolve(configs.read_recipe(path / "config.toml"))
+    config = resolve(read_recipe(path / "config.toml"))
     if config.federation.kind != "federated":
         raise UserError(
             f"{path} is a {config.federation.kind} run; the theorem is about federated ones"

@@ -6,12 +6,16 @@ import os
 import sys
 from collections.abc import Callable
 
-from fedrl.cli import agents, gym, train
+from fedrl.cli import agents, gym, listing
+from fedrl.cli import evaluate as evaluating
 from fedrl.cli import feedback as persons
 from fedrl.cli import flower as machines
 from fedrl.cli import gap as gaps
 from fedrl.cli import plan as planning
+from fedrl.cli import report as reporting
+from fedrl.cli import run as running
 from fedrl.cli import sweep as sweeping
+from fedrl.cli import train as reproducing
 from fedrl.core import threads
 from fedrl.core.types import UserError
 from fedrl.runs.interrupt import Interrupt
@@ -98,12 +102,12 @@ def call(argv: list[str]) -> int:
 
 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "run": train.run,
+    "run": running.run,
     "sweep": sweeping.sweep,
-    "list": train.list_,
-    "report": train.report,
-    "eval": train.eval_,
-    "reproduce": train.reproduce,
+    "list": listing.list_,
+    "report": reporting.report,
+    "eval": evaluating.eval_,
+    "reproduce": reproducing.reproduce,
     "play": gym.play,
     "partition": gym.partition,
     "parity": gym.parity,

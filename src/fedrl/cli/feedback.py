@@ -73,12 +73,12 @@ def feedback(argv: list[str]) -> int:
 
 def private_folder(run: Path, client: int) -> Path:
     """Where a run's clients keep what is theirs; a mistake if this client asks nobody."""
-    from fedrl.config import schema as configs
+    from fedrl.config.loading import read_recipe, resolve
     from fedrl.federation.client_sampling import client_env_ids, groups
     from fedrl.runs.run_dir import require_run
 
     require_run(run)
-    config = configs.resolve(configs.read_recipe(run / "config.toml"))
+    config = resolve(read_recipe(run / "config.toml"))
     if getattr(config.algorithm, "feedback", "") != "live":
         raise UserError(f'{run} asks nobody; start one with algorithm.feedback = "live"')
     holds = client_env_ids(config.federation)

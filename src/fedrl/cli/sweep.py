@@ -26,29 +26,28 @@ def sweep(argv: list[str]) -> int:
     parser.add_argument("--processes", type=int, metavar="N", help="runs at a time (one per core)")
     parser.add_argument("--minutes", type=float, metavar="LIMIT", help="stop then, keep all")
     asked, flags = parser.parse_known_args(argv)
-    if asked.processes is not None and asked.processes < 1:
-        raise UserError(f"--processes is {asked.processes}; it must be at least 1")
-    if asked.minutes is not None and not asked.minutes >= 0:
-        raise UserError(f"--minutes is {asked.minutes}; it must not be negative")
     for word in flags:
         if word.split("=")[0] in ("--seed", "--name"):
             raise UserError(f"{word}: a sweep names its runs itself; its seeds are --seeds 0,1,2")
-    from dataclasses import replace
+    from fedrl import api
 
-    from fedrl.report import compare
-    from fedrl.runs import sweep as sweeps
-
-    found = sweeps.read(asked.sweep)
+    seeds = None
     if asked.seeds is not None:
         words = asked.seeds.split(",")
         if not all(word.strip().isdecimal() for word in words):
             raise UserError(f"--seeds is {asked.seeds!r}; it must be like 0,1,2")
-        found = replace(found, seeds=tuple(dict.fromkeys(int(word) for word in words)))
-    out = asked.out or Path("runs") / found.name
-    begun, whole = sweeps.run(found, flags, out, asked.processes, asked.minutes)
-    if begun:
-        page = compare.build(begun, out / "report.html", f"{found.recipe}: {found.name}")
-        print(f"report: {page}")
-    if not whole:
+        seeds = [int(word) for word in words]
+    runs = api.sweep(
+        asked.sweep,
+        flags=flags,
+        seeds=seeds,
+        out=asked.out,
+        processes=asked.processes,
+        minutes=asked.minutes,
+        progress=True,
+    )
+    if runs:
+        print(f"report: {runs.report(runs.place / 'report.html')}")
+    if not runs.whole:
         print("not all runs are finished; the same command goes on")
-    return 0 if whole or asked.minutes is not None else 1
+    return 0 if runs.whole or asked.minutes is not None else 1

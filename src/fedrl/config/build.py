@@ -11,7 +11,7 @@ from fedrl.clients.wrap import wrap
 from fedrl.config.schema import Config
 from fedrl.core import seeding
 from fedrl.core.registry import load, look_up, missing_extra
-from fedrl.core.types import Algorithm, Tensors, UserError
+from fedrl.core.types import Algorithm, Outlined, Tensors, UserError
 from fedrl.envs import WORLDS
 from fedrl.envs.text import PartitionedWorld
 from fedrl.federation.async_settings import check_broadcast, check_method
@@ -98,12 +98,14 @@ def build_clients(
     )
 
 
-def first_broadcast(config: Config, algorithm: Any) -> tuple[Tensors, list[str]]:
+def first_broadcast(config: Config, algorithm: Algorithm) -> tuple[Tensors, list[str]]:
     """Of round 1, and what a client needs; of a large model its shapes, without its weights."""
-    if hasattr(algorithm, "outline"):
+    state: Tensors
+    needs: list[str] = []
+    if isinstance(algorithm, Outlined):
         state, needs = algorithm.outline()
     else:
-        state, needs = algorithm.init(seeding.derive(config.seed, "init")), []
+        state = algorithm.init(seeding.derive(config.seed, "init"))
     return algorithm.broadcast(state, 1), needs
 
 

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Any, Literal, TypeVar
 
 from fedrl.core.registry import suggestion
-from fedrl.core.types import UserError
+from fedrl.core.types import Json, UserError
 
 Section = TypeVar("Section")
 
@@ -39,7 +39,7 @@ def split_flags(flags: Sequence[str]) -> list[tuple[str, str | None]]:
     return pairs
 
 
-def fields(cls: type) -> dict[str, Any]:
+def fields(cls: type) -> Json:
     hints = typing.get_type_hints(cls)
     return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
 
@@ -104,7 +104,7 @@ def section(cls: type[Section], pairs: Sequence[tuple[str, str | None]], prefix:
     """An instance of a settings class from flags: `--omega 0.9` where the prefix is empty."""
     hints = fields(cls)
     known = [prefix + name for name in hints if name != "name"]
-    values: dict[str, Any] = {}
+    values: Json = {}
     for key, text in pairs:
         if key not in known:
             raise UserError(f"unknown key --{key}; {nearest(key, known)}")

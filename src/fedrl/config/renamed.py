@@ -1,4 +1,4 @@
-"""Settings by the names that they had before 0.2, and what they are called now."""
+"""Settings by the names that they once had, and what they are called now."""
 
 from __future__ import annotations
 

@@ -7,25 +7,32 @@ no limit, so it passes none.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fedrl.core.types import UserError
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
-def at_least_one(settings: Any, prefix: str, *keys: str) -> None:
+
+def at_least_one(settings: DataclassInstance, prefix: str, *keys: str) -> None:
     _check(settings, prefix, keys, lambda value: value >= 1, "it must be at least 1")
 
 
-def not_negative(settings: Any, prefix: str, *keys: str) -> None:
+def not_negative(settings: DataclassInstance, prefix: str, *keys: str) -> None:
     _check(settings, prefix, keys, lambda value: value >= 0, "it must not be negative")
 
 
-def above_zero(settings: Any, prefix: str, *keys: str) -> None:
+def above_zero(settings: DataclassInstance, prefix: str, *keys: str) -> None:
     _check(settings, prefix, keys, lambda value: value > 0, "it must be above 0")
 
 
 def _check(
-    settings: Any, prefix: str, keys: tuple[str, ...], holds: Callable[[Any], bool], rule: str
+    settings: DataclassInstance,
+    prefix: str,
+    keys: tuple[str, ...],
+    holds: Callable[[float], bool],
+    rule: str,
 ) -> None:
     for key in keys:
         value = getattr(settings, key)

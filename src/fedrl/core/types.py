@@ -9,12 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 Tensors = dict[str, Any]
 """`{"name": ndarray}` or `{"group": {"name": ndarray}}`; leaves may also be int, float or str."""
+
+Json = dict[str, Any]
+"""An object of a JSON or TOML file, with whatever it holds."""
+
+Tables = Mapping[str, Any]
+"""The same to be read only: a recipe's tables, settings of a program."""
+
+Record = dict[str, int | float | str]
+"""A line of `clients.jsonl`: round, client, status, why it failed, or what it reported."""
 
 Metrics = dict[str, float]
 """Flat `group/name` keys: `eval/return`, `train/weight_mean`, `comm/bytes_up`."""
@@ -170,6 +180,20 @@ class WarmUp(Protocol):
     """An algorithm that compiles: worker processes do it before the first client is waiting."""
 
     def warm_up(self) -> None: ...
+
+
+@runtime_checkable
+class Outlined(Protocol):
+    """An algorithm with a large model: its first state by shapes alone, and what a client needs."""
+
+    def outline(self) -> tuple[Tensors, list[str]]: ...
+
+
+@runtime_checkable
+class SavesModel(Protocol):
+    """An algorithm that trains a language model, which can be written as an ordinary folder."""
+
+    def save(self, theta: Tensors, folder: Path) -> None: ...
 
 
 @runtime_checkable

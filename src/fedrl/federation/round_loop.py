@@ -20,12 +20,22 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from fedrl.aggregation import robust
 from fedrl.aggregation.mean import Aggregator
 from fedrl.core import seeding, tree
-from fedrl.core.types import Algorithm, Failure, Job, Metrics, Result, Tensors, TooFew, UserError
+from fedrl.core.types import (
+    Algorithm,
+    Failure,
+    Job,
+    Metrics,
+    Record,
+    Result,
+    Tensors,
+    TooFew,
+    UserError,
+)
 from fedrl.federation.client_sampling import Settings, client_env_ids, draw_cohort, groups
 from fedrl.federation.simulated_clock import Due
 from fedrl.federation.update_check import Received, add, combined
@@ -52,7 +62,7 @@ class Round:
     round: int
     rounds: int
     metrics: Metrics
-    clients: list[dict[str, Any]]
+    clients: list[Record]
     seconds: dict[str, float]
 
 
@@ -65,14 +75,18 @@ class Engine(Protocol):
 class Store(Protocol):
     def load(self) -> Snapshot | None: ...
     def log(self, done: Round) -> None: ...
-    def log_clients(self, records: list[dict[str, Any]]) -> None: ...
+    def log_clients(self, records: list[Record]) -> None: ...
     def checkpoint(self, snapshot: Snapshot) -> None: ...
+
+
+class StopRun(Exception):
+    """An observer has seen enough: the run ends after this round, and can be resumed."""
 
 
 class QuorumLost(UserError):
     """Too few usable updates, again and again; `records` say whose and why."""
 
-    def __init__(self, message: str, records: list[dict[str, Any]]) -> None:
+    def __init__(self, message: str, records: list[Record]) -> None:
         super().__init__(message)
         self.records = records
 
@@ -92,7 +106,7 @@ def run(
     warn: Callable[[str], None] = print,
     privacy: Mechanism | None = None,
     robust_metrics: bool = False,
-    exchange: Callable[..., tuple[Snapshot, Metrics, list[dict[str, Any]]]] | None = None,
+    exchange: Callable[..., tuple[Snapshot, Metrics, list[Record]]] | None = None,
 ) -> Snapshot:
     """Train from the store's last checkpoint, or from the start, to the last round.
 
@@ -111,7 +125,7 @@ def run(
         for number in range(now.round + 1, rounds + 1):
             clock = Clock()
             after, metrics = replace(now, round=number), dict(now.totals)
-            records: list[dict[str, Any]] = []
+            records: list[Record] = []
             if number > 0 or algorithm.initial_exchange:
                 meet = exchange or _exchange
                 after, metrics, records = meet(parts, now, members, number, clock)
@@ -131,8 +145,9 @@ def run(
                 saved = number
             for observe in observers:
                 observe(done)
-    except Spent as end:  # as planned: what was learned until now is the result
-        warn(str(end))
+    except (Spent, StopRun) as end:  # as planned: what was learned until now is the result
+        if isinstance(end, Spent):
+            warn(str(end))
         if now.round > saved:
             store.checkpoint(now)
     except BaseException as error:  # Ctrl-C too: the last finished round is never lost
@@ -160,11 +175,11 @@ class Parts:
 
 def _exchange(
     parts: Parts, now: Snapshot, members: list[list[int]], number: int, clock: Clock
-) -> tuple[Snapshot, Metrics, list[dict[str, Any]]]:
+) -> tuple[Snapshot, Metrics, list[Record]]:
     """One exchange with the clients, tried again with a new cohort while below the quorum."""
     settings, algorithm, seed = parts.settings, parts.algorithm, parts.seed
     drawn_by = seed if parts.privacy is None else parts.privacy.cohorts
-    records: list[dict[str, Any]] = []
+    records: list[Record] = []
     totals = dict(now.totals)
     down = up = 0
     for attempt in range(settings.retries + 1):
@@ -230,12 +245,12 @@ def _exchange(
     return Snapshot(number, states, now.clients | kept, totals), metrics | totals, records
 
 
-def reasons(records: list[dict[str, Any]]) -> str:
+def reasons(records: list[Record]) -> str:
     """Who failed and why, a reason once for all clients that share it."""
     clients: dict[str, list[str]] = {}
     for record in records:
         if record["status"] == "failed":
-            clients.setdefault(record["reason"], []).append(str(record["client"]))
+            clients.setdefault(str(record["reason"]), []).append(str(record["client"]))
     return "; ".join(f"client {', '.join(who)}: {reason}" for reason, who in clients.items())
 
 

@@ -10,12 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
-from typing import Any
 
 import numpy as np
 
 from fedrl.core import tree
-from fedrl.core.types import Algorithm, Failure, Job, Metrics, Result, Tensors
+from fedrl.core.types import Algorithm, Failure, Job, Metrics, Record, Result, Tensors
 from fedrl.core.update_refusal import COUNTS, one_line, ranges, refusal
 
 
@@ -28,7 +27,7 @@ class Received:
         broadcast: Tensors,
         number: int,
         attempt: int,
-        records: list[dict[str, Any]],
+        records: list[Record],
     ) -> None:
         self.specs = algorithm.declare(broadcast)
         self.reports = ranges(algorithm)
@@ -43,14 +42,14 @@ class Received:
     ) -> Iterator[tuple[Tensors, float]]:
         for job, outcome in outcomes:
             # The job knows whose turn it was; a client's own word for it does not count.
-            record: dict[str, Any] = self.where | {"client": job.client}
+            record: Record = {**self.where, "client": job.client}
             reason = refusal(outcome, self.specs, self.reports)
             if reason is not None or isinstance(outcome, Failure):
                 why = one_line(str(reason))
                 self.records.append(record | {"status": "failed", "reason": why})
                 continue
             metrics = {name: value for name, value in outcome.metrics.items() if isfinite(value)}
-            self.records.append(record | {"status": "ok"} | metrics)
+            self.records.append({**record, "status": "ok", **metrics})
             self.bytes += tree.nbytes(outcome.update)
             self.accepted.append(Result(job.client, {}, outcome.weight, outcome.state, metrics))
             yield outcome.update, outcome.weight

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from fedrl.config import schema as configs
+from fedrl.config.loading import read_recipe, resolve
 from fedrl.core import seeding
 from fedrl.core.atomic_files import write_atomically
 from fedrl.core.number_format import si
@@ -119,7 +119,7 @@ def episodes(path: Path, asked: bool = False) -> Played:
 
 def size_on_cpu(path: Path) -> int:
     """Parameters of the run's model, read off its shapes alone; 0 if a GPU would play."""
-    settings = configs.resolve(configs.read_recipe(path / "config.toml")).algorithm
+    settings = resolve(read_recipe(path / "config.toml")).algorithm
     from fedrl.llm.policy import choose_device, skeleton
 
     if choose_device(settings.device).type != "cpu":

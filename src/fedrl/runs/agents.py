@@ -10,8 +10,8 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import read_recipe, resolve
 from fedrl.core import seeding
 from fedrl.core.registry import suggestion
 from fedrl.core.types import UserError
@@ -28,7 +28,7 @@ AT_ONCE = 256
 def trained(path: Path, can: str, what: str) -> tuple[Any, round_loop.Snapshot]:
     """The algorithm of a run and its newest checkpoint, if the algorithm has the method `can`."""
     require_run(path)
-    config = configs.resolve(configs.read_recipe(path / "config.toml"))
+    config = resolve(read_recipe(path / "config.toml"))
     algorithm = build_algorithm(config)
     if not hasattr(algorithm, can):
         raise UserError(f"{path} is a run of {config.algorithm.name}, which trains no {what}")

@@ -12,7 +12,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +22,7 @@ from safetensors.numpy import save as save_tensors
 
 from fedrl.core import tree
 from fedrl.core.atomic_files import kind_of
-from fedrl.core.types import Failure, Result, Tensors, UserError
+from fedrl.core.types import Failure, Json, Result, Tables, Tensors, UserError
 from fedrl.federation.round_loop import Snapshot
 from fedrl.federation.simulated_clock import Due
 
@@ -53,7 +52,7 @@ def round_of(path: Path) -> int | None:
     return None if match is None else int(match[1] or -1)
 
 
-def read_checkpoint(path: Path) -> tuple[Snapshot, dict[str, Any]]:
+def read_checkpoint(path: Path) -> tuple[Snapshot, Json]:
     """The snapshot and its notes of the run's folder; `Damaged` if the file is none."""
     if not path.is_file():
         raise Damaged(f"checkpoint {path.name} is {kind_of(path) or 'gone'}")
@@ -73,10 +72,10 @@ def read_checkpoint(path: Path) -> tuple[Snapshot, dict[str, Any]]:
     return snapshot, notes
 
 
-def pack(snapshot: Snapshot, notes: Mapping[str, Any]) -> bytes:
+def pack(snapshot: Snapshot, notes: Tables) -> bytes:
     """`notes` come back as they are, if they are named in `NOTES`."""
     tensors: dict[str, np.ndarray] = {}
-    scalars: dict[str, Any] = {}
+    scalars: Json = {}
     alike: dict[tuple[str, str, tuple[int, ...]], list[tuple[int, np.ndarray]]] = {}
     for i, state in enumerate(snapshot.states):
         for name, leaf in tree.leaves(state):
@@ -117,13 +116,13 @@ def pack(snapshot: Snapshot, notes: Mapping[str, Any]) -> bytes:
     return save_tensors(tensors, {"fedrl": json.dumps(header)})
 
 
-def unpack(data: bytes) -> tuple[Snapshot, dict[str, Any]]:
+def unpack(data: bytes) -> tuple[Snapshot, Json]:
     """The snapshot and the notes; one of `UNREADABLE` if the bytes are no checkpoint."""
     tensors = load_tensors(data)
     size = int.from_bytes(data[:8], "little")
     header = json.loads(json.loads(data[8 : 8 + size])["__metadata__"]["fedrl"])
     _check(header)
-    flat: dict[str, dict[str, Any]] = {f"state/{i}": {} for i in range(header["states"])}
+    flat: dict[str, Json] = {f"state/{i}": {} for i in range(header["states"])}
     for key, leaf in header["scalars"].items():
         owner, _, name = key.partition(":")
         flat.setdefault(owner, {})[name] = leaf
@@ -157,7 +156,7 @@ def _check(header: Any) -> None:
         raise ValueError("a note is no table")
 
 
-def _told(due: Due) -> tuple[dict[str, Any], dict[str, Tensors]]:
+def _told(due: Due) -> tuple[Json, dict[str, Tensors]]:
     """What is plain of an outcome, and its tensors."""
     got = due.outcome
     if isinstance(got, Failure):
@@ -166,7 +165,7 @@ def _told(due: Due) -> tuple[dict[str, Any], dict[str, Tensors]]:
     return {"weight": got.weight, "metrics": got.metrics, "kept": got.state is not None}, parts
 
 
-def _due(i: int, fact: dict[str, Any], flat: dict[str, dict[str, Any]]) -> tuple[int, Due]:
+def _due(i: int, fact: Json, flat: dict[str, Json]) -> tuple[int, Due]:
     client = fact["client"]
     outcome: Result | Failure
     if "reason" in fact:

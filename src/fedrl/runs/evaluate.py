@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
 
-from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import read_recipe, resolve
 from fedrl.config.schema import Config
 from fedrl.core import seeding
 from fedrl.core.types import UserError
@@ -37,12 +36,30 @@ def newest(checkpoints: list[Path], config: Config | None = None) -> round_loop.
     return None
 
 
-def evaluate(path: Path, episodes: int, seed: int) -> int:
-    """Print what every client gets from the newest checkpoint: a mean return, or success."""
+@dataclass(frozen=True)
+class Evaluation:
+    """What every client gets from a run's newest checkpoint.
+
+    `by_client` are means over episodes, and over models where each client has its own; `own` are
+    those of each client's own model then. `measure` is a mean return, or a success rate.
+    """
+
+    round: int
+    measure: str
+    by_client: np.ndarray
+    own: np.ndarray | None = None
+
+    @property
+    def mean(self) -> float:
+        return float(self.by_client.mean())
+
+
+def evaluate(path: Path, episodes: int, seed: int) -> Evaluation:
+    """The newest checkpoint on fresh episodes of every client (tabular worlds: exactly)."""
     require_run(path)
     if episodes < 1:
         raise UserError(f"--episodes is {episodes}; it must be at least 1")
-    config = configs.resolve(configs.read_recipe(path / "config.toml"))
+    config = resolve(read_recipe(path / "config.toml"))
     snapshot = newest(RunDir(path).checkpoints(), config)
     if snapshot is None:
         raise UserError(f"{path} has no whole checkpoint")
@@ -51,21 +68,11 @@ def evaluate(path: Path, episodes: int, seed: int) -> int:
     rows = np.stack(
         [algorithm.evaluate_clients(state, drawn, episodes) for state in snapshot.states]
     )
-    groups = client_sampling.groups(config.federation)
-    table = Table(title=f"{config.algorithm.name} on {config.world.name}, round {snapshot.round}")
-    table.add_column("client", justify="right")
     of_agents = hasattr(algorithm, "play_tasks")  # language agents, which win a task or not
-    table.add_column("success" if of_agents else "mean return", justify="right")
-    if len(groups) > 1:
-        table.add_column("of its own model", justify="right")
-    for client, value in enumerate(rows.mean(0)):
-        own = [f"{rows[client, client]:.3f}"] if len(groups) > 1 else []
-        table.add_row(str(client), f"{value:.3f}", *own)
-    console = Console(highlight=False)
-    console.print(table)
-    spread = rows.mean(0)
-    console.print(
-        f"all {len(spread)} clients: mean {spread.mean():.4f}, worst {spread.min():.4f}, "
-        f"best {spread.max():.4f}"
+    alone = len(client_sampling.groups(config.federation)) > 1
+    return Evaluation(
+        snapshot.round,
+        "success" if of_agents else "mean return",
+        rows.mean(0),
+        np.diagonal(rows).copy() if alone else None,
     )
-    return 0

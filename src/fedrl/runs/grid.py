@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 
 from fedrl.algorithms import METHODS
-from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import as_dict, read_recipe, resolve
 from fedrl.config.schema import Config
 from fedrl.federation.client_sampling import groups
 from fedrl.runs import train as runs
@@ -59,7 +59,7 @@ class RunCell:
 
     def config(self, seed: int, folder: Path) -> Config:
         """The run of one seed, with its place under `folder`."""
-        plain = configs.resolve({**self.recipe, "seed": seed})
+        plain = resolve({**self.recipe, "seed": seed})
         name = f"{self.name}-seed{seed}.{digest(plain, self.mark)}"
         return replace(plain, name=name, out=str(folder / "runs" / self.part))
 
@@ -103,7 +103,7 @@ def digest(config: Config, mark: str = "") -> str:
     """Of what differs from the defaults: a new setting leaves the runs that do not use it alone."""
     names = {key: {"name": getattr(config, key).name} for key in ("algorithm", "world")}
     usual = defaults(config.algorithm.name, config.world.name)
-    said = flatten(configs.as_dict(config)).items()
+    said = flatten(as_dict(config)).items()
     flat = {k: v for k, v in said if k not in MOVES_NOTHING and v != usual.get(k)}
     for key in ("algorithm.model", "partition.labels"):
         flat[key] = Path(flat.get(key, "")).name
@@ -126,7 +126,7 @@ def repaired(config: Config) -> list[str]:
 def defaults(algorithm: str, world: str) -> Mapping[str, Any]:
     """Every setting, flat, where nothing but these two are named."""
     names = {"algorithm": {"name": algorithm}, "world": {"name": world}}
-    return flatten(configs.as_dict(configs.resolve(names)))
+    return flatten(as_dict(resolve(names)))
 
 
 def short_hash(data: Any) -> str:
@@ -171,7 +171,7 @@ def compute(config: Config) -> None:
     if path is None:
         directory = runs.start(config, algorithm)
     else:
-        before = configs.resolve(configs.read_recipe(path / "config.toml"))
+        before = resolve(read_recipe(path / "config.toml"))
         longer = ["--rounds", str(config.rounds)] if config.rounds > before.rounds else []
         _, directory = runs.resume(path, longer)
     if METHODS[config.algorithm.name].kind == "text":

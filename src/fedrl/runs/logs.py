@@ -20,7 +20,7 @@ from typing import Any, BinaryIO, NamedTuple
 import numpy as np
 
 from fedrl.core.atomic_files import free_name, write_atomically
-from fedrl.core.types import Metrics
+from fedrl.core.types import Metrics, Tables
 
 METRICS = "metrics.jsonl"
 LOGS = (METRICS, "clients.jsonl", "timings.jsonl")
@@ -40,7 +40,7 @@ class Marks(NamedTuple):
     digests: Mapping[str, str]
 
 
-def marks(notes: Mapping[str, Any]) -> dict[str, Mark]:
+def marks(notes: Tables) -> dict[str, Mark]:
     """Of every log, from a checkpoint's notes."""
     lengths, digests = notes.get("lengths", {}), notes.get("digests", {})
     return {name: Mark(lengths.get(name, 0), digests.get(name)) for name in LOGS}
@@ -124,7 +124,7 @@ class Logs:
         latest.pop("round", None)
         return latest
 
-    def append(self, name: str, records: Iterable[Mapping[str, Any]]) -> None:
+    def append(self, name: str, records: Iterable[Tables]) -> None:
         data = b"".join(json.dumps(plain(record)).encode() + b"\n" for record in records)
         self._files[name].write(data)
         self._files[name].flush()

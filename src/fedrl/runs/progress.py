@@ -6,6 +6,7 @@ A line says the round, the main metric, bytes sent, environment steps, ε and th
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 import time
 
@@ -20,6 +21,12 @@ from fedrl.federation.round_loop import Round
 MAIN = ("eval/success", "eval/accuracy", "eval/return", "eval/reward", "train/return")
 PLAIN_SECONDS = 2.0
 """Without a terminal, a line at most this often (and for the first and the last round)."""
+
+
+def open_progress(shown: bool | None) -> Progress:
+    """Shown, or not; if nothing is said, on a terminal only: a notebook stays quiet."""
+    terminal = Console(stderr=True).is_terminal
+    return Progress() if shown or (shown is None and terminal) else Quiet()
 
 
 class Progress:
@@ -91,3 +98,16 @@ class Progress:
             return "…"
         seconds = (now - at) / (done.round - first) * (done.rounds - done.round)
         return f"{duration(round(seconds))} left"
+
+
+class Quiet(Progress):
+    """Shows no rounds; what went wrong is a warning of the logger `fedrl`."""
+
+    def __init__(self) -> None:
+        super().__init__(Console(stderr=True, force_terminal=False))
+
+    def note(self, line: str) -> None:
+        logging.getLogger("fedrl").warning(line)
+
+    def round_done(self, done: Round) -> None:
+        self._latest |= done.metrics

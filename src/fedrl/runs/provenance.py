@@ -10,14 +10,14 @@ import sys
 import time
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import fedrl
+from fedrl.core.types import Json
 
 PACKAGES = ("numpy", "jax", "numba", "mujoco", "gymnasium", "torch", "transformers", "flwr")
 
 
-def collect() -> dict[str, Any]:
+def collect() -> Json:
     return {
         "command": " ".join(["fedrl", *sys.argv[1:]]),
         "commit": commit(),
@@ -59,7 +59,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def hardware() -> dict[str, Any]:
+def hardware() -> Json:
     cpu = platform.processor() or platform.machine()
     info = Path("/proc/cpuinfo")
     if info.is_file():

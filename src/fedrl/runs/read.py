@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedrl.core.types import UserError
+from fedrl.core.types import Json, Tables, UserError
+from fedrl.runs import logs
 
 CUMULATIVE = ("env/steps", "env/episodes", "env/tokens", "comm/bytes_up", "comm/bytes_down")
 
@@ -21,10 +22,10 @@ class Run:
     """A run directory as it was read; `rounds` maps each round to its metrics."""
 
     path: Path
-    config: dict[str, Any]
-    meta: dict[str, Any]
+    config: Json
+    meta: Json
     rounds: dict[int, dict[str, float]]
-    failures: list[dict[str, Any]]
+    failures: list[Json]
     seconds: float
 
     @property
@@ -49,7 +50,7 @@ def load(folder: Path) -> Run:
     if not rounds:
         raise UserError(f"{folder} has no metrics yet: its metrics.jsonl is missing or empty")
     meta = _meta(folder / "meta.json")
-    failed = [line for line in _lines(folder / "clients.jsonl") if line.get("status") == "failed"]
+    failed = [line for line in client_records(folder) if line.get("status") == "failed"]
     timed = sum(
         number
         for line in _lines(folder / "timings.jsonl")
@@ -85,7 +86,17 @@ def load_all(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
     return found, left_out
 
 
-def _meta(path: Path) -> dict[str, Any]:
+def last_round(folder: Path) -> int:
+    """The last one that is logged, also of a run that is being written; −1 if there is none."""
+    return logs.last_round(folder / logs.METRICS)
+
+
+def client_records(folder: Path) -> list[Json]:
+    """What is logged of every client and round."""
+    return _lines(folder / "clients.jsonl")
+
+
+def _meta(path: Path) -> Json:
     try:
         meta = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     except (ValueError, RecursionError) as error:
@@ -105,7 +116,7 @@ def _number(value: Any) -> float | None:
         return None
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
+def _lines(path: Path) -> list[Json]:
     """The objects of a `.jsonl` file; a last line that was cut short by a kill is left out."""
     if not path.is_file():
         return []
@@ -148,8 +159,8 @@ def _rounds(path: Path) -> dict[int, dict[str, float]]:
     return rounds
 
 
-def flatten(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
+def flatten(tree: Tables, prefix: str = "") -> Json:
+    flat: Json = {}
     for key, value in tree.items():
         if isinstance(value, Mapping):
             flat |= flatten(value, f"{prefix}{key}.")

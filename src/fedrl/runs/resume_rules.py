@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from fedrl.config import schema as configs
+from fedrl.config.loading import as_dict
 from fedrl.config.schema import Config
-from fedrl.core.types import UserError
+from fedrl.core.types import Json, Tables, UserError
 from fedrl.runs.read import flatten
 
 MAY_CHANGE = {
@@ -46,14 +44,14 @@ def placed(config: Config) -> Config:
     return replace(config, algorithm=replace(config.algorithm, **full))
 
 
-def kept_settings(config: Config) -> dict[str, Any]:
+def kept_settings(config: Config) -> Json:
     """What a resumed run must not change, flat: every checkpoint remembers it."""
-    flat = flatten(configs.as_dict(placed(config)))
+    flat = flatten(as_dict(placed(config)))
     free = MAY_CHANGE | {"name", "out"}
     return {k: v for k, v in flat.items() if k not in free and not k.startswith(FREE_TABLES)}
 
 
-def require_same(config: Config, then: Mapping[str, Any], path: Path) -> None:
+def require_same(config: Config, then: Tables, path: Path) -> None:
     """Refuse a config.toml that is not the run's own; `then` are its checkpoint's settings.
 
     A text with a / in it may be the new place of a folder that was moved.

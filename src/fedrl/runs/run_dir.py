@@ -30,10 +30,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TextIO
 
 from fedrl.core.atomic_files import OWNER_ONLY, is_private, kind_of, set_aside, write_atomically
-from fedrl.core.types import Metrics, UserError
+from fedrl.core.types import Json, Metrics, Tables, UserError
 from fedrl.federation.round_loop import Round, Snapshot
 from fedrl.runs import provenance
 from fedrl.runs.checkpoint import Damaged, file_name, pack, read_checkpoint, round_of
@@ -50,7 +50,7 @@ class Recalled:
 
     snapshot: Snapshot | None = None
     marks: Mapping[str, Mark] = field(default_factory=lambda: dict.fromkeys(LOGS, Mark()))
-    settings: Mapping[str, Any] = field(default_factory=dict)
+    settings: Tables = field(default_factory=dict)
     damaged: tuple[tuple[Path, str], ...] = ()  # checkpoints to be set aside, and why
     lost: tuple[tuple[str, str], ...] = ()  # logs to be mended, and why
 
@@ -61,7 +61,7 @@ class RunDir:
     def __init__(self, path: Path, warn: Callable[[str], None] = print) -> None:
         self.path = path
         self.warn = warn
-        self.settings: Mapping[str, Any] = {}  # what a resumed run must not change
+        self.settings: Tables = {}  # what a resumed run must not change
         self.pending: str | None = None  # config.toml of a resumed run that has not begun yet
         self._lock: TextIO | None = None
         self._logs = Logs(path)
@@ -209,7 +209,7 @@ class RunDir:
             self._logs.settle(done.round)
         self._latest = (self._latest or {}) | done.metrics
 
-    def log_clients(self, records: list[dict[str, Any]]) -> None:
+    def log_clients(self, records: list[Json]) -> None:
         """Who failed in a round that never came about; cut off again when the run is resumed."""
         with self._writing():
             self._logs.append("clients.jsonl", records)
@@ -293,7 +293,7 @@ class RunDir:
             text = json.dumps(plain(self._latest), indent=1, sort_keys=True)
             write_atomically(self.path / "summary.json", text.encode(), self._mode)
 
-    def read_meta(self) -> dict[str, Any]:
+    def read_meta(self) -> Json:
         """Nothing if it is damaged or was never written: the run itself does not need it."""
         try:
             found = json.loads((self.path / "meta.json").read_text(encoding="utf-8"))
@@ -304,7 +304,7 @@ class RunDir:
     def write_config(self, config: str) -> None:
         write_atomically(self.path / "config.toml", config.encode(), self._mode)
 
-    def write_meta(self, meta: dict[str, Any]) -> None:
+    def write_meta(self, meta: Json) -> None:
         write_atomically(self.path / "meta.json", json.dumps(meta, indent=1).encode(), self._mode)
 
     def checkpoints(self) -> list[Path]:

@@ -13,19 +13,25 @@ import threading
 import time
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
-from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import (
+    as_dict,
+    find_recipe,
+    read_recipe,
+    recipes_folder,
+    require_names,
+    resolve,
+)
 from fedrl.config.schema import Config
 from fedrl.core.registry import suggestion
-from fedrl.core.types import UserError
+from fedrl.core.types import Outlined, Tables, UserError
 from fedrl.runs.grid import RunCell, compute, cost, find, finished, reached, short_hash
 from fedrl.runs.process_pool import Job, cores, finish, pool
 from fedrl.runs.progress import MAIN
@@ -47,21 +53,21 @@ class Sweep:
     seeds: tuple[int, ...]
     variants: Mapping[str, str]
 
-    def cells(self, flags: Sequence[str]) -> list[RunCell]:
-        """One per variant; `flags` count for all of them."""
-        recipe = configs.read_recipe(configs.find_recipe(self.recipe))
-        configs.require_names(recipe)
-        return [_cell(name, recipe, own, flags, self.seeds) for name, own in self.variants.items()]
+    def with_seeds(self, seeds: Iterable[int]) -> Sweep:
+        return replace(self, seeds=tuple(dict.fromkeys(seeds)))
 
-
-def _cell(
-    name: str, recipe: Mapping[str, Any], own: str, flags: Sequence[str], seeds: tuple[int, ...]
-) -> RunCell:
-    try:
-        config = configs.resolve(recipe, [*shlex.split(own), *flags])
-    except (UserError, ValueError) as error:  # shlex speaks of quotations that do not end
-        raise UserError(f"variant {name!r}: {error}") from error
-    return RunCell("", name, configs.as_dict(config), seeds, _mark(config))
+    def cells(self, flags: Sequence[str], settings: Tables | None = None) -> list[RunCell]:
+        """One per variant; `flags` and `settings` count for all of them."""
+        recipe = read_recipe(find_recipe(self.recipe))
+        require_names(recipe)
+        cells = []
+        for name, own in self.variants.items():
+            try:
+                config = resolve(recipe, [*shlex.split(own), *flags], settings)
+            except (UserError, ValueError) as error:  # shlex: of quotations that do not end
+                raise UserError(f"variant {name!r}: {error}") from error
+            cells.append(RunCell("", name, as_dict(config), self.seeds, _mark(config)))
+        return cells
 
 
 def _mark(config: Config) -> str:
@@ -86,13 +92,19 @@ def _start(file: Path) -> str:
         return hashlib.sha256(opened.read(2**20)).hexdigest()
 
 
-def read(name: str) -> Sweep:
-    """A path, or the name of a sweep that comes with fedrl (`fedagent/baselines`)."""
-    path = find_sweep(name)
+def read(sweep: str | Path | Tables) -> Sweep:
+    """A path, the name of a sweep that comes with fedrl (`fedagent/baselines`), or its tables."""
+    if isinstance(sweep, Mapping):
+        return _checked(sweep, Path("sweep"))
+    path = find_sweep(str(sweep))
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not valid TOML: {error}") from error
+    return _checked(data, path)
+
+
+def _checked(data: Tables, path: Path) -> Sweep:
     for key in data:
         if key not in KEYS:
             raise UserError(f"{path}: unknown key {key!r}; {suggestion(key, list(KEYS))}")
@@ -122,24 +134,35 @@ def find_sweep(name: str) -> Path:
 
 def sweeps() -> dict[str, Path]:
     """Those that come with fedrl."""
-    folder = configs.recipes_folder()
+    folder = recipes_folder()
     found = sorted(folder.glob("*/sweeps/*.toml"))
     return {f"{path.parent.parent.name}/{path.stem}": path for path in found}
 
 
 def run(
-    sweep: Sweep, flags: Sequence[str], out: Path, processes: int | None, minutes: float | None
+    sweep: Sweep,
+    flags: Sequence[str],
+    out: Path,
+    processes: int | None = None,
+    minutes: float | None = None,
+    settings: Tables | None = None,
+    progress: bool | None = True,
 ) -> tuple[list[Path], bool]:
     """Do what is missing; the folders of all runs that were begun, and whether all are finished."""
+    if processes is not None and processes < 1:
+        raise UserError(f"--processes is {processes}; it must be at least 1")
+    if minutes is not None and not minutes >= 0:
+        raise UserError(f"--minutes is {minutes}; it must not be negative")
     until = None if minutes is None else time.time() + 60 * minutes
     wanted = {
         f"{cell.name}, seed {seed}" if len(sweep.seeds) > 1 else cell.name: cell.config(seed, out)
-        for cell in sweep.cells(flags)
+        for cell in sweep.cells(flags, settings)
         for seed in sweep.seeds
     }
     missing = {name: one for name, one in wanted.items() if not finished(one)}
     _try(missing.values())
     console = Console(stderr=True, highlight=False)
+    console.quiet = not (progress or (progress is None and console.is_terminal))
     if missing:
         many = min(processes or cores(), len(missing))
         console.print(f"{len(missing)} of {len(wanted)} runs to do, {many} at a time, under {out}")
@@ -158,9 +181,9 @@ def _try(runs: Iterable[Config]) -> None:
     """What cannot be built, a model that is not there included, is said before anything runs."""
     seen: set[str] = set()
     for config in runs:
-        algorithm: Any = build_algorithm(config)
+        algorithm = build_algorithm(config)
         model = getattr(config.algorithm, "model", "")
-        if hasattr(algorithm, "outline") and model not in seen:
+        if isinstance(algorithm, Outlined) and model not in seen:
             seen.add(model)
             algorithm.outline()
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from fedrl.core.types import Metrics, UserError
+from fedrl.core.types import Json, Metrics, UserError
 
 
 class Sink(Protocol):
@@ -75,12 +75,12 @@ class Tracker:
         self._run.finish()
 
 
-def _tensorboard(run_dir: Path, config: dict[str, Any]) -> Sink:
+def _tensorboard(run_dir: Path, config: Json) -> Sink:
     del config
     return TensorBoard(run_dir)
 
 
-def _wandb(run_dir: Path, config: dict[str, Any]) -> Sink:
+def _wandb(run_dir: Path, config: Json) -> Sink:
     name = run_dir.resolve().name
     return Tracker(
         _package("wandb").init(
@@ -95,7 +95,7 @@ def _wandb(run_dir: Path, config: dict[str, Any]) -> Sink:
     )
 
 
-def _trackio(run_dir: Path, config: dict[str, Any]) -> Sink:
+def _trackio(run_dir: Path, config: Json) -> Sink:
     return Tracker(
         _package("trackio").init(
             project="fedrl",
@@ -107,7 +107,7 @@ def _trackio(run_dir: Path, config: dict[str, Any]) -> Sink:
     )
 
 
-SINKS: dict[str, Callable[[Path, dict[str, Any]], Sink]] = {
+SINKS: dict[str, Callable[[Path, Json], Sink]] = {
     "tensorboard": _tensorboard,
     "wandb": _wandb,
     "trackio": _trackio,
@@ -124,7 +124,7 @@ def check_sinks(names: Sequence[str]) -> None:
         _package(name)
 
 
-def open_sinks(names: Sequence[str], run_dir: Path, config: dict[str, Any]) -> list[Sink]:
+def open_sinks(names: Sequence[str], run_dir: Path, config: Json) -> list[Sink]:
     """The sinks called `names` for the run in `run_dir`; none is opened if one cannot be."""
     check_sinks(names)
     return [SINKS[name](run_dir, config) for name in names]

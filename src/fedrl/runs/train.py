@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 
 from fedrl.aggregation import mean as aggregate
-from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm, build_clients, first_broadcast
+from fedrl.config.flag_parsing import split_flags
+from fedrl.config.loading import as_dict, dotted, read_recipe, resolve, to_toml
 from fedrl.config.schema import Config
 from fedrl.core import tree
 from fedrl.core.registry import missing_extra
-from fedrl.core.types import Algorithm, UserError, WarmUp
+from fedrl.core.types import Algorithm, Tables, UserError, WarmUp
 from fedrl.engines.flower import connection as connections
 from fedrl.engines.in_process import InProcess, one_line
 from fedrl.engines.worker_pool import WorkerPool
@@ -28,7 +29,7 @@ from fedrl.federation.client_sampling import groups
 from fedrl.federation.simulated_clock import SimulatedClock, durations
 from fedrl.runs.interrupt import Interrupt
 from fedrl.runs.private_run import check_books, check_packages, mechanism, outlook, secret_cohorts
-from fedrl.runs.progress import Progress
+from fedrl.runs.progress import open_progress
 from fedrl.runs.resume_rules import FREE_TABLES, MAY_CHANGE, kept_settings, placed, require_same
 from fedrl.runs.run_dir import KEPT, RunDir, require_run
 from fedrl.runs.tracking import check_sinks, open_sinks
@@ -39,7 +40,7 @@ SHOWN = 8
 
 def plan(config: Config) -> list[str]:
     """What a run will move and do, before it does: the size of a model and of a round."""
-    algorithm: Any = build_algorithm(config)
+    algorithm = build_algorithm(config)
     sent, needs = first_broadcast(config, algorithm)
     specs = algorithm.declare(sent)
     numbers = sum(math.prod(spec.shape) for spec in specs.values())
@@ -70,7 +71,7 @@ def start(config: Config, algorithm: Algorithm | None = None) -> RunDir:
         root,
         config.algorithm.name,
         config.seed,
-        configs.to_toml(placed(config)),
+        to_toml(placed(config)),
         private=secret_cohorts(config),
     )
 
@@ -88,21 +89,30 @@ def check_connection(config: Config) -> None:
         connections.find(config.connection)
 
 
-def resume(path: Path, flags: list[str], without_lost_lines: bool = False) -> tuple[Config, RunDir]:
+def resume(
+    path: Path,
+    flags: Sequence[str] = (),
+    without_lost_lines: bool = False,
+    settings: Tables | None = None,
+) -> tuple[Config, RunDir]:
     """An earlier run's directory and configuration, with what may change changed.
 
     No file is changed before `train`: what is refused here or in building stays as it was.
     """
-    for key, _ in configs.split_flags(flags):
+    asked = [f"--{key}" for key, _ in split_flags(flags)] + [
+        key for key, _ in dotted(settings or {})
+    ]
+    for said in asked:
+        key = said.removeprefix("--")
         if key not in MAY_CHANGE and not key.startswith(FREE_TABLES):
             raise UserError(
-                f"--{key}: a resumed run keeps what its numbers depend on; start a new run to "
+                f"{said}: a resumed run keeps what its numbers depend on; start a new run to "
                 f"change it (--rounds may grow, and {', '.join(sorted(MAY_CHANGE - {'rounds'}))})"
             )
     path = path.parent if path.name == "config.toml" else path
     require_run(path)
-    before = configs.resolve(configs.read_recipe(path / "config.toml"))
-    config = configs.resolve(configs.as_dict(before), flags)
+    before = resolve(read_recipe(path / "config.toml"))
+    config = resolve(as_dict(before), flags, settings)
     if config.engine != before.engine and "flower" in (config.engine, before.engine):
         raise UserError(
             f"--engine: clients keep their states themselves on flower and in the checkpoint "
@@ -126,20 +136,38 @@ def resume(path: Path, flags: list[str], without_lost_lines: bool = False) -> tu
     except (UserError, OSError):
         run.close()
         raise
-    run.pending = configs.to_toml(config)
+    run.pending = to_toml(config)
     return config, run
 
 
-def train(config: Config, run: RunDir, algorithm: Algorithm) -> round_loop.Snapshot:
-    """Run the rounds that are left, with progress, trackers, and the books closed at the end."""
+def train(
+    config: Config,
+    run: RunDir,
+    algorithm: Algorithm,
+    callbacks: Iterable[Callable[[round_loop.Round], object]] = (),
+    progress: bool | None = True,
+) -> round_loop.Snapshot:
+    """Run the rounds that are left, with progress, trackers, and the books closed at the end.
+
+    A callback that returns False stops the run after its round.
+    """
     started = time.monotonic()
-    status = "stopped"
+    status, stopped = "stopped", False
+    called = list(callbacks)
+
+    def call_back(done: round_loop.Round) -> None:
+        nonlocal stopped
+        verdicts = [call(done) for call in called]  # all are told of the last round, too
+        stopped = any(verdict is False for verdict in verdicts)
+        if stopped:
+            raise round_loop.StopRun
+
     with contextlib.ExitStack() as stack:
         stack.callback(run.close)
-        progress = stack.enter_context(Progress())
+        shown = stack.enter_context(open_progress(progress))
 
         def warn(line: str) -> None:
-            progress.note(line)
+            shown.note(line)
             with contextlib.suppress(UserError):  # of a full disk
                 run.say(line)
 
@@ -158,14 +186,15 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> round_loop.Snaps
                 _flower().open_engine(config, run.path.resolve().name, algorithm, warn, KEPT)
             )
         interrupt = stack.enter_context(Interrupt())
-        sinks = open_sinks(config.track, run.path, configs.as_dict(config))
+        sinks = open_sinks(config.track, run.path, as_dict(config))
         for sink in sinks:
             stack.callback(sink.close)
         observers: list[Callable[[round_loop.Round], None]] = [
-            progress.round_done,
-            lambda done: run.say(progress.line(done)),
+            shown.round_done,
+            lambda done: run.say(shown.line(done)),
             *(partial(_track, sink, warn) for sink in sinks),
             interrupt.check,
+            call_back,
         ]
         try:
             last = round_loop.run(
@@ -184,7 +213,7 @@ def train(config: Config, run: RunDir, algorithm: Algorithm) -> round_loop.Snaps
                 robust_metrics=config.rule.robust,
                 exchange=asynchronous(config, engine) if config.buffer.size else None,
             )
-            status = "finished"
+            status = "stopped" if stopped else "finished"
             return last
         except BaseException as error:
             with contextlib.suppress(UserError):

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from fedrl.config.flag_parsing import section, split_flags
-from fedrl.config.schema import Config, find_recipe, read_recipe, recipes_folder, resolve
+from fedrl.config.loading import find_recipe, read_recipe, recipes_folder, resolve
+from fedrl.config.schema import Config
 from fedrl.runs.warmstart import Settings
 
 RECIPES = sorted((recipes_folder() / "fedagent").glob("*.toml"))

@@ -17,8 +17,8 @@ from fedrl.algorithms.fedrlhf.ratings import metrics, rating_queries
 from fedrl.algorithms.fedrlhf.ratings.algorithm import FedRLHF
 from fedrl.algorithms.fedrlhf.ratings.client_data import states as own_states
 from fedrl.cli import call
-from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import resolve
 from fedrl.core import seeding
 from fedrl.core.types import Job, Tensors, UserError
 from fedrl.engines.in_process import InProcess
@@ -469,7 +469,7 @@ def test_rounds_of_one_who_learns_alone_are_one_unbroken_run(monkeypatch, change
 )
 def test_who_learns_alone_keeps_adams_moments(federation, expected):
     names = {"algorithm": {"name": "fedrlhf"}, "world": {"name": "movielens"}}
-    config = configs.resolve({**names, "federation": federation})
+    config = resolve({**names, "federation": federation})
     assert build_algorithm(config).settings.optimizer_state == expected
 
 

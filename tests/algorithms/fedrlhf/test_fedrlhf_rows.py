@@ -15,8 +15,8 @@ from fedrl.algorithms.fedrlhf.ratings.algorithm import PARTS, ROWS
 from fedrl.algorithms.fedrlhf.ratings.bound import measure
 from fedrl.algorithms.fedrlhf.ratings.client_data import marks, over_holders
 from fedrl.clients.local_noise import Private
-from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import resolve
 from fedrl.core import tree
 from fedrl.core.types import Job, UserError
 from fedrl.core.update_refusal import refusal
@@ -237,9 +237,9 @@ RECIPE = {
 def test_what_would_spoil_the_counts_is_refused(flags, words):
     pytest.importorskip("dp_accounting", reason="ε needs the extra privacy")
     with pytest.raises(UserError, match=words) as found:
-        build_algorithm(configs.resolve(RECIPE, flags.split()))
+        build_algorithm(resolve(RECIPE, flags.split()))
     assert "\n" not in str(found.value)
-    build_algorithm(configs.resolve(RECIPE, (*flags.split(), "--algorithm.rows", "all")))
+    build_algorithm(resolve(RECIPE, (*flags.split(), "--algorithm.rows", "all")))
 
 
 def test_the_theorem_is_about_the_papers_mean():
@@ -250,7 +250,7 @@ def test_the_theorem_is_about_the_papers_mean():
 
 def test_a_run_goes_through_and_resumes_to_the_same_numbers(tmp_path):
     def trained(out, *flags):
-        config = configs.resolve(RECIPE, ("--out", str(tmp_path / out), *flags))
+        config = resolve(RECIPE, ("--out", str(tmp_path / out), *flags))
         run = runs.start(config)
         runs.train(config, run, build_algorithm(config))
         return run.path

@@ -27,7 +27,7 @@ from fedrl.algorithms.fedrlhf.text.reward import Judge
 from fedrl.cli.feedback import private_folder
 from fedrl.config.build import build_algorithm, build_world
 from fedrl.config.flag_parsing import section, split_flags
-from fedrl.config.schema import find_recipe, read_recipe, resolve
+from fedrl.config.loading import find_recipe, read_recipe, resolve
 from fedrl.core import seeding, tree
 from fedrl.core.types import Job, UserError
 from fedrl.envs.imdb.world import Settings as WorldSettings

@@ -9,7 +9,7 @@ pytest.importorskip("numba", reason="the worlds of FedQHD need the extra classic
 
 from fedrl.algorithms.qhd import anchors, fedqhd
 from fedrl.algorithms.qhd.dqn import distillation
-from fedrl.config import schema as configs
+from fedrl.config.loading import resolve
 from fedrl.core.types import UserError
 from fedrl.envs.discrete.worlds import Settings as WorldSettings
 from fedrl.envs.discrete.worlds import World, random_states
@@ -173,4 +173,4 @@ def test_what_nothing_would_read_is_refused(settings, words):
 def test_an_unknown_source_names_the_choice():
     data = {"algorithm": {"name": "distill-dqn"}, "world": {"name": "cartpole-v1"}}
     with pytest.raises(UserError, match="anchor_source"):
-        configs.resolve(data, ["--algorithm.anchor-source", "dreams"])
+        resolve(data, ["--algorithm.anchor-source", "dreams"])

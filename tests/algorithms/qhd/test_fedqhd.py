@@ -15,8 +15,8 @@ from fedrl.algorithms.qhd import encoders as rff
 from fedrl.algorithms.qhd.dqn import feddqn
 from fedrl.algorithms.qhd.fedqhd import FedQHD, Settings
 from fedrl.cli import call
-from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import as_dict, find_recipe, read_recipe, recipes_folder, resolve
 from fedrl.core import seeding
 from fedrl.core.types import Job, UserError
 from fedrl.envs.discrete.worlds import Settings as WorldSettings
@@ -214,14 +214,14 @@ def train(tmp_path: Path, **more) -> Path:
         "out": str(tmp_path),
     }
     data["algorithm"] |= more
-    config = configs.resolve(data)
+    config = resolve(data)
     directory = runs.start(config)
     runs.train(config, directory, build_algorithm(config))
     return directory.path
 
 
 def test_every_command_of_the_page_and_the_recipes_is_possible():
-    root = configs.recipes_folder().parent
+    root = recipes_folder().parent
     texts = [path.read_text("utf-8") for path in (root / "recipes" / "fedqhd").glob("*.toml")]
     texts.append((root / "docs" / "fedqhd.md").read_text("utf-8"))
     commands = [
@@ -232,7 +232,7 @@ def test_every_command_of_the_page_and_the_recipes_is_possible():
     ]
     assert len(commands) > 12
     for recipe, *flags in commands:
-        configs.resolve(configs.read_recipe(configs.find_recipe(recipe)), flags)
+        resolve(read_recipe(find_recipe(recipe)), flags)
 
 
 @pytest.mark.parametrize("kind", ["own", "corrections", "complex"])
@@ -275,11 +275,9 @@ def test_watching_a_client_does_not_teach_it():
 
 def test_a_resumed_run_equals_an_undisturbed_one(tmp_path):
     whole = train(tmp_path / "a", encoders="own")
-    config = configs.resolve(configs.read_recipe(whole / "config.toml"))
-    half = runs.start(
-        configs.resolve(configs.as_dict(config) | {"rounds": 1, "out": str(tmp_path)})
-    )
-    shorter = configs.resolve(configs.read_recipe(half.path / "config.toml"))
+    config = resolve(read_recipe(whole / "config.toml"))
+    half = runs.start(resolve(as_dict(config) | {"rounds": 1, "out": str(tmp_path)}))
+    shorter = resolve(read_recipe(half.path / "config.toml"))
     runs.train(shorter, half, build_algorithm(shorter))
     longer, directory = runs.resume(half.path, ["--rounds", "3"])
     runs.train(longer, directory, build_algorithm(longer))

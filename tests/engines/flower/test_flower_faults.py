@@ -35,7 +35,7 @@ from support.flower_runs import (
     what_the_record_tells,
 )
 
-from fedrl.config.schema import to_toml
+from fedrl.config.loading import to_toml
 from fedrl.core import seeding
 from fedrl.engines.flower.connection import FOLDER
 from fedrl.engines.flower.local_federation import LocalFederation

@@ -25,7 +25,7 @@ from support.gaussian import gaussian_delta
 from support.secure_nodes import CLIENTS, SecretNet, jobs, no_answer, over
 from support.toy import Toy
 
-from fedrl.config import schema as configs
+from fedrl.config.loading import resolve, to_toml
 from fedrl.core.private_files import StateError
 from fedrl.core.types import Failure, Result
 from fedrl.engines.flower import node_recipes
@@ -325,7 +325,7 @@ RECIPE = {
 
 
 def budget(own: tuple[str, ...], **fields: object) -> Budget | None:
-    recipe = configs.to_toml(configs.resolve(RECIPE | {"privacy": fields}))
+    recipe = to_toml(resolve(RECIPE | {"privacy": fields}))
     return node_recipes.plan(recipe, Path(), "", own).budget
 
 

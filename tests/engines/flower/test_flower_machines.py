@@ -36,7 +36,7 @@ from support.flower_runs import (
 )
 from support.repository import TESTS
 
-from fedrl.config.schema import find_recipe, read_recipe
+from fedrl.config.loading import find_recipe, read_recipe
 from fedrl.core import tree
 from fedrl.core.types import UserError
 from fedrl.engines.flower import child_processes, keys
@@ -310,7 +310,7 @@ def test_a_member_that_lies_costs_its_own_updates(up: LocalFederation, tmp_path:
 def test_nothing_is_unpickled_off_the_wire(up: LocalFederation, telltale: Path, tmp_path: Path):
     """By the SuperLink, the SuperNodes, the nodes and the driver, in all that this file did."""
     recipe = tmp_path / "recipe.toml"
-    from fedrl.config.schema import to_toml
+    from fedrl.config.loading import to_toml
 
     words = ("--engine", "flower", "--connection", "test")
     recipe.write_text(to_toml(config(MOMENTUM, tmp_path, *words, rounds=ROUNDS)))

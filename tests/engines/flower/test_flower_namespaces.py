@@ -28,9 +28,8 @@ from support.flower_places import CAPTURE, MEMBERS, PORT, Canary, Places, write_
 from support.repository import DOCS
 
 from fedrl.aggregation import mean as aggregate
-from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm
-from fedrl.config.schema import find_recipe, read_recipe
+from fedrl.config.loading import find_recipe, read_recipe, resolve
 from fedrl.core.types import Algorithm, Failure, Job, Result
 from fedrl.federation import round_loop
 from fedrl.runs import train as runs
@@ -126,7 +125,7 @@ def test_it_is_the_agent_that_these_data_make(
     """All four folders in one process: the same numbers in every round."""
     recipe = read_recipe(find_recipe("fedrlhf/movielens")) | {"out": str(tmp_path)}
     flags = ["--world.source", "movielens", "--federation.clients", "3"]
-    config = configs.resolve(recipe, flags)
+    config = resolve(recipe, flags)
     folders = [deployed.places.folder / "hub" / "public"]
     folders += [deployed.places.folder / name / "data" for name in MEMBERS]
     built = []

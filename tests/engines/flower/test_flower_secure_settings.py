@@ -12,7 +12,7 @@ pytest.importorskip("dp_accounting", reason="needs the extra privacy")
 
 from fedrl import privacy
 from fedrl.config import build
-from fedrl.config import schema as configs
+from fedrl.config.loading import resolve, to_toml
 from fedrl.engines.flower import node_recipes
 from fedrl.privacy.secure_aggregation import messages as secure_messages
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
@@ -27,15 +27,15 @@ RECIPE = {
 
 def test_a_recipe_says_the_same_on_both_sides(tmp_path: Path):
     secret = {"clip": 0.7, "noise": 1.1, "secure": True, "threshold": 0.8}
-    config = configs.resolve(RECIPE | {"privacy": secret})
-    text = configs.to_toml(config)
+    config = resolve(RECIPE | {"privacy": secret})
+    text = to_toml(config)
     terms = build.terms(config)
     assert terms is not None
     assert node_recipes.plan(text, tmp_path, "", ()).terms == terms
     assert secure_messages.sendable(terms) == json.loads(
         json.dumps(secure_messages.sendable(terms))
     )
-    plain = configs.to_toml(configs.resolve(RECIPE))
+    plain = to_toml(resolve(RECIPE))
     assert node_recipes.plan(plain, tmp_path, "", ()).terms is None
     # An organisation can insist, whatever recipe comes.
     insists = ("--privacy.secure", "true", "--privacy.clip", "0.7")
@@ -50,7 +50,7 @@ def test_a_recipe_does_not_take_away_what_a_node_insists_on(
 ):
     """Metrics have no noise on them, and noise from a known seed can be subtracted."""
     sent = {"clip": 0.7, "noise": 1.1, "secure": True}
-    recipe = configs.to_toml(configs.resolve(RECIPE | {"privacy": sent | {key: True}}))
+    recipe = to_toml(resolve(RECIPE | {"privacy": sent | {key: True}}))
     values = {"secure": "true", "noise": "1.1"}
     own = tuple(word for name in insists for word in (f"--privacy.{name}", values[name]))
     with pytest.raises(ProtocolError, match=f"do not allow privacy.{key} = true"):
@@ -62,13 +62,13 @@ def test_a_recipe_does_not_take_away_what_a_node_insists_on(
         (),
     ):
         assert node_recipes.plan(recipe, tmp_path, "", allowed).terms is not None
-    quiet = configs.to_toml(configs.resolve(RECIPE | {"privacy": sent}))
+    quiet = to_toml(resolve(RECIPE | {"privacy": sent}))
     assert node_recipes.plan(quiet, tmp_path, "", own).terms is not None
 
 
 def test_noise_that_a_node_insists_on_is_not_left_to_the_server(tmp_path: Path):
     def sent(**fields: object) -> str:
-        return configs.to_toml(configs.resolve(RECIPE | {"privacy": fields}))
+        return to_toml(resolve(RECIPE | {"privacy": fields}))
 
     own = ("--privacy.noise", "4", "--privacy.clip", "1")
     for recipe in (sent(), sent(clip=1.0, noise=1.0), sent(clip=1.0, noise=4.0, where="central")):

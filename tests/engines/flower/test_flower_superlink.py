@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from fedrl.config import schema as configs
 from fedrl.config.flower import Settings
+from fedrl.config.loading import resolve
 from fedrl.core.types import UserError
 from fedrl.engines.flower.connection import FOLDER, Connection, find, save
 
@@ -320,8 +320,8 @@ def test_a_ca_in_another_form_is_told(tmp_path: Path):
 def test_engine_and_connection_go_together():
     for flags in (["--engine", "flower"], ["--connection", "x"]):
         with pytest.raises(UserError, match="go together"):
-            configs.resolve(CARTPOLE, flags)
-    configs.resolve(CARTPOLE, ["--engine", "flower", "--connection", "x"])
+            resolve(CARTPOLE, flags)
+    resolve(CARTPOLE, ["--engine", "flower", "--connection", "x"])
 
 
 @pytest.mark.parametrize("wrong", [{"piece_mb": 0}, {"piece_mb": 64}, {"wait": -1}])
@@ -362,7 +362,7 @@ def test_mistakes_get_one_line(
 def test_a_run_does_not_move_between_flower_and_other_engines(tmp_path: Path):
     from fedrl.runs import train as runs
 
-    config = configs.resolve(CARTPOLE | {"out": str(tmp_path)})
+    config = resolve(CARTPOLE | {"out": str(tmp_path)})
     run = runs.start(config)
     run.close()
     with pytest.raises(UserError, match="goes on with inprocess"):
@@ -382,7 +382,7 @@ def test_how_a_run_is_driven_is_not_the_nodes_business(
 
     def sent(*flags: str) -> str:
         here = ("--engine", "flower", "--connection", "hub", *flags)
-        config = configs.resolve(CARTPOLE, here)
+        config = resolve(CARTPOLE, here)
         return open_engine(config, "run", build_algorithm(config), print, 2).recipe.text
 
     driven = (
@@ -407,5 +407,5 @@ def test_a_connection_that_is_none_leaves_no_folder_behind(
     monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))
     here = ["--engine", "flower", "--connection", "nowhere", "--out", str(tmp_path / "runs")]
     with pytest.raises(UserError, match="connection is 'nowhere', but there is no"):
-        runs.start(configs.resolve(CARTPOLE, here))
+        runs.start(resolve(CARTPOLE, here))
     assert not (tmp_path / "runs").exists()

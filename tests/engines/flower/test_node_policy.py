@@ -14,9 +14,9 @@ import pytest
 pytest.importorskip("flwr", reason="needs the extra flower")
 
 from fedrl.algorithms import METHODS
-from fedrl.config import schema as configs
 from fedrl.config.flag_parsing import fields
-from fedrl.config.schema import SECTIONS, Config, find_recipe, read_recipe, recipes_folder
+from fedrl.config.loading import find_recipe, read_recipe, recipes_folder, resolve
+from fedrl.config.schema import SECTIONS, Config
 from fedrl.core.registry import load
 from fedrl.core.types import FilePath, ModelName, Word
 from fedrl.engines.flower.node import Refused
@@ -48,7 +48,7 @@ def test_every_text_says_what_it_names():
 @pytest.mark.parametrize("name", RECIPES)
 def test_recipes_that_come_with_fedrl_are_taken(name: str, tmp_path: Path):
     """With their models where they say, in the node's folder."""
-    config = configs.resolve(read_recipe(find_recipe(name)), ["--engine", "workers"])
+    config = resolve(read_recipe(find_recipe(name)), ["--engine", "workers"])
     if model := getattr(config.algorithm, "model", ""):
         (tmp_path / model).mkdir(parents=True)
     check(config, Policy(tmp_path))
@@ -70,7 +70,7 @@ class Newer:
     [("reward_model", "gpt2"), ("shards", ("a",)), ("anything", "x"), ("name", "other")],
 )
 def test_a_text_that_says_nothing_is_only_taken_as_it_is_by_default(key, value, tmp_path: Path):
-    config = configs.resolve({"algorithm": {"name": "pavg"}, "world": {"name": "random_mdp"}})
+    config = resolve({"algorithm": {"name": "pavg"}, "world": {"name": "random_mdp"}})
     check(dataclasses.replace(config, algorithm=Newer(seed=2**60)), Policy(tmp_path))
     changed = dataclasses.replace(config, algorithm=Newer(**{key: value}))
     with pytest.raises(Refused, match=rf"^algorithm\.{key}: this node does not know"):

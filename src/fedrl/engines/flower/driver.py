@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from fedrl.config import schema as configs
 from fedrl.config.build import terms
+from fedrl.config.loading import to_toml
 from fedrl.config.schema import Config
 from fedrl.core.types import Algorithm
 from fedrl.engines.flower import connection as connections
@@ -31,7 +31,7 @@ def open_engine(
     sent = replace(config, engine="workers", connection="", out="runs", track=(), federation=driven)
     # As many states as attempts can be made since the oldest checkpoint of the run, and one more.
     keep = (kept * config.checkpoint_every + 1) * (config.federation.retries + 1) + 1
-    recipe = Recipe(name, configs.to_toml(sent), keep)
+    recipe = Recipe(name, to_toml(sent), keep)
     here = connections.find(config.connection)
     if (registered := here.registered()) is not None:
         registered.check()

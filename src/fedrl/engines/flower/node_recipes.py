@@ -14,9 +14,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedrl.config import schema as configs
 from fedrl.config.build import build_clients, terms
 from fedrl.config.flag_parsing import split_flags
+from fedrl.config.loading import resolve
 from fedrl.config.schema import Config
 from fedrl.core.types import Algorithm, UserError
 from fedrl.engines.flower import node_policy
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def read(recipe: str, flags: Sequence[str]) -> Config:
     """A recipe that came over the network, with the node's own flags over it."""
     try:
-        return configs.resolve(tomllib.loads(recipe), flags)
+        return resolve(tomllib.loads(recipe), flags)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"the recipe that was sent is not TOML: {error}") from error
 

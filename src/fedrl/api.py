@@ -1,0 +1,258 @@
+"""The door: train, resume, read, compare. The command line and the reproductions call this.
+
+    import fedrl
+
+    run = fedrl.run("momentum/cartpole", rounds=50, seed=3, algorithm={"beta": 0.2})
+    run.metrics["eval/return"].plot()
+    fedrl.resume(run.path, rounds=80)
+    fedrl.load("runs/*/*").report("page.html")
+
+A setting is named as in a recipe: `rounds=50`, `federation={"clients": 10}`. Mistakes are a
+`UserError` with the line that the command line would print. A callback is given every finished
+`Round`; one that returns False stops the run after it, and the run can be resumed.
+
+Randomness comes from the run's seed alone, so runs in one process do not disturb each other.
+Loading this module asks numeric libraries for one thread each, unless the environment says else.
+"""
+
+from __future__ import annotations
+
+import glob
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedrl.core import threads
+
+threads.pin()  # before NumPy is imported
+
+from fedrl.config.build import build_algorithm  # noqa: E402
+from fedrl.config.loading import find_recipe, read_recipe, require_names, resolve  # noqa: E402
+from fedrl.config.schema import Config  # noqa: E402
+from fedrl.core.types import Algorithm, Json, Tables, UserError  # noqa: E402
+from fedrl.federation.round_loop import Round  # noqa: E402
+from fedrl.runs import read, train  # noqa: E402
+from fedrl.runs.evaluate import Evaluation, evaluate  # noqa: E402
+from fedrl.runs.run_dir import RunDir, require_run  # noqa: E402
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+Callback = Callable[[Round], object]
+"""Called after every round; returning False (not None) stops the run."""
+
+Recipe = str | Path | Tables
+"""The name of a recipe that comes with fedrl, a TOML file, or its tables as a dict."""
+
+
+class Run:
+    """A run's folder, and what can be asked of it. Nothing is read before it is asked for."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def __repr__(self) -> str:
+        return f"<fedrl.Run {self.path}: {self.status}, round {self.round}>"
+
+    @cached_property
+    def config(self) -> Json:
+        """All settings, nested as in a recipe."""
+        return tomllib.loads((self.path / "config.toml").read_text(encoding="utf-8"))
+
+    @property
+    def status(self) -> str:
+        """running, stopped or finished."""
+        return str(RunDir(self.path).read_meta().get("status", "unknown"))
+
+    @property
+    def round(self) -> int:
+        """The last one that is logged; −1 before the first."""
+        return read.last_round(self.path)
+
+    @property
+    def rounds(self) -> dict[int, dict[str, float]]:
+        """Metrics by round, without pandas."""
+        return read.load(self.path).rounds
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """A row per round, a column per metric."""
+        return frame([{"round": r} | m for r, m in self.rounds.items()]).set_index("round")
+
+    @property
+    def clients(self) -> pd.DataFrame:
+        """A row per client and round: status, the reason of a failure, what the client reported."""
+        return frame(read.client_records(self.path))
+
+    def evaluate(self, episodes: int = 100, seed: int = 0) -> Evaluation:
+        """The newest checkpoint in every client's environment, on fresh episodes."""
+        return evaluate(self.path, episodes, seed)
+
+    def report(self, out: str | Path | None = None, *, episodes: bool | None = None) -> Path:
+        """Write one HTML page with curves and tables; where it is."""
+        return Runs([self]).report(out, episodes=episodes)
+
+    def export(self, out: str | Path) -> Path:
+        """The newest checkpoint's language model as an ordinary folder; where it is."""
+        from fedrl.runs.agents import export
+
+        export(self.path, Path(out))
+        return Path(out)
+
+
+class Runs(list[Run]):
+    """Several runs, to be compared.
+
+    Those of a sweep lie in `place` and have a `title`; `whole` says whether all are finished.
+    """
+
+    whole = True
+    place = Path("runs")
+    title = ""
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """All runs' metrics, with the columns run, seed and algorithm in front."""
+        return frame(
+            [
+                {
+                    "run": str(run.path),
+                    "seed": run.config["seed"],
+                    "algorithm": run.config["algorithm"]["name"],
+                    "round": number,
+                }
+                | metrics
+                for run in self
+                for number, metrics in run.rounds.items()
+            ]
+        )
+
+    def report(
+        self, out: str | Path | None = None, title: str = "", *, episodes: bool | None = None
+    ) -> Path:
+        """Write one HTML page that compares them; where it is."""
+        from fedrl.report.compare import build
+
+        page = None if out is None else Path(out)
+        return build([run.path for run in self], page, title or self.title, episodes)
+
+
+def configure(recipe: Recipe, flags: Sequence[str] = (), **settings: Any) -> Config:
+    """All settings of a run, checked; `flags` are texts as on the command line."""
+    tables = dict(recipe) if isinstance(recipe, Mapping) else read_recipe(find_recipe(str(recipe)))
+    require_names(tables | {key: value for key, value in settings.items() if key not in tables})
+    return resolve(tables, flags, settings)
+
+
+def run(
+    recipe: Recipe | Config,
+    *,
+    flags: Sequence[str] = (),
+    callbacks: Iterable[Callback] = (),
+    progress: bool | None = None,
+    started: Callable[[Path], object] | None = None,
+    **settings: Any,
+) -> Run:
+    """Train a recipe to its last round, in a new folder.
+
+    `progress` shows it, on a terminal unless told otherwise, elsewhere if told so. `started` is
+    called with the folder before the first round.
+    """
+    config = recipe if isinstance(recipe, Config) else configure(recipe, flags, **settings)
+    algorithm = build_algorithm(config)  # what cannot be built leaves no folder behind
+    folder = train.start(config, algorithm)
+    return _train(config, folder, algorithm, callbacks, progress, started)
+
+
+def resume(
+    path: str | Path,
+    *,
+    flags: Sequence[str] = (),
+    callbacks: Iterable[Callback] = (),
+    progress: bool | None = None,
+    started: Callable[[Path], object] | None = None,
+    without_lost_lines: bool = False,
+    **settings: Any,
+) -> Run:
+    """Go on with a run that was stopped; it ends with the numbers that it would have had.
+
+    More `rounds`, and what changes no number, may be set anew.
+    """
+    config, folder = train.resume(Path(path), flags, without_lost_lines, settings)
+    with ExitStack() as stack:
+        stack.callback(folder.close)
+        algorithm = build_algorithm(config)
+        train.check_model(config, algorithm)
+        stack.pop_all()
+    return _train(config, folder, algorithm, callbacks, progress, started)
+
+
+def _train(
+    config: Config,
+    folder: RunDir,
+    algorithm: Algorithm,
+    callbacks: Iterable[Callback],
+    progress: bool | None,
+    started: Callable[[Path], object] | None,
+) -> Run:
+    if started is not None:
+        started(folder.path)
+    train.train(config, folder, algorithm, callbacks, progress)
+    return Run(folder.path)
+
+
+def load(runs: str | Path | Iterable[str | Path]) -> Runs:
+    """Runs by their folders, or by a pattern of them: `fedrl.load("runs/momentum-*/*")`."""
+    named = [runs] if isinstance(runs, str | Path) else list(runs)
+    places = [place for name in named for place in sorted(glob.glob(str(name))) or [str(name)]]
+    if len(places) > len(named):  # a pattern also finds pages and pictures beside runs
+        places = [place for place in places if (Path(place) / "config.toml").is_file()]
+    if not places:
+        raise UserError(f"no run is called {', '.join(map(str, named))}")
+    for place in places:
+        require_run(Path(place))
+    return Runs(map(Run, places))
+
+
+def sweep(
+    sweep: str | Path | Tables,
+    *,
+    flags: Sequence[str] = (),
+    seeds: Iterable[int] | None = None,
+    out: str | Path | None = None,
+    processes: int | None = None,
+    minutes: float | None = None,
+    progress: bool | None = None,
+    **settings: Any,
+) -> Runs:
+    """Train one recipe in several variants and seeds, as many at a time as there are cores.
+
+    A sweep is a file or its tables: `{"recipe": …, "seeds": […], "runs": {name: flags}}`. Runs that
+    are there are only read and stopped ones go on, so the same call goes on where it was. The runs
+    that were begun come back.
+    """
+    from fedrl.runs import sweep as sweeps
+
+    plan = sweeps.read(sweep)
+    if seeds is not None:
+        plan = plan.with_seeds(seeds)
+    place = Path("runs") / plan.name if out is None else Path(out)
+    begun, whole = sweeps.run(plan, flags, place, processes, minutes, settings, progress)
+    runs = Runs(map(Run, begun))
+    runs.whole, runs.place, runs.title = whole, place, f"{plan.recipe}: {plan.name}"
+    return runs
+
+
+def frame(records: Sequence[Tables]) -> pd.DataFrame:
+    """A table of pandas; without it, a line that says how to get it."""
+    try:
+        import pandas as pd
+    except ModuleNotFoundError as error:
+        raise UserError(
+            'tables need the package pandas: pip install "fedrl[notebook]"; without it, '
+            "`Run.rounds` has the metrics by round"
+        ) from error
+    return pd.DataFrame.from_records([dict(record) for record in records])

@@ -1,0 +1,57 @@
+"""`fedrl eval`: a run's last checkpoint, client by client, or on one split of tasks."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedrl.cli.parser import Parser
+from fedrl.core.types import UserError
+
+if TYPE_CHECKING:
+    from fedrl.api import Run
+    from fedrl.runs.evaluate import Evaluation
+
+EVAL = "Evaluate a run's last checkpoint on fresh episodes (tabular worlds: exactly), by client."
+
+
+def eval_(argv: list[str]) -> int:
+    """Evaluate a run's last checkpoint, client by client."""
+    parser = Parser("fedrl eval", description=EVAL)
+    parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
+    parser.add_argument("--episodes", type=int, default=100, help="per client (100)")
+    parser.add_argument("--seed", type=int, default=0, help="of these episodes (0)")
+    parser.add_argument("--split", help="language agents: which tasks, by type (seen, unseen, …)")
+    asked = parser.parse_args(argv)
+    if asked.seed < 0:
+        raise UserError(f"--seed is {asked.seed}; it must not be negative")
+    if asked.split is not None:
+        from fedrl.runs.agents import evaluate_split
+
+        return evaluate_split(asked.run, asked.split, asked.seed)
+    from fedrl import api
+
+    run = api.Run(asked.run)
+    show(run, run.evaluate(asked.episodes, asked.seed))
+    return 0
+
+
+def show(run: "Run", found: "Evaluation") -> None:
+    """A row per client, and all of them in a line."""
+    from rich.console import Console
+    from rich.table import Table
+
+    names = run.config["algorithm"]["name"], run.config["world"]["name"]
+    table = Table(title=f"{names[0]} on {names[1]}, round {found.round}")
+    table.add_column("client", justify="right")
+    table.add_column(found.measure, justify="right")
+    if found.own is not None:
+        table.add_column("of its own model", justify="right")
+    for client, value in enumerate(found.by_client):
+        own = [] if found.own is None else [f"{found.own[client]:.3f}"]
+        table.add_row(str(client), f"{value:.3f}", *own)
+    console = Console(highlight=False)
+    console.print(table)
+    worst, best = found.by_client.min(), found.by_client.max()
+    console.print(
+        f"all {len(found.by_client)} clients: mean {found.mean:.4f}, worst {worst:.4f}, "
+        f"best {best:.4f}"
+    )

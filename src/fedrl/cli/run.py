@@ -1,0 +1,121 @@
+"""`fedrl run`: train, or go on with a run that was stopped."""
+
+import shlex
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedrl.core.types import UserError
+
+if TYPE_CHECKING:
+    from fedrl.api import Run
+    from fedrl.config.schema import Config
+
+RUN_HELP = """\
+usage: fedrl run RECIPE [--key VALUE …] [--dry-run]
+       fedrl run --resume RUN [--rounds R]
+
+  RECIPE         a TOML file, or the name of one that comes with fedrl (`fedrl list`)
+  --key VALUE    any setting:  --rounds 50 --seed 3 --out DIR --algorithm.beta 0.5
+                 --federation.kind centralized --world.length_spread 0.3 --engine workers
+  --dry-run      print the resolved settings and the size of a round, and stop
+  --resume RUN   go on with a run that was stopped; it ends with the numbers it would have had
+                 (--without-lost-lines: also if lines of its metrics.jsonl are lost)
+
+`fedrl run RECIPE --help` lists every setting with its meaning and value.
+"""
+
+WITHOUT_LOST = "--without-lost-lines"
+
+
+def run(argv: list[str]) -> int:
+    """Train, or go on with a run that was stopped."""
+    words = [w for w in argv if w not in ("--dry-run", "--help", "-h")]
+    dry, wants_help = "--dry-run" in argv, "--help" in argv or "-h" in argv
+    if words and (words[0] == "--resume" or words[0].startswith("--resume=")):
+        if dry or wants_help:
+            raise UserError("--dry-run and --help go with a recipe, not with --resume")
+        return _resume(words)
+    if words and not words[0].startswith("-"):
+        if any(w.split("=")[0] == "--resume" for w in words):
+            raise UserError("--resume takes no recipe: fedrl run --resume RUN")
+        if WITHOUT_LOST in words:
+            raise UserError(f"{WITHOUT_LOST} is for a run: fedrl run --resume RUN {WITHOUT_LOST}")
+        return _begin(words[0], words[1:], dry, wants_help)
+    if wants_help or not words:
+        print(RUN_HELP, end="")
+        return 0 if wants_help else 2
+    raise UserError(f"the recipe comes first: fedrl run RECIPE {words[0]} …")
+
+
+def _begin(recipe: str, flags: list[str], dry: bool, wants_help: bool) -> int:
+    from fedrl import api
+
+    config = api.configure(recipe, flags)
+    if wants_help:
+        from fedrl.config.help import show
+
+        show(config, f"fedrl run {recipe}")
+        return 0
+    if dry:
+        return _dry_run(config)
+    return _trained(partial(api.run, config))
+
+
+def _resume(words: list[str]) -> int:
+    from fedrl import api
+
+    lost = WITHOUT_LOST in words
+    path, flags = _value([word for word in words if word != WITHOUT_LOST])
+    return _trained(partial(api.resume, Path(path), flags=flags, without_lost_lines=lost))
+
+
+def _trained(train: "Callable[..., Run]") -> int:
+    """Train with the lines that tell where the run is, and how one goes on."""
+    folders: list[Path] = []
+
+    def started(path: Path) -> None:
+        folders.append(path)
+        print(f"run directory: {path}", flush=True)
+
+    try:
+        run = train(progress=True, started=started)
+    except KeyboardInterrupt:
+        if not folders:
+            raise
+        print(f"stopped; go on with: {_again(folders[0])}", file=sys.stderr)
+        return 130
+    except UserError as error:
+        if folders and any((folders[0] / "checkpoints").glob("round-*")):
+            raise UserError(f"{error}\ngo on with: {_again(folders[0])}") from error
+        raise
+    look = shlex.join(["fedrl", "report", str(run.path)])
+    print(f"finished round {run.round}; look at it: {look}")
+    return 0
+
+
+def _again(folder: Path) -> str:
+    return shlex.join(["fedrl", "run", "--resume", str(folder)])
+
+
+def _value(words: list[str]) -> tuple[str, list[str]]:
+    """`--resume RUN …` or `--resume=RUN …`."""
+    _, equals, value = words[0].partition("=")
+    if equals:
+        return value, words[1:]
+    if len(words) < 2:
+        raise UserError("--resume needs the run's folder: fedrl run --resume RUN")
+    return words[1], words[2:]
+
+
+def _dry_run(config: "Config") -> int:
+    from fedrl.config.loading import to_toml
+    from fedrl.runs.train import plan
+
+    lines = plan(config)  # what cannot be is said alone
+    print(to_toml(config), end="")
+    for line in lines:
+        print(f"# {line}")
+    return 0

@@ -1,0 +1,226 @@
+"""The door: `fedrl.run`, `resume`, `load`, `sweep`, as a script or a notebook uses them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+import fedrl
+from fedrl.api import Round
+
+RECIPE = "momentum/random_mdp"
+SMALL = {"rounds": 6, "federation": {"clients": 3}, "world": {"states": 4, "actions": 2}}
+
+
+def trained(out: Path, **settings) -> fedrl.Run:
+    return fedrl.run(RECIPE, out=str(out), **(SMALL | settings))
+
+
+def numbers(run: fedrl.Run) -> bytes:
+    return (run.path / "metrics.jsonl").read_bytes()
+
+
+def test_the_ten_lines_of_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd):
+    """Run, stop by a callback, resume, load, a table, a plot, a page; and nothing is printed."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    monkeypatch.chdir(tmp_path)
+    seen: list[int] = []
+
+    def enough(done: Round) -> bool:
+        seen.append(done.round)
+        return done.metrics["env/steps"] < 1e9 and done.round < 3
+
+    run = fedrl.run(RECIPE, seed=3, algorithm={"beta": 0.2}, callbacks=[enough], **SMALL)
+    assert (run.status, run.round, seen) == ("stopped", 3, [0, 1, 2, 3])
+    run = fedrl.resume(run.path)
+    assert (run.status, run.round) == ("finished", 6)
+    runs = fedrl.load("runs/*/*")
+    assert [found.path for found in runs] == [run.path]
+    assert list(run.metrics.index) == list(range(7))
+    assert set(run.clients["client"]) == {0, 1, 2}
+    axes = run.metrics["eval/return"].plot()
+    assert len(axes.lines[0].get_xdata()) == 7
+    assert runs.report("page.html").read_text(encoding="utf-8").startswith("<!doctype html>")
+    out, err = capfd.readouterr()
+    assert out == err == ""
+
+
+def test_a_stopped_and_resumed_run_has_the_numbers_of_one_that_was_not(tmp_path: Path):
+    whole = trained(tmp_path / "whole")
+    half = trained(tmp_path / "half", callbacks=[lambda done: done.round < 2])
+    assert fedrl.resume(half.path).round == 6
+    assert numbers(half) == numbers(whole)
+    longer = fedrl.resume(half.path, rounds=8)
+    assert longer.round == 8
+    assert numbers(longer).startswith(numbers(whole))
+
+
+def test_settings_are_the_flags_of_the_command_line(tmp_path: Path, monkeypatch):
+    from fedrl.cli import call
+
+    monkeypatch.chdir(tmp_path)
+    run = fedrl.run(RECIPE, out="door", algorithm={"name": "pavg", "local_steps": 3}, **SMALL)
+    flags = "--algorithm.name pavg --algorithm.local_steps 3 --rounds 6 --federation.clients 3"
+    flags += " --world.states 4 --world.actions 2 --out line"
+    assert call(["run", RECIPE, *flags.split()]) == 0
+    (line,) = fedrl.load("line/*/*")
+    assert numbers(line) == numbers(run)
+    assert {**line.config, "out": "door"} == run.config
+    tables = run.config | {"out": "again"}
+    assert numbers(fedrl.run(tables)) == numbers(run)
+
+
+def test_two_runs_in_one_process_do_not_disturb_each_other(tmp_path: Path):
+    """One after the other, one inside a callback of the other, and in two threads."""
+    alone = {seed: numbers(trained(tmp_path / f"alone{seed}", seed=seed)) for seed in (0, 1)}
+
+    def second(done: Round) -> None:
+        if done.round == 2:
+            inside.append(trained(tmp_path / "inside", seed=1))
+
+    inside: list[fedrl.Run] = []
+    outside = trained(tmp_path / "outside", seed=0, callbacks=[second])
+    assert (numbers(outside), numbers(inside[0])) == (alone[0], alone[1])
+    beside: dict[int, fedrl.Run] = {}
+    threads = [
+        threading.Thread(
+            target=lambda s=seed: beside.update({s: trained(tmp_path / f"b{s}", seed=s)})
+        )
+        for seed in (0, 1)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {seed: numbers(run) for seed, run in beside.items()} == alone
+
+
+def test_mistakes_are_exceptions_with_the_line_of_the_command_line(tmp_path: Path):
+    with pytest.raises(fedrl.UserError, match=r"unknown key algorithm\.betta; did you mean"):
+        fedrl.run(RECIPE, algorithm={"betta": 0.2})
+    with pytest.raises(fedrl.UserError, match="rounds is '9'; it must be a whole number"):
+        fedrl.run(RECIPE, rounds="9")
+    with pytest.raises(fedrl.UserError, match=r"no recipe 'momentum/cartpol'; did you mean"):
+        fedrl.run("momentum/cartpol")
+    with pytest.raises(fedrl.UserError, match=r"names no algorithm: add \[algorithm\] name"):
+        fedrl.run({"world": {"name": "random_mdp"}})
+    with pytest.raises(fedrl.UserError, match=r"no such place.* does not exist"):
+        fedrl.load(tmp_path / "no such place")
+    run = trained(tmp_path)
+    with pytest.raises(fedrl.UserError, match=r"algorithm\.beta: a resumed run keeps"):
+        fedrl.resume(run.path, algorithm={"beta": 0.5})
+    assert fedrl.load([run.path])[0].status == "finished"
+
+
+def test_a_callback_that_fails_stops_the_run_and_loses_nothing(tmp_path: Path):
+    def fails(done: Round) -> None:
+        if done.round == 4:
+            raise ZeroDivisionError("mine")
+
+    with pytest.raises(ZeroDivisionError, match="mine"):
+        trained(tmp_path, callbacks=[fails])
+    (run,) = fedrl.load(str(tmp_path / "*" / "*"))
+    assert (run.status, run.round) == ("stopped", 4)
+    assert numbers(fedrl.resume(run.path)) == numbers(trained(tmp_path / "whole"))
+
+
+def test_every_callback_hears_of_the_round_that_ends_the_run(tmp_path: Path):
+    heard: list[int] = []
+    run = trained(tmp_path, callbacks=[lambda done: False, lambda done: heard.append(done.round)])
+    assert (run.round, heard) == (0, [0])
+
+
+def test_evaluation_of_one_model_and_of_one_per_client(tmp_path: Path):
+    shared = trained(tmp_path / "a").evaluate(episodes=1)
+    assert (shared.round, shared.measure, shared.own) == (6, "mean return", None)
+    assert shared.by_client.shape == (3,)
+    assert shared.mean == pytest.approx(shared.by_client.mean())
+    alone = trained(tmp_path / "b", federation={"clients": 3, "kind": "independent"})
+    assert alone.evaluate(episodes=1).own.shape == (3,)
+
+
+def test_a_sweep_from_python(tmp_path: Path):
+    plan = {"recipe": RECIPE, "seeds": [0, 1], "runs": {"plain": "", "far": "--algorithm.beta 0.9"}}
+    runs = fedrl.sweep(plan, out=tmp_path, processes=2, **(SMALL | {"rounds": 2}))
+    assert runs.whole
+    assert len(runs) == 4
+    table = runs.metrics
+    assert sorted(set(zip(table["algorithm"], table["seed"]))) == [
+        ("fedsvrpg-m", 0), ("fedsvrpg-m", 1)
+    ]  # fmt: skip
+    assert len(table) == 4 * 3
+    again = fedrl.sweep(plan, out=tmp_path, seeds=[1], **(SMALL | {"rounds": 2}))
+    assert {run.path for run in again} < {run.path for run in runs}
+
+
+QUICK = """
+import sys, fedrl
+heavy = {"numpy", "jax", "torch", "numba", "pandas", "matplotlib", "rich", "gymnasium", "flwr"}
+assert not heavy & set(sys.modules), heavy & set(sys.modules)
+assert {"run", "resume", "load", "sweep"} <= set(dir(fedrl))
+try:
+    fedrl.runn
+except AttributeError as error:
+    print(error)
+"""
+WITHOUT = """
+import sys
+sys.modules["pandas"] = None
+import fedrl
+run = fedrl.load(sys.argv[1])[0]
+print(sorted(run.rounds), len(run.rounds[0]) > 3)
+try:
+    run.metrics
+except fedrl.UserError as error:
+    print(error)
+"""
+
+
+def python(code: str, *words: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_importing_fedrl_loads_nothing_heavy():
+    assert python(QUICK) == "module 'fedrl' has no attribute 'runn'\n"
+
+
+def test_without_pandas_there_are_rounds_and_a_line(tmp_path: Path):
+    run = trained(tmp_path, rounds=1)
+    rounds, line = python(WITHOUT, str(run.path)).splitlines()
+    assert rounds == "[0, 1] True"
+    assert line.startswith('tables need the package pandas: pip install "fedrl[notebook]"')
+
+
+def test_progress_is_shown_where_it_is_asked_for(tmp_path: Path, capfd):
+    trained(tmp_path / "quiet")
+    assert capfd.readouterr() == ("", "")
+    trained(tmp_path / "shown", progress=True)
+    assert "round 6/6" in capfd.readouterr().err
+
+
+def test_what_goes_wrong_in_a_quiet_run_is_a_warning(tmp_path: Path, caplog):
+    trained(
+        tmp_path,
+        federation={"clients": 3, "quorum": 1.0, "retries": 30},
+        faults={"clients": (0, 1), "kind": "raise", "rate": 0.5},
+    )
+    records = [record for record in caplog.records if record.name == "fedrl"]
+    assert records
+    assert all("updates usable" in record.getMessage() for record in records)
+
+
+def test_the_configuration_is_that_of_the_folder(tmp_path: Path):
+    run = trained(tmp_path, algorithm={"beta": 0.4})
+    assert run.config["algorithm"]["beta"] == 0.4
+    assert json.loads((run.path / "meta.json").read_text())["status"] == run.status == "finished"
