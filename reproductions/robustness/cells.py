@@ -44,7 +44,7 @@ class World:
     def base(self) -> dict[str, Any]:
         """The recipe of all cells, before rule, attack and model."""
         common = {"federation.clients": CLIENTS, "federation.cohort": 0, "aggregate.trim": SHARE}
-        settings = common | {"aggregate.attackers": SHARE} | dict(self.settings)
+        settings = common | {"aggregate.byzantine": SHARE} | dict(self.settings)
         return changed(read_recipe(self.recipe), settings)
 
     @property

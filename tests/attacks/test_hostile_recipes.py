@@ -206,7 +206,7 @@ def test_a_node_has_its_own_least_number_of_clients(home: Path):
         [{"federation": {"clients": 9, "cohort": 3}}],
         [{"federation": {"kind": "local"}}],
         [{"federation": {"kind": "independent"}}],
-        [{"federation": {"clients": 9}, "buffer": {"size": 1}}],
+        [{"federation": {"clients": 9}, "async_buffer": {"size": 1}}],
         # of five clients three may be left when a sum is opened
         [SECRET, {"privacy": {"threshold": 0.6}}],
     ):

@@ -51,7 +51,7 @@ class Lying(Wrapped):
 
 
 def trained(tmp_path: Path, rule: str, lie: tuple[str, float] | None = None) -> Path:
-    flags = ("--aggregate.name", rule, "--aggregate.attackers", "1", "--out", str(tmp_path))
+    flags = ("--aggregate.name", rule, "--aggregate.byzantine", "1", "--out", str(tmp_path))
     settings = resolve(RECIPE, flags)
     algorithm = build_algorithm(settings)
     directory = runs.start(settings)

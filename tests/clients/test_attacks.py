@@ -199,7 +199,7 @@ def test_two_liars_of_eleven_do_not_carry_robust_rules_away(kind):
     attack = Settings(kind=kind, strength=50.0)
     off = {}
     for name in ("mean", "median", "trimmed", "krum", "multi-krum", "bulyan", "norm-bound"):
-        rule = aggregate.get(name, attackers=2)
+        rule = aggregate.get(name, byzantine=2)
         store = play(Attacked(Toy(11), attack, {2, 7}), rounds=40, clients=11, mean=rule)
         off[name] = abs(store.last.states[0]["theta"]["a"].mean() - honest)
     if kind == "sign-flip":

@@ -20,7 +20,7 @@ from fedrl.clients.faults import Settings as Faults
 from fedrl.core.types import Failure, Job, Result
 from fedrl.engines.worker_pool import WorkerPool
 from fedrl.federation import client_sampling, round_loop
-from fedrl.federation.async_buffer import Buffered
+from fedrl.federation.async_buffer import AsyncBuffer
 from fedrl.federation.async_settings import Settings
 
 CLIENTS = 3
@@ -65,7 +65,7 @@ def train(engine, rounds, free, free_at=-1, store=None, size=2, **fields):
         aggregate.mean, store,
         seed=3, rounds=rounds, warn=lambda line: None,
         observers=[lambda done: free() if done.round == free_at else None],
-        exchange=Buffered(Settings(size=size), engine),
+        exchange=AsyncBuffer(Settings(size=size), engine),
     )  # fmt: skip
     return store
 
@@ -346,7 +346,7 @@ def test_a_stopped_node_does_not_set_the_pace_of_real_processes(tmp_path, monkey
 
         thread = threading.Thread(target=disturb)
         thread.start()
-        run = on_flower(pavg, tmp_path, "--buffer.size", "2", rounds=10)
+        run = on_flower(pavg, tmp_path, "--async_buffer.size", "2", rounds=10)
         thread.join()
         up.nodes[1].send_signal(signal.SIGCONT)
     assert rounds_of(run) == list(range(11))

@@ -111,5 +111,5 @@ def what_the_record_tells(run: Path, method: dict, out: Path, *flags: str) -> Pa
                 yield Failure(job.client, lost[job.seed]) if job.seed in lost else next(done)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "Workers", Losing)
+        patch.setattr(runs, "WorkerPool", Losing)
         return one_by_one(method, out, *flags, rounds=rounds)

@@ -70,8 +70,8 @@ def build_algorithm(config: Config) -> Algorithm:
     except ModuleNotFoundError as error:
         raise missing_extra(error, f"algorithm.name = {name!r}", entry.extra) from error
     noisy = config.privacy.noise > 0
-    aggregate.check_method(config.aggregate, name, algorithm, noisy, config.buffer.size)
-    if config.buffer.size:
+    aggregate.check_method(config.aggregate, name, algorithm, noisy, config.async_buffer.size)
+    if config.async_buffer.size:
         beta = getattr(config.algorithm, "beta", 1.0)
         check_method(algorithm, beta)
         check_broadcast(algorithm, first_broadcast(config, algorithm)[0], beta)

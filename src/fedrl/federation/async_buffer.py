@@ -20,7 +20,7 @@ A client that fails frees its place at once: for one that was not asked since th
 for itself again, `federation.retries` times. If nobody is left whom to ask, a buffer that is not
 full is used all the same if it has `federation.quorum` of K updates; otherwise the run stops.
 
-Which clients finish first decides the numbers. On a virtual clock (`engines/virtual.py`) the seed
+Which clients finish first decides the numbers. On a simulated clock (`simulated_clock.py`) the seed
 decides that; with processes and machines, reality does.
 """
 
@@ -47,7 +47,7 @@ from fedrl.federation.update_check import Received
 from fedrl.privacy.mechanism import Exchange
 
 TIME = "async/time"
-"""The running total of time: of the virtual clock, or seconds where clients are real."""
+"""The running total of time: of the simulated clock, or seconds where clients are real."""
 
 
 class Streaming(Protocol):
@@ -105,7 +105,7 @@ class Step:
         self.buffer.clear()
 
 
-class Buffered:
+class AsyncBuffer:
     """The exchange of `federation.run`; remembers who is at work from one round to the next."""
 
     def __init__(self, settings: Settings, engine: Streaming) -> None:
@@ -194,7 +194,7 @@ class Buffered:
         why = round_loop.reasons(list(last.values()))
         if got < needed:
             raise QuorumLost(
-                f"round {step.number}: the buffer has {got} of {size} updates (buffer.size), "
+                f"round {step.number}: the buffer has {got} of {size} updates (async_buffer.size), "
                 f"{needed} are needed (federation.quorum), and nobody is left to ask: {why}",
                 step.received.records,
             )

@@ -231,7 +231,7 @@ RECIPE = {
             "--aggregate.name mean --privacy.clip 1 --privacy.noise 1 --privacy.where local",
             "privacy.noise would spoil",
         ),
-        ("--buffer.size 3", 'buffer.size would spoil .* set algorithm.rows = "all"'),
+        ("--async_buffer.size 3", 'async_buffer.size would spoil .* set algorithm.rows = "all"'),
     ],
 )
 def test_what_would_spoil_the_counts_is_refused(flags, words):
