@@ -48,7 +48,7 @@ def measure(
         before = loopback()
         first, *later = echoes.per_round(engine, sent, CLIENTS, rounds + 1)
         minimum = tree.nbytes(sent) * CLIENTS * (rounds + 1)
-        down, up = engine.bytes_sent / minimum, engine.bytes_received / minimum
+        down, up = engine.calls.bytes_sent / minimum, engine.calls.bytes_received / minimum
         wire = (loopback() - before) / (tree.nbytes(sent) * TRIPS * (rounds + 1))
     results.add(f"flower/{name}/{size:g}MB/round", float(np.median(later)), "s")
     print(f"{name}, {size:g} MB: first round {first:.1f} s, later {np.median(later):.1f} s, bytes "
@@ -66,13 +66,13 @@ def growth(results: harness.Results, engine: FlowerEngine) -> None:
 
     with engine:
         echoes.per_round(engine, echoes.tensors(0.01), CLIENTS, 1)
-        link, nodes = engine._link, sorted(engine.owners.values())
+        link, nodes = engine.calls.link(), sorted(engine.owners.values())
         assert link is not None
         for count in (2, 10, 100):
             start = time.perf_counter()
             waiting = set()
             for number in range(count):
-                content = records.content(messages.write(messages.Who(messages.nonce())))
+                content = records.content(messages.to_json(messages.Who(messages.nonce())))
                 waiting |= set(link.push([Outgoing(nodes[number % len(nodes)], content, 600.0)]))
             pushed = time.perf_counter() - start
             while waiting:

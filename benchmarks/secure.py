@@ -64,7 +64,7 @@ def measure(
     count = 2 if quick else 5
     first, *later = echoes.per_round(engine, echoes.tensors(1.0), clients, count + 1)
     each = clients * (count + 1) * 1e6
-    down, up = engine.bytes_sent / each, engine.bytes_received / each
+    down, up = engine.calls.bytes_sent / each, engine.calls.bytes_received / each
     results.add(f"flower/{name}/round", median(later), "s")
     results.add(f"flower/{name}/up", up, "MB per client")
     results.add(f"flower/{name}/down", down, "MB per client")

@@ -131,7 +131,7 @@ def test_one_key_has_one_number(hub: Hub, tmp_path: Path, monkeypatch: pytest.Mo
     assert set(failed(list(engine.run(jobs())))) == {1, 3}
     assert "its key is in client-1.pub and client-3.pub" in hub.said[0]
     with pytest.raises(UserError, match=r"client-1\.pub and client-3\.pub are the same key"):
-        engine.connection.registered().check()
+        engine.calls.connection.registered().check()
 
 
 def test_files_that_are_no_keys_harm_nobody(hub: Hub):

@@ -79,8 +79,8 @@ class Node:
         heading = messages.Job(
             messages.nonce(), self.client.number, seed, digest=serialization.checksum(pieces), **job
         )  # type: ignore[arg-type]
-        content = records.content(messages.write(heading), records.body(pieces))
-        answer = messages.read(records.opened(self.client.answer(content))[0], messages.Answer)
+        content = records.content(messages.to_json(heading), records.body(pieces))
+        answer = messages.from_json(records.opened(self.client.answer(content))[0], messages.Answer)
         return answer.reason
 
 

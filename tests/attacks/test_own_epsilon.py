@@ -62,9 +62,9 @@ def ask(
     job = messages.Job(
         messages.nonce(), 1, seed, run, "", 3, 0.0, text, serialization.checksum(pieces)
     )  # fmt: skip
-    answer = there.answer(records.content(messages.write(job), records.body(pieces)))
+    answer = there.answer(records.content(messages.to_json(job), records.body(pieces)))
     heading, body = records.opened(answer)
-    told: messages.Answer = messages.read(heading, messages.Answer)
+    told: messages.Answer = messages.from_json(heading, messages.Answer)
     return told.reason or serialization.unpack(b"".join(body))["a"]
 
 

@@ -293,8 +293,8 @@ def search(count: int, folder: Path, seed: int = 0, half: bool = False) -> Count
         if rng.random() < 0.9:
             data = mutated(rng, data)
         pieces = [data]
-        heading = messages.read(text, messages.Answer)
-        text = messages.write(replace(heading, digest=serialization.checksum(pieces)))
+        heading = messages.from_json(text, messages.Answer)
+        text = messages.to_json(replace(heading, digest=serialization.checksum(pieces)))
         if rng.random() < 0.2:
             text = bent_heading(rng, text)
         came = len(data) + len(text)

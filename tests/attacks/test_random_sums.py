@@ -39,7 +39,7 @@ DRIVERS = 12
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.002)
+    monkeypatch.setattr("fedrl.engines.flower.node_calls.POLL_SECONDS", 0.002)
 
 
 def gone(arrived: Arrived) -> Arrived:

@@ -46,7 +46,7 @@ SAME = list(TRICKS)[:4]
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.005)
+    monkeypatch.setattr("fedrl.engines.flower.node_calls.POLL_SECONDS", 0.005)
 
 
 def ask(

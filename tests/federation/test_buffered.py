@@ -18,7 +18,7 @@ from support.toy import BatchedToy, Toy
 from fedrl import privacy
 from fedrl.aggregation import mean as aggregate
 from fedrl.algorithms.momentum.algorithm import Momentum
-from fedrl.cli import train
+from fedrl.cli.run import run as run_command
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
 from fedrl.config.build import build_algorithm
@@ -54,9 +54,9 @@ class Packed(Memory):
 class Counted(SimulatedClock):
     """The simulated clock, with the jobs that it was given."""
 
-    def begin(self, jobs):
+    def submit(self, jobs):
         self.given = [*getattr(self, "given", []), *jobs]
-        super().begin(jobs)
+        super().submit(jobs)
 
 
 def buffered(
@@ -318,8 +318,8 @@ def test_never_more_than_the_cohort_at_work():
     most = []
 
     class Watched(SimulatedClock):
-        def begin(self, jobs):
-            super().begin(jobs)
+        def submit(self, jobs):
+            super().submit(jobs)
             most.append(len(self.waiting()))
 
     toy = Toy(9)
@@ -497,7 +497,7 @@ def test_methods_whose_rounds_belong_together_are_refused(flags, words):
 def test_a_refused_method_leaves_no_folder_behind(tmp_path):
     flags = [*ANCHORED.split(), "--async_buffer.size", "2", "--out", str(tmp_path)]
     with pytest.raises(UserError, match="start from more"):
-        train.run(["momentum/cartpole", *flags])
+        run_command(["momentum/cartpole", *flags])
     assert not any(tmp_path.iterdir())
 
 

@@ -112,9 +112,9 @@ def jobs(*clients):
 
 def test_no_worker_is_idle_while_the_server_makes_use_of_an_outcome():
     with WorkerPool(partial(Toy, CLIENTS), 1) as engine:
-        engine.begin(jobs(0, 1, 2))
+        engine.submit(jobs(0, 1, 2))
         for left in (True, True, False):
-            engine.take()
+            engine.next_outcome()
             assert (engine._workers[0].job is not None) == left
 
 
@@ -153,7 +153,7 @@ def net(tmp_path, monkeypatch):
     pytest.importorskip("flwr", reason="needs the extra flower")
     from support.flower_nodes import Net
 
-    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.001)
+    monkeypatch.setattr("fedrl.engines.flower.node_calls.POLL_SECONDS", 0.001)
     return Net(Toy(CLIENTS), tmp_path, CLIENTS)
 
 
@@ -247,10 +247,10 @@ def test_an_answer_counts_if_it_is_there_however_long_the_driver_was_busy(net, m
     clock = Clock(monkeypatch)
     forgetful(net, clock, monkeypatch)
     engine = net.engine()
-    engine.begin(jobs(0, 1, 2))
-    found = [engine.take(10.0)]
+    engine.submit(jobs(0, 1, 2))
+    found = [engine.next_outcome(10.0)]
     clock.now += 600.0  # an evaluation
-    found += [engine.take(10.0), engine.take(10.0)]
+    found += [engine.next_outcome(10.0), engine.next_outcome(10.0)]
     assert sorted(client for client, _ in found) == [0, 1, 2]
     assert [type(outcome) for _, outcome in found] == [Result] * 3
 
@@ -260,8 +260,8 @@ def test_who_has_no_answer_then_is_late(net, monkeypatch):
     forgetful(net, clock, monkeypatch)
     withhold(net, 101)
     engine = net.engine()
-    engine.begin(jobs(0, 1, 2))
-    found = dict(engine.take(10.0) for _ in range(3))
+    engine.submit(jobs(0, 1, 2))
+    found = dict(engine.next_outcome(10.0) for _ in range(3))
     assert found[1] == Failure(1, "no answer within the deadline of 10 s")
     assert 10.0 <= clock.now < 15.0
 
@@ -271,12 +271,12 @@ def test_a_node_that_is_waited_for_holds_nobody_up(net, monkeypatch, comes):
     clock = Clock(monkeypatch)
     late = net.members.pop(101)
     engine = net.engine(wait=100.0)
-    engine.begin(jobs(0, 1, 2))
-    assert {engine.take()[0], engine.take()[0]} == {0, 2}
+    engine.submit(jobs(0, 1, 2))
+    assert {engine.next_outcome()[0], engine.next_outcome()[0]} == {0, 2}
     assert clock.now < 100.0
     if comes:
         net.members[205] = late
-    client, outcome = engine.take()
+    client, outcome = engine.next_outcome()
     assert (client, type(outcome)) == (1, Result if comes else Failure)
     assert (clock.now >= 100.0) != comes
 
@@ -285,7 +285,7 @@ def test_after_a_lost_superlink_nodes_have_their_time_again(net, monkeypatch):
     clock, members = Clock(monkeypatch), dict(net.members)
     withhold(net, 101)
     engine = net.engine(lambda line: None, wait=100.0)
-    engine.begin(jobs(1))
+    engine.submit(jobs(1))
 
     def nap(seconds):
         clock.now += 1.0
@@ -297,7 +297,7 @@ def test_after_a_lost_superlink_nodes_have_their_time_again(net, monkeypatch):
             net.members.update(members)
 
     monkeypatch.setattr(time, "sleep", nap)
-    assert type(engine.take()[1]) is Result
+    assert type(engine.next_outcome()[1]) is Result
     assert net.links == 2
 
 
@@ -310,14 +310,14 @@ def test_new_jobs_are_sent_while_outcomes_wait(net, monkeypatch, lost):
 
     monkeypatch.setattr(net, "pull", pull_all)
     engine = net.engine(lambda line: None)
-    engine.begin(jobs(0, 1, 2))
-    first, _ = engine.take()
-    engine.begin(jobs(first))
+    engine.submit(jobs(0, 1, 2))
+    first, _ = engine.next_outcome()
+    engine.submit(jobs(first))
     net.lost = list(lost)
-    found = [engine.take()]
+    found = [engine.next_outcome()]
     assert len(net.sent) == 4
     assert net.links == 1 + len(lost)
-    found += [engine.take(), engine.take()]
+    found += [engine.next_outcome(), engine.next_outcome()]
     assert sorted([first, *(client for client, _ in found)]) == sorted([0, 1, 2, first])
     assert [type(outcome) for _, outcome in found] == [Result] * 3
 

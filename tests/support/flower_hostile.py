@@ -46,7 +46,7 @@ class Hostile(NodeClient):
         lie = LIES[self.asked % len(LIES)]
         self.asked += 1
         self.first = self.first or honest
-        heading: messages.Answer = messages.read(text, messages.Answer)
+        heading: messages.Answer = messages.from_json(text, messages.Answer)
         if lie == "undeclared":
             update = serialization.unpack(b"".join(pieces)) | {"diary": np.ones(3)}
             return sealed(heading, [serialization.pack(update)])
@@ -67,7 +67,7 @@ class Hostile(NodeClient):
         if lie == "boasted":
             return sealed(replace(heading, metrics=heading.metrics | {"env/steps": 1e308}), pieces)
         if lie == "unprintable":
-            told = messages.write(replace(heading, reason="\ud800\n12:00:00 round 9/9 done"))
+            told = messages.to_json(replace(heading, reason="\ud800\n12:00:00 round 9/9 done"))
             return records.content(told)
         if lie == "pickled":
             bomb = Array("object", (1,), "numpy.ndarray", pickle.dumps(Bomb()))
@@ -84,7 +84,7 @@ class Bomb:
 
 def sealed(heading: messages.Answer, pieces: list[bytes]) -> RecordDict:
     """With a checksum that fits: what is wrong is inside."""
-    told = messages.write(replace(heading, digest=serialization.checksum(pieces)))
+    told = messages.to_json(replace(heading, digest=serialization.checksum(pieces)))
     return records.content(told, records.body(pieces))
 
 

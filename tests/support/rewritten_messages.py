@@ -24,8 +24,10 @@ def rewritten(change: Callable[[Tensors], Tensors]) -> Callable[[Arrived], Arriv
         if not pieces:  # a refusal
             return arrived
         data = serialization.pack(change(serialization.unpack(b"".join(pieces))))
-        told = replace(messages.read(text, messages.Answer), digest=serialization.checksum([data]))
-        content = records.content(messages.write(told), records.body([data]))
+        told = replace(
+            messages.from_json(text, messages.Answer), digest=serialization.checksum([data])
+        )
+        content = records.content(messages.to_json(told), records.body([data]))
         return arrived._replace(content=content)
 
     return edit

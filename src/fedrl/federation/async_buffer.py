@@ -30,19 +30,19 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from fedrl.aggregation.mean import Aggregator
 from fedrl.aggregation.robust import Stream, part
 from fedrl.core import seeding, tree
-from fedrl.core.types import Failure, Job, Metrics, Result, Tensors, TooFew
+from fedrl.core.types import Failure, Job, Metrics, Record, Result, Tensors, TooFew
 from fedrl.federation import round_loop, update_check
 from fedrl.federation.async_settings import Settings
 from fedrl.federation.client_sampling import draw_cohort
 from fedrl.federation.round_loop import Clock, Parts, QuorumLost, Snapshot
-from fedrl.federation.simulated_clock import SimulatedClock
+from fedrl.federation.simulated_clock import Due, SimulatedClock
 from fedrl.federation.update_check import Received
 from fedrl.privacy.mechanism import Exchange
 
@@ -53,10 +53,10 @@ TIME = "async/time"
 class Streaming(Protocol):
     """An engine whose clients need not begin and end together; each has at most one job."""
 
-    def begin(self, jobs: Sequence[Job]) -> None:
+    def submit(self, jobs: Sequence[Job]) -> None:
         """Hand out work, without waiting for it."""
 
-    def take(self, deadline: float) -> tuple[int, Result | Failure]:
+    def next_outcome(self, deadline: float) -> tuple[int, Result | Failure]:
         """Wait for who finishes, fails or outlasts the deadline next: its number and outcome."""
 
 
@@ -67,7 +67,7 @@ class Held(NamedTuple):
     weight: float
     staleness: int
     result: Result
-    record: dict[str, Any]
+    record: Record
 
 
 @dataclass
@@ -116,7 +116,7 @@ class AsyncBuffer:
 
     def __call__(
         self, parts: Parts, now: Snapshot, members: list[list[int]], number: int, clock: Clock
-    ) -> tuple[Snapshot, Metrics, list[dict[str, Any]]]:
+    ) -> tuple[Snapshot, Metrics, list[Record]]:
         sent = parts.algorithm.broadcast(now.states[0], number)
         if self._since < 0:
             self._go_on(now)
@@ -146,7 +146,7 @@ class AsyncBuffer:
             self.engine.restore(now.totals.get(TIME, 0.0), [due for _, due in now.under_way])
             self.began = {due.client: began for began, due in now.under_way}
 
-    def _under_way(self) -> tuple[tuple[int, Any], ...]:
+    def _under_way(self) -> tuple[tuple[int, Due], ...]:
         if not isinstance(self.engine, SimulatedClock):
             return ()
         return tuple((self.began[due.client], due) for due in self.engine.waiting())
@@ -157,7 +157,7 @@ class AsyncBuffer:
             self._begin(step)
             if not self.began:
                 return
-            client, outcome = self.engine.take(step.parts.settings.deadline)
+            client, outcome = self.engine.next_outcome(step.parts.settings.deadline)
             step.arrived(client, outcome, step.number - self.began.pop(client))
 
     def _begin(self, step: Step) -> None:
@@ -183,7 +183,7 @@ class AsyncBuffer:
         ]
         self.began |= dict.fromkeys((job.client for job in jobs), number)
         step.begun += len(jobs)
-        self.engine.begin(jobs)
+        self.engine.submit(jobs)
 
     def _check_quorum(self, step: Step) -> None:
         size, got = self.settings.size, len(step.buffer)

@@ -75,7 +75,7 @@ def same(a: Memory, b: Memory) -> None:
 
 @pytest.fixture
 def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Net:
-    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("fedrl.engines.flower.node_calls.POLL_SECONDS", 0.01)
     return Net(Toy(CLIENTS), tmp_path, CLIENTS)
 
 
@@ -187,10 +187,10 @@ def test_a_heading_of_another_kind_is_malformed(net: Net):
 def test_an_archive_that_is_none_is_malformed(net: Net):
     def garbage(answer: Arrived) -> Arrived:
         assert answer.content is not None
-        head = messages.read(records.opened(answer.content)[0], messages.Answer)
+        head = messages.from_json(records.opened(answer.content)[0], messages.Answer)
         head = replace(head, digest=serialization.checksum([b"garbage"]))
         body = records.body([b"garbage"])
-        return answer._replace(content=records.content(messages.write(head), body))
+        return answer._replace(content=records.content(messages.to_json(head), body))
 
     net.spoil = of_client_one(garbage)
     assert "not an archive" in only_one_failed(outcomes(net))
@@ -310,8 +310,8 @@ def test_a_node_with_another_version_is_left_out(net: Net, monkeypatch: pytest.M
 
     def outdated(content: RecordDict) -> RecordDict:
         text = records.opened(real(content))[0]
-        name = messages.read(text, messages.Name)
-        return records.content(messages.write(replace(name, version="0.0")))
+        name = messages.from_json(text, messages.Name)
+        return records.content(messages.to_json(replace(name, version="0.0")))
 
     monkeypatch.setattr(node, "answer", outdated)
     said: list[str] = []
@@ -346,7 +346,7 @@ def test_a_node_does_only_its_own_jobs_and_each_once(net: Net):
     content = net.sent[1].content
     for node in (102, 101):
         answer = net.members[node].answer(content)
-        seen.append(messages.read(records.opened(answer)[0], messages.Answer))
+        seen.append(messages.from_json(records.opened(answer)[0], messages.Answer))
     assert seen[0].reason == "this node is client 2"
     assert seen[1].reason == "this job was done before"
 
@@ -354,9 +354,11 @@ def test_a_node_does_only_its_own_jobs_and_each_once(net: Net):
 def test_a_broken_job_is_answered_with_a_reason(net: Net):
     list(net.engine().run(jobs(net)))
     text, pieces = records.opened(net.sent[0].content)
-    job = replace(messages.read(text, messages.Job), nonce="new")
-    answer = net.members[100].answer(records.content(messages.write(job), records.body(pieces[1:])))
-    assert "checksum" in messages.read(records.opened(answer)[0], messages.Answer).reason
+    job = replace(messages.from_json(text, messages.Job), nonce="new")
+    answer = net.members[100].answer(
+        records.content(messages.to_json(job), records.body(pieces[1:]))
+    )
+    assert "checksum" in messages.from_json(records.opened(answer)[0], messages.Answer).reason
 
 
 def test_the_limit_is_what_the_method_declares_and_little_more(net: Net):

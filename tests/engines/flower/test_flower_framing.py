@@ -133,9 +133,9 @@ def test_an_archive_whose_head_lies_is_damaged():
 
 def test_headings_come_back():
     job = messages.Job("n", 3, 2**62 + 1, "run", "", 5, 0.1 + 0.2, "rounds = 1\n", "d")
-    assert messages.read(messages.write(job), messages.Who, messages.Job) == job
+    assert messages.from_json(messages.to_json(job), messages.Who, messages.Job) == job
     answer = messages.Answer("n", 3, "", 0.1, {"train/return": 1 / 3}, True, "d")
-    assert messages.read(messages.write(answer), messages.Answer) == answer
+    assert messages.from_json(messages.to_json(answer), messages.Answer) == answer
 
 
 @pytest.mark.parametrize(
@@ -156,25 +156,25 @@ def test_headings_come_back():
     ],
 )
 def test_headings_with_anything_else_are_damaged(change: dict):
-    data = json.loads(messages.write(messages.Answer("n", 3))) | change
+    data = json.loads(messages.to_json(messages.Answer("n", 3))) | change
     with pytest.raises(serialization.Damaged):
-        messages.read(json.dumps(data), messages.Answer)
+        messages.from_json(json.dumps(data), messages.Answer)
 
 
 @pytest.mark.parametrize("field", ["round", "attempt"])
 @pytest.mark.parametrize("value", [-1, 2**31, 1.0, True, "1", None])
 def test_rounds_and_attempts_are_counts(field: str, value: object):
     job = messages.Job("n", 3, 1, "run", "", 5, 0.0, "", "d", round=2**31 - 1, attempt=4)
-    assert messages.read(messages.write(job), messages.Job) == job
-    changed = json.dumps(json.loads(messages.write(job)) | {field: value})
+    assert messages.from_json(messages.to_json(job), messages.Job) == job
+    changed = json.dumps(json.loads(messages.to_json(job)) | {field: value})
     with pytest.raises(serialization.Damaged):
-        messages.read(changed, messages.Job)
+        messages.from_json(changed, messages.Job)
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "3", '{"kind": []}', "[" * 100_000])
 def test_what_is_no_heading_is_damaged(text: str):
     with pytest.raises(serialization.Damaged):
-        messages.read(text, messages.Answer)
+        messages.from_json(text, messages.Answer)
 
 
 # States on the node's disk ----------------------------------------------------------------------

@@ -95,7 +95,7 @@ def test_no_two_statements_are_the_same_bytes(names: list[str], lists: list[list
 
 @pytest.fixture
 def net(tmp_path: Path, people: list[Identity], monkeypatch: pytest.MonkeyPatch) -> SecretNet:
-    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("fedrl.engines.flower.node_calls.POLL_SECONDS", 0.01)
     net = SecretNet(Toy(CLIENTS), tmp_path)
     for number, node in enumerate(net.members.values()):
         node.identity = people[number]
@@ -121,12 +121,12 @@ def test_keys_that_the_driver_puts_in_another_clients_place_open_nothing(
     def in_between(arrived: Arrived) -> Arrived:
         assert arrived.content is not None
         text, _ = records.opened(arrived.content)
-        heading: messages.Answer = messages.read(text, messages.Answer)
+        heading: messages.Answer = messages.from_json(text, messages.Answer)
         forged = secure_messages.Signed(
             driver, signer.sign(about_keys("another sum", 2, driver, JOB))
         )
         body = serialization.cut(serialization.pack(secure_messages.pack_keys({2: forged})), 100)
-        told = messages.write(replace(heading, digest=serialization.checksum(body)))
+        told = messages.to_json(replace(heading, digest=serialization.checksum(body)))
         return arrived._replace(content=records.content(told, records.body(body)))
 
     net.changes["job", 2] = in_between
@@ -191,7 +191,7 @@ def test_a_driver_that_skips_the_agreement_gets_no_shares(net: SecretNet, people
     member = SigningClient("x", 1, net.terms, words, lambda _: None, lambda: None, people[1], JOB)
     member.advertise()
     with pytest.raises(ProtocolError, match="than this client has agreed to"):
-        member.take("unmask", secure_messages.pack_opening(range(CLIENTS), {}))
+        member.answer("unmask", secure_messages.pack_opening(range(CLIENTS), {}))
 
 
 def test_a_client_whose_node_did_not_sign_fails_alone(
@@ -200,7 +200,7 @@ def test_a_client_whose_node_did_not_sign_fails_alone(
     """The driver knows nodes' keys from the SuperLink: its peers need not all give up."""
     net.members[102].identity = replace(people[2], key=people[CLIENTS].key)
     engine = net.engine()
-    monkeypatch.setattr(engine, "connection", Connection("x:1", ca="ca.pem"))
+    monkeypatch.setattr(engine.calls, "connection", Connection("x:1", ca="ca.pem"))
     public = {100 + n: one.key.public_key() for n, one in enumerate(people[:CLIENTS]) if one.key}
     net.key_of = public.get  # type: ignore[attr-defined]
     outcomes = list(engine.run(jobs(net)))
@@ -218,7 +218,7 @@ def test_a_member_with_two_numbers_is_in_a_sum_once(
     for node in net.members.values():
         node.identity = replace(node.identity, peers=None)
     engine = net.engine()
-    monkeypatch.setattr(engine, "connection", Connection("x:1", ca="ca.pem"))
+    monkeypatch.setattr(engine.calls, "connection", Connection("x:1", ca="ca.pem"))
     public = {100 + n: one.key.public_key() for n, one in enumerate(people[:CLIENTS]) if one.key}
     net.key_of = (public | {103: public[101]}).get  # type: ignore[attr-defined]
     outcomes = list(engine.run(jobs(net)))

@@ -235,7 +235,7 @@ def test_two_of_one_folder_do_not_both_have_the_last_answer(tmp_path: Path):
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.005)
+    monkeypatch.setattr("fedrl.engines.flower.node_calls.POLL_SECONDS", 0.005)
 
 
 def counted(folder: Path, epsilon: float, peers: bool = True) -> SecretNet:
@@ -311,7 +311,7 @@ def test_nothing_leaves_if_it_cannot_be_written(tmp_path: Path, monkeypatch: pyt
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(ledgers, "write", full)
+    monkeypatch.setattr(ledgers, "write_private", full)
     net = counted(tmp_path, FOUR)
     assert all(isinstance(o, Failure) for o in net.engine().run(jobs(net)))
     assert all(seen.tensors == {} for seen in net.answers_seen if seen.step == "mask")

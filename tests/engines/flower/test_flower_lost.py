@@ -62,7 +62,7 @@ class Busy(Net):
 
 @pytest.fixture
 def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Busy:
-    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("fedrl.engines.flower.node_calls.POLL_SECONDS", 0.01)
     return Busy(Toy(CLIENTS), tmp_path, CLIENTS)
 
 

@@ -47,7 +47,7 @@ NEEDED = 4  # of 5, at the default threshold
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.005)
+    monkeypatch.setattr("fedrl.engines.flower.node_calls.POLL_SECONDS", 0.005)
 
 
 @pytest.fixture

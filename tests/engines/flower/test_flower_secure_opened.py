@@ -53,7 +53,7 @@ OTHERS = (
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.005)
+    monkeypatch.setattr("fedrl.engines.flower.node_calls.POLL_SECONDS", 0.005)
 
 
 def nodes(folder: Path, regroup: bool = False) -> SecretNet:

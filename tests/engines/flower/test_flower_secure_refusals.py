@@ -38,7 +38,7 @@ from fedrl.privacy.secure_aggregation import messages as secure_messages
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.005)
+    monkeypatch.setattr("fedrl.engines.flower.node_calls.POLL_SECONDS", 0.005)
 
 
 @pytest.fixture
@@ -134,8 +134,8 @@ def test_a_weight_or_metrics_that_nobody_asked_for_keep_a_client_out_of_the_sum(
     def edit(arrived: Arrived) -> Arrived:
         assert arrived.content is not None
         text, pieces = records.opened(arrived.content)
-        told = replace(messages.read(text, messages.Answer), **fields)
-        content = records.content(messages.write(told), records.body(pieces))
+        told = replace(messages.from_json(text, messages.Answer), **fields)
+        content = records.content(messages.to_json(told), records.body(pieces))
         return arrived._replace(content=content)
 
     net.changes["job", 1] = edit
@@ -281,7 +281,7 @@ def ask(
     heading = seen.heading | {"nonce": messages.nonce(), "digest": serialization.checksum([data])}
     content = records.content(json.dumps(heading | fields), records.body([data]))
     answer = net.members[100 + client].answer(content)
-    return messages.read(records.opened(answer)[0], messages.Answer)
+    return messages.from_json(records.opened(answer)[0], messages.Answer)
 
 
 def just(tensors: Tensors) -> Tensors:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import fedrl
 from fedrl.core import serialization
@@ -18,6 +18,7 @@ from fedrl.core.types import UserError
 from fedrl.core.update_refusal import one_line
 from fedrl.engines.flower import messages
 from fedrl.engines.flower.adapter import records
+from fedrl.engines.flower.adapter.records import Content
 from fedrl.engines.flower.keys import Registered
 from fedrl.engines.flower.superlink_client import Outgoing, SuperLinkClient
 
@@ -48,7 +49,7 @@ class ClientNodes:
         self._asked: dict[str, _Asked] = {}  # by message
         self._silent: set[int] = set()  # busy or gone: asked again as long as somebody is awaited
 
-    def begin(self) -> None:
+    def begin_wait(self) -> None:
         """A new wait: nodes that were silent in the last one are asked once more."""
         self._silent.clear()
 
@@ -79,7 +80,7 @@ class ClientNodes:
         waiting = {asked.node for asked in self._asked.values()}
         for node in online - self._known - waiting - spared:
             nonce = messages.nonce()
-            content = records.content(messages.write(messages.Who(nonce)))
+            content = records.content(messages.to_json(messages.Who(nonce)))
             (number,) = link.push([Outgoing(node, content, ANSWER_SECONDS + BUSY_SECONDS)])
             if number:
                 self._asked[number] = _Asked(node, nonce, time.monotonic() + ANSWER_SECONDS)
@@ -104,11 +105,11 @@ class ClientNodes:
             self._silent.add(node)
             self.warn(f"node {node} {why}")
 
-    def _introduce(self, link: SuperLinkClient, said: Any, sender: int, asked: _Asked) -> None:
+    def _introduce(self, link: SuperLinkClient, said: Content, sender: int, asked: _Asked) -> None:
         node, nonce = asked.node, asked.nonce
         self._known.add(node)
         try:
-            name: messages.Name = messages.read(records.opened(said)[0], messages.Name)
+            name = messages.from_json(records.opened(said)[0], messages.Name)
             if name.nonce != nonce or sender != node:
                 raise serialization.Damaged("an answer to another question")
         except serialization.Damaged as error:

@@ -12,12 +12,15 @@ import json
 import math
 import secrets
 from dataclasses import dataclass, field
-from typing import Any, get_type_hints
+from typing import TypeVar, get_type_hints
 
 from fedrl.core.serialization import Damaged
 
 COUNTS = 2**31
 """Rounds and attempts are fewer."""
+Kind = TypeVar("Kind", bound="Heading")
+Plain = bool | int | float | str | list["Plain"] | dict[str, "Plain"] | None
+"""What JSON holds."""
 
 
 def nonce() -> str:
@@ -25,23 +28,26 @@ def nonce() -> str:
 
 
 @dataclass(frozen=True)
-class Who:
-    """Which client are you?"""
+class Heading:
+    """What every question has, and an answer repeats."""
 
     nonce: str
+
+
+class Who(Heading):
+    """Which client are you?"""
 
 
 @dataclass(frozen=True)
-class Name:
+class Name(Heading):
     """Its answer: the client's number, and the fedrl that runs there."""
 
-    nonce: str
     client: int
     version: str
 
 
 @dataclass(frozen=True)
-class Job:
+class Job(Heading):
     """One client's work in one round; the broadcast travels beside it, `digest` is its checksum.
 
     `state` is the tag of the state to start from, empty for none; a new state gets the nonce as its
@@ -51,7 +57,6 @@ class Job:
     The seed of a sum's job follows from the recipe's, `round` and `attempt`.
     """
 
-    nonce: str
     client: int
     seed: int
     run: str
@@ -67,10 +72,9 @@ class Job:
 
 
 @dataclass(frozen=True)
-class Step:
+class Step(Heading):
     """The next step of a secure sum: share, mask or unmask, with what it needs beside it."""
 
-    nonce: str
     client: int
     exchange: str
     step: str
@@ -78,10 +82,9 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Answer:
+class Answer(Heading):
     """The end of a job or step: `reason` is empty, or says why there is nothing beside it."""
 
-    nonce: str
     client: int
     reason: str = ""
     weight: float = 1.0
@@ -90,22 +93,31 @@ class Answer:
     digest: str = ""
 
 
-KINDS: dict[str, type] = {"who": Who, "name": Name, "job": Job, "step": Step, "answer": Answer}
+KINDS: dict[str, type[Heading]] = {
+    "who": Who,
+    "name": Name,
+    "job": Job,
+    "step": Step,
+    "answer": Answer,
+}
 
 
-def write(heading: Who | Name | Job | Step | Answer) -> str:
+def to_json(heading: Heading) -> str:
     kind = next(name for name, cls in KINDS.items() if type(heading) is cls)
     return json.dumps({"kind": kind} | dataclasses.asdict(heading))
 
 
-def read(text: str, *expected: type) -> Any:
+def from_json(text: str, *expected: type[Kind]) -> Kind:
     """A heading of one of the expected kinds."""
     try:
         data = json.loads(text)
         cls = KINDS[data.pop("kind")]
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise Damaged("not a message of fedrl") from error
-    if cls not in expected:
+    for kind in expected:
+        if kind is cls:
+            break
+    else:
         raise Damaged(f"a message of the kind {cls.__name__}, which does not belong here")
     hints = get_type_hints(cls)
     if set(data) != set(hints):
@@ -115,16 +127,16 @@ def read(text: str, *expected: type) -> Any:
             raise Damaged(f"{name} of a {cls.__name__} is not what it should be")
     if cls is Job and not all(0 <= data[name] < COUNTS for name in ("round", "attempt")):
         raise Damaged("the round or attempt of a Job is no count")
-    return cls(**data)
+    return kind(**data)
 
 
-def _is(value: Any, hint: Any) -> bool:
-    if hint is float:  # an integer too large for one would be found out in somebody's arithmetic
-        return isinstance(value, float) or (_is(value, int) and abs(value) <= 2**53)
+def _is(value: Plain, hint: type) -> bool:
     if hint == dict[str, float]:
         return isinstance(value, dict) and all(_is(v, float) for v in value.values())
-    if hint is int:
-        return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+    if isinstance(value, bool):
+        return hint is bool
+    if isinstance(value, int):  # one too large for a float would be found out in arithmetic
+        return (hint is int and abs(value) < 2**63) or (hint is float and abs(value) <= 2**53)
     return isinstance(value, hint)
 
 
@@ -133,6 +145,6 @@ def sendable(metrics: dict[str, float]) -> dict[str, float]:
     return {name: float(value) for name, value in metrics.items()}
 
 
-def weight_of(value: Any) -> float:
+def weight_of(value: float) -> float:
     """A weight that can be written; the server refuses what is no positive number."""
     return float(value) if isinstance(value, float | int) else math.nan

@@ -95,27 +95,28 @@ class NodeClient:
         """The reply to a message, whatever it is."""
         try:
             text, pieces = records.opened(content)
-            asked = messages.read(text, messages.Who, messages.Job, messages.Step)
+            asked = messages.from_json(text, messages.Who, messages.Job, messages.Step)
         except serialization.Damaged as error:
             self.log(f"refused a message: {error}")
-            return records.content(messages.write(messages.Answer("", self.number, str(error))))
+            return records.content(messages.to_json(messages.Answer("", self.number, str(error))))
         if isinstance(asked, messages.Who):
             name = messages.Name(asked.nonce, self.number, fedrl.__version__)
-            return records.content(messages.write(name))
+            return records.content(messages.to_json(name))
+        assert isinstance(asked, messages.Job | messages.Step)
         heading, body = self._work(asked, pieces)
         if heading.reason:
             what = f"run {asked.run}" if isinstance(asked, messages.Job) else "a secure sum"
             self.log(f"{what}: no update: {heading.reason}")
-        return records.content(messages.write(heading), records.body(body))
+        return records.content(messages.to_json(heading), records.body(body))
 
     def _work(
         self, asked: messages.Job | messages.Step, pieces: list[bytes]
     ) -> tuple[messages.Answer, list[bytes]]:
-        told = partial(messages.Answer, asked.nonce, self.number)
+        answer = partial(messages.Answer, asked.nonce, self.number)
         if asked.client != self.number:
-            return told(f"this node is client {self.number}"), []
+            return answer(f"this node is client {self.number}"), []
         if asked.nonce in self._seen:
-            return told("this job was done before"), []
+            return answer("this job was done before"), []
         self._seen.add(asked.nonce)
         try:
             given = serialization.unpack(serialization.join(pieces, asked.digest))
@@ -125,25 +126,25 @@ class NodeClient:
                 else self._job(asked, given)
             )
             if isinstance(result, Failure):
-                return told(result.reason), []
+                return answer(result.reason), []
             data = serialization.pack(result.update, plan.half)
         except (serialization.Damaged, StateError, ProtocolError, Refused, TooFew) as error:
-            return told(str(error)), []
+            return answer(str(error)), []
         except UserError as error:  # about settings and files of this machine: for its owner
             self.log(str(error))
             why = str(error) if debugging() else "the node's own log says why"
-            return told(f"its worker could not start ({why})"), []
+            return answer(f"its worker could not start ({why})"), []
         except Exception as error:  # noqa: BLE001 - whatever fails here costs one update
             self.log(one_line(error))
-            return told(reason(error)), []
+            return answer(reason(error)), []
         body = serialization.cut(data, plan.piece)
-        answer = told(
+        heading = answer(
             weight=messages.weight_of(result.weight),
             metrics=messages.sendable(result.metrics),
             kept=result.state is not None,
             digest=serialization.checksum(body),
         )
-        return answer, body
+        return heading, body
 
     def _job(self, asked: messages.Job, broadcast: Tensors) -> tuple[Result | Failure, Plan]:
         """A round's work: the update, or keys for the sum that it will be part of."""

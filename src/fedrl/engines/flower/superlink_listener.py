@@ -23,6 +23,8 @@ CONNECTIONS_EACH = 256
 HEAD_SECONDS = 20.0
 """For the head of a request, from its first byte or the connection's beginning."""
 BACKLOG = 256
+Address = tuple[str, int] | tuple[str, int, int, int]
+"""Of a peer, IPv4 or IPv6."""
 
 
 class Doorkeeper:
@@ -61,7 +63,7 @@ class Listener(socket.socket):
 
     doorkeeper: Doorkeeper
 
-    def accept(self) -> tuple[Visitor, Any]:
+    def accept(self) -> tuple[Visitor, Address]:
         accepted, address = super().accept()
         visitor = Visitor(self.family, self.type, self.proto, fileno=accepted.detach())
         if not self.doorkeeper.enter(address[0]):

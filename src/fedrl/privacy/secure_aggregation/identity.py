@@ -15,8 +15,9 @@ import re
 import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
@@ -35,6 +36,7 @@ SIGNATURE = 2 * HALF
 """Bytes: the two numbers of an ECDSA signature on the curve P-384."""
 PEER = re.compile(r"client-(0|[1-9]\d*)\.pub")
 SCHEME = ec.ECDSA(hashes.SHA384())
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -140,20 +142,20 @@ def load(key: Path | None, peers: Path | None, number: int | None = None) -> Ide
 
 
 def _private(path: Path) -> ec.EllipticCurvePrivateKey:
-    found = _read(path, lambda data: load_ssh_private_key(data, None))
-    if not isinstance(found, ec.EllipticCurvePrivateKey) or found.curve.key_size != 8 * HALF:
-        raise _other_kind(path)
-    return found
+    key = _loaded(path, partial(load_ssh_private_key, password=None))
+    if isinstance(key, ec.EllipticCurvePrivateKey) and key.curve.key_size == 8 * HALF:
+        return key
+    raise _other_kind(path)
 
 
 def _public(path: Path) -> ec.EllipticCurvePublicKey:
-    found = _read(path, load_ssh_public_key)
-    if not isinstance(found, ec.EllipticCurvePublicKey) or found.curve.key_size != 8 * HALF:
-        raise _other_kind(path)
-    return found
+    key = _loaded(path, load_ssh_public_key)
+    if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.key_size == 8 * HALF:
+        return key
+    raise _other_kind(path)
 
 
-def _read(path: Path, load: Callable[[bytes], Any]) -> Any:
+def _loaded(path: Path, load: Callable[[bytes], Key]) -> Key:
     try:
         return load(path.read_bytes())
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:

@@ -25,6 +25,7 @@ from fedrl.core.serialization import Damaged
 
 Content = RecordDict
 """What a message holds; made by `content` and read by `opened`, and by nobody else."""
+Body = ArrayRecord
 HEADING, BODY = "fedrl", "pieces"
 RAW = "fedrl.bytes"
 DIGITS = 8
