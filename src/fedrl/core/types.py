@@ -23,6 +23,9 @@ Json = dict[str, Any]
 Tables = Mapping[str, Any]
 """The same to be read only: a recipe's tables, settings of a program."""
 
+JsonValue = bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
+"""What JSON holds."""
+
 Record = dict[str, int | float | str]
 """A line of `clients.jsonl`: round, client, status, why it failed, or what it reported."""
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 from collections.abc import Collection, Mapping
 from math import isfinite
-from typing import Any
 
 import numpy as np
 
 from fedrl.core import tree
-from fedrl.core.types import Algorithm, Bounded, Failure, Range, Result, Spec
+from fedrl.core.types import Algorithm, Bounded, Failure, JsonValue, Range, Result, Spec
 
 LONGEST_REASON = 300
+LONGEST_NAMES = 200
 COUNTS = "env/"
 """Reports whose names begin so are added up over clients and rounds."""
 COUNT = Range(0.0, 2.0**40, whole=True)
@@ -58,18 +58,10 @@ def refusal(
     if not all(isinstance(name, str) for names in (result.update, *groups) for name in names):
         return "the update has names that are no texts"
     update = tree.flatten(result.update)
-    if missing := sorted(set(specs) - set(update)):
-        return f"the update lacks {', '.join(missing)}"
-    if extra := sorted(map(str, set(update) - set(specs))):
-        return f"the update has {', '.join(extra)}, which the algorithm does not declare"
-    for name, spec in specs.items():
+    if reason := undeclared({name: _form(leaf) for name, leaf in update.items()}, specs):
+        return reason
+    for name in specs:
         leaf = update[name]
-        if not isinstance(leaf, np.ndarray):
-            return f"{name} is a {type(leaf).__name__} instead of an array"
-        if leaf.shape != spec.shape:
-            return f"{name} has shape {leaf.shape} instead of {spec.shape}"
-        if leaf.dtype.name != spec.dtype:
-            return f"{name} has dtype {leaf.dtype.name} instead of {spec.dtype}"
         if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
             return f"{name} has {'NaN' if np.isnan(leaf).any() else 'infinite'} entries"
     if not (isinstance(result.weight, float | int) and 0 < result.weight < math.inf):
@@ -79,10 +71,36 @@ def refusal(
     return misreported(result.metrics, reports)
 
 
-def misreported(metrics: Mapping[str, Any], reports: Collection[str]) -> str | None:
+def undeclared(update: Mapping[str, Spec | str], declared: Mapping[str, Spec]) -> str | None:
+    """What of an update is not as declared, or None; what is no array comes with a word for it."""
+    if missing := sorted(set(declared) - set(update)):
+        return f"the update lacks {', '.join(missing)[:LONGEST_NAMES]}"
+    if extra := sorted(map(str, set(update) - set(declared))):
+        names = ", ".join(extra)[:LONGEST_NAMES]
+        return f"the update has {names}, which the algorithm does not declare"
+    for name, spec in declared.items():
+        form = update[name]
+        if isinstance(form, str):
+            return f"{name} is a {form} instead of an array"
+        if form.shape != spec.shape:
+            return f"{name} has shape {form.shape} instead of {spec.shape}"
+        if form.dtype != spec.dtype:
+            return f"{name} has dtype {form.dtype} instead of {spec.dtype}"
+    return None
+
+
+def _form(leaf: np.ndarray | JsonValue) -> Spec | str:
+    if isinstance(leaf, np.ndarray):
+        return Spec(leaf.shape, leaf.dtype.name)
+    return type(leaf).__name__
+
+
+def misreported(metrics: Mapping[str, float], reports: Collection[str]) -> str | None:
     """Why these metrics cannot be used, or None. What is not finite was not measured."""
     if extra := sorted(map(str, set(metrics) - set(reports))):
-        return f"it reports {', '.join(extra)[:200]}, which the algorithm does not declare"
+        return (
+            f"it reports {', '.join(extra)[:LONGEST_NAMES]}, which the algorithm does not declare"
+        )
     for name, value in metrics.items():
         if not isinstance(value, float | int):
             return f"it reports a {type(value).__name__} as {name} instead of a number"

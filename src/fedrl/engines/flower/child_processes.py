@@ -7,11 +7,13 @@ its port. On Linux the kernel ends them; elsewhere a parent that is killed leave
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -65,6 +67,18 @@ def free_port() -> int:
     with contextlib.closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def wait_for_port(process: subprocess.Popen[bytes], port: int, seconds: float = math.inf) -> bool:
+    """Whether something answers there before the process ends, or the time."""
+    until = time.monotonic() + seconds
+    while process.poll() is None and time.monotonic() < until:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+            return True
+        except OSError:
+            time.sleep(0.2)
+    return False
 
 
 def listens(port: int) -> bool:

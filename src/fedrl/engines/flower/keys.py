@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import itertools
 import re
 import secrets
 from collections.abc import Sequence
@@ -24,6 +23,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from fedrl.core.private_files import create_private
 from fedrl.core.types import UserError
+from fedrl.privacy.secure_aggregation.identity import check_distinct
 
 DAYS = 825
 """Longer certificates are refused by some systems."""
@@ -96,12 +96,7 @@ class Registered:
                 f"{self.folder} has no client-0.pub, client-1.pub, …: put the nodes' public keys "
                 "there under their clients' numbers"
             )
-        for one, other in itertools.combinations(known, 2):
-            if known[one] == known[other]:
-                raise UserError(
-                    f"{self.folder}: client-{one}.pub and client-{other}.pub are the same key; "
-                    "every client has its own"
-                )
+        check_distinct(known, str(self.folder))
 
     def _read(self) -> dict[int, ec.EllipticCurvePublicKey]:
         found = {}

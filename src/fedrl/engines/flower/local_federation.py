@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -89,14 +87,8 @@ class LocalFederation:
         words += ["--insecure"] if self.insecure else []
         log = self.folder / "link.log"
         self.link = child_processes.start(words, self.folder / "server" / HOME, log)
-        until = time.monotonic() + START_SECONDS
-        while time.monotonic() < until and self.link.poll() is None:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1.0).close()
-                return
-            except OSError:
-                time.sleep(0.2)
-        raise UserError(f"the SuperLink did not start; {log} says why")
+        if not child_processes.wait_for_port(self.link, self.port, START_SECONDS):
+            raise UserError(f"the SuperLink did not start; {log} says why")
 
     def start_node(self, client: int) -> None:
         folder = self.folder / f"node-{client}"

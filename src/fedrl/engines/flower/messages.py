@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from typing import TypeVar, get_type_hints
 
 from fedrl.core.serialization import Damaged
+from fedrl.core.types import JsonValue
 
 COUNTS = 2**31
 """Rounds and attempts are fewer."""
 Kind = TypeVar("Kind", bound="Heading")
-Plain = bool | int | float | str | list["Plain"] | dict[str, "Plain"] | None
-"""What JSON holds."""
 
 
 def nonce() -> str:
@@ -130,7 +129,7 @@ def from_json(text: str, *expected: type[Kind]) -> Kind:
     return kind(**data)
 
 
-def _is(value: Plain, hint: type) -> bool:
+def _is(value: JsonValue, hint: type) -> bool:
     if hint == dict[str, float]:
         return isinstance(value, dict) and all(_is(v, float) for v in value.values())
     if isinstance(value, bool):

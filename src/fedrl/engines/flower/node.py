@@ -32,7 +32,7 @@ from fedrl.privacy.secure_aggregation import Terms
 from fedrl.privacy.secure_aggregation import messages as secure_messages
 from fedrl.privacy.secure_aggregation.client import SigningClient
 from fedrl.privacy.secure_aggregation.identity import Identity
-from fedrl.privacy.secure_aggregation.opened_sums import Asked, Opened
+from fedrl.privacy.secure_aggregation.opened_sums import Asked, OpenedSums
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
 
 OWN = frozenset({"states", HOME, "secret", "key", "opened", "ledger", "memory", "supernode"})
@@ -222,8 +222,8 @@ class NodeClient:
         if plan.budget is None:
             self._opened().add(f"{asked.seed} {asked.digest}", survivors, _turn(asked))
 
-    def _opened(self) -> Opened:
-        return Opened(self.folder / "opened.json", self.regroup)
+    def _opened(self) -> OpenedSums:
+        return OpenedSums(self.folder / "opened.json", self.regroup)
 
     def _step(self, asked: messages.Step, given: Tensors) -> tuple[Result, Plan]:
         if self._sum is None or self._sum[0].exchange != asked.exchange:

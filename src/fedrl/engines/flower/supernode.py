@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import socket
 import subprocess
 import time
 from dataclasses import dataclass
@@ -54,7 +53,8 @@ def _serve_once(node: SuperNode, client: NodeClient) -> None:
     path.write_bytes(secret)
     process = _start(node, client, port, path)
     try:
-        _wait_for_port(process, port)
+        # Its executor's interface opens before it looks for the SuperLink.
+        child_processes.wait_for_port(process, port)
         if process.poll() is None and not child_processes.listens(port):
             say(f"port {port} is somebody else's; the SuperNode is started again on another")
             return
@@ -77,13 +77,3 @@ def _start(node: SuperNode, client: NodeClient, port: int, secret: Path) -> subp
     return child_processes.start(
         words, client.folder / adapter.HOME, client.folder / "supernode.log"
     )
-
-
-def _wait_for_port(process: subprocess.Popen[bytes], port: int) -> None:
-    """Its executor's interface opens before it looks for the SuperLink."""
-    while process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
-            return
-        except OSError:
-            time.sleep(0.2)

@@ -124,12 +124,7 @@ def load(key: Path | None, peers: Path | None, number: int | None = None) -> Ide
         what = f"has {', '.join(wrong)}" if wrong else "has none"
         raise UserError(f"--peers {peers} must hold files client-0.pub, client-1.pub, …; it {what}")
     known = {int(match[1]): _public(path) for path, match in named.items() if match}
-    for one, other in itertools.combinations(sorted(known), 2):
-        if known[one] == known[other]:
-            raise UserError(
-                f"--peers {peers}: client-{one}.pub and client-{other}.pub are the same key; every "
-                "client has its own: ask both for theirs again"
-            )
+    check_distinct(known, f"--peers {peers}", ": ask both for theirs again")
     if own is not None and number is not None:
         mine = {n for n, public in known.items() if public == own.public_key()}
         if mine - {number} or (number in known and not mine):
@@ -139,6 +134,18 @@ def load(key: Path | None, peers: Path | None, number: int | None = None) -> Ide
                 "not believe it"
             )
     return Identity(own, known)
+
+
+def check_distinct(
+    known: Mapping[int, ec.EllipticCurvePublicKey], where: str, advice: str = ""
+) -> None:
+    """Refuse one key under two numbers."""
+    for number, other in itertools.combinations(sorted(known), 2):
+        if known[number] == known[other]:
+            raise UserError(
+                f"{where}: client-{number}.pub and client-{other}.pub are the same key; every "
+                f"client has its own{advice}"
+            )
 
 
 def _private(path: Path) -> ec.EllipticCurvePrivateKey:
