@@ -46,7 +46,7 @@ def node(folder: Path, own: tuple[str, ...] = OWN, work: Toy = TOY) -> Inline:
     """As after a start; its work is the toy's, its plan what its flags make of a recipe."""
 
     def plan(text: str) -> node_recipes.Plan:
-        config = node_recipes.read(text, own)
+        config = node_recipes.configuration(text, own)
         return replace(
             node_recipes.plan(text, folder, "", own), build=lambda: Private(work, config.privacy)
         )

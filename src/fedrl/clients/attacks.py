@@ -111,7 +111,7 @@ class Attacked(Wrapped):
     def local(self, job: Job) -> Result:
         if job.client in self.byzantine and self.poison is not None:
             return self.poison(job)
-        return self._told(job, self.algorithm.local(job))
+        return self._attacked(job, self.algorithm.local(job))
 
     def _many(self, jobs: Sequence[Job]) -> list[Result]:
         """Honest work in one call; what was learned from poison one by one."""
@@ -120,11 +120,11 @@ class Attacked(Wrapped):
         together = [job for job in jobs if job.client not in apart]
         honest = iter(self.algorithm.local_many(together) if together else ())
         return [
-            self.local(job) if job.client in apart else self._told(job, next(honest))
+            self.local(job) if job.client in apart else self._attacked(job, next(honest))
             for job in jobs
         ]
 
-    def _told(self, job: Job, result: Result) -> Result:
+    def _attacked(self, job: Job, result: Result) -> Result:
         if job.client not in self.byzantine:
             return result
         base = tree.flatten(job.broadcast) if sends_parameters(self.algorithm) else {}

@@ -166,7 +166,7 @@ class Algorithm(Protocol):
 @runtime_checkable
 class Bounded(Protocol):
     """An algorithm that knows how large the numbers can get that its clients report. A name that
-    is not in `ranges` has the range of its group (`wire.ranges`)."""
+    is not in `ranges` has the range of its group (`update_refusal.ranges`)."""
 
     ranges: Mapping[str, Range]
 

@@ -55,12 +55,12 @@ class Ledger:
     def check(self, job: str, noise: float) -> None:
         """Refuse what `charge` would refuse, before anything is computed."""
         with locked(self.folder):
-            self._admit(self._read()[0], Charge(job, noise))
+            self._admit(self._charges()[0], Charge(job, noise))
 
     def charge(self, job: str, noise: float) -> None:
         """On disk when this returns; the answer may leave then and not before."""
         with locked(self.folder):
-            known, chain, length = self._read()
+            known, chain, length = self._charges()
             new = Charge(job, noise)
             self._admit(known, new)
             line, chain = _line(new, chain)
@@ -85,9 +85,9 @@ class Ledger:
             file.flush()
             os.fsync(file.fileno())
 
-    def _read(self) -> tuple[list[Charge], str, int]:
+    def _charges(self) -> tuple[list[Charge], str, int]:
         """All charges, the last hash, and the length of the whole lines."""
-        count, last = self._read_head()
+        count, last = self._head_line()
         try:
             data = self._lines.read_bytes()
         except FileNotFoundError:
@@ -106,7 +106,7 @@ class Ledger:
             raise _damaged()
         return charges, chains[-1], length
 
-    def _read_head(self) -> tuple[int, str]:
+    def _head_line(self) -> tuple[int, str]:
         try:
             count, chain = self._head.read_text(encoding="ascii").split()
             return int(count), chain

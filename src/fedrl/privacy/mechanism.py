@@ -130,14 +130,14 @@ class Mechanism:
             return form.update(secure_aggregation.mean(vectors, terms, draw))
 
         if s.secure:
-            return opened if self.summed else masked
+            return engine_mean if self.summed else masked
         if deviation:
             return noisy
         # What local noise made longer is not to be cut: the noise is most of it.
         return rule if s.noise else clipped
 
 
-def opened(stream: Stream) -> Tensors:
+def engine_mean(stream: Stream) -> Tensors:
     """The mean that the engine has made, which every client in the sum comes with."""
     mean: Tensors | None = None
     for update, _ in stream:  # to the end: the records are written on the way

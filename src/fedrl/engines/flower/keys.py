@@ -79,7 +79,7 @@ class Registered:
 
     def doubt(self, client: int, key: ec.EllipticCurvePublicKey | None) -> str:
         """Why a node with this key is not this client; empty if it is."""
-        known = self._read()
+        known = self._keys()
         numbers = [number for number, one in known.items() if one == key]
         if numbers == [client]:
             return ""
@@ -90,7 +90,7 @@ class Registered:
 
     def check(self) -> None:
         """Say before a run what would keep everybody out."""
-        known = self._read()
+        known = self._keys()
         if not known:
             raise UserError(
                 f"{self.folder} has no client-0.pub, client-1.pub, …: put the nodes' public keys "
@@ -98,7 +98,7 @@ class Registered:
             )
         check_distinct(known, str(self.folder))
 
-    def _read(self) -> dict[int, ec.EllipticCurvePublicKey]:
+    def _keys(self) -> dict[int, ec.EllipticCurvePublicKey]:
         found = {}
         for path in sorted(self.folder.glob("client-*.pub")):
             number = NUMBERED.fullmatch(path.name)

@@ -1,11 +1,15 @@
 """A node's side: takes the messages of its SuperNode, has a worker process do the jobs, answers.
 
 The SuperNode holds the connection to the SuperLink; this process is its executor, on loopback. The
-algorithm lives in a worker process (`workers.py`), so that a job that hangs can be stopped at its
-deadline and the model stays loaded between rounds. What leaves the machine is the declared update,
-its weight and metrics, or a reason in one line; the client's state stays in the node's folder. For
-a secure sum (`member.py`) not even the update leaves it as it is, and all sums are of one set of
-clients (`opened.py`). A node with an ε of its own counts every answer (`ledger.py`).
+algorithm lives in a worker process (`worker_pool.py`), so that a job that hangs can be stopped at
+its deadline and the model stays loaded between rounds. What leaves the machine is the declared
+update, its weight and metrics, or a reason in one line; the client's state stays in the node's
+folder. For a secure sum (`secure_aggregation/client.py`) not even the update leaves it as it is,
+and all sums are of one set of clients (`opened_sums.py`). A node with an ε of its own counts every
+answer (`client_ledger.py`).
+
+What it checks before it answers: that a job is its own, new and complete (`_work`), what the recipe
+asks of it (`node_policy.py`), which sum it is for and what was told before (`_job`).
 """
 
 from __future__ import annotations
@@ -48,9 +52,9 @@ class Refused(Exception):
 class Plan:
     """What a node takes from a recipe: how to build the algorithm, and how to send.
 
-    With `terms` the algorithm gives words of a secure sum (`member.Worded`). `budget` is the node's
-    own ε, if it has one, `reports` whether the recipe alone asks for metrics beside a sum, `seed`
-    is the recipe's.
+    With `terms` the algorithm gives vectors for a secure sum (`clients/masked_updates.py`).
+    `budget` is the node's own ε, if it has one, `reports` whether the recipe alone asks for metrics
+    beside a sum, `seed` is the recipe's.
     """
 
     build: Callable[[], Algorithm]
@@ -150,16 +154,7 @@ class NodeClient:
         """A round's work: the update, or keys for the sum that it will be part of."""
         self._sum = None
         plan = self.plan(asked.recipe)
-        if self.identity.peers is not None and plan.terms is None:
-            raise Refused("privacy.secure: this node knows its peers, and only adds up with them")
-        if self.identity.peers is not None and plan.reports:
-            raise Refused("privacy.reports: this node knows its peers, and tells only their sum")
-        if bool(asked.exchange) != bool(plan.terms) or asked.terms != secure_messages.sendable(
-            plan.terms
-        ):
-            raise ProtocolError("its own settings of [privacy] ask for another secure sum, or none")
-        if plan.terms is not None:
-            self._check_turn(plan, asked)
+        self._check_terms(plan, asked)
         spend = self._spend(plan, asked)
         states = ClientStateStore(self.folder / "states")
         kept = states.load(asked.run, asked.state) if asked.state else None
@@ -177,13 +172,13 @@ class NodeClient:
                 new = with_history(new, history, about)
             states.save(asked.run, asked.nonce, new, asked.keep, asked.state)
         if plan.terms is not None:
-            words = result.update[secure_messages.VECTOR]
+            vector = result.update[secure_messages.VECTOR]
             remember = partial(self._remember, plan, asked)
             if asked.exchange in self._seen:  # signatures hold for one sum
                 raise ProtocolError("a sum of this name was begun before")
             self._seen.add(asked.exchange)
             member = SigningClient(
-                asked.exchange, self.number, plan.terms, words, remember, spend, self.identity,
+                asked.exchange, self.number, plan.terms, vector, remember, spend, self.identity,
                 about, history, alike=plan.budget is None and not self.regroup,
             )  # fmt: skip
             self._sum = member, plan
@@ -210,8 +205,20 @@ class NodeClient:
         ledger.check(*about)
         return partial(ledger.charge, *about)
 
-    def _check_turn(self, plan: Plan, asked: messages.Job) -> None:
-        """Two sums with another seed of one client alone would differ by what it does with them."""
+    def _check_terms(self, plan: Plan, asked: messages.Job) -> None:
+        """Refuse a job that is not for the kind of sum that this node takes part in.
+
+        Two sums with another seed of one client alone would differ by what it does with them.
+        """
+        if self.identity.peers is not None and plan.terms is None:
+            raise Refused("privacy.secure: this node knows its peers, and only adds up with them")
+        if self.identity.peers is not None and plan.reports:
+            raise Refused("privacy.reports: this node knows its peers, and tells only their sum")
+        terms = secure_messages.sendable(plan.terms)
+        if bool(asked.exchange) != bool(plan.terms) or asked.terms != terms:
+            raise ProtocolError("its own settings of [privacy] ask for another secure sum, or none")
+        if plan.terms is None:
+            return
         if asked.seed != seeding.local(plan.seed, asked.round, asked.attempt, self.number):
             raise ProtocolError("its seed does not follow from the recipe's, round and attempt")
         if plan.budget is None:

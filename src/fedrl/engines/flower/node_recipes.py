@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from fedrl.engines.flower.adapter.node import ClientApp
 
 
-def read(recipe: str, flags: Sequence[str]) -> Config:
+def configuration(recipe: str, flags: Sequence[str]) -> Config:
     """A recipe that came over the network, with the node's own flags over it."""
     try:
         return resolve(tomllib.loads(recipe), flags)
@@ -51,13 +51,13 @@ def build(
         os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     if data:
         os.environ["FEDRL_DATA"] = data
-    return build_clients(read(recipe, flags), masked=True)
+    return build_clients(configuration(recipe, flags), masked=True)
 
 
 def plan(
     recipe: str, folder: Path, data: str, flags: tuple[str, ...], policy: Policy | None = None
 ) -> Plan:
-    config = read(recipe, flags)
+    config = configuration(recipe, flags)
     policy = policy or Policy(folder, own_keys(flags))
     node_policy.check(config, policy)
     _insist(config, flags)

@@ -2,9 +2,10 @@
 
 Flower serves three interfaces on one port: for nodes (`/v1/fleet/`, behind node authentication),
 for executors, and for control: start runs, register nodes. Control asks nobody for a key, so
-whoever reaches the port could register a node or start a run. Here (`guard.py`) everything but the
-nodes' interface asks for the secret, and is open only to this machine, where the driver is, and to
-addresses that are named. `listener.py` bounds how many connections there are.
+whoever reaches the port could register a node or start a run. Here (`superlink_guard.py`)
+everything but the nodes' interface asks for the secret, and is open only to this machine, where the
+driver is, and to addresses that are named. `superlink_listener.py` bounds how many connections
+there are.
 
 Nodes are known by their public keys, the files `*.pub` of a folder: put one there and its node is
 registered within seconds. Messages are held in memory: no update is written to this machine's disk.

@@ -13,7 +13,7 @@ rounds, and goes on with their next attempts, which have other seeds for everybo
 follow each other are one line of the memory, so that nothing of it is ever forgotten.
 
 Other sets are for nodes whose owners said so: with an ε of its own a node counts what it tells
-(`ledger.py`) and needs no memory here. One that lets its sums regroup (`fedrl flower node
+(`client_ledger.py`) and needs no memory here. One that lets its sums regroup (`fedrl flower node
 --regroup`) only opens no job for two sets that it would answer alike to the bit: same seed and
 broadcast, as when a killed driver is resumed. That holds against accidents, not against a driver
 that lies.
