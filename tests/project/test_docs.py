@@ -53,3 +53,24 @@ def test_the_example_of_a_world_is_a_whole_one():
     assert [turn.done for turn in batch.step(["3", "6"])] == [True, False]
     classes = code.split("class Guess:")[1].split("env = ")[0]
     assert len([line for line in classes.splitlines() if line.strip()]) <= 30
+
+
+PYTHON = re.findall(r"```python\n(.*?)```", (DOCS / "python.md").read_text("utf-8"), re.DOTALL)
+
+
+@pytest.mark.slow
+def test_the_page_about_python_runs_from_top_to_bottom(tmp_path, monkeypatch):
+    """Each block after the other, as in a notebook; only shorter."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    monkeypatch.chdir(tmp_path)
+    names: dict = {"__name__": "__main__"}
+    assert len(PYTHON) >= 3
+    for number, block in enumerate(PYTHON):
+        shorter = re.sub(r"rounds=(\d+)", lambda found: f"rounds={int(found[1]) // 10}", block)
+        exec(compile(shorter, f"docs/python.md, block {number}", "exec"), names)
+    assert names["run"].status in ("stopped", "finished")
+    assert names["runs"].whole
+    assert len(names["runs"]) == 6
+    assert {page.name for page in tmp_path.glob("*.html")} == {"compared.html", "sweep.html"}

@@ -8,13 +8,14 @@ values are errors of one or two lines that name the key and the fix.
 from __future__ import annotations
 
 import dataclasses
-import json
 import sys
 import tomllib
 import typing
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+import tomli_w
 
 import fedrl
 from fedrl.algorithms import METHODS
@@ -207,27 +208,17 @@ def _fill(cls: Any, data: Tables, path: str, classes: Mapping[str, type]) -> Any
     return cls(**values)
 
 
-def as_dict(config: Any) -> Json:
+def as_dict(config: Config) -> Json:
     return {key: value for key, value in dataclasses.asdict(config).items() if value is not None}
 
 
-def to_toml(config: Any) -> str:
+def to_toml(config: Config) -> str:
     """The resolved configuration as a recipe: reading it back gives the same configuration."""
-    top, tables = [], []
-    for key, value in as_dict(config).items():
-        if isinstance(value, dict):
-            lines = [f"{k} = {_toml(v)}" for k, v in value.items() if v is not None]
-            tables.append("\n".join([f"[{key}]", *lines]))
-        else:
-            top.append(f"{key} = {_toml(value)}")
-    return "\n\n".join(["\n".join(top), *tables]) + "\n"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, str):
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")  # TOML has none
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(_toml(v) for v in value) + "]"
-    return repr(value)
+    return tomli_w.dumps(
+        {
+            key: {k: v for k, v in value.items() if v is not None}
+            if isinstance(value, dict)
+            else value
+            for key, value in as_dict(config).items()
+        }
+    )
