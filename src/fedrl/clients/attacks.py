@@ -138,7 +138,7 @@ def attack_update(update: Tensors, base: Tensors, settings: Settings, seed: int)
     change = {name: leaf.astype(np.float64) - start[name] for name, leaf in flat.items()}
     size = settings.strength * root_mean_square(change)
     random = seeding.generator(seed, "attack")
-    told = {}
+    sent = {}
     for name, honest in change.items():
         if settings.kind == "sign-flip":
             wrong = -settings.strength * honest
@@ -151,8 +151,8 @@ def attack_update(update: Tensors, base: Tensors, settings: Settings, seed: int)
         else:
             wrong = np.zeros(honest.shape)
         most = np.finfo(flat[name].dtype).max
-        told[name] = np.clip(start[name] + wrong, -most, most).astype(flat[name].dtype)
-    return tree.unflatten(told)
+        sent[name] = np.clip(start[name] + wrong, -most, most).astype(flat[name].dtype)
+    return tree.unflatten(sent)
 
 
 def root_mean_square(change: Tensors) -> float:

@@ -130,8 +130,8 @@ def _stored(data: bytes, largest: int) -> tuple[dict[str, Stored], int]:
     begin = 8 + size
     if not 0 < size <= min(largest, len(data) - 8):
         raise ValueError("no head of this size")
-    told = json.loads(data[8:begin], object_pairs_hook=_once)
-    stored = {name: _place(**about) for name, about in told.items()}
+    head = json.loads(data[8:begin], object_pairs_hook=_once)
+    stored = {name: _place(**about) for name, about in head.items()}
     if set(stored) != {HEAD, *(str(number) for number in range(len(stored) - 1))}:
         raise ValueError("tensors are numbered")
     reached = 0
@@ -158,8 +158,8 @@ def _place(dtype: str, shape: list[int], data_offsets: list[int]) -> Stored:
 def _entries(data: bytes, head: Stored, begin: int, largest: int) -> list[Entry]:
     if head.dtype != "uint8" or head.end - head.start > largest:
         raise ValueError("no head of this size")
-    told = json.loads(data[begin + head.start : begin + head.end], object_pairs_hook=_once)
-    entries = [Entry(*entry) for entry in told]
+    rows = json.loads(data[begin + head.start : begin + head.end], object_pairs_hook=_once)
+    entries = [Entry(*entry) for entry in rows]
     for group, name, _, _ in entries:
         if not (_is_name(group) and _is_name(name)) or (group is None and name is None):
             raise ValueError("names are texts")

@@ -70,10 +70,10 @@ class Ledger:
     def _admit(self, known: list[Charge], new: Charge) -> None:
         if any(new.job == one.job for one in known):
             raise ProtocolError("it has answered this job before, and gives no new noise on it")
-        found = accounting.composed_view([*(c.noise for c in known), new.noise], self.delta)
-        if not found <= self.epsilon:
+        epsilon = accounting.composed_view([*(c.noise for c in known), new.noise], self.delta)
+        if not epsilon <= self.epsilon:
             raise ProtocolError(
-                f"its own ε would be {found:.4g}, above its privacy.epsilon = {self.epsilon:g}"
+                f"its own ε would be {epsilon:.4g}, above its privacy.epsilon = {self.epsilon:g}"
             )
 
     def _append(self, line: bytes, length: int) -> None:
@@ -125,14 +125,14 @@ def _line(charge: Charge, before: str) -> tuple[bytes, str]:
     """With the hash of everything up to it."""
     text = json.dumps({"job": charge.job, "noise": charge.noise})
     chain = hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
-    told = json.dumps({"job": charge.job, "noise": charge.noise, "chain": chain})
-    return told.encode() + b"\n", chain
+    line = json.dumps({"job": charge.job, "noise": charge.noise, "chain": chain})
+    return line.encode() + b"\n", chain
 
 
 def _charge(line: bytes) -> Charge:
     try:
-        found = json.loads(line)
-        return Charge(str(found["job"]), float(found["noise"]))
+        charge = json.loads(line)
+        return Charge(str(charge["job"]), float(charge["noise"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _damaged() from error
 

@@ -100,9 +100,9 @@ class Mechanism:
         if self.ledger is not None:
             begun = max(begun, self.ledger.read())
         target = self.settings.epsilon
-        if target and (found := self.epsilon(round, begun + 1)) > target:
+        if target and (epsilon := self.epsilon(round, begun + 1)) > target:
             raise Spent(
-                f"stopped before round {round}: ε would be {found:.4g}, above privacy.epsilon = "
+                f"stopped before round {round}: ε would be {epsilon:.4g}, above privacy.epsilon = "
                 f"{target:g} (δ = {self.delta:.2g})"
             )
         if self.ledger is not None:

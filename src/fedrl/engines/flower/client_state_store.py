@@ -66,9 +66,9 @@ class ClientStateStore:
     def _use(self, folder: Path, tag: str) -> list[str]:
         """The order of a run's tags, with this one as the newest from now on."""
         path = folder / ORDER
-        found = path.read_bytes().decode("ascii", "replace").split() if path.is_file() else []
+        listed = path.read_bytes().decode("ascii", "replace").split() if path.is_file() else []
         here = _tags(folder) - {tag}
-        order = [*(known for known in dict.fromkeys(found) if known in here), tag]
+        order = [*(known for known in dict.fromkeys(listed) if known in here), tag]
         write_private(path, "\n".join(order).encode())
         return order
 
@@ -91,10 +91,10 @@ def without_history(kept: Tensors | None) -> tuple[Tensors | None, bytes]:
     if kept is None:
         return None, NO_HISTORY
     rest = {name: value for name, value in kept.items() if name != HISTORY}
-    told = kept.get(HISTORY, secrets.token_hex(32))
-    if not isinstance(told, str) or not re.fullmatch(r"[0-9a-f]{64}", told):
+    history = kept.get(HISTORY, secrets.token_hex(32))
+    if not isinstance(history, str) or not re.fullmatch(r"[0-9a-f]{64}", history):
         raise StateError("the state that its round starts from is damaged")
-    return rest, bytes.fromhex(told)
+    return rest, bytes.fromhex(history)
 
 
 def _tags(folder: Path) -> set[str]:

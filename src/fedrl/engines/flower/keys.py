@@ -99,7 +99,7 @@ class Registered:
         check_distinct(known, str(self.folder))
 
     def _keys(self) -> dict[int, ec.EllipticCurvePublicKey]:
-        found = {}
+        known = {}
         for path in sorted(self.folder.glob("client-*.pub")):
             number = NUMBERED.fullmatch(path.name)
             try:
@@ -107,8 +107,8 @@ class Registered:
             except (OSError, ValueError, UnsupportedAlgorithm):
                 continue  # the SuperLink says that it did not register it
             if number and isinstance(key, ec.EllipticCurvePublicKey):
-                found[int(number[1])] = key
-        return dict(sorted(found.items()))
+                known[int(number[1])] = key
+        return dict(sorted(known.items()))
 
 
 def _certificate(

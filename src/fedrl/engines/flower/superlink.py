@@ -40,7 +40,7 @@ def local(host: str) -> str:
 
 def addresses(host: str) -> set[str]:
     """From where this machine reaches itself under that name."""
-    return {str(found[4][0]) for found in socket.getaddrinfo(host, None)}
+    return {str(info[4][0]) for info in socket.getaddrinfo(host, None)}
 
 
 def serve(

@@ -198,9 +198,9 @@ def _length(scope: Scope) -> int:
         raise Refused(411)
     if not values:
         return 0
-    if (found := length(values)) is None:
+    if (size := length(values)) is None:
         raise Refused(400)
-    return found
+    return size
 
 
 def _sender(scope: Scope) -> str:

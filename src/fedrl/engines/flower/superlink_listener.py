@@ -76,10 +76,10 @@ class Listener(socket.socket):
 
 def listen(host: str, port: int, doorkeeper: Doorkeeper) -> Sequence[Listener]:
     """Sockets on all addresses of this name, not yet accepting."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     listeners: list[Listener] = []
     try:
-        for family, kind, proto, _, address in dict.fromkeys(found):
+        for family, kind, proto, _, address in dict.fromkeys(addresses):
             listener = Listener(family, kind, proto)
             listeners.append(listener)
             listener.doorkeeper = doorkeeper

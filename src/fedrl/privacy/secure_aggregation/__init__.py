@@ -87,8 +87,8 @@ class Terms(NamedTuple):
         Without noise it is no longer than the bound, as a mean of vectors that keep to it is: this
         is as far as one client that lies can move it.
         """
-        found = quantise.decode(total, self.step)
-        return found / self.asked if self.deviation else shorten(found / added, self.bound)
+        decoded = quantise.decode(total, self.step)
+        return decoded / self.asked if self.deviation else shorten(decoded / added, self.bound)
 
 
 def mean(vectors: Iterable[np.ndarray], terms: Terms, draw: Normal = from_system) -> np.ndarray:

@@ -30,9 +30,9 @@ def cost(clients: int, size: int, dropped: int = 0, share: float = 0.66) -> Cost
 
     def timed(who: str, work: Callable[[], Found], parts: int = 1) -> Found:
         start = time.perf_counter()
-        found = work()
+        made = work()
         seconds[who] += (time.perf_counter() - start) / parts
-        return found
+        return made
 
     needed = threshold(share, clients)
     vector = np.zeros(size, quantise.WORD)

@@ -100,13 +100,13 @@ class Server:
 
     def blame(self) -> list[str]:
         """Who lied, as far as the last step has shown it; a line each."""
-        told = [f"client {u} lied: {how}" for u, how in sorted(self.liars.items())]
+        lines = [f"client {u} lied: {how}" for u, how in sorted(self.liars.items())]
         for holder, dealer in sorted(set(self.disputes)):
             if not {holder, dealer} & set(self.liars):
-                told.append(
+                lines.append(
                     f"client {holder} has no good share of client {dealer}: one of the two lied"
                 )
-        return told
+        return lines
 
     def _secret(self, kind: str, dealer: int, revealed: Mapping[int, bytes | None]) -> bytes:
         """From shares that are what their dealer has said, and found to be the right secret."""
@@ -122,29 +122,29 @@ class Server:
         self.disputes += [(holder, dealer) for holder in without]
         self._enough(shares, f"have good shares of client {dealer}'s {kind}")
         try:
-            found = shamir.combine(shares, self.threshold)
+            secret = shamir.combine(shares, self.threshold)
         except ValueError:
-            found = b""
-        if not self._is_secret(kind, dealer, found):  # no holder's fault: these are as dealt
+            secret = b""
+        if not self._is_secret(kind, dealer, secret):  # no holder's fault: these are as dealt
             self.liars[dealer] = f"the shares that it dealt do not give its {kind}"
             raise ProtocolError(f"secure sum: client {dealer}'s {kind} cannot be found")
         for holder in without:  # was it committed to what the others' shares say that it is?
             right = shamir.share_of(holder, shares, self.threshold)
             if not self._fits(kind, dealer, holder, right):
                 self.liars[dealer] = f"it dealt client {holder} a wrong share of its {kind}"
-        return found
+        return secret
 
     def _fits(self, kind: str, dealer: int, holder: int, share: bytes) -> bool:
         both = self._dealt[dealer].commitments[holder]
         said = both[: commitments.SIZE] if kind == "seed" else both[commitments.SIZE :]
         return commitments.to_share(kind, dealer, holder, share) == said
 
-    def _is_secret(self, kind: str, dealer: int, found: bytes) -> bool:
-        if not found:
+    def _is_secret(self, kind: str, dealer: int, secret: bytes) -> bool:
+        if not secret:
             return False
         if kind == "seed":
-            return commitments.to_seed(dealer, found) == self._dealt[dealer].seed
-        return masks.public(found) == self.known[dealer].masks
+            return commitments.to_seed(dealer, secret) == self._dealt[dealer].seed
+        return masks.public(secret) == self.known[dealer].masks
 
     def _enough(self, clients: Iterable[int], did: str) -> None:
         count = len(list(clients))

@@ -140,8 +140,8 @@ class Run:
 
     def nodes(self) -> dict[int, bytes]:
         """Public keys of the nodes that are connected."""
-        found = self.client.GetNodes(GetNodesRequest()).nodes
-        return {node.node_id: node.public_key for node in found}
+        nodes = self.client.GetNodes(GetNodesRequest()).nodes
+        return {node.node_id: node.public_key for node in nodes}
 
     def push(self, outgoing: Sequence[tuple[int, RecordDict, float]]) -> list[str]:
         """Ids of messages (to whom, what, for how many seconds); empty for one it does not take."""
@@ -152,9 +152,9 @@ class Run:
 
     def answers(self, messages: Collection[str]) -> list[Announced]:
         """To these messages. A SuperLink tells of one once, perhaps before all of it is there."""
-        found = self.client.PullMessages(PullAppMessagesRequest(message_ids=messages))
+        pulled = self.client.PullMessages(PullAppMessagesRequest(message_ids=messages))
         answers = []
-        for answer, tree in zip(found.messages_list, found.message_object_trees):
+        for answer, tree in zip(pulled.messages_list, pulled.message_object_trees):
             about = answer.metadata
             parts = dict.fromkeys(part.object_id for part in iterate_object_tree(tree))
             answers.append(
@@ -166,12 +166,12 @@ class Run:
 
     def part(self, name: str) -> bytes | None:
         """One part of an answer; None while it is on its way to the SuperLink."""
-        found = self.client.PullObject(
+        pulled = self.client.PullObject(
             PullObjectRequest(node=self.grid.node, run_id=self.number, object_id=name)
         )
-        if not found.object_found:
+        if not pulled.object_found:
             raise records.Unusable("its answer was cut off")
-        return found.object_content if found.object_available else None
+        return pulled.object_content if pulled.object_available else None
 
     def drop(self, answer: str) -> None:
         """Have the SuperLink delete an answer, all of which is here or wanted by nobody."""

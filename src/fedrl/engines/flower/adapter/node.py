@@ -100,10 +100,10 @@ class _Arriving:
         return getattr(self.runtime, name)
 
     def PullObject(self, request: PullObjectRequest) -> PullObjectResponse:  # the name is Flower's
-        found = self.runtime.PullObject(request)
-        if not found.object_available and self.overtaken():
+        pulled = self.runtime.PullObject(request)
+        if not pulled.object_available and self.overtaken():
             raise Overtaken
-        return found
+        return pulled
 
 
 def _to(address: str, interceptor: ProtobufClientInterceptor) -> RuntimeHttpClient:

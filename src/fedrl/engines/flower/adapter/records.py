@@ -83,8 +83,8 @@ def check(objects: Mapping[str, bytes], limit: int) -> None:
         if rest > ROOM + limit // 64:
             raise Damaged("too much of it is no update")
         if kind == "Array":
-            told = json.loads(get_object_body(content, Array))
-            arrays.append([children[i] for i in told["arraychunk_ids"]])
+            about = json.loads(get_object_body(content, Array))
+            arrays.append([children[i] for i in about["arraychunk_ids"]])
     if sum(chunks[number] for named in arrays for number in named) > limit:
         raise Damaged("its pieces are named too often")
 
