@@ -161,13 +161,13 @@ def node(argv: list[str]) -> int:
         if path is not None and not path.is_file():
             raise UserError(f"{path} is no file")
 
-    from fedrl.engines.flower import node_recipes as experiment
+    from fedrl.engines.flower import node_recipes
     from fedrl.engines.flower.supernode import SuperNode, serve
     from fedrl.privacy.secure_aggregation import identity
 
     folder = asked.folder.resolve()
     data = str(Path(asked.data).resolve()) if asked.data else ""
-    client = experiment.client(asked.client, folder, data, own, asked.allow, asked.least_clients)
+    client = node_recipes.client(asked.client, folder, data, own, asked.allow, asked.least_clients)
     client.identity = identity.load(asked.key, asked.peers, asked.client)
     client.regroup = asked.regroup
     serve(SuperNode(asked.superlink, asked.ca, asked.key, asked.poll), client)

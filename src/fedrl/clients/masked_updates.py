@@ -9,14 +9,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fedrl import privacy
-from fedrl.clients.wrapper import Wrapped
+from fedrl.clients.wrapper import ResultWrapper
 from fedrl.core.types import Algorithm, Job, Result, Shareable
 from fedrl.core.update_refusal import ranges, refusal
 from fedrl.privacy import clipping, noise
 from fedrl.privacy.secure_aggregation import Terms, messages
 
 
-class SecureClient(Wrapped):
+class SecureClient(ResultWrapper):
     """An algorithm whose clients give vectors for a secure sum instead of updates.
 
     A vector is that of an update which passed the check and keeps to the bound, with the client's
@@ -27,8 +27,7 @@ class SecureClient(Wrapped):
         super().__init__(algorithm)
         self.settings, self.terms = settings, terms
 
-    def local(self, job: Job) -> Result:
-        result = self.algorithm.local(job)
+    def sent(self, job: Job, result: Result) -> Result:
         # The server's own check comes too late: in a sum nobody finds what is not a number.
         reason = refusal(result, self.declare(job.broadcast), ranges(self))
         if reason is not None:

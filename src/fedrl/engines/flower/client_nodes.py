@@ -37,6 +37,8 @@ class _Asked(NamedTuple):
 
 
 class ClientNodes:
+    """The nodes that are connected, and whose they are; `owners` are those of the clients."""
+
     def __init__(
         self, warn: Callable[[str], None], registered: Registered | None = None, met: bool = False
     ) -> None:
