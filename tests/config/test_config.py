@@ -196,6 +196,19 @@ def test_an_old_name_is_told_the_new_one():
         resolve({"algorithm": {"name": "pavg", "updates_per_step": 3}})  # never had it
 
 
+@pytest.mark.parametrize(
+    ("recipe", "flags", "words"),
+    [
+        ({"buffer": {"size": 2}}, [], "^buffer is called async_buffer now"),
+        ({}, ["--buffer.size", "2"], r"^--buffer\.size is called async_buffer\.size now"),
+        ({"aggregate": {"attackers": 1}}, [], r"^aggregate\.attackers is called aggregate\.byz"),
+    ],
+)
+def test_an_old_table_is_told_the_new_one(recipe, flags, words):
+    with pytest.raises(UserError, match=words):
+        resolve(recipe, flags)
+
+
 def test_the_walker_runs_the_best_row_of_its_method():
     """Recipe and result page cannot part: β and η are those of FedHAPG-M's best end there."""
     page = recipes_folder().parent / "docs" / "results" / "momentum.md"

@@ -1,6 +1,6 @@
 """A member that lies: a node with a registered key that sends what no honest one would.
 
-    python tests/flower_hostile.py --client 2 …        the words of `fedrl flower node`
+    python tests/support/flower_hostile.py --client 2 …        the words of `fedrl flower node`
 
 Its answer to each job is the next of `LIES`.
 """
