@@ -73,7 +73,7 @@ def measure(way: Way, seed: int, target: float, updates: int) -> Found:
     """At most so many updates, whatever the number of steps that they make."""
     carts = cartpole.Settings(length_spread=0.5, force_spread=0.5)
     world = cartpole.World(carts, CLIENTS, seed)
-    settings = Settings("pavg", beta=1.0, local_lr=LOCAL_LR, standardize=True, eval_episodes=50)
+    settings = Settings("pavg", beta=1.0, lr=LOCAL_LR, standardize=True, eval_episodes=50)
     settings = replace(settings, server_lr=way.server * LOCAL_LR * settings.local_steps)
     algorithm = Momentum(settings, world, 1, [[client] for client in range(CLIENTS)])
     buffer = buffered.Settings(way.size, way.staleness, spread=SPREAD, jitter=JITTER)

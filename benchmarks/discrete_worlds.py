@@ -46,7 +46,7 @@ def compiled(name: str, steps: int) -> Callable[[], int]:
     visited = np.empty((steps, task.dimension), np.float32)
 
     def play() -> int:
-        classic.wander(task.kind, actions, uniforms, visited)
+        classic.wander(task.kernel, actions, uniforms, visited)
         return steps
 
     return play

@@ -162,7 +162,7 @@ def flags(task: Task) -> list[str]:
 def fedrl(task: Task, seed: int) -> dict[str, Any]:
     from fedrl.algorithms.qhd.dqn import feddqn
     from fedrl.algorithms.qhd.dqn.episodes import evaluate
-    from fedrl.algorithms.qhd.td_kernels import UPDATES
+    from fedrl.algorithms.qhd.q_learning_kernels import UPDATES
     from fedrl.config.loading import find_recipe, read_recipe, resolve
     from fedrl.core.types import Job
     from fedrl.envs.discrete import worlds as discrete

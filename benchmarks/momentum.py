@@ -17,15 +17,16 @@ import harness
 import numba
 import numpy as np
 
-from fedrl.algorithms.momentum import tabular_kernels as kernels
 from fedrl.algorithms.momentum.algorithm import Momentum, Settings, spread, stack
-from fedrl.algorithms.momentum.many_seeds import sweep
+from fedrl.algorithms.momentum.batched_seeds import run_seeds
+from fedrl.algorithms.momentum.local_steps import Start
+from fedrl.algorithms.momentum.local_steps import tabular_kernels as kernels
 from fedrl.core import tree
 from fedrl.envs.control import cartpole, random_mdp
 from fedrl.report import plots
 
-CARTPOLE = Settings(beta=0.2, local_steps=10, local_lr=0.015, return_scale=0.01, weight_clip=1.2)
-TABULAR = Settings(local_steps=32, local_lr=0.05)
+CARTPOLE = Settings(beta=0.2, local_steps=10, lr=0.015, return_scale=0.01, weight_clip=1.2)
+TABULAR = Settings(local_steps=32, lr=0.05)
 BETAS = (0.1, 0.2, 0.5, 0.8, 1.0)
 KAPPAS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 WARM_UP = 2
@@ -66,7 +67,7 @@ def cart_world(clients: int) -> Callable[[int], cartpole.World]:
 
 def ours(settings: Settings, seeds: int, rounds: int) -> Iterator[float]:
     """One round more than is read, because the last one evaluates."""
-    curves = sweep(settings, cart_world(5), range(seeds), rounds + 1, eval_every=rounds + 1)
+    curves = run_seeds(settings, cart_world(5), range(seeds), rounds + 1, eval_every=rounds + 1)
     for _, metrics in curves:
         yield float(metrics["env/steps"].sum())
 
@@ -164,7 +165,7 @@ def table_cell(beta: float, kappa: float, seeds: Sequence[int], inside: Stopwatc
     """Mean final J of one cell of Table 2; `inside` collects the kernel's time."""
     world = random_mdp.Settings(kappa=kappa, horizon=500)
     with mock.patch.object(kernels, "run", inside(kernels.run)):
-        *_, (_, last) = sweep(
+        *_, (_, last) = run_seeds(
             replace(TABULAR, beta=beta),
             lambda seed: random_mdp.World(world, 20, seed),
             seeds,
@@ -214,13 +215,14 @@ def round_seconds(kind: str, knob: str, value: int) -> float:
     pairs = clients * seeds
     params = stack([world.params([pair % clients]) for pair in range(pairs)])
     theta = spread(algorithm.init(0)["theta"], pairs)
-    still = tree.zeros_like(theta)  # u_r: no drift, so that episodes stay as long as they are
+    # u_r = 0: no drift, so that episodes stay as long as they are
+    still = Start(theta, theta, tree.zeros_like(theta))
     numbers = np.arange(pairs, dtype=np.uint64)
-    algorithm.runner.local(theta, theta, still, params, numbers)  # compiles
+    algorithm.runner.local(still, params, numbers)  # compiles
     best, until = np.inf, time.perf_counter() + 0.5
     while time.perf_counter() < until:
         start = time.perf_counter()
-        algorithm.runner.local(theta, theta, still, params, numbers)
+        algorithm.runner.local(still, params, numbers)
         best = min(best, time.perf_counter() - start)
     return best
 

@@ -14,17 +14,18 @@ import numpy as np
 from numba import njit
 
 from fedrl.aggregation import mean as aggregate
-from fedrl.algorithms.qhd import encoders, host_episodes, td_kernels
+from fedrl.algorithms.qhd import encoders, td_kernels
 from fedrl.algorithms.qhd import episodes as qhd_episodes
 from fedrl.algorithms.qhd.dqn import episodes as dqn_episodes
 from fedrl.algorithms.qhd.dqn import network as dqn
 from fedrl.algorithms.qhd.fedqhd import FedQHD
+from fedrl.algorithms.qhd.q_learning_kernels import Rules
 from fedrl.core.types import Job
 from fedrl.envs.discrete import classic_kernels as worlds
 from fedrl.envs.discrete.worlds import World
 
 BATCH, ACTIONS, SIZE, CAPACITY = 16, 2, 4, 10_000
-RULES = td_kernels.Rules(
+RULES = Rules(
     gamma=0.99,
     lr=0.1,
     batch=BATCH,
@@ -110,7 +111,7 @@ class CompiledClient:
         self.learner = td_kernels.fresh(ACTIONS, features, SIZE, CAPACITY, seed, epsilon=0.1)
 
     def episodes(self, count: int) -> int:
-        _, lengths = qhd_episodes.run_episodes(
+        _, lengths = qhd_episodes.compiled_episodes(
             worlds.CARTPOLE, count, self.blocks, SHIFT, SPREAD, self.learner, RULES
         )
         return int(lengths.sum())
@@ -163,14 +164,14 @@ def landing_qhd(world: World, features: int, updates: int) -> Callable[[], float
     encoder = encoders.draw(8, features, 2.0, 1)
     blocks = td_kernels.blocks(encoders.lanes(encoder))
     learner = td_kernels.fresh(4, features, 8, 10_000, 7, epsilon=0.1)
-    rules = td_kernels.Rules(0.99, 0.01, 16, updates, 500, 0, 1.0, 0.1, world.limit)
-    return lambda: float(host_episodes.run_episodes(world, 5, blocks, learner, rules, 3)[1].sum())
+    rules = Rules(0.99, 0.01, 16, updates, 500, 0, 1.0, 0.1, world.limit)
+    return lambda: float(qhd_episodes.run_episodes(world, 5, blocks, learner, rules, 3)[1].sum())
 
 
 def landing_dqn(world: World, updates: int) -> Callable[[], float]:
     shape = (8, 128, 128, 4)
     learner = dqn.fresh(shape, dqn.draw_weights(shape, 1), 10_000, 7, epsilon=0.1)
-    rules = td_kernels.Rules(0.99, 3e-4, 32, updates, 500, 0, 1.0, 0.1, world.limit, huber=1.0)
+    rules = Rules(0.99, 3e-4, 32, updates, 500, 0, 1.0, 0.1, world.limit, huber=1.0)
     return lambda: float(dqn_episodes.run_episodes(world, 5, shape, learner, rules, 3)[1].sum())
 
 

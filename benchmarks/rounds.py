@@ -81,7 +81,7 @@ def many_clients(results: harness.Results, quick: bool) -> None:
     clients, cohort, rounds = 10_000, 100, 60 if quick else 200
     world = cartpole.World(cartpole.Settings(horizon=30), clients, 0)
     settings = Settings(
-        beta=0.5, local_steps=3, local_lr=0.01, return_scale=0.01, weight_clip=1.2, eval_episodes=1
+        beta=0.5, local_steps=3, lr=0.01, return_scale=0.01, weight_clip=1.2, eval_episodes=1
     )
     algorithm = Momentum(settings, world, rounds, [[client] for client in range(clients)])
     inside = timed(algorithm, ["local_many", "evaluate"])

@@ -97,7 +97,7 @@ class Loop:
             step = self.direction(policy, previous, u, bound)
             with torch.no_grad():
                 for parameter, d in zip(policy.parameters(), step):
-                    parameter.add_(d, alpha=self.settings.local_lr)
+                    parameter.add_(d, alpha=self.settings.lr)
         return [b.detach() - a.detach() for a, b in zip(server.parameters(), policy.parameters())]
 
     def run(self) -> Iterator[int]:
@@ -111,10 +111,10 @@ class Loop:
         for _ in range(self.rounds):
             changes = [self.client(server, previous, u, bound) for bound in self.bounds]
             previous = copy.deepcopy(server)
-            u = [d / (s.local_lr * s.local_steps) for d in mean(changes)]
+            u = [d / (s.lr * s.local_steps) for d in mean(changes)]
             with torch.no_grad():
                 for parameter, d in zip(server.parameters(), u):
-                    parameter.add_(d, alpha=s.local_lr * s.local_steps)  # λ = ηK
+                    parameter.add_(d, alpha=s.lr * s.local_steps)  # λ = ηK
             yield self.steps
 
 

@@ -46,7 +46,7 @@ REMEDIES: Mapping[str, tuple[str, Mapping[str, Any]]] = {
     "prox": ("FedProx, μ = 0.01", {"algorithm.prox": 0.01}),
     "server": (
         "server momentum 0.9, step 0.3",
-        {"algorithm.server": "momentum", "algorithm.server_lr": 0.3},
+        {"algorithm.server_optimizer": "momentum", "algorithm.server_lr": 0.3},
     ),
 }
 """What is tried against clients that differ: its name in a table, and its settings."""

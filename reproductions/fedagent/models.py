@@ -1,56 +1,22 @@
-"""What FedAgent's runs start from: a warm-started model per world, and labels of its successes.
+"""Labels of a warm-started model's successes, made once and kept under a hash of how.
 
-Both are made once and kept under a hash of how they are made.
+`WarmStart` and `make` are those of all reproductions.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 from fedrl.config.build import build_algorithm
 from fedrl.config.loading import resolve
 from fedrl.config.schema import Config
-from fedrl.core.registry import load, look_up
-from fedrl.envs import WORLDS
 from fedrl.runs import agents
-from fedrl.runs.grid import digest, short_hash
-from fedrl.runs.warmstart import Settings, warmstart
+from fedrl.runs.grid import digest
+from reproductions.warm_starts import WarmStart, make
 
-
-@dataclass(frozen=True)
-class WarmStart:
-    """A world, as in a recipe, and how its expert is imitated."""
-
-    world: Mapping[str, Any]
-    settings: Settings
-
-    @property
-    def name(self) -> str:
-        return str(self.world["name"])
-
-    def path(self, folder: Path) -> Path:
-        """The model's folder; its hash knows the model it starts from by its last name.
-
-        Like a run's, it is of what differs from the defaults.
-        """
-        usual = dataclasses.asdict(Settings())
-        said = {k: v for k, v in dataclasses.asdict(self.settings).items() if v != usual[k]}
-        said["model"] = Path(self.settings.model).name
-        return folder / "models" / f"{self.name}.{short_hash([dict(self.world), said])}"
-
-
-def make(start: WarmStart, path: Path) -> None:
-    """Imitate the expert."""
-    entry = look_up(WORLDS, "world.name", start.name)
-    module = load(entry, "world.name", start.name)
-    settings = resolve({"world": dict(start.world)}).world
-    warmstart(module.World(settings, 0, 0), start.settings, path, Console(quiet=True))
+__all__ = ["WarmStart", "label", "labels_path", "make"]
 
 
 def labels_path(recipe: Mapping[str, Any], folder: Path) -> Path:

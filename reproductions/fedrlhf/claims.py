@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from reproductions.fedqhd.numbers import gap, told
 
 from reproductions.fedagent.numbers import FAILS, HOLDS, OPEN, above
-from reproductions.fedqhd.numbers import gap, told
 from reproductions.fedrlhf import feedback, imdb, numbers, theory, tradeoff
 from reproductions.fedrlhf.movielens import medians, spreads, title
 from reproductions.fedrlhf.numbers import percent, plain, scaled

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
+from reproductions.fedqhd.numbers import prose
 
 from fedrl.runs.grid import Trained
-from reproductions.fedqhd.numbers import prose
 from reproductions.fedrlhf.logs import KINDS, NOISE
 from reproductions.fedrlhf.numbers import percent, plain
 from reproductions.fedrlhf.results import BySeed, Results, at, by_client, merged

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from reproductions.fedqhd.numbers import prose
 
 from fedrl.report import plots
 from fedrl.runs.grid import Trained
 from fedrl.runs.read import Run
-from reproductions.fedqhd.numbers import prose
 from reproductions.fedrlhf import numbers
 from reproductions.fedrlhf.figures import whole_rounds
 from reproductions.fedrlhf.numbers import plain

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+from reproductions.fedqhd.numbers import prose
 
 from fedrl.runs.grid import Trained
-from reproductions.fedqhd.numbers import prose
 from reproductions.fedrlhf import figures, numbers
 from reproductions.fedrlhf.cells import METHODS
 from reproductions.fedrlhf.numbers import percent, plain

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from reproductions.fedqhd.numbers import prose
+
 from fedrl.core.number_format import duration
 from reproductions.fedagent.page import machine
-from reproductions.fedqhd.numbers import prose
 from reproductions.fedrlhf import feedback, imdb, movielens, theory, tradeoff
 from reproductions.fedrlhf.claims import claims
 from reproductions.fedrlhf.results import Found, Results

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from reproductions.fedqhd.numbers import prose
 
 from fedrl.config.build import build_algorithm
 from fedrl.config.loading import resolve
@@ -20,7 +21,6 @@ from fedrl.config.schema import Config
 from fedrl.core.atomic_files import write_atomically
 from fedrl.report import plots
 from fedrl.runs.grid import digest
-from reproductions.fedqhd.numbers import prose
 from reproductions.markdown import missing, number, picture, table
 
 TITLE = "The bound of Theorem 4.1"

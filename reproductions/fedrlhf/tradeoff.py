@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
+from reproductions.fedqhd.numbers import prose, told
 
 from fedrl.core.types import UserError
 from fedrl.runs.grid import Trained
 from fedrl.runs.read import Run
-from reproductions.fedqhd.numbers import prose, told
 from reproductions.fedrlhf import figures
 from reproductions.fedrlhf.rates import LARGE, Rate, Rates, TradeOff, rates
 from reproductions.fedrlhf.results import OWN, Found, Results, by_client, curve

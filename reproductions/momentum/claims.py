@@ -7,99 +7,104 @@ from collections.abc import Iterator, Mapping
 import numpy as np
 
 from fedrl.report import plots
-from reproductions.markdown import table, verdict
-from reproductions.momentum.cells import LEARNERS, learner_name
-from reproductions.seed_cells import Measured
+from reproductions.momentum.parts import FLAT, METHODS, TASKS, WEIGHT, Part
+from reproductions.pages import Row
+from reproductions.verdicts import verdict
 
-Found = Mapping[str, Measured]
-Row = tuple[str, str]
-TITLES = {"cartpole": "CartPole", "halfcheetah": "HalfCheetah", "walker2d": "Walker2d"}
+Parts = Mapping[str, Part]
 
 
-def claims(parts: Mapping[str, Found]) -> str:
-    rows: list[Row] = []
-    if found := parts.get("table2"):
-        rows += [small_beta_wins(found), flat_in_kappa(found)]
-    if found := parts.get("regimes"):
-        rows.append(variance_reduction_helps(found))
-    for key, title in TITLES.items():
-        if found := parts.get(f"figure1_{key}"):
-            rows += momentum_wins(found, title)
-    if found := parts.get("equal_step"):
-        rows += momentum_wins(found, "CartPole, one small step size, before convergence")
-    if found := parts.get("figure2"):
-        rows += more_agents_are_better(found)
-    return "## The claims\n\n" + table(("the paper says", "here"), rows) if rows else ""
+def claims(parts: Parts) -> list[Row]:
+    """Every claim, and what became of it; None where a record is missing."""
+    rows: list[Row] = [
+        small_beta_wins(parts["table2"]),
+        flat_in_kappa(parts["table2"]),
+        variance_reduction_helps(parts["regimes"]),
+    ]
+    for task, title in TASKS.items():
+        rows += momentum_wins(parts[f"figure1_{task}"], title)
+    title = "CartPole, one small step size, before convergence"
+    rows += momentum_wins(parts["equal_step"], title)
+    return [*rows, *more_agents_are_better(parts["figure2"])]
 
 
-def small_beta_wins(found: Found) -> Row:
-    smallest = betas(found)[0]
-    cells = [(found[f"beta={smallest},kappa={k}"], found[f"beta=1.0,kappa={k}"])
-             for k in kappas(found)]  # fmt: skip
-    gaps = [plots.interval(one.final() - base.final()) for one, base in cells]
+def small_beta_wins(part: Part) -> Row:
+    claim = "Table 2: a small β beats β = 1"
+    smallest = part.axis("beta")[0]
+    names = [(f"beta={smallest},kappa={k}", f"beta=1.0,kappa={k}") for k in part.axis("kappa")]
+    pairs = [(part.get(ours), part.get(base)) for ours, base in names]
+    gaps, weights = [], []
+    for ours, base in pairs:
+        if ours is None or base is None:
+            return claim, None
+        gaps.append(plots.interval(ours.final() - base.final()))
+        weights.append(ours.summary(WEIGHT, "last", "median"))
     always = all(float(gap - half) > 0 for gap, half in gaps)
-    weight = np.median([one.curves["train/weight_mean"][:, -1] for one, _ in cells])
     return (
-        "Table 2: a small β beats β = 1",
-        f"**{'holds' if always else 'does not hold'}** at the paper's settings: β = {smallest} is "
-        f"{np.mean([gap for gap, _ in gaps]):.2f} above β = 1 on average. But not by variance "
-        f"reduction: the importance weight is {weight:.1g} in the last round (median), and what "
-        "is left is heavy-ball momentum: PAvg with a larger server step does as well (see *Why*)",
+        claim,
+        f"**{'holds' if always else 'does not hold'}** at the paper's settings: β = {smallest} "
+        f"is {np.mean([gap for gap, _ in gaps]):.2f} above β = 1 on average. But not by "
+        f"variance reduction: the importance weight is {np.median(weights):.1g} in the last "
+        "round (median), and what is left is heavy-ball momentum: PAvg with a larger server "
+        "step does as well (see *Why*)",
     )
 
 
-def flat_in_kappa(found: Found) -> Row:
-    moves = []
-    for beta in betas(found):
-        first, *others = (found[f"beta={beta},kappa={k}"].final() for k in kappas(found))
+def flat_in_kappa(part: Part) -> Row:
+    claim, moves = "Table 2: flat in κ", []
+    if not part.whole:
+        return claim, None
+    for beta in part.axis("beta"):
+        first, *others = (part.found[f"beta={beta},kappa={k}"].final() for k in part.axis("kappa"))
         moves += [plots.interval(other - first) for other in others]
-    flat = all(abs(float(move)) <= max(float(half), 0.1) for move, half in moves)
+    flat = all(abs(float(move)) <= max(float(half), FLAT) for move, half in moves)
     largest = max(abs(float(move)) for move, _ in moves)
     return (
-        "Table 2: flat in κ",
-        f"**{'holds' if flat else 'does not hold'}**: the largest move of a row away from κ = 0 is "
-        f"{largest:.3f}",
+        claim,
+        f"**{'holds' if flat else 'does not hold'}**: the largest move of a row away from "
+        f"κ = 0 is {largest:.3f}",
     )
 
 
-def variance_reduction_helps(found: Found) -> Row:
-    mine = {n: one for n, one in found.items() if n.startswith("direct,uniform,")}
-    base = mine["direct,uniform,beta=1.0"]
-    best = max((one for one in mine.values() if one is not base), key=lambda x: x.final().mean())
-    weight = best.overall("train/weight_mean").mean()
+def variance_reduction_helps(part: Part) -> Row:
+    claim = "The variance reduction itself helps"
+    names = [name for name in part.cells if name.startswith("direct,uniform,")]
+    mine = {name: one for name in names if (one := part.get(name))}
+    if len(mine) < len(names):
+        return claim, None
+    base = mine.pop("direct,uniform,beta=1.0")
+    best = max(mine.values(), key=lambda one: one.final().mean())
     return (
-        "The variance reduction itself helps",
-        f"in a regime: direct parametrisation, H = 5, small steps, mean weight {weight:.2f}: "
-        f"{best.cell.name.rpartition(',')[2].replace('beta=', 'β = ')} against β = 1: "
+        claim,
+        "in a regime: direct parametrisation, H = 5, small steps, mean weight "
+        f"{best.summary(WEIGHT, 'mean'):.2f}: β = {best.cell.labels['beta']} against β = 1: "
         f"**{verdict(best.final(), base.final())}**",
     )
 
 
-def momentum_wins(found: Found, title: str) -> Iterator[Row]:
-    base = found["pavg"]
-    for method in ("fedsvrpg-m", "fedhapg-m"):
-        parts = [
-            f"β = {beta}: {verdict(one.area(), base.area(), 1)} over the run, "
-            f"{verdict(one.final(), base.final(), 1)} at its end"
-            for name, beta in LEARNERS
-            if name == method and (one := found.get(learner_name(name, beta)))
+def momentum_wins(part: Part, title: str) -> Iterator[Row]:
+    for method in METHODS:
+        several = [
+            (learner.partition("=")[2], learner)
+            for learner in part.cells
+            if learner.startswith(method)
         ]
-        yield f"{title}: some β < 1 beats PAvg ({method})", "; ".join(parts)
+        said = [
+            f"β = {beta}: {verdict(part.area(learner), part.area('pavg'), 1)} over the run, "
+            f"{verdict(part.final(learner), part.final('pavg'), 1)} at its end"
+            for beta, learner in several
+        ]
+        whole = all(part.get(one) for one in ("pavg", *(learner for _, learner in several)))
+        yield f"{title}: some β < 1 beats PAvg ({method})", "; ".join(said) if whole else None
 
 
-def more_agents_are_better(found: Found) -> Iterator[Row]:
-    for method in ("fedsvrpg-m", "fedhapg-m"):
-        four, eight = (found[f"{method} β=0.2,N={n}"] for n in (4, 8))
-        yield (
-            f"Figure 2: more agents are better ({method}, N = 8 against 4)",
-            f"{verdict(eight.area(), four.area(), 1)} over the run, "
-            f"{verdict(eight.final(), four.final(), 1)} at its end",
-        )
-
-
-def betas(found: Found) -> list[float]:
-    return sorted({float(n.split("beta=")[1].split(",")[0]) for n in found})
-
-
-def kappas(found: Found) -> list[float]:
-    return sorted({float(n.split("kappa=")[1]) for n in found})
+def more_agents_are_better(part: Part) -> Iterator[Row]:
+    for method in METHODS:
+        four, eight = (part.get(f"{method} beta=0.2,N={n}") for n in (4, 8))
+        said = None
+        if four is not None and eight is not None:
+            said = (
+                f"{verdict(eight.area(), four.area(), 1)} over the run, "
+                f"{verdict(eight.final(), four.final(), 1)} at its end"
+            )
+        yield f"Figure 2: more agents are better ({method}, N = 8 against 4)", said

@@ -1,17 +1,9 @@
-"""The theory's own diagnostics, measured: linear speed-up, and the bound of Theorem 6.4."""
+"""Theorem 6.4's bound from measured constants."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-
-import numpy as np
-
-from fedrl.report import plots
-from reproductions.markdown import missing, panel, picture, table
-from reproductions.seed_cells import Measured
 
 
 @dataclass(frozen=True)
@@ -45,70 +37,3 @@ class Constants:
         product = self.smoothness * self.gap
         noise = (product * math.sqrt(self.variance) / (clients * steps * rounds)) ** (2 / 3)
         return noise + product / rounds
-
-
-def slope(x: np.ndarray, y: np.ndarray) -> float:
-    """Of log y against log x."""
-    return float(np.polyfit(np.log(x), np.log(y), 1)[0])
-
-
-def section(found: Mapping[str, Measured], pictures: Path) -> str:
-    if not found:
-        return missing("The theory: linear speed-up and the bound of Theorem 6.4")
-    sizes = sorted({one.cell.clients for one in found.values()})
-    betas = sorted({float(one.cell.algorithm["beta"]) for one in found.values()})
-    errors = {
-        beta: np.stack(
-            [found[f"N={n},beta={beta}"].curves["eval/direction_error"][:, 1:].mean(1)
-             for n in sizes], 1
-        )  # [seeds, sizes]
-        for beta in betas
-    }  # fmt: skip
-    one = next(iter(found.values())).cell
-    steps, rounds = one.algorithm["local_steps"], one.rounds
-    rows, holds = [], True
-    lower = bool((errors[betas[0]].mean(0) < errors[1.0].mean(0)).all())
-    for n in sizes:
-        cell = found[f"N={n},beta={betas[0]}"]
-        base = found[f"N={n},beta=1.0"]
-        variance = float(base.curves["eval/direction_error"][:, 1:].mean()) * n * steps
-        returns = cell.curves["eval/return"]
-        constants = Constants(
-            one.world["horizon"],
-            0.9,
-            variance,
-            float(cell.curves["train/weight_var"].max()),
-            10.0 - float(returns[:, 0].mean()),
-        )
-        left = float(cell.curves["eval/grad_norm_sq"].mean())
-        right = constants.bound(n, steps, rounds)
-        holds &= left <= right
-        rows.append([
-            str(n), f"{errors[betas[0]].mean(0)[sizes.index(n)]:.4f}",
-            f"{errors[1.0].mean(0)[sizes.index(n)]:.4f}", f"{left:.4f}", f"{right:.3g}",
-            f"{right / left:.1g}", f"{constants.weight_variance:.3f}",
-        ])  # fmt: skip
-    lines = {f"β = {beta}": errors[beta] for beta in betas}
-    title = "error of the direction, ‖u − ∇J‖²"
-    figure = plots.curves([panel(title, "agents N", np.array(sizes), lines, log=True)])
-    figure.axes[0].set_xscale("log", base=2)
-    figure.axes[0].set_xticks(sizes, [str(n) for n in sizes])
-    image = picture(figure, pictures, "speedup", "error of the server's direction by agents")
-    slopes = ", ".join(
-        f"{slope(np.array(sizes), errors[beta].mean(0)):.2f} for β = {beta}" for beta in betas
-    )
-    head = ("N", f"‖u − ∇J‖², β = {betas[0]}", "‖u − ∇J‖², β = 1", "mean ‖∇J‖²",
-            "Theorem 6.4's bound", "bound / measured", "largest weight variance")  # fmt: skip
-    return f"""## The theory: linear speed-up and the bound of Theorem 6.4
-
-Softmax tables, κ = 1, H = {one.world["horizon"]}, K = {steps}, η = {one.algorithm["local_lr"]},
-R = {rounds}, {one.seeds} seeds; everything but the sampled trajectories is exact. The error of the
-server's direction falls with the number of agents with a log-log slope of {slopes} (−1 is linear
-speed-up), and momentum {"lowers" if lower else "does not lower"} it at every N. The bound is
-computed with measured σ² and W and without its unnamed numeric constant; it {
-        "holds" if holds else "is violated"
-    }, and the table shows how far it is from the truth.
-
-{table(head, rows)}
-
-{image}"""

@@ -258,7 +258,7 @@ def test_the_plans_of_a_table_cost_no_more_than_this_one(
 
 
 def test_advice_names_the_largest_part_and_what_doubling_buys() -> None:
-    told = planner.Told(PROBLEM, PLAN, "rollouts", ())
+    told = planner.PlanReport(PROBLEM, PLAN, "rollouts", ())
     lines = list(planner.advice(told))
     before = bound(PROBLEM, PLAN).total
     after = bound(PROBLEM, replace(PLAN, cohort=4)).total
@@ -267,7 +267,7 @@ def test_advice_names_the_largest_part_and_what_doubling_buys() -> None:
     assert lines[2].startswith("τ = 1 instead of 3, 33% of the work: ")
     assert any("promises nothing" in line for line in lines)
     # Nobody is left to add, and one local step cannot be halved.
-    everybody = planner.Told(PROBLEM, Plan(10, 1, 70), "rollouts", ())
+    everybody = planner.PlanReport(PROBLEM, Plan(10, 1, 70), "rollouts", ())
     assert not any(line.startswith(("M = ", "τ = ")) for line in planner.advice(everybody))
 
 

@@ -33,13 +33,20 @@ if __name__ == "__main__":
     sys.exit(call(sys.argv[1:]))
 """
 CELLS = """
-from reproductions.seed_cells import Cell, measure
+from fedrl.cli.reproduce import find_reproductions
+find_reproductions()
+from reproductions.grid import Cell, Grid
+from reproductions.records import Store
+from reproductions.results import read_seeds
+from reproductions.runner import Place, run_missing, tasks_of
 from pathlib import Path
 if __name__ == "__main__":
-    method = {"name": "pavg", "local_steps": 1}
-    world = {"name": "random_mdp", "horizon": 10}
-    cells = [Cell("part", f"cell{i}", method, world, 2, 1, 1, first=i) for i in range(2)]
-    assert len(measure(Path("cells"), cells, print, 2)) == 2
+    recipe = {"algorithm": {"name": "pavg", "local_steps": 1}, "federation": {"clients": 2},
+              "world": {"name": "random_mdp", "horizon": 10}, "rounds": 1}
+    cells = [Cell("part", f"cell{i}", recipe, (i,), together=True) for i in range(2)]
+    place = Place(Path("runs"), Store(Path("records")))
+    run_missing(tasks_of(cells, Grid({}, {}), place), place, print, 2)
+    assert len(read_seeds(place.store, cells)) == 2
 """
 
 

@@ -29,7 +29,7 @@ LIAR = 2
 RECIPE: dict[str, Any] = {
     "name": "lied-to",
     "rounds": 3,
-    "algorithm": {"name": "fedsvrpg-m", "local_steps": 2, "opening_trajectories": 3},
+    "algorithm": {"name": "fedsvrpg-m", "local_steps": 2, "initial_trajectories": 3},
     "world": {"name": "random_mdp", "horizon": 20},
     "federation": {"clients": CLIENTS},
 }

@@ -167,7 +167,7 @@ def test_below_the_quorum_the_run_stops_with_a_checkpoint(fedrl, tmp_path):
 
 
 def test_resume_refuses_other_settings_and_extends_rounds(fedrl, tmp_path):
-    fedrl("run", *SMALL, "--rounds", "3", "--algorithm.opening_trajectories", "5")
+    fedrl("run", *SMALL, "--rounds", "3", "--algorithm.initial_trajectories", "5")
     run = str(only_run(tmp_path))
     said = fedrl("run", "--resume", run, "--algorithm.beta", "0.5", check=False)
     assert "a resumed run keeps what its numbers depend on" in said.stderr
@@ -277,7 +277,7 @@ def test_killed_ten_times_a_run_ends_with_the_same_numbers(fedrl, tmp_path, engi
     rounds = 240 if engine == "inprocess" else 90
     recipe = (
         "momentum/random_mdp", "--rounds", str(rounds), "--world.horizon", "20", "--engine", engine,
-        "--federation.cohort", "7", "--algorithm.server", "adam",
+        "--federation.cohort", "7", "--algorithm.server_optimizer", "adam",
     )  # fmt: skip
     fedrl("run", *recipe, "--out", "whole")
     whole = next(tmp_path.glob("whole/*/*"))

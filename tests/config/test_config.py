@@ -87,7 +87,7 @@ def test_flags_and_recipes_mean_the_same(rounds, beta, clients, standardize):
         (["--rounds", "true"], "rounds is True; it must be a whole number"),
         (["--rounds"], "--rounds needs a value"),
         (["--out", "--rounds", "3"], "--out needs a value"),
-        (["--algorithm.local_lr", "nan"], "algorithm.local_lr is nan; it must be a finite number"),
+        (["--algorithm.lr", "nan"], "algorithm.lr is nan; it must be a finite number"),
         (["--name", "../x"], "name is '../x'"),
         (["--algorithm.standardize", "1"], "algorithm.standardize is 1; it must be true or false"),
         (["--federation.kind", "centralised"], "did you mean 'centralized'"),
@@ -132,9 +132,9 @@ def test_mistakes_in_recipes(tmp_path, text, words):
 
 
 def test_a_flag_that_names_another_method_brings_its_presets():
-    recipe = {"algorithm": {"name": "fedsvrpg-m", "beta": 0.5, "local_lr": 0.004}}
+    recipe = {"algorithm": {"name": "fedsvrpg-m", "beta": 0.5, "lr": 0.004}}
     other = resolve(recipe, ["--algorithm.name", "pavg"])
-    assert (other.algorithm.beta, other.algorithm.local_lr) == (1.0, 0.004)
+    assert (other.algorithm.beta, other.algorithm.lr) == (1.0, 0.004)
     assert resolve(recipe, ["--algorithm.name", "fedsvrpg-m"]).algorithm.beta == 0.5
 
 
@@ -209,6 +209,19 @@ def test_an_old_table_is_told_the_new_one(recipe, flags, words):
         resolve(recipe, flags)
 
 
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("local_lr", "lr"),
+        ("server", "server_optimizer"),
+        ("opening_trajectories", "initial_trajectories"),
+    ],
+)
+def test_the_momentum_methods_share_names_with_the_others(old, new):
+    with pytest.raises(UserError, match=rf"algorithm\.{old} is called algorithm\.{new} now"):
+        resolve({"algorithm": {"name": "fedsvrpg-m", old: 1}})
+
+
 def test_the_walker_runs_the_best_row_of_its_method():
     """Recipe and result page cannot part: β and η are those of FedHAPG-M's best end there."""
     page = recipes_folder().parent / "docs" / "results" / "momentum.md"
@@ -220,7 +233,7 @@ def test_the_walker_runs_the_best_row_of_its_method():
     assert len(rows) == 3
     beta, lr, _ = max(rows, key=lambda row: float(row[2]))
     found = resolve(read_recipe(find_recipe("momentum/walker"))).algorithm
-    assert (found.name, found.beta, found.local_lr) == ("fedhapg-m", float(beta), float(lr))
+    assert (found.name, found.beta, found.lr) == ("fedhapg-m", float(beta), float(lr))
 
 
 def test_none_restores_an_optional_setting():

@@ -44,7 +44,7 @@ def rolled(world, clients, horizon, seed=0):
     params = {k: np.stack([v] * 64) for k, v in world.params(clients).items()}
     keys = jax.random.split(jax.random.key(seed), 64)
     noise = jax.random.uniform(jax.random.key(seed + 1), (64, horizon))
-    return world.rollout(lambda o, z: (z > 0.5).astype(jnp.int32), noise, params, keys)
+    return world.rollout_jax(lambda o, z: (z > 0.5).astype(jnp.int32), noise, params, keys)
 
 
 def test_episodes_end_when_they_fall_and_masks_are_whole():

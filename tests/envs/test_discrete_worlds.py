@@ -279,9 +279,9 @@ def test_what_is_no_action_is_refused(action):
 def test_a_lander_alone_is_left_to_gymnasium(monkeypatch):
     """Alone it is twice as fast there; envpool where only that is installed."""
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: object())
-    assert lunarlander.choose("auto") == "gymnasium"
+    assert lunarlander.choose_simulator("auto") == "gymnasium"
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: name != "Box2D" or None)
-    assert lunarlander.choose("auto") == "envpool"
+    assert lunarlander.choose_simulator("auto") == "envpool"
 
 
 @EACH
@@ -340,7 +340,7 @@ def test_anchors_are_no_terminal_states():
 def test_a_world_has_gymnasiums_sizes(kind):
     env = theirs(kind)
     world = discrete.World(discrete.Settings(name=IDS[kind].lower()), 5, 0)
-    assert world.kind == kind
+    assert world.kernel == kind
     assert (world.dimension,) == env.observation_space.shape
     assert world.actions == env.action_space.n
     assert world.limit == env.spec.max_episode_steps

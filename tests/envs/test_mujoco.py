@@ -19,9 +19,9 @@ from fedrl.envs.control.mujoco import (
     Trajectories,
     World,
     _build,
-    _require,
+    _load_mujoco,
     is_healthy,
-    read,
+    states_of,
 )
 
 GYMNASIUM = {
@@ -87,7 +87,7 @@ def test_step_is_gymnasiums_to_the_last_bit(name: str, reference: Any, scale: fl
         reference.reset(seed=0)
         reference.unwrapped.set_state(position, velocity)
         body = [world.place(0, 0, position, velocity)]
-        state = read(body)
+        state = states_of(body)
         assert np.array_equal(world.observe(state)[0], reference.unwrapped._get_obs())
         for _ in range(200):
             action = (scale * random.standard_normal(world.action_size)).astype(np.float32)
@@ -174,12 +174,12 @@ def test_spread_of_lengths_changes_geometry_only(name: str, reference: Any) -> N
 @pytest.mark.parametrize("factor", [1 - LONGEST_SPREAD, 1 + LONGEST_SPREAD])
 def test_the_longest_and_the_shortest_body_start_above_the_floor(name: str, factor: float) -> None:
     world = World(Settings(name, length_spread=LONGEST_SPREAD), clients=1, seed=0)
-    engine, assets = _require(name)
+    engine, assets = _load_mujoco(name)
     model = _build(engine, (assets / TASKS[name].xml).read_text(), factor)
     world.models = [model]
     body = world.place(0, 0, model.qpos0, np.zeros(model.nv))
     assert body.data.ncon == 0
-    state, _, ended = world.step([body], read([body]), np.zeros((1, model.nu), np.float32))
+    state, _, ended = world.step([body], states_of([body]), np.zeros((1, model.nu), np.float32))
     assert not ended[0]
     assert np.isfinite(state).all()
 

@@ -11,11 +11,10 @@ import numpy as np
 import pytest
 from support.labelled_tasks import LABELS, TASKS, Task
 
+from fedrl.analysis import figure_file, partition_figure
 from fedrl.analysis import partition as partitions
-from fedrl.analysis import partition_figure
 from fedrl.core.types import UserError
 from fedrl.partition import Measures, Settings, measure, partition, write_labels
-from fedrl.report import plots
 
 
 @pytest.mark.parametrize(
@@ -95,7 +94,7 @@ def test_a_bad_place_for_the_figure_is_told_before_anything_is_computed(
 def test_a_folder_that_takes_no_files_is_told():
     """Permissions alone allow it to the superuser."""
     with pytest.raises(UserError, match=r"--plot /proc/x\.png: no file can be written there"):
-        partitions.figure_path("/proc/x.png")
+        figure_file.figure_path("/proc/x.png")
 
 
 @pytest.mark.parametrize("name", ["a.png", "a.svg", "a.pdf", "A.PNG", "two.dots.png"])
@@ -135,13 +134,9 @@ def test_the_title_tells_the_knob_and_what_came_of_it(strategy, words):
     assert all(word in title for word in ["20 clients", *words]), title
 
 
-def axes_of(tasks, rows, strategy, labels, monkeypatch):
-    """The axes that would have been saved."""
-    saved = []
-    monkeypatch.setattr(plots, "save", lambda figure, path: saved.append(figure))
+def axes_of(tasks, rows, strategy, labels):
     options, found = Settings(strategy=strategy, size=20), measure(rows, tasks, labels)
-    partition_figure.draw(rows, tasks, options, found, labels, Path("x.png"))
-    return saved[0].axes[0]
+    return partition_figure.figure(rows, tasks, options, found, labels).axes[0]
 
 
 @pytest.mark.parametrize(
@@ -151,9 +146,9 @@ def axes_of(tasks, rows, strategy, labels, monkeypatch):
         *itertools.product(["scenes"], [1, 2, 20]),
     ],
 )
-def test_every_tick_is_a_client(strategy, clients, monkeypatch):
+def test_every_tick_is_a_client(strategy, clients):
     rows = partition(TASKS, clients, Settings(strategy=strategy, size=20), 0, LABELS)
-    axes = axes_of(TASKS, rows, strategy, LABELS, monkeypatch)
+    axes = axes_of(TASKS, rows, strategy, LABELS)
     shown = [text.get_text() for text in axes.get_xticklabels()]
     assert [name for name in shown if name == "pool"] == (["pool"] if strategy == "uniform" else [])
     numbers = [int(name) for name in shown if name != "pool"]
@@ -163,9 +158,9 @@ def test_every_tick_is_a_client(strategy, clients, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [1, 2, 9])
-def test_there_are_no_parts_of_tasks(size, monkeypatch):
+def test_there_are_no_parts_of_tasks(size):
     rows = partition(TASKS, 5, Settings(size=size), 0)
-    ticks = axes_of(TASKS, rows, "uniform", None, monkeypatch).get_yticks()
+    ticks = axes_of(TASKS, rows, "uniform", None).get_yticks()
     assert all(float(tick).is_integer() for tick in ticks)
 
 
@@ -178,9 +173,9 @@ ROOMS = [
 
 
 @pytest.mark.parametrize("clients", [3, 14])
-def test_a_bar_of_scenes_has_a_band_for_each_in_the_colour_of_its_room(clients, monkeypatch):
+def test_a_bar_of_scenes_has_a_band_for_each_in_the_colour_of_its_room(clients):
     rows = partition(ROOMS, clients, Settings(strategy="scenes", size=10), 0)
-    axes = axes_of(ROOMS, rows, "scenes", None, monkeypatch)
+    axes = axes_of(ROOMS, rows, "scenes", None)
     scene = {task.id: task.scene for task in ROOMS}
     bands: dict[int, list] = {}
     for patch in axes.patches:
@@ -201,10 +196,10 @@ def test_a_bar_of_scenes_has_a_band_for_each_in_the_colour_of_its_room(clients, 
     ]
 
 
-def test_many_clients_with_scenes_are_a_histogram_of_how_many_they_hold(monkeypatch):
+def test_many_clients_with_scenes_are_a_histogram_of_how_many_they_hold():
     tasks = [Task(f"{i}", "x", f"room-{i // 2}") for i in range(1000)]
     rows = partition(tasks, 300, Settings(strategy="scenes", size=2), 0)
-    axes = axes_of(tasks, rows, "scenes", None, monkeypatch)
+    axes = axes_of(tasks, rows, "scenes", None)
     held = [len({int(name) // 2 for name in row}) for row in rows]
     assert [p.get_height() for p in axes.patches] == [held.count(1), held.count(2)]
     assert "scenes" in axes.get_xlabel()

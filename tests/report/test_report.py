@@ -123,7 +123,7 @@ def test_seeds_form_groups_named_by_what_differs(tmp_path: Path) -> None:
         write_run(tmp_path / f"{number}-{seed}", seed=seed, algorithm=text)
         for seed in (1, 0)
         for number, text in enumerate(
-            [momentum.format(0.2), momentum.format(0.8), 'name = "pavg"\nlocal_lr = 0.1']
+            [momentum.format(0.2), momentum.format(0.8), 'name = "pavg"\nlr = 0.1']
         )
     ]
     groups = groups_of(*folders)

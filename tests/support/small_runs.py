@@ -12,7 +12,7 @@ from fedrl.runs.progress import Progress
 ROUNDS, STOPPED = 6, 3
 SMALL = (
     "run", "momentum/random_mdp", "--world.horizon", "5", "--federation.clients", "4",
-    "--algorithm.opening_trajectories", "2",
+    "--algorithm.initial_trajectories", "2",
 )  # fmt: skip
 
 

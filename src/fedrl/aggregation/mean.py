@@ -19,7 +19,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -169,7 +168,7 @@ def check_method(rule: Settings, name: str, algorithm: Algorithm, noise: bool, b
 def weighted(stream: Stream, heaviest: float = math.inf) -> Tensors:
     """Σ w_i x_i / Σ w_i; who claims more than `heaviest` counts as much as that."""
     total: dict[str, np.ndarray] = {}
-    dtypes: dict[str, Any] = {}
+    dtypes: dict[str, np.dtype] = {}
     mass = 0.0
     for update, claimed in stream:
         weight = min(claimed, heaviest)

@@ -209,13 +209,13 @@ def _held(stream: Stream) -> list[Leaves]:
 
 def _by_number(updates: Sequence[Leaves], middle: Callable[[np.ndarray], np.ndarray]) -> Tensors:
     """`middle` of n × BLOCK numbers at a time, in the tensors' own dtypes; nothing of nothing."""
-    found = {}
+    middles = {}
     for name, first in (updates[0] if updates else {}).items():
         flat = np.empty(first.size, first.dtype)
         for start, values in _blocks(updates, name):
             flat[start : start + values.shape[1]] = middle(values)
-        found[name] = flat.reshape(first.shape)
-    return tree.unflatten(found)
+        middles[name] = flat.reshape(first.shape)
+    return tree.unflatten(middles)
 
 
 def _blocks(updates: Sequence[Leaves], name: str) -> Iterator[tuple[int, np.ndarray]]:

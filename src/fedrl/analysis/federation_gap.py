@@ -1,7 +1,7 @@
 """`fedrl gap`: what agreeing on anchors costs each client of a FedQHD run, term by term.
 
-The terms and what is behind them are in `algorithms/federation_gap.py`; here they are measured on a
-run's newest checkpoint: its encoders, its anchors, what its clients hold (the checkpoint stands for
+The terms and what is behind them are in `algorithms/qhd/federation_gap.py`; here they are measured
+on a run's newest checkpoint: its encoders, its anchors, what its clients hold (the checkpoint is as
 their disks), and held-out states of other random play or of the box of plausible ones.
 docs/fedqhd.md explains how to read them.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Literal, NamedTuple, cast
 
 import numpy as np
 from rich.box import SIMPLE
@@ -24,7 +24,7 @@ from fedrl.config.build import build_algorithm
 from fedrl.config.loading import read_recipe, resolve
 from fedrl.config.schema import Config
 from fedrl.core import seeding
-from fedrl.core.types import UserError
+from fedrl.core.types import Json, UserError
 from fedrl.federation import round_loop
 from fedrl.runs.evaluate import newest
 from fedrl.runs.run_dir import RunDir, require_run
@@ -67,7 +67,7 @@ class Run(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Told:
+class GapReport:
     """Everything that is printed and drawn; lists are by client, in the order of `clients`."""
 
     title: str
@@ -120,7 +120,7 @@ def measure(
     seed: int = 0,
     reference: Path | None = None,
     source: Literal["rollouts", "box"] = "rollouts",
-) -> Told:
+) -> GapReport:
     """Every term of every client that has taken part so far, on `states` held-out states."""
     if states < 1:
         raise UserError(f"--states is {states}; it must be at least 1")
@@ -150,7 +150,7 @@ def measure(
     gaps = federation_gap(
         encoders, scaled[:m], scaled[m:], target, ridge, readouts=[*_readouts(run).values()]
     )
-    return Told(
+    return GapReport(
         title=f"{method.world.name}, {len(clients)} clients, round {run.last.round}",
         clients=clients,
         sizes=[encoder.features for encoder in encoders],
@@ -214,33 +214,33 @@ def _readouts(run: Run) -> dict[int, np.ndarray]:
     }
 
 
-def advice(told: Told) -> Iterator[str]:
+def advice(report: GapReport) -> Iterator[str]:
     """What follows from the terms, and what mends it."""
-    gaps, m = told.gaps, told.anchors
+    gaps, m = report.gaps, report.anchors
     worst = max(range(len(gaps)), key=lambda i: gaps[i].measured)
-    share = gaps[worst].measured / told.largest if told.largest else 0.0
+    share = gaps[worst].measured / report.largest if report.largest else 0.0
     yield (
-        f"The largest measured gap is {gaps[worst].measured:.3g} (client {told.clients[worst]}), "
-        f"{share:.1%} of the largest |Q*|, {told.largest:.3g}."
+        f"The largest measured gap is {gaps[worst].measured:.3g} (client {report.clients[worst]}), "
+        f"{share:.1%} of the largest |Q*|, {report.largest:.3g}."
     )
-    few = [i for i, needed in enumerate(told.weights) if needed > m]
+    few = [i for i, needed in enumerate(report.weights) if needed > m]
     if few:
-        most = max(told.weights[i] for i in few)
+        most = max(report.weights[i] for i in few)
         yield (
-            f"m = {m} anchors are fewer than the weights per action of {_who(told, few)} (up to "
+            f"m = {m} anchors are fewer than the weights per action of {_who(report, few)} (up to "
             f"{most:,}): at every exchange "
-            f"{'nobody hears of' if told.agree == 'corrections' else 'they lose'} what no anchor "
+            f"{'nobody hears of' if report.agree == 'corrections' else 'they lose'} what no anchor "
             "sees. The theorem asks for "
             f"m ≥ D_i: --algorithm.anchors {most}, or --algorithm.sizes of at most {m}."
         )
     for i, gap in enumerate(gaps):
         if gap.warning and i not in few:
-            yield gap.warning.replace(f"client {i}:", f"client {told.clients[i]}:", 1) + "."
+            yield gap.warning.replace(f"client {i}:", f"client {report.clients[i]}:", 1) + "."
     above = [i for i, gap in enumerate(gaps) if gap.measured > gap.bound]
     if above:
         yield (
-            f"The gap of {_who(told, above)} is above the paper's bound, which leaves out what no "
-            "anchor sees and what is not learned yet; the repaired bound counts both."
+            f"The gap of {_who(report, above)} is above the paper's bound, which leaves out what "
+            "no anchor sees and what is not learned yet; the repaired bound counts both."
         )
     leading = [max(TERMS, key=lambda term: getattr(gap, term)) for gap in gaps]
     term = max(TERMS, key=leading.count)
@@ -248,31 +248,31 @@ def advice(told: Told) -> Iterator[str]:
         f"The largest term is {WORDS[term]} for {leading.count(term)} of {len(gaps)} clients; "
         f"{REMEDIES[term]}."
     )
-    total = m + told.states
-    blind = [i for i, needed in enumerate(told.weights) if needed >= total]
+    total = m + report.states
+    blind = [i for i, needed in enumerate(report.weights) if needed >= total]
     if blind:
         yield (
             f"There are no more states, m + n = {total:,}, than weights per action of "
-            f"{_who(told, blind)}: but for rounding they can represent everything there, so ε, the "
-            "angles, I and II tell nothing about them. --states above "
-            f"{max(told.weights):,} would, and its time grows with the cube."
+            f"{_who(report, blind)}: but for rounding they can represent everything there, so ε, "
+            "the angles, I and II tell nothing about them. --states above "
+            f"{max(report.weights):,} would, and its time grows with the cube."
         )
 
 
-def _who(told: Told, places: Sequence[int]) -> str:
-    if len(places) == len(told.clients):
+def _who(report: GapReport, places: Sequence[int]) -> str:
+    if len(places) == len(report.clients):
         return "all clients"
-    names = ", ".join(str(told.clients[i]) for i in places)
+    names = ", ".join(str(report.clients[i]) for i in places)
     return f"client{'s' if len(places) > 1 else ''} {names}"
 
 
-def rows(told: Told) -> dict[str, list[str]]:
+def rows(report: GapReport) -> dict[str, list[str]]:
     """The table: a line per quantity, a cell per client."""
-    gaps = told.gaps
+    gaps = report.gaps
     cells: dict[str, list[str]] = {
-        "features D_i": [f"{size:,}" for size in told.sizes],
-        "bandwidth σ_i": [f"{sigma:.3g}" for sigma in told.bandwidths],
-        "largest angle": [f"{told.angle(i):.1f}°" for i in range(len(gaps))],
+        "features D_i": [f"{size:,}" for size in report.sizes],
+        "bandwidth σ_i": [f"{sigma:.3g}" for sigma in report.bandwidths],
+        "largest angle": [f"{report.angle(i):.1f}°" for i in range(len(gaps))],
     }
     numbers: dict[str, str] = {
         "representation error ε_i": "representation",
@@ -289,52 +289,52 @@ def rows(told: Told) -> dict[str, list[str]]:
     return cells
 
 
-def show(told: Told, console: Console) -> None:
+def show(report: GapReport, console: Console) -> None:
     """Tables of a few clients each, then the advice."""
     console.print(
-        f"Federation gap on {told.title}: m = {told.anchors} anchors, n = {told.states} held-out "
-        f"states, λ = {told.ridge:g}; Q* is {told.reference}",
+        f"Federation gap on {report.title}: m = {report.anchors} anchors, n = {report.states} "
+        f"held-out states, λ = {report.ridge:g}; Q* is {report.reference}",
         soft_wrap=True, markup=False,
     )  # fmt: skip
-    cells = rows(told)
-    for first in range(0, len(told.clients), AT_ONCE):
+    cells = rows(report)
+    for first in range(0, len(report.clients), AT_ONCE):
         table = Table(box=SIMPLE, padding=(0, 1, 0, 0))
         table.add_column("client")
-        for client in told.clients[first : first + AT_ONCE]:
+        for client in report.clients[first : first + AT_ONCE]:
             table.add_column(str(client), justify="right")
         for name, values in cells.items():
             strong = name in ("the paper's bound", "repaired bound", "measured gap")
             table.add_row(name, *values[first : first + AT_ONCE], style="bold" if strong else "")
         console.print(table)
-    for line in (*told.notes, *advice(told)):
+    for line in (*report.notes, *advice(report)):
         console.print(f"• {line}", soft_wrap=True, markup=False)
 
 
-def as_json(told: Told) -> dict[str, Any]:
+def as_json(report: GapReport) -> Json:
     """The same numbers for programs; angles are in degrees, [client, client]."""
-    count = range(len(told.clients))
+    count = range(len(report.clients))
     return {
-        "anchors": told.anchors,
-        "states": told.states,
-        "ridge": told.ridge,
-        "reference": told.reference,
-        "largest_value": told.largest,
-        "angles": [[told.pair(i, j) for j in count] for i in count],
+        "anchors": report.anchors,
+        "states": report.states,
+        "ridge": report.ridge,
+        "reference": report.reference,
+        "largest_value": report.largest,
+        "angles": [[report.pair(i, j) for j in count] for i in count],
         "clients": [
             {
-                "client": told.clients[i],
-                "features": told.sizes[i],
-                "bandwidth": told.bandwidths[i],
-                "angle": told.angle(i),
+                "client": report.clients[i],
+                "features": report.sizes[i],
+                "bandwidth": report.bandwidths[i],
+                "angle": report.angle(i),
                 **{
-                    key: getattr(told.gaps[i], key)
+                    key: getattr(report.gaps[i], key)
                     for key in ("representation", "gamma", "oracle_norm", "mismatch", *TERMS)
                 },
-                "bound": told.gaps[i].bound,
-                "repaired": told.gaps[i].repaired,
-                "measured": told.gaps[i].measured,
+                "bound": report.gaps[i].bound,
+                "repaired": report.gaps[i].repaired,
+                "measured": report.gaps[i].measured,
             }
             for i in count
         ],
-        "advice": [*told.notes, *advice(told)],
+        "advice": [*report.notes, *advice(report)],
     }

@@ -7,13 +7,11 @@ term's upper edge is then about the term itself.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedrl.analysis.federation_gap import TERMS, WORDS, Told
-from fedrl.core.types import UserError
+from fedrl.analysis.federation_gap import TERMS, WORDS, GapReport
 from fedrl.report import plots
 
 if TYPE_CHECKING:
@@ -24,32 +22,25 @@ NUMBERED = 8
 """As many clients leave room for a number on every pair."""
 
 
-def draw(told: Told, path: Path) -> None:
-    try:
-        plots.save(figure(told), path)
-    except OSError as error:
-        raise UserError(f"--plot {path}: cannot write it ({error.strerror or error})") from error
-
-
-def figure(told: Told) -> Figure:
+def figure(report: GapReport) -> Figure:
     """Two panels: the terms, and the largest angle of every pair of clients."""
     import matplotlib
 
     result, (left, right) = plots.figure(2)
-    if len(told.clients) <= NUMBERED:
+    if len(report.clients) <= NUMBERED:
         result.subplots_adjust(bottom=0.25)  # a second line under the ticks
     with matplotlib.rc_context(plots.STYLE):
-        _terms(left, told)
-        _angles(right, told)
+        _terms(left, report)
+        _angles(right, report)
         plots.legend(result, left)
     return result
 
 
-def _terms(axes: Axes, told: Told) -> None:
+def _terms(axes: Axes, report: GapReport) -> None:
     from matplotlib.ticker import NullLocator
 
-    values = np.array([[getattr(gap, term) for term in TERMS] for gap in told.gaps])
-    measured = np.array([gap.measured for gap in told.gaps])
+    values = np.array([[getattr(gap, term) for term in TERMS] for gap in report.gaps])
+    measured = np.array([gap.measured for gap in report.gaps])
     floor = _floor(measured)
     at = np.arange(len(values))
     order = values.argsort(axis=1)
@@ -68,8 +59,8 @@ def _terms(axes: Axes, told: Told) -> None:
     axes.yaxis.set_minor_locator(NullLocator())
     axes.set_ylim(floor, 3 * max(values.sum(1).max(), measured.max(), 10 * floor))
     axes.set_title("terms of the bound, and the gap")
-    ticks, few = _ticks(told), len(told.clients) <= NUMBERED
-    names = [f"{told.clients[i]}" + f"\n{told.sizes[i]:,}" * few for i in ticks]
+    ticks, few = _ticks(report), len(report.clients) <= NUMBERED
+    names = [f"{report.clients[i]}" + f"\n{report.sizes[i]:,}" * few for i in ticks]
     axes.set_xticks(ticks, names)
     axes.set_xlabel("client, and its features D_i" if few else "client")
     axes.grid(visible=False, axis="x")
@@ -81,12 +72,12 @@ def _floor(measured: np.ndarray) -> float:
     return float(10 ** np.floor(np.log10(least / 3)))
 
 
-def _angles(axes: Axes, told: Told) -> None:
-    count = range(len(told.clients))
-    degrees = np.array([[told.pair(i, j) for j in count] for i in count])
+def _angles(axes: Axes, report: GapReport) -> None:
+    count = range(len(report.clients))
+    degrees = np.array([[report.pair(i, j) for j in count] for i in count])
     axes.imshow(degrees, cmap="Blues", vmin=0, vmax=90)
     title = "largest principal angle of two clients"
-    if len(told.clients) > NUMBERED:
+    if len(report.clients) > NUMBERED:
         title = "largest angle of two clients: white 0°, dark 90°"
     else:
         for i in count:
@@ -97,12 +88,12 @@ def _angles(axes: Axes, told: Told) -> None:
                     color=plots.PAPER if dark else plots.INK,
                 )  # fmt: skip
     axes.set_title(title)
-    at = _ticks(told)
-    axes.set_xticks(at, [str(told.clients[i]) for i in at])
-    axes.set_yticks(at, [str(told.clients[i]) for i in at])
+    at = _ticks(report)
+    axes.set_xticks(at, [str(report.clients[i]) for i in at])
+    axes.set_yticks(at, [str(report.clients[i]) for i in at])
     axes.set_xlabel("client")
     axes.grid(visible=False)
 
 
-def _ticks(told: Told) -> list[int]:
-    return list(range(0, len(told.clients), -(-len(told.clients) // NUMBERED)))
+def _ticks(report: GapReport) -> list[int]:
+    return list(range(0, len(report.clients), -(-len(report.clients) // NUMBERED)))

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
-from fedrl.analysis import partition_figure
-from fedrl.core.types import UserError
+from fedrl.analysis import figure_file, partition_figure
+from fedrl.analysis.figure_file import figure_path
 from fedrl.partition import Measures, Settings, TaskLike, load_labels, measure, partition
-
-FORMATS = (".png", ".svg", ".pdf")
 
 
 def command(
@@ -30,86 +26,56 @@ def command(
     if labels is None:
         labels = load_labels(settings)
     rows = partition(tasks, clients, settings, seed, labels)
-    found = measure(rows, tasks, labels)
+    measures = measure(rows, tasks, labels)
 
-    def told() -> Iterator[str]:
-        yield from lines(found)
+    def output() -> Iterator[str]:
+        yield from lines(measures)
         if path is not None:
-            try:
-                partition_figure.draw(rows, tasks, settings, found, labels, path)
-            except OSError as error:
-                raise UserError(
-                    f"--plot {path}: cannot write it ({error.strerror or error})"
-                ) from error
+            figure = partition_figure.figure(rows, tasks, settings, measures, labels)
+            figure_file.save(figure, path)
             yield f"figure: {path}"
 
-    return told()
+    return output()
 
 
-def figure_path(plot: str | Path) -> Path:
-    """The file that a figure will be, or an error that says why it cannot be."""
-    path = Path(plot)
-    if not str(plot):
-        raise UserError("--plot is empty; name a file such as clients.png")
-    if os.path.isdir(path):  # unlike Path's own, false for a name too long for any folder
-        raise UserError(f"--plot {plot} is a folder; name a file in it, such as clients.png")
-    if path.suffix.lower() not in FORMATS:
-        raise UserError(f"--plot {plot}: name a .png, .svg or .pdf file, such as clients.png")
-    if not os.path.isdir(path.parent):
-        raise UserError(f"--plot {plot}: there is no folder {path.parent}; make it first")
-    if not _writable(path):
-        raise UserError(f"--plot {plot}: no file can be written there; name another place")
-    return path
-
-
-def _writable(path: Path) -> bool:
-    if os.path.exists(path):
-        return os.access(path, os.W_OK)
-    try:  # permissions do not tell: a file system may be read-only, or no place for files at all
-        with tempfile.TemporaryFile(dir=path.parent):
-            return True
-    except OSError:
-        return False
-
-
-def lines(found: Measures) -> list[str]:
+def lines(measures: Measures) -> list[str]:
     """The measures for a terminal, one characteristic a line."""
-    scenes = f" and {found.scenes:,} scenes" if found.scenes > 1 else ""
-    told = {
-        "pool": f"{found.tasks:,} tasks in {_count(found.categories, 'category', 'categories')}"
-        + scenes,
-        "clients": f"{found.clients:,} with {_sizes(found)} each",
-        "coverage": f"{found.coverage:.1%} of the pool lies with at least one client",
+    scenes = f" and {measures.scenes:,} scenes" if measures.scenes > 1 else ""
+    rows = {
+        "pool": f"{measures.tasks:,} tasks in "
+        f"{_count(measures.categories, 'category', 'categories')}{scenes}",
+        "clients": f"{measures.clients:,} with {_sizes(measures)} each",
+        "coverage": f"{measures.coverage:.1%} of the pool lies with at least one client",
     }
-    if found.clients > 1:
-        told["sharing"] = (
-            f"two clients have {found.overlap:.1%} of their tasks in common; a task that is held "
-            f"lies with {found.clients_per_task:.2f} clients"
-            if found.overlap
+    if measures.clients > 1:
+        rows["sharing"] = (
+            f"two clients have {measures.overlap:.1%} of their tasks in common; a task that is "
+            f"held lies with {measures.clients_per_task:.2f} clients"
+            if measures.overlap
             else "no task lies with two clients"
         )
-    told["categories"] = _divergence(found.category_divergence, found.category_chance)
+    rows["categories"] = _divergence(measures.category_divergence, measures.category_chance)
     if scenes:
-        told["scenes"] = _divergence(found.scene_divergence, found.scene_chance)
-    if found.success_mean is not None:
-        told["success"] = (
-            f"rate {found.success_mean:.3f} ± {found.success_std:.3f} over clients "
-            f"(variance {found.success_variance:.4f}; by chance ± {found.success_chance:.3f}); "
-            f"of the pool {found.success_pool:.3f}"
+        rows["scenes"] = _divergence(measures.scene_divergence, measures.scene_chance)
+    if measures.success_mean is not None:
+        rows["success"] = (
+            f"rate {measures.success_mean:.3f} ± {measures.success_std:.3f} over clients "
+            f"(variance {measures.success_variance:.4f}; "
+            f"by chance ± {measures.success_chance:.3f}); of the pool {measures.success_pool:.3f}"
         )
     return [
-        *(f"{name:<12}{text}" for name, text in told.items()),
+        *(f"{name:<12}{text}" for name, text in rows.items()),
         "divergence: total variation, the share of a client's tasks to exchange for the mix of the",
         "pool, mean over clients; by chance: that of clients of these sizes that draw any tasks",
     ]
 
 
-def _sizes(found: Measures) -> str:
-    if found.size_min == found.size_max:
-        return _count(found.size_min, "task", "tasks")
+def _sizes(measures: Measures) -> str:
+    if measures.size_min == measures.size_max:
+        return _count(measures.size_min, "task", "tasks")
     return (
-        f"{found.size_mean:.1f} ± {found.size_std:.1f} tasks "
-        f"({found.size_min:,} to {found.size_max:,}, variance {found.size_variance:,.0f})"
+        f"{measures.size_mean:.1f} ± {measures.size_std:.1f} tasks "
+        f"({measures.size_min:,} to {measures.size_max:,}, variance {measures.size_variance:,.0f})"
     )
 
 
@@ -117,5 +83,5 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
-def _divergence(found: float, chance: float) -> str:
-    return f"divergence {found:.3f} (by chance {chance:.3f})"
+def _divergence(measured: float, chance: float) -> str:
+    return f"divergence {measured:.3f} (by chance {chance:.3f})"

@@ -12,7 +12,6 @@ clients, since bars thinner than a dot say nothing.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -25,6 +24,7 @@ from fedrl.report import plots
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.axis import Axis
+    from matplotlib.figure import Figure
 
 CLIENT_BY_CLIENT = 200
 NUMBERED = 40
@@ -34,19 +34,18 @@ REST = "#b4bac6"
 """The colour of what is not told apart: failed tasks, and categories beyond the palette."""
 
 
-def draw(
+def figure(
     partition: Sequence[Sequence[str]],
     tasks: Sequence[TaskLike],
     settings: Settings,
     measures: Measures,
     labels: Mapping[str, bool] | None,
-    path: Path,
-) -> None:
-    """Write the figure of the strategy's own characteristic to a file."""
+) -> Figure:
+    """The strategy's own characteristic, by client."""
     import matplotlib
 
     table = tabulate(partition, tasks)
-    figure, (axes,) = plots.figure(1, SIZE)
+    result, (axes,) = plots.figure(1, SIZE)
     few = len(partition) <= CLIENT_BY_CLIENT
     with matplotlib.rc_context(plots.STYLE):
         axes.grid(visible=False, axis="x" if few else "both")
@@ -62,32 +61,32 @@ def draw(
             (_category_bars if few else _category_bands)(axes, table, names, kind)
         axes.set_title(title(settings, measures))
         if len(axes.get_legend_handles_labels()[1]) > 1:
-            plots.legend(figure, axes)
-    plots.save(figure, path)
+            plots.legend(result, axes)
+    return result
 
 
-def title(settings: Settings, found: Measures) -> str:
+def title(settings: Settings, measures: Measures) -> str:
     """The strategy, its knob, and the heterogeneity that came of it."""
     category = (
-        f"category divergence {found.category_divergence:.3f} "
-        f"(by chance {found.category_chance:.3f})"
+        f"category divergence {measures.category_divergence:.3f} "
+        f"(by chance {measures.category_chance:.3f})"
     )
-    count = f"{found.clients:,} client{'s' if found.clients > 1 else ''}"
+    count = f"{measures.clients:,} client{'s' if measures.clients > 1 else ''}"
     if settings.strategy == "preference":
         return f"Preference, ω = {settings.omega:g}, {count}: {category}"
     if settings.strategy == "coverage":
-        sizes = f"{found.size_mean:.0f} ± {found.size_std:.1f} tasks each"
+        sizes = f"{measures.size_mean:.0f} ± {measures.size_std:.1f} tasks each"
         return f"Coverage, ξ = {settings.xi:g}, {count}: {sizes}"
     if settings.strategy == "hardness":
-        assert found.success_mean is not None
+        assert measures.success_mean is not None
         rate = (
-            f"success rate {found.success_mean:.2f} ± {found.success_std:.3f} "
-            f"(by chance ± {found.success_chance:.3f})"
+            f"success rate {measures.success_mean:.2f} ± {measures.success_std:.3f} "
+            f"(by chance ± {measures.success_chance:.3f})"
         )
         return f"Hardness, ξ′ = {settings.xi:g}, {count}: {rate}"
     if settings.strategy == "scenes":
-        scene = f"scene divergence {found.scene_divergence:.3f}"
-        return f"Scenes, {count}: {scene} (by chance {found.scene_chance:.3f})"
+        scene = f"scene divergence {measures.scene_divergence:.3f}"
+        return f"Scenes, {count}: {scene} (by chance {measures.scene_chance:.3f})"
     return f"{settings.strategy.capitalize()}, {count}: {category}"
 
 

@@ -1,7 +1,7 @@
 """`fedrl plan`: what clients per round, local steps and rounds buy, by FedAgent's Theorem 1.
 
-The bound and its assumptions are in `algorithms/theory.py`; here it becomes a table of plans that
-cost the same, and advice.
+The bound and its assumptions are in `algorithms/fedagent/convergence.py`; here it becomes a table
+of plans that cost the same, and advice.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Literal, NamedTuple
 
 from rich.box import SIMPLE
@@ -56,7 +55,7 @@ class Row(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Told:
+class PlanReport:
     """Everything that is printed and drawn."""
 
     problem: Problem
@@ -90,11 +89,15 @@ def at_equal_cost(
     """As many whole rounds as the budget pays for; None if it does not pay for one."""
     if (cohort, steps) == (plan.cohort, plan.steps):
         return plan
-    budget = plan.total if equal == "rollouts" else plan.total // plan.cohort
-    rounds = budget // (steps * (cohort if equal == "rollouts" else 1))
+    rounds = budget(plan, equal) // (steps * (cohort if equal == "rollouts" else 1))
     if rounds < 1:
         return None
     return Plan(cohort, steps, rounds, _same_share(problem, plan, steps))
+
+
+def budget(plan: Plan, equal: Equal) -> int:
+    """What plans of one table share."""
+    return plan.total if equal == "rollouts" else plan.steps * plan.rounds
 
 
 def _same_share(problem: Problem, plan: Plan, steps: int) -> float | None:
@@ -103,9 +106,9 @@ def _same_share(problem: Problem, plan: Plan, steps: int) -> float | None:
     return step_share(problem, plan) / (problem.smoothness * steps)
 
 
-def advice(told: Told) -> Iterator[str]:
+def advice(report: PlanReport) -> Iterator[str]:
     """What the bound says in words, largest term first."""
-    problem, plan, now = told.problem, told.plan, told.now
+    problem, plan, now = report.problem, report.plan, report.now
     share = getattr(now, now.largest) / now.total
     yield (
         f"The largest part is {now.largest} ({share:.0%}: {WORDS[now.largest]}); "
@@ -131,9 +134,9 @@ def advice(told: Told) -> Iterator[str]:
     for what, other in changes.items():
         after = bound(problem, other).total
         yield f"{what}: {now.total:.3g} → {after:.3g} ({_percent(after / now.total - 1)})."
-    best = min(grid(problem, plan, told.equal), key=lambda row: row.terms.total)
+    best = min(grid(problem, plan, report.equal), key=lambda row: row.terms.total)
     if best.plan != plan:
-        of = "M·τ·T" if told.equal == "rollouts" else "τ·T"
+        of = "M·τ·T" if report.equal == "rollouts" else "τ·T"
         yield (
             f"Of the plans with the same {of} in the table the best is M = {best.plan.cohort}, "
             f"τ = {best.plan.steps}, T = {best.plan.rounds}: {best.terms.total:.3g}."
@@ -154,25 +157,25 @@ def _percent(change: float) -> str:
     return f"{change:+.0%}".replace("-", "−") if abs(change) >= 0.005 else "less than 1%"
 
 
-def show(told: Told, console: Console) -> None:
+def show(report: PlanReport, console: Console) -> None:
     """The constants, the table and the advice; what is wrong with the plan comes before them."""
-    lines = (*advice(told), *told.notes)
+    lines = (*advice(report), *report.notes)
     known = Table(title="What the theorem is told", title_justify="left", box=SIMPLE)
     for column in ("", "value", "from"):
         known.add_column(column, justify="right" if column == "value" else "left")
-    for one in told.estimates:
-        known.add_row(one.symbol, f"{one.value:.4g}", one.origin)
+    for estimate in report.estimates:
+        known.add_row(estimate.symbol, f"{estimate.value:.4g}", estimate.origin)
     console.print(known)
-    equal = "M·τ·T" if told.equal == "rollouts" else "τ·T"
-    size = told.plan.total if told.equal == "rollouts" else told.plan.steps * told.plan.rounds
+    equal = "M·τ·T" if report.equal == "rollouts" else "τ·T"
+    size = budget(report.plan, report.equal)
     title = f"Bound on J(θ*) − J for plans of {equal} = {size:,}"
     table = Table(title=title, title_justify="left", box=SIMPLE, padding=(0, 1, 0, 0))
     for column in ("M", "τ", "T", *Terms._fields, "bound", "largest", ""):
         table.add_column(column, justify="left" if column in ("largest", "") else "right")
-    rows = grid(told.problem, told.plan, told.equal)
+    rows = grid(report.problem, report.plan, report.equal)
     best = min(row.terms.total for row in rows)
     for row in rows:
-        mine, plan = row.plan == told.plan, row.plan
+        mine, plan = row.plan == report.plan, row.plan
         marks = ["← now"] * mine + ["lowest"] * (row.terms.total == best)
         table.add_row(
             *map(str, (plan.cohort, plan.steps, plan.rounds)),
@@ -207,17 +210,7 @@ def given(values: Mapping[str, float], defaults: Mapping[str, float]) -> list[Es
 
 
 def problem_of(estimates: Sequence[Estimate], clients: int) -> Problem:
-    known = {one.symbol: one.value for one in estimates}
+    known = {estimate.symbol: estimate.value for estimate in estimates}
     return Problem(
         known["G"], known["σ"], known["ζ"], known["L"], known["μ"], known["gap"], clients
     )
-
-
-def draw(told: Told, path: Path) -> None:
-    from fedrl.analysis.plan_figure import figure
-    from fedrl.report import plots
-
-    try:
-        plots.save(figure(told), path)
-    except OSError as error:
-        raise UserError(f"--plot {path}: cannot write it ({error.strerror or error})") from error

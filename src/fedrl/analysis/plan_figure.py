@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fedrl.algorithms.fedagent.convergence import Plan, Terms, bound
-from fedrl.analysis.plan import WORDS, Told, at_equal_cost
+from fedrl.analysis.plan import WORDS, PlanReport, at_equal_cost
 from fedrl.report import plots
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ POWERS = tuple(2**i for i in range(20))
 """Clients per round that are compared."""
 
 
-def figure(told: Told) -> Figure:
+def figure(report: PlanReport) -> Figure:
     """Three panels: M and τ at equal cost, and T for what the cost itself buys."""
     import matplotlib
 
-    problem, plan, equal = told.problem, told.plan, told.equal
+    problem, plan, equal = report.problem, report.plan, report.equal
     cohorts = sorted(
         {plan.cohort, *(c for c in POWERS if c <= min(8 * plan.cohort, problem.clients))}
     )

@@ -32,8 +32,8 @@ from fedrl.runs.evaluate import newest
 from fedrl.runs.read import load
 from fedrl.runs.run_dir import RunDir, require_run
 
-STEPS = {"local_epochs": "lr", "local_steps": "local_lr"}
-"""What methods call τ, and what each of them calls η."""
+STEPS = ("local_epochs", "local_steps")
+"""What methods call τ."""
 
 Vector = dict[str, np.ndarray]
 
@@ -110,7 +110,7 @@ def measure(
             f"{path} is a run of {config.algorithm.name}, whose local steps cannot be replayed: "
             "give the estimates as flags"
         )
-    lr = float(getattr(config.algorithm, STEPS[steps_key]))
+    lr = float(config.algorithm.lr)
     steps = int(getattr(config.algorithm, steps_key))
     clients = config.federation.clients
     if clients < 2:
@@ -134,13 +134,13 @@ def measure(
         unit, note = adam_unit(points, gaps)
         points, lr = [scaled(point, unit) for point in points], lr / unit
         notes.append(note)
-    found = _estimates(points, gaps, clients, 1 / (lr * steps))
-    found.append(Estimate("gap", gaps[0], origin))
+    measured = _estimates(points, gaps, clients, 1 / (lr * steps))
+    measured.append(Estimate("gap", gaps[0], origin))
     estimates = [
-        Estimate(one.symbol, said[one.symbol], "you") if one.symbol in said else one
-        for one in found
+        Estimate(known.symbol, said[known.symbol], "you") if known.symbol in said else known
+        for known in measured
     ]
-    smoothness = next(one.value for one in estimates if one.symbol == "L")
+    smoothness = next(known.value for known in estimates if known.symbol == "L")
     if lr * steps * smoothness <= 1:
         plan = replace(plan, lr=lr)
     else:

@@ -42,12 +42,12 @@ def gap(argv: list[str]) -> int:
     asked = parser.parse_args(argv)
 
     from fedrl.analysis import federation_gap as gaps
-    from fedrl.analysis.partition import figure_path
+    from fedrl.analysis import figure_file
 
     if gaps.is_shared(asked.run):
         print(json.dumps({"note": gaps.SHARED}) if asked.json else gaps.SHARED)
         return 0
-    path = None if asked.plot is None else figure_path(asked.plot)  # before the work
+    path = None if asked.plot is None else figure_file.figure_path(asked.plot)  # before the work
     told = gaps.measure(asked.run, asked.states, asked.seed, asked.reference, asked.held_out)
     if asked.json:
         print(json.dumps(gaps.as_json(told), indent=1, ensure_ascii=False))
@@ -56,8 +56,8 @@ def gap(argv: list[str]) -> int:
 
         gaps.show(told, Console(highlight=False))
     if path is not None:
-        from fedrl.analysis.federation_gap_figure import draw
+        from fedrl.analysis.federation_gap_figure import figure
 
-        draw(told, path)
+        figure_file.save(figure(told), path)
         print(f"figure: {path}", file=sys.stderr if asked.json else sys.stdout)
     return 0

@@ -67,7 +67,8 @@ def play(argv: list[str]) -> int:
 def partition(argv: list[str]) -> int:
     """Deal tasks out to clients, measure, draw."""
     from fedrl import partition as dealing
-    from fedrl.analysis.partition import command, figure_path
+    from fedrl.analysis.figure_file import figure_path
+    from fedrl.analysis.partition import command
     from fedrl.config.flag_parsing import section, split_flags
 
     parser = Parser(

@@ -68,10 +68,10 @@ def _tell(asked: argparse.Namespace) -> int:
     from rich.console import Console
 
     from fedrl.algorithms.fedagent.convergence import Plan
+    from fedrl.analysis import figure_file
     from fedrl.analysis import plan as planner
-    from fedrl.analysis.partition import figure_path
 
-    path = None if asked.plot is None else figure_path(asked.plot)  # before the work
+    path = None if asked.plot is None else figure_file.figure_path(asked.plot)  # before the work
     said = {s: v for s in DEFAULTS if (v := getattr(asked, s)) is not None}
     keys = ("cohort", "steps", "rounds", "lr")
     changed = {key: v for key in keys if (v := getattr(asked, key)) is not None}
@@ -108,10 +108,12 @@ def _tell(asked: argparse.Namespace) -> int:
         changed["lr"] /= unit
     elif base.lr is not None and base.lr * unit > longest:
         changed["lr"] = None  # more local steps than the run's: the theorem's own step
-    told = planner.Told(problem, replace(base, **changed), asked.equal, estimates, notes)
+    told = planner.PlanReport(problem, replace(base, **changed), asked.equal, estimates, notes)
     planner.show(told, Console(highlight=False))
     if path is not None:
-        planner.draw(told, path)
+        from fedrl.analysis.plan_figure import figure
+
+        figure_file.save(figure(told), path)
         print(f"figure: {path}")
     return 0
 

@@ -16,24 +16,20 @@ from fedrl.runs import provenance
 
 @dataclass(frozen=True)
 class Paper:
-    """Where a paper's module is, the scales of its published page, the options that it reads."""
+    """The scales of a paper's published page, and whether a model may be chosen."""
 
-    module: str
     published: tuple[str, ...]
-    options: tuple[str, ...] = ()
+    model: bool = False
+    module: str = ""
 
 
 PAPERS = {
-    "momentum": Paper("reproductions.momentum.paper", ("full",)),
-    "fedagent": Paper(
-        "reproductions.fedagent.paper", ("small", "full"), ("processes", "minutes", "model")
-    ),
-    "fedqhd": Paper("reproductions.fedqhd.paper", ("small",), ("processes", "minutes")),
-    "fedrlhf": Paper(
-        "reproductions.fedrlhf.paper", ("small", "full"), ("processes", "minutes", "model")
-    ),
+    "momentum": Paper(("full",)),
+    "fedagent": Paper(("small", "full"), True, "reproductions.fedagent.paper"),
+    "fedqhd": Paper(("small",)),
+    "fedrlhf": Paper(("small", "full"), True, "reproductions.fedrlhf.paper"),
     # No paper's: what fedrl's own rules of aggregation are worth against clients that lie.
-    "robustness": Paper("reproductions.robustness.paper", ("small",), ("processes", "minutes")),
+    "robustness": Paper(("full",)),
 }
 SCALES = ("smoke", "small", "full")
 
@@ -44,34 +40,56 @@ def reproduce(
     only: tuple[str, ...],
     out: Path,
     page: Path | None,
+    records: Path | None,
     options: Mapping[str, Any],
 ) -> int:
-    """Compute what is missing under `out`, write the page, say where it is."""
-    about = PAPERS[paper]
+    """Compute what has no record, write the page, say where it is."""
     given = {name: value for name, value in options.items() if value is not None}
-    for name in given:
-        if name not in about.options:
-            readers = ", ".join(p for p, one in PAPERS.items() if name in one.options)
-            raise UserError(f"--{name} is not for {paper}, only for {readers}: remove it")
+    if "model" in given and not PAPERS[paper].model:
+        readers = ", ".join(name for name, about in PAPERS.items() if about.model)
+        raise UserError(f"--model is not for {paper}, only for {readers}: remove it")
     if given.get("processes", 0) < 0 or given.get("minutes", 1) <= 0:
         raise UserError("--processes must not be negative, and --minutes must be above 0")
     find_reproductions()
-    module = importlib.import_module(about.module)
     provenance.commit()  # before the first cell, which may take hours
-    if unknown := [part for part in only if part not in module.PARTS]:
-        raise UserError(f"--only {unknown[0]}: the parts are {', '.join(module.PARTS)}")
     folder = out / paper / scale
     page = page or default_page(paper, scale, folder)
+    records = records or page.with_suffix("") / "records"
+    if PAPERS[paper].module:
+        return earlier(paper, scale, only, folder, page, given)
+    study = importlib.import_module("reproductions.study")
+    model = given.pop("model", None)
+    prepared = study.prepare(paper, scale, folder, records, model=model)
+    study.wanted(prepared.grid, only)
+    make_writable(folder, page)
+    measured = study.measure(prepared, only, say, **given)
+    study.write_page(measured, page, published=scale in PAPERS[paper].published)
+    print(f"page: {page}")
+    return 0
+
+
+def earlier(
+    paper: str, scale: str, only: tuple[str, ...], folder: Path, page: Path, given: dict[str, Any]
+) -> int:
+    """A paper that has no grid yet."""
+    module = importlib.import_module(PAPERS[paper].module)
+    if unknown := [part for part in only if part not in module.PARTS]:
+        raise UserError(f"--only {unknown[0]}: the parts are {', '.join(module.PARTS)}")
+    make_writable(folder, page)
+    results = module.measure_all(scale, only, folder, say, **given)
+    module.write_page(results, scale, page)
+    print(f"page: {page}")
+    return 0
+
+
+def make_writable(folder: Path, page: Path) -> None:
+    """Say what cannot be written before anything is computed."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         page.parent.mkdir(parents=True, exist_ok=True)
         page.touch()
     except OSError as error:
         raise UserError(f"cannot write to {error.filename}: {error.strerror}") from error
-    results = module.measure_all(scale, only, folder, say, **given)
-    module.write_page(results, scale, page)
-    print(f"page: {page}")
-    return 0
 
 
 def find_reproductions() -> None:

@@ -23,12 +23,15 @@ def reproduce(argv: list[str]) -> int:
     )  # fmt: skip
     parser.add_argument("--only", nargs="+", default=[], metavar="PART", help="parts to compute")
     parser.add_argument(
-        "--out", type=Path, default=Path("runs/reproduce"), help="where measurements are kept"
+        "--out", type=Path, default=Path("runs/reproduce"), help="where runs are kept"
     )
     parser.add_argument(
         "--page", type=Path, help="docs/results/PAPER.md for published scales in a checkout, else "
         "beside the measurements"
     )  # fmt: skip
+    parser.add_argument(
+        "--records", type=Path, help="where records are kept: PAPER/records beside the page"
+    )
     parser.add_argument(
         "--processes", type=int, metavar="N", help="runs at a time (one per core, 3 on a "
         "GPU); 0 computes nothing and writes the page of what is there"
@@ -43,4 +46,5 @@ def reproduce(argv: list[str]) -> int:
     )  # fmt: skip
     asked = parser.parse_args(argv)
     options = {name: getattr(asked, name) for name in ("processes", "minutes", "model")}
-    return go(asked.paper, asked.scale, tuple(asked.only), asked.out, asked.page, options)
+    only = tuple(asked.only)
+    return go(asked.paper, asked.scale, only, asked.out, asked.page, asked.records, options)

@@ -11,5 +11,8 @@ RENAMED: dict[str, str] = {
     "buffer.spread": "async_buffer.spread",
     "buffer.staleness": "async_buffer.staleness",
     "buffer.times": "async_buffer.times",
+    "algorithm.local_lr": "algorithm.lr",
+    "algorithm.server": "algorithm.server_optimizer",
+    "algorithm.opening_trajectories": "algorithm.initial_trajectories",
 }
 """From the old key to the new one; what means the same in several methods has one name."""

@@ -146,10 +146,10 @@ def divergence(table: Table, kind: np.ndarray) -> tuple[float, float]:
     client, held = np.divmod(cells, len(room))
     off = np.abs(counts / table.sizes[client] - share[held]) - share[held]
     sizes, times = np.unique(table.sizes[table.sizes > 0], return_counts=True)
-    found = (off.sum() / times.sum() + 1) / 2
+    measured = (off.sum() / times.sum() + 1) / 2
     rooms, alike = np.unique(room, return_counts=True)
     by_size = mean_deviation(sizes[:, None], rooms, len(kind)) @ alike / sizes / 2
-    return float(found), float(by_size @ times / times.sum())
+    return float(measured), float(by_size @ times / times.sum())
 
 
 def tally(values: np.ndarray, limit: int) -> tuple[np.ndarray, np.ndarray]:

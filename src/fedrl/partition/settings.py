@@ -95,14 +95,14 @@ class Settings:
 
     def unread(self, names: Sequence[str]) -> list[str]:
         """A sentence for each of these knobs that does nothing here: what somebody set in vain."""
-        told = [
+        unread = [
             f"{name} is not read by strategy {self.strategy}"
             for name in names
             if name not in READS[self.strategy]
         ]
         if self.strategy == "coverage" and self.overlap and "size" in names:
-            told.append("size is not read by strategy coverage when overlap is set")
-        return told
+            unread.append("size is not read by strategy coverage when overlap is set")
+        return unread
 
 
 def require_seed(seed: int) -> None:

@@ -1,4 +1,4 @@
-"""`partition` and its strategies (FedAgent, Algorithms 2 and 4; Algorithm 3 is in `spread`).
+"""`partition` and its strategies (FedAgent, Algorithms 2 and 4; Algorithm 3 is in `coverage`).
 
 Preference, per client (Algorithm 2):
     z_c ~ N(ℓ_c, ω²), q = softmax(z), counts ~ Multinomial(L, q)
@@ -40,9 +40,9 @@ def partition(
     require_seed(seed)
     tasks = sorted(tasks, key=lambda task: task.id)
     ids = np.array([task.id for task in tasks], dtype=object)
-    for one, other in pairwise(ids):
-        if one == other:
-            raise UserError(f"two tasks are called {one!r}: a task needs an id of its own")
+    for first, second in pairwise(ids):
+        if first == second:
+            raise UserError(f"two tasks are called {first!r}: a task needs an id of its own")
     if settings.strategy == "scenes" and not any(task.scene for task in tasks):
         raise UserError(
             "strategy is 'scenes' but these tasks have no scenes (the shop has none): "

@@ -11,7 +11,7 @@ import base64
 import io
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -79,6 +79,8 @@ class Panel:
     log: bool = False
     share: bool = False  # of one: the axis is in percent
     start: float | None = None  # what there was before training: a dotted line
+    halves: Mapping[str, np.ndarray] = field(default_factory=dict)
+    """Half widths [points] of lines that are means already, with one row each."""
 
 
 @cache
@@ -201,6 +203,7 @@ def band_plot(
     lines: Mapping[str, np.ndarray],
     *,
     log: bool = False,
+    halves: Mapping[str, np.ndarray] | None = None,
 ) -> None:
     """The mean over seeds and its 95% band of every line [seeds, points]; one seed has no band.
 
@@ -216,10 +219,12 @@ def band_plot(
         colour, dash = line_style(index)
         at = np.asarray(x[name] if isinstance(x, Mapping) else x, dtype=float)
         mean, half = interval(samples)
+        half = (halves or {}).get(name, half)
         seen.append(np.ravel(samples)[np.isfinite(np.ravel(samples))])
         low, high = mean - half, mean + half
         if log:  # a lower end at or below zero has no place on the axis: stop at the lowest seed
-            low = np.maximum(low, np.min(samples, axis=0))
+            lowest = np.min(samples, axis=0)
+            low = np.where(low > 0, low, lowest) if halves else np.maximum(low, lowest)
         if np.isfinite(half).any():
             axes.fill_between(at, low, high, color=colour, alpha=alpha, linewidth=0)
         marker = "o" if len(at) == 1 else ""
@@ -257,7 +262,7 @@ def curves(panels: Sequence[Panel], *, names: bool = True) -> Figure:
         for axes, panel in zip(row, panels, strict=True):
             if panel.start is not None:
                 axes.axhline(panel.start, color=INK, linestyle=":", linewidth=1, label="round 0")
-            band_plot(axes, panel.x, panel.lines, log=panel.log)
+            band_plot(axes, panel.x, panel.lines, log=panel.log, halves=panel.halves)
             if panel.share:
                 axes.set_ylim(max(axes.get_ylim()[0], -0.02), min(axes.get_ylim()[1], 1.02))
                 _tick_labels(axes.yaxis, share=True)

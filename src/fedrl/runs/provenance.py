@@ -32,8 +32,11 @@ def collect() -> Json:
 def commit() -> str | None:
     """The checkout's commit, with a + when its tracked files are changed; None when installed.
 
-    Asked once: a long run is of the code that it started with.
+    Asked once: a long run is of the code that it started with. A copy without its history, on a
+    machine that only computes, is told by FEDRL_COMMIT.
     """
+    if told := os.environ.get("FEDRL_COMMIT"):
+        return told
     folder = Path(fedrl.__file__).parent
     try:
         head = _git(folder, "rev-parse", "--short=10", "HEAD")

@@ -178,7 +178,7 @@ def test_weights_by_other_names_are_refused():
         {"estimator": "ppo", "critic_lr": 1e-2},
         {"beta": 0.5, "kl": 0.0, "entropy": 0.0},
         {"kl": 0.1, "prox": 0.1, "average": "sequence"},
-        {"server": "adam", "server_lr": 0.01, "entropy": 0.0},
+        {"server_optimizer": "adam", "server_lr": 0.01, "entropy": 0.0},
         {"format": "chat", "thinking": False, "answer_tokens": 4, "invalid_penalty": 0.1},
     ],
     ids=lambda change: "-".join(f"{key}={value}" for key, value in change.items()),

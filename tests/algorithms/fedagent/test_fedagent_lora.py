@@ -149,7 +149,7 @@ def test_a_resumed_run_equals_an_undisturbed_one(model, tmp_path):
         {"kl": 0.1, "save_memory": True},
         {"beta": 0.5, "entropy": 0.0},
         {"estimator": "ppo", "prox": 0.1},
-        {"server": "adam", "server_lr": 0.01},
+        {"server_optimizer": "adam", "server_lr": 0.01},
     ],
     ids=lambda change: "-".join(f"{key}={value}" for key, value in change.items()),
 )

@@ -12,15 +12,15 @@ from support.rounds import Memory, same
 
 from fedrl.aggregation import mean as aggregate
 from fedrl.algorithms.momentum.algorithm import Momentum, Settings
-from fedrl.algorithms.momentum.many_seeds import sweep
+from fedrl.algorithms.momentum.batched_seeds import run_seeds
 from fedrl.core import seeding, tree
 from fedrl.core.types import Job, UserError
 from fedrl.engines.in_process import InProcess
 from fedrl.envs.control import cartpole, mujoco, random_mdp
 from fedrl.federation import client_sampling, round_loop
 
-BASE = Settings(beta=0.3, local_steps=3, local_lr=0.01, return_scale=0.01, eval_episodes=2)
-TABULAR = Settings(beta=0.3, local_steps=3, local_lr=0.05)
+BASE = Settings(beta=0.3, local_steps=3, lr=0.01, return_scale=0.01, eval_episodes=2)
+TABULAR = Settings(beta=0.3, local_steps=3, lr=0.05)
 
 
 def make(kind: str, clients: int = 3, seed: int = 0):
@@ -129,7 +129,7 @@ def test_identical_clients_with_one_seed_equal_one_client(kind, name):
 )
 def test_sweep_over_seeds_equals_the_round_loop(kind, name, beta):
     chosen = settings_for(kind, name=name, beta=beta)
-    curves = list(sweep(chosen, lambda seed: make(kind, 3, seed), [5, 6], 3))
+    curves = list(run_seeds(chosen, lambda seed: make(kind, 3, seed), [5, 6], 3))
     store = played(Momentum(chosen, make(kind, 3, 5), 3, [[0], [1], [2]]))
     for (number, metrics), done in zip(curves, store.rounds, strict=True):
         assert number == done.round
@@ -152,9 +152,9 @@ def test_server_step_is_the_papers():
     same(moved["previous"], opened["theta"])
 
 
-def test_opening_batch_is_the_papers():
-    assert algorithm("random_mdp", beta=0.1, local_steps=32, rounds=6).opening_batch == 534
-    assert algorithm("random_mdp", beta=0.5, local_steps=32, rounds=60).opening_batch == 3
+def test_initial_batch_is_the_papers():
+    assert algorithm("random_mdp", beta=0.1, local_steps=32, rounds=6).initial_batch == 534
+    assert algorithm("random_mdp", beta=0.5, local_steps=32, rounds=60).initial_batch == 3
 
 
 def test_only_a_change_of_theta_leaves_a_client():
@@ -199,7 +199,7 @@ def test_a_capped_direction_bounds_the_clients_step(kind):
 
 @pytest.mark.parametrize("server", ["momentum", "adam"])
 def test_server_optimisers_keep_their_state(server):
-    store = played(algorithm("cartpole", server=server))
+    store = played(algorithm("cartpole", server_optimizer=server))
     flat = tree.flatten(store.last.states[0])
     assert any(name.startswith("optimizer.") for name in flat)
     plain = played(algorithm("cartpole"))
@@ -228,7 +228,7 @@ def test_centralized_draws_from_every_environment():
         ({"beta": 1.1}, "algorithm.beta"),
         ({"name": "pavg", "beta": 0.5}, "algorithm.beta = 1.0"),
         ({"local_steps": 0}, "algorithm.local_steps"),
-        ({"local_lr": 0.0}, "algorithm.local_lr"),
+        ({"lr": 0.0}, "algorithm.lr"),
         ({"weight_clip": -1.0}, "algorithm.weight_clip"),
         ({"policy": "direct", "name": "fedhapg-m"}, "twice differentiable"),
     ],
@@ -248,7 +248,7 @@ def test_settings_that_a_world_cannot_read_are_refused():
 class Corridor:
     """A host's world with discrete actions: of three, one pays, another in each of two rooms."""
 
-    continuous, tabular, traced = False, False, False
+    continuous = False
     observation_size, action_size, horizon, gamma = 2, 3, 6, 0.9
 
     def __init__(self, clients: int) -> None:
@@ -273,7 +273,7 @@ class Corridor:
 @pytest.mark.parametrize("name", ["pavg", "fedsvrpg-m", "fedhapg-m"])
 def test_a_hosts_world_may_have_discrete_actions(name):
     wanted = Settings(
-        name=name, beta=1.0 if name == "pavg" else 0.5, local_lr=0.3, local_steps=4,
+        name=name, beta=1.0 if name == "pavg" else 0.5, lr=0.3, local_steps=4,
         trajectories=8, eval_episodes=50,
     )  # fmt: skip
     method = Momentum(wanted, Corridor(2), 30, [[0], [1]])

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -11,13 +9,13 @@ pytest.importorskip("numba", reason="DQN needs the extra classic")
 
 from support.discrete_worlds import EACH
 
-from fedrl.algorithms.qhd import td_kernels as counters
+from fedrl.algorithms.qhd import q_learning_kernels as counters
 from fedrl.algorithms.qhd.dqn import network as dqn
 from fedrl.algorithms.qhd.dqn.distillation import Distillation
 from fedrl.algorithms.qhd.dqn.distillation import Settings as DistillSettings
 from fedrl.algorithms.qhd.dqn.episodes import run_episodes
 from fedrl.algorithms.qhd.dqn.feddqn import FedDQN, Settings
-from fedrl.algorithms.qhd.td_kernels import Rules
+from fedrl.algorithms.qhd.q_learning_kernels import Rules
 from fedrl.core.types import Job, UserError
 from fedrl.envs.discrete.worlds import Settings as WorldSettings
 from fedrl.envs.discrete.worlds import World
@@ -213,7 +211,7 @@ def test_alone_a_client_is_not_disturbed(make):
 @MAKERS
 def test_a_centralized_client_plays_for_all(make):
     algorithm = make(clients=3)
-    algorithm.training = dataclasses.replace(algorithm.training, client_env_ids=[[0, 1, 2]])
+    algorithm.client_env_ids = [[0, 1, 2]]
     result = algorithm.local(Job(0, algorithm.init(5), None, 1))
     assert result.metrics["env/episodes"] == 9
 
@@ -255,7 +253,7 @@ def test_distillation_comes_closer_to_the_teacher(temperature):
     better = 0.1 + 0.8 * (sent["anchors"][:, 2] > 0)  # push the way that the pole leans
     sent["teacher"] = np.stack([1 - better, better], 1).astype(np.float32)
     for client in range(3):
-        weights = algorithm.beginning(client, sent)
+        weights = algorithm.initial_weights(client, sent)
         before = divergence(algorithm, weights, client, sent)
         algorithm.fit(weights, algorithm.shape(client), sent)
         assert divergence(algorithm, weights, client, sent) < 0.5 * before
@@ -290,7 +288,7 @@ def test_nothing_is_distilled_before_anybody_spoke():
     algorithm = distillation(gradient_steps=0)
     sent = algorithm.init(5)
     result = algorithm.local(Job(1, sent, None, 1))
-    assert np.array_equal(result.state["online"], algorithm.beginning(1, sent))
+    assert np.array_equal(result.state["online"], algorithm.initial_weights(1, sent))
     np.testing.assert_allclose(result.update["teacher"].sum(1), 1, atol=1e-6)
 
 

@@ -140,7 +140,7 @@ class Settings:
     # μ of FedProx: pulls a client towards the round's model.
     prox: float = 0.0
     # How the server moves along the clients' mean change: plain averaging is the paper's.
-    server: server_optimizers.Name = "sgd"
+    server_optimizer: server_optimizers.Name = "sgd"
     # The server's step along that mean; 1 is the average itself.
     server_lr: float = 1.0
     # Where the model runs: auto (a GPU if there is one, each worker its own), cpu, cuda, cuda:1,
@@ -238,7 +238,7 @@ class FedAgent:
 
     def init(self, seed: int) -> Tensors:
         theta = self.bench.first(seed)
-        state = {"theta": theta} | server_optimizers.init(self.settings.server, theta)
+        state = {"theta": theta} | server_optimizers.init(self.settings.server_optimizer, theta)
         if self.settings.beta < 1:
             state |= {"previous": theta, "u": tree.zeros_like(theta)}
         return state
@@ -257,7 +257,7 @@ class FedAgent:
         settings = self.settings
         change = {name: mean[name] for name in state["theta"]}
         theta, rest = server_optimizers.apply(
-            settings.server, state, state["theta"], change, settings.server_lr
+            settings.server_optimizer, state, state["theta"], change, settings.server_lr
         )
         if settings.beta < 1:
             u = {name: mean[DIRECTION + name] for name in theta}

@@ -13,6 +13,9 @@ Environments" (ICML 2024), Algorithms 1 and 2.
 β = 1 with svrpg is PAvg: nothing is anchored, round 0 is skipped, only θ_r is broadcast.
 (β = 1 with hapg still samples at θ(α), so it needs θ_{r-1}, but neither u_r nor round 0.)
 
+The clients' K steps are done in `local_steps`; g, the importance weight w, Λ and u_{r,k} are in
+`gradient_estimators` (for tables, in closed form, in `local_steps.tabular_kernels`).
+
 Where we differ from the paper, all by settings that are off by default: several trajectories per
 local step, a scale on or standardisation of the returns, caps on the importance weight and on the
 direction's norm (FedHAPG-M's ⟨∇log p, v⟩ g grows with v, so with H in the hundreds a constant step
@@ -25,16 +28,17 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import Any, Literal
 
 import numpy as np
 
 from fedrl.aggregation import server_optimizers
+from fedrl.algorithms.momentum.local_steps import ExactRunner, Start, Stats, make_runner
+from fedrl.algorithms.momentum.settings import Settings
 from fedrl.core import tree
-from fedrl.core.limits import at_least_one, not_negative
-from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Spec, Tensors, UserError
+from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Spec, Tensors
+from fedrl.envs.interfaces import ControlWorld, TabularWorld
 
 LAST = 100
 """`train/return_last100` is over this many episodes of each client."""
@@ -42,97 +46,15 @@ AT_ONCE = 1000
 """Pairs of a policy and an environment in one evaluation call: memory does not grow with N."""
 
 
-@dataclass(frozen=True)
-class Settings:
-    """Settings shared by the three methods; `name` sets the method and β's default."""
-
-    name: Literal["pavg", "fedsvrpg-m", "fedhapg-m"] = "fedsvrpg-m"
-    # Momentum β in (0, 1]: the share of the fresh gradient. 1 anchors nothing (PAvg).
-    beta: float = 0.2
-    # K: local steps per round.
-    local_steps: int = 10
-    # η: local step size.
-    local_lr: float = 0.05
-    # λ: server step size; 0 stands for ηK, with which the server takes the clients' mean step.
-    server_lr: float = 0.0
-    # How the server moves along u: plain ascent is the paper's.
-    server: server_optimizers.Name = "sgd"
-    # Trajectories per local step; the paper samples one.
-    trajectories: int = 1
-    # B: trajectories per client for u_0; 0 stands for the paper's ⌈K/(Rβ²)⌉.
-    opening_trajectories: int = 0
-    # Cap on the importance weight; 0 is off.
-    weight_clip: float = 0.0
-    # Cap on the norm of a local direction u_{r,k}; 0 is off.
-    direction_clip: float = 0.0
-    # Factor on every reward inside the gradient estimate (not on reported returns).
-    return_scale: float = 1.0
-    # Shift and scale the rewards-to-go of each minibatch to mean 0 and variance 1.
-    standardize: bool = False
-    # Table policy of tabular worlds: softmax logits, or the probabilities themselves.
-    policy: Literal["softmax", "direct"] = "softmax"
-    # Smallest probability of the direct table policy.
-    floor: float = 0.02
-    # Standard deviation (its logarithm) with which a Gaussian policy starts.
-    log_std: float = 0.0
-    # Episodes per client in an evaluation (sampled worlds; tabular ones are solved exactly).
-    eval_episodes: int = 10
-
-    @property
-    def method(self) -> str:
-        return "hapg" if self.name == "fedhapg-m" else "svrpg"
-
-    def __post_init__(self) -> None:
-        if not 0 < self.beta <= 1:
-            raise UserError(f"algorithm.beta is {self.beta}; it must lie in (0, 1]")
-        if self.name == "pavg" and self.beta != 1:
-            raise UserError("algorithm.name is pavg, which is β = 1: set algorithm.beta = 1.0")
-        at_least_one(self, "algorithm.", "local_steps", "trajectories", "eval_episodes")
-        not_negative(
-            self, "algorithm.", "server_lr", "opening_trajectories", "weight_clip", "direction_clip"
-        )
-        if self.local_lr <= 0:
-            raise UserError(f"algorithm.local_lr is {self.local_lr}; it must be positive")
-        if self.policy == "direct" and self.name == "fedhapg-m":
-            raise UserError(
-                "algorithm.policy is direct, for which J is not twice differentiable: "
-                'FedHAPG-M needs algorithm.policy = "softmax"'
-            )
-
-
-def make_runner(world: Any, settings: Settings) -> Any:
-    """The sampler that fits the world: numba for tables, compiled JAX, or the host's own loop."""
-    if getattr(world, "tabular", False):
-        from fedrl.algorithms.momentum.local_tabular import TabularRunner
-
-        if settings.standardize or settings.direction_clip or settings.return_scale != 1.0:
-            raise UserError(
-                "algorithm.standardize, direction_clip and return_scale are for sampled worlds; "
-                "remove them for a tabular one"
-            )
-        return TabularRunner(world, settings)
-    from fedrl.algorithms.momentum.policies import categorical_mlp, gaussian_mlp
-
-    if settings.policy != "softmax":
-        raise UserError('algorithm.policy = "direct" is for tabular worlds such as random_mdp')
-    if world.continuous:
-        policy = gaussian_mlp(world.observation_size, world.action_size, log_std=settings.log_std)
-    else:
-        policy = categorical_mlp(world.observation_size, world.action_size)
-    if world.traced:
-        from fedrl.algorithms.momentum.local_compiled import TracedRunner
-
-        return TracedRunner(world, settings, policy)
-    from fedrl.algorithms.momentum.local_host import HostRunner
-
-    return HostRunner(world, settings, policy)
-
-
 class Momentum:
     """The three methods over any world. Client c acts in the environments `client_env_ids[c]`."""
 
     def __init__(
-        self, settings: Settings, world: Any, rounds: int, client_env_ids: Sequence[Sequence[int]]
+        self,
+        settings: Settings,
+        world: ControlWorld,
+        rounds: int,
+        client_env_ids: Sequence[Sequence[int]],
     ) -> None:
         self.settings = settings
         self.world = world
@@ -144,15 +66,13 @@ class Momentum:
         self.reports = frozenset(
             {"env/steps", "train/return_last100", *(f"train/{name}" for name in self.measured(1))}
         )
-        self.ranges = {"train/weight_clipped": SHARE}
-        self.server_lr = settings.server_lr or settings.local_lr * settings.local_steps
-        self.opening_batch = settings.opening_trajectories or math.ceil(
+        self.ranges: dict[str, Range] = {"train/weight_clipped": SHARE}
+        self.server_lr = settings.server_lr or settings.lr * settings.local_steps
+        self.initial_batch = settings.initial_trajectories or math.ceil(
             settings.local_steps / (max(rounds, 1) * settings.beta**2)
         )
-        horizon = getattr(world, "horizon", None) or getattr(world.settings, "horizon", None)
-        if horizon is not None:
-            sampled = max(self.opening_batch, settings.local_steps * settings.trajectories)
-            self.ranges["env/steps"] = Range(0, sampled * horizon, whole=True)
+        sampled = max(self.initial_batch, settings.local_steps * settings.trajectories)
+        self.ranges["env/steps"] = Range(0, sampled * world.horizon, whole=True)
 
     def warm_up(self) -> None:
         """Compile what clients will run, with one client's work thrown away."""
@@ -163,7 +83,7 @@ class Momentum:
     def init(self, seed: int) -> Tensors:
         theta = self.runner.init(seed)
         state = {"theta": theta, "previous": theta, "direction": tree.zeros_like(theta)}
-        return {**state, **_prefixed(server_optimizers.init(self.settings.server, theta))}
+        return {**state, **_prefixed(server_optimizers.init(self.settings.server_optimizer, theta))}
 
     def broadcast(self, state: Tensors, round: int) -> Tensors:
         sent = {"round": round, "theta": state["theta"]}
@@ -188,16 +108,15 @@ class Momentum:
         sent, count = jobs[0].broadcast, len(jobs)
         params = stack([self.world.params(self.client_env_ids[job.client]) for job in jobs])
         seeds = np.array([job.seed for job in jobs], np.uint64)
-        theta = spread(sent["theta"], count)
+        # What was not sent is not read: anything of the right shape will do.
+        known = (sent[name] if name in sent else sent["theta"] for name in Start._fields)
+        start = Start(*(spread(tensors, count) for tensors in known))
         if self.initial_exchange and sent["round"] == 0:
-            updates, stats = self.runner.initial_exchange(theta, params, seeds, self.opening_batch)
-        else:
-            # What was not sent is not read: anything of the right shape will do.
-            previous, direction = (
-                spread(sent[name] if name in sent else sent["theta"], count)
-                for name in ("previous", "direction")
+            updates, stats = self.runner.initial_exchange(
+                start.theta, params, seeds, self.initial_batch
             )
-            updates, stats = self.runner.local(theta, previous, direction, params, seeds)
+        else:
+            updates, stats = self.runner.local(start, params, seeds)
         return [self._result(job, i, updates, stats) for i, job in enumerate(jobs)]
 
     def poisoned(self, job: Job) -> Result:
@@ -207,9 +126,9 @@ class Momentum:
     @cached_property
     def _reversed(self) -> Momentum:
         other = copy.copy(self)
-        if getattr(self.world, "tabular", False):
-            other.world = copy.copy(self.world)
-            other.world.rewards = -self.world.rewards
+        if isinstance(self.world, TabularWorld):
+            other.world = world = copy.copy(self.world)
+            world.rewards = -self.world.rewards
         else:
             other.settings = replace(self.settings, return_scale=-self.settings.return_scale)
             other.runner = make_runner(self.world, other.settings)
@@ -220,7 +139,7 @@ class Momentum:
         weights = ("weight_mean", "weight_var", "weight_clipped")
         return ("return", *weights) if self.anchored and round > 0 else ("return",)
 
-    def _result(self, job: Job, i: int, updates: Tensors, stats: dict[str, Any]) -> Result:
+    def _result(self, job: Job, i: int, updates: Tensors, stats: Stats) -> Result:
         metrics = {
             f"train/{name}": float(stats[name][i]) for name in self.measured(job.broadcast["round"])
         }
@@ -238,12 +157,13 @@ class Momentum:
         if round == 0:
             return {**state, "direction": mean}  # u_0
         s = self.settings
-        scale = 1.0 / (s.local_lr * s.local_steps)
+        scale = 1.0 / (s.lr * s.local_steps)
         direction = tree.map(lambda d: (scale * d).astype(d.dtype), mean)  # u_{r+1}
         theta, optimizer = server_optimizers.apply(
-            s.server, _unprefixed(state), state["theta"], direction, self.server_lr
+            s.server_optimizer, _unprefixed(state), state["theta"], direction, self.server_lr
         )
-        theta = self.runner.project(theta)
+        if isinstance(self.runner, ExactRunner):
+            theta = self.runner.project(theta)
         return {
             "theta": theta,
             "previous": state["theta"],
@@ -268,22 +188,10 @@ class Momentum:
         exact = self.diagnostics(stack(states), params)
         return metrics | {name: float(values.mean()) for name, values in exact.items()}
 
-    def diagnostics(self, state: Tensors, params: Tensors) -> dict[str, np.ndarray]:
-        """What only exact solutions can tell, per state [S]; nothing for sampled worlds.
-
-        `grad_norm_sq` is ‖∇J(θ_r)‖², the theory's yardstick; `direction_error` is Σ_r of its
-        proofs, ‖u_{r+1} − ∇J(θ_r)‖²: how far the server's direction is from the true one.
-        """
-        if not getattr(self.world, "tabular", False):
-            return {}
-        slope = self.runner.tangent(self.runner.exact_gradient(state["theta"], params))
-        before = self.runner.exact_gradient(state["previous"], params, self.world.settings.horizon)
-        name = self.runner.name
-        error = self.runner.tangent(state["direction"][name] - before) ** 2
-        return {
-            "eval/grad_norm_sq": (slope**2).sum((-2, -1)),
-            "eval/direction_error": error.sum((-2, -1)),
-        }
+    def diagnostics(self, state: Tensors, params: Tensors) -> Stats:
+        """Per server state [S] what only exact solutions can tell; nothing for sampled worlds."""
+        runner = self.runner
+        return runner.diagnostics(state, params) if isinstance(runner, ExactRunner) else {}
 
     def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
         """Mean return of one policy in every client's environment [N]."""
@@ -318,7 +226,7 @@ class Momentum:
 
 
 def build(
-    settings: Settings, world: Any, rounds: int, client_env_ids: Sequence[Sequence[int]]
+    settings: Settings, world: ControlWorld, rounds: int, client_env_ids: Sequence[Sequence[int]]
 ) -> Momentum:
     return Momentum(settings, world, rounds, client_env_ids)
 

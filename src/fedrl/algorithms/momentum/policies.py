@@ -9,13 +9,15 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-Array = Any
+from fedrl.core.types import Tensors
+from fedrl.envs.interfaces import SampledWorld
+
+Array = jax.Array
 Params = dict[str, Array]
 
 
@@ -29,17 +31,24 @@ class Policy:
     in NumPy, with a leading axis, for worlds that live outside JAX: one row, one set of parameters.
     """
 
-    init: Callable[[int], Params]
+    init: Callable[[int], Tensors]
     sample: Callable[[Params, Array, Array], Array]
-    sample_rows: Callable[[Params, Array, Array], Array]
+    sample_rows: Callable[[Tensors, np.ndarray, np.ndarray], np.ndarray]
     log_prob: Callable[[Params, Array, Array], Array]
     noise_shape: tuple[int, ...]
     noise: str  # "uniform" or "normal"
 
 
-def _mlp_init(generator: np.random.Generator, sizes: list[int], last_scale: float) -> Params:
+def network_policy(world: SampledWorld, log_std: float) -> Policy:
+    """The paper's network for the world's actions; `log_std` is where a Gaussian's starts."""
+    if world.continuous:
+        return gaussian_mlp(world.observation_size, world.action_size, log_std=log_std)
+    return categorical_mlp(world.observation_size, world.action_size)
+
+
+def _mlp_init(generator: np.random.Generator, sizes: list[int], last_scale: float) -> Tensors:
     """Orthogonal weights; a small last layer starts the policy near its most random."""
-    params: Params = {}
+    params: Tensors = {}
     for layer, (n_in, n_out) in enumerate(itertools.pairwise(sizes)):
         square = generator.standard_normal((max(n_in, n_out), min(n_in, n_out)))
         q, r = np.linalg.qr(square)
@@ -78,7 +87,7 @@ def _mlp_columns(params: Params, observations: Array) -> Array:
     return x
 
 
-def _layers(params: Params) -> int:
+def _layers(params: Tensors) -> int:
     return sum(name.startswith("w") for name in params)
 
 
@@ -86,14 +95,15 @@ def categorical_mlp(observations: int, actions: int, hidden: tuple[int, ...] = (
     """Softmax over discrete actions; the paper's CartPole policy has two tanh layers of 8."""
     sizes = [observations, *hidden, actions]
 
-    def init(seed: int) -> Params:
+    def init(seed: int) -> Tensors:
         return _mlp_init(np.random.default_rng(seed), sizes, 0.01)
 
     def sample(params: Params, observation: Array, uniform: Array) -> Array:
         p = jax.nn.softmax(_mlp(params, observation), axis=0)
         # The inverse of the distribution function: one uniform number per action.
         below = itertools.accumulate(p[i] for i in range(actions - 1))
-        return sum((uniform >= edge).astype(jnp.int32) for edge in below)
+        none = jnp.zeros(uniform.shape, jnp.int32)
+        return sum(((uniform >= edge).astype(jnp.int32) for edge in below), none)
 
     def log_prob(params: Params, observation: Array, action: Array) -> Array:
         log_p = jax.nn.log_softmax(_mlp_columns(params, observation), axis=0)
@@ -109,7 +119,7 @@ def gaussian_mlp(
     """Independent normals with a learned, state-free standard deviation; two tanh layers of 32."""
     sizes = [observations, *hidden, actions]
 
-    def init(seed: int) -> Params:
+    def init(seed: int) -> Tensors:
         params = _mlp_init(np.random.default_rng(seed), sizes, 0.01)
         return {**params, "log_std": np.full(actions, log_std, np.float32)}
 
@@ -124,7 +134,7 @@ def gaussian_mlp(
     return Policy(init, sample, gaussian_sample_numpy, log_prob, (actions,), "normal")
 
 
-def _mlp_rows(params: Params, observations: Array) -> Array:
+def _mlp_rows(params: Tensors, observations: np.ndarray) -> np.ndarray:
     """Outputs [b,out] for observations [b,in], each with its own row of parameters."""
     x = observations[:, None, :]
     layers = _layers(params)
@@ -135,12 +145,16 @@ def _mlp_rows(params: Params, observations: Array) -> Array:
     return x[:, 0, :]
 
 
-def gaussian_sample_numpy(params: Params, observations: Array, normal: Array) -> Array:
+def gaussian_sample_numpy(
+    params: Tensors, observations: np.ndarray, normal: np.ndarray
+) -> np.ndarray:
     """`gaussian_mlp`'s actions [b,A]."""
     return _mlp_rows(params, observations) + np.exp(params["log_std"]) * normal
 
 
-def categorical_sample_numpy(params: Params, observations: Array, uniform: Array) -> Array:
+def categorical_sample_numpy(
+    params: Tensors, observations: np.ndarray, uniform: np.ndarray
+) -> np.ndarray:
     """`categorical_mlp`'s actions [b]."""
     scores = _mlp_rows(params, observations)
     p = np.exp(scores - scores.max(1, keepdims=True))

@@ -19,7 +19,8 @@ import numpy as np
 
 from fedrl.core import seeding
 from fedrl.core.types import UserError
-from fedrl.envs.discrete.worlds import World, random_states
+from fedrl.envs.discrete.worlds import random_states
+from fedrl.envs.interfaces import DiscreteWorld
 
 Source = Literal["rollouts", "box", "file"]
 
@@ -72,7 +73,7 @@ def check(count: int, source: Source, file: str, used: bool = True) -> None:
         raise UserError(f"algorithm.anchor_file is {file!r}; it must end in .npy or .csv")
 
 
-def draw(world: World, count: int, source: Source, file: str, seed: int) -> np.ndarray:
+def draw(world: DiscreteWorld, count: int, source: Source, file: str, seed: int) -> np.ndarray:
     """Anchors [m, dimension] float32, not scaled; m is `count`, or what the file holds."""
     if source == "rollouts":
         return random_states(world, count, seed)
@@ -87,7 +88,7 @@ def draw(world: World, count: int, source: Source, file: str, seed: int) -> np.n
     return states
 
 
-def box_states(world: World, count: int, seed: int) -> np.ndarray:
+def box_states(world: DiscreteWorld, count: int, seed: int) -> np.ndarray:
     """`count` states [count, dimension] float32, uniform in the world's box, not scaled."""
     random = seeding.generator(seed, "world.anchors.box")
     drawn = random.uniform(*BOXES[world.name], size=(count, len(BOXES[world.name].low)))
@@ -110,25 +111,25 @@ def _stand(landers: np.ndarray, random: np.random.Generator) -> None:
     landers[stands, 6:] = legs[stands]
 
 
-def read_states(path: Path, world: World) -> np.ndarray:
+def read_states(path: Path, world: DiscreteWorld) -> np.ndarray:
     """The states of a file [m, dimension] as float32; what cannot be used is said in one line."""
     key = f"algorithm.anchor_file: {path}"
     try:
-        found = _csv(path, key) if path.suffix.lower() == ".csv" else np.load(path)
+        table = _csv(path, key) if path.suffix.lower() == ".csv" else np.load(path)
     except OSError as error:
         raise UserError(f"{key} cannot be read: {error.strerror or error}") from error
     except (ValueError, EOFError) as error:  # another format, a torn file, or Python objects
         raise UserError(f"{key} is no {path.suffix.lower()} file of numbers") from error
-    if not (isinstance(found, np.ndarray) and found.ndim == 2 and found.dtype.kind in "iuf"):
+    if not (isinstance(table, np.ndarray) and table.ndim == 2 and table.dtype.kind in "iuf"):
         raise UserError(f"{key} must hold a table of numbers, one state per row")
-    if not len(found):
+    if not len(table):
         raise UserError(f"{key} holds no state")
-    if found.shape[1] != world.dimension:
+    if table.shape[1] != world.dimension:
         raise UserError(
-            f"{key} has {found.shape[1]} columns; a state of {world.name} has {world.dimension}"
+            f"{key} has {table.shape[1]} columns; a state of {world.name} has {world.dimension}"
         )
     with np.errstate(over="ignore"):
-        states = found.astype(np.float32)
+        states = table.astype(np.float32)
     broken = ~np.isfinite(states).all(axis=1)
     if broken.any():
         raise UserError(f"{key}: row {int(broken.argmax()) + 1} has a number that is not finite")

@@ -11,7 +11,7 @@ Paper: "FedQHD: Closed-Form Function-Space Federated Reinforcement Learning", Al
     truncated        (a baseline) own encoders, but W_i cut to the smallest D, averaged, padded
 
 Between two exchanges a client plays `episodes` ε-greedy episodes, with TD updates from its replay
-(`qhd_kernels`). Its replay, its ε and its random numbers stay with it. Independent and Oracle are
+(`episodes`). Its replay, its ε and its random numbers stay with it. Independent and Oracle are
 the same learner in another federation: a client that gets back exactly what it sent has nothing to
 compile, and a centralized client plays the episodes of all the clients it stands for. Clients count
 the same, as in the paper's experiments; with `aggregate.name = "weighted"`, π_i is a client's share
@@ -26,33 +26,29 @@ have learned.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Literal, NamedTuple
 
 import numpy as np
 
 from fedrl.algorithms.qhd import anchors as anchoring
 from fedrl.algorithms.qhd import encoders as rff
+from fedrl.algorithms.qhd import episodes
 from fedrl.algorithms.qhd import td_kernels as kernels
-from fedrl.algorithms.qhd.episodes import evaluate as play
-from fedrl.algorithms.qhd.episodes import run_episodes
 from fedrl.algorithms.qhd.q_learning import (
     REPORTS,
+    FederatedQLearner,
     Practice,
-    most_steps,
-    ranges,
     remembers_a_batch,
-    side_by_side,
-    told,
+    round_report,
 )
+from fedrl.algorithms.qhd.q_learning_kernels import Rules
 from fedrl.algorithms.qhd.ridge import Compiler
 from fedrl.core import seeding
 from fedrl.core.limits import above_zero, at_least_one, not_negative
 from fedrl.core.types import FilePath, Job, Metrics, Result, Spec, Tensors, UserError
-from fedrl.envs.discrete.worlds import HOST, World
+from fedrl.envs.interfaces import DiscreteWorld
 
 
 @dataclass(frozen=True)
@@ -121,28 +117,25 @@ class Client(NamedTuple):
     blocks: kernels.Blocks
 
 
-class FedQHD:
-    """See the module's docstring. Client c plays the episodes of `client_env_ids[c]`."""
+class FedQHD(FederatedQLearner):
+    """See the module's docstring."""
 
-    initial_exchange = False
+    settings: Settings
     reports = REPORTS | {"train/greedy"}
-    sends_parameters = True
 
     def __init__(
-        self, settings: Settings, world: World, client_env_ids: Sequence[Sequence[int]]
+        self, settings: Settings, world: DiscreteWorld, client_env_ids: Sequence[Sequence[int]]
     ) -> None:
-        self.settings, self.world, self.client_env_ids = settings, world, client_env_ids
-        self.ranges = ranges(settings.episodes, world, client_env_ids)
-        self.heaviest = most_steps(settings, world, client_env_ids)
+        super().__init__(settings, world, client_env_ids)
         self.own = settings.encoders == "own"
         self.by_values = self.own and settings.agree != "truncate"
-        self.shift, self.spread = (part.astype(np.float32) for part in world.scaling)
         self._clients: dict[tuple[int, int], Client] = {}
         self._compilers: dict[tuple[int, int, bytes], Compiler] = {}
 
-    @cached_property
-    def rules(self) -> kernels.Rules:
-        return self.settings.rules(self.settings.lr, self.settings.batch, self.world.limit)
+    @property
+    def rules(self) -> Rules:
+        s = self.settings
+        return s.rules(s.lr, s.batch, self.world.limit, self.sign)
 
     # The server
 
@@ -155,9 +148,6 @@ class FedQHD:
             return state | {"anchors": anchors, "teacher": teacher}
         lanes = (2 if s.complex else 1) * (self.smallest if self.own else s.features)
         return state | {"readout": np.zeros((actions, lanes), np.float32)}
-
-    def broadcast(self, state: Tensors, round: int) -> Tensors:
-        return dict(state)
 
     def declare(self, broadcast: Tensors) -> dict[str, Spec]:
         """Values on the anchors, or a readout; never anything of a trajectory."""
@@ -174,24 +164,17 @@ class FedQHD:
         learner, kept = self._restore(job, client)
         self._receive(job, client, learner, kept)
         count = self.settings.episodes * len(self.client_env_ids[job.client])
-        returns, lengths = self._play(client, learner, count, job.seed)
-        recent, metrics = told(job, returns, lengths)
+        returns, lengths = episodes.run_episodes(
+            self.world, count, client.blocks, learner, self.rules, job.seed
+        )
+        recent, metrics = round_report(job, returns, lengths)
         if self.own:
             seed = seeding.derive(job.seed, "greedy")  # other starts than the training's
             metrics["train/greedy"] = self._greedy(client, learner.online, seed)
-        sent = self._say(job.broadcast, client, learner)
+        sent = self._sent(job.broadcast, client, learner)
         state = {**learner._asdict(), "returns": recent, "sent": sent}
         name = "teacher" if self.by_values else "readout"
         return Result(job.client, {name: sent}, metrics["env/steps"], state, metrics)
-
-    def local_many(self, jobs: Sequence[Job]) -> list[Result]:
-        return side_by_side(self.world, self.local, jobs)
-
-    def poisoned(self, job: Job) -> Result:
-        """A client's work if all its rewards had the other sign."""
-        other = copy.copy(self)
-        other.rules = self.rules._replace(sign=-1.0)
-        return other.local(job)
 
     def client(self, number: int, sent: Tensors) -> Client:
         """Drawn from the run's seed, so that a restart finds the same encoder."""
@@ -264,7 +247,7 @@ class FedQHD:
             self._compilers[key] = Compiler(rff.design(client.encoder, states), self.settings.ridge)
         return self._compilers[key]
 
-    def _say(self, sent: Tensors, client: Client, learner: kernels.Learner) -> np.ndarray:
+    def _sent(self, sent: Tensors, client: Client, learner: kernels.Learner) -> np.ndarray:
         """What leaves the client: its values on the anchors, or its (cut) readout."""
         if self.by_values:
             readout = rff.unpack(client.encoder, learner.online)
@@ -280,17 +263,6 @@ class FedQHD:
     def _parts(self, rows: np.ndarray) -> list[np.ndarray]:
         """Views of the cosine lanes and, if complex, of the sine lanes: [|A|, D] each."""
         return np.split(rows, 2, axis=1) if self.settings.complex else [rows]
-
-    def _play(
-        self, client: Client, learner: kernels.Learner, count: int, seed: int
-    ) -> tuple[np.ndarray, np.ndarray]:
-        if self.world.kind == HOST:
-            from fedrl.algorithms.qhd.host_episodes import run_episodes as on_host
-
-            return on_host(self.world, count, client.blocks, learner, self.rules, seed)
-        return run_episodes(
-            self.world.kind, count, client.blocks, self.shift, self.spread, learner, self.rules
-        )
 
     # Evaluation
 
@@ -309,23 +281,17 @@ class FedQHD:
         clients = range(self.world.clients)
         return np.array([self._received(client, state, seed, episodes) for client in clients])
 
-    def _received(self, number: int, state: Tensors, seed: int, episodes: int = 0) -> float:
+    def _received(self, number: int, state: Tensors, seed: int, count: int = 0) -> float:
         rows = self.readout(number, state)
-        return self._greedy(self.client(number, state), rows, seed, episodes)
+        return self._greedy(self.client(number, state), rows, seed, count)
 
-    def _greedy(self, client: Client, rows: np.ndarray, seed: int, episodes: int = 0) -> float:
+    def _greedy(self, client: Client, rows: np.ndarray, seed: int, count: int = 0) -> float:
         """Mean return of a readout, rows [|A|, lanes], without exploration."""
-        count = episodes or self.settings.eval_episodes
-        if self.world.kind == HOST:
-            from fedrl.algorithms.qhd.host_episodes import evaluate as on_host
-
-            return float(on_host(self.world, count, client.blocks, rows, seed).mean())
-        kind, limit = self.world.kind, self.world.limit
-        found = play(kind, count, client.blocks, self.shift, self.spread, rows, seed % 2**63, limit)
-        return float(found.mean())
+        count = count or self.settings.eval_episodes
+        return float(episodes.evaluate(self.world, count, client.blocks, rows, seed).mean())
 
 
 def build(
-    settings: Settings, world: World, rounds: int, client_env_ids: Sequence[Sequence[int]]
+    settings: Settings, world: DiscreteWorld, rounds: int, client_env_ids: Sequence[Sequence[int]]
 ) -> FedQHD:
     return FedQHD(settings, world, client_env_ids)

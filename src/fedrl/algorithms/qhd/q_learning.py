@@ -7,6 +7,7 @@ is the same for all, by settings of the same names, so that a comparison compare
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -14,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from fedrl.algorithms.qhd.td_kernels import Rules
+from fedrl.algorithms.qhd.q_learning_kernels import Rules
 from fedrl.core.limits import at_least_one, not_negative
 from fedrl.core.threads import kernel_threads
-from fedrl.core.types import Job, Metrics, Range, Result, UserError
-from fedrl.envs.discrete.worlds import HOST, World
+from fedrl.core.types import Job, Metrics, Range, Result, Tensors, UserError
+from fedrl.envs.interfaces import DiscreteWorld
 
 LAST = 100
 """Episodes behind `train/return_last100`, the paper's figure of merit."""
@@ -106,7 +107,7 @@ def remembers_a_batch(replay: int, batch: int) -> None:
         )
 
 
-def told(job: Job, returns: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, Metrics]:
+def round_report(job: Job, returns: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, Metrics]:
     """The last returns, which the client keeps, and what it reports of a round's episodes."""
     before = returns[:0] if job.state is None else job.state["returns"]
     recent = np.concatenate([before, returns])[-LAST:]
@@ -119,40 +120,61 @@ def told(job: Job, returns: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray
     }
 
 
-def most_steps(practice: Practice, world: World, client_env_ids: Sequence[Sequence[int]]) -> float:
-    """That a client can take in a round, which is what it weighs: every episode to its limit."""
-    return float(practice.episodes * max(map(len, client_env_ids)) * world.limit)
+class FederatedQLearner:
+    """What the three methods are alike in; client c plays the episodes of `client_env_ids[c]`."""
+
+    initial_exchange = False
+    sends_parameters = True
+    reports = REPORTS
+    sign = 1.0  # of rewards; a poisoned client's are turned round
+
+    def __init__(
+        self, settings: Practice, world: DiscreteWorld, client_env_ids: Sequence[Sequence[int]]
+    ) -> None:
+        self.settings, self.world, self.client_env_ids = settings, world, client_env_ids
+        episodes = settings.episodes * max(map(len, client_env_ids))
+        self.ranges = {
+            "train/steps": Range(0, world.limit),
+            "env/steps": Range(0, episodes * world.limit, whole=True),
+            "env/episodes": Range(0, episodes, whole=True),
+        }
+        # A client weighs what it has played: at most every episode to its limit.
+        self.heaviest = float(episodes * world.limit)
+
+    def broadcast(self, state: Tensors, round: int) -> Tensors:
+        return dict(state)
+
+    def local(self, job: Job) -> Result:
+        raise NotImplementedError
+
+    def poisoned(self, job: Job) -> Result:
+        """A client's work if all its rewards had the other sign."""
+        other = copy.copy(self)
+        other.sign = -1.0
+        return other.local(job)
+
+    def local_many(self, jobs: Sequence[Job]) -> list[Result]:
+        """A thread per client: the kernels release Python's lock. A host's world does not."""
+        threads = 1 if self.world.kernel is None else min(len(jobs), kernel_threads())
+        if threads == 1:
+            return [self.local(job) for job in jobs]
+        with ThreadPoolExecutor(threads) as pool:
+            return list(pool.map(self.local, jobs))
 
 
-def ranges(
-    episodes: int, world: World, client_env_ids: Sequence[Sequence[int]]
-) -> dict[str, Range]:
-    """Of the counts in `told`, where every owner in a client's pool gives it `episodes`."""
-    most = episodes * max(map(len, client_env_ids))
-    return {
-        "train/steps": Range(0, world.limit),
-        "env/steps": Range(0, most * world.limit, whole=True),
-        "env/episodes": Range(0, most, whole=True),
-    }
-
-
-def side_by_side(world: World, local: Callable[[Job], Result], jobs: Sequence[Job]) -> list[Result]:
-    """A thread per client: the kernels release Python's lock. A host's world does not."""
-    threads = 1 if world.kind == HOST else min(len(jobs), kernel_threads())
-    if threads == 1:
-        return [local(job) for job in jobs]
-    with ThreadPoolExecutor(threads) as pool:
-        return list(pool.map(local, jobs))
-
-
-def host_episodes(
-    world: World, count: int, seed: int, begin: Callable[..., int], advance: Callable[..., int]
+def step_by_step(
+    world: DiscreteWorld,
+    count: int,
+    seed: int,
+    held: Bundle,
+    first_action: Callable[..., int],
+    next_action: Callable[..., int],
 ) -> tuple[np.ndarray, np.ndarray]:
     """Returns and lengths [count] where the world is not compiled (LunarLander), step by step.
 
-    `begin(observation)` gives an episode's first action. `advance(action, observation, reward,
-    terminal, over)` learns from the step and gives the next one; after an episode's last step what
-    it gives is not used. `seed` begins the simulator's own stream, which cannot be kept from one
+    `first_action(held, observation)` begins an episode. `next_action(held, action, observation,
+    reward, terminal, over)` learns from the step before it answers; after an episode's last step
+    its answer is not used. `seed` begins the simulator's own stream, which cannot be kept from one
     call to the next.
     """
     returns, lengths = np.zeros(count), np.zeros(count, np.int64)
@@ -162,11 +184,11 @@ def host_episodes(
         if episode:
             observation = lander.restart(_ONLY)[0]
         total, steps, over = 0.0, 0, False
-        action = begin(observation)
+        action = first_action(held, observation)
         while not over:
             observation, reward, terminated, truncated = lander.step_alone(action)
             over = terminated or truncated
-            action = advance(action, observation, reward, terminated, over)
+            action = next_action(held, action, observation, reward, terminated, over)
             total, steps = total + reward, steps + 1
         returns[episode], lengths[episode] = total, steps
     return returns, lengths

@@ -11,8 +11,7 @@ An update is 2·B·D cosines and little else, so they decide the speed:
 - D differs between clients without padding: a client is its own call, and every kernel releases
   Python's lock, so threads can run a client each.
 
-Everything that persists between calls is in the arrays of a `Learner`, the random numbers too:
-number n is splitmix64 of (seed, n). `learner._asdict()` saves a client to the last bit.
+Everything that persists between calls is in the arrays of a `Learner` (`q_learning_kernels`).
 """
 
 from __future__ import annotations
@@ -22,21 +21,27 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 from numba.cpython.unsafe.tuple import tuple_setitem
-from numpy.typing import NDArray
 
+from fedrl.algorithms.qhd import q_learning_kernels
 from fedrl.algorithms.qhd.encoders import Lanes
+from fedrl.algorithms.qhd.q_learning_kernels import (
+    ONE,
+    UPDATES,
+    Flags,
+    Floats,
+    Ints,
+    Rules,
+    Single,
+    Words,
+    empty_memory,
+)
+from fedrl.core.numba_cache import cached
 
-Single = NDArray[np.float32]
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
-Words = NDArray[np.uint64]
+SOURCES = (q_learning_kernels,)
+"""Modules that `td_update` is compiled from, beside this one."""
 
 BLOCK = 512
-SEED, DRAWS, SIZE, HEAD, STEPS, UPDATES, EPISODES, COUNTERS = 0, 1, 2, 3, 4, 5, 6, 7
-"""Words of `Learner.counters`: the generator (seed, numbers drawn), the replay (transitions in it,
-where the next one goes), and what has been done so far."""
 
-_ONE = np.uint64(1)
 _C1, _C3, _C5, _C7 = (np.float32(c) for c in (6.283164024, -41.33714294, 81.34076691, -70.99343109))
 _QUARTER = np.float32(0.25)
 # "contract" fuses a product and a sum; "reassoc" lets a sum run in as many lanes as the processor
@@ -70,31 +75,9 @@ class Learner(NamedTuple):
     actions: Ints  # [capacity]
     rewards: Single  # [capacity]
     nexts: Single  # [capacity, d]
-    terminal: NDArray[np.bool_]  # [capacity]
+    terminal: Flags  # [capacity]
     counters: Words  # [COUNTERS]
     epsilon: Floats  # [1]
-
-
-class Rules(NamedTuple):
-    """How a Q-learner learns. A period of 0 never syncs by it; `limit` 0 is the world's own."""
-
-    gamma: float
-    lr: float  # η
-    batch: int
-    gradient_steps: int
-    sync_steps: int
-    sync_episodes: int
-    epsilon_decay: float  # per episode
-    epsilon_floor: float
-    limit: int
-    sign: float = 1.0  # of rewards; a poisoned client's are turned round
-    train_every: int = 1
-    learning_starts: int = 0
-    epsilon: float = 1.0  # where a straight line to the floor begins,
-    epsilon_steps: int = 0  # which takes so many steps; 0 falls by episodes
-    double: bool = True  # the online weights choose a*, the delayed ones value it
-    huber: float = 0.0  # TD errors beyond it count linearly; 0 squares all
-    max_grad_norm: float = 0.0  # 0 is no bound
 
 
 class Work(NamedTuple):
@@ -124,19 +107,8 @@ def fresh(
     actions: int, lanes: int, dimension: int, capacity: int, seed: int, epsilon: float = 1.0
 ) -> Learner:
     """A client that has seen nothing: W = W⁻ = 0."""
-    counters = np.zeros(COUNTERS, np.uint64)
-    counters[SEED] = seed
-    return Learner(
-        np.zeros((actions, lanes), np.float32),
-        np.zeros((actions, lanes), np.float32),
-        np.zeros((capacity, dimension), np.float32),
-        np.zeros(capacity, np.int64),
-        np.zeros(capacity, np.float32),
-        np.zeros((capacity, dimension), np.float32),
-        np.zeros(capacity, np.bool_),
-        counters,
-        np.array([epsilon]),
-    )
+    online, target = (np.zeros((actions, lanes), np.float32) for _ in range(2))
+    return Learner(online, target, *empty_memory(dimension, capacity, seed, epsilon))
 
 
 @_compiled
@@ -251,7 +223,7 @@ def act(
         out[a] *= blocks.scale
 
 
-@_compiled
+@cached(*SOURCES, nogil=True)
 def td_update(blocks: Blocks, learner: Learner, picks: Ints, rules: Rules, work: Work) -> None:
     """One TD step on the transitions `picks` of the replay, their errors summed.
 
@@ -281,7 +253,7 @@ def td_update(blocks: Blocks, learner: Learner, picks: Ints, rules: Rules, work:
         if norm > rules.max_grad_norm:
             work.steps[:] *= np.float32(rules.max_grad_norm / norm)
     move(learner.online, learner.actions, picks, work)
-    learner.counters[UPDATES] += _ONE
+    learner.counters[UPDATES] += ONE
 
 
 @_compiled

@@ -6,9 +6,9 @@ start, in the pole's length, in gravity and in the force of a push.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import jax
 import jax.numpy as jnp
@@ -17,8 +17,11 @@ import numpy as np
 from fedrl.core import seeding
 from fedrl.core.limits import at_least_one
 from fedrl.core.types import Tensors, UserError
+from fedrl.envs.interfaces import JaxSample, Trajectories
 
-Array = Any
+Array = jax.Array
+Carry = tuple[Array | int, Array, Array, Array, Array, Array]
+"""Step, state [4,B], who is upright, episodes' lengths [B], observations and actions so far."""
 
 MASS_CART, MASS_POLE, SECONDS = 1.0, 0.1, 0.02
 TOTAL_MASS = MASS_CART + MASS_POLE
@@ -62,8 +65,6 @@ class Settings:
 class World:
     """N carts. Client parameters are arrays [n] per quantity; n > 1 is a pool of clients."""
 
-    traced = True
-    tabular = False
     continuous = False
     observation_size = 4
     action_size = 2
@@ -89,21 +90,20 @@ class World:
         index = np.asarray(clients)
         return {name: values[index].astype(np.float32) for name, values in self._all.items()}
 
-    def rollout(
+    def rollout_jax(
         self,
-        sample: Callable[[Array, Array], Array],
+        sample: JaxSample,
         noise: Array,
-        params: Array,
-        key: Array,
-    ) -> tuple[Array, Array, Array, Array]:
+        params: Tensors,
+        keys: Array,
+    ) -> Trajectories[Array]:
         """B episodes in lockstep: the loop outside, the batch inside, finished episodes masked.
 
         `sample(observations [4,B], noise […,B]) -> actions [B]`; noise is [B,T,…], params [B,n].
-        Stops as soon as the last episode has ended. Returns observations [B,T,4], actions [B,T],
-        rewards [B,T], mask [B,T].
+        Stops as soon as the last episode has ended.
         """
         batch, horizon = noise.shape[0], self.horizon
-        choose, place = jax.vmap(jax.random.split, out_axes=1)(key)
+        choose, place = jax.vmap(jax.random.split, out_axes=1)(keys)
         n = params["length"].shape[1]
         pick = jax.vmap(lambda k: jax.random.randint(k, (), 0, n))(choose)
         physics = jax.tree.map(lambda leaf: leaf[jnp.arange(batch), pick], params)
@@ -111,11 +111,11 @@ class World:
         state = (unit * physics["initial"][:, None]).T
         noise_t = jnp.moveaxis(noise, (0, 1), (-1, 0))
 
-        def going(carry: Array) -> Array:
+        def going(carry: Carry) -> Array:
             t, _, alive, *_ = carry
             return (t < horizon) & alive.any()
 
-        def advance(carry: Array) -> Array:
+        def advance(carry: Carry) -> Carry:
             t, state, alive, length, observations, actions = carry
             action = sample(state, noise_t[t])
             observations = observations.at[t].set(state)
@@ -125,7 +125,7 @@ class World:
             fallen = (jnp.abs(state[0]) > X_LIMIT) | (jnp.abs(state[2]) > ANGLE_LIMIT)
             return t + 1, state, alive & ~fallen, length, observations, actions
 
-        start = (
+        start: Carry = (
             0,
             state,
             jnp.ones(batch, bool),
@@ -136,7 +136,7 @@ class World:
         *_, length, observations, actions = jax.lax.while_loop(going, advance, start)
         mask = (jnp.arange(horizon) < length[:, None]).astype(jnp.float32)
         # One point of reward per step upright.
-        return jnp.moveaxis(observations, -1, 0), actions.T, mask, mask
+        return Trajectories(jnp.moveaxis(observations, -1, 0), actions.T, mask, mask)
 
 
 def physics_step(state: Array, action: Array, physics: Array) -> Array:

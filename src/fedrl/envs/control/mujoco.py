@@ -16,22 +16,22 @@ import importlib.util
 import itertools
 import math
 import xml.etree.ElementTree as ElementTree
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
 from fedrl.core import seeding
 from fedrl.core.limits import at_least_one
 from fedrl.core.types import Tensors, UserError
+from fedrl.envs.interfaces import Act, Trajectories
 
-Act = Callable[[np.ndarray, np.ndarray, np.ndarray], Any]
-"""`act(observations [b, O], noise [b, A], alive [b]) -> actions [b, A]`; `alive` are the rows.
-Worlds with discrete actions: see `pg_host`."""
+if TYPE_CHECKING:
+    import mujoco
 
 
 class Health(NamedTuple):
@@ -122,20 +122,11 @@ class Settings:
         at_least_one(self, "world.", "threads")
 
 
-class Trajectories(NamedTuple):
-    """A batch of episodes, zero after their end; actions as the policy chose them, unclipped."""
-
-    observations: np.ndarray  # [B, T, O] float32
-    actions: np.ndarray  # [B, T, A] float32
-    rewards: np.ndarray  # [B, T] float32
-    mask: np.ndarray  # [B, T] float32, 1 on real steps
-
-
 class Body(NamedTuple):
     """One simulated body: a client's model, a slot's data, and views into that data."""
 
-    model: Any
-    data: Any
+    model: mujoco.MjModel
+    data: mujoco.MjData
     control: np.ndarray
     position: np.ndarray
     velocity: np.ndarray
@@ -145,11 +136,9 @@ class World:
     """One environment per client, rolled out in batches that may mix clients."""
 
     continuous = True
-    tabular = False
-    traced = False
 
     def __init__(self, settings: Settings, clients: int, seed: int) -> None:
-        self._mujoco, assets = _require(settings.name)
+        self._mujoco, assets = _load_mujoco(settings.name)
         # A policy that diverges gives NaN controls: its update is refused, and that is the message.
         # MuJoCo would add a line per step to a log file in the user's folder.
         self._mujoco.set_mju_user_warning(_silent)
@@ -172,14 +161,14 @@ class World:
         self._seconds = model.opt.timestep * self._task.frame_skip
         # A slot's data serves every client in turn: all models have the same sizes, and a reset
         # writes all of it. So memory grows with the largest batch, not with batch times clients.
-        self._slots: list[Any] = []
+        self._slots: list[mujoco.MjData] = []
         self._pool = ThreadPoolExecutor(settings.threads)  # starts a thread when it has work
 
     def params(self, clients: Sequence[int]) -> Tensors:
         """The environments of these clients; of several, every trajectory draws one uniformly."""
         return {"client": np.array(clients, np.int64)}
 
-    def rollout(self, act: Act, params: Tensors, seeds: np.ndarray) -> Trajectories:
+    def rollout(self, act: Act, params: Tensors, seeds: np.ndarray) -> Trajectories[np.ndarray]:
         """`params["client"]` [B, n] and `seeds` [B] give B episodes, whose rows are independent.
 
         Row b draws from its own seed: the environment, the initial state, then all action noise.
@@ -200,7 +189,7 @@ class World:
             noise[row] = random.standard_normal((steps, self.action_size), np.float32)
 
         alive = np.arange(batch)
-        state = read(bodies)
+        state = states_of(bodies)
         for step in range(steps):
             observations = self.observe(state).astype(np.float32)
             actions = np.asarray(act(observations, noise[alive, step], alive), np.float32)
@@ -242,7 +231,7 @@ class World:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Next states [b, nq + nv], rewards [b] and ends [b] of one environment step."""
         self._simulate(bodies, actions)
-        after = read(bodies)
+        after = states_of(bodies)
         # Gymnasium charges the action as it was asked for, in its own precision; MuJoCo clips it.
         cost = self._task.control_cost * np.square(actions).sum(axis=1)
         forward = (after[:, 0] - before[:, 0]) / self._seconds
@@ -275,7 +264,7 @@ class World:
             mj_step(model, data, frames)  # lets other threads run meanwhile
 
 
-def read(bodies: Sequence[Body]) -> np.ndarray:
+def states_of(bodies: Sequence[Body]) -> np.ndarray:
     """States [b, nq + nv]."""
     views = [view for body in bodies for view in (body.position, body.velocity)]
     return np.concatenate(views).reshape(len(bodies), -1)
@@ -294,7 +283,7 @@ def _silent(message: str) -> None:
     pass
 
 
-def _require(name: str) -> tuple[ModuleType, Path]:
+def _load_mujoco(name: str) -> tuple[ModuleType, Path]:
     """MuJoCo and the folder of Gymnasium's models, without the cost of importing Gymnasium."""
     gymnasium = importlib.util.find_spec("gymnasium")
     if gymnasium is None or gymnasium.origin is None or not importlib.util.find_spec("mujoco"):
@@ -311,7 +300,7 @@ def _draws(seed: int, purpose: str, clients: int) -> np.ndarray:
     )
 
 
-def _build(mujoco: ModuleType, xml: str, length: float) -> Any:
+def _build(mujoco: ModuleType, xml: str, length: float) -> mujoco.MjModel:
     """The model of Gymnasium's `xml`, its body and limbs `length` times as long, no thicker."""
     root = ElementTree.fromstring(xml)
     for body in root.iterfind("worldbody/body"):

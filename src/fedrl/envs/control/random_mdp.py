@@ -70,13 +70,13 @@ class World:
     them, and further clients leave the earlier ones as they are.
     """
 
-    tabular = True
-
     def __init__(self, settings: Settings, clients: int, seed: int) -> None:
         if clients < 1:
             raise UserError(f"federation.clients = {clients}: use 1 or more")
         self.settings = settings
         self.clients = clients
+        self.horizon = settings.horizon
+        self.gamma = settings.gamma
         shape = (settings.states, settings.actions)
         self.initial: Floats = np.full(settings.states, 1.0 / settings.states)
         self.rewards: Floats = generator(seed, "random_mdp/rewards").random(shape)

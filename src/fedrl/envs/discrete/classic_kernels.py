@@ -5,12 +5,12 @@ Gymnasium's next state. CartPole and MountainCar agree to the last bit. So does 
 squares: x·x is rounded to the nearest number and NumPy's power not always, so the last bits differ
 in about one step of a thousand.
 
-A `kind` says which world, so one compiled learner serves all three; the branch costs nothing beside
-the step. Episodes end here only where the world itself ends them (`terminated`): counting to
+A `kernel` says which world, so one compiled learner serves all three; the branch costs nothing
+beside the step. Episodes end here only where the world itself ends them (`terminated`): counting to
 `LIMIT` is the caller's, who must not mistake the one for the other.
 
-numba's cache looks for changes in the caller's file only, so callers carry a hash of this file's
-source (`qhd_episodes.fingerprint`).
+numba's cache looks for changes in the caller's file only, so callers name this file among their
+sources (`core.numba_cache`).
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ Action = int | np.integer
 CARTPOLE, ACROBOT, MOUNTAINCAR = 0, 1, 2
 
 STATE = (4, 4, 2)
-"""Length of the state, by kind."""
+"""Length of the state, by kernel."""
 
 MOST_STATE = max(STATE)
-"""Room for the state and the draws of any kind."""
+"""Room for the state and the draws of any kernel."""
 
 DRAWS = (4, 4, 1)
-"""Uniform numbers that a reset uses, by kind."""
+"""Uniform numbers that a reset uses, by kernel."""
 
 OBSERVATION = (4, 6, 2)
-"""Length of the observation, by kind."""
+"""Length of the observation, by kernel."""
 
 ACTIONS = (2, 3, 3)
 LIMIT = (500, 500, 200)
-"""Steps after which an episode is cut, by kind."""
+"""Steps after which an episode is cut, by kernel."""
 
 _SECONDS, _GRAVITY = 0.02, 9.8
 _MASS_POLE, _TOTAL_MASS, _HALF_POLE = 0.1, 0.1 + 1.0, 0.5
@@ -57,12 +57,12 @@ _compiled = njit(cache=True, error_model="numpy")
 
 
 @_compiled
-def reset(kind: int, state: Floats, uniforms: Floats) -> None:
+def reset(kernel: int, state: Floats, uniforms: Floats) -> None:
     """Fill `state` (float64) from draws of [0, 1), as Gymnasium does with its generator's."""
-    if kind == CARTPOLE:
+    if kernel == CARTPOLE:
         for i in range(4):
             state[i] = -0.05 + (0.05 - -0.05) * uniforms[i]
-    elif kind == ACROBOT:
+    elif kernel == ACROBOT:
         for i in range(4):
             state[i] = np.float32(-0.1 + (0.1 - -0.1) * uniforms[i])
     else:
@@ -71,20 +71,20 @@ def reset(kind: int, state: Floats, uniforms: Floats) -> None:
 
 
 @_compiled
-def step(kind: int, state: Floats, action: Action) -> tuple[float, bool]:
+def step(kernel: int, state: Floats, action: Action) -> tuple[float, bool]:
     """Move `state` in place; returns (reward, terminated)."""
-    if kind == CARTPOLE:
+    if kernel == CARTPOLE:
         return 1.0, _push_cart(state, action)  # the step that lets the pole fall counts too
-    if kind == ACROBOT:
+    if kernel == ACROBOT:
         up = _swing(state, action)
         return (0.0 if up else -1.0), up
     return -1.0, _drive(state, action)
 
 
 @_compiled
-def observe(kind: int, state: Floats, out: Seen) -> None:
+def observe(kernel: int, state: Floats, out: Seen) -> None:
     """Write the observation, rounded to float32 as Gymnasium's is, into float32 or float64."""
-    if kind == ACROBOT:
+    if kernel == ACROBOT:
         out[0] = np.float32(math.cos(state[0]))
         out[1] = np.float32(math.sin(state[0]))
         out[2] = np.float32(math.cos(state[1]))
@@ -92,26 +92,26 @@ def observe(kind: int, state: Floats, out: Seen) -> None:
         out[4] = np.float32(state[2])
         out[5] = np.float32(state[3])
     else:
-        for i in range(STATE[kind]):
+        for i in range(STATE[kernel]):
             out[i] = np.float32(state[i])
 
 
 @_compiled
-def wander(kind: int, actions: NDArray[np.int64], uniforms: Floats, out: Seen) -> None:
+def wander(kernel: int, actions: NDArray[np.int64], uniforms: Floats, out: Seen) -> None:
     """Play `actions` [n], episode after episode; `out` [n, O] gets the observations they acted on.
 
     `uniforms` [n, DRAWS] has a row per episode, of which there are n at most.
     """
-    state = np.empty(STATE[kind])
+    state = np.empty(STATE[kernel])
     episodes, steps, over = 0, 0, True
     for i in range(len(actions)):
         if over:
-            reset(kind, state, uniforms[episodes])
+            reset(kernel, state, uniforms[episodes])
             episodes, steps = episodes + 1, 0
-        observe(kind, state, out[i])
-        _, terminated = step(kind, state, actions[i])
+        observe(kernel, state, out[i])
+        _, terminated = step(kernel, state, actions[i])
         steps += 1
-        over = terminated or steps == LIMIT[kind]
+        over = terminated or steps == LIMIT[kernel]
 
 
 @_compiled

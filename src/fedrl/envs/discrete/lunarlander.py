@@ -47,7 +47,7 @@ class Lunar:
 
     def __init__(self, count: int, simulator: Simulator = "auto") -> None:
         self.count = count
-        self.simulator = choose(simulator)
+        self.simulator = choose_simulator(simulator)
         make = _Envpool if self.simulator == "envpool" else _Gymnasium
         self._landers: _Landers = make(count)
         self._all = np.arange(count)
@@ -59,7 +59,7 @@ class Lunar:
         if len(seeds) != self.count:
             raise ValueError(f"{len(seeds)} seeds for {self.count} landers")
         self._steps[:], self._over[:] = 0, False
-        return self._landers.begin([int(seed) for seed in seeds])
+        return self._landers.reset([int(seed) for seed in seeds])
 
     def step(self, actions: np.ndarray, rows: np.ndarray | None = None) -> Step:
         """One action for each of the landers `rows` (all by default); the others wait."""
@@ -91,7 +91,7 @@ class Lunar:
         return self._landers.restart(rows)
 
 
-def choose(simulator: Simulator) -> str:
+def choose_simulator(simulator: Simulator) -> str:
     """The simulator to use; `auto` is the first of `NEEDS` that is installed."""
     wanted = list(NEEDS) if simulator == "auto" else [simulator]
     for name in wanted:
@@ -102,7 +102,7 @@ def choose(simulator: Simulator) -> str:
 
 
 class _Landers(Protocol):
-    def begin(self, seeds: list[int]) -> np.ndarray: ...
+    def reset(self, seeds: list[int]) -> np.ndarray: ...
 
     def step(
         self, rows: np.ndarray, actions: np.ndarray
@@ -129,8 +129,8 @@ class _Gymnasium:
         for lander in self._landers:
             lander.action_space = _Actions()
 
-    def begin(self, seeds: list[int]) -> np.ndarray:
-        return np.stack([one.reset(seed=seed)[0] for one, seed in zip(self._landers, seeds)])
+    def reset(self, seeds: list[int]) -> np.ndarray:
+        return np.stack([lander.reset(seed=seed)[0] for lander, seed in zip(self._landers, seeds)])
 
     def step(
         self, rows: np.ndarray, actions: np.ndarray
@@ -154,7 +154,7 @@ class _Envpool:
         self._count = count
         self._pool: Any = None
 
-    def begin(self, seeds: list[int]) -> np.ndarray:
+    def reset(self, seeds: list[int]) -> np.ndarray:
         import envpool
 
         # Seeds are taken at creation only, which costs about a millisecond, and have 31 bits.

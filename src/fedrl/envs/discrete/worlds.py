@@ -21,21 +21,14 @@ from fedrl.core import seeding
 from fedrl.core.types import UserError
 from fedrl.envs.discrete import classic_kernels as classic
 from fedrl.envs.discrete import lunarlander
+from fedrl.envs.interfaces import DiscreteWorld, Scaling
 
 POOL = 20
 """Visited states per anchor that is drawn of them: neighbours in an episode say the same twice."""
 
 
-class Scaling(NamedTuple):
-    shift: np.ndarray  # [dimension] float64
-    scale: np.ndarray
-
-    def __call__(self, states: np.ndarray) -> np.ndarray:
-        return (states - self.shift) / self.scale
-
-
 class Task(NamedTuple):
-    kind: int  # of the compiled kernels; HOST for a world that is not compiled
+    kernel: int | None  # in `classic_kernels`; None of a world that is simulated on the host
     dimension: int
     actions: int
     limit: int
@@ -43,12 +36,9 @@ class Task(NamedTuple):
     scale: tuple[float, ...]
 
 
-HOST = -1
-
-
-def _compiled(kind: int, shift: tuple[float, ...], scale: tuple[float, ...]) -> Task:
-    sizes = classic.OBSERVATION[kind], classic.ACTIONS[kind], classic.LIMIT[kind]
-    return Task(kind, *sizes, shift, scale)
+def _compiled(kernel: int, shift: tuple[float, ...], scale: tuple[float, ...]) -> Task:
+    sizes = classic.OBSERVATION[kernel], classic.ACTIONS[kernel], classic.LIMIT[kernel]
+    return Task(kernel, *sizes, shift, scale)
 
 
 TASKS = {
@@ -56,7 +46,7 @@ TASKS = {
     "acrobot-v1": _compiled(classic.ACROBOT, (0.0,) * 6, (1.0, 1.0, 1.0, 1.0, 3.0, 6.0)),
     "mountaincar-v0": _compiled(classic.MOUNTAINCAR, (-0.3, 0.0), (0.9, 0.07)),
     "lunarlander-v3": Task(
-        HOST, lunarlander.DIMENSION, lunarlander.ACTIONS, lunarlander.LIMIT, (0.0,) * 8, (1.0,) * 8
+        None, lunarlander.DIMENSION, lunarlander.ACTIONS, lunarlander.LIMIT, (0.0,) * 8, (1.0,) * 8
     ),
 }
 
@@ -100,7 +90,7 @@ class World:
         self.settings = settings
         self.clients = clients
         self.name = settings.name
-        self.kind = task.kind
+        self.kernel = task.kernel
         self.dimension = task.dimension
         self.actions = task.actions
         self.limit = task.limit
@@ -108,17 +98,17 @@ class World:
             np.array(settings.shift or task.shift), np.array(settings.scale or task.scale)
         )
         # Asked here, so that a missing package stops a run before its first round.
-        host = self.kind == HOST
-        self.simulator = lunarlander.choose(settings.simulator) if host else "compiled"
+        on_host = self.kernel is None
+        self.simulator = lunarlander.choose_simulator(settings.simulator) if on_host else "compiled"
 
     def landers(self, count: int) -> lunarlander.Lunar:
         """LunarLander's host side; compiled worlds have none."""
-        if self.kind != HOST:
+        if self.kernel is not None:
             raise ValueError(f"{self.name} is compiled: step it with classic_kernels")
         return lunarlander.Lunar(count, self.simulator)  # type: ignore[arg-type]
 
 
-def random_states(world: World, count: int, seed: int) -> np.ndarray:
+def random_states(world: DiscreteWorld, count: int, seed: int) -> np.ndarray:
     """`count` states [count, dimension] float32 of random rollouts, not scaled: S_ref, the anchors.
 
     A draw without replacement from POOL times as many visited ones, none of them terminal.
@@ -127,11 +117,11 @@ def random_states(world: World, count: int, seed: int) -> np.ndarray:
     random = seeding.generator(seed, "world.anchors")
     actions = random.integers(world.actions, size=steps)
     visited = np.empty((steps, world.dimension), np.float32)
-    if world.kind == HOST:
+    if world.kernel is None:
         _wander(world.landers(1), actions, seeding.derive(seed, "world.anchors.episodes"), visited)
     else:
-        uniforms = random.random((steps, classic.DRAWS[world.kind]))
-        classic.wander(world.kind, actions, uniforms, visited)
+        uniforms = random.random((steps, classic.DRAWS[world.kernel]))
+        classic.wander(world.kernel, actions, uniforms, visited)
     return visited[random.choice(steps, count, replace=False)]
 
 

@@ -19,9 +19,8 @@ networks do is in `train/greedy`, without exploration, and in the returns of the
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
@@ -29,11 +28,11 @@ import numpy as np
 from fedrl.algorithms.qhd import anchors as anchoring
 from fedrl.algorithms.qhd.dqn import feddqn
 from fedrl.algorithms.qhd.dqn import network as dqn
-from fedrl.algorithms.qhd.q_learning import REPORTS, most_steps, ranges, side_by_side
+from fedrl.algorithms.qhd.q_learning import REPORTS
 from fedrl.core import seeding
 from fedrl.core.limits import above_zero, not_negative
 from fedrl.core.types import FilePath, Job, Metrics, Result, Spec, Tensors, UserError
-from fedrl.envs.discrete.worlds import World
+from fedrl.envs.interfaces import DiscreteWorld
 
 
 @dataclass(frozen=True)
@@ -65,26 +64,15 @@ class Settings(feddqn.Network):
         above_zero(self, "algorithm.", "distill_lr", "temperature")
 
 
-class Distillation:
+class Distillation(feddqn.DeepQLearner):
     """See the module's docstring."""
 
-    initial_exchange = False
+    settings: Settings
     reports = REPORTS | {"train/greedy"}
-    sends_parameters = True
-
-    def __init__(
-        self, settings: Settings, world: World, client_env_ids: Sequence[Sequence[int]]
-    ) -> None:
-        self.settings, self.world = settings, world
-        self.ranges = ranges(settings.episodes, world, client_env_ids)
-        self.training = feddqn.Training(settings, world, client_env_ids)
-        self.heaviest = most_steps(settings, world, client_env_ids)
 
     def shape(self, client: int) -> dqn.Shape:
         sizes = self.settings.sizes
-        return self.training.shape(
-            (sizes[client % len(sizes)],) * 2 if sizes else self.settings.hidden
-        )
+        return self.shape_of((sizes[client % len(sizes)],) * 2 if sizes else self.settings.hidden)
 
     # The server
 
@@ -94,12 +82,9 @@ class Distillation:
         return {
             "seed": np.array([seed % 2**62], np.int64),
             "anchors": anchors,
-            # Zeros are no distribution: nobody has said anything yet.
+            # Zeros are no distribution: nobody has predicted anything yet.
             "teacher": np.zeros((len(anchors), self.world.actions), np.float32),
         }
-
-    def broadcast(self, state: Tensors, round: int) -> Tensors:
-        return dict(state)
 
     def declare(self, broadcast: Tensors) -> dict[str, Spec]:
         """Predictions on the anchors; never anything of a trajectory."""
@@ -112,30 +97,23 @@ class Distillation:
 
     def local(self, job: Job) -> Result:
         shape, sent = self.shape(job.client), job.broadcast
-        learner = self.training.restore(job, shape, self.beginning(job.client, sent))
-        # A client that gets back exactly what it said has nothing to learn from it.
+        learner = self.restore(job, shape, self.initial_weights(job.client, sent))
+        # A client that gets back exactly what it predicted has nothing to learn from it.
         own = job.state is not None and np.array_equal(sent["teacher"], job.state["sent"])
         if sent["teacher"].any() and not own:
             self.fit(learner.online, shape, sent)
             if self.settings.sync_on_receipt:
                 learner.target[:] = learner.online
-        kept, metrics = self.training.play(job, shape, learner)
+        kept, metrics = self.play(job, shape, learner)
         seed = seeding.derive(job.seed, "greedy")  # other starts than the training's
-        metrics["train/greedy"] = self.training.greedy(shape, learner.online, seed)
-        said = self.predictions(learner.online, shape, sent)
+        metrics["train/greedy"] = self.greedy(shape, learner.online, seed)
+        predicted = self.predictions(learner.online, shape, sent)
         weight = metrics["env/steps"]
-        return Result(job.client, {"teacher": said}, weight, kept | {"sent": said}, metrics)
+        return Result(
+            job.client, {"teacher": predicted}, weight, kept | {"sent": predicted}, metrics
+        )
 
-    def local_many(self, jobs: Sequence[Job]) -> list[Result]:
-        return side_by_side(self.world, self.local, jobs)
-
-    def poisoned(self, job: Job) -> Result:
-        """A client's work if all its rewards had the other sign."""
-        other = copy.copy(self)
-        other.training = replace(self.training, sign=-1.0)
-        return other.local(job)
-
-    def beginning(self, client: int, sent: Tensors) -> np.ndarray:
+    def initial_weights(self, client: int, sent: Tensors) -> np.ndarray:
         """A client's first weights: its own, as its layers are."""
         seed = seeding.derive(int(sent["seed"][0]), "network", client=client)
         return dqn.draw_weights(self.shape(client), seed)
@@ -155,9 +133,9 @@ class Distillation:
         h1, h2 = (np.empty((len(x), units), np.float32) for units in shape[1:3])
         q = np.empty((len(x), shape[3]), np.float32)
         dqn.values(weights, shape, x, h1, h2, q)
-        said = np.empty_like(q)
-        dqn.soften(q, self.settings.temperature, said)
-        return said
+        predicted = np.empty_like(q)
+        dqn.soften(q, self.settings.temperature, predicted)
+        return predicted
 
     def _states(self, sent: Tensors) -> np.ndarray:
         return self.world.scaling(sent["anchors"]).astype(np.float32)
@@ -168,25 +146,25 @@ class Distillation:
         self, states: Sequence[Tensors], owners: Sequence[Sequence[int]], round: int, seed: int
     ) -> Metrics:
         """Greedy episodes of a newcomer in each client's place."""
-        found = [
+        returns = [
             self._newcomer(client, state, seed)
             for state, clients in zip(states, owners, strict=True)
             for client in clients
         ]
-        return {"eval/return": float(np.mean(found))}
+        return {"eval/return": float(np.mean(returns))}
 
     def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
         clients = range(self.world.clients)
         return np.array([self._newcomer(client, state, seed, episodes) for client in clients])
 
     def _newcomer(self, client: int, state: Tensors, seed: int, episodes: int = 0) -> float:
-        shape, weights = self.shape(client), self.beginning(client, state)
+        shape, weights = self.shape(client), self.initial_weights(client, state)
         if state["teacher"].any():
             self.fit(weights, shape, state)
-        return self.training.greedy(shape, weights, seed, episodes)
+        return self.greedy(shape, weights, seed, episodes)
 
 
 def build(
-    settings: Settings, world: World, rounds: int, client_env_ids: Sequence[Sequence[int]]
+    settings: Settings, world: DiscreteWorld, rounds: int, client_env_ids: Sequence[Sequence[int]]
 ) -> Distillation:
     return Distillation(settings, world, client_env_ids)

@@ -5,8 +5,8 @@
     client    weights ← the server's; `episodes` ε-greedy episodes with updates from its replay;
               sends its weights
 
-The network has two hidden layers (`dqn`). The replay, ε, the delayed weights, Adam's means and the
-random numbers stay with the client. Independent and Oracle are the same learner in another
+The network has two hidden layers (`network`). The replay, ε, the delayed weights, Adam's means and
+the random numbers stay with the client. Independent and Oracle are the same learner in another
 federation: a client that gets back what it sent goes on undisturbed, and a centralized client plays
 the episodes of all the clients it stands for.
 
@@ -18,30 +18,25 @@ learns values without bound, and so does PyTorch's.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
 from fedrl.algorithms.qhd.dqn import network as dqn
-from fedrl.algorithms.qhd.dqn.episodes import evaluate as play
+from fedrl.algorithms.qhd.dqn.episodes import evaluate as play_greedily
 from fedrl.algorithms.qhd.dqn.episodes import run_episodes
 from fedrl.algorithms.qhd.q_learning import (
-    REPORTS,
+    FederatedQLearner,
     Practice,
-    most_steps,
-    ranges,
     remembers_a_batch,
-    side_by_side,
-    told,
+    round_report,
 )
-from fedrl.algorithms.qhd.td_kernels import Rules
 from fedrl.core import seeding
 from fedrl.core.limits import above_zero, at_least_one
 from fedrl.core.types import Job, Metrics, Result, Spec, Tensors, UserError
-from fedrl.envs.discrete.worlds import World
+from fedrl.envs.interfaces import DiscreteWorld
 
 
 @dataclass(frozen=True)
@@ -79,25 +74,14 @@ class Settings(Network):
     name: Literal["feddqn"] = "feddqn"
 
 
-@dataclass(frozen=True)
-class Training:
-    """A client's round but for what it receives and sends; c plays for `client_env_ids[c]`."""
+class DeepQLearner(FederatedQLearner):
+    """A client's round but for what it receives and sends."""
 
     settings: Network
-    world: World
-    client_env_ids: Sequence[Sequence[int]]
-    sign: float = 1.0
-    """Of rewards; a poisoned client's are turned round."""
 
-    def shape(self, hidden: Sequence[int]) -> dqn.Shape:
+    def shape_of(self, hidden: Sequence[int]) -> dqn.Shape:
         first, second = hidden
         return self.world.dimension, first, second, self.world.actions
-
-    @property
-    def rules(self) -> Rules:
-        return self.settings.rules(
-            self.settings.lr, self.settings.batch, self.world.limit, self.sign
-        )
 
     def restore(self, job: Job, shape: dqn.Shape, weights: np.ndarray) -> dqn.Learner:
         """The learner as it was left, or a fresh one with these weights."""
@@ -108,39 +92,31 @@ class Training:
 
     def play(self, job: Job, shape: dqn.Shape, learner: dqn.Learner) -> tuple[Tensors, Metrics]:
         """The round's episodes; returns what the client keeps and what it reports."""
-        count = self.settings.episodes * len(self.client_env_ids[job.client])
-        returns, lengths = run_episodes(self.world, count, shape, learner, self.rules, job.seed)
-        recent, metrics = told(job, returns, lengths)
+        s, world = self.settings, self.world
+        count = s.episodes * len(self.client_env_ids[job.client])
+        rules = s.rules(s.lr, s.batch, world.limit, self.sign)
+        returns, lengths = run_episodes(world, count, shape, learner, rules, job.seed)
+        recent, metrics = round_report(job, returns, lengths)
         return {**learner._asdict(), "returns": recent}, metrics
 
     def greedy(self, shape: dqn.Shape, weights: np.ndarray, seed: int, episodes: int = 0) -> float:
         count = episodes or self.settings.eval_episodes
-        return float(play(self.world, count, shape, weights, seed).mean())
+        return float(play_greedily(self.world, count, shape, weights, seed).mean())
 
 
-class FedDQN:
+class FedDQN(DeepQLearner):
     """See the module's docstring."""
 
-    initial_exchange = False
-    reports = REPORTS
-    sends_parameters = True
+    settings: Settings
 
-    def __init__(
-        self, settings: Settings, world: World, client_env_ids: Sequence[Sequence[int]]
-    ) -> None:
-        self.settings, self.world = settings, world
-        self.ranges = ranges(settings.episodes, world, client_env_ids)
-        self.training = Training(settings, world, client_env_ids)
-        self.shape = self.training.shape(settings.hidden)
-        self.heaviest = most_steps(settings, world, client_env_ids)
+    @property
+    def shape(self) -> dqn.Shape:
+        return self.shape_of(self.settings.hidden)
 
     # The server
 
     def init(self, seed: int) -> Tensors:
         return {"weights": dqn.draw_weights(self.shape, seeding.derive(seed, "network"))}
-
-    def broadcast(self, state: Tensors, round: int) -> Tensors:
-        return dict(state)
 
     def declare(self, broadcast: Tensors) -> dict[str, Spec]:
         return {"weights": Spec(broadcast["weights"].shape, "float32")}
@@ -152,24 +128,15 @@ class FedDQN:
 
     def local(self, job: Job) -> Result:
         got = job.broadcast["weights"]
-        learner = self.training.restore(job, self.shape, got)
+        learner = self.restore(job, self.shape, got)
         # What comes back unchanged is no news: a client alone is not disturbed in its syncs.
         if not np.array_equal(got, learner.online):
             learner.online[:] = got
             if self.settings.sync_on_receipt:
                 learner.target[:] = got
-        kept, metrics = self.training.play(job, self.shape, learner)
+        kept, metrics = self.play(job, self.shape, learner)
         weight = metrics["env/steps"]
         return Result(job.client, {"weights": learner.online.copy()}, weight, kept, metrics)
-
-    def local_many(self, jobs: Sequence[Job]) -> list[Result]:
-        return side_by_side(self.world, self.local, jobs)
-
-    def poisoned(self, job: Job) -> Result:
-        """A client's work if all its rewards had the other sign."""
-        other = copy.copy(self)
-        other.training = replace(self.training, sign=-1.0)
-        return other.local(job)
 
     # Evaluation
 
@@ -177,15 +144,15 @@ class FedDQN:
         self, states: Sequence[Tensors], owners: Sequence[Sequence[int]], round: int, seed: int
     ) -> Metrics:
         """Greedy episodes with the weights that all clients of a state hold."""
-        found = [self.training.greedy(self.shape, state["weights"], seed) for state in states]
-        return {"eval/return": float(np.mean(found))}
+        returns = [self.greedy(self.shape, state["weights"], seed) for state in states]
+        return {"eval/return": float(np.mean(returns))}
 
     def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
-        found = self.training.greedy(self.shape, state["weights"], seed, episodes)
-        return np.full(self.world.clients, found)
+        mean = self.greedy(self.shape, state["weights"], seed, episodes)
+        return np.full(self.world.clients, mean)
 
 
 def build(
-    settings: Settings, world: World, rounds: int, client_env_ids: Sequence[Sequence[int]]
+    settings: Settings, world: DiscreteWorld, rounds: int, client_env_ids: Sequence[Sequence[int]]
 ) -> FedDQN:
     return FedDQN(settings, world, client_env_ids)

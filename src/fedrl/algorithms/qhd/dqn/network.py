@@ -4,13 +4,13 @@
 
 Written out by hand, because the network is tiny: an update of 32 transitions is seven products of
 20 microseconds at most, and calling a framework at every step costs as much again. With the world
-compiled too (`dqn_episodes`), a client's whole round is one call. The products are BLAS's, which
+compiled too (`episodes`), a client's whole round is one call. The products are BLAS's, which
 has to compute on one thread (`fedrl.core.threads`), or a resumed run may differ in its last bits.
 
 All weights are one vector [P], in the order of the formula, W3 by rows of actions: Adam, averaging
 and the copy to the delayed weights are then one loop over numbers.
 
-`learner._asdict()` saves a client to the last bit, its random numbers too (see `qhd_episodes`).
+`learner._asdict()` saves a client to the last bit, random numbers too (`q_learning_kernels`).
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from typing import NamedTuple
 
 import numpy as np
 from numba import njit
-from numpy.typing import NDArray
 
-from fedrl.algorithms.qhd.td_kernels import (
-    COUNTERS,
-    SEED,
+from fedrl.algorithms.qhd.q_learning_kernels import (
+    ONE,
     UPDATES,
+    Flags,
     Floats,
     Ints,
     Rules,
     Single,
     Words,
+    empty_memory,
 )
 
 Shape = tuple[int, int, int, int]
@@ -40,9 +40,8 @@ Layers = tuple[Single, Single, Single, Single, Single, Single]
 FIRST_DECAY, SECOND_DECAY, TINY = 0.9, 0.999, 1e-8
 """Adam's β1, β2 and ε, as its paper has them."""
 
-_ONE = np.uint64(1)
 _ZERO, _LEAST = np.float32(0), np.float32(1e-30)
-# As in `qhd_kernels`: no flag promises finite numbers, a diverged network has to give NaN.
+# As in `td_kernels`: no flag promises finite numbers, a diverged network has to give NaN.
 _FUSED = frozenset({"contract", "nsz"})
 _compiled = njit(cache=True, error_model="numpy", nogil=True)
 _fused = njit(cache=True, error_model="numpy", nogil=True, fastmath=set(_FUSED))
@@ -51,7 +50,7 @@ _part = njit(error_model="numpy", nogil=True)  # not cached: it reads another fi
 
 
 class Learner(NamedTuple):
-    """All that a client carries; the replay and the counters are those of `qhd_kernels`."""
+    """All that a client carries; the replay and the counters are those of `q_learning_kernels`."""
 
     online: Single  # [P]
     target: Single  # [P], the delayed weights
@@ -61,7 +60,7 @@ class Learner(NamedTuple):
     actions: Ints  # [capacity]
     rewards: Single  # [capacity]
     nexts: Single  # [capacity, d]
-    terminal: NDArray[np.bool_]  # [capacity]
+    terminal: Flags  # [capacity]
     counters: Words  # [COUNTERS]; Adam counts its steps by UPDATES
     epsilon: Floats  # [1]
 
@@ -96,21 +95,10 @@ def draw_weights(shape: Shape, seed: int) -> Single:
 
 def fresh(shape: Shape, weights: Single, capacity: int, seed: int, epsilon: float = 1.0) -> Learner:
     """A client that has seen nothing."""
-    counters = np.zeros(COUNTERS, np.uint64)
-    counters[SEED] = seed
-    return Learner(
-        np.array(weights, np.float32),
-        np.array(weights, np.float32),
-        np.zeros(weights.size, np.float32),
-        np.zeros(weights.size, np.float32),
-        np.zeros((capacity, shape[0]), np.float32),
-        np.zeros(capacity, np.int64),
-        np.zeros(capacity, np.float32),
-        np.zeros((capacity, shape[0]), np.float32),
-        np.zeros(capacity, np.bool_),
-        counters,
-        np.array([epsilon]),
-    )
+    online, target = (np.array(weights, np.float32) for _ in range(2))
+    first, second = (np.zeros(weights.size, np.float32) for _ in range(2))
+    memory = empty_memory(shape[0], capacity, seed, epsilon)
+    return Learner(online, target, first, second, *memory)
 
 
 @_compiled
@@ -281,7 +269,7 @@ def td_update(learner: Learner, shape: Shape, rules: Rules, work: Work) -> None:
         norm = math.sqrt(dot(work.gradient, work.gradient))
         if norm > rules.max_grad_norm:
             work.gradient[:] *= np.float32(rules.max_grad_norm / norm)
-    learner.counters[UPDATES] += _ONE
+    learner.counters[UPDATES] += ONE
     count = float(learner.counters[UPDATES])
     adam(learner.online, work.gradient, learner.first, learner.second, rules.lr, count)
 

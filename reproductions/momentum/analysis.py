@@ -1,0 +1,360 @@
+"""The momentum paper's tables, figures and claims, from records.
+
+Verdicts are computed, never typed: a paired 95% interval over common seeds decides. Only the three
+explanations in *Why* are prose, written for the full scale.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping, Sequence
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrl.core.number_format import duration
+from fedrl.envs.control import random_mdp
+from fedrl.report import plots
+from reproductions.grid import Grid
+from reproductions.momentum.claims import claims
+from reproductions.momentum.parts import ERROR, FLAT, METHODS, TASKS, WEIGHT, Part
+from reproductions.momentum.theory import Constants
+from reproductions.pages import Page, Row
+from reproductions.results import Measured
+from reproductions.study import Study
+from reproductions.verdicts import number, slope, verdict
+
+PAPER = tomllib.loads((Path(__file__).parent / "paper.toml").read_text(encoding="utf-8"))
+
+
+def shown(learner: str) -> str:
+    return learner.replace("beta=", "β=")
+
+
+class Analysis:
+    """What the page's template shows."""
+
+    def __init__(self, grid: Grid, found: Mapping[str, Mapping[str, Measured]], page: Page) -> None:
+        self.parts = {name: Part(grid, found, name) for name in grid.cells}
+        self.page = page
+
+    @cached_property
+    def claims(self) -> str:
+        rows = [row for row in claims(self.parts) if row[1] is not None or self.page.published]
+        return self.page.table("claims", ("the paper says", "here"), rows) if rows else ""
+
+    # Table 2
+
+    @cached_property
+    def table2(self) -> dict[str, Any]:
+        part, paper = self.parts["table2"], PAPER["table2"]
+        kappas, betas = part.axis("kappa"), part.axis("beta")
+        rows, agreements = [], 0
+        for beta in betas:
+            row: list[str | None] = [f"β = {beta}"]
+            for kappa in kappas:
+                ours = part.final(f"beta={beta},kappa={kappa}")
+                theirs = paper[beta][paper["kappas"].index(float(kappa))]
+                if ours is None:
+                    row.append(None)
+                    continue
+                mean, half = plots.interval(ours)
+                agrees = abs(float(mean) - theirs) <= paper["spread"] + float(half)
+                agreements += agrees
+                row.append(f"{number(ours)} ({theirs:.3f} {'✓' if agrees else '✗'})")
+            rows.append(row)
+        weights: list[Row] = []
+        for beta in (beta for beta in betas if float(beta) < 1):
+            names = [f"beta={beta},kappa={kappa}" for kappa in kappas]
+            medians = [part.summary(name, WEIGHT, "mean", "median", ".3f") for name in names]
+            weights.append([f"β = {beta}", *medians])
+        agreed = f"{agreements} of {len(part.cells)} agree" if part.whole else None
+        seconds = sum(float(one.record["seconds"]) for one in part.found.values())
+        head = ["", *(f"κ = {kappa}" for kappa in kappas)]
+        lines = {f"β = {beta}": f"beta={beta},kappa={kappas[-1]}" for beta in betas}
+        draw = partial(self._returns_and_norms, lines, kappas[-1]) if part.whole else None
+        return {
+            "rows": self.page.table("table2", head, rows),
+            "agreed": self.page.text("table2_agreed", agreed),
+            "time": self.page.text("table2_time", duration(seconds) if part.whole else None),
+            "weights": self.page.table("weights", head, weights),
+            "picture": self.page.picture("table2", "average performance and gradient norm", draw),
+        }
+
+    def _returns_and_norms(self, names: Mapping[str, str], kappa: str) -> Any:
+        part = self.parts["table2"]
+        found = {label: part.found[name] for label, name in names.items()}
+        left = panel(f"average J, κ = {kappa}", "rounds", found)
+        right = panel("‖∇J(θ)‖²", "rounds", found, "eval/grad_norm_sq", log=True)
+        return plots.curves([left, right])
+
+    # Other kernels
+
+    @cached_property
+    def kernels(self) -> str:
+        rows: list[Row] = []
+        for kernel in ("uniform", "bernoulli", "orthogonal"):
+            part = self.parts["table2" if kernel == "uniform" else "kernels"]
+            start = "" if kernel == "uniform" else f"{kernel},"
+            ends = part.axis("kappa")[0], part.axis("kappa")[-1]
+            for beta in part.axis("beta"):
+                first, last = (part.final(f"{start}beta={beta},kappa={k}") for k in ends)
+                change = word = None
+                if first is not None and last is not None:
+                    gap, half = plots.interval(last - first)
+                    change = f"{float(gap):+.3f} ± {float(half):.3f}"
+                    word = "flat" if abs(float(gap)) <= max(float(half), FLAT) else "moves"
+                rows.append([kernel, f"β = {beta}", number(first), number(last), change, word])
+            low, high = (attainable(kernel, float(k)) for k in ends)
+            gap, half = plots.interval(high - low)
+            change = f"{float(gap):+.3f} ± {float(half):.3f}"
+            rows.append([kernel, "*upper bound*", number(low), number(high), change, ""])
+        head = ("kernel", "", "κ = 0", "κ = 1", "difference", "verdict")
+        return self.page.table("kernels", head, rows, keys=2)
+
+    # Why
+
+    @cached_property
+    def regimes(self) -> str:
+        part, rows = self.parts["regimes"], []
+        for setting, start in (
+            ("softmax, H = 500", "H=500,"),
+            ("softmax, H = 50, R = 8", "H=50,"),
+            ("softmax, H = 10, R = 8", "H=10,"),
+            ("direct, H = 5, η = 0.005, R = 60", "direct,uniform,"),
+            ("direct, orthogonal kernels, the same", "direct,orthogonal,"),
+        ):
+            base = f"{start}beta=1.0"
+            for name in part.cells:
+                if not name.startswith(start):
+                    continue
+                label = name.removeprefix(start).replace("beta=", "β = ")
+                weighted = part.cells[name].recipe["algorithm"]["beta"] < 1
+                final = part.final(name)
+                rows.append([
+                    setting, label, number(final),
+                    part.summary(name, WEIGHT, "mean", "median", ".3f") if weighted else "–",
+                    part.summary(name, ERROR, "mean", "median", ".3f"),
+                    "–" if name == base else verdict(final, part.final(base)),
+                ])  # fmt: skip
+        head = ("setting", "", "J", "weight", "‖u − ∇J‖²", "against β = 1")
+        return self.page.table("regimes", head, rows, keys=2)
+
+    # Theory
+
+    @cached_property
+    def theory(self) -> dict[str, Any]:
+        part, rows = self.parts["speedup"], []
+        sizes, (small, one) = [int(n) for n in part.axis("clients")], part.axis("beta")
+        cell = part.first.recipe
+        steps, rounds = cell["algorithm"]["local_steps"], part.first.rounds
+        holds = lower = True
+        for n in sizes:
+            ours, base = (part.get(f"N={n},beta={beta}") for beta in (small, one))
+            if ours is None or base is None:
+                rows.append([str(n), *[None] * 6])
+                continue
+            errors = [measured.summary(ERROR, "mean") for measured in (ours, base)]
+            constants = Constants(
+                cell["world"]["horizon"],
+                0.9,
+                errors[1] * n * steps,
+                ours.summary("train/weight_var", "all", "max"),
+                10.0 - ours.summary("eval/return", "first"),
+            )
+            left = ours.summary("eval/grad_norm_sq", "all")
+            right = constants.bound(n, steps, rounds)
+            holds &= left <= right
+            lower &= errors[0] < errors[1]
+            rows.append([
+                str(n), *(f"{error:.4f}" for error in errors), f"{left:.4f}", f"{right:.3g}",
+                f"{right / left:.1g}", f"{constants.weight_variance:.3f}",
+            ])  # fmt: skip
+        slopes = None
+        if part.whole:
+            slopes = ", ".join(
+                f"{slope(np.array(sizes), self._errors(beta)[0]):.2f} for β = {beta}"
+                for beta in (small, one)
+            )
+        head = ("N", f"‖u − ∇J‖², β = {small}", "‖u − ∇J‖², β = 1", "mean ‖∇J‖²",
+                "Theorem 6.4's bound", "bound / measured", "largest weight variance")  # fmt: skip
+        draw = partial(self._speedup, sizes, (small, one)) if part.whole else None
+        known = part.whole
+        return {
+            "cell": cell, "rounds": rounds, "seeds": len(part.first.seeds),
+            "slopes": self.page.text("slopes", slopes),
+            "lowers": self.page.text(
+                "lowers", ("lowers" if lower else "does not lower") if known else None
+            ),
+            "holds": self.page.text(
+                "bound", ("holds" if holds else "is violated") if known else None
+            ),
+            "rows": self.page.table("speedup", head, rows),
+            "picture": self.page.picture(
+                "speedup", "error of the server's direction by agents", draw
+            ),
+        }  # fmt: skip
+
+    def _errors(self, beta: str) -> tuple[np.ndarray, np.ndarray]:
+        """By agents, mean and half width over seeds."""
+        part = self.parts["speedup"]
+        cells = [part.found[f"N={n},beta={beta}"] for n in part.axis("clients")]
+        mean, half = ([one.summary(ERROR, "mean", o) for one in cells] for o in ("mean", "half"))
+        return np.array(mean), np.array(half)
+
+    def _speedup(self, sizes: Sequence[int], betas: Sequence[str]) -> Any:
+        errors = {f"β = {beta}": self._errors(beta) for beta in betas}
+        lines = {name: mean[None] for name, (mean, _) in errors.items()}
+        halves = {name: half for name, (_, half) in errors.items()}
+        x = dict.fromkeys(lines, np.array(sizes))
+        title = "error of the direction, ‖u − ∇J‖²"
+        figure = plots.curves([plots.Panel(title, "agents N", x, lines, log=True, halves=halves)])
+        figure.axes[0].set_xscale("log", base=2)
+        figure.axes[0].set_xticks(sizes, [str(n) for n in sizes])
+        return figure
+
+    # Sampled worlds
+
+    def learners(self, name: str, alt: str) -> dict[str, Any]:
+        """One row per method and β, compared with PAvg on the same seeds; and their curves."""
+        part, rows = self.parts[name], []
+        for learner, cell in part.cells.items():
+            final, area = part.final(learner), part.area(learner)
+            spread = None if final is None else "–"
+            if final is not None and len(final) > 1:
+                spread = f"{final.std(ddof=1):.1f}"
+            row = [shown(learner), f"{cell.recipe['algorithm']['lr']:g}", number(area, 1)]
+            if learner == "pavg":
+                row += ["–", number(final, 1), "–", spread, "–", "–"]
+            else:
+                row += [
+                    verdict(area, part.area("pavg"), 1), number(final, 1),
+                    verdict(final, part.final("pavg"), 1), spread,
+                    part.summary(learner, WEIGHT, "last", "mean", ".2f"),
+                    part.summary(learner, "train/weight_clipped", "mean", "mean", ".0%"),
+                ]  # fmt: skip
+            rows.append(row)
+        head = ("method", "η", "mean over the run", "against PAvg", "at the end", "against PAvg",
+                "sd over seeds", "last weight", "clipped")  # fmt: skip
+        steps = part.summary("pavg", "env/steps", "last", "mean", ".0f")
+        millions = None if steps is None else f"{float(steps) / 1e6:.2f} M"
+        draw = partial(self._learner_curves, part) if part.whole else None
+        return {
+            "cell": part.first,
+            "algorithm": part.first.recipe["algorithm"],
+            "horizon": part.first.recipe["world"].get("horizon", 100),
+            "steps": self.page.text(f"{name}_steps", millions),
+            "rows": self.page.table(name, head, rows),
+            "picture": self.page.picture(name, alt, draw),
+            "shown": self.page.shows(part.found),
+        }
+
+    def _learner_curves(self, part: Part) -> Any:
+        panels = []
+        for method, title in METHODS.items():
+            lines = {"PAvg": part.found["pavg"]} | {
+                f"β = {name.partition('=')[2]}": one
+                for name, one in part.found.items()
+                if name.startswith(method)
+            }
+            panels.append(panel(f"{title}: mean return", "rounds", lines))
+        return plots.curves(panels)
+
+    @cached_property
+    def figure2(self) -> dict[str, Any]:
+        part, rows = self.parts["figure2"], []
+        for method, title in METHODS.items():
+            for n in part.axis("clients"):
+                area = part.area(f"{method} beta=0.2,N={n}")
+                four = part.area(f"{method} beta=0.2,N=4")
+                rows.append([
+                    title, f"N = {n}", number(area, 1),
+                    number(part.final(f"{method} beta=0.2,N={n}"), 1),
+                    "–" if n == "4" else verdict(area, four, 1),
+                ])  # fmt: skip
+        head = ("method", "", "mean over the run", "at the end", "over the run, against N = 4")
+        draw = self._agents if part.whole else None
+        return {
+            "rows": self.page.table("figure2", head, rows, keys=2),
+            "picture": self.page.picture("figure2", "CartPole by number of agents", draw),
+        }
+
+    def _agents(self) -> Any:
+        part = self.parts["figure2"]
+        return plots.curves([
+            panel(f"{title}: mean return", "rounds", {
+                f"N = {n}": part.found[f"{method} beta=0.2,N={n}"] for n in part.axis("clients")
+            })
+            for method, title in METHODS.items()
+        ])  # fmt: skip
+
+    @cached_property
+    def table3(self) -> str:
+        rows = []
+        for learner, said in PAPER["table3"].items():
+            row: list[str | None] = [shown(learner), said["cartpole"], said["walker2d"]]
+            for task in ("cartpole", "walker2d"):
+                part = self.parts[f"figure1_{task}"]
+                row.append(number(part.final(learner), 1))
+                against = verdict(part.final(learner), part.final("pavg"), 1)
+                row.append("–" if learner == "pavg" else against)
+            rows.append(row)
+        head = ("method", "CartPole, paper", "Walker, paper", "CartPole, ours", "against PAvg",
+                "Walker, ours", "against PAvg")  # fmt: skip
+        return self.page.table("table3", head, rows)
+
+    # Tuning
+
+    @cached_property
+    def tuning(self) -> dict[str, Any]:
+        rows, differ, spent = [], [], []
+        for task in TASKS:
+            part, used = self.parts[f"tune_{task}"], self.parts[f"figure1_{task}"]
+            spent.append(f"{len(part.first.seeds)} seeds and {part.first.rounds} rounds on {task}")
+            for learner in part.axis("learner"):
+                scores = {rate: part.area(f"{learner},rate={rate}") for rate in part.axis("rate")}
+                known = {r: float(s.mean()) for r, s in scores.items() if s is not None}
+                told = None
+                if len(known) == len(scores):
+                    told = ", ".join(f"{float(r):g}: {score:.1f}" for r, score in known.items())
+                    if float(best(known)) != used.cells[learner].recipe["algorithm"]["lr"]:
+                        differ.append(f"{task} {shown(learner)}")
+                rows.append([task, shown(learner), told])
+        return {
+            "spent": ", ".join(spent),
+            "differ": ", ".join(differ),
+            "rows": self.page.table("tuning", ("task", "method", "η: score"), rows, keys=2),
+        }
+
+
+def best(scores: Mapping[str, float]) -> str:
+    """The step size with the highest mean return over the tuning runs; never of a diverged one."""
+    return max(scores, key=lambda rate: np.nan_to_num(scores[rate], nan=-np.inf))
+
+
+def attainable(kernel: str, kappa: float, seeds: int = 100) -> np.ndarray:
+    """Per seed, the mean over clients of each client's own best J: no common policy does better."""
+    settings = random_mdp.Settings(kernel=kernel, kappa=kappa)  # type: ignore[arg-type]
+    worlds = [random_mdp.World(settings, 20, seed) for seed in range(seeds)]
+    return np.array(
+        [random_mdp.upper_bound(w.kernels, w.rewards, w.initial, settings.gamma) for w in worlds]
+    )
+
+
+def panel(
+    title: str,
+    x_label: str,
+    cells: Mapping[str, Measured],
+    metric: str = "eval/return",
+    log: bool = False,
+) -> plots.Panel:
+    found = {name: one.band(metric) for name, one in cells.items()}
+    x, means, halves = ({name: band[i] for name, band in found.items()} for i in range(3))
+    lines = {name: mean[None] for name, mean in means.items()}
+    return plots.Panel(title, x_label, x, lines, log=log, halves=halves)
+
+
+def write(study: Study, page: Page, path: Path) -> None:
+    page.write(path, scale=study.scale, a=Analysis(study.grid, study.seeds(), page), study=study)

@@ -1,0 +1,195 @@
+"""Pieces of a result page: tables, pictures, and where their numbers come from.
+
+A page is a template, `page.md.jinja`, and what an analysis computes from records. A number that has
+no record is None on its way to a table, and there the number that was published before records were
+kept stands for it, marked; `published.toml` has these with what is known of where they come from.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import tomllib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from fedrl.core.number_format import duration
+from fedrl.report import plots
+from reproductions.records import Data
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+MARK = "†"
+NOT_MEASURED = "not measured"
+UNKNOWN = "unknown"
+Row = Sequence[str | None]
+
+
+def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    lines = ["| " + " | ".join(head) + " |", "|" + " --- |" * len(head)]
+    return "\n".join(lines + ["| " + " | ".join(row) + " |" for row in rows])
+
+
+def filled(text: str) -> str:
+    """Paragraphs in lines of a page's width, however long the numbers in them are."""
+    plain = (" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
+    return "\n\n".join(textwrap.fill(one, 100, break_on_hyphens=False) for one in plain)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the numbers of a part come from: how many, when, how long, by which code and where."""
+
+    part: str
+    cells: int
+    time: str
+    steps: str
+    commit: str
+    machine: str
+    command: str
+
+    def row(self, mark: str = "") -> list[str]:
+        command = f"`{self.command}`" if self.command != UNKNOWN else UNKNOWN
+        return [self.part + mark, str(self.cells), self.time, self.steps, self.commit,
+                self.machine, command]  # fmt: skip
+
+
+HEAD = ("part", "records", "time", "environment steps", "commit", "machine", "command")
+
+
+@dataclass
+class Page:
+    """A page in the making. `published` is what its earlier edition said; nothing at other scales.
+
+    `used` tells whether any of that is shown, `gaps` what is not there at all.
+    """
+
+    folder: Path
+    pictures: Path
+    published: Mapping[str, Any] = field(default_factory=dict)
+    used: bool = False
+    gaps: list[str] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, folder: Path, page: Path, published: bool) -> Page:
+        file = folder / "published.toml"
+        text = file.read_text(encoding="utf-8") if published and file.is_file() else ""
+        return cls(folder, page.with_suffix(""), tomllib.loads(text))
+
+    def table(self, name: str, head: Sequence[str], rows: Iterable[Row], keys: int = 1) -> str:
+        """Rows whose first columns are `keys`. What is None was published before, or never."""
+        before = {tuple(row[:keys]): row for row in self.published.get("tables", {}).get(name, ())}
+        done = []
+        for row in rows:
+            earlier = before.get(tuple(map(str, row[:keys])), ())
+            cells = [self._cell(cell, earlier, at) for at, cell in enumerate(row)]
+            if any(cell.startswith(NOT_MEASURED) for cell in cells):
+                self.gaps.append(f"{name}, {', '.join(cells[:keys])}: {NOT_MEASURED}")
+            done.append(cells)
+        return markdown_table(head, done)
+
+    def _cell(self, value: str | None, earlier: Sequence[str], at: int) -> str:
+        if value is not None:
+            return value
+        said = earlier[at] if at < len(earlier) else NOT_MEASURED
+        if said in ("–", "") or said.startswith(NOT_MEASURED):
+            return said
+        self.used = True
+        return f"{said} {MARK}"
+
+    def text(self, name: str, now: str | None) -> str:
+        """A phrase with numbers in it; its earlier edition where it cannot be written anew."""
+        if now is not None:
+            return now
+        said = self.published.get("text", {}).get(name)
+        if said is None:
+            return NOT_MEASURED
+        self.used = True
+        return f"{said}{MARK}" if said else said
+
+    def picture(
+        self, name: str, alt: str, draw: Callable[[], Figure] | None, whole: bool = True
+    ) -> str:
+        """The figure, drawn if its numbers are there; else the one that was published, if any.
+
+        One that is not `whole` is drawn where none was published.
+        """
+        link = f"![{alt}]({self.pictures.name}/{name}.png)"
+        if draw is not None and (whole or name not in self.published.get("figures", {})):
+            plots.save(draw(), self.pictures / f"{name}.png", dpi=110)
+            return link
+        commit = self.published.get("figures", {}).get(name)
+        if commit is None or not (self.pictures / f"{name}.png").is_file():
+            return f"*{alt}: not drawn, its numbers have no record.*"
+        self.used = True
+        return f"{link}\n\n*Drawn before records were kept {MARK}, commit {commit}.*"
+
+    def shows(self, found: object) -> bool:
+        """Whether a section has anything to say."""
+        return bool(found) or bool(self.published)
+
+    def write(self, page: Path, **context: Any) -> None:
+        """Render the template; what it is not given is an error."""
+        import jinja2
+
+        environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(self.folder),
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            keep_trailing_newline=True,
+            autoescape=False,
+        )
+        environment.filters["filled"] = filled
+        text = environment.get_template("page.md.jinja").render(page=self, **context)
+        page.write_text(text.rstrip() + "\n", encoding="utf-8")
+
+    # Where numbers come from
+
+    def origins(self, recorded: Mapping[str, Sequence[Data]], planned: Mapping[str, int]) -> str:
+        """A table of all parts, and a list of what is not known or not there."""
+        rows = []
+        gaps = [*self.gaps, *(self.published.get("gaps", ()) if self.used else ())]
+        before = {one["part"]: one for one in self.published.get("parts", ())}
+        for part, count in planned.items():
+            records = recorded.get(part, ())
+            by_origin: dict[tuple[str, str, str], list[Data]] = {}
+            for record in records:
+                key = (str(record.get("commit") or UNKNOWN), machine(record), command(record))
+                by_origin.setdefault(key, []).append(record)
+            for key, several in sorted(by_origin.items()):
+                rows.append(Origin(part, len(several), *spent(several), *key).row())
+            if len(records) < count and part in before:
+                old = Origin(**{"machine": UNKNOWN, "command": UNKNOWN, **before[part]})
+                rows.append(old.row(f" {MARK}"))
+                gaps.append(f"{part}: {count - len(records)} of {count} records are missing; the "
+                            f"page shows what was published before {MARK}")  # fmt: skip
+            elif len(records) < count:
+                gaps.append(f"{part}: {count - len(records)} of {count} records are missing")
+        gaps += [f"{row[0]}: {name} {UNKNOWN}" for row in rows
+                 for name, value in zip(HEAD, row) if UNKNOWN in value]  # fmt: skip
+        listed = "\n".join(f"- {line}" for line in gaps)
+        return markdown_table(HEAD, rows) + (f"\n\nGaps:\n\n{listed}" if gaps else "")
+
+
+def spent(records: Sequence[Data]) -> tuple[str, str]:
+    """Seconds and environment steps, added up."""
+    timed = [float(one["seconds"]) for one in records if one.get("seconds") is not None]
+    steps = sum(float(one.get("steps") or one.get("totals", {}).get("env/steps") or 0.0)
+                for one in records)  # fmt: skip
+    return duration(sum(timed)) if timed else UNKNOWN, f"{steps:.3g}" if steps else "–"
+
+
+def machine(record: Data) -> str:
+    hardware = record.get("hardware", {})
+    words = [str(hardware.get("cpu", UNKNOWN)), f"{hardware.get('cores', '?')} cores"]
+    words += [str(hardware["accelerator"])] if hardware.get("accelerator") else []
+    if record.get("processes"):
+        words.append(f"{record['processes']} at a time")
+    return ", ".join(words)
+
+
+def command(record: Data) -> str:
+    return str(record.get("command") or UNKNOWN)

@@ -1,0 +1,245 @@
+"""The one runner of all reproductions: what has no record is computed, in a pool, and recorded.
+
+Work may be stopped at any moment. A run that was stopped goes on from its checkpoint, which is in
+the folder of runs of this machine; what is finished has a record at once, and is never done again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from fedrl.algorithms import METHODS
+from fedrl.config import build
+from fedrl.config.schema import Config
+from fedrl.core.registry import load, look_up, missing_extra
+from fedrl.core.types import UserError
+from fedrl.envs import WORLDS
+from fedrl.runs.grid import accelerator, compiled_once, compute, cost, find, finished, reached
+from fedrl.runs.process_pool import Job, cores, finish, pool
+from fedrl.runs.run_dir import RunDir
+from reproductions.grid import Cell, Grid
+from reproductions.records import Data, Store, of_run, of_seeds, origin
+
+Say = Callable[[str], None]
+ON_A_GPU = 3
+"""Runs at a time on a GPU: small models wait for kernel launches, not for each other."""
+CHUNK = 100
+"""Seeds computed at once: more would not fit the caches."""
+LANGUAGE = ("text", "reviews")
+"""Kinds of methods that train a language model."""
+
+
+@dataclass(frozen=True)
+class Need:
+    """Something that cells read and that has no record: a model, labels, a run's checkpoint.
+
+    `make` must be picklable. `after` names what it needs itself.
+    """
+
+    name: str
+    there: Callable[[], bool]
+    make: Callable[[], None]
+    after: tuple[Need, ...] = ()
+
+
+@dataclass(frozen=True)
+class Task:
+    """One record to be made, by `work`, which writes it; `rounds` is how far its run must go."""
+
+    part: str
+    name: str
+    digest: str
+    work: Callable[[], None]
+    cost: float = 1.0
+    rounds: int = 0
+    needs: tuple[Need, ...] = ()
+
+    def recorded(self, store: Store) -> bool:
+        record = store.read(self.part, self.name, self.digest)
+        return record is not None and int(record.get("rounds", 0)) >= self.rounds
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where the runs and the records of a reproduction lie, and how many runs there are at once."""
+
+    runs: Path
+    store: Store
+    processes: int = 1
+
+
+Needs = Callable[[Config], tuple[Need, ...]]
+"""What a run must find."""
+
+
+def nothing(config: Config) -> tuple[Need, ...]:
+    return ()
+
+
+def tasks_of(cells: Iterable[Cell], grid: Grid, place: Place, needs: Needs = nothing) -> list[Task]:
+    """Every record that these cells must have; a cell that two parts read is one."""
+    found = [task for cell in cells for task in tasks(cell, grid, place, needs)]
+    return list({(task.part, task.name, task.digest): task for task in found}.values())
+
+
+def tasks(cell: Cell, grid: Grid, place: Place, needs: Needs) -> list[Task]:
+    """A record for each seed, or one for all."""
+    if cell.together:
+        work = partial(record_seeds, cell, place.store)
+        spent = cell.weight * cell.rounds * cell.clients_per_round * len(cell.seeds)
+        return [Task(cell.part, cell.name, cell.digest(0), work, spent, cell.rounds)]
+    found = []
+    for seed in cell.seeds:
+        config = cell.config(seed, place.runs)
+        work = partial(record_run, cell, seed, place, grid.keep, grid.keep_clients)
+        spent = cell.weight * cost(config, reached(config))
+        name, wanted = run_name(cell, seed), needs(config)
+        found.append(Task(cell.part, name, cell.digest(seed), work, spent, cell.rounds, wanted))
+    return found
+
+
+def run_name(cell: Cell, seed: int) -> str:
+    return f"{cell.name}-seed{seed}"
+
+
+# Measuring: what processes of the pool do
+
+
+def record_run(
+    cell: Cell, seed: int, place: Place, keep: Sequence[str], keep_clients: Sequence[str]
+) -> None:
+    """Begin the run or go on with it, and record how far it went."""
+    config = cell.config(seed, place.runs)
+    try:
+        if not finished(config):
+            compute(config)
+            note_processes(config, place.processes)
+    finally:
+        path = find(config)
+        if path is not None and reached(config) >= 0:
+            data = of_run(cell, seed, path, keep, keep_clients)
+            place.store.write(cell.part, run_name(cell, seed), cell.digest(seed), data)
+
+
+def note_processes(config: Config, processes: int) -> None:
+    """How many runs were computed at once: a run's minutes depend on it."""
+    path = find(config)
+    assert path is not None
+    noted: dict[str, Any] = {"processes": processes}
+    if METHODS[config.algorithm.name].kind in LANGUAGE:
+        noted["accelerator"] = accelerator()
+    directory = RunDir(path)
+    directory.write_meta(directory.read_meta() | noted)
+
+
+def record_seeds(cell: Cell, store: Store) -> None:
+    """All seeds of a cell, a chunk at a time."""
+    from fedrl.algorithms.momentum.batched_seeds import run_seeds
+
+    started = time.perf_counter()
+    config = cell.resolved()
+    worlds = load(look_up(WORLDS, "world.name", config.world.name), "world", config.world.name)
+    make = partial(worlds.World, config.world, config.federation.clients)
+    curves: dict[str, list[np.ndarray]] = {}
+    at: dict[str, np.ndarray] = {}
+    for start in range(0, len(cell.seeds), CHUNK):
+        seeds = cell.seeds[start : start + CHUNK]
+        points: dict[str, dict[int, np.ndarray]] = {}
+        for number, metrics in run_seeds(
+            config.algorithm, make, seeds, config.rounds, config.eval_every
+        ):
+            for metric, values in metrics.items():
+                points.setdefault(metric, {})[number] = np.asarray(values, np.float64)
+        at = {metric: np.array(list(by)) for metric, by in points.items()}
+        for metric, by in points.items():
+            curves.setdefault(metric, []).append(np.stack(list(by.values()), 1))
+    joined = {metric: np.concatenate(parts) for metric, parts in curves.items()}
+    data = of_seeds(cell, joined, at, time.perf_counter() - started)
+    store.write(cell.part, cell.name, cell.digest(0), data)
+
+
+def record_values(
+    measure: Callable[[], Data], part: str, name: str, digest: str, store: Store
+) -> None:
+    """Something that is no run: what `measure` returns is recorded as it is."""
+    started = time.perf_counter()
+    values = measure()
+    seconds = round(time.perf_counter() - started, 2)
+    store.write(part, name, digest, {"values": values, "seconds": seconds, **origin()})
+
+
+# Running
+
+
+def run_missing(
+    tasks: Sequence[Task], place: Place, say: Say, processes: int, minutes: float | None = None
+) -> None:
+    """Compute what has no record, side by side, as far as the time goes."""
+    until = None if minutes is None else time.time() + 60 * minutes
+    missing = [task for task in tasks if not task.recorded(place.store)]
+    say(f"{len(tasks) - len(missing)} of {len(tasks)} cells have a record")
+    if not missing:
+        return
+    with compiled_once(place.runs), pool(min(processes, len(missing))) as executor:
+        for needs in levels(missing):
+            absent = [need for need in needs if not need.there()]
+            finish(executor, [Job(need.name, 1.0, need.make) for need in absent], say, until)
+        ready = [task for task in missing if all(need.there() for need in task.needs)]
+        jobs = [Job(f"{task.part}: {task.name}", task.cost, task.work) for task in ready]
+        finish(executor, jobs, say, until)
+    if left := sum(not task.recorded(place.store) for task in missing):
+        say(f"{left} of {len(tasks)} cells are missing; the same command goes on where it was")
+
+
+def levels(tasks: Sequence[Task]) -> list[list[Need]]:
+    """What must be there before the tasks begin, each once, in an order in which it can be made."""
+    found: dict[str, tuple[int, Need]] = {}
+
+    def visit(need: Need) -> int:
+        depth = 1 + max(map(visit, need.after), default=-1)
+        found[need.name] = (depth, need)
+        return depth
+
+    for task in tasks:
+        for need in task.needs:
+            visit(need)
+    several = range(1 + max((depth for depth, _ in found.values()), default=-1))
+    return [[need for depth, need in found.values() if depth == level] for level in several]
+
+
+def processes_for(cells: Iterable[Cell], on_a_gpu: int = ON_A_GPU) -> int:
+    """One per core; a few where language models are trained on a GPU."""
+    if not any(METHODS[cell.resolved().algorithm.name].kind in LANGUAGE for cell in cells):
+        return cores()
+    try:
+        return on_a_gpu if accelerator() else cores()
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, "fedrl reproduce", "llm") from error
+
+
+def unplayable(cells: Iterable[Cell]) -> dict[str, str]:
+    """Worlds whose simulator is not installed, and what to do about it."""
+    found: dict[str, str] = {}
+    seen: set[str] = set()
+    for cell in cells:
+        config = cell.resolved()
+        name = config.world.name
+        if name in seen or WORLDS[name].kind not in ("control", "discrete"):
+            continue
+        seen.add(name)
+        try:
+            build.build_world(config)
+        except UserError as error:
+            found[name] = str(error)
+    return found
+
+
+def playable(cells: Iterable[Cell], absent: Mapping[str, str]) -> list[Cell]:
+    return [cell for cell in cells if cell.recipe["world"]["name"] not in absent]

@@ -1,0 +1,82 @@
+"""Many seeds of one experiment at once, for tables over hundreds or thousands of seeds.
+
+The same algorithm, the same randomness and the same steps as the round loop with full
+participation, but with the seeds as a batch axis: a test holds each seed's numbers to those of
+`federation.round_loop`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+
+from fedrl.algorithms.momentum.algorithm import Momentum, stack
+from fedrl.algorithms.momentum.local_steps import Start
+from fedrl.algorithms.momentum.settings import Settings
+from fedrl.core import seeding, tree
+from fedrl.core.types import Tensors
+from fedrl.envs.interfaces import ControlWorld
+
+Curves = dict[str, np.ndarray]
+
+
+def run_seeds(
+    settings: Settings,
+    make_world: Callable[[int], ControlWorld],
+    seeds: Sequence[int],
+    rounds: int,
+    eval_every: int = 1,
+) -> Iterator[tuple[int, Curves]]:
+    """Yield (round, metrics [S]) for S seeds; each seed has its own world."""
+    worlds = [make_world(seed) for seed in seeds]
+    client_env_ids = [[client] for client in range(worlds[0].clients)]
+    algorithm = Momentum(settings, worlds[0], rounds, client_env_ids)
+    runner, count, clients = algorithm.runner, len(seeds), len(client_env_ids)
+    params = stack(
+        [stack([w.params(pool) for pool in client_env_ids]) for w in worlds]
+    )  # [S,clients,n,…]
+    pairs = tree.map(lambda x: x.reshape(-1, *x.shape[2:]), params)
+    state = stack([algorithm.init(seeding.derive(seed, "init")) for seed in seeds])
+    steps = np.zeros(count)
+    for number in range(rounds + 1):
+        metrics: Curves = {}
+        if number or algorithm.initial_exchange:
+            drawn = np.array(
+                [
+                    seeding.derive(seed, "local/0", number, client)
+                    for seed in seeds
+                    for client in range(clients)
+                ],
+                np.uint64,
+            )
+            sent = algorithm.broadcast(state, number)
+            known = (sent[name] if name in sent else state[name] for name in Start._fields)
+            start = Start(
+                *(tree.map(lambda x: np.repeat(x, clients, 0), tensors) for tensors in known)
+            )
+            if number == 0:
+                update, stats = runner.initial_exchange(
+                    start.theta, pairs, drawn, algorithm.initial_batch
+                )
+            else:
+                update, stats = runner.local(start, pairs, drawn)
+            per_seed = tree.map(lambda x: x.reshape(count, clients, *x.shape[1:]), update)
+            mean = tree.map(lambda x: x.mean(1, dtype=np.float64).astype(x.dtype), per_seed)
+            state = algorithm.step(state, mean, number)
+            steps += stats["steps"].reshape(count, clients).sum(1)
+            for name in algorithm.measured(number):
+                metrics[f"train/{name}"] = stats[name].reshape(count, clients).mean(1)
+        metrics["env/steps"] = steps.copy()
+        if number % eval_every == 0 or number == rounds:
+            metrics |= _evaluate(algorithm, state, params, seeds, number)
+        yield number, metrics
+
+
+def _evaluate(
+    algorithm: Momentum, state: Tensors, params: Tensors, seeds: Sequence[int], number: int
+) -> Curves:
+    drawn = [seeding.derive(seed, "evaluate", number) for seed in seeds]
+    values = algorithm.returns(state["theta"], params, drawn, algorithm.settings.eval_episodes)
+    metrics = {"eval/return": values.mean(1), "eval/return_min": values.min(1)}
+    return metrics | algorithm.diagnostics(state, params)
