@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tomli_w
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
@@ -16,7 +17,7 @@ from support.flower_nodes import Inline, Net, in_small_pieces
 
 from fedrl.config import build
 from fedrl.config.build import build_clients
-from fedrl.config.loading import _toml, resolve
+from fedrl.config.loading import resolve
 from fedrl.core import seeding, serialization
 from fedrl.core.types import Failure, Job, Result, UserError
 from fedrl.engines.flower import keys, messages, node_recipes
@@ -53,14 +54,7 @@ def merged(*parts: dict) -> dict:
 
 def text(*parts: dict) -> str:
     """As a driver that checks nothing would write it."""
-    lines, data = [], merged(SMALL, *parts)
-    for key, value in data.items():
-        if not isinstance(value, dict):
-            lines.append(f"{key} = {_toml(value)}")
-    for key, value in data.items():
-        if isinstance(value, dict):
-            lines += [f"[{key}]", *(f"{k} = {_toml(v)}" for k, v in value.items())]
-    return "\n".join(lines) + "\n"
+    return tomli_w.dumps(merged(SMALL, *parts))
 
 
 class Node:
