@@ -23,7 +23,7 @@ from fedrl.engines.in_process import InProcess
 from fedrl.envs.control import cartpole
 from fedrl.federation import async_settings as buffered
 from fedrl.federation import client_sampling, round_loop
-from fedrl.federation.async_buffer import Buffered
+from fedrl.federation.async_buffer import AsyncBuffer
 from fedrl.federation.simulated_clock import SimulatedClock, durations
 from fedrl.report.plots import interval
 
@@ -84,7 +84,7 @@ def measure(way: Way, seed: int, target: float, updates: int) -> Found:
         round_loop.run(
             client_sampling.Settings(clients=CLIENTS), algorithm, inner, aggregate.mean, Nowhere(),
             seed=seed, rounds=updates // way.size, observers=[until(target, history)],
-            exchange=Buffered(buffer, engine),
+            exchange=AsyncBuffer(buffer, engine),
         )  # fmt: skip
         return Found(np.inf, np.inf, np.inf, np.inf)
     except Reached:

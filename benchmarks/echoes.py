@@ -28,7 +28,7 @@ from fedrl.core.types import Job, Result, Spec, Tensors
 from fedrl.privacy.secure_aggregation import Terms
 
 if TYPE_CHECKING:
-    from fedrl.engines.flower.engine import Flower
+    from fedrl.engines.flower.engine import FlowerEngine
     from fedrl.engines.flower.node import Plan
 
 LOAD_SECONDS = 3.0
@@ -77,23 +77,23 @@ def per_round(engine: Any, sent: Tensors, clients: int, rounds: int) -> list[flo
 @contextmanager
 def federation(
     clients: int, insecure: bool = False, poll: float = 3.0, peers: bool = False
-) -> Iterator[Callable[[str], Flower]]:
+) -> Iterator[Callable[[str], FlowerEngine]]:
     """Makes engines on a federation of processes; their recipes are `warm`, `cold`, `secure`."""
     from fedrl.config.flower import Settings
     from fedrl.engines.flower.connection import FOLDER, find
-    from fedrl.engines.flower.engine import Flower, Recipe
-    from fedrl.engines.flower.up import Federation
+    from fedrl.engines.flower.engine import FlowerEngine, Recipe
+    from fedrl.engines.flower.local_federation import LocalFederation
 
-    def engine(kind: str) -> Flower:
+    def engine(kind: str) -> FlowerEngine:
         terms = Terms.of(SECURE, clients) if kind == "secure" else None
         algorithm: Any = Private(Echo(), SECURE) if terms else Echo()  # type: ignore[arg-type]
         recipe = Recipe("bench", f"{kind} {clients}", 2)
-        return Flower(algorithm, recipe, find("bench"), Settings(), print, terms=terms)
+        return FlowerEngine(algorithm, recipe, find("bench"), Settings(), print, terms=terms)
 
     with tempfile.TemporaryDirectory() as folder:
         os.environ[FOLDER] = folder
         program = [str(Path(__file__).resolve())]
-        with Federation(
+        with LocalFederation(
             Path(folder),
             clients,
             name="bench",
@@ -109,10 +109,10 @@ def federation(
 
 
 def algorithm(terms: Terms | None) -> Any:
-    from fedrl.engines.flower.member import Worded
+    from fedrl.clients.masked_updates import SecureClient
 
     echo: Any = Echo(LOAD_SECONDS)
-    return echo if terms is None else Worded(Private(echo, SECURE), SECURE, terms)
+    return echo if terms is None else SecureClient(Private(echo, SECURE), SECURE, terms)
 
 
 def plan(recipe: str) -> Plan:
@@ -124,9 +124,9 @@ def plan(recipe: str) -> Plan:
 
 
 def main() -> None:
-    from fedrl.engines.flower.identity import load
-    from fedrl.engines.flower.node import Client
-    from fedrl.engines.flower.supernode import Node, serve
+    from fedrl.engines.flower.node import NodeClient
+    from fedrl.engines.flower.supernode import SuperNode, serve
+    from fedrl.privacy.secure_aggregation.identity import load
 
     parser = argparse.ArgumentParser()
     for flag in ("--client", "--superlink", "--folder", "--ca", "--key", "--peers"):
@@ -135,8 +135,8 @@ def main() -> None:
     parser.add_argument("--poll", type=float)
     asked = parser.parse_args()
     ca, key, peers = (Path(p) if p else None for p in (asked.ca, asked.key, asked.peers))
-    client = Client(int(asked.client), Path(asked.folder), plan, identity=load(key, peers))
-    serve(Node(asked.superlink, ca, key, asked.poll), client)
+    client = NodeClient(int(asked.client), Path(asked.folder), plan, identity=load(key, peers))
+    serve(SuperNode(asked.superlink, ca, key, asked.poll), client)
 
 
 if __name__ == "__main__":

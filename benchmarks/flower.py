@@ -21,7 +21,7 @@ from fedrl.core import tree
 from fedrl.engines.in_process import InProcess
 
 if TYPE_CHECKING:
-    from fedrl.engines.flower.engine import Flower
+    from fedrl.engines.flower.engine import FlowerEngine
 
 PARTS = ("sizes", "cold", "messages", "poll")
 OFTEN = 0.5
@@ -40,13 +40,15 @@ def loopback() -> int:
     return 0
 
 
-def measure(results: harness.Results, name: str, engine: Flower, size: float, rounds: int) -> None:
+def measure(
+    results: harness.Results, name: str, engine: FlowerEngine, size: float, rounds: int
+) -> None:
     sent = echoes.tensors(size)
     with engine:
         before = loopback()
         first, *later = echoes.per_round(engine, sent, CLIENTS, rounds + 1)
         minimum = tree.nbytes(sent) * CLIENTS * (rounds + 1)
-        down, up = engine.bytes_sent / minimum, engine.bytes_received / minimum
+        down, up = engine.calls.bytes_sent / minimum, engine.calls.bytes_received / minimum
         wire = (loopback() - before) / (tree.nbytes(sent) * TRIPS * (rounds + 1))
     results.add(f"flower/{name}/{size:g}MB/round", float(np.median(later)), "s")
     print(f"{name}, {size:g} MB: first round {first:.1f} s, later {np.median(later):.1f} s, bytes "
@@ -56,20 +58,21 @@ def measure(results: harness.Results, name: str, engine: Flower, size: float, ro
     results.add(f"flower/{name}/{size:g}MB/wire", wire, "of the least")
 
 
-def growth(results: harness.Results, engine: Flower) -> None:
+def growth(results: harness.Results, engine: FlowerEngine) -> None:
     """Many small messages to two nodes: what the SuperLink and the driver take for each."""
-    from fedrl.engines.flower import messages, protocol
-    from fedrl.engines.flower.link import Outgoing
+    from fedrl.engines.flower import messages
+    from fedrl.engines.flower.adapter import records
+    from fedrl.engines.flower.superlink_client import Outgoing
 
     with engine:
         echoes.per_round(engine, echoes.tensors(0.01), CLIENTS, 1)
-        link, nodes = engine._link, sorted(engine.owners.values())
+        link, nodes = engine.calls.link(), sorted(engine.owners.values())
         assert link is not None
         for count in (2, 10, 100):
             start = time.perf_counter()
             waiting = set()
             for number in range(count):
-                content = messages.content(protocol.write(protocol.Who(protocol.nonce())))
+                content = records.content(messages.to_json(messages.Who(messages.nonce())))
                 waiting |= set(link.push([Outgoing(nodes[number % len(nodes)], content, 600.0)]))
             pushed = time.perf_counter() - start
             while waiting:

@@ -18,7 +18,7 @@ import harness
 from fedrl.privacy.secure_aggregation.cost import cost
 
 if TYPE_CHECKING:
-    from fedrl.engines.flower.engine import Flower
+    from fedrl.engines.flower.engine import FlowerEngine
 
 PARTS = ("sum", "flower")
 NUMBERS = 100_000
@@ -58,11 +58,13 @@ def rounds(results: harness.Results, quick: bool) -> None:
                 measure(results, f"{clients}/{told}/poll{poll:g}", one, clients, quick)
 
 
-def measure(results: harness.Results, name: str, engine: Flower, clients: int, quick: bool) -> None:
+def measure(
+    results: harness.Results, name: str, engine: FlowerEngine, clients: int, quick: bool
+) -> None:
     count = 2 if quick else 5
     first, *later = echoes.per_round(engine, echoes.tensors(1.0), clients, count + 1)
     each = clients * (count + 1) * 1e6
-    down, up = engine.bytes_sent / each, engine.bytes_received / each
+    down, up = engine.calls.bytes_sent / each, engine.calls.bytes_received / each
     results.add(f"flower/{name}/round", median(later), "s")
     results.add(f"flower/{name}/up", up, "MB per client")
     results.add(f"flower/{name}/down", down, "MB per client")

@@ -18,15 +18,15 @@ from fedrl.core import tree
 @st.composite
 def cases(draw, name):
     """Number of updates, of attackers assumed among them, and a seed."""
-    attackers = draw(st.integers(0, 3))
-    least = PER_ATTACKER[name] * attackers + 3
-    return draw(st.integers(least, least + 5)), attackers, draw(st.integers(0, 10**6))
+    byzantine = draw(st.integers(0, 3))
+    least = PER_ATTACKER[name] * byzantine + 3
+    return draw(st.integers(least, least + 5)), byzantine, draw(st.integers(0, 10**6))
 
 
 # What the papers say, in loops
 
 
-def brute_scores(vectors, attackers):
+def brute_scores(vectors, byzantine):
     count = len(vectors)
     found = []
     for i in range(count):
@@ -35,20 +35,20 @@ def brute_scores(vectors, attackers):
             for j in range(count)
             if j != i
         )
-        found.append(sum(apart[: max(1, count - attackers - 2)]))
+        found.append(sum(apart[: max(1, count - byzantine - 2)]))
     return found
 
 
-def brute_bulyan(vectors, attackers):
+def brute_bulyan(vectors, byzantine):
     left, chosen = [list(v) for v in vectors], []
-    count = len(vectors) - 2 * attackers
+    count = len(vectors) - 2 * byzantine
     while len(chosen) < count:
-        scores = brute_scores(left, attackers)
+        scores = brute_scores(left, byzantine)
         chosen.append(left.pop(scores.index(min(scores))))
     found = []
     for numbers in zip(*chosen):
         middle = float(np.median(numbers))
-        near = sorted(numbers, key=lambda x: abs(x - middle))[: count - 2 * attackers]
+        near = sorted(numbers, key=lambda x: abs(x - middle))[: count - 2 * byzantine]
         found.append(sum(near) / len(near))
     return found
 
@@ -56,34 +56,34 @@ def brute_bulyan(vectors, attackers):
 @settings(max_examples=25, deadline=None)
 @given(cases("krum"))
 def test_krum_is_the_update_with_the_lowest_score(case):
-    count, attackers, seed = case
+    count, byzantine, seed = case
     vectors = drawn(seed, count)
-    scores = brute_scores(vectors, attackers)
-    found = robust.krum(stream(vectors), attackers)
+    scores = brute_scores(vectors, byzantine)
+    found = robust.krum(stream(vectors), byzantine)
     np.testing.assert_array_equal(vector(found), in_order(vectors)[scores.index(min(scores))])
 
 
 @settings(max_examples=25, deadline=None)
 @given(cases("multi-krum"), st.data())
 def test_multi_krum_is_the_mean_of_the_lowest(case, data):
-    count, attackers, seed = case
-    keep = data.draw(st.integers(0, count - attackers))
+    count, byzantine, seed = case
+    keep = data.draw(st.integers(0, count - byzantine))
     vectors = drawn(seed, count)
-    order = np.argsort(brute_scores(vectors, attackers))[: keep or count - attackers - 2]
+    order = np.argsort(brute_scores(vectors, byzantine))[: keep or count - byzantine - 2]
     expected = in_order(vectors)[order].mean(axis=0)
-    found = vector(robust.multi_krum(stream(vectors), attackers, keep))
+    found = vector(robust.multi_krum(stream(vectors), byzantine, keep))
     np.testing.assert_allclose(found, expected, atol=1e-12)
     if keep == 1:
-        assert np.array_equal(found, vector(robust.krum(stream(vectors), attackers)))
+        assert np.array_equal(found, vector(robust.krum(stream(vectors), byzantine)))
 
 
 @settings(max_examples=25, deadline=None)
 @given(cases("bulyan"))
 def test_bulyan_is_what_its_paper_says(case):
-    count, attackers, seed = case
+    count, byzantine, seed = case
     vectors = drawn(seed, count)
-    found = vector(robust.bulyan(stream(vectors), attackers))
-    expected = brute_bulyan(in_order(vectors), attackers)
+    found = vector(robust.bulyan(stream(vectors), byzantine))
+    expected = brute_bulyan(in_order(vectors), byzantine)
     np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
@@ -108,7 +108,7 @@ def test_flowers_rules_agree(case, data):
         # A new list each time, because their Bulyan empties it; equal weights, which they read.
         said = [([update["b"], update["outer"]["a"]], 1) for update, _ in stream(vectors)]
         expected = np.concatenate([np.ravel(layer) for layer in oracle(said)])
-        ours = aggregate.get(name, trim=share, attackers=f, keep=keep)(stream(vectors))
+        ours = aggregate.get(name, trim=share, byzantine=f, keep=keep)(stream(vectors))
         np.testing.assert_allclose(vector(ours), expected, atol=1e-12, err_msg=name)
 
 
@@ -120,7 +120,7 @@ def test_flowers_rules_agree(case, data):
 def test_it_does_not_matter_who_says_what(order, seed, name):
     """With f = 3, where Bulyan's last choice is not between two that are nearest to each other."""
     vectors = drawn(seed, 15)
-    rule = aggregate.get(name, attackers=3)
+    rule = aggregate.get(name, byzantine=3)
     one, other = (vector(rule(stream(v))) for v in (vectors, vectors[order]))
     np.testing.assert_allclose(one, other, atol=1e-12)
 
@@ -207,10 +207,10 @@ def test_a_given_bound_holds_one_update_at_a_time():
 
 
 def mixed(case, kind):
-    count, attackers, seed = case
+    count, byzantine, seed = case
     rng = np.random.default_rng(seed)
-    honest = rng.standard_normal((count - attackers, SIZE)) + 5
-    everybody = np.vstack([honest, lies(kind, honest, attackers, rng)])
+    honest = rng.standard_normal((count - byzantine, SIZE)) + 5
+    everybody = np.vstack([honest, lies(kind, honest, byzantine, rng)])
     return honest, everybody[rng.permutation(count)]
 
 
@@ -223,13 +223,13 @@ def diameter(vectors):
 def test_krum_stays_near_an_honest_client(case, kind):
     """Of a chosen update's n − f − 2 neighbours one is honest, and no honest score exceeds
     (n − f − 2) times the square of the honest diameter."""
-    count, attackers, _ = case
+    count, byzantine, _ = case
     honest, everybody = mixed(case, kind)
-    radius = np.sqrt(count - attackers - 2) * diameter(honest)
+    radius = np.sqrt(count - byzantine - 2) * diameter(honest)
     with np.errstate(over="raise"):  # a lie makes no noise either
-        one = vector(robust.krum(stream(everybody), attackers))
+        one = vector(robust.krum(stream(everybody), byzantine))
     assert min(np.linalg.norm(one - h) for h in in_order(honest)) <= radius + 1e-9
-    several = vector(robust.multi_krum(stream(everybody), attackers))
+    several = vector(robust.multi_krum(stream(everybody), byzantine))
     off = np.linalg.norm(several - in_order(honest).mean(axis=0))
     assert off <= radius + diameter(honest) + 1e-9
 
@@ -238,9 +238,9 @@ def test_krum_stays_near_an_honest_client(case, kind):
 @given(cases("bulyan"), LIES)
 def test_bulyan_stays_near_the_honest_in_every_number(case, kind):
     """The median is theirs, and what is averaged is no farther from it than they are."""
-    _, attackers, _ = case
+    _, byzantine, _ = case
     honest, everybody = mixed(case, kind)
-    found = vector(robust.bulyan(stream(everybody), attackers))
+    found = vector(robust.bulyan(stream(everybody), byzantine))
     low, high = in_order(honest).min(axis=0), in_order(honest).max(axis=0)
     assert np.all(found >= low - (high - low) - 1e-9)
     assert np.all(found <= high + (high - low) + 1e-9)
@@ -249,13 +249,13 @@ def test_bulyan_stays_near_the_honest_in_every_number(case, kind):
 @settings(max_examples=60, deadline=None)
 @given(cases("krum"), LIES, st.floats(0.1, 10))
 def test_a_liar_moves_a_bounded_mean_by_its_share_of_the_bound(case, kind, bound):
-    count, attackers, _ = case
+    count, byzantine, _ = case
     honest, everybody = mixed(case, kind)
     found = vector(aggregate.norm_bound(stream(everybody), bound))
     assert np.linalg.norm(found) <= bound * (1 + 1e-9)
     cut = [h * min(1, bound / np.linalg.norm(h)) for h in in_order(honest)]
     without = np.sum(cut, axis=0) / count
-    assert np.linalg.norm(found - without) <= bound * attackers / count + 1e-12 * count
+    assert np.linalg.norm(found - without) <= bound * byzantine / count + 1e-12 * count
 
 
 @settings(max_examples=30, deadline=None)

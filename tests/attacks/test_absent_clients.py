@@ -18,9 +18,9 @@ from support.flower_nodes import Inline, Net, in_small_pieces
 from support.toy import Toy
 
 from fedrl.core.types import Failure, Job, Result, UserError
-from fedrl.engines.flower import children, keys
+from fedrl.engines.flower import child_processes, keys
 from fedrl.engines.flower.connection import FOLDER, Connection, find, save
-from fedrl.engines.flower.engine import Flower, Recipe
+from fedrl.engines.flower.engine import FlowerEngine, Recipe
 
 CLIENTS = 4
 
@@ -53,10 +53,10 @@ class Hub(Net):
     def key_of(self, node: int):
         return load_ssh_public_key(self.keys[node].read_bytes())
 
-    def engine(self, **settings: object) -> Flower:  # type: ignore[override]
+    def engine(self, **settings: object) -> FlowerEngine:  # type: ignore[override]
         here = Connection("x:1", ca="ca.pem", secret=str(self.folder / "secret"))
         chosen = in_small_pieces(**({"wait": 0.0} | settings))
-        return Flower(
+        return FlowerEngine(
             self.algorithm, Recipe("run", "", 3), here, chosen, self.said.append, self.open
         )
 
@@ -131,7 +131,7 @@ def test_one_key_has_one_number(hub: Hub, tmp_path: Path, monkeypatch: pytest.Mo
     assert set(failed(list(engine.run(jobs())))) == {1, 3}
     assert "its key is in client-1.pub and client-3.pub" in hub.said[0]
     with pytest.raises(UserError, match=r"client-1\.pub and client-3\.pub are the same key"):
-        engine.connection.registered().check()
+        engine.calls.connection.registered().check()
 
 
 def test_files_that_are_no_keys_harm_nobody(hub: Hub):
@@ -166,15 +166,17 @@ def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """TLS and registered keys: a member takes the number of a client whose node was stopped."""
     from support.flower_runs import MOMENTUM, QUICK, on_flower, records
 
-    from fedrl.engines.flower.up import Federation
+    from fedrl.engines.flower.local_federation import LocalFederation
 
     monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))
-    with Federation(tmp_path / "up", 4, name="test", program=QUICK) as up:
-        children.stop([up.nodes[1], up.nodes[3]])
+    with LocalFederation(tmp_path / "up", 4, name="test", program=QUICK) as up:
+        child_processes.stop([up.nodes[1], up.nodes[3]])
         folder = tmp_path / "up" / "node-3"
         words = ["--client", "1", "--superlink", up.address, "--folder", str(folder)]
         words += ["--ca", str(up.folder / "server" / "ca.pem"), "--key", str(folder / "key")]
-        up.nodes[3] = children.start([*up.program, *words], folder / "flwr", folder / "again.log")
+        up.nodes[3] = child_processes.start(
+            [*up.program, *words], folder / "flwr", folder / "again.log"
+        )
         flags = ("--flower.wait", "45", "--federation.clients", "3")
         run = on_flower(MOMENTUM, tmp_path / "runs", *flags, rounds=1)
     told = [r for r in records(run) if r["status"] == "failed"]

@@ -112,10 +112,10 @@ GRANDCHILD = "import subprocess, sys; subprocess.run([sys.executable, '-c', 'imp
 def test_parts_of_a_federation(trapped: Trapped, words, monkeypatch: pytest.MonkeyPatch):
     """A module by `-m`, a program by `-c`, and whatever they start in their turn."""
     pytest.importorskip("flwr", reason="needs the extra flower")
-    from fedrl.engines.flower import children
+    from fedrl.engines.flower import child_processes
 
     monkeypatch.chdir(trapped.here)
-    process = children.start(words, trapped.home / "flwr", trapped.home / "log")
+    process = child_processes.start(words, trapped.home / "flwr", trapped.home / "log")
     process.wait(120)
     trapped.check()
 
@@ -129,7 +129,7 @@ def test_a_federation_of_real_processes(trapped: Trapped):
     import sys
     from pathlib import Path
     from fedrl.cli import call
-    from fedrl.engines.flower.up import Federation
+    from fedrl.engines.flower.local_federation import Federation
     if __name__ == "__main__":
         with Federation(Path("up").resolve(), 2, name="traps"):
             words = ["--engine", "flower", "--connection", "traps"]

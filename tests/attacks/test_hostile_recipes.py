@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import tomli_w
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
@@ -16,13 +17,16 @@ from support.flower_nodes import Inline, Net, in_small_pieces
 
 from fedrl.config import build
 from fedrl.config.build import build_clients
-from fedrl.config.loading import _toml, resolve
-from fedrl.core import seeding
+from fedrl.config.loading import resolve
+from fedrl.core import seeding, serialization
 from fedrl.core.types import Failure, Job, Result, UserError
-from fedrl.engines.flower import framing, identity, keys, messages, protocol, recipes, steps
+from fedrl.engines.flower import keys, messages, node_recipes
+from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.connection import Connection
-from fedrl.engines.flower.engine import Flower, Recipe
-from fedrl.engines.flower.identity import Identity
+from fedrl.engines.flower.engine import FlowerEngine, Recipe
+from fedrl.privacy.secure_aggregation import identity
+from fedrl.privacy.secure_aggregation import messages as secure_messages
+from fedrl.privacy.secure_aggregation.identity import Identity
 
 CLIENTS = 5
 SMALL = {
@@ -50,34 +54,27 @@ def merged(*parts: dict) -> dict:
 
 def text(*parts: dict) -> str:
     """As a driver that checks nothing would write it."""
-    lines, data = [], merged(SMALL, *parts)
-    for key, value in data.items():
-        if not isinstance(value, dict):
-            lines.append(f"{key} = {_toml(value)}")
-    for key, value in data.items():
-        if isinstance(value, dict):
-            lines += [f"[{key}]", *(f"{k} = {_toml(v)}" for k, v in value.items())]
-    return "\n".join(lines) + "\n"
+    return tomli_w.dumps(merged(SMALL, *parts))
 
 
 class Node:
     """A node as `fedrl flower node` makes it, which computes here; `said` is its own log."""
 
     def __init__(self, folder: Path, *flags: str, number: int = 0, **rules: object) -> None:
-        made = recipes.client(number, folder, "", flags, **rules)  # type: ignore[arg-type]
+        made = node_recipes.client(number, folder, "", flags, **rules)  # type: ignore[arg-type]
         self.said: list[str] = []
         self.client = Inline(number, folder, made.plan, log=self.said.append)
 
     def reason(self, recipe: str, **fields: object) -> str:
         """Why there is no update; empty if there is one."""
-        pieces = framing.cut(framing.pack({"x": np.zeros(1)}), 100)
+        pieces = serialization.cut(serialization.pack({"x": np.zeros(1)}), 100)
         job = {"run": "run", "state": "", "keep": 2, "deadline": 0.0, "recipe": recipe} | fields
         seed = seeding.local(resolve({}).seed, 0, 0, self.client.number)
-        heading = protocol.Job(
-            protocol.nonce(), self.client.number, seed, digest=framing.checksum(pieces), **job
+        heading = messages.Job(
+            messages.nonce(), self.client.number, seed, digest=serialization.checksum(pieces), **job
         )  # type: ignore[arg-type]
-        content = messages.content(protocol.write(heading), messages.body(pieces))
-        answer = protocol.read(messages.opened(self.client.answer(content))[0], protocol.Answer)
+        content = records.content(messages.to_json(heading), records.body(pieces))
+        answer = messages.from_json(records.opened(self.client.answer(content))[0], messages.Answer)
         return answer.reason
 
 
@@ -203,7 +200,7 @@ def test_a_node_has_its_own_least_number_of_clients(home: Path):
         [{"federation": {"clients": 9, "cohort": 3}}],
         [{"federation": {"kind": "local"}}],
         [{"federation": {"kind": "independent"}}],
-        [{"federation": {"clients": 9}, "buffer": {"size": 1}}],
+        [{"federation": {"clients": 9}, "async_buffer": {"size": 1}}],
         # of five clients three may be left when a sum is opened
         [SECRET, {"privacy": {"threshold": 0.6}}],
     ):
@@ -231,16 +228,16 @@ def test_the_worker_reaches_no_hub_unless_its_owner_names_a_model(home: Path, mo
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):
         monkeypatch.setenv(name, "0")
     recipe = text(TEXTS, {"algorithm": {"model": "models/mine"}})
-    recipes.client(0, home, flags=("--algorithm.model", "x")).plan(recipe).build()
+    node_recipes.client(0, home, flags=("--algorithm.model", "x")).plan(recipe).build()
     assert os.environ["HF_HUB_OFFLINE"] == "0"
-    recipes.client(0, home).plan(recipe).build()
+    node_recipes.client(0, home).plan(recipe).build()
     assert os.environ["HF_HUB_OFFLINE"] == os.environ["TRANSFORMERS_OFFLINE"] == "1"
 
 
 # Secure sums ------------------------------------------------------------------------------------
 
 
-def secret_engine(home: Path, recipe: str) -> tuple[Flower, list[Job]]:
+def secret_engine(home: Path, recipe: str) -> tuple[FlowerEngine, list[Job]]:
     """A driver and real nodes for a secure sum of one job each."""
     config = resolve(json.loads(json.dumps(merged(SMALL, SECRET))))
     algorithm = build_clients(config)
@@ -251,7 +248,7 @@ def secret_engine(home: Path, recipe: str) -> tuple[Flower, list[Job]]:
         net.members[100 + number] = Node(folder, number=number).client
     terms = build.terms(config)
     sent = algorithm.broadcast(algorithm.init(0), 1)
-    engine = Flower(
+    engine = FlowerEngine(
         algorithm, Recipe("run", recipe, 3), Connection("x:1"),
         in_small_pieces(piece_mb=1.0), print, net.open, terms,
     )  # fmt: skip
@@ -288,7 +285,7 @@ def test_a_node_that_knows_its_peers_sends_no_plain_update(home: Path, peers: Id
     assert node.reason(text()).startswith("privacy.secure: this node knows its peers")
     assert not list(home.rglob("*.safetensors"))
     config = resolve(merged(SMALL, SECRET))
-    terms = steps.sendable(build.terms(config))
+    terms = secure_messages.sendable(build.terms(config))
     assert "peers" not in node.reason(text(SECRET), exchange="x", terms=terms)
     plain = partial(node.reason, text(), exchange="y", terms=terms)
     assert plain().startswith("privacy.secure: this node knows its peers")
@@ -297,7 +294,7 @@ def test_a_node_that_knows_its_peers_sends_no_plain_update(home: Path, peers: Id
 def test_nor_its_own_metrics_beside_a_sum(home: Path, peers: Identity):
     """`reports = true` in a recipe would send every client's metrics as they are."""
     secret = merged(SECRET, {"privacy": {"clip": 0.5, "secure": True, "reports": True}})
-    terms = steps.sendable(build.terms(resolve(merged(SMALL, secret))))
+    terms = secure_messages.sendable(build.terms(resolve(merged(SMALL, secret))))
     for rules, refused in (({}, True), ({"allowed": ["privacy.reports"]}, False)):
         node = Node(home, **rules)
         node.client.identity = peers
@@ -312,15 +309,16 @@ def test_nor_its_own_metrics_beside_a_sum(home: Path, peers: Identity):
 @pytest.mark.xdist_group("flower machines")
 def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """TLS, keys, peers: plain recipes and free-riders are refused, and an honest sum is opened."""
-    from support.flower_runs import MOMENTUM, QUICK, on_flower, records
+    from support.flower_runs import MOMENTUM, QUICK, on_flower
+    from support.flower_runs import records as client_records
 
     from fedrl.engines.flower.connection import FOLDER
-    from fedrl.engines.flower.up import Federation
+    from fedrl.engines.flower.local_federation import LocalFederation
 
     monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))
     secret = ("--privacy.clip", "0.5", "--privacy.secure", "true", "--federation.retries", "0")
     riders = ("--attack.clients", "0,2,3", "--attack.kind", "free-rider")
-    with Federation(tmp_path / "up", 4, name="test", program=QUICK, peers=True) as up:
+    with LocalFederation(tmp_path / "up", 4, name="test", program=QUICK, peers=True) as up:
         many = ("--federation.clients", "4")
         for name, flags, told in (
             ("plain", secret[-2:], "privacy.secure: this node knows its peers"),
@@ -331,4 +329,4 @@ def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
             for client in range(4):
                 assert told in (up.folder / f"node-{client}" / "node.log").read_text()
         run = on_flower(MOMENTUM, tmp_path / "honest", *many, *secret, rounds=1)
-    assert {r["status"] for r in records(run)} == {"ok"}
+    assert {r["status"] for r in client_records(run)} == {"ok"}

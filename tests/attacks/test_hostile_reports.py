@@ -51,7 +51,7 @@ class Lying(Wrapped):
 
 
 def trained(tmp_path: Path, rule: str, lie: tuple[str, float] | None = None) -> Path:
-    flags = ("--aggregate.name", rule, "--aggregate.attackers", "1", "--out", str(tmp_path))
+    flags = ("--aggregate.name", rule, "--aggregate.byzantine", "1", "--out", str(tmp_path))
     settings = resolve(RECIPE, flags)
     algorithm = build_algorithm(settings)
     directory = runs.start(settings)
@@ -161,7 +161,7 @@ def test_of_two_that_report_one_would_decide(clients: int, silent: int):
     [("env/samples", 33.0), ("env/tokens", 32.0 * 8 + 1), ("train/sentiment", 1.5)],
 )
 def test_writers_report_no_more_than_they_can_write(name: str, lie: float):
-    from fedrl.federation.update_check import misreported, ranges
+    from fedrl.core.update_refusal import misreported, ranges
 
     settings = {"name": "fedrlhf-text", "batches": 2, "batch": 16, "answer_tokens": 8,
                 "eval_prompts": 4}  # fmt: skip
@@ -215,7 +215,7 @@ def test_whatever_is_reported_totals_stay_numbers(seed: int, robust_metrics: boo
 
 @pytest.mark.parametrize("family", ["fedsvrpg-m", "fedqhd", "feddqn", "distill-dqn", "fedrlhf"])
 def test_ranges_are_of_what_is_reported(family: str):
-    from fedrl.federation.update_check import ranges
+    from fedrl.core.update_refusal import ranges
 
     world = {"fedsvrpg-m": "random_mdp", "fedrlhf": "movielens"}.get(family, "cartpole-v1")
     data = {"algorithm": {"name": family}, "world": {"name": world}}

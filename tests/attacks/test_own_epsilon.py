@@ -17,8 +17,10 @@ from support.toy import Toy
 
 from fedrl.clients.local_noise import Private
 from fedrl.config.loading import resolve, to_toml
+from fedrl.core import serialization
 from fedrl.core.types import Job, Result, Spec, Tensors
-from fedrl.engines.flower import framing, messages, protocol, recipes
+from fedrl.engines.flower import messages, node_recipes
+from fedrl.engines.flower.adapter import records
 from fedrl.privacy import Settings, accounting
 
 OWN = ("--privacy.epsilon", "8", "--privacy.delta", "1e-5")
@@ -43,10 +45,10 @@ def recipe(**fields: object) -> str:
 def node(folder: Path, own: tuple[str, ...] = OWN, work: Toy = TOY) -> Inline:
     """As after a start; its work is the toy's, its plan what its flags make of a recipe."""
 
-    def plan(text: str) -> recipes.Plan:
-        config = recipes.read(text, own)
+    def plan(text: str) -> node_recipes.Plan:
+        config = node_recipes.configuration(text, own)
         return replace(
-            recipes.plan(text, folder, "", own), build=lambda: Private(work, config.privacy)
+            node_recipes.plan(text, folder, "", own), build=lambda: Private(work, config.privacy)
         )
 
     return Inline(1, folder, plan, log=lambda line: None)
@@ -56,14 +58,14 @@ def ask(
     there: Inline, text: str, seed: int = 7, sent: Tensors = SENT, run: str = "run"
 ) -> np.ndarray | str:
     """Its update, or why there is none."""
-    pieces = framing.cut(framing.pack(sent), 10**6)
-    job = protocol.Job(
-        protocol.nonce(), 1, seed, run, "", 3, 0.0, text, framing.checksum(pieces)
+    pieces = serialization.cut(serialization.pack(sent), 10**6)
+    job = messages.Job(
+        messages.nonce(), 1, seed, run, "", 3, 0.0, text, serialization.checksum(pieces)
     )  # fmt: skip
-    answer = there.answer(messages.content(protocol.write(job), messages.body(pieces)))
-    heading, body = messages.opened(answer)
-    told: protocol.Answer = protocol.read(heading, protocol.Answer)
-    return told.reason or framing.unpack(b"".join(body))["a"]
+    answer = there.answer(records.content(messages.to_json(job), records.body(pieces)))
+    heading, body = records.opened(answer)
+    told: messages.Answer = messages.from_json(heading, messages.Answer)
+    return told.reason or serialization.unpack(b"".join(body))["a"]
 
 
 def test_one_job_is_answered_once(tmp_path: Path):

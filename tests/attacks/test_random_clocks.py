@@ -17,7 +17,8 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
-from fedrl.engines.flower.states import StateError, States
+from fedrl.core.private_files import StateError
+from fedrl.engines.flower.client_state_store import ClientStateStore
 
 GAMES = 40
 
@@ -64,7 +65,7 @@ def play(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             clock.shuffle()
         if draw.random() < 0.25:  # the driver is killed, and goes on from its checkpoint
             current, since = checkpoint, 0
-        states = States(folder)  # the node is restarted between any two jobs
+        states = ClientStateStore(folder)  # the node is restarted between any two jobs
         for attempt in range(draw.randint(1, retries + 1)):
             if current is not None:
                 assert int(states.load("run", current)["x"]) == int(current.split("-")[0])
@@ -89,7 +90,7 @@ def test_no_clock_loses_a_state_that_a_driver_needs(
 @pytest.mark.parametrize("step", [-86_400, 86_400])
 def test_a_clock_that_steps_once(step: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The checkpoint's state was written before the clock was set; then come more rounds."""
-    states = States(tmp_path)
+    states = ClientStateStore(tmp_path)
     now = time.time_ns()
     for number in range(8):
         states.save("run", f"t{number}", {"x": np.array(number)}, 3, f"t{number - 1}")
@@ -100,7 +101,7 @@ def test_a_clock_that_steps_once(step: int, tmp_path: Path, monkeypatch: pytest.
 
 def test_without_its_list_a_folder_loses_nothing_that_may_be_needed(tmp_path: Path):
     """Of a version before, or damaged: all is kept until enough newer states are there."""
-    states = States(tmp_path)
+    states = ClientStateStore(tmp_path)
     for number in range(4):
         states.save("run", f"old{number}", {"x": np.array(number)}, 4, None)
     for damage in (b"\xff\xfe\x00", b"old9\n\n../../x\n", b""):

@@ -35,12 +35,14 @@ from flwr.supercore.task_identity import TaskIdentity
 from support.flower_nodes import Net
 from support.toy import Toy
 
-from fedrl.core import tree
+from fedrl.core import serialization, tree
 from fedrl.core.types import Failure, Job, Result, Spec
-from fedrl.engines.flower import framing, messages, protocol
+from fedrl.core.update_refusal import refusal
+from fedrl.engines.flower import messages
+from fedrl.engines.flower.adapter import records
+from fedrl.engines.flower.adapter.driver import Run
 from fedrl.engines.flower.connection import Connection
-from fedrl.engines.flower.link import Arrived, Link
-from fedrl.federation.update_check import refusal
+from fedrl.engines.flower.superlink_client import Arrived, SuperLinkClient
 
 ROOM = 2**22
 """Bytes that reading any answer may take beside four times what came and what was declared."""
@@ -286,17 +288,17 @@ def search(count: int, folder: Path, seed: int = 0, half: bool = False) -> Count
 
     def lie(answer: Arrived) -> Arrived:
         nonlocal came
-        text, pieces = messages.opened(answer.content)
+        text, pieces = records.opened(answer.content)
         data = b"".join(pieces)
         if rng.random() < 0.9:
             data = mutated(rng, data)
         pieces = [data]
-        heading = protocol.read(text, protocol.Answer)
-        text = protocol.write(replace(heading, digest=framing.checksum(pieces)))
+        heading = messages.from_json(text, messages.Answer)
+        text = messages.to_json(replace(heading, digest=serialization.checksum(pieces)))
         if rng.random() < 0.2:
             text = bent_heading(rng, text)
         came = len(data) + len(text)
-        told = messages.content(text, messages.body(pieces))
+        told = records.content(text, records.body(pieces))
         tracemalloc.start()  # not before: it makes lying slow
         return answer._replace(content=told)
 
@@ -338,13 +340,13 @@ def test_a_broadcast_is_read_within_bounds_too():
     rng = random.Random(16)
     algorithm = Wide(1)
     given = algorithm.broadcast(algorithm.init(0), 1) | {"text": "x", "more": {"n": np.float32(1)}}
-    good = framing.pack(given)
+    good = serialization.pack(given)
     try:
         for number in range(1000):
             data = mutated(rng, good)
             tracemalloc.start()
-            with contextlib.suppress(framing.Damaged):
-                framing.unpack(data)
+            with contextlib.suppress(serialization.Damaged):
+                serialization.unpack(data)
             peak = tracemalloc.get_traced_memory()[1]
             tracemalloc.stop()
             assert peak <= 20 * len(data) + ROOM, f"{number}: {peak:,} bytes for {len(data):,}"
@@ -370,8 +372,8 @@ def test_a_tensor_of_many_names_is_refused_unrestored(half: bool):
     data = named_often(half)
     tracemalloc.start()
     try:
-        with pytest.raises(framing.Damaged):
-            framing.unpack(data)
+        with pytest.raises(serialization.Damaged):
+            serialization.unpack(data)
         assert tracemalloc.get_traced_memory()[1] < 20 * len(data)
     finally:
         tracemalloc.stop()
@@ -386,8 +388,8 @@ def test_plain_values_have_bounds_on_both_sides(value: Any):
     from safetensors.numpy import save
 
     head = np.frombuffer(json.dumps([[None, "a", "plain", value]]).encode(), np.uint8)
-    with pytest.raises(framing.Damaged):
-        framing.unpack(save({"head": head}))
+    with pytest.raises(serialization.Damaged):
+        serialization.unpack(save({"head": head}))
 
 
 class Objects:
@@ -403,9 +405,9 @@ class Objects:
 
 def test_flowers_own_objects_may_not_name_each_other_too_often(monkeypatch: pytest.MonkeyPatch):
     """Flower puts an array together from chunks, each as often as the array says."""
-    from fedrl.engines.flower.link import _Arriving
+    from fedrl.engines.flower.superlink_client import _Arriving
 
-    content = messages.content("heading", messages.body([bytes(range(256)) * 256]))
+    content = records.content("heading", records.body([bytes(range(256)) * 256]))
     for name in ("_run_id", "_node_id", "_task_id"):
         monkeypatch.setattr(TaskIdentity, name, 1)
     sent = Message(content, 1, "query")
@@ -422,9 +424,8 @@ def test_flowers_own_objects_may_not_name_each_other_too_often(monkeypatch: pyte
             bombed[number] = b" ".join([*words[:-1], str(len(body)).encode()]) + b"\0" + body
 
     def fetched(objects: dict[str, bytes]) -> Arrived:
-        link = Link(Connection("x:1"))
-        link._client, link._run = Objects(objects), 1  # type: ignore[assignment]
-        link._grid = SimpleNamespace(node=None)  # type: ignore[assignment]
+        run = Run(Objects(objects), SimpleNamespace(node=None), 1)  # type: ignore[arg-type]
+        link = SuperLinkClient(Connection("x:1"), run)
         found = link._fetch(sent.object_id, _Arriving("q", 1, list(objects)), 10**6)
         assert found is not None
         return found

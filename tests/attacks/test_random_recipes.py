@@ -21,17 +21,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
 from fedrl.algorithms import METHODS
 from fedrl.clients import attacks, faults
 from fedrl.config.flag_parsing import fields
-from fedrl.config.loading import _toml
 from fedrl.config.schema import SECTIONS, Config
 from fedrl.core.registry import load
 from fedrl.core.types import Algorithm, Job
-from fedrl.engines.flower import recipes
+from fedrl.engines.flower import node_recipes
 from fedrl.envs import WORLDS
 from fedrl.runs import train as run
 
@@ -134,11 +134,7 @@ def recipe(node: Path, draw: random.Random) -> str:
 
 
 def written(data: dict[str, Any]) -> str:
-    tables = [f"{k} = {_toml(v)}" for k, v in data.items() if not isinstance(v, dict)]
-    for table, section in data.items():
-        if isinstance(section, dict):
-            tables += [f"[{table}]", *(f"{k} = {_toml(v)}" for k, v in section.items())]
-    return "\n".join(tables) + "\n"
+    return tomli_w.dumps(data)
 
 
 QUICK = {"local_steps": 1, "trajectories": 1, "eval_episodes": 1}
@@ -197,7 +193,7 @@ class Watch:
 def tried(text: str, node: Path) -> str:
     """What became of a recipe: refused, not understood, or done, for a round of client 0."""
     try:
-        plan = recipes.client(0, node).plan(text)
+        plan = node_recipes.client(0, node).plan(text)
     except Exception as error:  # noqa: BLE001 - costs an update; a node survives it
         return type(error).__name__
     try:

@@ -29,8 +29,8 @@ from support.toy import Toy
 from fedrl.core import tree
 from fedrl.core.types import Failure, Job, Result, Tensors
 from fedrl.engines.flower.connection import Connection
-from fedrl.engines.flower.engine import Flower, Recipe
-from fedrl.engines.flower.link import Arrived
+from fedrl.engines.flower.engine import FlowerEngine, Recipe
+from fedrl.engines.flower.superlink_client import Arrived
 from fedrl.privacy import clipping
 
 MEMBERS = 60
@@ -39,7 +39,7 @@ DRIVERS = 12
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.002)
+    monkeypatch.setattr("fedrl.engines.flower.node_calls.POLL_SECONDS", 0.002)
 
 
 def gone(arrived: Arrived) -> Arrived:
@@ -87,7 +87,7 @@ def flipped(values: np.ndarray, draw: random.Random) -> np.ndarray:
 
 
 def added(words: np.ndarray) -> Callable[[Tensors], Tensors]:
-    return lambda tensors: {"words": tensors["words"] + words}
+    return lambda tensors: {"vector": tensors["vector"] + words}
 
 
 @pytest.mark.parametrize("number", range(MEMBERS))
@@ -95,7 +95,7 @@ def test_members_that_lie_leave_an_exact_sum_or_none(number: int, tmp_path: Path
     draw = random.Random(number)
     share = draw.choice([0.51, 0.66])
     net = SecretNet(Toy(CLIENTS), tmp_path, threshold=share, regroup=True)
-    words = {job.client: net.algorithm.local(job).update["words"] for job in jobs(net)}
+    words = {job.client: net.algorithm.local(job).update["vector"] for job in jobs(net)}
     for client in draw.sample(range(CLIENTS), draw.randint(1, 3)):
         step = draw.choice(STEPS)
         if step == "mask" and draw.random() < 0.5:
@@ -137,7 +137,7 @@ class Had(NamedTuple):
 def lie(net: SecretNet, draw: random.Random) -> Had | None:
     """One try of a driver to have a sum."""
     run, text = draw.choice("ab"), draw.choice(["", "# x"])
-    engine = Flower(
+    engine = FlowerEngine(
         net.honest, Recipe(run, text, keep=3), Connection("x:1"), in_small_pieces(), lambda _: None,
         net.open, net.terms,
     )  # fmt: skip

@@ -50,11 +50,17 @@ def words(flags: str) -> list[str]:
         ("--aggregate.name median --federation.cohort 2", "there are 2: raise federation.clients"),
         ("--aggregate.name median --federation.kind independent", "each is alone"),
         ("--aggregate.name median --federation.kind centralized", "each is alone"),
-        ("--aggregate.name median --buffer.size 2", "needs 3 updates, and buffer.size is 2"),
+        (
+            "--aggregate.name median --async_buffer.size 2",
+            "needs 3 updates, and async_buffer.size is 2",
+        ),
         ("--aggregate.name trimmed --federation.clients 2", "needs 3 clients"),
         ("--aggregate.name trimmed --federation.clients 4", "aggregate.trim is 0.2.* nobody"),
         ("--aggregate.name trimmed --aggregate.trim 0", "raise it to 1/5 or more"),
-        ("--aggregate.name trimmed --aggregate.trim 0.1 --buffer.size 5", "leaves out nobody"),
+        (
+            "--aggregate.name trimmed --aggregate.trim 0.1 --async_buffer.size 5",
+            "leaves out nobody",
+        ),
         ("--aggregate.name trimmed --federation.kind local", "each is alone"),
         ("--aggregate.name norm-bound --federation.clients 2", "or set aggregate.bound"),
         ("--aggregate.name norm-bound --federation.kind independent", "each is alone"),
@@ -70,7 +76,7 @@ def test_a_rule_without_enough_clients_is_refused_before_the_run(flags, expected
     "flags",
     [
         "--aggregate.name median --federation.clients 3",
-        "--aggregate.name median --buffer.size 3",
+        "--aggregate.name median --async_buffer.size 3",
         "--aggregate.name trimmed --federation.clients 4 --aggregate.trim 0.25",
         "--aggregate.name trimmed",
         "--aggregate.name norm-bound --federation.clients 3",
@@ -159,19 +165,19 @@ def test_rounding_does_not_let_a_liar_stay():
     st.integers(0, 12),
 )
 def test_settings_that_are_let_through_always_have_a_result(
-    name, clients, trim, attackers, keep, bound, size
+    name, clients, trim, byzantine, keep, bound, size
 ):
     """Refused before the run, or a rule for all that were asked, and for one too few `TooFew`."""
     table = {
         "name": name,
         "trim": trim,
-        "attackers": float(attackers),
+        "byzantine": float(byzantine),
         "keep": keep,
         "bound": bound,
     }
     data = TABLE | {"aggregate": table, "federation": {"clients": clients}}
     try:
-        config = resolve(data | {"buffer": {"size": min(size, clients)}})
+        config = resolve(data | {"async_buffer": {"size": min(size, clients)}})
     except UserError as error:
         assert "\n" not in str(error)  # noqa: PT017 - any refusal will do, in one line
         return
@@ -299,8 +305,8 @@ def test_a_client_of_ratings_that_claims_everything(tmp_path):
         "--privacy.secure true",
         "--privacy.secure true --privacy.noise 1",
         "--privacy.noise 1 --privacy.reports true",
-        "--privacy.noise 1 --buffer.size 3",
-        "--privacy.secure true --buffer.size 3",
+        "--privacy.noise 1 --async_buffer.size 3",
+        "--privacy.secure true --async_buffer.size 3",
     ],
 )
 def test_weights_and_noise_or_secure_sums_exclude_each_other(private):
@@ -313,12 +319,12 @@ def test_weights_and_noise_or_secure_sums_exclude_each_other(private):
 @pytest.mark.parametrize("own", ["--privacy.noise 1", "--privacy.secure true"])
 def test_a_node_with_noise_of_its_own_takes_no_recipe_with_weights(own, tmp_path: Path):
     pytest.importorskip("flwr", reason="needs the extra flower")
-    from fedrl.engines.flower import recipes
+    from fedrl.engines.flower import node_recipes
 
     recipe = to_toml(resolve(RATINGS, ("--aggregate.name", "weighted")))
-    recipes.plan(recipe, tmp_path, "", ())
+    node_recipes.plan(recipe, tmp_path, "", ())
     with pytest.raises(UserError, match="through the bound"):
-        recipes.plan(recipe, tmp_path, "", tuple(words(f"--privacy.clip 1 {own}")))
+        node_recipes.plan(recipe, tmp_path, "", tuple(words(f"--privacy.clip 1 {own}")))
 
 
 @pytest.mark.parametrize("where", ["central", "local"])

@@ -19,8 +19,9 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from flwr.supercore.date import now
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_message
 
-from fedrl.engines.flower import driver_auth, guard, listener, superlink
-from fedrl.engines.flower.guard import Guard, Memory
+from fedrl.engines.flower import driver_auth, superlink_guard, superlink_listener
+from fedrl.engines.flower.adapter.superlink import signing_key
+from fedrl.engines.flower.superlink_guard import Guard, Memory
 
 KEY = b"a registered key"
 HEAD = b"POST /v1/fleet/push-object HTTP/1.1\r\nhost: x\r\n"
@@ -38,11 +39,11 @@ async def behind(scope: Any, receive: Any, send: Any) -> None:
 def serving(most: int = 8, each: int = 8, key: bytes | None = KEY) -> Iterator[int]:
     """The port of a guard without a SuperLink behind it."""
     app = Guard(behind, {"127.0.0.1"}, b"secret", lambda _: key, lambda k: k == KEY)
-    sockets = listener.listen("127.0.0.1", 0, listener.Doorkeeper(most, each))
+    sockets = superlink_listener.listen("127.0.0.1", 0, superlink_listener.Doorkeeper(most, each))
     server = uvicorn.Server(
         uvicorn.Config(
             app,
-            http=listener.Impatient,
+            http=superlink_listener.Impatient,
             ws="none",
             loop="asyncio",
             lifespan="off",
@@ -90,7 +91,7 @@ def test_no_more_connections_than_the_limit_and_room_again_after_them():
 
 
 def test_one_address_does_not_take_all_places():
-    door = listener.Doorkeeper(most=5, each=3)
+    door = superlink_listener.Doorkeeper(most=5, each=3)
     assert [door.enter("a") for _ in range(4)] == [True, True, True, False]
     assert [door.enter(who) for who in "bcd"] == [True, True, False]
     for _ in range(3):
@@ -105,7 +106,7 @@ def test_one_address_does_not_take_all_places():
     ids=["nothing", "a word", "half a head", "a long head"],
 )
 def test_who_does_not_get_to_the_point_is_cut_off(said: bytes, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(listener, "HEAD_SECONDS", 0.3)
+    monkeypatch.setattr(superlink_listener, "HEAD_SECONDS", 0.3)
     with serving() as port:
         wire = connect(port)
         wire.sendall(said)
@@ -123,7 +124,7 @@ def test_a_head_without_end_is_refused():
 
 
 def test_a_body_that_does_not_come_is_given_up(monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(guard, "BODY_SECONDS", 0.3)
+    monkeypatch.setattr(superlink_guard, "BODY_SECONDS", 0.3)
     with serving() as port:
         wire = connect(port)
         wire.sendall(HEAD + b"content-length: 200\r\n\r\nslowly")
@@ -160,8 +161,12 @@ def test_requests_wait_for_memory_and_take_no_more_than_there_is():
 
 def test_the_largest_request_of_each_kind_fits():
     """What could never be taken would wait for ever."""
-    assert guard.LARGEST_PIECE * guard.PIECE_COSTS <= guard.MEMORY_EACH <= guard.MEMORY
-    assert guard.LARGEST_MESSAGE * guard.COSTS <= guard.MEMORY_EACH
+    assert (
+        superlink_guard.LARGEST_PIECE * superlink_guard.PIECE_COSTS
+        <= superlink_guard.MEMORY_EACH
+        <= superlink_guard.MEMORY
+    )
+    assert superlink_guard.LARGEST_MESSAGE * superlink_guard.COSTS <= superlink_guard.MEMORY_EACH
 
 
 # Who signed -------------------------------------------------------------------------------------
@@ -183,9 +188,9 @@ def headers(key: Any, told: str | None = None) -> dict[str, str]:
 def test_a_node_is_known_by_its_signature():
     key = ec.generate_private_key(ec.SECP384R1())
     good = headers(key)
-    assert superlink.signer(good) == public_key_to_bytes(key.public_key())
+    assert signing_key(good) == public_key_to_bytes(key.public_key())
     other = ec.generate_private_key(ec.SECP384R1())
-    assert superlink.signer(good | {"flwr-signature": headers(other)["flwr-signature"]}) is None
+    assert signing_key(good | {"flwr-signature": headers(other)["flwr-signature"]}) is None
 
 
 @pytest.mark.parametrize(
@@ -205,13 +210,13 @@ def test_a_node_is_known_by_its_signature():
 )
 def test_headers_that_show_nothing(wrong: dict[str, str]):
     key = ec.generate_private_key(ec.SECP384R1())
-    assert superlink.signer(headers(key) | wrong) is None
+    assert signing_key(headers(key) | wrong) is None
     for name in wrong:
-        assert superlink.signer({k: v for k, v in headers(key).items() if k != name}) is None
+        assert signing_key({k: v for k, v in headers(key).items() if k != name}) is None
 
 
 def test_a_key_of_another_kind_shows_nothing():
-    assert superlink.signer(headers(rsa.generate_private_key(65537, 2048))) is None
+    assert signing_key(headers(rsa.generate_private_key(65537, 2048))) is None
 
 
 @pytest.mark.parametrize("change", ["path", "digest", "time", "secret", "form"])

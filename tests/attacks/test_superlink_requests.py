@@ -28,7 +28,7 @@ from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_messa
 from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
 
 from fedrl.engines.flower.connection import FOLDER
-from fedrl.engines.flower.up import Federation
+from fedrl.engines.flower.local_federation import LocalFederation
 
 pytestmark = pytest.mark.machines
 
@@ -40,14 +40,14 @@ REGISTER_SECONDS = 60
 
 
 @pytest.fixture(scope="module")
-def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalFederation]:
     """A SuperLink that knows the key of one node, which is not there."""
     from fedrl.engines.flower import keys
 
     folder = tmp_path_factory.mktemp("federation")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FOLDER, str(folder / "connections"))
-        with Federation(folder, 0, name="attacked") as federation:
+        with LocalFederation(folder, 0, name="attacked") as federation:
             keys.make_node(folder / "member")
             public = (folder / "member.pub").read_bytes()
             (folder / "server" / "nodes" / "client-0.pub").write_bytes(public)
@@ -58,19 +58,21 @@ def link(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
             yield federation
 
 
-def peak_mb(link: Federation) -> int:
+def peak_mb(link: LocalFederation) -> int:
     assert link.link is not None
     status = Path(f"/proc/{link.link.pid}/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) // 1024
 
 
-def connected(link: Federation) -> ssl.SSLSocket:
+def connected(link: LocalFederation) -> ssl.SSLSocket:
     context = ssl.create_default_context(cafile=str(link.folder / "server" / "ca.pem"))
     plain = socket.create_connection(("127.0.0.1", link.port), timeout=60)
     return context.wrap_socket(plain, server_hostname="127.0.0.1")
 
 
-def ask(link: Federation, path: str, body: bytes, headers: Mapping[str, str] | None = None) -> int:
+def ask(
+    link: LocalFederation, path: str, body: bytes, headers: Mapping[str, str] | None = None
+) -> int:
     """The status, read as soon as there is one: who refuses need not take all of the body."""
     told = {"host": "x", "content-type": PROTOBUF_MEDIA_TYPE}
     told |= {"content-length": str(len(body))} | dict(headers or {})
@@ -109,7 +111,7 @@ def signed(key: ec.EllipticCurvePrivateKey) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("who", ["nobody", "a key of its own", "the member's key, unsigned"])
-def test_an_outsiders_body_is_not_read(link: Federation, who: str):
+def test_an_outsiders_body_is_not_read(link: LocalFederation, who: str):
     before = peak_mb(link)
     claimed = {
         "nobody": {},
@@ -122,7 +124,7 @@ def test_an_outsiders_body_is_not_read(link: Federation, who: str):
     assert peak_mb(link) - before < MOST_MB
 
 
-def test_many_outsiders_at_once_cost_no_memory(link: Federation):
+def test_many_outsiders_at_once_cost_no_memory(link: LocalFederation):
     before = peak_mb(link)
     with ThreadPoolExecutor(8) as people:
         asked = [people.submit(ask, link, "/v1/fleet/push-object", MANY) for _ in range(16)]
@@ -130,13 +132,13 @@ def test_many_outsiders_at_once_cost_no_memory(link: Federation):
     assert peak_mb(link) - before < MOST_MB
 
 
-def member(link: Federation) -> ec.EllipticCurvePrivateKey:
+def member(link: LocalFederation) -> ec.EllipticCurvePrivateKey:
     key = load_ssh_private_key((link.folder / "member").read_bytes(), None)
     assert isinstance(key, ec.EllipticCurvePrivateKey)
     return key
 
 
-def test_a_member_is_heard_and_sends_large_bodies_only_as_pieces(link: Federation):
+def test_a_member_is_heard_and_sends_large_bodies_only_as_pieces(link: LocalFederation):
     key = member(link)
     public = public_key_to_bytes(key.public_key())
     request = ActivateNodeRequest(public_key=public, heartbeat_interval=30).SerializeToString()
@@ -150,7 +152,9 @@ def test_a_member_is_heard_and_sends_large_bodies_only_as_pieces(link: Federatio
 
 
 @pytest.mark.parametrize("driver", ["", "0 0 0", "9999999999 " + "a" * 64 + " " + "b" * 64])
-def test_another_user_of_the_machine_registers_and_starts_nothing(link: Federation, driver: str):
+def test_another_user_of_the_machine_registers_and_starts_nothing(
+    link: LocalFederation, driver: str
+):
     key = ec.generate_private_key(ec.SECP384R1()).public_key()
     headers = {"fedrl-driver": driver} if driver else {}
     request = RegisterNodeRequest(public_key=public_key_to_bytes(key)).SerializeToString()
@@ -160,7 +164,7 @@ def test_another_user_of_the_machine_registers_and_starts_nothing(link: Federati
     assert ask(link, "/docs", b"", headers) == 401
 
 
-def test_a_signature_is_for_one_path_and_one_body(link: Federation):
+def test_a_signature_is_for_one_path_and_one_body(link: LocalFederation):
     from fedrl.engines.flower import driver_auth
 
     secret = (link.folder / "server" / "secret").read_bytes()
@@ -172,7 +176,7 @@ def test_a_signature_is_for_one_path_and_one_body(link: Federation):
 
 
 @pytest.mark.parametrize("length", ["0" * 30 + "36000000", "+5", "1" * 30])
-def test_a_length_that_is_read_in_two_ways_is_refused(link: Federation, length: str):
+def test_a_length_that_is_read_in_two_ways_is_refused(link: LocalFederation, length: str):
     answer = ask(
         link, "/v1/fleet/push-object", b"", signed(member(link)) | {"content-length": length}
     )

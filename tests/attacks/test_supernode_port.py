@@ -14,7 +14,8 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 
 from support.flower_nodes import Inline
 
-from fedrl.engines.flower import children, executor, supernode
+from fedrl.engines.flower import child_processes, node_executor, supernode
+from fedrl.engines.flower.supernode import SuperNode
 
 pytestmark = pytest.mark.skipif(not Path("/proc/net/tcp").is_file(), reason="needs Linux")
 
@@ -24,15 +25,15 @@ def taken(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
     """A listener is there before the SuperNode is; the tasks that were asked for of it."""
     asked: list[str] = []
     listener = socket.create_server(("127.0.0.1", 0))
-    monkeypatch.setattr(children, "free_port", lambda: listener.getsockname()[1])
+    monkeypatch.setattr(child_processes, "free_port", lambda: listener.getsockname()[1])
     waits = [sys.executable, "-c", "import time; time.sleep(60)"]
     monkeypatch.setattr(supernode, "_start", lambda *_: subprocess.Popen(waits))
-    monkeypatch.setattr(executor, "serve", lambda client, address, *_: asked.append(address))
+    monkeypatch.setattr(node_executor, "serve", lambda client, address, *_: asked.append(address))
     return asked
 
 
 def serve(folder: Path) -> None:
-    node = supernode.Node("127.0.0.1:1", None, None)
+    node = SuperNode("127.0.0.1:1", None, None)
     supernode._serve_once(node, Inline(0, folder, lambda recipe: None))  # type: ignore[arg-type,return-value]
 
 
@@ -54,4 +55,4 @@ def test_the_own_one_is(taken: list[str], tmp_path: Path):
 def test_a_listener_on_all_addresses_is_not_the_supernodes():
     """It takes what is sent to loopback as well."""
     with socket.create_server(("0.0.0.0", 0)) as wide:
-        assert not children.listens(wide.getsockname()[1])
+        assert not child_processes.listens(wide.getsockname()[1])

@@ -23,10 +23,11 @@ from support.toy import Toy
 
 from fedrl.core import tree
 from fedrl.core.types import Failure, Job, Result, Tensors
-from fedrl.engines.flower import identity, keys
+from fedrl.engines.flower import keys
 from fedrl.engines.flower.connection import Connection
-from fedrl.engines.flower.engine import Flower, Recipe
-from fedrl.engines.flower.link import Arrived
+from fedrl.engines.flower.engine import FlowerEngine, Recipe
+from fedrl.engines.flower.superlink_client import Arrived
+from fedrl.privacy.secure_aggregation import identity
 
 TRICKS = {
     "the same again": {},
@@ -45,7 +46,7 @@ SAME = list(TRICKS)[:4]
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.005)
+    monkeypatch.setattr("fedrl.engines.flower.node_calls.POLL_SECONDS", 0.005)
 
 
 def ask(
@@ -57,7 +58,7 @@ def ask(
     attempt: int = 0,
     seeds: dict[int, int] | None = None,
 ) -> list[Result | Failure]:
-    engine = Flower(
+    engine = FlowerEngine(
         net.honest, Recipe(run, text, keep=3), Connection("x:1"), in_small_pieces(), lambda _: None,
         net.open, net.terms,
     )  # fmt: skip
@@ -154,7 +155,7 @@ class Recalls(Toy):
 
 def rounds_of(net: SecretNet, text: str, *starts: dict[int, Tensors]) -> list[dict[int, Tensors]]:
     """States after a round from each of these, by client; empty where nothing was opened."""
-    engine = Flower(
+    engine = FlowerEngine(
         net.honest, Recipe("run", text, keep=9), Connection("x:1"), in_small_pieces(),
         lambda _: None, net.open, net.terms,
     )  # fmt: skip
@@ -244,12 +245,12 @@ def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from support.flower_runs import MOMENTUM, on_flower
 
     from fedrl.engines.flower.connection import FOLDER
-    from fedrl.engines.flower.up import Federation
+    from fedrl.engines.flower.local_federation import LocalFederation
     from fedrl.federation.round_loop import QuorumLost
 
     monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))
     words = ("--privacy.clip", "0.5", "--privacy.secure", "true", "--federation.retries", "0")
-    with Federation(tmp_path / "federation", 4, name="test"):
+    with LocalFederation(tmp_path / "federation", 4, name="test"):
         for seed, clients in ((0, 4), (1, 3), (2, 4)):
             flags = (*words, "--federation.clients", str(clients), "--seed", str(seed))
             if clients == 4:

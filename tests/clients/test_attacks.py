@@ -23,7 +23,7 @@ from fedrl.config.loading import find_recipe, read_recipe, resolve
 from fedrl.core import seeding, tree
 from fedrl.core.types import Batched, Job, UserError, sends_parameters
 from fedrl.engines.in_process import InProcess
-from fedrl.engines.worker_pool import Workers
+from fedrl.engines.worker_pool import WorkerPool
 from fedrl.federation import round_loop
 from fedrl.runs.train import plan
 
@@ -135,7 +135,7 @@ def attacked_toy(kind="noise"):
 
 
 def test_every_engine_hears_the_same_lies():
-    with Workers(attacked_toy, 1) as engine:
+    with WorkerPool(attacked_toy, 1) as engine:
         apart = play(attacked_toy(), rounds=2, engine=engine)
     batched = Attacked(BatchedToy(), Settings(kind="noise"), frozenset({0, 4}))
     for store in (play(attacked_toy(), rounds=2), play(batched, rounds=2)):
@@ -199,7 +199,7 @@ def test_two_liars_of_eleven_do_not_carry_robust_rules_away(kind):
     attack = Settings(kind=kind, strength=50.0)
     off = {}
     for name in ("mean", "median", "trimmed", "krum", "multi-krum", "bulyan", "norm-bound"):
-        rule = aggregate.get(name, attackers=2)
+        rule = aggregate.get(name, byzantine=2)
         store = play(Attacked(Toy(11), attack, {2, 7}), rounds=40, clients=11, mean=rule)
         off[name] = abs(store.last.states[0]["theta"]["a"].mean() - honest)
     if kind == "sign-flip":

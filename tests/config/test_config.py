@@ -197,6 +197,19 @@ def test_an_old_name_is_told_the_new_one():
 
 
 @pytest.mark.parametrize(
+    ("recipe", "flags", "words"),
+    [
+        ({"buffer": {"size": 2}}, [], "^buffer is called async_buffer now"),
+        ({}, ["--buffer.size", "2"], r"^--buffer\.size is called async_buffer\.size now"),
+        ({"aggregate": {"attackers": 1}}, [], r"^aggregate\.attackers is called aggregate\.byz"),
+    ],
+)
+def test_an_old_table_is_told_the_new_one(recipe, flags, words):
+    with pytest.raises(UserError, match=words):
+        resolve(recipe, flags)
+
+
+@pytest.mark.parametrize(
     ("old", "new"),
     [
         ("local_lr", "lr"),

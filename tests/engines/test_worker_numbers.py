@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 from fedrl.core.types import WORKER, Failure, Job, Result
-from fedrl.engines.worker_pool import Workers
+from fedrl.engines.worker_pool import WorkerPool
 from fedrl.runs.process_pool import pool
 
 DIES, LIVES = 0, 1
@@ -24,7 +24,7 @@ class Numbered:
         return Result(job.client, {}, metrics={"train/worker": float(os.environ[WORKER])})
 
 
-def outcomes(workers: Workers, seed: int) -> list[Result | Failure]:
+def outcomes(workers: WorkerPool, seed: int) -> list[Result | Failure]:
     """Of two clients, one for each worker: both are up before the next call."""
     found = list(workers.run([Job(client, {}, None, seed) for client in (0, 1)]))
     for worker in workers._workers:
@@ -34,7 +34,7 @@ def outcomes(workers: Workers, seed: int) -> list[Result | Failure]:
 
 
 def test_workers_are_numbered_and_replacements_keep_the_number():
-    with Workers(Numbered, 2) as workers:
+    with WorkerPool(Numbered, 2) as workers:
         outcomes(workers, LIVES)
         for seed in (LIVES, DIES, LIVES):
             found = outcomes(workers, seed)

@@ -18,11 +18,12 @@ from fedrl.clients.faults import Faulty, spoil
 from fedrl.clients.faults import Settings as Faults
 from fedrl.core import seeding, tree
 from fedrl.core.types import Failure, Job, Result, Shareable, Spec, UserError
+from fedrl.core.update_refusal import refusal
 from fedrl.engines.in_process import InProcess, reason
 from fedrl.federation import round_loop
 from fedrl.federation.client_sampling import Settings, client_env_ids, draw_cohort, groups
 from fedrl.federation.round_loop import QuorumLost
-from fedrl.federation.update_check import Received, refusal
+from fedrl.federation.update_check import Received
 
 
 class Shuffled:

@@ -214,9 +214,11 @@ def test_an_exchange_whose_noise_is_lost_in_a_crash_still_counts(tmp_path):
     ("package", "fields"), [("dp_accounting", {"noise": 1.0}), ("cryptography", {"secure": True})]
 )
 def test_a_package_that_is_missing_is_named_with_its_extra(package, fields, monkeypatch):
-    for name in [n for n in sys.modules if n.split(".")[0] == package or "privacy.secure." in n]:
+    for name in [
+        n for n in sys.modules if n.split(".")[0] == package or "privacy.secure_aggregation." in n
+    ]:
         monkeypatch.delitem(sys.modules, name)
-    for name in ("protocol", "masks"):
+    for name in ("client", "server", "protocol", "masks"):
         monkeypatch.delattr(secure, name, raising=False)
     monkeypatch.setitem(sys.modules, package, None)
     accounting.library.cache_clear()

@@ -13,14 +13,9 @@ pytest.importorskip("cryptography", reason="secure aggregation needs the extra p
 
 from fedrl.core.types import TooFew
 from fedrl.privacy.secure_aggregation import commitments, masks, shamir
-from fedrl.privacy.secure_aggregation.protocol import (
-    Answer,
-    Client,
-    Dealing,
-    ProtocolError,
-    Server,
-    _label,
-)
+from fedrl.privacy.secure_aggregation.client import Client
+from fedrl.privacy.secure_aggregation.protocol import Answer, Dealing, ProtocolError, letter_label
+from fedrl.privacy.secure_aggregation.server import Server
 
 SIZE = 5
 
@@ -101,7 +96,7 @@ def other_letters(receivers, commit):
         letters, said = dict(dealt.letters), dict(dealt.commitments)
         for v in receivers:
             seed, key = (b"\0" + masks.new_secret() for _ in range(2))
-            letters[v] = masks.seal(client._letters(v), seed + key, _label(number, v))
+            letters[v] = masks.seal(client._letters(v), seed + key, letter_label(number, v))
             if commit:
                 said[v] = commitments.to_shares(number, v, seed, key)
         return Dealing(letters, said, dealt.seed)

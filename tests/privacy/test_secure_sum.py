@@ -15,15 +15,10 @@ from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from fedrl.core.types import TooFew
 from fedrl.privacy import secure_aggregation
 from fedrl.privacy.secure_aggregation import masks, quantise, shamir
+from fedrl.privacy.secure_aggregation.client import Client
 from fedrl.privacy.secure_aggregation.cost import cost
-from fedrl.privacy.secure_aggregation.protocol import (
-    Answer,
-    Client,
-    Keys,
-    Letter,
-    ProtocolError,
-    Server,
-)
+from fedrl.privacy.secure_aggregation.protocol import Answer, Keys, Letter, ProtocolError
+from fedrl.privacy.secure_aggregation.server import Server
 
 # Numbers as integers
 
@@ -213,7 +208,7 @@ def test_the_mean_is_the_plain_one_to_the_step(count):
     needed = secure_aggregation.threshold(0.66, count)
     for there in (count, needed):
         vectors = [v / np.linalg.norm(v) for v in random.standard_normal((there, 30))]
-        found = secure_aggregation.mean(vectors, count, 1.0, needed)
+        found = secure_aggregation.mean(vectors, secure_aggregation.Terms(count, needed, 1.0, 0.0))
         assert np.abs(found - np.mean(vectors, 0)).max() <= quantise.step(1.0, count)
 
 

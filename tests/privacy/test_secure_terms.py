@@ -54,7 +54,7 @@ def test_noise_in_parts_has_the_deviation_that_is_asked_for():
     random = np.random.default_rng(0)
     zeros = np.zeros(20_000)
     for count, factor in ((4, 1.0), (6, np.sqrt(6 / 4))):
-        part = secure_aggregation.Noise.part(2.5, 4, random.standard_normal)
-        found = secure_aggregation.mean([zeros] * count, 6, 1.0, 4, part) * 6
+        terms = secure_aggregation.Terms(6, 4, 1.0, secure_aggregation.part(2.5, 4))
+        found = secure_aggregation.mean([zeros] * count, terms, random.standard_normal) * 6
         assert found.std() == pytest.approx(2.5 * factor, rel=0.03)
         assert scipy.stats.kstest(found / found.std(), "norm").pvalue > 1e-6

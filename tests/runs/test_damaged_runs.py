@@ -466,7 +466,7 @@ def test_control_c_between_a_rounds_lines_and_its_checkpoint(
 
 def test_a_run_reached_by_a_link_keeps_its_name_on_flower(half, tmp_path, monkeypatch):
     """Nodes file their clients' states under it."""
-    from fedrl.engines.flower import recipes
+    from fedrl.engines.flower import driver
     from fedrl.runs import train as runs_
 
     told = []
@@ -478,7 +478,7 @@ def test_a_run_reached_by_a_link_keeps_its_name_on_flower(half, tmp_path, monkey
     link = tmp_path / "link"
     link.symlink_to(half)
     config, directory = runs_.resume(link, [])
-    monkeypatch.setattr(recipes, "open_engine", stop)
+    monkeypatch.setattr(driver, "open_engine", stop)
     flown = replace(config, engine="flower", connection="x")
     with pytest.raises(UserError, match="not today"):
         runs_.train(flown, directory, build.build_algorithm(config))

@@ -1,6 +1,6 @@
 """A member that lies: a node with a registered key that sends what no honest one would.
 
-    python tests/flower_hostile.py --client 2 …        the words of `fedrl flower node`
+    python tests/support/flower_hostile.py --client 2 …        the words of `fedrl flower node`
 
 Its answer to each job is the next of `LIES`.
 """
@@ -21,8 +21,10 @@ from flwr.app import Array, ArrayRecord, RecordDict
 from safetensors.numpy import save
 
 from fedrl.cli import call
-from fedrl.engines.flower import children, framing, messages, protocol, recipes
-from fedrl.engines.flower.node import Client
+from fedrl.core import serialization
+from fedrl.engines.flower import adapter, messages, node_recipes
+from fedrl.engines.flower.adapter import records
+from fedrl.engines.flower.node import NodeClient
 from support.flower_runs import IMPATIENT
 
 LIES = [
@@ -32,22 +34,22 @@ LIES = [
 HEADS = {"nested": b"[" * 100_000, "numbered": b'[[null, 5, "plain", 1], [null, "a", "plain", 1]]'}
 
 
-class Hostile(Client):
+class Hostile(NodeClient):
     asked: int = 0
     first: RecordDict | None = None
 
     def answer(self, content: RecordDict) -> RecordDict:
         honest = super().answer(content)
-        text, pieces = messages.opened(honest)
+        text, pieces = records.opened(honest)
         if json.loads(text)["kind"] != "answer":
             return honest
         lie = LIES[self.asked % len(LIES)]
         self.asked += 1
         self.first = self.first or honest
-        heading: protocol.Answer = protocol.read(text, protocol.Answer)
+        heading: messages.Answer = messages.from_json(text, messages.Answer)
         if lie == "undeclared":
-            update = framing.unpack(b"".join(pieces)) | {"diary": np.ones(3)}
-            return sealed(heading, [framing.pack(update)])
+            update = serialization.unpack(b"".join(pieces)) | {"diary": np.ones(3)}
+            return sealed(heading, [serialization.pack(update)])
         if lie == "too large":
             return sealed(heading, [bytes([number]) * 10**6 for number in range(3)])
         if lie == "too often":  # Flower carries equal pieces once
@@ -65,11 +67,11 @@ class Hostile(Client):
         if lie == "boasted":
             return sealed(replace(heading, metrics=heading.metrics | {"env/steps": 1e308}), pieces)
         if lie == "unprintable":
-            told = protocol.write(replace(heading, reason="\ud800\n12:00:00 round 9/9 done"))
-            return messages.content(told)
+            told = messages.to_json(replace(heading, reason="\ud800\n12:00:00 round 9/9 done"))
+            return records.content(told)
         if lie == "pickled":
             bomb = Array("object", (1,), "numpy.ndarray", pickle.dumps(Bomb()))
-            return RecordDict({**honest, messages.BODY: ArrayRecord({"0": bomb})})
+            return RecordDict({**honest, records.BODY: ArrayRecord({"0": bomb})})
         return honest
 
 
@@ -80,13 +82,13 @@ class Bomb:
         return os._exit, (13,)
 
 
-def sealed(heading: protocol.Answer, pieces: list[bytes]) -> RecordDict:
+def sealed(heading: messages.Answer, pieces: list[bytes]) -> RecordDict:
     """With a checksum that fits: what is wrong is inside."""
-    told = protocol.write(replace(heading, digest=framing.checksum(pieces)))
-    return messages.content(told, messages.body(pieces))
+    told = messages.to_json(replace(heading, digest=serialization.checksum(pieces)))
+    return records.content(told, records.body(pieces))
 
 
 if __name__ == "__main__":
-    children.SUPERNODE = IMPATIENT + children.SUPERNODE
-    recipes.Client = Hostile  # type: ignore[misc]
+    adapter.SUPERNODE = IMPATIENT + adapter.SUPERNODE
+    node_recipes.NodeClient = Hostile  # type: ignore[misc]
     sys.exit(call(["flower", "node", *sys.argv[1:]]))

@@ -8,17 +8,17 @@ from pathlib import Path
 
 from fedrl.config.flower import Settings
 from fedrl.core.types import Algorithm, Job, Result
-from fedrl.engines.flower.connection import Connection
-from fedrl.engines.flower.engine import Flower, Recipe
-from fedrl.engines.flower.link import Arrived, Lost, Outgoing
-from fedrl.engines.flower.node import Client, Plan
+from fedrl.engines.flower.connection import Connection, Lost
+from fedrl.engines.flower.engine import FlowerEngine, Recipe
+from fedrl.engines.flower.node import NodeClient, Plan
+from fedrl.engines.flower.superlink_client import Arrived, Outgoing
 from fedrl.engines.in_process import attempt
 
 Spoil = Callable[[Arrived], "Arrived | None"]
 PIECE = 100
 
 
-class Inline(Client):
+class Inline(NodeClient):
     """A client that computes here instead of in a worker process."""
 
     def _compute(self, plan: Plan, recipe: str, job: Job, deadline: float) -> Result:
@@ -88,8 +88,10 @@ class Net:
 
     def close(self, finished: bool) -> None: ...
 
-    def engine(self, warn: Callable[[str], None] = print, **settings: object) -> Flower:
+    def engine(self, warn: Callable[[str], None] = print, **settings: object) -> FlowerEngine:
         once = bool(settings.pop("once", False))
         chosen = in_small_pieces(**settings)
         recipe = Recipe("run", "", keep=3)
-        return Flower(self.algorithm, recipe, Connection("x:1"), chosen, warn, self.open, once=once)
+        return FlowerEngine(
+            self.algorithm, recipe, Connection("x:1"), chosen, warn, self.open, once=once
+        )

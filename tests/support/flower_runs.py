@@ -14,7 +14,7 @@ from fedrl.config.build import build_algorithm
 from fedrl.config.loading import resolve
 from fedrl.core import seeding, tree
 from fedrl.core.types import Failure, Job, Result
-from fedrl.engines.worker_pool import Workers
+from fedrl.engines.worker_pool import WorkerPool
 from fedrl.runs import train as runs
 from fedrl.runs.run_dir import RunDir, read_checkpoint
 
@@ -32,8 +32,8 @@ QUICK = (
     f"""
 import sys
 from fedrl.cli import call
-from fedrl.engines.flower import children
-children.SUPERNODE = {IMPATIENT!r} + children.SUPERNODE
+from fedrl.engines.flower import adapter
+adapter.SUPERNODE = {IMPATIENT!r} + adapter.SUPERNODE
 sys.exit(call(["flower", "node", *sys.argv[1:], "--poll", "0.3"]))
 """,
 )
@@ -104,12 +104,12 @@ def what_the_record_tells(run: Path, method: dict, out: Path, *flags: str) -> Pa
             purpose = f"local/{r.get('attempt', 1) - 1}"
             lost[seeding.derive(seed, purpose, r["round"], r["client"])] = r["reason"]
 
-    class Losing(Workers):
+    class Losing(WorkerPool):
         def run(self, jobs: Sequence[Job], deadline: float = 0.0) -> Iterator[Result | Failure]:
             done = iter(super().run([job for job in jobs if job.seed not in lost]))
             for job in jobs:
                 yield Failure(job.client, lost[job.seed]) if job.seed in lost else next(done)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "Workers", Losing)
+        patch.setattr(runs, "WorkerPool", Losing)
         return one_by_one(method, out, *flags, rounds=rounds)

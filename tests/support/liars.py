@@ -41,9 +41,9 @@ def in_order(vectors):
 RULES = {
     "median": robust.median,
     "trimmed": partial(robust.trimmed, share=0.2),
-    "krum": partial(robust.krum, attackers=1),
-    "multi-krum": partial(robust.multi_krum, attackers=1),
-    "bulyan": partial(robust.bulyan, attackers=1),
+    "krum": partial(robust.krum, byzantine=1),
+    "multi-krum": partial(robust.multi_krum, byzantine=1),
+    "bulyan": partial(robust.bulyan, byzantine=1),
     "norm-bound": aggregate.norm_bound,
 }
 

@@ -8,9 +8,11 @@ from dataclasses import replace
 import pytest
 
 pytest.importorskip("flwr", reason="needs the extra flower")
+from fedrl.core import serialization
 from fedrl.core.types import Tensors
-from fedrl.engines.flower import framing, messages, protocol
-from fedrl.engines.flower.link import Arrived
+from fedrl.engines.flower import messages
+from fedrl.engines.flower.adapter import records
+from fedrl.engines.flower.superlink_client import Arrived
 
 
 def rewritten(change: Callable[[Tensors], Tensors]) -> Callable[[Arrived], Arrived]:
@@ -18,12 +20,14 @@ def rewritten(change: Callable[[Tensors], Tensors]) -> Callable[[Arrived], Arriv
 
     def edit(arrived: Arrived) -> Arrived:
         assert arrived.content is not None
-        text, pieces = messages.opened(arrived.content)
+        text, pieces = records.opened(arrived.content)
         if not pieces:  # a refusal
             return arrived
-        data = framing.pack(change(framing.unpack(b"".join(pieces))))
-        told = replace(protocol.read(text, protocol.Answer), digest=framing.checksum([data]))
-        content = messages.content(protocol.write(told), messages.body([data]))
+        data = serialization.pack(change(serialization.unpack(b"".join(pieces))))
+        told = replace(
+            messages.from_json(text, messages.Answer), digest=serialization.checksum([data])
+        )
+        content = records.content(messages.to_json(told), records.body([data]))
         return arrived._replace(content=content)
 
     return edit

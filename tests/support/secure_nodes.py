@@ -14,13 +14,13 @@ import numpy as np
 from fedrl import privacy
 from fedrl.aggregation import mean as aggregate
 from fedrl.clients.local_noise import Private
-from fedrl.core import seeding
+from fedrl.clients.masked_updates import SecureClient
+from fedrl.core import seeding, serialization
 from fedrl.core.types import Algorithm, Failure, Job, Result, Tensors
-from fedrl.engines.flower import framing, messages
-from fedrl.engines.flower.connection import Connection
-from fedrl.engines.flower.engine import Flower, Recipe
-from fedrl.engines.flower.link import Arrived, Lost, Outgoing
-from fedrl.engines.flower.member import Worded
+from fedrl.engines.flower.adapter import records
+from fedrl.engines.flower.connection import Connection, Lost
+from fedrl.engines.flower.engine import FlowerEngine, Recipe
+from fedrl.engines.flower.superlink_client import Arrived, Outgoing
 from fedrl.engines.in_process import InProcess
 from fedrl.federation import round_loop
 from fedrl.federation.client_sampling import Settings, first_cohort
@@ -47,10 +47,10 @@ class Seen(NamedTuple):
     raw: bytes
 
 
-def opened(step: str, client: int, content: messages.RecordDict) -> Seen:
-    text, pieces = messages.opened(content)
+def opened(step: str, client: int, content: records.RecordDict) -> Seen:
+    text, pieces = records.opened(content)
     data = b"".join(pieces)
-    tensors = framing.unpack(data) if data else {}
+    tensors = serialization.unpack(data) if data else {}
     return Seen(step, client, json.loads(text), tensors, text.encode() + data)
 
 
@@ -72,7 +72,9 @@ class SecretNet(Net):
         self.settings = privacy.Settings(**({"clip": CLIP, "secure": True} | fields))  # type: ignore[arg-type]
         self.terms = Terms.of(self.settings, clients)
         self.honest = Private(algorithm, self.settings)
-        super().__init__(Worded(self.honest, self.settings, self.terms), folder, clients, half)
+        super().__init__(
+            SecureClient(self.honest, self.settings, self.terms), folder, clients, half
+        )
         plan = replace(self.members[100].plan(""), terms=self.terms, seed=SEED)
         for node in self.members.values():
             node.plan = lambda recipe: plan
@@ -106,9 +108,9 @@ class SecretNet(Net):
             numbers.append(number)
         return numbers
 
-    def engine(self, warn: Callable[[str], None] = print, **settings: object) -> Flower:
+    def engine(self, warn: Callable[[str], None] = print, **settings: object) -> FlowerEngine:
         chosen = in_small_pieces(**({"half": self.half} | settings))
-        return Flower(
+        return FlowerEngine(
             self.honest,
             Recipe("run", "", keep=3),
             Connection("x:1"),

@@ -63,9 +63,9 @@ class Settings:
     # at least one; only read by trimmed.
     trim: float = 0.2
     # f: clients of a round that are assumed to lie: from 1 on a number, below 1 a share of those
-    # that are asked (with buffer.size: of all clients), rounded up; only read by krum, multi-krum
-    # and bulyan.
-    attackers: float = 0.2
+    # that are asked (with async_buffer.size: of all clients), rounded up; only read by krum,
+    # multi-krum and bulyan.
+    byzantine: float = 0.2
     # m: updates that multi-krum averages; 0 is n - f - 2 of n that came; only read by multi-krum.
     keep: int = 0
     # Largest norm of an update; 0 is the median of the round's norms; only read by norm-bound.
@@ -78,10 +78,10 @@ class Settings:
             )
         if not 0 <= self.trim < 0.5:
             raise UserError(f"aggregate.trim is {self.trim}; it must lie in [0, 0.5)")
-        not_negative(self, "aggregate.", "attackers", "keep", "bound")
-        if self.attackers > 1 and self.attackers % 1:
+        not_negative(self, "aggregate.", "byzantine", "keep", "bound")
+        if self.byzantine > 1 and self.byzantine % 1:
             raise UserError(
-                f"aggregate.attackers is {self.attackers}; from 1 on it is a number of clients, "
+                f"aggregate.byzantine is {self.byzantine}; from 1 on it is a number of clients, "
                 "below 1 a share"
             )
 
@@ -89,7 +89,7 @@ class Settings:
         """Liars among `size` clients that the rule is set against; not read by all."""
         if self.name == "trimmed":
             return robust.left_out(self.trim, size)
-        return robust.byzantine_count(self.attackers, size)
+        return robust.byzantine_count(self.byzantine, size)
 
     def least(self, size: int) -> int:
         """The fewest updates that the rule has a meaning for where `size` clients are asked."""
@@ -126,13 +126,13 @@ class Settings:
 
     def _why(self, size: int) -> str:
         if self.name in BY_DISTANCE:
-            return f" against {self.against(size)} attackers"
+            return f" against {self.against(size)} Byzantine clients"
         return " (of two, either alone decides what the median is)"
 
     def _instead(self) -> str:
         if self.name in BY_DISTANCE:
             kept = " or keep" if self.name == "multi-krum" and self.keep else ""
-            return f", or lower aggregate.attackers{kept}"
+            return f", or lower aggregate.byzantine{kept}"
         return ", or set aggregate.bound" if self.name == "norm-bound" else ""
 
 
@@ -153,8 +153,8 @@ def check_method(rule: Settings, name: str, algorithm: Algorithm, noise: bool, b
     if algorithm.counts and (rule.name not in SUMS or noise or buffer):
         asked = f'aggregate.name = "{rule.name}"' if rule.name not in SUMS else ""
         raise UserError(
-            f"{asked or ('privacy.noise' if noise else 'buffer.size')} would spoil the counts of "
-            f"holders that {name} divides by, which have to be added up as they are: set "
+            f"{asked or ('privacy.noise' if noise else 'async_buffer.size')} would spoil the "
+            f"counts of holders that {name} divides by, which have to be added up as they are: set "
             f"{algorithm.without_counts}"
         )
     if rule.name in BY_NUMBER and algorithm.held_apart:
@@ -197,23 +197,23 @@ def build(settings: Settings, size: int, algorithm: Algorithm | None = None) -> 
 
     `size` 0: those that come. Without a method nothing bounds a weight.
     """
-    attackers = settings.against(size)
+    byzantine = settings.against(size)
     heaviest = algorithm.heaviest if isinstance(algorithm, Weighs) else math.inf
     rules: dict[str, Aggregator] = {
         "mean": mean,
         "weighted": partial(weighted, heaviest=heaviest),
         "median": median,
         "trimmed": partial(trimmed, share=settings.trim, asked=size),
-        "krum": partial(robust.krum, attackers=attackers),
-        "multi-krum": partial(robust.multi_krum, attackers=attackers, keep=settings.keep),
-        "bulyan": partial(robust.bulyan, attackers=attackers),
+        "krum": partial(robust.krum, byzantine=byzantine),
+        "multi-krum": partial(robust.multi_krum, byzantine=byzantine, keep=settings.keep),
+        "bulyan": partial(robust.bulyan, byzantine=byzantine),
         "norm-bound": partial(norm_bound, bound=settings.bound),
     }
     return rules[settings.name]
 
 
 def get(
-    name: str, trim: float = 0.2, attackers: int = 0, keep: int = 0, bound: float = 0.0
+    name: str, trim: float = 0.2, byzantine: int = 0, keep: int = 0, bound: float = 0.0
 ) -> Aggregator:
     """The rule of a name, over as many updates as come."""
-    return build(Settings(name, trim, float(attackers), keep, bound), 0)
+    return build(Settings(name, trim, float(byzantine), keep, bound), 0)

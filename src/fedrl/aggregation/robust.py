@@ -53,9 +53,9 @@ BLOCK = 1 << 16
 """Numbers of every update that are looked at together."""
 
 
-def byzantine_count(attackers: float, size: int) -> int:
+def byzantine_count(byzantine: float, size: int) -> int:
     """f among `size` clients of a round: a number from 1 on, or below 1 a share, rounded up."""
-    return int(attackers) if attackers >= 1 else part(attackers, size)
+    return int(byzantine) if byzantine >= 1 else part(byzantine, size)
 
 
 def part(share: float, size: int) -> int:
@@ -68,18 +68,18 @@ def left_out(share: float, size: int) -> int:
     return math.floor(share * size + 1e-9)
 
 
-def needed(name: str, attackers: int, keep: int = 0) -> int:
+def needed(name: str, byzantine: int, keep: int = 0) -> int:
     """The fewest updates that the rule has a meaning for; see the top of this file.
 
-    `attackers` are those that it is set against, for the trimmed mean c. A norm bound is one
+    `byzantine` are those that it is set against, for the trimmed mean c. A norm bound is one
     without a given bound.
     """
     if name == "bulyan":
-        return 4 * attackers + 3
+        return 4 * byzantine + 3
     if name in ("krum", "multi-krum"):
-        return max(2 * attackers + 3, keep + attackers if name == "multi-krum" else 0)
+        return max(2 * byzantine + 3, keep + byzantine if name == "multi-krum" else 0)
     if name == "trimmed":
-        return max(3, 2 * attackers + 1)
+        return max(3, 2 * byzantine + 1)
     return 3 if name in ("median", "norm-bound") else 1
 
 
@@ -104,35 +104,35 @@ def trimmed(stream: Stream, share: float, asked: int = 0) -> Tensors:
     return _by_number(updates, middle)
 
 
-def krum(stream: Stream, attackers: int) -> Tensors:
+def krum(stream: Stream, byzantine: int) -> Tensors:
     """The update that lies closest to its neighbours, as it was sent."""
-    updates = _enough("krum", stream, attackers)
-    best = int(np.argmin(scores(distances(updates), attackers)))
+    updates = _enough("krum", stream, byzantine)
+    best = int(np.argmin(scores(distances(updates), byzantine)))
     return tree.unflatten(updates[best])
 
 
-def multi_krum(stream: Stream, attackers: int, keep: int = 0) -> Tensors:
+def multi_krum(stream: Stream, byzantine: int, keep: int = 0) -> Tensors:
     """The mean of the `keep` updates with the lowest scores; 0 keeps n − f − 2."""
-    updates = _enough("multi-krum", stream, attackers, keep)
-    order = np.argsort(scores(distances(updates), attackers), kind="stable")
-    best = sorted(order[: keep or len(updates) - attackers - 2].tolist())
+    updates = _enough("multi-krum", stream, byzantine, keep)
+    order = np.argsort(scores(distances(updates), byzantine), kind="stable")
+    best = sorted(order[: keep or len(updates) - byzantine - 2].tolist())
     return _by_number([updates[i] for i in best], lambda values: values.mean(axis=0))
 
 
-def bulyan(stream: Stream, attackers: int) -> Tensors:
+def bulyan(stream: Stream, byzantine: int) -> Tensors:
     """Krum chooses n − 2f updates; of every number, those near their median are averaged."""
-    updates = _enough("bulyan", stream, attackers)
-    count = len(updates) - 2 * attackers
+    updates = _enough("bulyan", stream, byzantine)
+    count = len(updates) - 2 * byzantine
     apart, left, chosen = distances(updates), list(range(len(updates))), []
     for _ in range(count):
-        best = int(np.argmin(scores(apart[np.ix_(left, left)], attackers)))
+        best = int(np.argmin(scores(apart[np.ix_(left, left)], byzantine)))
         chosen.append(left.pop(best))
 
     def near_the_median(values: np.ndarray) -> np.ndarray:
         # In order of value: of two that are equally near, always the lower, whoever sent it.
         ordered = np.sort(values, axis=0)
         order = np.argsort(np.abs(ordered - np.median(ordered, axis=0)), axis=0, kind="stable")
-        kept = np.take_along_axis(ordered, order[: count - 2 * attackers], axis=0)
+        kept = np.take_along_axis(ordered, order[: count - 2 * byzantine], axis=0)
         return np.asarray(kept.mean(axis=0))
 
     return _by_number([updates[i] for i in chosen], near_the_median)
@@ -163,14 +163,14 @@ def shrunk(update: Tensors, factor: float) -> Tensors:
     return tree.map(times, update)
 
 
-def scores(apart: np.ndarray, attackers: int) -> np.ndarray:
+def scores(apart: np.ndarray, byzantine: int) -> np.ndarray:
     """Krum's [n] from squared distances [n, n]: the sum of those to the n − f − 2 nearest others.
 
     Bulyan goes on with fewer updates than Krum needs: there at least one neighbour counts.
     """
     count = len(apart)
     others = np.where(np.eye(count, dtype=bool), np.inf, apart)
-    return np.sort(others, axis=1)[:, : max(1, count - attackers - 2)].sum(axis=1)
+    return np.sort(others, axis=1)[:, : max(1, count - byzantine - 2)].sum(axis=1)
 
 
 def distances(updates: Sequence[Leaves]) -> np.ndarray:
@@ -185,21 +185,21 @@ def distances(updates: Sequence[Leaves]) -> np.ndarray:
     return apart + apart.T
 
 
-def _enough(name: str, stream: Stream, attackers: int = 0, keep: int = 0) -> list[Leaves]:
+def _enough(name: str, stream: Stream, byzantine: int = 0, keep: int = 0) -> list[Leaves]:
     """All updates of a round: the rule has a meaning for them, or there is no result at all."""
     updates = _held(stream)
-    _check_enough(name, len(updates), attackers, keep)
+    _check_enough(name, len(updates), byzantine, keep)
     return updates
 
 
-def _check_enough(name: str, count: int, attackers: int = 0, keep: int = 0) -> None:
-    least = needed(name, attackers, keep)
+def _check_enough(name: str, count: int, byzantine: int = 0, keep: int = 0) -> None:
+    least = needed(name, byzantine, keep)
     if count < least:
         how = {
             "median": "",
-            "trimmed": f" without the {attackers} highest and lowest (aggregate.trim)",
+            "trimmed": f" without the {byzantine} highest and lowest (aggregate.trim)",
             "norm-bound": " without a bound (aggregate.bound)",
-        }.get(name, f" with {attackers} assumed attackers (aggregate.attackers)")
+        }.get(name, f" with {byzantine} assumed Byzantine clients (aggregate.byzantine)")
         raise TooFew(f"{name}{how} needs {least} updates, and {count} were usable")
 
 

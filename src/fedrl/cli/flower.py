@@ -161,16 +161,16 @@ def node(argv: list[str]) -> int:
         if path is not None and not path.is_file():
             raise UserError(f"{path} is no file")
 
-    from fedrl.engines.flower import identity
-    from fedrl.engines.flower import recipes as experiment
-    from fedrl.engines.flower.supernode import Node, serve
+    from fedrl.engines.flower import node_recipes
+    from fedrl.engines.flower.supernode import SuperNode, serve
+    from fedrl.privacy.secure_aggregation import identity
 
     folder = asked.folder.resolve()
     data = str(Path(asked.data).resolve()) if asked.data else ""
-    client = experiment.client(asked.client, folder, data, own, asked.allow, asked.least_clients)
+    client = node_recipes.client(asked.client, folder, data, own, asked.allow, asked.least_clients)
     client.identity = identity.load(asked.key, asked.peers, asked.client)
     client.regroup = asked.regroup
-    serve(Node(asked.superlink, asked.ca, asked.key, asked.poll), client)
+    serve(SuperNode(asked.superlink, asked.ca, asked.key, asked.poll), client)
     return 0
 
 
@@ -208,9 +208,9 @@ def up(argv: list[str]) -> int:
     if asked.clients < 1:
         raise UserError(f"--clients is {asked.clients}; it must be at least 1")
 
-    from fedrl.engines.flower import up as starting
+    from fedrl.engines.flower.local_federation import LocalFederation
 
-    with starting.Federation(
+    with LocalFederation(
         asked.folder.resolve(),
         asked.clients,
         asked.port,

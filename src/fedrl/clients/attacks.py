@@ -31,7 +31,7 @@ from typing import Literal
 import numpy as np
 
 from fedrl.aggregation import robust
-from fedrl.clients.wrapper import Wrapped
+from fedrl.clients.wrapper import ResultWrapper
 from fedrl.core import seeding, tree
 from fedrl.core.limits import above_zero
 from fedrl.core.types import (
@@ -88,7 +88,7 @@ def byzantine_clients(settings: Settings, clients: int, seed: int) -> frozenset[
     return frozenset(order[: robust.part(settings.share, clients)].tolist())
 
 
-class Attacked(Wrapped):
+class Attacked(ResultWrapper):
     """An algorithm some of whose clients lie; everything else is the algorithm's own."""
 
     def __init__(
@@ -105,13 +105,11 @@ class Attacked(Wrapped):
                     "choose another kind"
                 )
             self.poison = algorithm.poisoned
-        if isinstance(algorithm, Batched):  # the others stream results, one update at a time
-            self.local_many: Callable[[Sequence[Job]], list[Result]] = self._many
 
     def local(self, job: Job) -> Result:
         if job.client in self.byzantine and self.poison is not None:
             return self.poison(job)
-        return self._told(job, self.algorithm.local(job))
+        return super().local(job)
 
     def _many(self, jobs: Sequence[Job]) -> list[Result]:
         """Honest work in one call; what was learned from poison one by one."""
@@ -120,11 +118,10 @@ class Attacked(Wrapped):
         together = [job for job in jobs if job.client not in apart]
         honest = iter(self.algorithm.local_many(together) if together else ())
         return [
-            self.local(job) if job.client in apart else self._told(job, next(honest))
-            for job in jobs
+            self.local(job) if job.client in apart else self.sent(job, next(honest)) for job in jobs
         ]
 
-    def _told(self, job: Job, result: Result) -> Result:
+    def sent(self, job: Job, result: Result) -> Result:
         if job.client not in self.byzantine:
             return result
         base = tree.flatten(job.broadcast) if sends_parameters(self.algorithm) else {}
@@ -138,7 +135,7 @@ def attack_update(update: Tensors, base: Tensors, settings: Settings, seed: int)
     change = {name: leaf.astype(np.float64) - start[name] for name, leaf in flat.items()}
     size = settings.strength * root_mean_square(change)
     random = seeding.generator(seed, "attack")
-    told = {}
+    sent = {}
     for name, honest in change.items():
         if settings.kind == "sign-flip":
             wrong = -settings.strength * honest
@@ -151,8 +148,8 @@ def attack_update(update: Tensors, base: Tensors, settings: Settings, seed: int)
         else:
             wrong = np.zeros(honest.shape)
         most = np.finfo(flat[name].dtype).max
-        told[name] = np.clip(start[name] + wrong, -most, most).astype(flat[name].dtype)
-    return tree.unflatten(told)
+        sent[name] = np.clip(start[name] + wrong, -most, most).astype(flat[name].dtype)
+    return tree.unflatten(sent)
 
 
 def root_mean_square(change: Tensors) -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class Faulty(Wrapped):
 
 def spoil(update: Tensors, kind: Kind) -> Tensors:
     """The update with its first tensor made unusable."""
-    flat: dict[str, Any] = tree.flatten(update)
+    flat = tree.flatten(update)
     name, leaf = next(iter(flat.items()))
     if kind in ("nan", "inf"):
         leaf = np.array(leaf)

@@ -5,16 +5,15 @@ The server bounds every update again, so a client that does not do this gains no
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from fedrl import privacy
-from fedrl.clients.wrapper import Wrapped
-from fedrl.core.types import Algorithm, Batched, Job, Result
+from fedrl.clients.wrapper import ResultWrapper
+from fedrl.core.types import Algorithm, Job, Result
 from fedrl.privacy import clipping, noise
 
 
-class Private(Wrapped):
+class Private(ResultWrapper):
     """An algorithm all of whose clients clip, add local noise and keep their metrics as told."""
 
     def __init__(self, algorithm: Algorithm, settings: privacy.Settings) -> None:
@@ -22,17 +21,8 @@ class Private(Wrapped):
         self.settings = settings
         if settings.silent:
             self.reports = frozenset()
-        if isinstance(algorithm, Batched):
-            self.local_many: Callable[[Sequence[Job]], list[Result]] = self._many
 
-    def local(self, job: Job) -> Result:
-        return self._sent(job, self.algorithm.local(job))
-
-    def _many(self, jobs: Sequence[Job]) -> list[Result]:
-        assert isinstance(self.algorithm, Batched)
-        return [self._sent(job, got) for job, got in zip(jobs, self.algorithm.local_many(jobs))]
-
-    def _sent(self, job: Job, result: Result) -> Result:
+    def sent(self, job: Job, result: Result) -> Result:
         s = self.settings
         form = clipping.layout(self.algorithm, job.broadcast)
         if s.noise and s.where == "local":

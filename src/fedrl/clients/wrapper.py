@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from fedrl.core.types import (
     Algorithm,
+    Batched,
     Bounded,
+    Job,
     Metrics,
+    Result,
     SendsParameters,
     Spec,
     Tensors,
@@ -58,3 +62,24 @@ class Wrapped:
 
     def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
         return self.algorithm.evaluate_clients(state, seed, episodes)
+
+
+class ResultWrapper(Wrapped, ABC):
+    """Changes what clients send after their work, also where that is done in one call."""
+
+    def __init__(self, algorithm: Algorithm) -> None:
+        super().__init__(algorithm)
+        if isinstance(algorithm, Batched):  # the others stream results, one update at a time
+            self.local_many: Callable[[Sequence[Job]], list[Result]] = self._many
+
+    @abstractmethod
+    def sent(self, job: Job, result: Result) -> Result:
+        """What leaves the client instead of the result of its work."""
+
+    def local(self, job: Job) -> Result:
+        return self.sent(job, self.algorithm.local(job))
+
+    def _many(self, jobs: Sequence[Job]) -> list[Result]:
+        assert isinstance(self.algorithm, Batched)
+        results = self.algorithm.local_many(jobs)
+        return [self.sent(job, result) for job, result in zip(jobs, results)]

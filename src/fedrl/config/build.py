@@ -70,16 +70,22 @@ def build_algorithm(config: Config) -> Algorithm:
     except ModuleNotFoundError as error:
         raise missing_extra(error, f"algorithm.name = {name!r}", entry.extra) from error
     noisy = config.privacy.noise > 0
-    aggregate.check_method(config.aggregate, name, algorithm, noisy, config.buffer.size)
-    if config.buffer.size:
+    aggregate.check_method(config.aggregate, name, algorithm, noisy, config.async_buffer.size)
+    if config.async_buffer.size:
         beta = getattr(config.algorithm, "beta", 1.0)
         check_method(algorithm, beta)
         check_broadcast(algorithm, first_broadcast(config, algorithm)[0], beta)
     return algorithm
 
 
-def build_clients(config: Config, algorithm: Algorithm | None = None) -> Algorithm:
-    """The method with what the settings put around its clients: attacks, faults, protection."""
+def build_clients(
+    config: Config, algorithm: Algorithm | None = None, masked: bool = False
+) -> Algorithm:
+    """The method with what the settings put around its clients: attacks, faults, protection.
+
+    `masked` is for clients on machines of their own: what leaves them is for a secure sum, if the
+    run has such.
+    """
     method = build_algorithm(config) if algorithm is None else algorithm
     return wrap(
         method,
@@ -88,6 +94,7 @@ def build_clients(config: Config, algorithm: Algorithm | None = None) -> Algorit
         config.privacy,
         config.federation.clients,
         config.seed,
+        terms(config) if masked else None,
     )
 
 

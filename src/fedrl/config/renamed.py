@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 RENAMED: dict[str, str] = {
+    "aggregate.attackers": "aggregate.byzantine",
     "algorithm.clip_norm": "algorithm.max_grad_norm",
     "algorithm.compare": "algorithm.preference_queries",
     "algorithm.eval_texts": "algorithm.eval_completions",
@@ -13,5 +14,11 @@ RENAMED: dict[str, str] = {
     "algorithm.server": "algorithm.server_optimizer",
     "algorithm.updates_per_step": "algorithm.gradient_steps",
     "algorithm.weight_cap": "algorithm.weight_clip",
+    "buffer": "async_buffer",
+    "buffer.jitter": "async_buffer.jitter",
+    "buffer.size": "async_buffer.size",
+    "buffer.spread": "async_buffer.spread",
+    "buffer.staleness": "async_buffer.staleness",
+    "buffer.times": "async_buffer.times",
 }
 """From the old key to the new one; what means the same in several methods has one name."""

@@ -19,7 +19,7 @@ from fedrl.config import flower
 from fedrl.config.flag_parsing import require_text
 from fedrl.core.limits import at_least_one, not_negative
 from fedrl.core.types import FilePath, UserError, Word
-from fedrl.federation import async_settings as buffered
+from fedrl.federation import async_settings
 from fedrl.federation.client_sampling import Settings
 
 
@@ -54,7 +54,7 @@ class Config:
     algorithm: Any = None
     world: Any = None
     partition: partition.Settings = field(default_factory=partition.Settings)
-    buffer: buffered.Settings = field(default_factory=buffered.Settings)
+    async_buffer: async_settings.Settings = field(default_factory=async_settings.Settings)
     aggregate: Aggregate = field(default_factory=Aggregate)
     privacy: privacy.Settings = field(default_factory=privacy.Settings)
     faults: faults.Settings = field(default_factory=faults.Settings)
@@ -96,8 +96,8 @@ class Config:
             raise UserError(
                 f"faults.clients names clients outside 0 to {self.federation.clients - 1}"
             )
-        self.buffer.check(self.federation, self.privacy, self.engine)
-        self.buffer.check_rule(self.rule, self.federation.clients)
+        self.async_buffer.check(self.federation, self.privacy, self.engine)
+        self.async_buffer.check_rule(self.rule, self.federation.clients)
         self.rule.check(self.combined, self.federation.kind)
         privacy.check(
             self.privacy,
@@ -110,21 +110,21 @@ class Config:
     @property
     def combined(self) -> int:
         """Updates that become one in a server step, if no client fails."""
-        return self.buffer.size or self.federation.clients_per_round
+        return self.async_buffer.size or self.federation.clients_per_round
 
     @property
     def rule(self) -> Aggregate:
-        """The rule of aggregation, its attackers as a number where a buffer could hold them all."""
-        if not self.buffer.size:
+        """The rule of aggregation, with a number of liars where a buffer could hold them all."""
+        if not self.async_buffer.size:
             return self.aggregate
-        attackers = robust.byzantine_count(self.aggregate.attackers, self.federation.clients)
-        return dataclasses.replace(self.aggregate, attackers=float(attackers))
+        byzantine = robust.byzantine_count(self.aggregate.byzantine, self.federation.clients)
+        return dataclasses.replace(self.aggregate, byzantine=float(byzantine))
 
 
 SECTIONS = (
     Settings,
     partition.Settings,
-    buffered.Settings,
+    async_settings.Settings,
     Aggregate,
     privacy.Settings,
     faults.Settings,

@@ -23,6 +23,9 @@ Json = dict[str, Any]
 Tables = Mapping[str, Any]
 """The same to be read only: a recipe's tables, settings of a program."""
 
+JsonValue = bool | int | float | str | list["JsonValue"] | dict[str, "JsonValue"] | None
+"""What JSON holds."""
+
 Record = dict[str, int | float | str]
 """A line of `clients.jsonl`: round, client, status, why it failed, or what it reported."""
 
@@ -163,7 +166,7 @@ class Algorithm(Protocol):
 @runtime_checkable
 class Bounded(Protocol):
     """An algorithm that knows how large the numbers can get that its clients report. A name that
-    is not in `ranges` has the range of its group (`wire.ranges`)."""
+    is not in `ranges` has the range of its group (`update_refusal.ranges`)."""
 
     ranges: Mapping[str, Range]
 

@@ -1,6 +1,6 @@
 """The default engine: clients one after the other in this process, or all in one compiled call.
 
-Nothing here can stop a client that hangs; `workers.py` can.
+Nothing here can stop a client that hangs; `worker_pool.py` can.
 
 What a client raises may quote its tasks, and the server writes reasons into its log and report: so
 only the exception's type leaves the client, unless its text is `Shareable`. With the environment

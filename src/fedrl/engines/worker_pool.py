@@ -17,7 +17,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from multiprocessing.connection import Connection, wait
-from typing import Any
 
 from fedrl.core.threads import pinned_children
 from fedrl.core.types import WORKER as NUMBER
@@ -28,17 +27,17 @@ START_SECONDS = 600.0
 """A worker that has not built and compiled its algorithm by then is taken for broken."""
 
 
-class Workers:
+class WorkerPool:
     """`build()` must be picklable: a function of a module, or a partial of one."""
 
     def __init__(self, build: Callable[[], Algorithm], count: int = 0) -> None:
         self.build = build
         self.count = count or os.cpu_count() or 1
         self._workers: list[_Worker] = []
-        self._waiting: list[tuple[int, Job]] = []  # of `begin`, the next one last
+        self._waiting: list[tuple[int, Job]] = []  # that were submitted, the next one last
         self._done: deque[tuple[int, Result | Failure]] = deque()
 
-    def __enter__(self) -> Workers:
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -74,14 +73,14 @@ class Workers:
             for worker in [w for w in self._workers if w.job is not None]:
                 self._replace(worker)
 
-    def begin(self, jobs: Sequence[Job]) -> None:
-        """More work for whoever is free, not more than one job of a client; `take` waits for it."""
+    def submit(self, jobs: Sequence[Job]) -> None:
+        """More work for whoever is free, not more than one job of a client at a time."""
         self._waiting[:0] = [(job.client, job) for job in jobs][::-1]
         self._staff(len(self._waiting) + sum(w.job is not None for w in self._workers))
         self._hand_out(self._waiting)
 
-    def take(self, deadline: float = 0.0) -> tuple[int, Result | Failure]:
-        """The next outcome of what has begun, in whatever order they come, and whose it is."""
+    def next_outcome(self, deadline: float = 0.0) -> tuple[int, Result | Failure]:
+        """The next outcome of what was submitted, in whatever order they come, and whose it is."""
         while not self._done:
             self._hand_out(self._waiting)
             self._done.extend(self._collect(deadline).items())
@@ -150,19 +149,19 @@ class _Worker:
         return self.started + deadline if deadline else float("inf")
 
     def check_start(self, answered: bool, late: bool) -> None:
-        """Ready once it says True; anything else stops the run, because every worker would fail."""
-        answer: Any = None
+        """Ready once it says so; any trouble stops the run, because every worker would fail."""
+        trouble: str | None = None
         if answered:
             try:
-                answer = self.pipe.recv()
+                trouble = self.pipe.recv()
+                self.ready = trouble is None
             except (EOFError, ConnectionResetError):
                 self.process.join(5)
-                answer = f"it ended with exit code {self.process.exitcode}"
+                trouble = f"it ended with exit code {self.process.exitcode}"
         elif late:
-            answer = f"no answer within {START_SECONDS:g} s"
-        if isinstance(answer, str):
-            raise UserError(f"a worker process could not start: {answer}")
-        self.ready = answer is True
+            trouble = f"no answer within {START_SECONDS:g} s"
+        if trouble is not None:
+            raise UserError(f"a worker process could not start: {trouble}")
 
     def give(self, index: int, job: Job) -> None:
         new = self._sent is not job.broadcast
@@ -214,7 +213,7 @@ def _serve(pipe: Connection, build: Callable[[], Algorithm], parent: int, number
         # In full: no client's work has begun, so this is about settings.
         pipe.send(one_line(error) + (raised_at(error) if debugging() else ""))
         return
-    pipe.send(True)
+    pipe.send(None)
     broadcast: Tensors = {}
     while True:
         try:

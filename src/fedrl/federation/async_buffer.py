@@ -20,7 +20,7 @@ A client that fails frees its place at once: for one that was not asked since th
 for itself again, `federation.retries` times. If nobody is left whom to ask, a buffer that is not
 full is used all the same if it has `federation.quorum` of K updates; otherwise the run stops.
 
-Which clients finish first decides the numbers. On a virtual clock (`engines/virtual.py`) the seed
+Which clients finish first decides the numbers. On a simulated clock (`simulated_clock.py`) the seed
 decides that; with processes and machines, reality does.
 """
 
@@ -30,33 +30,33 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
 from fedrl.aggregation.mean import Aggregator
 from fedrl.aggregation.robust import Stream, part
 from fedrl.core import seeding, tree
-from fedrl.core.types import Failure, Job, Metrics, Result, Tensors, TooFew
+from fedrl.core.types import Failure, Job, Metrics, Record, Result, Tensors, TooFew
 from fedrl.federation import round_loop, update_check
 from fedrl.federation.async_settings import Settings
 from fedrl.federation.client_sampling import draw_cohort
 from fedrl.federation.round_loop import Clock, Parts, QuorumLost, Snapshot
-from fedrl.federation.simulated_clock import SimulatedClock
+from fedrl.federation.simulated_clock import Due, SimulatedClock
 from fedrl.federation.update_check import Received
 from fedrl.privacy.mechanism import Exchange
 
 TIME = "async/time"
-"""The running total of time: of the virtual clock, or seconds where clients are real."""
+"""The running total of time: of the simulated clock, or seconds where clients are real."""
 
 
 class Streaming(Protocol):
     """An engine whose clients need not begin and end together; each has at most one job."""
 
-    def begin(self, jobs: Sequence[Job]) -> None:
+    def submit(self, jobs: Sequence[Job]) -> None:
         """Hand out work, without waiting for it."""
 
-    def take(self, deadline: float) -> tuple[int, Result | Failure]:
+    def next_outcome(self, deadline: float) -> tuple[int, Result | Failure]:
         """Wait for who finishes, fails or outlasts the deadline next: its number and outcome."""
 
 
@@ -67,7 +67,7 @@ class Held(NamedTuple):
     weight: float
     staleness: int
     result: Result
-    record: dict[str, Any]
+    record: Record
 
 
 @dataclass
@@ -105,7 +105,7 @@ class Step:
         self.buffer.clear()
 
 
-class Buffered:
+class AsyncBuffer:
     """The exchange of `federation.run`; remembers who is at work from one round to the next."""
 
     def __init__(self, settings: Settings, engine: Streaming) -> None:
@@ -116,7 +116,7 @@ class Buffered:
 
     def __call__(
         self, parts: Parts, now: Snapshot, members: list[list[int]], number: int, clock: Clock
-    ) -> tuple[Snapshot, Metrics, list[dict[str, Any]]]:
+    ) -> tuple[Snapshot, Metrics, list[Record]]:
         sent = parts.algorithm.broadcast(now.states[0], number)
         if self._since < 0:
             self._go_on(now)
@@ -146,7 +146,7 @@ class Buffered:
             self.engine.restore(now.totals.get(TIME, 0.0), [due for _, due in now.under_way])
             self.began = {due.client: began for began, due in now.under_way}
 
-    def _under_way(self) -> tuple[tuple[int, Any], ...]:
+    def _under_way(self) -> tuple[tuple[int, Due], ...]:
         if not isinstance(self.engine, SimulatedClock):
             return ()
         return tuple((self.began[due.client], due) for due in self.engine.waiting())
@@ -157,7 +157,7 @@ class Buffered:
             self._begin(step)
             if not self.began:
                 return
-            client, outcome = self.engine.take(step.parts.settings.deadline)
+            client, outcome = self.engine.next_outcome(step.parts.settings.deadline)
             step.arrived(client, outcome, step.number - self.began.pop(client))
 
     def _begin(self, step: Step) -> None:
@@ -183,7 +183,7 @@ class Buffered:
         ]
         self.began |= dict.fromkeys((job.client for job in jobs), number)
         step.begun += len(jobs)
-        self.engine.begin(jobs)
+        self.engine.submit(jobs)
 
     def _check_quorum(self, step: Step) -> None:
         size, got = self.settings.size, len(step.buffer)
@@ -194,7 +194,7 @@ class Buffered:
         why = round_loop.reasons(list(last.values()))
         if got < needed:
             raise QuorumLost(
-                f"round {step.number}: the buffer has {got} of {size} updates (buffer.size), "
+                f"round {step.number}: the buffer has {got} of {size} updates (async_buffer.size), "
                 f"{needed} are needed (federation.quorum), and nobody is left to ask: {why}",
                 step.received.records,
             )

@@ -1,4 +1,4 @@
-"""The table `[buffer]` of a recipe, and which federations and methods it has a meaning for."""
+"""The table `[async_buffer]`, and which federations and methods it has a meaning for."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Settings:
     size: int = 0
     # How an update counts that began τ server steps ago: sqrt: 1/√(1+τ) of it. none: all of it.
     staleness: Literal["sqrt", "none"] = "sqrt"
-    # Time that each client takes for a job on the virtual clock; one number per client.
+    # Time that each client takes for a job on the simulated clock; one number per client.
     times: tuple[float, ...] = ()
     # Or σ of the log-normal distribution, with median 1, that the seed draws these times from.
     spread: float = 0.0
@@ -35,16 +35,19 @@ class Settings:
     jitter: float = 0.0
 
     def __post_init__(self) -> None:
-        not_negative(self, "buffer.", "size", "spread", "jitter")
+        not_negative(self, "async_buffer.", "size", "spread", "jitter")
         if not all(0 < own < math.inf for own in self.times):
-            raise UserError("buffer.times must be above 0")
+            raise UserError("async_buffer.times must be above 0")
         if max(self.spread, self.jitter) > LARGEST:
-            raise UserError(f"buffer.spread and jitter are exponents: at most {LARGEST:g}")
+            raise UserError(f"async_buffer.spread and jitter are exponents: at most {LARGEST:g}")
         if self.times and self.spread:
-            raise UserError("buffer.times and spread both say how fast clients are: remove one")
+            raise UserError(
+                "async_buffer.times and spread both say how fast clients are: remove one"
+            )
         if not self.size and (self.timed or self.staleness != "sqrt"):
             raise UserError(
-                "buffer.staleness, times, spread and jitter need buffer.size: set it too"
+                "async_buffer.staleness, times, spread and jitter need async_buffer.size: set it "
+                "too"
             )
 
     @property
@@ -57,46 +60,46 @@ class Settings:
             return
         if fed.kind != "federated":
             raise UserError(
-                f'buffer.size is for clients that share a model, but federation.kind is "{fed.kind}'
-                '": remove it'
+                "async_buffer.size is for clients that share a model, but federation.kind is "
+                f'"{fed.kind}": remove it'
             )
         if self.size > fed.clients_per_round:
             raise UserError(
-                f"buffer.size is {self.size}, but only {fed.clients_per_round} clients work at "
-                "a time: lower it, or raise federation.cohort or clients"
+                f"async_buffer.size is {self.size}, but only {fed.clients_per_round} clients work "
+                "at a time: lower it, or raise federation.cohort or clients"
             )
         if private.noise or private.secure:
             key = "noise" if private.noise else "secure"
             raise UserError(
-                f"privacy.{key} is for clients that are asked together, and buffer.size lets each "
-                "come when it is ready: remove one (privacy.clip works with both)"
+                f"privacy.{key} is for clients that are asked together, and async_buffer.size lets "
+                "each come when it is ready: remove one (privacy.clip works with both)"
             )
         if self.timed and engine != "inprocess":
             raise UserError(
-                "buffer.times, spread and jitter are for a virtual clock, and with engine = "
-                f'"{engine}" clients take the time that they take: remove them'
+                "async_buffer.times, spread and jitter are for a simulated clock, and with engine "
+                f'= "{engine}" clients take the time that they take: remove them'
             )
         if self.times and len(self.times) != fed.clients:
             raise UserError(
-                f"buffer.times has {len(self.times)} numbers; name one for each of the "
+                f"async_buffer.times has {len(self.times)} numbers; name one for each of the "
                 f"{fed.clients} clients"
             )
 
     def check_rule(self, rule: aggregate.Settings, clients: int) -> None:
-        """Refuse buffers that all liars together could rule; `attackers` are a number here."""
+        """Refuse buffers that all liars together could rule; `byzantine` are a number here."""
         least = rule.least(self.size)
         if not 0 < self.size < least:
             return
         if rule.name not in aggregate.BY_DISTANCE:
             raise UserError(
-                f'aggregate.name = "{rule.name}" needs {least} updates, and buffer.size is '
+                f'aggregate.name = "{rule.name}" needs {least} updates, and async_buffer.size is '
                 f"{self.size}: raise it"
             )
-        attackers = rule.against(self.size)
+        byzantine = rule.against(self.size)
         raise UserError(
-            f'aggregate.name = "{rule.name}" needs {least} updates against {attackers} '
-            f"attackers among {clients} clients, who may all be in one buffer, and buffer.size "
-            f"is {self.size}: raise it, or lower aggregate.attackers"
+            f'aggregate.name = "{rule.name}" needs {least} updates against {byzantine} '
+            f"Byzantine among {clients} clients, who may all be in one buffer, and "
+            f"async_buffer.size is {self.size}: raise it, or lower aggregate.byzantine"
         )
 
     def scale(self, staleness: int) -> float:
@@ -109,8 +112,8 @@ def check_method(algorithm: Algorithm, beta: float = 1.0) -> None:
     name = "algorithm.name"
     if sends_parameters(algorithm):
         raise UserError(
-            f"buffer.size needs changes, but this {name} sends values: a value from an older "
-            "broadcast would undo the steps since. Set buffer.size = 0"
+            f"async_buffer.size needs changes, but this {name} sends values: a value from an older "
+            "broadcast would undo the steps since. Set async_buffer.size = 0"
         )
     if algorithm.initial_exchange:
         raise _mixed(
@@ -134,6 +137,6 @@ def check_broadcast(algorithm: Algorithm, sent: Tensors, beta: float = 1.0) -> N
 def _mixed(why: str, beta: float) -> UserError:
     other = ", or algorithm.beta = 1 where that gives a method without an anchor"
     return UserError(
-        f"buffer.size would mix updates of several rounds, but {why}: set buffer.size = 0"
-        + (other if beta != 1 else "")
+        f"async_buffer.size would mix updates of several rounds, but {why}: set "
+        "async_buffer.size = 0" + (other if beta != 1 else "")
     )

@@ -18,7 +18,7 @@ from typing import NamedTuple, Protocol
 
 from fedrl.core import seeding
 from fedrl.core.types import Algorithm, Failure, Job, Result
-from fedrl.federation.update_check import ranges, refusal
+from fedrl.core.update_refusal import ranges, refusal
 
 Duration = Callable[[Job], float]
 
@@ -61,7 +61,7 @@ class SimulatedClock:
         self.time = 0.0
         self._due: list[Due] = []
 
-    def begin(self, jobs: Sequence[Job]) -> None:
+    def submit(self, jobs: Sequence[Job]) -> None:
         algorithm = self.engine.algorithm
         for job, outcome in zip(jobs, self.engine.run(jobs)):
             # Checked before it waits: what waits goes into checkpoints.
@@ -69,7 +69,7 @@ class SimulatedClock:
             good = outcome if reason is None else Failure(job.client, reason)
             heapq.heappush(self._due, Due(self.time + self.duration(job), job.client, good))
 
-    def take(self, deadline: float = 0.0) -> tuple[int, Result | Failure]:
+    def next_outcome(self, deadline: float = 0.0) -> tuple[int, Result | Failure]:
         """Who finishes next, and the outcome. No deadline stops simulated work."""
         self.time, client, outcome = heapq.heappop(self._due)
         return client, outcome

@@ -8,40 +8,14 @@ within its range may be a lie as well, so where the rule for updates withstands 
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from math import isfinite
-from typing import Any
 
 import numpy as np
 
 from fedrl.core import tree
-from fedrl.core.types import (
-    Algorithm,
-    Bounded,
-    Failure,
-    Job,
-    Metrics,
-    Range,
-    Record,
-    Result,
-    Spec,
-    Tensors,
-)
-
-LONGEST_REASON = 300
-COUNTS = "env/"
-"""Reports whose names begin so are added up over clients and rounds."""
-COUNT = Range(0.0, 2.0**40, whole=True)
-NUMBER = Range(-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max))
-"""What a method computes in single precision; no sum of such numbers overflows."""
-LARGEST_WEIGHT = 2.0**40
-
-
-def one_line(text: str) -> str:
-    """Somebody else's words as they may stand in a log: short, printable, on one line."""
-    printable = "".join(c if c.isprintable() else " " for c in text)
-    return " ".join(printable.split())[:LONGEST_REASON]
+from fedrl.core.types import Algorithm, Failure, Job, Metrics, Record, Result, Tensors
+from fedrl.core.update_refusal import COUNTS, one_line, ranges, refusal
 
 
 class Received:
@@ -85,71 +59,6 @@ class Received:
         for record in self.records[self.first :]:
             if record["status"] == "ok":
                 record |= {"status": "failed", "reason": reason}
-
-
-def ranges(algorithm: Algorithm) -> dict[str, Range]:
-    """Of all that its clients may report: as declared, else by group."""
-    declared = algorithm.ranges if isinstance(algorithm, Bounded) else {}
-    return {name: declared.get(name, _usual(name)) for name in algorithm.reports}
-
-
-def _usual(name: str) -> Range:
-    return COUNT if name.startswith(COUNTS) else NUMBER
-
-
-def refusal(
-    result: Result | Failure, specs: Mapping[str, Spec], reports: Collection[str]
-) -> str | None:
-    """Why an outcome cannot be used, or None: what was declared, and finite numbers.
-
-    `reports` are names, or a mapping from names to ranges.
-    """
-    if isinstance(result, Failure):
-        return result.reason
-    if not isinstance(result, Result):
-        return f"a client returned a {type(result).__name__} instead of a Result"
-    if not isinstance(result.update, dict) or not isinstance(result.metrics, dict):
-        return "the update and the metrics must be dicts"
-    groups = [value for value in result.update.values() if isinstance(value, dict)]
-    if not all(isinstance(name, str) for names in (result.update, *groups) for name in names):
-        return "the update has names that are no texts"
-    update = tree.flatten(result.update)
-    if missing := sorted(set(specs) - set(update)):
-        return f"the update lacks {', '.join(missing)}"
-    if extra := sorted(map(str, set(update) - set(specs))):
-        return f"the update has {', '.join(extra)}, which the algorithm does not declare"
-    for name, spec in specs.items():
-        leaf = update[name]
-        if not isinstance(leaf, np.ndarray):
-            return f"{name} is a {type(leaf).__name__} instead of an array"
-        if leaf.shape != spec.shape:
-            return f"{name} has shape {leaf.shape} instead of {spec.shape}"
-        if leaf.dtype.name != spec.dtype:
-            return f"{name} has dtype {leaf.dtype.name} instead of {spec.dtype}"
-        if leaf.dtype.kind == "f" and not np.isfinite(leaf).all():
-            return f"{name} has {'NaN' if np.isnan(leaf).any() else 'infinite'} entries"
-    if not (isinstance(result.weight, float | int) and 0 < result.weight < math.inf):
-        return f"the weight is {result.weight} instead of a positive number"
-    if result.weight > LARGEST_WEIGHT:
-        return f"the weight is above {LARGEST_WEIGHT:g}"
-    return misreported(result.metrics, reports)
-
-
-def misreported(metrics: Mapping[str, Any], reports: Collection[str]) -> str | None:
-    """Why these metrics cannot be used, or None. What is not finite was not measured."""
-    if extra := sorted(map(str, set(metrics) - set(reports))):
-        return f"it reports {', '.join(extra)[:200]}, which the algorithm does not declare"
-    for name, value in metrics.items():
-        if not isinstance(value, float | int):
-            return f"it reports a {type(value).__name__} as {name} instead of a number"
-        allowed = reports[name] if isinstance(reports, Mapping) else _usual(name)
-        if isinstance(value, float) and not isfinite(value):
-            continue
-        if not allowed.low <= value <= allowed.high:
-            return f"it reports {name} outside {allowed.low:g} to {allowed.high:g}"
-        if allowed.whole and value != int(value):
-            return f"it reports {name} = {value:g}, which is no count"
-    return None
 
 
 def combined(accepted: Sequence[Result], totals: Metrics, robust: bool = False) -> Metrics:

@@ -17,9 +17,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from functools import lru_cache
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
+
+import numpy as np
 
 from fedrl.core.registry import missing_extra
+
+if TYPE_CHECKING:
+    from dp_accounting import DpEvent
 
 ORDERS = (*(1 + x / 10 for x in range(1, 10)), *range(2, 33), 40, 48, 64, 96, 128, 256)
 """Rényi orders that are tried; the best is an upper bound, whichever are."""
@@ -64,7 +70,7 @@ def amplified(noise: float, exchanges: int, delta: float, clients: int, cohort: 
     return min(plain, composed(_sampled(noise, clients, cohort), exchanges, delta))
 
 
-def composed(event: Any, count: int, delta: float, relation: str = "REPLACE_ONE") -> float:
+def composed(event: DpEvent, count: int, delta: float, relation: str = "REPLACE_ONE") -> float:
     """ε of `count` times `event`: its Rényi divergences add up."""
     from dp_accounting import rdp
 
@@ -72,20 +78,20 @@ def composed(event: Any, count: int, delta: float, relation: str = "REPLACE_ONE"
 
 
 @lru_cache(16)  # the same event in every round, and a tenth of a second each time
-def _divergences(event: Any, relation: str) -> Any:
+def _divergences(event: DpEvent, relation: str) -> np.ndarray:
     from dp_accounting import NeighboringRelation, rdp
 
     return rdp.RdpAccountant(ORDERS, NeighboringRelation[relation]).compose(event).rdp
 
 
-def _sampled(noise: float, clients: int, cohort: int) -> Any:
+def _sampled(noise: float, clients: int, cohort: int) -> DpEvent:
     accounting = library()
     gaussian = accounting.GaussianDpEvent(noise / 2)
     return accounting.SampledWithoutReplacementDpEvent(clients, cohort, gaussian)
 
 
 @lru_cache(1)
-def library() -> Any:
+def library() -> ModuleType:
     """dp-accounting, or which extra to install."""
     try:
         import dp_accounting

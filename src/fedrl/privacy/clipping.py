@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -23,7 +22,7 @@ class Layout:
     """How an update is one vector of doubles: its change from `reference`, tensor by tensor."""
 
     shapes: dict[str, tuple[int, ...]]
-    dtypes: dict[str, Any]
+    dtypes: dict[str, np.dtype]
     reference: dict[str, np.ndarray]
 
     @property

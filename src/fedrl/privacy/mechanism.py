@@ -100,9 +100,9 @@ class Mechanism:
         if self.ledger is not None:
             begun = max(begun, self.ledger.read())
         target = self.settings.epsilon
-        if target and (found := self.epsilon(round, begun + 1)) > target:
+        if target and (epsilon := self.epsilon(round, begun + 1)) > target:
             raise Spent(
-                f"stopped before round {round}: ε would be {found:.4g}, above privacy.epsilon = "
+                f"stopped before round {round}: ε would be {epsilon:.4g}, above privacy.epsilon = "
                 f"{target:g} (δ = {self.delta:.2g})"
             )
         if self.ledger is not None:
@@ -120,24 +120,24 @@ class Mechanism:
             return rule((clipping.clip(update, s.clip, form), w) for update, w in stream)
 
         def noisy(stream: Stream) -> Tensors:
-            found = clipping.vectors(stream, s.clip, form)
-            return form.update(noise.noisy_mean(found, form.size, exchange.asked, deviation, draw))
+            vectors = clipping.vectors(stream, s.clip, form)
+            mean = noise.noisy_mean(vectors, form.size, exchange.asked, deviation, draw)
+            return form.update(mean)
 
         def masked(stream: Stream) -> Tensors:
-            found = clipping.vectors(stream, s.clip, form)
-            needed = secure_aggregation.threshold(s.threshold, exchange.asked)
-            part = secure_aggregation.Noise.part(deviation, needed, draw) if deviation else None
-            return form.update(secure_aggregation.mean(found, exchange.asked, s.clip, needed, part))
+            terms = secure_aggregation.Terms.of(s, exchange.asked)
+            vectors = clipping.vectors(stream, s.clip, form)
+            return form.update(secure_aggregation.mean(vectors, terms, draw))
 
         if s.secure:
-            return opened if self.summed else masked
+            return engine_mean if self.summed else masked
         if deviation:
             return noisy
         # What local noise made longer is not to be cut: the noise is most of it.
         return rule if s.noise else clipped
 
 
-def opened(stream: Stream) -> Tensors:
+def engine_mean(stream: Stream) -> Tensors:
     """The mean that the engine has made, which every client in the sum comes with."""
     mean: Tensors | None = None
     for update, _ in stream:  # to the end: the records are written on the way

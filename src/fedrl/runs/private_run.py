@@ -83,7 +83,7 @@ def check_packages(config: Config) -> None:
     if config.privacy.noise:
         accounting.library()
     if config.privacy.secure:
-        secure_aggregation.machines()
+        secure_aggregation.check_installed()
 
 
 def secret_cohorts(config: Config) -> bool:

@@ -22,9 +22,9 @@ from fedrl.core.registry import missing_extra
 from fedrl.core.types import Algorithm, Tables, UserError, WarmUp
 from fedrl.engines.flower import connection as connections
 from fedrl.engines.in_process import InProcess, one_line
-from fedrl.engines.worker_pool import Workers
+from fedrl.engines.worker_pool import WorkerPool
 from fedrl.federation import round_loop
-from fedrl.federation.async_buffer import Buffered
+from fedrl.federation.async_buffer import AsyncBuffer
 from fedrl.federation.client_sampling import groups
 from fedrl.federation.simulated_clock import SimulatedClock, durations
 from fedrl.runs.interrupt import Interrupt
@@ -45,7 +45,7 @@ def plan(config: Config) -> list[str]:
     specs = algorithm.declare(sent)
     numbers = sum(math.prod(spec.shape) for spec in specs.values())
     up = sum(math.prod(s.shape) * np.dtype(s.dtype).itemsize for s in specs.values())
-    clients = config.buffer.size or sum(
+    clients = config.async_buffer.size or sum(
         min(len(group), config.federation.cohort or len(group))
         for group in groups(config.federation)
     )
@@ -118,7 +118,7 @@ def resume(
             f"--engine: clients keep their states themselves on flower and in the checkpoint "
             f"elsewhere; this run goes on with {before.engine}"
         )
-    if config.engine != before.engine and config.buffer.size:
+    if config.engine != before.engine and config.async_buffer.size:
         raise UserError(
             "--engine: the clients' clock is another one on another engine; this run goes on with "
             f"{before.engine}"
@@ -180,7 +180,7 @@ def train(
         engine: round_loop.Engine = InProcess(algorithm)
         if config.engine == "workers":
             build = partial(build_clients, config)
-            engine = stack.enter_context(Workers(build, config.workers))
+            engine = stack.enter_context(WorkerPool(build, config.workers))
         elif config.engine == "flower":
             engine = stack.enter_context(
                 _flower().open_engine(config, run.path.resolve().name, algorithm, warn, KEPT)
@@ -211,7 +211,7 @@ def train(
                 warn=warn,
                 privacy=mechanism(config, algorithm, run.path),
                 robust_metrics=config.rule.robust,
-                exchange=asynchronous(config, engine) if config.buffer.size else None,
+                exchange=asynchronous(config, engine) if config.async_buffer.size else None,
             )
             status = "stopped" if stopped else "finished"
             return last
@@ -224,21 +224,21 @@ def train(
                 run.finish(status, time.monotonic() - started)
 
 
-def asynchronous(config: Config, engine: Any) -> Buffered:
+def asynchronous(config: Config, engine: Any) -> AsyncBuffer:
     """Rounds that wait for a full buffer; where nothing is real, on a clock of their own."""
     if isinstance(engine, InProcess):
-        s = config.buffer
+        s = config.async_buffer
         engine = SimulatedClock(engine, durations(config.seed, s.times, s.spread, s.jitter))
-    return Buffered(config.buffer, engine)
+    return AsyncBuffer(config.async_buffer, engine)
 
 
 def _flower() -> Any:
     """The engine on other machines; its package is imported when it is asked for."""
     try:
-        from fedrl.engines.flower import recipes
+        from fedrl.engines.flower import driver
     except ModuleNotFoundError as error:
         raise missing_extra(error, 'engine = "flower"', "flower") from error
-    return recipes
+    return driver
 
 
 def _track(sink: Any, warn: Callable[[str], None], done: round_loop.Round) -> None:

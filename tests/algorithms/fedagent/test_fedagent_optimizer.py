@@ -14,9 +14,8 @@ from support import review_runs
 from support.agent_runs import WORLD, last, recipe, train
 
 from fedrl.config.build import build_algorithm, build_world
-from fedrl.core import seeding, tree
+from fedrl.core import seeding, serialization, tree
 from fedrl.core.types import Job
-from fedrl.engines.flower import framing
 from fedrl.federation import round_loop as federation
 from fedrl.federation.client_sampling import first_cohort
 from fedrl.runs import checkpoint
@@ -162,7 +161,7 @@ def test_moments_are_the_same_after_any_disk(model):
     expected = dict(tree.leaves(state))
     trained = sum(array.size for array in algorithm.init(0)["theta"].values())
     assert sum(a.nbytes for n, a in expected.items() if "exp" in n) == 8 * trained
-    same(dict(tree.leaves(framing.unpack(framing.pack(state)))), expected)
+    same(dict(tree.leaves(serialization.unpack(serialization.pack(state)))), expected)
     snapshot = federation.Snapshot(1, [{}], {0: state})
     again, _ = checkpoint.unpack(checkpoint.pack(snapshot, {}))
     same(dict(tree.leaves(again.clients[0])), expected)

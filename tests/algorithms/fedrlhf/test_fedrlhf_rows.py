@@ -19,7 +19,7 @@ from fedrl.config.build import build_algorithm
 from fedrl.config.loading import resolve
 from fedrl.core import tree
 from fedrl.core.types import Job, UserError
-from fedrl.federation.update_check import refusal
+from fedrl.core.update_refusal import refusal
 from fedrl.privacy import Settings as Privacy
 from fedrl.privacy.mechanism import Exchange, Mechanism
 from fedrl.runs import train as runs
@@ -171,10 +171,10 @@ def test_the_counts_are_declared_and_tell_what_the_changes_tell():
 @pytest.mark.parametrize("half", [False, True])
 def test_counts_travel_exactly_also_in_half_precision(half):
     pytest.importorskip("flwr", reason="needs the extra flower")
-    from fedrl.engines.flower import framing
+    from fedrl.core import serialization
 
     sent = learned(built(rows="holders"))[1][0].update
-    got = framing.unpack(framing.pack(sent, half))
+    got = serialization.unpack(serialization.pack(sent, half))
     for name in ROWS:
         np.testing.assert_array_equal(got["held"][name], sent["held"][name])
 
@@ -231,7 +231,7 @@ RECIPE = {
             "--aggregate.name mean --privacy.clip 1 --privacy.noise 1 --privacy.where local",
             "privacy.noise would spoil",
         ),
-        ("--buffer.size 3", 'buffer.size would spoil .* set algorithm.rows = "all"'),
+        ("--async_buffer.size 3", 'async_buffer.size would spoil .* set algorithm.rows = "all"'),
     ],
 )
 def test_what_would_spoil_the_counts_is_refused(flags, words):

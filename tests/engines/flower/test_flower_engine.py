@@ -20,12 +20,14 @@ from support.flower_nodes import Net
 from support.toy import Toy
 
 from fedrl.aggregation import mean as aggregate
-from fedrl.core import tree
+from fedrl.core import serialization, tree
 from fedrl.core.types import Failure, Job, Result, UserError
-from fedrl.engines.flower import framing, messages, protocol
+from fedrl.engines.flower import messages
+from fedrl.engines.flower.adapter import records
+from fedrl.engines.flower.adapter.driver import Run
 from fedrl.engines.flower.connection import Connection
-from fedrl.engines.flower.engine import Flower
-from fedrl.engines.flower.link import Arrived, Link, _Arriving
+from fedrl.engines.flower.engine import FlowerEngine
+from fedrl.engines.flower.superlink_client import Arrived, SuperLinkClient, _Arriving
 from fedrl.engines.in_process import InProcess
 from fedrl.federation import round_loop
 from fedrl.federation.client_sampling import Settings
@@ -73,7 +75,7 @@ def same(a: Memory, b: Memory) -> None:
 
 @pytest.fixture
 def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Net:
-    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("fedrl.engines.flower.node_calls.POLL_SECONDS", 0.01)
     return Net(Toy(CLIENTS), tmp_path, CLIENTS)
 
 
@@ -165,9 +167,9 @@ def edited(change: Callable[[dict], dict]) -> Callable[[Arrived], Arrived]:
 
     def edit(answer: Arrived) -> Arrived:
         assert answer.content is not None
-        text, pieces = messages.opened(answer.content)
+        text, pieces = records.opened(answer.content)
         text = json.dumps(change(json.loads(text)))
-        return answer._replace(content=messages.content(text, messages.body(pieces)))
+        return answer._replace(content=records.content(text, records.body(pieces)))
 
     return edit
 
@@ -185,10 +187,10 @@ def test_a_heading_of_another_kind_is_malformed(net: Net):
 def test_an_archive_that_is_none_is_malformed(net: Net):
     def garbage(answer: Arrived) -> Arrived:
         assert answer.content is not None
-        head = protocol.read(messages.opened(answer.content)[0], protocol.Answer)
-        head = replace(head, digest=framing.checksum([b"garbage"]))
-        body = messages.body([b"garbage"])
-        return answer._replace(content=messages.content(protocol.write(head), body))
+        head = messages.from_json(records.opened(answer.content)[0], messages.Answer)
+        head = replace(head, digest=serialization.checksum([b"garbage"]))
+        body = records.body([b"garbage"])
+        return answer._replace(content=records.content(messages.to_json(head), body))
 
     net.spoil = of_client_one(garbage)
     assert "not an archive" in only_one_failed(outcomes(net))
@@ -198,7 +200,7 @@ def test_arrays_that_flower_would_unpickle_or_parse_are_not_read(net: Net):
     def as_numpy(answer: Arrived) -> Arrived:
         assert answer.content is not None
         record = ArrayRecord({"0": Array(np.zeros(3))})
-        return answer._replace(content=RecordDict({**answer.content, messages.BODY: record}))
+        return answer._replace(content=RecordDict({**answer.content, records.BODY: record}))
 
     net.spoil = of_client_one(as_numpy)
     assert "not bytes" in only_one_failed(outcomes(net))
@@ -275,7 +277,7 @@ def test_a_node_that_never_says_who_it_is_is_left_out(net: Net, monkeypatch: pyt
     clock = [0.0]
     monkeypatch.setattr("time.monotonic", lambda: clock[0])
     monkeypatch.setattr("time.sleep", lambda _: clock.__setitem__(0, clock[0] + 1.0))
-    net.members[300] = SimpleNamespace(answer=lambda _: messages.content("lost"))
+    net.members[300] = SimpleNamespace(answer=lambda _: records.content("lost"))
     pull = net.pull
     monkeypatch.setattr(
         net,
@@ -307,9 +309,9 @@ def test_a_node_with_another_version_is_left_out(net: Net, monkeypatch: pytest.M
     real = node.answer
 
     def outdated(content: RecordDict) -> RecordDict:
-        text = messages.opened(real(content))[0]
-        name = protocol.read(text, protocol.Name)
-        return messages.content(protocol.write(replace(name, version="0.0")))
+        text = records.opened(real(content))[0]
+        name = messages.from_json(text, messages.Name)
+        return records.content(messages.to_json(replace(name, version="0.0")))
 
     monkeypatch.setattr(node, "answer", outdated)
     said: list[str] = []
@@ -319,7 +321,7 @@ def test_a_node_with_another_version_is_left_out(net: Net, monkeypatch: pytest.M
 
 def test_the_same_broadcast_is_stored_once_and_in_pieces(net: Net):
     list(net.engine().run(jobs(net)))
-    bodies = [message.content[messages.BODY] for message in net.sent]
+    bodies = [message.content[records.BODY] for message in net.sent]
     assert len({id(body) for body in bodies}) == 1
     assert len(bodies[0]) > 3
     assert all(len(array.data) <= 100 for array in bodies[0].values())
@@ -339,28 +341,28 @@ def test_half_precision_both_ways(tmp_path: Path):
 
 
 def test_a_node_does_only_its_own_jobs_and_each_once(net: Net):
-    seen: list[protocol.Answer] = []
+    seen: list[messages.Answer] = []
     list(net.engine().run(jobs(net)))
     content = net.sent[1].content
     for node in (102, 101):
         answer = net.members[node].answer(content)
-        seen.append(protocol.read(messages.opened(answer)[0], protocol.Answer))
+        seen.append(messages.from_json(records.opened(answer)[0], messages.Answer))
     assert seen[0].reason == "this node is client 2"
     assert seen[1].reason == "this job was done before"
 
 
 def test_a_broken_job_is_answered_with_a_reason(net: Net):
     list(net.engine().run(jobs(net)))
-    text, pieces = messages.opened(net.sent[0].content)
-    job = replace(protocol.read(text, protocol.Job), nonce="new")
+    text, pieces = records.opened(net.sent[0].content)
+    job = replace(messages.from_json(text, messages.Job), nonce="new")
     answer = net.members[100].answer(
-        messages.content(protocol.write(job), messages.body(pieces[1:]))
+        records.content(messages.to_json(job), records.body(pieces[1:]))
     )
-    assert "checksum" in protocol.read(messages.opened(answer)[0], protocol.Answer).reason
+    assert "checksum" in messages.from_json(records.opened(answer)[0], messages.Answer).reason
 
 
 def test_the_limit_is_what_the_method_declares_and_little_more(net: Net):
-    engine: Flower = net.engine()
+    engine: FlowerEngine = net.engine()
     (job, *_) = jobs(net)
     declared = 3 * 8 + 4 * 4
     assert declared < engine._limit(job.broadcast) < declared + 2**20 + 2000
@@ -399,8 +401,8 @@ class Store:
 
 
 def test_a_superlink_tells_of_an_answer_once():
-    link, store = Link(Connection("x:1")), Store({"a": None})
-    link._client, link._run, link._grid = store, 1, SimpleNamespace(node=None)
+    store = Store({"a": None})
+    link = SuperLinkClient(Connection("x:1"), Run(store, SimpleNamespace(node=None), 1))
     assert link.pull(["m1", "m2"], 100) == []
     assert link.pull(["m1", "m2"], 100) == []
     assert store.asked == ["m1", "m2", "a", "m2", "a"]
@@ -410,8 +412,8 @@ def test_a_superlink_tells_of_an_answer_once():
 
 def test_an_answer_is_for_who_asked_for_it():
     """A job's answer may arrive while new nodes are asked for their names."""
-    link, store = Link(Connection("x:1")), Store({"a": None})
-    link._client, link._run, link._grid = store, 1, SimpleNamespace(node=None)
+    store = Store({"a": None})
+    link = SuperLinkClient(Connection("x:1"), Run(store, SimpleNamespace(node=None), 1))
     assert link.pull(["m1"], 100) == []
     store.objects["a"] = b"x"
     assert link.pull(["m2"], 100) == []
@@ -419,8 +421,8 @@ def test_an_answer_is_for_who_asked_for_it():
 
 
 def fetched(objects: dict[str, bytes | None], limit: int) -> tuple[Arrived | None, Store]:
-    link, store = Link(Connection("x:1")), Store(objects)
-    link._client, link._run, link._grid = store, 1, SimpleNamespace(node=None)
+    store = Store(objects)
+    link = SuperLinkClient(Connection("x:1"), Run(store, SimpleNamespace(node=None), 1))
     return link._fetch("a", _Arriving("m1", 101, list("abc")), limit), store
 
 
@@ -462,7 +464,7 @@ def test_what_a_client_keeps_is_in_no_message(net: Net):
 
     def listen(answer: Arrived) -> Arrived:
         assert answer.content is not None
-        text, pieces = messages.opened(answer.content)
+        text, pieces = records.opened(answer.content)
         seen.extend([text.encode(), b"".join(pieces)])
         return answer
 
@@ -472,7 +474,7 @@ def test_what_a_client_keeps_is_in_no_message(net: Net):
         node.plan = lambda recipe, plan=plan: replace(plan, build=lambda: Diarist(CLIENTS))
     store = train(net.engine(), rounds=3)
     for message in net.sent:
-        text, pieces = messages.opened(message.content)
+        text, pieces = records.opened(message.content)
         seen.extend([text.encode(), b"".join(pieces)])
     assert len(seen) == 2 * 2 * 3 * CLIENTS
     assert not any(CANARY.encode() in part for part in seen)

@@ -38,8 +38,8 @@ from support.flower_runs import (
 from fedrl.config.loading import to_toml
 from fedrl.core import seeding
 from fedrl.engines.flower.connection import FOLDER
-from fedrl.engines.flower.link import Link, Outgoing
-from fedrl.engines.flower.up import Federation
+from fedrl.engines.flower.local_federation import LocalFederation
+from fedrl.engines.flower.superlink_client import Outgoing, SuperLinkClient
 from fedrl.runs.run_dir import RunDir
 
 pytestmark = pytest.mark.machines
@@ -50,12 +50,14 @@ DEADLINE = ("--federation.deadline", "8")
 
 
 @pytest.fixture(scope="module")
-def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalFederation]:
     folder = tmp_path_factory.mktemp("federation")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FOLDER, str(folder / "connections"))
         faults = ["faults"]
-        with Federation(folder, CLIENTS, name="test", program=QUICK, allowed=faults) as federation:
+        with LocalFederation(
+            folder, CLIENTS, name="test", program=QUICK, allowed=faults
+        ) as federation:
             yield federation
 
 
@@ -65,7 +67,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def warm(up: Federation, tmp_path_factory: pytest.TempPathFactory) -> Federation:
+def warm(up: LocalFederation, tmp_path_factory: pytest.TempPathFactory) -> LocalFederation:
     """With the algorithm loaded everywhere: it is the same in all that follows."""
     on_flower(MOMENTUM, tmp_path_factory.mktemp("warm"), rounds=ROUNDS)
     return up
@@ -76,9 +78,9 @@ def inside_round(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[],
     """Does something when the jobs of a round are out and none is answered."""
     actions: dict[int, Callable[[], None]] = {}
     jobs = 0
-    push = Link.push
+    push = SuperLinkClient.push
 
-    def pushed(link: Link, messages: list[Outgoing]) -> list[str]:
+    def pushed(link: SuperLinkClient, messages: list[Outgoing]) -> list[str]:
         nonlocal jobs
         numbers = push(link, messages)
         for message in messages:
@@ -87,7 +89,7 @@ def inside_round(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, Callable[[],
             actions.pop(jobs // CLIENTS - 1, lambda: None)()
         return numbers
 
-    monkeypatch.setattr(Link, "push", pushed)
+    monkeypatch.setattr(SuperLinkClient, "push", pushed)
     return actions.__setitem__
 
 
@@ -156,7 +158,9 @@ def failures(run: Path) -> dict[int, dict[int, str]]:
     return found
 
 
-def test_a_hung_client_is_stopped_holds_nobody_up_and_comes_back(up: Federation, tmp_path: Path):
+def test_a_hung_client_is_stopped_holds_nobody_up_and_comes_back(
+    up: LocalFederation, tmp_path: Path
+):
     words = ("--faults.clients", "1", "--faults.kind", "hang", "--faults.rate", "0.5")
     seed, hangs = 0, [True]
     while hangs != [True, False, False, False]:  # in round 0, and never again
@@ -173,7 +177,7 @@ def test_a_hung_client_is_stopped_holds_nobody_up_and_comes_back(up: Federation,
 
 
 def test_a_slow_client_misses_its_round_and_its_late_answer_counts_for_nothing(
-    warm: Federation, tmp_path: Path, inside_round: Callable
+    warm: LocalFederation, tmp_path: Path, inside_round: Callable
 ):
     slow = warm.nodes[1]
     inside_round(1, lambda: slow.send_signal(signal.SIGSTOP))
@@ -191,7 +195,7 @@ def test_a_slow_client_misses_its_round_and_its_late_answer_counts_for_nothing(
 @pytest.mark.parametrize("moment", ["inside", "between"])
 def test_a_superlink_that_is_killed_costs_nothing(
     moment: str,
-    warm: Federation,
+    warm: LocalFederation,
     tmp_path: Path,
     undisturbed: Path,
     inside_round: Callable,
@@ -213,7 +217,7 @@ def test_a_superlink_that_is_killed_costs_nothing(
 
 
 def test_a_superlink_that_is_killed_costs_nothing_where_jobs_take_long(
-    up: Federation, tmp_path: Path, inside_round: Callable, starter: Starter
+    up: LocalFederation, tmp_path: Path, inside_round: Callable, starter: Starter
 ):
     """Longer than a node is waited for: a job ends with the SuperNode that it was for."""
 
@@ -275,7 +279,7 @@ class Driver:
 
 
 def test_a_driver_that_is_killed_resumes_to_the_same_numbers(
-    warm: Federation, tmp_path: Path, undisturbed: Path
+    warm: LocalFederation, tmp_path: Path, undisturbed: Path
 ):
     driver = Driver(tmp_path / "a")
     driver.wait_for_round(1)
@@ -287,7 +291,7 @@ def test_a_driver_that_is_killed_resumes_to_the_same_numbers(
 
 @pytest.mark.parametrize("part", ["node", "SuperNode"])
 def test_a_node_that_is_killed_in_a_round_costs_an_update(
-    part: str, warm: Federation, tmp_path: Path, inside_round: Callable, starter: Starter
+    part: str, warm: LocalFederation, tmp_path: Path, inside_round: Callable, starter: Starter
 ):
     """All of a node, which is started again; or its SuperNode, which it starts again itself."""
 
@@ -314,7 +318,7 @@ def test_a_node_that_is_killed_in_a_round_costs_an_update(
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_random_kills_lose_nothing(seed: int, warm: Federation, tmp_path: Path):
+def test_random_kills_lose_nothing(seed: int, warm: LocalFederation, tmp_path: Path):
     """Three kills at drawn moments: of the SuperLink, of nodes, of the driver."""
     draw = random.Random(seed)
     flags = ("--federation.quorum", "0.3", *DEADLINE)

@@ -28,10 +28,13 @@ from support.flower_nodes import Net
 from support.toy import Toy
 
 from fedrl.core.types import Failure, Job, Result, UserError
-from fedrl.engines.flower import executor, messages
+from fedrl.engines.flower import node_executor
+from fedrl.engines.flower.adapter import node as adapter_node
+from fedrl.engines.flower.adapter import records
+from fedrl.engines.flower.adapter.driver import Run
 from fedrl.engines.flower.connection import Connection
-from fedrl.engines.flower.link import Arrived, Link, Outgoing, _Arriving
-from fedrl.engines.flower.node import Client, Plan
+from fedrl.engines.flower.node import NodeClient, Plan
+from fedrl.engines.flower.superlink_client import Arrived, Outgoing, SuperLinkClient, _Arriving
 
 CLIENTS = 3
 
@@ -50,7 +53,7 @@ class Busy(Net):
     def pull(self, wanted: Any, limit: int) -> list[Arrived]:
         first = sorted(wanted, key=lambda m: m in self.answers and self.answers[m].node != 101)
         found = super().pull(first, limit)  # the last one: node 101 keeps nobody from answering
-        about_names = found and '"kind": "name"' in messages.opened(found[0].content)[0]
+        about_names = found and '"kind": "name"' in records.opened(found[0].content)[0]
         if about_names and found[0].node == 101 and self.times:
             self.times -= 1
             return [found[0]._replace(content=None, error="expired")]
@@ -59,7 +62,7 @@ class Busy(Net):
 
 @pytest.fixture
 def net(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Busy:
-    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("fedrl.engines.flower.node_calls.POLL_SECONDS", 0.01)
     return Busy(Toy(CLIENTS), tmp_path, CLIENTS)
 
 
@@ -111,13 +114,15 @@ def test_a_message_whose_run_has_ended_does_not_stop_a_node(monkeypatch: pytest.
             close=lambda: None,
         )
 
-    monkeypatch.setattr(executor, "_to", to)
-    monkeypatch.setattr(executor, "RuntimeTokenHttpInterceptor", lambda token: token)
-    monkeypatch.setattr(executor, "pull_task_input", pull_task_input)
-    monkeypatch.setattr(executor, "Message", lambda content, reply_to: content)
-    monkeypatch.setattr(executor, "push_message", lambda runtime, told, context: done.append(told))
+    monkeypatch.setattr(adapter_node, "_to", to)
+    monkeypatch.setattr(adapter_node, "RuntimeTokenHttpInterceptor", lambda token: token)
+    monkeypatch.setattr(adapter_node, "pull_task_input", pull_task_input)
+    monkeypatch.setattr(adapter_node, "Message", lambda content, reply_to: content)
+    monkeypatch.setattr(
+        adapter_node, "push_message", lambda runtime, told, context: done.append(told)
+    )
     client: Any = SimpleNamespace(answer=lambda content: content)
-    executor.serve(client, "x:1", b"secret", lambda: not done)
+    node_executor.serve(client, "x:1", b"secret", lambda: not done)
     assert done == ["the next one"]
     assert ends == [("left behind", "failed"), ("the next one", "completed")]
 
@@ -127,7 +132,7 @@ def test_a_message_whose_run_has_ended_does_not_stop_a_node(monkeypatch: pytest.
 def test_the_end_of_a_task_that_is_given_up_has_to_be_told(told: bool):
     """Else Flower answers for it a minute later, when another message waits for its answer."""
     state = InMemoryNodeState(ObjectStoreFactory().store())
-    message = Message(messages.content("x"), dst_node_id=1, message_type="query")
+    message = Message(records.content("x"), dst_node_id=1, message_type="query")
     message.metadata.__dict__["_message_id"] = message.object_id
     task = state.create_task(TaskType.CLIENT_APP, 1)
     assert task is not None
@@ -147,7 +152,7 @@ class OnlyTask:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.acquired = self.closed = 0
-        monkeypatch.setattr(executor, "_to", lambda *_: self)
+        monkeypatch.setattr(adapter_node, "_to", lambda *_: self)
 
     def AcquireTask(self, _: Any) -> Any:
         self.acquired += 1
@@ -168,9 +173,9 @@ def test_an_error_of_flower_ends_a_supernode_and_not_its_node(
 ):
     """It might wait for the rest of an answer for ever."""
     supernode = OnlyTask(monkeypatch)
-    monkeypatch.setattr(executor, "pull_task_input", lambda _: 1 / 0)
+    monkeypatch.setattr(adapter_node, "pull_task_input", lambda _: 1 / 0)
     alive = looks(5)
-    executor.serve(SimpleNamespace(), "x:1", b"secret", alive)  # type: ignore[arg-type]
+    node_executor.serve(SimpleNamespace(), "x:1", b"secret", alive)  # type: ignore[arg-type]
     assert supernode.acquired == 1  # the task is not tried again at the same SuperNode
     assert supernode.closed == 2  # the task's connection and the SuperNode's: nothing is left open
     assert alive()  # it ended by itself, while the SuperNode was there
@@ -182,11 +187,11 @@ def test_a_job_ends_with_the_supernode_that_is_to_carry_its_answer(
 ):
     """Its successor comes after the job, which may take longer than a driver waits for a node."""
     OnlyTask(monkeypatch)
-    monkeypatch.setattr(executor, "WATCH_SECONDS", 0.01)
+    monkeypatch.setattr(node_executor, "WATCH_SECONDS", 0.01)
     message = SimpleNamespace(content=None)
-    monkeypatch.setattr(executor, "pull_task_input", lambda _: (message, None, None, None))
-    monkeypatch.setattr(executor, "Message", lambda content, reply_to: content)
-    monkeypatch.setattr(executor, "push_message", lambda *_: 1 / 0)  # nobody is there
+    monkeypatch.setattr(adapter_node, "pull_task_input", lambda _: (message, None, None, None))
+    monkeypatch.setattr(adapter_node, "Message", lambda content, reply_to: content)
+    monkeypatch.setattr(adapter_node, "push_message", lambda *_: 1 / 0)  # nobody is there
     stopped, alive = threading.Event(), [True]
 
     def answer(_: Any) -> None:
@@ -201,7 +206,7 @@ def test_a_job_ends_with_the_supernode_that_is_to_carry_its_answer(
         return found
 
     client: Any = SimpleNamespace(answer=answer, interrupt=interrupt)
-    executor.serve(client, "x:1", b"secret", lambda: alive[0])
+    node_executor.serve(client, "x:1", b"secret", lambda: alive[0])
     assert stopped.is_set()
 
 
@@ -219,9 +224,9 @@ def test_an_acquired_task_whose_token_is_lost_ends_the_supernode(
         raise error
 
     monkeypatch.setattr(supernode, "AcquireTask", acquire)
-    monkeypatch.setattr(executor, "time", SimpleNamespace(sleep=lambda _: None))
+    monkeypatch.setattr(node_executor, "time", SimpleNamespace(sleep=lambda _: None))
     alive = looks(5)
-    executor.serve(SimpleNamespace(), "x:1", b"secret", alive)  # type: ignore[arg-type]
+    node_executor.serve(SimpleNamespace(), "x:1", b"secret", alive)  # type: ignore[arg-type]
     assert (supernode.acquired, supernode.closed) == (tries, 1)
     assert alive() == (tries == 1)
 
@@ -241,7 +246,7 @@ def test_a_job_that_is_interrupted_has_failed_and_the_next_one_is_done(tmp_path:
     begun = tmp_path / "begun"
     recipes = {"hangs": partial(Hangs, begun), "works": partial(Toy, CLIENTS)}
     plan = lambda recipe: Plan(recipes[recipe], False, 100, True)  # noqa: E731
-    client = Client(0, tmp_path, plan, log=lambda line: None)
+    client = NodeClient(0, tmp_path, plan, log=lambda line: None)
     job = jobs()[0]
     with closing(client):
         threading.Thread(target=interrupt_once, args=(client, begun)).start()
@@ -253,7 +258,7 @@ def test_a_job_that_is_interrupted_has_failed_and_the_next_one_is_done(tmp_path:
         assert isinstance(client._compute(plan("works"), "works", job, 0.0), Result)
 
 
-def interrupt_once(client: Client, begun: Path) -> None:
+def interrupt_once(client: NodeClient, begun: Path) -> None:
     """When its job is under way, however long its worker takes to start."""
     while not begun.exists():
         time.sleep(0.01)
@@ -269,7 +274,7 @@ def fails_once(path: Path) -> Toy:
 
 def test_a_worker_that_did_not_start_is_started_again(tmp_path: Path):
     plan = Plan(partial(fails_once, tmp_path / "there"), False, 100, True)
-    with closing(Client(0, tmp_path, lambda recipe: plan, log=lambda line: None)) as client:
+    with closing(NodeClient(0, tmp_path, lambda recipe: plan, log=lambda line: None)) as client:
         with pytest.raises(UserError, match="no data yet"):
             client._compute(plan, "", jobs()[0], 0.0)
         assert isinstance(client._compute(plan, "", jobs()[0], 0.0), Result)
@@ -314,7 +319,7 @@ def test_who_takes_anothers_number_later_stops_no_run(net: Busy):
 @pytest.mark.usefixtures("in_a_task")
 def test_equal_pieces_count_as_often_as_they_are_named(times: int, error: str):
     """Flower carries them once, so that a small message could become any number of bytes."""
-    content = messages.content("x", messages.body([bytes(1000)] * times))
+    content = records.content("x", records.body([bytes(1000)] * times))
     message = Message(content, dst_node_id=1, message_type="query")
     objects = {i: o.deflate() for i, o in get_all_nested_objects(message).items()}
     assert sum(map(len, objects.values())) < 8000
@@ -325,12 +330,8 @@ def test_equal_pieces_count_as_often_as_they_are_named(times: int, error: str):
         content = objects[request.object_id]
         return SimpleNamespace(object_found=True, object_available=True, object_content=content)
 
-    link = Link(Connection("x:1"))
-    link._client, link._run, link._grid = (
-        SimpleNamespace(PullObject=pull),
-        1,
-        SimpleNamespace(node=None),
-    )
+    run = Run(SimpleNamespace(PullObject=pull), SimpleNamespace(node=None), 1)
+    link = SuperLinkClient(Connection("x:1"), run)
     arrived = link._fetch(message.object_id, _Arriving("m1", 101, ids), limit)
     assert arrived is not None
     assert arrived.error.startswith(error)
@@ -361,10 +362,8 @@ class Store:
         self.deleted.append(request.message_object_id)
 
 
-def linked(store: Store) -> Link:
-    link = Link(Connection("x:1"))
-    link._client, link._run, link._grid = store, 1, SimpleNamespace(node=None)
-    return link
+def linked(store: Store) -> SuperLinkClient:
+    return SuperLinkClient(Connection("x:1"), Run(store, SimpleNamespace(node=None), 1))
 
 
 def test_an_answer_that_comes_too_late_does_not_stay_at_the_superlink():
@@ -393,10 +392,10 @@ def test_an_answer_in_a_million_parts_is_not_fetched():
 
 def test_a_request_that_is_refused_as_a_whole_has_taken_no_message():
     link = linked(Store({}))
-    link._grid = SimpleNamespace(push_messages=lambda made: [])
+    link._run.grid = SimpleNamespace(push_messages=lambda made: [])
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("fedrl.engines.flower.link.Message", lambda *_, **__: None)
-        assert link.push([Outgoing(1, messages.content("x"), 1.0)]) == [""]
+        patch.setattr("fedrl.engines.flower.adapter.driver.Message", lambda *_, **__: None)
+        assert link.push([Outgoing(1, records.content("x"), 1.0)]) == [""]
 
 
 def test_a_number_that_is_taken_twice_stops_no_run_after_its_first_meeting(net: Busy):

@@ -39,10 +39,10 @@ from support.repository import TESTS
 from fedrl.config.loading import find_recipe, read_recipe
 from fedrl.core import tree
 from fedrl.core.types import UserError
-from fedrl.engines.flower import children, keys
-from fedrl.engines.flower.connection import FOLDER, Connection, find
-from fedrl.engines.flower.link import Link, Lost, wait_for
-from fedrl.engines.flower.up import Federation
+from fedrl.engines.flower import child_processes, keys
+from fedrl.engines.flower.connection import FOLDER, Connection, Lost, find
+from fedrl.engines.flower.local_federation import LocalFederation
+from fedrl.engines.flower.superlink_client import SuperLinkClient, wait_for
 from fedrl.runs.run_dir import RunDir, read_checkpoint
 
 pytestmark = pytest.mark.slow
@@ -103,12 +103,14 @@ def telltale(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def up(telltale: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+def up(telltale: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalFederation]:
     folder = tmp_path_factory.mktemp("federation")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv(FOLDER, str(folder / "connections"))
         models = ["algorithm.model"]  # lies where the test has made it
-        with Federation(folder, CLIENTS, name="test", program=QUICK, allowed=models) as federation:
+        with LocalFederation(
+            folder, CLIENTS, name="test", program=QUICK, allowed=models
+        ) as federation:
             yield federation
 
 
@@ -145,20 +147,20 @@ def conforms(method: dict, folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_same_numbers_as_in_one_process(family: str, up: Federation, tmp_path: Path):
+def test_the_same_numbers_as_in_one_process(family: str, up: LocalFederation, tmp_path: Path):
     conforms(FAMILIES[family], tmp_path)
 
 
 @pytest.mark.machines
 @pytest.mark.realdata
-def test_the_same_numbers_on_genuine_ratings(up: Federation, tmp_path: Path):
+def test_the_same_numbers_on_genuine_ratings(up: LocalFederation, tmp_path: Path):
     realdata.data("movielens")
     conforms(RATINGS | {"world": {"name": "movielens", "source": "movielens"}}, tmp_path)
 
 
 @pytest.mark.machines
 def test_the_same_numbers_for_the_agents_of_the_demo(
-    up: Federation, tmp_path: Path, fedrl: Callable
+    up: LocalFederation, tmp_path: Path, fedrl: Callable
 ):
     pytest.importorskip("torch")
     fedrl("warmstart", "household", "--out", "model", "--steps", "200", "--batch", "32",
@@ -173,7 +175,7 @@ def test_the_same_numbers_for_the_agents_of_the_demo(
 
 
 @pytest.mark.machines
-def test_a_cold_node_gives_the_same_numbers(up: Federation, tmp_path: Path):
+def test_a_cold_node_gives_the_same_numbers(up: LocalFederation, tmp_path: Path):
     run = on_flower(MOMENTUM, tmp_path / "a", "--flower.warm", "false", rounds=1)
     same_numbers(run, one_by_one(MOMENTUM, tmp_path / "b", rounds=1))
 
@@ -185,12 +187,14 @@ WORDS = {"other ca": "certificate", "plain text": "Uvicorn running"}
 """What strangers' own logs say when they have tried; in plain text one is never told anything."""
 
 
-def words_of(up: Federation, folder: Path, *identity: str) -> list[str]:
+def words_of(up: LocalFederation, folder: Path, *identity: str) -> list[str]:
     return ["--client", "1", "--superlink", up.address, "--folder", str(folder), *identity]
 
 
 @pytest.mark.machines
-def test_strangers_stay_outside_and_harm_nobody(up: Federation, tmp_path: Path, undisturbed: Path):
+def test_strangers_stay_outside_and_harm_nobody(
+    up: LocalFederation, tmp_path: Path, undisturbed: Path
+):
     """A key that nobody registered; a registered key under another CA; plain text."""
     keys.make_node(tmp_path / "key")
     keys.make_server(tmp_path / "other", ["127.0.0.1"])
@@ -202,7 +206,7 @@ def test_strangers_stay_outside_and_harm_nobody(up: Federation, tmp_path: Path, 
     }
     before = len((up.folder / "link.log").read_text())
     processes = {
-        name: children.start(
+        name: child_processes.start(
             [*QUICK, *words_of(up, tmp_path / name, *identity)],
             tmp_path / name / "flwr",
             tmp_path / f"{name}.log",
@@ -228,7 +232,7 @@ def test_strangers_stay_outside_and_harm_nobody(up: Federation, tmp_path: Path, 
             assert process.poll() is None, name  # it keeps trying
             assert "SuperNode ID" not in read(logs[name]), name
     finally:
-        children.stop(list(processes.values()))
+        child_processes.stop(list(processes.values()))
 
 
 def read(path: Path) -> str:
@@ -236,17 +240,17 @@ def read(path: Path) -> str:
 
 
 @pytest.mark.machines
-def test_a_plain_text_driver_gets_nothing(up: Federation):
+def test_a_plain_text_driver_gets_nothing(up: LocalFederation):
     plain = Connection(up.address, secret=find("test").secret)
     with pytest.raises(Lost):
-        Link(plain).open()
+        SuperLinkClient(plain).open()
     with socket.create_connection(("127.0.0.1", up.port), timeout=10) as visit:
         visit.sendall(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n")
         assert not visit.recv(100).startswith(b"HTTP")
 
 
 @pytest.mark.machines
-def test_a_driver_without_the_secret_is_refused(up: Federation, tmp_path: Path):
+def test_a_driver_without_the_secret_is_refused(up: LocalFederation, tmp_path: Path):
     (tmp_path / "secret").write_bytes(os.urandom(32))
     known = find("test")
     with pytest.raises(UserError, match="refuses this driver"):
@@ -254,7 +258,7 @@ def test_a_driver_without_the_secret_is_refused(up: Federation, tmp_path: Path):
 
 
 @pytest.mark.machines
-def test_a_driver_with_another_ca_does_not_talk(up: Federation, tmp_path: Path):
+def test_a_driver_with_another_ca_does_not_talk(up: LocalFederation, tmp_path: Path):
     keys.make_server(tmp_path / "other", ["127.0.0.1"])
     other = Connection(up.address, str(tmp_path / "other" / "ca.pem"))
     with pytest.raises(UserError, match="does not vouch for"):
@@ -279,9 +283,9 @@ REASONS = {
 
 
 @pytest.mark.machines
-def test_a_member_that_lies_costs_its_own_updates(up: Federation, tmp_path: Path):
+def test_a_member_that_lies_costs_its_own_updates(up: LocalFederation, tmp_path: Path):
     """A registered node: one kind of answer that nobody should send in each round."""
-    children.stop([up.nodes[2]])
+    child_processes.stop([up.nodes[2]])
     program = up.program
     up.program = [str(TESTS / "support" / "flower_hostile.py")]
     try:
@@ -289,7 +293,7 @@ def test_a_member_that_lies_costs_its_own_updates(up: Federation, tmp_path: Path
         run = on_flower(MOMENTUM, tmp_path / "a", rounds=ROUNDS)
     finally:
         up.program = program
-        children.stop([up.nodes[2]])
+        child_processes.stop([up.nodes[2]])
         up.start_node(2)
     told = records(run)
     assert [r["client"] for r in told if r["status"] == "failed"] == [2] * len(REASONS)
@@ -303,7 +307,7 @@ def test_a_member_that_lies_costs_its_own_updates(up: Federation, tmp_path: Path
 
 
 @pytest.mark.machines
-def test_nothing_is_unpickled_off_the_wire(up: Federation, telltale: Path, tmp_path: Path):
+def test_nothing_is_unpickled_off_the_wire(up: LocalFederation, telltale: Path, tmp_path: Path):
     """By the SuperLink, the SuperNodes, the nodes and the driver, in all that this file did."""
     recipe = tmp_path / "recipe.toml"
     from fedrl.config.loading import to_toml

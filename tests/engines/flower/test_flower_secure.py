@@ -35,18 +35,19 @@ from support.values import Values
 
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
+from fedrl.core import serialization
 from fedrl.core.types import Failure, Job, Result, Spec, Tensors
-from fedrl.engines.flower import framing, steps
-from fedrl.engines.flower.link import Arrived
+from fedrl.engines.flower.superlink_client import Arrived
 from fedrl.federation.round_loop import QuorumLost
-from fedrl.privacy.secure_aggregation.protocol import Server
+from fedrl.privacy.secure_aggregation import messages as secure_messages
+from fedrl.privacy.secure_aggregation.server import Server
 
 NEEDED = 4  # of 5, at the default threshold
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.005)
+    monkeypatch.setattr("fedrl.engines.flower.node_calls.POLL_SECONDS", 0.005)
 
 
 @pytest.fixture
@@ -98,7 +99,7 @@ def test_half_precision_of_the_broadcast_is_what_values_differ_from(tmp_path: Pa
     sent = toy.broadcast(toy.init(0), 1)
     (found, *_) = net.engine().run([turned(Job(c, sent, None, 0), 1) for c in range(CLIENTS)])
     assert isinstance(found, Result)
-    seen = framing.unpack(framing.pack(sent, half=True))
+    seen = serialization.unpack(serialization.pack(sent, half=True))
     each = [net.honest.local(turned(Job(c, seen, None, 0), 1)).update for c in range(CLIENTS)]
     expected = np.mean([update["theta"]["b"] for update in each], 0)
     np.testing.assert_allclose(found.update["theta"]["b"], expected, atol=2e-4)
@@ -124,8 +125,8 @@ def test_seeded_noise_is_repeatable_and_everybodys_own(tmp_path: Path):
     same(one.last.states[0], other.last.states[0])
     net = SecretNet(Toy(CLIENTS), tmp_path / "c", **fields)
     plain = SecretNet(Toy(CLIENTS), tmp_path / "d", clip=0.5)
-    words = [net.algorithm.local(job).update["words"] for job in jobs(net)]
-    quiet = [plain.algorithm.local(job).update["words"] for job in jobs(net)]
+    words = [net.algorithm.local(job).update["vector"] for job in jobs(net)]
+    quiet = [plain.algorithm.local(job).update["vector"] for job in jobs(net)]
     noise = np.array([w.view(np.int32) for w in words]) * net.terms.step
     noise -= np.array([w.view(np.int32) for w in quiet]) * plain.terms.step
     assert np.linalg.matrix_rank(np.round(noise, 4)) == CLIENTS
@@ -175,7 +176,7 @@ def test_all_that_the_driver_gets_of_a_client_is_uniform(value: float, tmp_path:
         list(engine.run(jobs(net, number)))
     mine = [seen for seen in net.answers_seen if seen.client == 1]
     assert [seen.step for seen in mine] == list(STEPS) * 4
-    words = np.concatenate([seen.tensors["words"] for seen in mine if seen.step == "mask"])
+    words = np.concatenate([seen.tensors["vector"] for seen in mine if seen.step == "mask"])
     assert words.size == 4 * 2000
     for part in (words >> 26, words & 63):
         assert scipy.stats.chisquare(np.bincount(part, minlength=64)).pvalue > 1e-6
@@ -186,7 +187,7 @@ def test_all_that_the_driver_gets_of_a_client_is_uniform(value: float, tmp_path:
     assert len({seen.raw for seen in mine}) == len(mine)
     # What it would have sent, as numbers and as words: nowhere, not even in part.
     plain = np.full(16, value).tobytes()
-    hidden = net.algorithm.local(jobs(net)[1]).update["words"][:16].tobytes()
+    hidden = net.algorithm.local(jobs(net)[1]).update["vector"][:16].tobytes()
     assert not any(plain in seen.raw or hidden in seen.raw for seen in mine)
     for seen in mine:
         assert (seen.heading["weight"], seen.heading["metrics"]) == (1.0, {})
@@ -194,8 +195,16 @@ def test_all_that_the_driver_gets_of_a_client_is_uniform(value: float, tmp_path:
 
 def test_letters_pass_through_the_driver_as_they_are(net: SecretNet):
     list(net.engine().run(jobs(net)))
-    sent = {s.client: steps.read_dealing(s.tensors) for s in net.answers_seen if s.step == "share"}
-    got = {s.client: steps.read_letters(s.tensors) for s, _ in net.questions if s.step == "mask"}
+    sent = {
+        s.client: secure_messages.read_dealing(s.tensors)
+        for s in net.answers_seen
+        if s.step == "share"
+    }
+    got = {
+        s.client: secure_messages.read_letters(s.tensors)
+        for s, _ in net.questions
+        if s.step == "mask"
+    }
     for u in sent:
         assert got[u] == {v: (sent[v].letters[u], sent[v].commitments[u]) for v in sent if v != u}
 
@@ -319,10 +328,10 @@ def test_on_real_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     from support.flower_runs import MOMENTUM, on_flower, one_by_one, same_numbers
 
     from fedrl.engines.flower.connection import FOLDER
-    from fedrl.engines.flower.up import Federation
+    from fedrl.engines.flower.local_federation import LocalFederation
 
     monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))
-    with Federation(
+    with LocalFederation(
         tmp_path / "federation", 4, name="test", peers=True, allowed=["faults"], regroup=True
     ):
         same_numbers(

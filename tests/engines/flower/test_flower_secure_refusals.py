@@ -28,14 +28,17 @@ from support.secure_nodes import (
 )
 from support.toy import Toy
 
+from fedrl.core import serialization
 from fedrl.core.types import Failure, Result, Tensors
-from fedrl.engines.flower import framing, messages, protocol, steps
-from fedrl.engines.flower.link import Arrived
+from fedrl.engines.flower import messages
+from fedrl.engines.flower.adapter import records
+from fedrl.engines.flower.superlink_client import Arrived
+from fedrl.privacy.secure_aggregation import messages as secure_messages
 
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.005)
+    monkeypatch.setattr("fedrl.engines.flower.node_calls.POLL_SECONDS", 0.005)
 
 
 @pytest.fixture
@@ -94,9 +97,13 @@ WRONG: dict[str, tuple[str, Callable[[Tensors], Tensors], str]] = {
         lambda t: {k: v for k, v in t.items() if k != "seed"},
         "no commitment to a seed",
     ),
-    "too few words": ("mask", lambda t: {"words": t["words"][1:]}, "not 7 words"),
-    "words of 8 bytes": ("mask", lambda t: {"words": t["words"].astype(np.uint64)}, "not 7 words"),
-    "no words": ("mask", lambda t: {"letters": t["words"]}, "not 7 words"),
+    "too few words": ("mask", lambda t: {"vector": t["vector"][1:]}, "not 7 words"),
+    "words of 8 bytes": (
+        "mask",
+        lambda t: {"vector": t["vector"].astype(np.uint64)},
+        "not 7 words",
+    ),
+    "no words": ("mask", lambda t: {"letters": t["vector"]}, "not 7 words"),
 }
 
 
@@ -126,9 +133,9 @@ def test_a_weight_or_metrics_that_nobody_asked_for_keep_a_client_out_of_the_sum(
 
     def edit(arrived: Arrived) -> Arrived:
         assert arrived.content is not None
-        text, pieces = messages.opened(arrived.content)
-        told = replace(protocol.read(text, protocol.Answer), **fields)
-        content = messages.content(protocol.write(told), messages.body(pieces))
+        text, pieces = records.opened(arrived.content)
+        told = replace(messages.from_json(text, messages.Answer), **fields)
+        content = records.content(messages.to_json(told), records.body(pieces))
         return arrived._replace(content=content)
 
     net.changes["job", 1] = edit
@@ -147,7 +154,7 @@ def test_metrics_that_were_asked_for_come_through(tmp_path: Path):
 def test_a_client_that_lies_moves_the_mean_no_further_than_the_bound(net: SecretNet):
     """Also with one of the others gone: the words of five are then those of four."""
     net.changes["job", 4] = no_answer
-    net.changes["mask", 1] = rewritten(lambda t: {"words": t["words"] + np.uint32(2**31 - 2**29)})
+    net.changes["mask", 1] = rewritten(lambda t: {"vector": t["vector"] + np.uint32(2**31 - 2**29)})
     found = mean_of(list(net.engine().run(jobs(net), 0.3)))
     assert np.linalg.norm(found) == pytest.approx(CLIP, rel=1e-6)
 
@@ -267,14 +274,14 @@ def test_letters_that_cannot_be_opened_name_their_sender(net: SecretNet):
 
 def ask(
     net: SecretNet, client: int, like: str, change: Callable[[Tensors], Tensors], **fields: object
-) -> protocol.Answer:
+) -> messages.Answer:
     """The last question of that kind to a client once more, with a new nonce."""
     seen, _ = [q for q in net.questions if q[0].step == like and q[0].client == client][-1]
-    data = framing.pack(change(seen.tensors))
-    heading = seen.heading | {"nonce": protocol.nonce(), "digest": framing.checksum([data])}
-    content = messages.content(json.dumps(heading | fields), messages.body([data]))
+    data = serialization.pack(change(seen.tensors))
+    heading = seen.heading | {"nonce": messages.nonce(), "digest": serialization.checksum([data])}
+    content = records.content(json.dumps(heading | fields), records.body([data]))
     answer = net.members[100 + client].answer(content)
-    return protocol.read(messages.opened(answer)[0], protocol.Answer)
+    return messages.from_json(records.opened(answer)[0], messages.Answer)
 
 
 def just(tensors: Tensors) -> Tensors:
@@ -294,7 +301,7 @@ def test_no_second_opinion_on_who_survived(net: SecretNet):
     """The other half of client 2's secrets would come out."""
     net.changes["unmask", 1] = no_answer
     list(net.engine().run(jobs(net), 0.3))
-    fewer = steps.pack_opening([0, 1, 3, 4], {})
+    fewer = secure_messages.pack_opening([0, 1, 3, 4], {})
     assert ask(net, 1, "unmask", lambda _: fewer).reason == "unmask was asked for out of turn"
 
 
@@ -312,16 +319,16 @@ def test_what_a_client_is_told_of_survivors_is_checked(
     """A driver that stops before the last step and asks on its own."""
     net.gone = [("unmask", 0)]
     list(net.engine().run(jobs(net)))
-    made_up = steps.pack_opening(survivors, {})
+    made_up = secure_messages.pack_opening(survivors, {})
     told = ask(net, 1, "mask", lambda _: made_up, step="unmask")
     assert reason in told.reason
 
 
 def test_a_sum_of_more_than_were_to_be_asked_is_refused(net: SecretNet):
     def more(tensors: Tensors) -> Tensors:
-        known = steps.read_keys(tensors)
+        known = secure_messages.read_keys(tensors)
         strangers = {9 + n: keys for n, keys in known.items()}
-        return steps.pack_keys(known | strangers)
+        return secure_messages.pack_keys(known | strangers)
 
     net.changes["share", 1] = no_answer
     list(net.engine().run(jobs(net), 0.3))
@@ -343,8 +350,8 @@ def test_a_node_that_adds_up_secretly_sends_no_update_in_plain_sight(net: Secret
     for fields in (
         {"exchange": "", "terms": {}},
         {"exchange": ""},
-        {"terms": steps.sendable(net.terms._replace(needed=3))},
-        {"terms": steps.sendable(net.terms._replace(bound=2.0))},
+        {"terms": secure_messages.sendable(net.terms._replace(needed=3))},
+        {"terms": secure_messages.sendable(net.terms._replace(bound=2.0))},
         {"terms": {}},
     ):
         assert "another secure sum, or none" in ask(net, 1, "job", just, **fields).reason

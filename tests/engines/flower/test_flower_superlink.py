@@ -41,7 +41,7 @@ def ask(
     """The guard's status, and whether the SuperLink behind it was reached."""
     pytest.importorskip("flwr", reason="needs the extra flower")
     from fedrl.engines.flower import driver_auth
-    from fedrl.engines.flower.guard import Guard
+    from fedrl.engines.flower.superlink_guard import Guard
 
     reached: list[str] = []
     sent: list[Any] = []
@@ -375,7 +375,7 @@ def test_how_a_run_is_driven_is_not_the_nodes_business(
     """A node keeps its model loaded while the recipe stays the same."""
     pytest.importorskip("flwr", reason="needs the extra flower")
     from fedrl.config.build import build_algorithm
-    from fedrl.engines.flower.recipes import open_engine
+    from fedrl.engines.flower.driver import open_engine
 
     monkeypatch.setenv(FOLDER, str(tmp_path))
     save("hub", Connection("hub.example:9092"))

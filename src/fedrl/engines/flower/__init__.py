@@ -9,16 +9,8 @@ the interface that Flower offers to executors of its own. So a node runs the fed
 on it and never a program that came over the network, a model stays loaded between rounds, and a
 round waits for the SuperNode to ask for messages and not for processes to start.
 
-Flower's modules are imported here and nowhere else. Before they are, its telemetry, its check for
-updates and its installing of packages are switched off: a federation talks to its members only.
+    driver      driver, engine, node_calls, client_nodes, superlink_client, secure_rounds
+    node        supernode, node_executor, node, node_policy, node_recipes, client_state_store
+    SuperLink   superlink, superlink_guard, superlink_listener, driver_auth
+    all         messages (what is asked and answered), connection, keys, adapter/ (Flower's API)
 """
-
-import os
-
-OFFLINE = {
-    "FLWR_TELEMETRY_ENABLED": "0",
-    "FLWR_DISABLE_UPDATE_CHECK": "1",
-    "FLWR_DISABLE_RUNTIME_DEPENDENCY_INSTALLATION": "1",
-}
-
-os.environ.update(OFFLINE)

@@ -23,6 +23,14 @@ FOLDER = "FEDRL_CONNECTIONS"
 KEYS = {"address", "ca", "secret", "nodes"}
 
 
+class Lost(Exception):
+    """The SuperLink does not answer, or no longer knows this run; `status` if it said so."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        super().__init__(message)
+        self.status = status
+
+
 @dataclass(frozen=True)
 class Connection:
     """`address` is host:port; without a CA's certificate the connection is plain text.
@@ -43,10 +51,10 @@ class Connection:
     def read_ca(self) -> bytes | None:
         if not self.ca:
             return None
-        found = _read(self.ca, "the CA's certificate")
-        if b"BEGIN CERTIFICATE" not in found:
+        certificate = _bytes_of(self.ca, "the CA's certificate")
+        if b"BEGIN CERTIFICATE" not in certificate:
             raise UserError(f"{self.ca} is no certificate in PEM form")
-        return found
+        return certificate
 
     def registered(self) -> Registered | None:
         """Whose key is whose; nobody has one where the connection is plain text."""
@@ -57,10 +65,10 @@ class Connection:
         return Registered(Path(self.nodes or Path(self.secret).parent / "nodes"))
 
     def read_secret(self) -> bytes | None:
-        return _read(self.secret, "the executor's secret") if self.secret else None
+        return _bytes_of(self.secret, "the executor's secret") if self.secret else None
 
 
-def _read(path: str, what: str) -> bytes:
+def _bytes_of(path: str, what: str) -> bytes:
     try:
         return Path(path).read_bytes()
     except OSError as error:
@@ -93,7 +101,7 @@ def save(name: str, connection: Connection) -> Path:
     path = folder() / f"{name}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     # JSON's texts are TOML's, whatever a path has in it.
-    told = dataclasses.asdict(connection).items()
-    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in told if value]
+    known = dataclasses.asdict(connection).items()
+    lines = [f"{key} = {json.dumps(value, ensure_ascii=False)}" for key, value in known if value]
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path

@@ -13,7 +13,6 @@ import hashlib
 import hmac
 import re
 import time
-from typing import Any
 
 HEADER = "fedrl-driver"
 FORM = re.compile(r"([0-9]{1,12}) ([0-9a-f]{64}) ([0-9a-f]{64})", re.ASCII)
@@ -23,30 +22,18 @@ VALID_SECONDS = 300
 
 def sign(secret: bytes, path: str, body: bytes) -> str:
     """The header's value."""
-    told = f"{int(time.time())} {hashlib.sha256(body).hexdigest()}"
-    return f"{told} {_signature(secret, path, told)}"
+    signed = f"{int(time.time())} {hashlib.sha256(body).hexdigest()}"
+    return f"{signed} {_signature(secret, path, signed)}"
 
 
 def digest(secret: bytes, path: str, header: str) -> str | None:
     """The SHA-256 that the body must have, or None: then nobody with the secret has signed it."""
-    found = FORM.fullmatch(header)
-    if found is None or abs(time.time() - int(found[1])) > VALID_SECONDS:
+    match = FORM.fullmatch(header)
+    if match is None or abs(time.time() - int(match[1])) > VALID_SECONDS:
         return None
-    expected = _signature(secret, path, f"{found[1]} {found[2]}")
-    return found[2] if hmac.compare_digest(expected, found[3]) else None
+    expected = _signature(secret, path, f"{match[1]} {match[2]}")
+    return match[2] if hmac.compare_digest(expected, match[3]) else None
 
 
-def _signature(secret: bytes, path: str, told: str) -> str:
-    return hmac.new(secret, f"fedrl driver {path} {told}".encode(), hashlib.sha256).hexdigest()
-
-
-class Signing:
-    """Signs every request of a client of Flower's."""
-
-    def __init__(self, secret: bytes) -> None:
-        self.secret = secret
-
-    def intercept(self, context: Any, call_next: Any) -> Any:
-        request = context.request
-        request.headers[HEADER] = sign(self.secret, request.url.path, request.content)
-        return call_next(context)
+def _signature(secret: bytes, path: str, signed: str) -> str:
+    return hmac.new(secret, f"fedrl driver {path} {signed}".encode(), hashlib.sha256).hexdigest()

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import datetime
 import ipaddress
-import itertools
-import os
 import re
 import secrets
 from collections.abc import Sequence
@@ -23,24 +21,13 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from fedrl.core.private_files import create_private
 from fedrl.core.types import UserError
+from fedrl.privacy.secure_aggregation.identity import check_distinct
 
 DAYS = 825
 """Longer certificates are refused by some systems."""
 NUMBERED = re.compile(r"client-(0|[1-9]\d{0,8})\.pub")
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """A new file that only its owner can read; an old one is never written over."""
-    try:
-        if path.exists():
-            raise UserError(f"{path} is there already; remove it first if it may go")
-        path.parent.mkdir(parents=True, exist_ok=True)
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-        with open(descriptor, "wb") as file:
-            file.write(data)
-    except OSError as error:
-        raise UserError(f"cannot write {path}: {error.strerror}") from error
 
 
 def make_server(folder: Path, hosts: Sequence[str]) -> None:
@@ -61,9 +48,9 @@ def make_server(folder: Path, hosts: Sequence[str]) -> None:
     server = server.add_extension(x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH]), False)
     signed = server.sign(authority, hashes.SHA384())
 
-    write_private(folder / "ca.key", _pem(authority))
-    write_private(folder / "server.key", _pem(key))
-    write_private(folder / "secret", secrets.token_bytes(32))
+    create_private(folder / "ca.key", _pem(authority))
+    create_private(folder / "server.key", _pem(key))
+    create_private(folder / "secret", secrets.token_bytes(32))
     (folder / "ca.pem").write_bytes(signed_ca.public_bytes(serialization.Encoding.PEM))
     (folder / "server.pem").write_bytes(signed.public_bytes(serialization.Encoding.PEM))
     (folder / "nodes").mkdir(exist_ok=True)
@@ -73,7 +60,7 @@ def make_node(path: Path) -> None:
     """`path` with the private key and `path`.pub, to be given to the server's side."""
     key = ec.generate_private_key(ec.SECP384R1())
     encoding, shape = serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH
-    write_private(path, key.private_bytes(encoding, shape, serialization.NoEncryption()))
+    create_private(path, key.private_bytes(encoding, shape, serialization.NoEncryption()))
     public = key.public_key().public_bytes(
         serialization.Encoding.OpenSSH, serialization.PublicFormat.OpenSSH
     )
@@ -92,7 +79,7 @@ class Registered:
 
     def doubt(self, client: int, key: ec.EllipticCurvePublicKey | None) -> str:
         """Why a node with this key is not this client; empty if it is."""
-        known = self._read()
+        known = self._keys()
         numbers = [number for number, one in known.items() if one == key]
         if numbers == [client]:
             return ""
@@ -103,21 +90,16 @@ class Registered:
 
     def check(self) -> None:
         """Say before a run what would keep everybody out."""
-        known = self._read()
+        known = self._keys()
         if not known:
             raise UserError(
                 f"{self.folder} has no client-0.pub, client-1.pub, …: put the nodes' public keys "
                 "there under their clients' numbers"
             )
-        for one, other in itertools.combinations(known, 2):
-            if known[one] == known[other]:
-                raise UserError(
-                    f"{self.folder}: client-{one}.pub and client-{other}.pub are the same key; "
-                    "every client has its own"
-                )
+        check_distinct(known, str(self.folder))
 
-    def _read(self) -> dict[int, ec.EllipticCurvePublicKey]:
-        found = {}
+    def _keys(self) -> dict[int, ec.EllipticCurvePublicKey]:
+        known = {}
         for path in sorted(self.folder.glob("client-*.pub")):
             number = NUMBERED.fullmatch(path.name)
             try:
@@ -125,8 +107,8 @@ class Registered:
             except (OSError, ValueError, UnsupportedAlgorithm):
                 continue  # the SuperLink says that it did not register it
             if number and isinstance(key, ec.EllipticCurvePublicKey):
-                found[int(number[1])] = key
-        return dict(sorted(found.items()))
+                known[int(number[1])] = key
+        return dict(sorted(known.items()))
 
 
 def _certificate(

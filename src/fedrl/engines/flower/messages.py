@@ -1,81 +1,149 @@
-"""A heading and pieces of bytes as the content of a Flower message, and back.
+"""What the driver asks and a node answers, as JSON beside the tensors.
 
-Flower has ways to send arrays as pickles or `.npy` files and to read them by what the sender says
-they are. None is used: pieces are raw bytes under a type name of ours, and anything else that
-arrives is refused unread.
-
-A message comes as objects that name each other, and Flower copies an object as often as it is
-named: a megabyte can name half of itself a hundred thousand times. So they are added up first.
+Every question has a nonce that an answer must repeat: an answer to another question, of another
+round or replayed by somebody, is refused. What is read here came from another machine: unknown or
+missing fields and wrong types are `Damaged`, and numbers stay within their meaning.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from collections.abc import Mapping, Sequence
-from typing import Any
+import math
+import secrets
+from dataclasses import dataclass, field
+from typing import TypeVar, get_type_hints
 
-from flwr.app import Array, ArrayRecord, ConfigRecord, RecordDict
-from flwr.supercore.inflatable.inflatable_object import (
-    get_object_body,
-    get_object_head_values_from_object_content,
-)
+from fedrl.core.serialization import Damaged
+from fedrl.core.types import JsonValue
 
-from fedrl.engines.flower.framing import Damaged
-
-HEADING, BODY = "fedrl", "pieces"
-RAW = "fedrl.bytes"
-DIGITS = 8
-ROOM = 2**20
-"""Bytes of a message beside its pieces, and a 64th of those: names, sizes and the heading."""
+COUNTS = 2**31
+"""Rounds and attempts are fewer."""
+Kind = TypeVar("Kind", bound="Heading")
 
 
-def body(pieces: Sequence[bytes]) -> ArrayRecord:
-    """Made once for all who get the same: Flower then stores it once."""
-    named = {
-        f"{number:0{DIGITS}}": Array("uint8", (len(piece),), RAW, piece)
-        for number, piece in enumerate(pieces)
-    }
-    return ArrayRecord(named)
+def nonce() -> str:
+    return secrets.token_hex(16)
 
 
-def content(heading: str, pieces: ArrayRecord | None = None) -> RecordDict:
-    records: dict[str, Any] = {HEADING: ConfigRecord({"text": heading})}
-    if pieces is not None:
-        records[BODY] = pieces
-    return RecordDict(records)
+@dataclass(frozen=True)
+class Heading:
+    """What every question has, and an answer repeats."""
+
+    nonce: str
 
 
-def opened(records: RecordDict) -> tuple[str, list[bytes]]:
-    """The heading and the pieces in order."""
-    heading, pieces = records.get(HEADING), records.get(BODY)
-    text = heading.get("text") if isinstance(heading, ConfigRecord) else None
-    if not isinstance(text, str):
-        raise Damaged("not a message of fedrl")
-    if pieces is None:
-        return text, []
-    if not isinstance(pieces, ArrayRecord):
-        raise Damaged("its pieces are not bytes")
-    arrays = [pieces[name] for name in sorted(pieces)]
-    if any(array.stype != RAW for array in arrays):
-        raise Damaged("its pieces are not bytes")
-    return text, [bytes(array.data) for array in arrays]
+class Who(Heading):
+    """Which client are you?"""
 
 
-def check(objects: Mapping[str, bytes], limit: int) -> None:
-    """Refuse objects of which Flower would make more than `limit` bytes of arrays."""
-    chunks: dict[str, int] = {}
-    arrays: list[list[str]] = []  # the chunks of each, as often as it names them
-    rest = 0
-    for number, content in objects.items():
-        kind, children, _ = get_object_head_values_from_object_content(content)
-        if kind == "ArrayChunk":
-            chunks[number] = len(content)
-            continue
-        rest += len(content)
-        if rest > ROOM + limit // 64:
-            raise Damaged("too much of it is no update")
-        if kind == "Array":
-            told = json.loads(get_object_body(content, Array))
-            arrays.append([children[i] for i in told["arraychunk_ids"]])
-    if sum(chunks[number] for named in arrays for number in named) > limit:
-        raise Damaged("its pieces are named too often")
+@dataclass(frozen=True)
+class Name(Heading):
+    """Its answer: the client's number, and the fedrl that runs there."""
+
+    client: int
+    version: str
+
+
+@dataclass(frozen=True)
+class Job(Heading):
+    """One client's work in one round; the broadcast travels beside it, `digest` is its checksum.
+
+    `state` is the tag of the state to start from, empty for none; a new state gets the nonce as its
+    tag. `recipe` is the run's configuration, read on the node with the node's own paths.
+    `exchange` names the secure sum that the update is for, `terms` are those of all its clients;
+    the answer has keys beside it and no update. Both are empty where updates travel as they are.
+    The seed of a sum's job follows from the recipe's, `round` and `attempt`.
+    """
+
+    client: int
+    seed: int
+    run: str
+    state: str
+    keep: int
+    deadline: float
+    recipe: str
+    digest: str
+    exchange: str = ""
+    terms: dict[str, float] = field(default_factory=dict)
+    round: int = 0
+    attempt: int = 0
+
+
+@dataclass(frozen=True)
+class Step(Heading):
+    """The next step of a secure sum: share, mask or unmask, with what it needs beside it."""
+
+    client: int
+    exchange: str
+    step: str
+    digest: str
+
+
+@dataclass(frozen=True)
+class Answer(Heading):
+    """The end of a job or step: `reason` is empty, or says why there is nothing beside it."""
+
+    client: int
+    reason: str = ""
+    weight: float = 1.0
+    metrics: dict[str, float] = field(default_factory=dict)
+    kept: bool = False
+    digest: str = ""
+
+
+KINDS: dict[str, type[Heading]] = {
+    "who": Who,
+    "name": Name,
+    "job": Job,
+    "step": Step,
+    "answer": Answer,
+}
+
+
+def to_json(heading: Heading) -> str:
+    kind = next(name for name, cls in KINDS.items() if type(heading) is cls)
+    return json.dumps({"kind": kind} | dataclasses.asdict(heading))
+
+
+def from_json(text: str, *expected: type[Kind]) -> Kind:
+    """A heading of one of the expected kinds."""
+    try:
+        data = json.loads(text)
+        cls = KINDS[data.pop("kind")]
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise Damaged("not a message of fedrl") from error
+    for kind in expected:
+        if kind is cls:
+            break
+    else:
+        raise Damaged(f"a message of the kind {cls.__name__}, which does not belong here")
+    hints = get_type_hints(cls)
+    if set(data) != set(hints):
+        raise Damaged(f"a {cls.__name__} with other fields: is another version of fedrl there?")
+    for name, hint in hints.items():
+        if not _is(data[name], hint):
+            raise Damaged(f"{name} of a {cls.__name__} is not what it should be")
+    if cls is Job and not all(0 <= data[name] < COUNTS for name in ("round", "attempt")):
+        raise Damaged("the round or attempt of a Job is no count")
+    return kind(**data)
+
+
+def _is(value: JsonValue, hint: type) -> bool:
+    if hint == dict[str, float]:
+        return isinstance(value, dict) and all(_is(v, float) for v in value.values())
+    if isinstance(value, bool):
+        return hint is bool
+    if isinstance(value, int):  # one too large for a float would be found out in arithmetic
+        return (hint is int and abs(value) < 2**63) or (hint is float and abs(value) <= 2**53)
+    return isinstance(value, hint)
+
+
+def sendable(metrics: dict[str, float]) -> dict[str, float]:
+    """Python floats: JSON gives their bits back, and NaN too, which the server leaves out."""
+    return {name: float(value) for name, value in metrics.items()}
+
+
+def weight_of(value: float) -> float:
+    """A weight that can be written; the server refuses what is no positive number."""
+    return float(value) if isinstance(value, float | int) else math.nan

@@ -149,10 +149,10 @@ def _inside(text: str, folder: Path) -> bool:
         return False
     try:
         home = folder.resolve()
-        found = (home / text).resolve()  # where links lead to
+        place = (home / text).resolve()  # where links lead to
     except (OSError, RuntimeError, ValueError):
         return False
-    if not found.is_relative_to(home) or found == home:
+    if not place.is_relative_to(home) or place == home:
         return False
-    first = found.relative_to(home).parts[0].lower()
+    first = place.relative_to(home).parts[0].lower()
     return not first.startswith(".") and first.split(".")[0] not in OWN

@@ -8,28 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import secrets
-import socket
 import subprocess
 import time
 from dataclasses import dataclass
 from pathlib import Path
 
 from fedrl.core.types import UserError
-from fedrl.engines.flower import children, executor
-from fedrl.engines.flower.node import Client, say
+from fedrl.engines.flower import adapter, child_processes, node_executor
+from fedrl.engines.flower.node import NodeClient, say
 
 PAUSE_SECONDS = 2.0
-POLL_SECONDS = 3.0
-"""Flower's own time between two questions for messages, for which it has no setting."""
-SOONER = """\
-import time, types
-from flwr.supernode import start_client_internal as loop
-loop.time = types.SimpleNamespace(sleep=lambda seconds: time.sleep(min(seconds, {poll!r})))
-"""
 
 
 @dataclass(frozen=True)
-class Node:
+class SuperNode:
     """Where its SuperLink is, and how they know each other: a CA and a key, or plain text.
 
     `poll` are seconds between two questions for messages, up to Flower's own.
@@ -38,56 +30,50 @@ class Node:
     superlink: str
     ca: Path | None
     key: Path | None
-    poll: float = POLL_SECONDS
+    poll: float = adapter.SUPERNODE_POLL_SECONDS
 
 
-def serve(node: Node, client: Client) -> None:
+def serve(node: SuperNode, client: NodeClient) -> None:
     """Until it is stopped by a signal."""
     try:
         client.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise UserError(f"--folder {client.folder}: {error.strerror}") from error
-    with children.ended_by_signals(), contextlib.closing(client):
+    with child_processes.ended_by_signals(), contextlib.closing(client):
         while True:
             _serve_once(node, client)
             time.sleep(PAUSE_SECONDS)
 
 
-def _serve_once(node: Node, client: Client) -> None:
-    port, secret = children.free_port(), secrets.token_bytes(32)
+def _serve_once(node: SuperNode, client: NodeClient) -> None:
+    port, secret = child_processes.free_port(), secrets.token_bytes(32)
     path = client.folder / "secret"
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
     path.write_bytes(secret)
     process = _start(node, client, port, path)
     try:
-        _wait_for_port(process, port)
-        if process.poll() is None and not children.listens(port):
+        # Its executor's interface opens before it looks for the SuperLink.
+        child_processes.wait_for_port(process, port)
+        if process.poll() is None and not child_processes.listens(port):
             say(f"port {port} is somebody else's; the SuperNode is started again on another")
             return
-        executor.serve(client, f"127.0.0.1:{port}", secret, lambda: process.poll() is None)
+        node_executor.serve(client, f"127.0.0.1:{port}", secret, lambda: process.poll() is None)
         ended = "is ended" if process.poll() is None else f"ended (exit code {process.returncode})"
         say(f"the SuperNode {ended}; it is started again")
     finally:
-        children.stop([process])
+        child_processes.stop([process])
 
 
-def _start(node: Node, client: Client, port: int, secret: Path) -> subprocess.Popen[bytes]:
-    sooner = SOONER.format(poll=node.poll) if node.poll < POLL_SECONDS else ""
-    words = ["-c", sooner + children.SUPERNODE, "--superlink", node.superlink]
+def _start(node: SuperNode, client: NodeClient, port: int, secret: Path) -> subprocess.Popen[bytes]:
+    sooner = node.poll < adapter.SUPERNODE_POLL_SECONDS
+    program = (adapter.POLL_SOONER.format(poll=node.poll) if sooner else "") + adapter.SUPERNODE
+    words = ["-c", program, "--superlink", node.superlink]
     words += ["--isolation", "process", "--host", "127.0.0.1", "--port", str(port)]
     words += ["--superexec-auth-secret-file", str(secret)]
     words += ["--node-config", f"client={client.number}"]
     words += ["--root-certificates", str(node.ca)] if node.ca else ["--insecure"]
     words += ["--auth-supernode-private-key", str(node.key)] if node.key else []
-    return children.start(words, client.folder / "flwr", client.folder / "supernode.log")
-
-
-def _wait_for_port(process: subprocess.Popen[bytes], port: int) -> None:
-    """Its executor's interface opens before it looks for the SuperLink."""
-    while process.poll() is None:
-        try:
-            socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
-            return
-        except OSError:
-            time.sleep(0.2)
+    return child_processes.start(
+        words, client.folder / adapter.HOME, client.folder / "supernode.log"
+    )

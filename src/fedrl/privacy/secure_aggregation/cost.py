@@ -9,7 +9,8 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from fedrl.privacy.secure_aggregation import quantise, threshold
-from fedrl.privacy.secure_aggregation.protocol import Client, Server
+from fedrl.privacy.secure_aggregation.client import Client
+from fedrl.privacy.secure_aggregation.server import Server
 
 Found = TypeVar("Found")
 
@@ -29,12 +30,12 @@ def cost(clients: int, size: int, dropped: int = 0, share: float = 0.66) -> Cost
 
     def timed(who: str, work: Callable[[], Found], parts: int = 1) -> Found:
         start = time.perf_counter()
-        found = work()
+        made = work()
         seconds[who] += (time.perf_counter() - start) / parts
-        return found
+        return made
 
     needed = threshold(share, clients)
-    words = np.zeros(size, quantise.WORD)
+    vector = np.zeros(size, quantise.WORD)
     server = Server(needed, size)
     everybody = timed("client", lambda: [Client(n, needed) for n in range(clients)], clients)
     keys = timed("client", lambda: {c.number: c.advertise() for c in everybody}, clients)
@@ -42,7 +43,7 @@ def cost(clients: int, size: int, dropped: int = 0, share: float = 0.66) -> Cost
     sent = timed("client", lambda: {c.number: c.share(known) for c in everybody}, clients)
     letters = timed("server", lambda: server.route(sent))
     left = everybody[dropped:]
-    masked = timed("client", lambda: [c.mask(letters[c.number], words) for c in left], len(left))
+    masked = timed("client", lambda: [c.mask(letters[c.number], vector) for c in left], len(left))
 
     def receive() -> None:
         for client, hidden in zip(left, masked):

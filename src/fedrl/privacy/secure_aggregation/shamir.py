@@ -30,10 +30,10 @@ def split(secret: bytes, threshold: int, holders: Sequence[int]) -> dict[int, by
 
 def combine(shares: Mapping[int, bytes], threshold: int) -> bytes:
     """The secret, from the shares of the first `threshold` holders."""
-    found = _interpolated(shares, threshold, 0)
-    if found >> (8 * SECRET):
+    value = _interpolated(shares, threshold, 0)
+    if value >> (8 * SECRET):
         raise ValueError("the shares do not belong together")
-    return found.to_bytes(SECRET, "big")
+    return value.to_bytes(SECRET, "big")
 
 
 def share_of(holder: int, shares: Mapping[int, bytes], threshold: int) -> bytes:

@@ -1,59 +1,37 @@
-"""A run's configuration on both sides of Flower: the driver's engine, and a node's algorithm.
+"""What a node makes of a recipe that came over the network: its algorithm, and how it sends.
 
-The recipe that travels is the resolved configuration. Paths in it, and FEDRL_DATA, mean the node's
-own: a node reads it in its own folder, and its flags go over it. What a node refuses is in
-`node_policy.py`.
+Paths in it, and FEDRL_DATA, mean the node's own: a node reads it in its own folder, and its flags
+go over it. What a node refuses is in `node_policy.py`.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import tomllib
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from fedrl.config.build import build_clients, terms
 from fedrl.config.flag_parsing import split_flags
-from fedrl.config.loading import resolve, to_toml
+from fedrl.config.loading import resolve
 from fedrl.config.schema import Config
 from fedrl.core.types import Algorithm, UserError
-from fedrl.engines.flower import connection as connections
 from fedrl.engines.flower import node_policy
-from fedrl.engines.flower.engine import Flower, Recipe
-from fedrl.engines.flower.ledger import Budget
-from fedrl.engines.flower.member import Worded
-from fedrl.engines.flower.node import Client, Plan
+from fedrl.engines.flower.adapter.records import Content
+from fedrl.engines.flower.node import NodeClient, Plan
 from fedrl.engines.flower.node_policy import Policy
 from fedrl.privacy import accounting, secure_aggregation
+from fedrl.privacy.client_ledger import Budget
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
 
-
-def open_engine(
-    config: Config, name: str, algorithm: Algorithm, warn: Callable[[str], None], kept: int
-) -> Flower:
-    """`name` is that of the run's folder: nodes file their clients' states under it.
-
-    `kept` is how many checkpoints the run keeps.
-    """
-    # What concerns only the driver stays with it; the nodes' processes are workers. A node builds
-    # its algorithm again when the recipe changes, so none of it may change with how a run is driven
-    # (a job says its deadline itself).
-    driven = replace(config.federation, deadline=1.0, quorum=0.5, retries=2)
-    sent = replace(config, engine="workers", connection="", out="runs", track=(), federation=driven)
-    # As many states as attempts can be made since the oldest checkpoint of the run, and one more.
-    keep = (kept * config.checkpoint_every + 1) * (config.federation.retries + 1) + 1
-    recipe = Recipe(name, to_toml(sent), keep)
-    here = connections.find(config.connection)
-    if (registered := here.registered()) is not None:
-        registered.check()
-    own_noise = bool(config.privacy.noise) and config.privacy.where == "local"
-    return Flower(algorithm, recipe, here, config.flower, warn, terms=terms(config), once=own_noise)
+if TYPE_CHECKING:
+    from fedrl.engines.flower.adapter.node import ClientApp
 
 
-def read(recipe: str, flags: Sequence[str]) -> Config:
+def configuration(recipe: str, flags: Sequence[str]) -> Config:
     """A recipe that came over the network, with the node's own flags over it."""
     try:
         return resolve(tomllib.loads(recipe), flags)
@@ -73,15 +51,13 @@ def build(
         os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     if data:
         os.environ["FEDRL_DATA"] = data
-    config = read(recipe, flags)
-    algorithm, common = build_clients(config), terms(config)
-    return algorithm if common is None else Worded(algorithm, config.privacy, common)
+    return build_clients(configuration(recipe, flags), masked=True)
 
 
 def plan(
     recipe: str, folder: Path, data: str, flags: tuple[str, ...], policy: Policy | None = None
 ) -> Plan:
-    config = read(recipe, flags)
+    config = configuration(recipe, flags)
     policy = policy or Policy(folder, own_keys(flags))
     node_policy.check(config, policy)
     _insist(config, flags)
@@ -135,29 +111,18 @@ def client(
     flags: tuple[str, ...] = (),
     allowed: Sequence[str] = (),
     least: int = 1,
-) -> Client:
+) -> NodeClient:
     policy = Policy(folder, own_keys(flags), frozenset(allowed), least)
     made = partial(plan, folder=folder, data=data, flags=flags, policy=policy)
-    return Client(number, folder, made)
+    return NodeClient(number, folder, made)
 
 
-def client_app() -> Any:
-    """For SuperNodes that start ClientApps themselves: a process and an algorithm per message.
+def client_app() -> ClientApp:
+    """For SuperNodes that start ClientApps themselves: see `adapter.node.client_app`."""
+    from fedrl.engines.flower.adapter import node as adapter
 
-    Their node config says `client=3 folder="/srv/fedrl"`, and `data` where FEDRL_DATA is not set.
-    """
-    from flwr.app import Context, Message
-    from flwr.clientapp import ClientApp
+    def reply(number: int, folder: Path, data: str, content: Content) -> Content:
+        with contextlib.closing(client(number, folder, data)) as here:
+            return here.answer(content)
 
-    app = ClientApp()
-
-    @app.query()
-    def answer(message: Message, context: Context) -> Message:
-        node = context.node_config
-        here = client(int(node["client"]), Path(str(node["folder"])), str(node.get("data", "")))
-        try:
-            return Message(here.answer(message.content), reply_to=message)
-        finally:
-            here.close()
-
-    return app
+    return adapter.client_app(reply)

@@ -30,7 +30,7 @@ serverapp = "fedrl_app.server:app"
 clientapp = "fedrl_app.client:app"
 """
 SERVER = 'raise SystemExit("this app is driven by: fedrl run RECIPE --engine flower")\n'
-CLIENT = "from fedrl.engines.flower.recipes import client_app\n\napp = client_app()\n"
+CLIENT = "from fedrl.engines.flower.node_recipes import client_app\n\napp = client_app()\n"
 
 
 def build() -> Fab:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
 from fedrl.core.types import UserError
-from fedrl.engines.flower import children, connection, keys
+from fedrl.engines.flower import child_processes, connection, keys
+from fedrl.engines.flower.adapter import HOME
 
 START_SECONDS = 60.0
 POLL_SECONDS = 0.5
 """Here nobody's network is in between, and a try should not take long."""
 
 
-class Federation:
+class LocalFederation:
     """A SuperLink and a node per client, from `__enter__` to `__exit__`.
 
     `program` is what a node runs: words for Python, before those of `fedrl flower node`. With
@@ -41,7 +40,7 @@ class Federation:
         self.folder = folder
         self.insecure = insecure
         self.name = name
-        self.port = port or children.free_port()
+        self.port = port or child_processes.free_port()
         self.address = f"127.0.0.1:{self.port}"
         self.link: subprocess.Popen[bytes] | None = None
         self.nodes: dict[int, subprocess.Popen[bytes]] = {}
@@ -53,7 +52,7 @@ class Federation:
         self.rules = [word for key in allowed for word in ("--allow", key)]
         self.rules += ["--", *own] if own else []
 
-    def __enter__(self) -> Federation:
+    def __enter__(self) -> LocalFederation:
         server = self.folder / "server"
         if not (server / "secret").is_file():
             keys.make_server(server, ["localhost", "127.0.0.1"])
@@ -67,7 +66,7 @@ class Federation:
         secret, nodes = str(server / "secret"), str(server / "nodes")
         here = connection.Connection(self.address, ca, secret, nodes)
         connection.save(self.name, here)
-        self._stack = children.ended_by_signals()
+        self._stack = child_processes.ended_by_signals()
         self._stack.__enter__()
         try:
             self.start_link()
@@ -79,7 +78,7 @@ class Federation:
         return self
 
     def __exit__(self, *_: object) -> None:
-        children.stop([*self.nodes.values(), *([self.link] if self.link else [])])
+        child_processes.stop([*self.nodes.values(), *([self.link] if self.link else [])])
         self._stack.__exit__(None, None, None)
 
     def start_link(self) -> None:
@@ -87,15 +86,9 @@ class Federation:
         words += ["--host", "127.0.0.1", "--port", str(self.port)]
         words += ["--insecure"] if self.insecure else []
         log = self.folder / "link.log"
-        self.link = children.start(words, self.folder / "server" / "flwr", log)
-        until = time.monotonic() + START_SECONDS
-        while time.monotonic() < until and self.link.poll() is None:
-            try:
-                socket.create_connection(("127.0.0.1", self.port), timeout=1.0).close()
-                return
-            except OSError:
-                time.sleep(0.2)
-        raise UserError(f"the SuperLink did not start; {log} says why")
+        self.link = child_processes.start(words, self.folder / "server" / HOME, log)
+        if not child_processes.wait_for_port(self.link, self.port, START_SECONDS):
+            raise UserError(f"the SuperLink did not start; {log} says why")
 
     def start_node(self, client: int) -> None:
         folder = self.folder / f"node-{client}"
@@ -109,7 +102,7 @@ class Federation:
             words += ["--ca", str(server / "ca.pem"), "--key", str(folder / "key")]
             words += ["--peers", str(server / "nodes")] if self.peers else []
         words += self.rules
-        self.nodes[client] = children.start(words, folder / "flwr", folder / "node.log")
+        self.nodes[client] = child_processes.start(words, folder / HOME, folder / "node.log")
 
     def running(self) -> bool:
         return self.link is not None and self.link.poll() is None

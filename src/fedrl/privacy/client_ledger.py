@@ -15,17 +15,14 @@ other are damage: the node then answers nothing, because it does not know what i
 
 from __future__ import annotations
 
-import fcntl
 import hashlib
 import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from fedrl.engines.flower.states import StateError, write
+from fedrl.core.private_files import StateError, locked, write_private
 from fedrl.privacy import accounting
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
 
@@ -49,18 +46,6 @@ class Charge(NamedTuple):
     noise: float
 
 
-@contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """One process at a time in what a node remembers: two of one folder must not both say yes."""
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    # Who can open the file, to read it too, could lock it and never let go.
-    descriptor = os.open(folder / "memory.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    with open(descriptor, "a") as lock:
-        os.fchmod(descriptor, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield
-
-
 class Ledger:
     def __init__(self, folder: Path, epsilon: float, delta: float) -> None:
         self.folder = folder
@@ -70,25 +55,25 @@ class Ledger:
     def check(self, job: str, noise: float) -> None:
         """Refuse what `charge` would refuse, before anything is computed."""
         with locked(self.folder):
-            self._admit(self._read()[0], Charge(job, noise))
+            self._admit(self._charges()[0], Charge(job, noise))
 
     def charge(self, job: str, noise: float) -> None:
         """On disk when this returns; the answer may leave then and not before."""
         with locked(self.folder):
-            known, chain, length = self._read()
+            known, chain, length = self._charges()
             new = Charge(job, noise)
             self._admit(known, new)
             line, chain = _line(new, chain)
             self._append(line, length)
-            write(self._head, f"{len(known) + 1} {chain}\n".encode())
+            write_private(self._head, f"{len(known) + 1} {chain}\n".encode())
 
     def _admit(self, known: list[Charge], new: Charge) -> None:
         if any(new.job == one.job for one in known):
             raise ProtocolError("it has answered this job before, and gives no new noise on it")
-        found = accounting.composed_view([*(c.noise for c in known), new.noise], self.delta)
-        if not found <= self.epsilon:
+        epsilon = accounting.composed_view([*(c.noise for c in known), new.noise], self.delta)
+        if not epsilon <= self.epsilon:
             raise ProtocolError(
-                f"its own ε would be {found:.4g}, above its privacy.epsilon = {self.epsilon:g}"
+                f"its own ε would be {epsilon:.4g}, above its privacy.epsilon = {self.epsilon:g}"
             )
 
     def _append(self, line: bytes, length: int) -> None:
@@ -100,9 +85,9 @@ class Ledger:
             file.flush()
             os.fsync(file.fileno())
 
-    def _read(self) -> tuple[list[Charge], str, int]:
+    def _charges(self) -> tuple[list[Charge], str, int]:
         """All charges, the last hash, and the length of the whole lines."""
-        count, last = self._read_head()
+        count, last = self._head_line()
         try:
             data = self._lines.read_bytes()
         except FileNotFoundError:
@@ -121,7 +106,7 @@ class Ledger:
             raise _damaged()
         return charges, chains[-1], length
 
-    def _read_head(self) -> tuple[int, str]:
+    def _head_line(self) -> tuple[int, str]:
         try:
             count, chain = self._head.read_text(encoding="ascii").split()
             return int(count), chain
@@ -140,14 +125,14 @@ def _line(charge: Charge, before: str) -> tuple[bytes, str]:
     """With the hash of everything up to it."""
     text = json.dumps({"job": charge.job, "noise": charge.noise})
     chain = hashlib.sha256(f"{before}\n{text}".encode()).hexdigest()
-    told = json.dumps({"job": charge.job, "noise": charge.noise, "chain": chain})
-    return told.encode() + b"\n", chain
+    line = json.dumps({"job": charge.job, "noise": charge.noise, "chain": chain})
+    return line.encode() + b"\n", chain
 
 
 def _charge(line: bytes) -> Charge:
     try:
-        found = json.loads(line)
-        return Charge(str(found["job"]), float(found["noise"]))
+        charge = json.loads(line)
+        return Charge(str(charge["job"]), float(charge["noise"]))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise _damaged() from error
 

@@ -13,7 +13,7 @@ rounds, and goes on with their next attempts, which have other seeds for everybo
 follow each other are one line of the memory, so that nothing of it is ever forgotten.
 
 Other sets are for nodes whose owners said so: with an ε of its own a node counts what it tells
-(`ledger.py`) and needs no memory here. One that lets its sums regroup (`fedrl flower node
+(`client_ledger.py`) and needs no memory here. One that lets its sums regroup (`fedrl flower node
 --regroup`) only opens no job for two sets that it would answer alike to the bit: same seed and
 broadcast, as when a killed driver is resumed. That holds against accidents, not against a driver
 that lies.
@@ -24,10 +24,10 @@ from __future__ import annotations
 import json
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from fedrl.engines.flower.ledger import locked
-from fedrl.engines.flower.states import StateError, write
+from fedrl.core.private_files import StateError, locked, write_private
+from fedrl.core.types import JsonValue
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
 
 LAST = 1000
@@ -43,8 +43,17 @@ class Asked(NamedTuple):
     attempt: int
 
 
-class Opened:
-    """`rounds` of the file are those that were opened, first and last, by recipe and attempt."""
+class Memory(NamedTuple):
+    """The clients of each job that was opened, those of all jobs, and the rounds that were opened,
+    first and last, by recipe and attempt."""
+
+    jobs: dict[str, list[int]]
+    clients: list[int]
+    rounds: dict[str, list[list[int]]]
+
+
+class OpenedSums:
+    """What a client remembers of the sums that it helped to open, in a file of its own."""
 
     def __init__(self, path: Path, regroup: bool = False) -> None:
         self.path, self.regroup = path, regroup
@@ -52,14 +61,14 @@ class Opened:
     def check(self, asked: Asked) -> None:
         """Refuse what `add` would refuse of any clients, before anything is computed."""
         with locked(self.path.parent):
-            self._check(self._read(), asked)
+            self._check(self._memory(), asked)
 
     def add(self, job: str, survivors: Collection[int], asked: Asked) -> None:
         """Remember that the sum of these is opened, unless it was, or others were, before."""
         those = sorted(survivors)
         with locked(self.path.parent):
-            known = self._read()
-            jobs, clients, rounds = known[JOBS], known[CLIENTS], known[ROUNDS]
+            known = self._memory()
+            jobs, clients, rounds = known
             if jobs.pop(job, those) != those:
                 raise ProtocolError("it has opened the sum of this job for another set of clients")
             if not self.regroup and (clients or those) != those:
@@ -69,43 +78,42 @@ class Opened:
                 )
             self._check(known, asked)
             jobs[job] = those
-            last = dict(list(jobs.items())[-LAST:])
             if not self.regroup:
                 clients = those
                 rounds[_line(asked)] = _with(rounds.get(_line(asked), []), asked.round)
-            told = {JOBS: last, CLIENTS: clients, ROUNDS: rounds}
-            write(self.path, json.dumps(told).encode())
+            memory = Memory(dict(list(jobs.items())[-LAST:]), clients, rounds)
+            write_private(self.path, json.dumps(memory._asdict()).encode())
 
-    def _check(self, known: dict[str, Any], asked: Asked) -> None:
-        spans = known[ROUNDS].get(_line(asked), [])
+    def _check(self, known: Memory, asked: Asked) -> None:
+        spans = known.rounds.get(_line(asked), [])
         if not self.regroup and any(first <= asked.round <= last for first, last in spans):
             raise ProtocolError(
                 f"it has opened round {asked.round}, attempt {asked.attempt + 1} of this recipe "
                 "before: a resumed run needs federation.retries left, a new one another --seed"
             )
 
-    def _read(self) -> dict[str, Any]:
+    def _memory(self) -> Memory:
         try:
-            found = json.loads(self.path.read_bytes())
+            data = json.loads(self.path.read_bytes())
         except FileNotFoundError:
-            return {JOBS: {}, CLIENTS: [], ROUNDS: {}}
+            return Memory({}, [], {})
         except ValueError:
-            found = None
-        if isinstance(found, dict) and found and CLIENTS not in found:  # of an earlier version
-            found = {JOBS: found, CLIENTS: list(found.values())[-1]}
-        if isinstance(found, dict) and set(found) == {JOBS, CLIENTS}:  # of the one after it
-            found |= {ROUNDS: {}}
+            data = None
+        if isinstance(data, dict) and data and CLIENTS not in data:  # of an earlier version
+            data = {JOBS: data, CLIENTS: list(data.values())[-1]}
+        if isinstance(data, dict) and set(data) == {JOBS, CLIENTS}:  # of the one after it
+            data |= {ROUNDS: {}}
         if (
-            not isinstance(found, dict)
-            or set(found) != {JOBS, CLIENTS, ROUNDS}
-            or not isinstance(found[JOBS], dict)
-            or not _numbers(found[CLIENTS])
-            or not all(_numbers(those) for those in found[JOBS].values())
-            or not isinstance(found[ROUNDS], dict)
-            or not all(_spans(spans) for spans in found[ROUNDS].values())
+            not isinstance(data, dict)
+            or set(data) != {JOBS, CLIENTS, ROUNDS}
+            or not isinstance(data[JOBS], dict)
+            or not _numbers(data[CLIENTS])
+            or not all(_numbers(those) for those in data[JOBS].values())
+            or not isinstance(data[ROUNDS], dict)
+            or not all(_spans(spans) for spans in data[ROUNDS].values())
         ):
             raise StateError("what it knows of sums that were opened is damaged")
-        return found
+        return Memory(**data)
 
 
 def _line(asked: Asked) -> str:
@@ -123,9 +131,11 @@ def _with(spans: list[list[int]], round: int) -> list[list[int]]:
     return joined
 
 
-def _numbers(value: Any) -> bool:
+def _numbers(value: JsonValue) -> bool:
     return isinstance(value, list) and all(isinstance(number, int) for number in value)
 
 
-def _spans(value: Any) -> bool:
-    return isinstance(value, list) and all(_numbers(span) and len(span) == 2 for span in value)
+def _spans(value: JsonValue) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(span, list) and _numbers(span) and len(span) == 2 for span in value
+    )

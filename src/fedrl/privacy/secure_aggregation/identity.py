@@ -15,8 +15,9 @@ import re
 import secrets
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
@@ -28,14 +29,14 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
 
 from fedrl.core.types import UserError
-from fedrl.engines.flower.states import NO_HISTORY
-from fedrl.privacy.secure_aggregation.protocol import Keys
+from fedrl.privacy.secure_aggregation.protocol import NO_HISTORY, Keys
 
 HALF = 48
 SIGNATURE = 2 * HALF
 """Bytes: the two numbers of an ECDSA signature on the curve P-384."""
 PEER = re.compile(r"client-(0|[1-9]\d*)\.pub")
 SCHEME = ec.ECDSA(hashes.SHA384())
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True)
@@ -123,12 +124,7 @@ def load(key: Path | None, peers: Path | None, number: int | None = None) -> Ide
         what = f"has {', '.join(wrong)}" if wrong else "has none"
         raise UserError(f"--peers {peers} must hold files client-0.pub, client-1.pub, …; it {what}")
     known = {int(match[1]): _public(path) for path, match in named.items() if match}
-    for one, other in itertools.combinations(sorted(known), 2):
-        if known[one] == known[other]:
-            raise UserError(
-                f"--peers {peers}: client-{one}.pub and client-{other}.pub are the same key; every "
-                "client has its own: ask both for theirs again"
-            )
+    check_distinct(known, f"--peers {peers}", ": ask both for theirs again")
     if own is not None and number is not None:
         mine = {n for n, public in known.items() if public == own.public_key()}
         if mine - {number} or (number in known and not mine):
@@ -140,21 +136,33 @@ def load(key: Path | None, peers: Path | None, number: int | None = None) -> Ide
     return Identity(own, known)
 
 
+def check_distinct(
+    known: Mapping[int, ec.EllipticCurvePublicKey], where: str, advice: str = ""
+) -> None:
+    """Refuse one key under two numbers."""
+    for number, other in itertools.combinations(sorted(known), 2):
+        if known[number] == known[other]:
+            raise UserError(
+                f"{where}: client-{number}.pub and client-{other}.pub are the same key; every "
+                f"client has its own{advice}"
+            )
+
+
 def _private(path: Path) -> ec.EllipticCurvePrivateKey:
-    found = _read(path, lambda data: load_ssh_private_key(data, None))
-    if not isinstance(found, ec.EllipticCurvePrivateKey) or found.curve.key_size != 8 * HALF:
-        raise _other_kind(path)
-    return found
+    key = _loaded(path, partial(load_ssh_private_key, password=None))
+    if isinstance(key, ec.EllipticCurvePrivateKey) and key.curve.key_size == 8 * HALF:
+        return key
+    raise _other_kind(path)
 
 
 def _public(path: Path) -> ec.EllipticCurvePublicKey:
-    found = _read(path, load_ssh_public_key)
-    if not isinstance(found, ec.EllipticCurvePublicKey) or found.curve.key_size != 8 * HALF:
-        raise _other_kind(path)
-    return found
+    key = _loaded(path, load_ssh_public_key)
+    if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.key_size == 8 * HALF:
+        return key
+    raise _other_kind(path)
 
 
-def _read(path: Path, load: Callable[[bytes], Any]) -> Any:
+def _loaded(path: Path, load: Callable[[bytes], Key]) -> Key:
     try:
         return load(path.read_bytes())
     except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:

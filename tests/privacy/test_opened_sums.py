@@ -33,12 +33,12 @@ from support.secure_nodes import (
 )
 from support.toy import Toy
 
+from fedrl.core.private_files import StateError
 from fedrl.core.types import Failure
-from fedrl.engines.flower import opened
-from fedrl.engines.flower.link import Arrived
-from fedrl.engines.flower.opened import Asked, Opened
-from fedrl.engines.flower.states import StateError
+from fedrl.engines.flower.superlink_client import Arrived
 from fedrl.federation.round_loop import QuorumLost
+from fedrl.privacy.secure_aggregation import opened_sums
+from fedrl.privacy.secure_aggregation.opened_sums import Asked, OpenedSums
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
 
 WHY = "it has opened round {}, attempt {} of this recipe before: a resumed run needs "
@@ -53,7 +53,7 @@ OTHERS = (
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.005)
+    monkeypatch.setattr("fedrl.engines.flower.node_calls.POLL_SECONDS", 0.005)
 
 
 def nodes(folder: Path, regroup: bool = False) -> SecretNet:
@@ -163,7 +163,7 @@ def test_nothing_leaves_before_it_is_written(tmp_path: Path, monkeypatch: pytest
     def full(path: Path, data: bytes) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(opened, "write", full)
+    monkeypatch.setattr(opened_sums, "write_private", full)
     net = nodes(tmp_path)
     assert all(isinstance(outcome, Failure) for outcome in net.engine().run(jobs(net)))
     answers = [seen for seen in net.answers_seen if seen.step == "unmask"]
@@ -195,30 +195,30 @@ def test_a_memory_that_cannot_be_read_opens_nothing(damaged: bytes, tmp_path: Pa
     path = tmp_path / "opened.json"
     path.write_bytes(damaged)
     with pytest.raises(StateError, match="damaged"):
-        Opened(path).add("7 ab", [0, 1, 2], FIRST)
+        OpenedSums(path).add("7 ab", [0, 1, 2], FIRST)
     assert path.read_bytes() == damaged
 
 
 def test_the_last_jobs_are_remembered_and_the_clients_for_ever(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    monkeypatch.setattr(opened, "LAST", 3)
+    monkeypatch.setattr(opened_sums, "LAST", 3)
     path = tmp_path / "new" / "opened.json"
     for number, job in enumerate(("a", "b", "c", "a", "d")):  # a is newer than b now
-        Opened(path).add(job, [2, 1, 0], Asked("r", number, 0))
+        OpenedSums(path).add(job, [2, 1, 0], Asked("r", number, 0))
     whole = {
         "jobs": {job: [0, 1, 2] for job in "cad"}, "clients": [0, 1, 2], "rounds": {"r 0": [[0, 4]]}
     }  # fmt: skip
     assert json.loads(path.read_bytes()) == whole
     for regroup in (False, True):
         with pytest.raises(ProtocolError, match=TWO_SETS):
-            Opened(path, regroup).add("a", [0, 1, 3], Asked("r", 9, 0))
+            OpenedSums(path, regroup).add("a", [0, 1, 3], Asked("r", 9, 0))
     with pytest.raises(ProtocolError, match="its sums are of clients 0, 1, 2 and no others"):
-        Opened(path).add("b", [0, 1, 3], Asked("r", 9, 0))
+        OpenedSums(path).add("b", [0, 1, 3], Asked("r", 9, 0))
     assert json.loads(path.read_bytes()) == whole
     assert path.stat().st_mode & 0o777 == 0o600
     assert {p.name for p in path.parent.iterdir()} == {"opened.json", "memory.lock"}
-    Opened(path, regroup=True).add(
+    OpenedSums(path, regroup=True).add(
         "b", [0, 1, 3], Asked("r", 2, 0)
     )  # its owner's risk; the clients stay
     assert json.loads(path.read_bytes())["clients"] == [0, 1, 2]
@@ -228,18 +228,18 @@ def test_the_memory_of_an_earlier_version_is_kept(tmp_path: Path):
     path = tmp_path / "opened.json"
     path.write_text('{"1 a": [0, 1, 2, 3], "2 b": [0, 1, 2]}')
     with pytest.raises(ProtocolError, match=TWO_SETS):
-        Opened(path).add("1 a", [0, 1, 2], FIRST)
+        OpenedSums(path).add("1 a", [0, 1, 2], FIRST)
     with pytest.raises(ProtocolError, match="its sums are of clients 0, 1, 2 and no others"):
-        Opened(path).add("3 c", [0, 1, 2, 3], FIRST)
-    Opened(path).add("3 c", [0, 1, 2], FIRST)
+        OpenedSums(path).add("3 c", [0, 1, 2, 3], FIRST)
+    OpenedSums(path).add("3 c", [0, 1, 2], FIRST)
 
 
 def test_and_that_of_the_version_after_it(tmp_path: Path):
     path = tmp_path / "opened.json"
     path.write_text('{"jobs": {"1 a": [0, 1, 2]}, "clients": [0, 1, 2]}')
     with pytest.raises(ProtocolError, match="its sums are of clients 0, 1, 2 and no others"):
-        Opened(path).add("3 c", [0, 1, 2, 3], FIRST)
-    Opened(path).add("3 c", [0, 1, 2], FIRST)
+        OpenedSums(path).add("3 c", [0, 1, 2, 3], FIRST)
+    OpenedSums(path).add("3 c", [0, 1, 2], FIRST)
 
 
 def test_every_round_and_attempt_is_opened_once_in_whatever_order(tmp_path: Path):
@@ -248,12 +248,12 @@ def test_every_round_and_attempt_is_opened_once_in_whatever_order(tmp_path: Path
     for _ in range(400):
         asked = Asked(draw.choice("ab"), draw.randrange(40), draw.randrange(2))
         if asked in known:
-            for refuses in (Opened(path).check, partial(Opened(path).add, "j", [0, 1, 2])):
+            for refuses in (OpenedSums(path).check, partial(OpenedSums(path).add, "j", [0, 1, 2])):
                 with pytest.raises(ProtocolError, match=WHY.format(asked[1], asked[2] + 1)):
                     refuses(asked)
             continue
-        Opened(path).check(asked)
-        Opened(path).add("j", [0, 1, 2], asked)
+        OpenedSums(path).check(asked)
+        OpenedSums(path).add("j", [0, 1, 2], asked)
         known.add(asked)
     spans = json.loads(path.read_bytes())["rounds"]
     told = {
@@ -265,7 +265,7 @@ def test_every_round_and_attempt_is_opened_once_in_whatever_order(tmp_path: Path
     assert told == known
     for recipe, number, attempt in itertools.product("ab", range(40), (0, 1)):
         if (asked := Asked(recipe, number, attempt)) not in known:
-            Opened(path).add("j", [0, 1, 2], asked)
+            OpenedSums(path).add("j", [0, 1, 2], asked)
     assert set(map(str, json.loads(path.read_bytes())["rounds"].values())) == {"[[0, 39]]"}
 
 
@@ -274,7 +274,7 @@ def test_two_of_one_folder_do_not_open_for_two_sets(
 ):
     """Each would have read that nothing was opened before the other wrote. The lock is the file's,
     so threads are kept apart by it as processes are."""
-    real, gate = opened.write, threading.Barrier(4)
+    real, gate = opened_sums.write_private, threading.Barrier(4)
 
     def slow(path: Path, data: bytes) -> None:
         time.sleep(0.05)
@@ -283,14 +283,14 @@ def test_two_of_one_folder_do_not_open_for_two_sets(
     def add(those: list[int]) -> bool:
         gate.wait()
         try:
-            Opened(tmp_path / "opened.json").add(
+            OpenedSums(tmp_path / "opened.json").add(
                 f"job of {those}", those, Asked("r", len(those), 0)
             )
         except ProtocolError:
             return False
         return True
 
-    monkeypatch.setattr(opened, "write", slow)
+    monkeypatch.setattr(opened_sums, "write_private", slow)
     with ThreadPool(4) as tries:
         found = tries.map(add, [[0, 1, 2], [0, 1, 3], [0, 2, 3], [0, 1, 2, 3]], 1)
     assert sorted(found) == [False, False, False, True]

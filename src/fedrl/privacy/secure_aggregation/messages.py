@@ -2,7 +2,7 @@
 
     job      the broadcast →              keys, signed
     share    everybody's keys →           letters, commitments to the shares in them
-    mask     letters, with commitments →  words
+    mask     letters, with commitments →  the masked vector
     agree    survivors →                  a signature
     unmask   survivors, signatures →      seeds, keys
 
@@ -19,12 +19,11 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedrl.core.serialization import Damaged
 from fedrl.core.types import Tensors
-from fedrl.engines.flower.framing import Damaged
-from fedrl.engines.flower.identity import SIGNATURE
-from fedrl.engines.flower.states import NO_HISTORY
 from fedrl.privacy.secure_aggregation import Terms, commitments, masks, shamir
-from fedrl.privacy.secure_aggregation.protocol import Answer, Dealing, Keys, Letter
+from fedrl.privacy.secure_aggregation.identity import SIGNATURE
+from fedrl.privacy.secure_aggregation.protocol import NO_HISTORY, Answer, Dealing, Keys, Letter
 from fedrl.privacy.secure_aggregation.quantise import WORD
 
 KEY = 32
@@ -32,7 +31,7 @@ SIGNED = 2 * KEY + len(NO_HISTORY) + SIGNATURE
 LETTER = masks.NONCE + 2 * shamir.SHARE + 16  # and AES-GCM's tag
 COMMITMENT = 2 * commitments.SIZE  # to a share of the seed and one of the key
 
-KEYS, LETTERS, WORDS, SURVIVORS, SEEDS = "keys", "letters", "words", "survivors", "seeds"
+KEYS, LETTERS, VECTOR, SURVIVORS, SEEDS = "keys", "letters", "vector", "survivors", "seeds"
 SIGNATURES, COMMITMENTS, SEED = "signatures", "commitments", "seed"
 WHO, ROWS = "who", "rows"
 
@@ -45,7 +44,7 @@ def sendable(terms: Terms | None) -> dict[str, float]:
 class Signed(NamedTuple):
     """A client's keys, and that they are its own; to whom that matters, it checks it.
 
-    `history` is that of the state it starts from (`states.py`), signed as well.
+    `history` is that of the state it starts from (`client_state_store.py`), signed as well.
     """
 
     keys: Keys
@@ -54,12 +53,12 @@ class Signed(NamedTuple):
 
 
 def pack_keys(known: Mapping[int, Signed]) -> Tensors:
-    rows = {who: b"".join(one.keys) + one.history + one.signature for who, one in known.items()}
+    rows = {who: b"".join(s.keys) + s.history + s.signature for who, s in known.items()}
     return {KEYS: _table(rows, SIGNED)}
 
 
 def read_keys(tensors: Tensors) -> dict[int, Signed]:
-    (rows,) = _read(tensors, {KEYS: SIGNED})
+    (rows,) = _tables(tensors, {KEYS: SIGNED})
     end = SIGNED - SIGNATURE
     return {
         who: Signed(Keys(row[:KEY], row[KEY : 2 * KEY]), row[end:], row[2 * KEY : end])
@@ -77,31 +76,32 @@ def pack_dealing(dealt: Dealing) -> Tensors:
 
 def read_dealing(tensors: Tensors) -> Dealing:
     seed = tensors.get(SEED)
-    if not isinstance(seed, np.ndarray) or not _is(seed, np.uint8, (commitments.SIZE,)):
+    if not isinstance(seed, np.ndarray) or not _has_form(seed, np.uint8, (commitments.SIZE,)):
         raise Damaged("no commitment to a seed")
     rest = {name: value for name, value in tensors.items() if name != SEED}
-    letters, said = _read(rest, {LETTERS: LETTER, COMMITMENTS: COMMITMENT})
+    letters, said = _tables(rest, {LETTERS: LETTER, COMMITMENTS: COMMITMENT})
     return Dealing(letters, said, seed.tobytes())
 
 
 def pack_letters(letters: Mapping[int, Letter]) -> Tensors:
-    return {LETTERS: _table({u: b"".join(one) for u, one in letters.items()}, LETTER + COMMITMENT)}
+    rows = {dealer: b"".join(letter) for dealer, letter in letters.items()}
+    return {LETTERS: _table(rows, LETTER + COMMITMENT)}
 
 
 def read_letters(tensors: Tensors) -> dict[int, Letter]:
-    (rows,) = _read(tensors, {LETTERS: LETTER + COMMITMENT})
+    (rows,) = _tables(tensors, {LETTERS: LETTER + COMMITMENT})
     return {u: Letter(row[:LETTER], row[LETTER:]) for u, row in rows.items()}
 
 
-def pack_words(words: np.ndarray) -> Tensors:
-    return {WORDS: words}
+def pack_vector(vector: np.ndarray) -> Tensors:
+    return {VECTOR: vector}
 
 
-def read_words(tensors: Tensors, size: int) -> np.ndarray:
-    if set(tensors) != {WORDS} or not _is(tensors[WORDS], WORD, (size,)):
+def read_vector(tensors: Tensors, size: int) -> np.ndarray:
+    if set(tensors) != {VECTOR} or not _has_form(tensors[VECTOR], WORD, (size,)):
         raise Damaged(f"not {size:,} words")
-    words: np.ndarray = tensors[WORDS]
-    return words
+    vector: np.ndarray = tensors[VECTOR]
+    return vector
 
 
 def pack_survivors(survivors: Collection[int]) -> Tensors:
@@ -119,7 +119,7 @@ def pack_answer(answer: Answer) -> Tensors:
 
 
 def read_answer(tensors: Tensors) -> Answer:
-    seeds, keys = _read(tensors, {SEEDS: shamir.SHARE, KEYS: shamir.SHARE})
+    seeds, keys = _tables(tensors, {SEEDS: shamir.SHARE, KEYS: shamir.SHARE})
     return Answer(seeds, keys)
 
 
@@ -128,7 +128,7 @@ def pack_signatures(signatures: Mapping[int, bytes]) -> Tensors:
 
 
 def read_signatures(tensors: Tensors) -> dict[int, bytes]:
-    (signatures,) = _read(tensors, {SIGNATURES: SIGNATURE})
+    (signatures,) = _tables(tensors, {SIGNATURES: SIGNATURE})
     return signatures
 
 
@@ -155,20 +155,20 @@ def _table(rows: Mapping[int, bytes], width: int) -> Tensors:
     return {WHO: np.array(list(rows), np.int64), ROWS: whole}
 
 
-def _read(tensors: Tensors, widths: Mapping[str, int]) -> list[dict[int, bytes]]:
+def _tables(tensors: Tensors, widths: Mapping[str, int]) -> list[dict[int, bytes]]:
     """The tables of these names and widths, and no others."""
     if set(tensors) != set(widths):
         raise Damaged(f"{', '.join(sorted(map(str, tensors)))} instead of {', '.join(widths)}")
-    found = []
+    tables = []
     for name, width in widths.items():
         table = tensors[name]
         if not isinstance(table, dict) or set(table) != {WHO, ROWS}:
             raise Damaged(f"{name} is no table")
         numbers, rows = _numbers(table[WHO]), table[ROWS]
-        if not _is(rows, np.uint8, (len(numbers), width)):
+        if not _has_form(rows, np.uint8, (len(numbers), width)):
             raise Damaged(f"{name} has rows of another size")
-        found.append({who: row.tobytes() for who, row in zip(numbers, rows, strict=True)})
-    return found
+        tables.append({who: row.tobytes() for who, row in zip(numbers, rows, strict=True)})
+    return tables
 
 
 def _numbers(column: object) -> list[int]:
@@ -181,5 +181,5 @@ def _numbers(column: object) -> list[int]:
     return numbers
 
 
-def _is(value: object, dtype: object, shape: tuple[int, ...]) -> bool:
+def _has_form(value: object, dtype: object, shape: tuple[int, ...]) -> bool:
     return isinstance(value, np.ndarray) and value.dtype == dtype and value.shape == shape

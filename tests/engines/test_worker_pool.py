@@ -14,7 +14,7 @@ from support.toy import Toy
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
 from fedrl.core.types import UserError
-from fedrl.engines.worker_pool import Workers
+from fedrl.engines.worker_pool import WorkerPool
 from fedrl.runs.process_pool import Job, finish, perform, pool
 
 
@@ -27,7 +27,7 @@ def broken() -> Toy:
 
 
 def test_workers_give_the_numbers_of_one_process():
-    with Workers(Toy, 2) as engine:
+    with WorkerPool(Toy, 2) as engine:
         store = play(Toy(), engine=engine)
     alone = play(Toy())
     same(store.last.states[0], alone.last.states[0])
@@ -44,7 +44,7 @@ def test_workers_give_the_numbers_of_one_process():
     ],
 )
 def test_a_hung_or_dead_client_costs_only_itself(kind, deadline, reason):
-    with Workers(partial(faulty, kind, (1, 4)), 2) as engine:
+    with WorkerPool(partial(faulty, kind, (1, 4)), 2) as engine:
         store = play(faulty(kind, (1, 4)), rounds=2, engine=engine, deadline=deadline)
     for done in store.rounds[1:]:
         failed = {r["client"]: r["reason"] for r in done.clients if r["status"] == "failed"}
@@ -56,7 +56,7 @@ def test_a_hung_or_dead_client_costs_only_itself(kind, deadline, reason):
 
 def test_a_worker_that_cannot_build_says_why():
     with (
-        Workers(broken, 1) as engine,
+        WorkerPool(broken, 1) as engine,
         pytest.raises(UserError, match="could not start: ValueError: no such world"),
     ):
         play(Toy(), engine=engine)
@@ -65,7 +65,7 @@ def test_a_worker_that_cannot_build_says_why():
 @pytest.mark.parametrize("debug", ["", "1"])
 def test_an_errors_words_stay_in_the_clients_process(debug, monkeypatch, capfd):
     monkeypatch.setenv("FEDRL_DEBUG", debug)
-    with Workers(Talkative, 1) as engine:
+    with WorkerPool(Talkative, 1) as engine:
         store = play(Talkative(), rounds=1, engine=engine)
     (failed,) = [r for r in store.rounds[1].clients if r["status"] == "failed"]
     assert failed["client"] == 2
@@ -110,7 +110,7 @@ def test_the_runs_beside_one_that_fails_go_on(tmp_path):
 def test_no_process_is_left_behind():
     import multiprocessing
 
-    with Workers(Toy, 2) as engine:
+    with WorkerPool(Toy, 2) as engine:
         play(Toy(), rounds=1, engine=engine)
         assert len(multiprocessing.active_children()) == 2
     assert not multiprocessing.active_children()

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import fedrl
+from fedrl.core import serialization
 from fedrl.core.types import UserError
-from fedrl.engines.flower import framing, messages, protocol
+from fedrl.core.update_refusal import one_line
+from fedrl.engines.flower import messages
+from fedrl.engines.flower.adapter import records
+from fedrl.engines.flower.adapter.records import Content
 from fedrl.engines.flower.keys import Registered
-from fedrl.engines.flower.link import Link, Outgoing
-from fedrl.federation.update_check import one_line
+from fedrl.engines.flower.superlink_client import Outgoing, SuperLinkClient
 
 ANSWER_SECONDS = 30.0
 """For a node that came in the middle of a run to say who it is."""
@@ -33,7 +36,9 @@ class _Asked(NamedTuple):
     expires: float
 
 
-class Roster:
+class ClientNodes:
+    """The nodes that are connected, and whose they are; `owners` are those of the clients."""
+
     def __init__(
         self, warn: Callable[[str], None], registered: Registered | None = None, met: bool = False
     ) -> None:
@@ -46,11 +51,11 @@ class Roster:
         self._asked: dict[str, _Asked] = {}  # by message
         self._silent: set[int] = set()  # busy or gone: asked again as long as somebody is awaited
 
-    def begin(self) -> None:
+    def begin_wait(self) -> None:
         """A new wait: nodes that were silent in the last one are asked once more."""
         self._silent.clear()
 
-    def awaited(self, link: Link, until: Mapping[int, float]) -> set[int]:
+    def awaited(self, link: SuperLinkClient, until: Mapping[int, float]) -> set[int]:
         """Look once who is there: which of these clients, each up to its moment, to wait for."""
         now = time.monotonic()  # before the look: who came by then is here
         online = link.nodes()
@@ -69,20 +74,20 @@ class Roster:
         self.met |= missing == over
         return missing - over
 
-    def _ask(self, link: Link, online: set[int], spared: set[int]) -> None:
+    def _ask(self, link: SuperLinkClient, online: set[int], spared: set[int]) -> None:
         gone = [number for number, asked in self._asked.items() if asked.node not in online]
         link.forget(gone)
         for number in gone:
             del self._asked[number]
         waiting = {asked.node for asked in self._asked.values()}
         for node in online - self._known - waiting - spared:
-            nonce = protocol.nonce()
-            content = messages.content(protocol.write(protocol.Who(nonce)))
+            nonce = messages.nonce()
+            content = records.content(messages.to_json(messages.Who(nonce)))
             (number,) = link.push([Outgoing(node, content, ANSWER_SECONDS + BUSY_SECONDS)])
             if number:
                 self._asked[number] = _Asked(node, nonce, time.monotonic() + ANSWER_SECONDS)
 
-    def _listen(self, link: Link, now: float) -> None:
+    def _listen(self, link: SuperLinkClient, now: float) -> None:
         """Who says its name, however late one looks; else who is late with it."""
         answers = link.pull(list(self._asked), ROOM)
         for answer in answers:
@@ -102,14 +107,14 @@ class Roster:
             self._silent.add(node)
             self.warn(f"node {node} {why}")
 
-    def _introduce(self, link: Link, said: Any, sender: int, asked: _Asked) -> None:
+    def _introduce(self, link: SuperLinkClient, said: Content, sender: int, asked: _Asked) -> None:
         node, nonce = asked.node, asked.nonce
         self._known.add(node)
         try:
-            name: protocol.Name = protocol.read(messages.opened(said)[0], protocol.Name)
+            name = messages.from_json(records.opened(said)[0], messages.Name)
             if name.nonce != nonce or sender != node:
-                raise framing.Damaged("an answer to another question")
-        except framing.Damaged as error:
+                raise serialization.Damaged("an answer to another question")
+        except serialization.Damaged as error:
             self.warn(f"node {node} is left out: {error}")
             return
         if name.version != fedrl.__version__:

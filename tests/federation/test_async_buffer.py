@@ -18,7 +18,7 @@ from support.toy import BatchedToy, Toy
 from fedrl import privacy
 from fedrl.aggregation import mean as aggregate
 from fedrl.algorithms.momentum.algorithm import Momentum
-from fedrl.cli import train
+from fedrl.cli.run import run as run_command
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
 from fedrl.config.build import build_algorithm
@@ -27,7 +27,7 @@ from fedrl.core import seeding, tree
 from fedrl.core.types import Job, Result, Spec, TooFew, UserError
 from fedrl.engines.in_process import InProcess
 from fedrl.federation import client_sampling, round_loop
-from fedrl.federation.async_buffer import Buffered
+from fedrl.federation.async_buffer import AsyncBuffer
 from fedrl.federation.async_settings import Settings, check_broadcast, check_method
 from fedrl.federation.round_loop import QuorumLost
 from fedrl.federation.simulated_clock import SimulatedClock, durations
@@ -52,18 +52,18 @@ class Packed(Memory):
 
 
 class Counted(SimulatedClock):
-    """The virtual clock, with the jobs that it was given."""
+    """The simulated clock, with the jobs that it was given."""
 
-    def begin(self, jobs):
+    def submit(self, jobs):
         self.given = [*getattr(self, "given", []), *jobs]
-        super().begin(jobs)
+        super().submit(jobs)
 
 
 def buffered(
     algorithm, buffer, rounds=6, store=None, mean=aggregate.mean, engine=None,
     warn=lambda line: None, private=None, **fields,
 ):  # fmt: skip
-    """(store, engine) after so many rounds on the virtual clock, or on another engine."""
+    """(store, engine) after so many rounds on the simulated clock, or on another engine."""
     fed = client_sampling.Settings(**({"clients": 6} | fields))
     buffer.check(fed, privacy.Settings(), "inprocess")
     inner = InProcess(algorithm)
@@ -71,7 +71,7 @@ def buffered(
     store = store or Packed()
     round_loop.run(
         fed, algorithm, inner, mean, store, seed=3, rounds=rounds,
-        warn=warn, privacy=private, exchange=Buffered(buffer, engine),
+        warn=warn, privacy=private, exchange=AsyncBuffer(buffer, engine),
     )  # fmt: skip
     return store, engine
 
@@ -141,7 +141,11 @@ def test_clients_of_methods_too(method, tmp_path):
     data = {"rounds": 3, "out": str(tmp_path), "federation": {"clients": 4}} | METHODS[method]
     finals = [
         trained(resolve(data, flags))
-        for flags in ((), ("--buffer.size", "4"), ("--buffer.size", "2", "--buffer.spread", "1"))
+        for flags in (
+            (),
+            ("--async_buffer.size", "4"),
+            ("--async_buffer.size", "2", "--async_buffer.spread", "1"),
+        )
     ]
     same(finals[0].states[0], finals[1].states[0])
     with pytest.raises(AssertionError):
@@ -158,7 +162,7 @@ def test_language_agents_too(tmp_path):
     finals, metrics = [], []
     for size, spread in ((0, 0.0), (3, 1.0), (1, 1.0)):
         cohort = {"clients": 4, "cohort": 3}
-        config = recipe(model, federation=cohort, buffer={"size": size, "spread": spread})
+        config = recipe(model, federation=cohort, async_buffer={"size": size, "spread": spread})
         finals.append(trained(replace(config, rounds=3, out=str(tmp_path / str(size)))))
         (log,) = (tmp_path / str(size)).rglob("metrics.jsonl")
         metrics.append([json.loads(line) for line in log.read_text().splitlines()])
@@ -250,17 +254,19 @@ def test_all_liars_may_be_in_one_buffer(tmp_path, monkeypatch):
 
     data = {
         "rounds": 1, "out": str(tmp_path), "federation": {"clients": 20, "cohort": 15},
-        "aggregate": {"name": "krum", "attackers": 0.2},
+        "aggregate": {"name": "krum", "byzantine": 0.2},
         "algorithm": {"name": "pavg", "local_steps": 2}, "world": {"name": "random_mdp"},
     }  # fmt: skip
-    with pytest.raises(UserError, match=r"11 updates against 4 .* 20 clients.* buffer.size is 10"):
-        resolve(data, ("--buffer.size", "10"))
-    config = resolve(data, ("--buffer.size", "11"))
+    with pytest.raises(
+        UserError, match=r"11 updates against 4 .* 20 clients.* async_buffer.size is 10"
+    ):
+        resolve(data, ("--async_buffer.size", "10"))
+    config = resolve(data, ("--async_buffer.size", "11"))
     build, built = aggregate.build, []
     monkeypatch.setattr(runs.aggregate, "build", lambda *of: built.append(of) or build(*of))
     runs.train(config, runs.start(config), build_algorithm(config))
-    assert [(rule.attackers, size) for rule, size, _ in built] == [(4, 11)]
-    assert resolve(data).rule.attackers == 0.2  # of those that a round asks
+    assert [(rule.byzantine, size) for rule, size, _ in built] == [(4, 11)]
+    assert resolve(data).rule.byzantine == 0.2  # of those that a round asks
 
 
 def test_updates_are_clipped_before_they_count_less():
@@ -317,8 +323,8 @@ def test_never_more_than_the_cohort_at_work():
     most = []
 
     class Watched(SimulatedClock):
-        def begin(self, jobs):
-            super().begin(jobs)
+        def submit(self, jobs):
+            super().submit(jobs)
             most.append(len(self.waiting()))
 
     toy = Toy(9)
@@ -361,7 +367,8 @@ def test_stopped_and_resumed_equals_undisturbed(size, stop, kind):
 def test_a_run_on_disk_goes_on_to_the_same_bytes(tmp_path, batched):
     """Also where clients that began together are computed together, and only some are left."""
     data = {
-        "out": str(tmp_path), "federation": {"clients": 4}, "buffer": {"size": 2, "spread": 1.0},
+        "out": str(tmp_path), "federation": {"clients": 4},
+        "async_buffer": {"size": 2, "spread": 1.0},
         "algorithm": {"name": "pavg", "local_steps": 3},
         "world": {"name": "cartpole", "horizon": 20} if batched else {"name": "random_mdp"},
     }  # fmt: skip
@@ -445,20 +452,23 @@ def test_updates_that_overflow_together_leave_the_server_as_it_was():
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
-        ("--buffer.size 9", "only 5 clients"),
-        ("--buffer.size 3 --federation.cohort 2", "only 2 clients"),
-        ("--buffer.size 2 --federation.kind independent", "federation.kind"),
-        ("--buffer.size 2 --privacy.clip 1 --privacy.noise 1", "privacy.noise"),
-        ("--buffer.size 4 --privacy.clip 1 --privacy.secure true", "privacy.secure"),
-        ("--buffer.size 2 --buffer.spread 1 --engine workers", "virtual clock"),
-        ("--buffer.spread 1", "buffer.size"),
-        ("--buffer.size 2 --buffer.times 1,2", "one for each of the 5 clients"),
-        ("--buffer.size 2 --buffer.times 1,2,3,4,0", "above 0"),
-        ("--buffer.size 2 --buffer.times 1,2,3,4,5 --buffer.spread 1", "remove one"),
-        ("--buffer.size 2 --buffer.jitter 99", "at most 10"),
-        ("--buffer.size -1", "must not be negative"),
-        ("--buffer.size 3 --aggregate.name krum --aggregate.attackers 1", "needs 5 updates"),
-        ("--buffer.staleness none", "buffer.size"),
+        ("--async_buffer.size 9", "only 5 clients"),
+        ("--async_buffer.size 3 --federation.cohort 2", "only 2 clients"),
+        ("--async_buffer.size 2 --federation.kind independent", "federation.kind"),
+        ("--async_buffer.size 2 --privacy.clip 1 --privacy.noise 1", "privacy.noise"),
+        ("--async_buffer.size 4 --privacy.clip 1 --privacy.secure true", "privacy.secure"),
+        ("--async_buffer.size 2 --async_buffer.spread 1 --engine workers", "simulated clock"),
+        ("--async_buffer.spread 1", "async_buffer.size"),
+        ("--async_buffer.size 2 --async_buffer.times 1,2", "one for each of the 5 clients"),
+        ("--async_buffer.size 2 --async_buffer.times 1,2,3,4,0", "above 0"),
+        (
+            "--async_buffer.size 2 --async_buffer.times 1,2,3,4,5 --async_buffer.spread 1",
+            "remove one",
+        ),
+        ("--async_buffer.size 2 --async_buffer.jitter 99", "at most 10"),
+        ("--async_buffer.size -1", "must not be negative"),
+        ("--async_buffer.size 3 --aggregate.name krum --aggregate.byzantine 1", "needs 5 updates"),
+        ("--async_buffer.staleness none", "async_buffer.size"),
     ],
 )
 def test_impossible_settings(flags, words):
@@ -467,7 +477,7 @@ def test_impossible_settings(flags, words):
 
 
 def test_clipping_and_robust_rules_are_allowed():
-    flags = "--buffer.size 5 --privacy.clip 1 --aggregate.name krum --aggregate.attackers 1"
+    flags = "--async_buffer.size 5 --privacy.clip 1 --aggregate.name krum --aggregate.byzantine 1"
     assert resolve({}, flags.split()).combined == 5
 
 
@@ -478,27 +488,27 @@ ANCHORED = "--algorithm.name fedhapg-m --algorithm.beta 1"
     ("flags", "words"),
     [
         ("--algorithm.name fedsvrpg-m", r"begins with an estimate.*or algorithm\.beta = 1"),
-        (ANCHORED, r"start from more .* \(previous, theta\): set buffer\.size = 0$"),
+        (ANCHORED, r"start from more .* \(previous, theta\): set async_buffer\.size = 0$"),
         ("--algorithm.name fedqhd --world.name cartpole-v1", "sends values"),
         ("--algorithm.name feddqn --world.name cartpole-v1", "sends values"),
     ],
 )
 def test_methods_whose_rounds_belong_together_are_refused(flags, words):
-    config = resolve({}, (*flags.split(), "--buffer.size", "2"))
+    config = resolve({}, (*flags.split(), "--async_buffer.size", "2"))
     with pytest.raises(UserError, match=words):
         build_algorithm(config)
 
 
 def test_a_refused_method_leaves_no_folder_behind(tmp_path):
-    flags = [*ANCHORED.split(), "--buffer.size", "2", "--out", str(tmp_path)]
+    flags = [*ANCHORED.split(), "--async_buffer.size", "2", "--out", str(tmp_path)]
     with pytest.raises(UserError, match="start from more"):
-        train.run(["momentum/cartpole", *flags])
+        run_command(["momentum/cartpole", *flags])
     assert not any(tmp_path.iterdir())
 
 
 def test_what_clients_of_a_large_model_start_from_is_seen_without_its_weights(monkeypatch):
-    config = resolve({}, (*ANCHORED.split(), "--buffer.size", "2"))
-    state = build_algorithm(replace(config, buffer=Settings())).init(0)
+    config = resolve({}, (*ANCHORED.split(), "--async_buffer.size", "2"))
+    state = build_algorithm(replace(config, async_buffer=Settings())).init(0)
     monkeypatch.setattr(Momentum, "outline", lambda self: (state, []), raising=False)
     monkeypatch.delattr(Momentum, "init")
     with pytest.raises(UserError, match="start from more"):
@@ -521,7 +531,7 @@ def test_an_anchor_of_language_agents_is_refused():
 
 
 def test_the_clock_of_a_run_stays(tmp_path):
-    data = {"rounds": 1, "out": str(tmp_path), "buffer": {"size": 2},
+    data = {"rounds": 1, "out": str(tmp_path), "async_buffer": {"size": 2},
             "algorithm": {"name": "pavg"}, "world": {"name": "random_mdp"}}  # fmt: skip
     directory = runs.start(resolve(data))
     directory.close()

@@ -8,7 +8,8 @@ list of tags, in the order in which they were last used: clocks and times of fil
 because a clock that was set back would make the newest state the oldest.
 
 With a state of secure sums goes the hash of all jobs that it comes from, the same for all clients
-who were asked the same: a node wants everybody in a sum to start from one history (`member.py`).
+who were asked the same: a node wants everybody in a sum to start from one history
+(`secure_aggregation/client.py`).
 """
 
 from __future__ import annotations
@@ -18,9 +19,10 @@ import re
 import secrets
 from pathlib import Path
 
-from fedrl.core.atomic_files import write_atomically
+from fedrl.core import serialization
+from fedrl.core.private_files import StateError, write_private
 from fedrl.core.types import Tensors
-from fedrl.engines.flower import framing
+from fedrl.privacy.secure_aggregation.protocol import NO_HISTORY
 
 NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,99}")
 """Of a run and of a tag: they come from the network and become names of files."""
@@ -30,32 +32,19 @@ ORDER = "order.txt"
 
 HISTORY = "fedrl history"
 """Name of that hash among a state's tensors."""
-NO_HISTORY = bytes(32)
-"""Of a client that has no state."""
 
 
-class StateError(Exception):
-    """One line that may be told to the server."""
-
-
-def write(path: Path, data: bytes) -> None:
-    """For the owner's eyes only, as the folder is."""
-    for folder in (path.parent.parent, path.parent):  # parents that `mkdir` makes are everybody's
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    write_atomically(path, data, 0o600)
-
-
-class States:
+class ClientStateStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def load(self, run: str, tag: str) -> Tensors:
         path = self._path(run, tag)
         try:
-            state = framing.unpack(path.read_bytes())
+            state = serialization.unpack(path.read_bytes())
         except FileNotFoundError as error:
             raise StateError("the state that its round starts from is not on its disk") from error
-        except framing.Damaged as error:
+        except serialization.Damaged as error:
             raise StateError("the state that its round starts from is damaged") from error
         # What rounds still start from is not old, however often they are tried.
         self._use(path.parent, tag)
@@ -67,7 +56,7 @@ class States:
         # Before the file: one that is not in the list may be dropped, a tag without a file does
         # no harm.
         order = self._use(path.parent, tag)
-        write(path, framing.pack(state))
+        write_private(path, serialization.pack(state))
         newest = order[-max(keep, 1) :]
         if len(newest) < keep:  # files that are not in the list may be newer: theirs was lost
             return
@@ -77,10 +66,10 @@ class States:
     def _use(self, folder: Path, tag: str) -> list[str]:
         """The order of a run's tags, with this one as the newest from now on."""
         path = folder / ORDER
-        found = path.read_bytes().decode("ascii", "replace").split() if path.is_file() else []
+        listed = path.read_bytes().decode("ascii", "replace").split() if path.is_file() else []
         here = _tags(folder) - {tag}
-        order = [*(known for known in dict.fromkeys(found) if known in here), tag]
-        write(path, "\n".join(order).encode())
+        order = [*(known for known in dict.fromkeys(listed) if known in here), tag]
+        write_private(path, "\n".join(order).encode())
         return order
 
     def _path(self, run: str, tag: str) -> Path:
@@ -102,10 +91,10 @@ def without_history(kept: Tensors | None) -> tuple[Tensors | None, bytes]:
     if kept is None:
         return None, NO_HISTORY
     rest = {name: value for name, value in kept.items() if name != HISTORY}
-    told = kept.get(HISTORY, secrets.token_hex(32))
-    if not isinstance(told, str) or not re.fullmatch(r"[0-9a-f]{64}", told):
+    history = kept.get(HISTORY, secrets.token_hex(32))
+    if not isinstance(history, str) or not re.fullmatch(r"[0-9a-f]{64}", history):
         raise StateError("the state that its round starts from is damaged")
-    return rest, bytes.fromhex(told)
+    return rest, bytes.fromhex(history)
 
 
 def _tags(folder: Path) -> set[str]:

@@ -26,13 +26,13 @@ from support.secure_nodes import CLIENTS, SecretNet, jobs, no_answer, over
 from support.toy import Toy
 
 from fedrl.config.loading import resolve, to_toml
+from fedrl.core.private_files import StateError
 from fedrl.core.types import Failure, Result
-from fedrl.engines.flower import ledger as ledgers
-from fedrl.engines.flower import recipes
-from fedrl.engines.flower.identity import Identity
-from fedrl.engines.flower.ledger import Budget, Ledger
-from fedrl.engines.flower.states import StateError
+from fedrl.engines.flower import node_recipes
 from fedrl.privacy import accounting
+from fedrl.privacy import client_ledger as ledgers
+from fedrl.privacy.client_ledger import Budget, Ledger
+from fedrl.privacy.secure_aggregation.identity import Identity
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
 
 DELTA = 1e-5
@@ -182,7 +182,7 @@ CHARGES = """
 import sys
 import threading
 from pathlib import Path
-from fedrl.engines.flower.ledger import Ledger
+from fedrl.privacy.client_ledger import Ledger
 ledger = Ledger(Path(sys.argv[1]), 1e9, 1e-5)
 print("ready", flush=True)
 for job in range(100_000):
@@ -235,7 +235,7 @@ def test_two_of_one_folder_do_not_both_have_the_last_answer(tmp_path: Path):
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.005)
+    monkeypatch.setattr("fedrl.engines.flower.node_calls.POLL_SECONDS", 0.005)
 
 
 def counted(folder: Path, epsilon: float, peers: bool = True) -> SecretNet:
@@ -311,7 +311,7 @@ def test_nothing_leaves_if_it_cannot_be_written(tmp_path: Path, monkeypatch: pyt
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(ledgers, "write", full)
+    monkeypatch.setattr(ledgers, "write_private", full)
     net = counted(tmp_path, FOUR)
     assert all(isinstance(o, Failure) for o in net.engine().run(jobs(net)))
     assert all(seen.tensors == {} for seen in net.answers_seen if seen.step == "mask")
@@ -326,7 +326,7 @@ RECIPE = {
 
 def budget(own: tuple[str, ...], **fields: object) -> Budget | None:
     recipe = to_toml(resolve(RECIPE | {"privacy": fields}))
-    return recipes.plan(recipe, Path(), "", own).budget
+    return node_recipes.plan(recipe, Path(), "", own).budget
 
 
 def test_a_recipe_does_not_say_what_a_nodes_own_epsilon_means(tmp_path: Path):

@@ -24,9 +24,9 @@ from typing import Any
 
 from fedrl.config.flower import LARGEST_PIECE_MB
 from fedrl.core.loopback import length
+from fedrl.core.update_refusal import one_line
 from fedrl.engines.flower import driver_auth
 from fedrl.engines.flower.node import say
-from fedrl.federation.update_check import one_line
 
 NODES = "/v1/fleet/"
 ACTIVATE, REGISTER = f"{NODES}activate-node", f"{NODES}register-node"
@@ -97,19 +97,19 @@ class Guard:
             await self.app(scope, receive, send)
             return
 
-        async def told(event: Scope) -> None:
+        async def logged(event: Scope) -> None:
             """A node whose key is not registered is refused by Flower, which does not say so."""
             if event["type"] == "http.response.start" and event["status"] in REFUSALS:
                 say(f"refused {_who_and_what(scope)} ({event['status']})")
             await send(event)
 
         try:
-            await self._answer(scope, receive, told)
+            await self._answer(scope, receive, logged)
         except Refused as refused:
             if not refused.read:
                 await _drained(scope, receive)
             head = [(b"connection", b"close"), (b"content-length", b"0")]
-            await told({"type": "http.response.start", "status": refused.status, "headers": head})
+            await logged({"type": "http.response.start", "status": refused.status, "headers": head})
             await send({"type": "http.response.body", "body": b""})
         except Gone:  # uvicorn closes what has no answer
             say(f"gave up {_who_and_what(scope)}")
@@ -128,7 +128,7 @@ class Guard:
         async with self.memory.taken(peer, size * (PIECE_COSTS if large else COSTS)):
             try:
                 async with asyncio.timeout(patience):
-                    body = await _read(receive)
+                    body = await _body(receive)
             except TimeoutError as error:
                 raise Refused(408, read=True) from error
             if digest is not None and hashlib.sha256(body).hexdigest() != digest:
@@ -198,9 +198,9 @@ def _length(scope: Scope) -> int:
         raise Refused(411)
     if not values:
         return 0
-    if (found := length(values)) is None:
+    if (size := length(values)) is None:
         raise Refused(400)
-    return found
+    return size
 
 
 def _sender(scope: Scope) -> str:
@@ -211,7 +211,7 @@ def _who_and_what(scope: Scope) -> str:
     return f"{one_line(scope['path'][:100])} from {_sender(scope)}"
 
 
-async def _read(receive: Receive) -> bytes:
+async def _body(receive: Receive) -> bytes:
     """The body; it is as long as the head said, or uvicorn refuses it."""
     whole = bytearray()
     while True:

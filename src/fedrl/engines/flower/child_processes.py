@@ -7,15 +7,17 @@ its port. On Linux the kernel ends them; elsewhere a parent that is killed leave
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from fedrl.engines.flower import OFFLINE
+from fedrl.engines.flower.adapter import HOME_VARIABLE, OFFLINE
 
 LAUNCH = """
 import ctypes, os, sys
@@ -28,8 +30,6 @@ STOP_SECONDS = 10.0
 TABLE = Path("/proc/net/tcp")
 """Sockets by address, with the state (0A: it listens) and the owner's number."""
 
-SUPERNODE = "from flwr.supernode.cli import flower_supernode; flower_supernode()"
-
 
 def start(words: Sequence[str], home: Path, log: Path | None = None) -> subprocess.Popen[bytes]:
     """`python -P words…`; Flower keeps its files under `home`.
@@ -37,7 +37,7 @@ def start(words: Sequence[str], home: Path, log: Path | None = None) -> subproce
     Whatever lies in the current folder, an `org.py` say, is imported neither by it nor by its own
     children.
     """
-    environment = os.environ | OFFLINE | {"FLWR_HOME": str(home), "PYTHONSAFEPATH": "1"}
+    environment = os.environ | OFFLINE | {HOME_VARIABLE: str(home), "PYTHONSAFEPATH": "1"}
     first = ["-I", "-S", "-c", LAUNCH, str(os.getpid())] if sys.platform == "linux" else []
     with contextlib.ExitStack() as stack:
         out = None if log is None else stack.enter_context(log.open("ab"))
@@ -67,6 +67,18 @@ def free_port() -> int:
     with contextlib.closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
+
+
+def wait_for_port(process: subprocess.Popen[bytes], port: int, seconds: float = math.inf) -> bool:
+    """Whether something answers there before the process ends, or the time."""
+    until = time.monotonic() + seconds
+    while process.poll() is None and time.monotonic() < until:
+        try:
+            socket.create_connection(("127.0.0.1", port), timeout=1.0).close()
+            return True
+        except OSError:
+            time.sleep(0.2)
+    return False
 
 
 def listens(port: int) -> bool:

@@ -17,15 +17,22 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 from support.secure_nodes import CLIENTS, SecretNet, Seen, jobs, opened
 from support.toy import Toy
 
-from fedrl.core import tree
+from fedrl.core import serialization, tree
 from fedrl.core.types import Failure, Result, Tensors, UserError
-from fedrl.engines.flower import framing, identity, keys, messages, protocol, steps
+from fedrl.engines.flower import keys, messages
+from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.connection import Connection
-from fedrl.engines.flower.identity import SIGNATURE, Identity, about_keys, about_survivors
-from fedrl.engines.flower.link import Arrived, Outgoing
-from fedrl.engines.flower.member import Member
-from fedrl.privacy.secure_aggregation import masks
-from fedrl.privacy.secure_aggregation.protocol import Client, Keys, ProtocolError
+from fedrl.engines.flower.superlink_client import Arrived, Outgoing
+from fedrl.privacy.secure_aggregation import identity, masks
+from fedrl.privacy.secure_aggregation import messages as secure_messages
+from fedrl.privacy.secure_aggregation.client import Client, SigningClient
+from fedrl.privacy.secure_aggregation.identity import (
+    SIGNATURE,
+    Identity,
+    about_keys,
+    about_survivors,
+)
+from fedrl.privacy.secure_aggregation.protocol import Keys, ProtocolError
 
 survivors = st.lists(st.integers(0, 300), unique=True, max_size=5)
 
@@ -88,7 +95,7 @@ def test_no_two_statements_are_the_same_bytes(names: list[str], lists: list[list
 
 @pytest.fixture
 def net(tmp_path: Path, people: list[Identity], monkeypatch: pytest.MonkeyPatch) -> SecretNet:
-    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.01)
+    monkeypatch.setattr("fedrl.engines.flower.node_calls.POLL_SECONDS", 0.01)
     net = SecretNet(Toy(CLIENTS), tmp_path)
     for number, node in enumerate(net.members.values()):
         node.identity = people[number]
@@ -113,12 +120,14 @@ def test_keys_that_the_driver_puts_in_another_clients_place_open_nothing(
 
     def in_between(arrived: Arrived) -> Arrived:
         assert arrived.content is not None
-        text, _ = messages.opened(arrived.content)
-        heading: protocol.Answer = protocol.read(text, protocol.Answer)
-        forged = steps.Signed(driver, signer.sign(about_keys("another sum", 2, driver, JOB)))
-        body = framing.cut(framing.pack(steps.pack_keys({2: forged})), 100)
-        told = protocol.write(replace(heading, digest=framing.checksum(body)))
-        return arrived._replace(content=messages.content(told, messages.body(body)))
+        text, _ = records.opened(arrived.content)
+        heading: messages.Answer = messages.from_json(text, messages.Answer)
+        forged = secure_messages.Signed(
+            driver, signer.sign(about_keys("another sum", 2, driver, JOB))
+        )
+        body = serialization.cut(serialization.pack(secure_messages.pack_keys({2: forged})), 100)
+        told = messages.to_json(replace(heading, digest=serialization.checksum(body)))
+        return arrived._replace(content=records.content(told, records.body(body)))
 
     net.changes["job", 2] = in_between
     outcomes = list(net.engine().run(jobs(net)))
@@ -144,9 +153,9 @@ def told_otherwise(net: SecretNet, step: str, lie: Callable[[Seen], Tensors]) ->
         (message,) = given
         seen = opened("", message.node - 100, message.content)
         if seen.heading.get("step", seen.heading["kind"]) == step and seen.client != 1:
-            data = framing.pack(lie(seen))
-            heading = seen.heading | {"digest": framing.checksum([data])}
-            content = messages.content(json.dumps(heading), messages.body([data]))
+            data = serialization.pack(lie(seen))
+            heading = seen.heading | {"digest": serialization.checksum([data])}
+            content = records.content(json.dumps(heading), records.body([data]))
             message = message._replace(content=content)
         return real([message])
 
@@ -166,7 +175,7 @@ def test_clients_that_are_told_different_survivors_open_nothing(net: SecretNet):
     """Each would give what is right for its list, and together that could be one client's all."""
 
     def without_another(seen: Seen) -> Tensors:
-        return steps.pack_survivors(set(range(CLIENTS)) - {4 if seen.client < 3 else 0})
+        return secure_messages.pack_survivors(set(range(CLIENTS)) - {4 if seen.client < 3 else 0})
 
     told_otherwise(net, "agree", without_another)
     said: list[str] = []
@@ -179,10 +188,10 @@ def test_clients_that_are_told_different_survivors_open_nothing(net: SecretNet):
 
 def test_a_driver_that_skips_the_agreement_gets_no_shares(net: SecretNet, people: list[Identity]):
     words = np.zeros(7, np.uint32)
-    member = Member("x", 1, net.terms, words, lambda _: None, lambda: None, people[1], JOB)
+    member = SigningClient("x", 1, net.terms, words, lambda _: None, lambda: None, people[1], JOB)
     member.advertise()
     with pytest.raises(ProtocolError, match="than this client has agreed to"):
-        member.take("unmask", steps.pack_opening(range(CLIENTS), {}))
+        member.answer("unmask", secure_messages.pack_opening(range(CLIENTS), {}))
 
 
 def test_a_client_whose_node_did_not_sign_fails_alone(
@@ -191,7 +200,7 @@ def test_a_client_whose_node_did_not_sign_fails_alone(
     """The driver knows nodes' keys from the SuperLink: its peers need not all give up."""
     net.members[102].identity = replace(people[2], key=people[CLIENTS].key)
     engine = net.engine()
-    monkeypatch.setattr(engine, "connection", Connection("x:1", ca="ca.pem"))
+    monkeypatch.setattr(engine.calls, "connection", Connection("x:1", ca="ca.pem"))
     public = {100 + n: one.key.public_key() for n, one in enumerate(people[:CLIENTS]) if one.key}
     net.key_of = public.get  # type: ignore[attr-defined]
     outcomes = list(engine.run(jobs(net)))
@@ -209,7 +218,7 @@ def test_a_member_with_two_numbers_is_in_a_sum_once(
     for node in net.members.values():
         node.identity = replace(node.identity, peers=None)
     engine = net.engine()
-    monkeypatch.setattr(engine, "connection", Connection("x:1", ca="ca.pem"))
+    monkeypatch.setattr(engine.calls, "connection", Connection("x:1", ca="ca.pem"))
     public = {100 + n: one.key.public_key() for n, one in enumerate(people[:CLIENTS]) if one.key}
     net.key_of = (public | {103: public[101]}).get  # type: ignore[attr-defined]
     outcomes = list(engine.run(jobs(net)))
@@ -252,13 +261,13 @@ def test_a_nodes_own_key_is_that_of_its_number(tmp_path: Path):
 
 def test_a_sum_has_its_name_once(net: SecretNet, monkeypatch: pytest.MonkeyPatch):
     """Else signatures of an old one, whose keys may have been opened, would hold again."""
-    real, names = protocol.nonce, iter(["same", "same"])
+    real, names = messages.nonce, iter(["same", "same"])
 
     def nonce() -> str:
         return next(names) if named and named.pop() else real()
 
     named = [True]
-    monkeypatch.setattr(protocol, "nonce", nonce)
+    monkeypatch.setattr(messages, "nonce", nonce)
     assert [type(o) for o in net.engine().run(jobs(net))] == [Result] * CLIENTS
     named.append(True)
     outcomes = list(net.engine().run(jobs(net, 50)))

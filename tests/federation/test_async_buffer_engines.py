@@ -18,9 +18,9 @@ from fedrl.aggregation import mean as aggregate
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
 from fedrl.core.types import Failure, Job, Result
-from fedrl.engines.worker_pool import Workers
+from fedrl.engines.worker_pool import WorkerPool
 from fedrl.federation import client_sampling, round_loop
-from fedrl.federation.async_buffer import Buffered
+from fedrl.federation.async_buffer import AsyncBuffer
 from fedrl.federation.async_settings import Settings
 
 CLIENTS = 3
@@ -65,7 +65,7 @@ def train(engine, rounds, free, free_at=-1, store=None, size=2, **fields):
         aggregate.mean, store,
         seed=3, rounds=rounds, warn=lambda line: None,
         observers=[lambda done: free() if done.round == free_at else None],
-        exchange=Buffered(Settings(size=size), engine),
+        exchange=AsyncBuffer(Settings(size=size), engine),
     )  # fmt: skip
     return store
 
@@ -92,14 +92,14 @@ def the_slow_one_came_late(store, free_at):
 
 def test_a_slow_client_does_not_set_the_pace_of_workers(tmp_path):
     file = tmp_path / "go"
-    with Workers(partial(Blocked, file, then=1), 3) as engine:
+    with WorkerPool(partial(Blocked, file, then=1), 3) as engine:
         store = train(engine, 9, file.touch, free_at=5)
     the_slow_one_came_late(store, 5)
 
 
 def test_with_fewer_workers_than_clients_all_get_their_turn(tmp_path):
     (tmp_path / "go").touch()
-    with Workers(partial(Blocked, tmp_path / "go"), 1) as engine:
+    with WorkerPool(partial(Blocked, tmp_path / "go"), 1) as engine:
         store = train(engine, 6, lambda: None)
     assert {client for done in store.rounds for client, _ in used(done)} == {0, 1, 2}
 
@@ -111,10 +111,10 @@ def jobs(*clients):
 
 
 def test_no_worker_is_idle_while_the_server_makes_use_of_an_outcome():
-    with Workers(partial(Toy, CLIENTS), 1) as engine:
-        engine.begin(jobs(0, 1, 2))
+    with WorkerPool(partial(Toy, CLIENTS), 1) as engine:
+        engine.submit(jobs(0, 1, 2))
         for left in (True, True, False):
-            engine.take()
+            engine.next_outcome()
             assert (engine._workers[0].job is not None) == left
 
 
@@ -130,7 +130,7 @@ def faulty(kind: str) -> Faulty:
     ],
 )
 def test_hung_and_dead_workers_are_recorded_and_asked_again(kind, deadline, reason):
-    with Workers(partial(faulty, kind), 3) as engine:
+    with WorkerPool(partial(faulty, kind), 3) as engine:
         store = train(engine, 2, lambda: None, deadline=deadline, retries=0)
     for done in store.rounds[1:]:
         assert failed(done) == {0: reason, 1: reason}
@@ -139,7 +139,7 @@ def test_hung_and_dead_workers_are_recorded_and_asked_again(kind, deadline, reas
 
 def test_with_nobody_left_the_run_stops_and_says_why():
     with (
-        Workers(partial(faulty, "raise"), 1) as engine,
+        WorkerPool(partial(faulty, "raise"), 1) as engine,
         pytest.raises(round_loop.QuorumLost, match=r"the buffer has 1 of 3 .*client 0, 1: Runtime"),
     ):
         train(engine, 2, lambda: None, size=3, retries=1)
@@ -153,7 +153,7 @@ def net(tmp_path, monkeypatch):
     pytest.importorskip("flwr", reason="needs the extra flower")
     from support.flower_nodes import Net
 
-    monkeypatch.setattr("fedrl.engines.flower.engine.POLL_SECONDS", 0.001)
+    monkeypatch.setattr("fedrl.engines.flower.node_calls.POLL_SECONDS", 0.001)
     return Net(Toy(CLIENTS), tmp_path, CLIENTS)
 
 
@@ -224,7 +224,7 @@ class Clock:
 
 def forgetful(net, clock, monkeypatch):
     """As a SuperLink: no answer is given out once the time of its question is over."""
-    from fedrl.engines.flower.link import Arrived
+    from fedrl.engines.flower.superlink_client import Arrived
 
     ends, push, pull = {}, net.push, net.pull
 
@@ -247,10 +247,10 @@ def test_an_answer_counts_if_it_is_there_however_long_the_driver_was_busy(net, m
     clock = Clock(monkeypatch)
     forgetful(net, clock, monkeypatch)
     engine = net.engine()
-    engine.begin(jobs(0, 1, 2))
-    found = [engine.take(10.0)]
+    engine.submit(jobs(0, 1, 2))
+    found = [engine.next_outcome(10.0)]
     clock.now += 600.0  # an evaluation
-    found += [engine.take(10.0), engine.take(10.0)]
+    found += [engine.next_outcome(10.0), engine.next_outcome(10.0)]
     assert sorted(client for client, _ in found) == [0, 1, 2]
     assert [type(outcome) for _, outcome in found] == [Result] * 3
 
@@ -260,8 +260,8 @@ def test_who_has_no_answer_then_is_late(net, monkeypatch):
     forgetful(net, clock, monkeypatch)
     withhold(net, 101)
     engine = net.engine()
-    engine.begin(jobs(0, 1, 2))
-    found = dict(engine.take(10.0) for _ in range(3))
+    engine.submit(jobs(0, 1, 2))
+    found = dict(engine.next_outcome(10.0) for _ in range(3))
     assert found[1] == Failure(1, "no answer within the deadline of 10 s")
     assert 10.0 <= clock.now < 15.0
 
@@ -271,12 +271,12 @@ def test_a_node_that_is_waited_for_holds_nobody_up(net, monkeypatch, comes):
     clock = Clock(monkeypatch)
     late = net.members.pop(101)
     engine = net.engine(wait=100.0)
-    engine.begin(jobs(0, 1, 2))
-    assert {engine.take()[0], engine.take()[0]} == {0, 2}
+    engine.submit(jobs(0, 1, 2))
+    assert {engine.next_outcome()[0], engine.next_outcome()[0]} == {0, 2}
     assert clock.now < 100.0
     if comes:
         net.members[205] = late
-    client, outcome = engine.take()
+    client, outcome = engine.next_outcome()
     assert (client, type(outcome)) == (1, Result if comes else Failure)
     assert (clock.now >= 100.0) != comes
 
@@ -285,7 +285,7 @@ def test_after_a_lost_superlink_nodes_have_their_time_again(net, monkeypatch):
     clock, members = Clock(monkeypatch), dict(net.members)
     withhold(net, 101)
     engine = net.engine(lambda line: None, wait=100.0)
-    engine.begin(jobs(1))
+    engine.submit(jobs(1))
 
     def nap(seconds):
         clock.now += 1.0
@@ -297,7 +297,7 @@ def test_after_a_lost_superlink_nodes_have_their_time_again(net, monkeypatch):
             net.members.update(members)
 
     monkeypatch.setattr(time, "sleep", nap)
-    assert type(engine.take()[1]) is Result
+    assert type(engine.next_outcome()[1]) is Result
     assert net.links == 2
 
 
@@ -310,14 +310,14 @@ def test_new_jobs_are_sent_while_outcomes_wait(net, monkeypatch, lost):
 
     monkeypatch.setattr(net, "pull", pull_all)
     engine = net.engine(lambda line: None)
-    engine.begin(jobs(0, 1, 2))
-    first, _ = engine.take()
-    engine.begin(jobs(first))
+    engine.submit(jobs(0, 1, 2))
+    first, _ = engine.next_outcome()
+    engine.submit(jobs(first))
     net.lost = list(lost)
-    found = [engine.take()]
+    found = [engine.next_outcome()]
     assert len(net.sent) == 4
     assert net.links == 1 + len(lost)
-    found += [engine.take(), engine.take()]
+    found += [engine.next_outcome(), engine.next_outcome()]
     assert sorted([first, *(client for client, _ in found)]) == sorted([0, 1, 2, first])
     assert [type(outcome) for _, outcome in found] == [Result] * 3
 
@@ -330,11 +330,11 @@ def test_a_stopped_node_does_not_set_the_pace_of_real_processes(tmp_path, monkey
     from support.flower_runs import QUICK, on_flower, records, rounds_of
 
     from fedrl.engines.flower.connection import FOLDER
-    from fedrl.engines.flower.up import Federation
+    from fedrl.engines.flower.local_federation import LocalFederation
 
     monkeypatch.setenv(FOLDER, str(tmp_path / "connections"))
     pavg = {"algorithm": {"name": "pavg", "local_steps": 4}, "world": {"name": "random_mdp"}}
-    with Federation(tmp_path / "up", CLIENTS, name="test", program=QUICK) as up:
+    with LocalFederation(tmp_path / "up", CLIENTS, name="test", program=QUICK) as up:
         log = "test/pavg-*/metrics.jsonl"
         events = [(1, 0, signal.SIGSTOP), (5, 1, signal.SIGSTOP), (5, 0, signal.SIGCONT)]
 
@@ -346,7 +346,7 @@ def test_a_stopped_node_does_not_set_the_pace_of_real_processes(tmp_path, monkey
 
         thread = threading.Thread(target=disturb)
         thread.start()
-        run = on_flower(pavg, tmp_path, "--buffer.size", "2", rounds=10)
+        run = on_flower(pavg, tmp_path, "--async_buffer.size", "2", rounds=10)
         thread.join()
         up.nodes[1].send_signal(signal.SIGCONT)
     assert rounds_of(run) == list(range(11))

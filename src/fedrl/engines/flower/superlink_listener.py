@@ -23,6 +23,8 @@ CONNECTIONS_EACH = 256
 HEAD_SECONDS = 20.0
 """For the head of a request, from its first byte or the connection's beginning."""
 BACKLOG = 256
+Address = tuple[str, int] | tuple[str, int, int, int]
+"""Of a peer, IPv4 or IPv6."""
 
 
 class Doorkeeper:
@@ -61,7 +63,7 @@ class Listener(socket.socket):
 
     doorkeeper: Doorkeeper
 
-    def accept(self) -> tuple[Visitor, Any]:
+    def accept(self) -> tuple[Visitor, Address]:
         accepted, address = super().accept()
         visitor = Visitor(self.family, self.type, self.proto, fileno=accepted.detach())
         if not self.doorkeeper.enter(address[0]):
@@ -74,10 +76,10 @@ class Listener(socket.socket):
 
 def listen(host: str, port: int, doorkeeper: Doorkeeper) -> Sequence[Listener]:
     """Sockets on all addresses of this name, not yet accepting."""
-    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     listeners: list[Listener] = []
     try:
-        for family, kind, proto, _, address in dict.fromkeys(found):
+        for family, kind, proto, _, address in dict.fromkeys(addresses):
             listener = Listener(family, kind, proto)
             listeners.append(listener)
             listener.doorkeeper = doorkeeper

@@ -20,12 +20,13 @@ import hashlib
 import json
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from fedrl.core.tree import SEPARATOR
-from fedrl.core.types import Spec, Tensors
+from fedrl.core.types import JsonValue, Spec, Tensors
+from fedrl.core.update_refusal import undeclared
 
 HEAD = "head"
 KINDS = ("array", "number", "half array", "half number")
@@ -42,6 +43,8 @@ take twenty times its bytes once it is read."""
 HEAD_ROOM = 2**12
 LONGEST_TEXT = 2**16
 LARGEST_INTEGER = 2**63
+Scalar = bool | int | float | str | None
+Leaf = np.ndarray | np.generic | Scalar
 
 
 class Damaged(Exception):
@@ -49,7 +52,7 @@ class Damaged(Exception):
 
 
 class Undeclared(Damaged):
-    """An archive, but not the one that was declared; in the words of `wire.refusal`."""
+    """An archive, but not the one that was declared; in the words of `update_refusal.py`."""
 
 
 class Stored(NamedTuple):
@@ -67,7 +70,7 @@ class Entry(NamedTuple):
     group: str | None
     name: str | None
     kind: str
-    value: Any
+    value: Scalar
 
 
 def pack(tensors: Tensors, half: bool = False) -> bytes:
@@ -127,8 +130,8 @@ def _stored(data: bytes, largest: int) -> tuple[dict[str, Stored], int]:
     begin = 8 + size
     if not 0 < size <= min(largest, len(data) - 8):
         raise ValueError("no head of this size")
-    told = json.loads(data[8:begin], object_pairs_hook=_once)
-    stored = {name: _place(**about) for name, about in told.items()}
+    head = json.loads(data[8:begin], object_pairs_hook=_once)
+    stored = {name: _place(**about) for name, about in head.items()}
     if set(stored) != {HEAD, *(str(number) for number in range(len(stored) - 1))}:
         raise ValueError("tensors are numbered")
     reached = 0
@@ -141,7 +144,8 @@ def _stored(data: bytes, largest: int) -> tuple[dict[str, Stored], int]:
     return stored, begin
 
 
-def _place(dtype: Any, shape: Any, data_offsets: Any) -> Stored:
+def _place(dtype: str, shape: list[int], data_offsets: list[int]) -> Stored:
+    """From the head's words, which may be of any other types."""
     start, end = data_offsets
     numbers = [*shape, start, end]
     if len(shape) > MOST_DIMENSIONS or not all(type(n) is int and 0 <= n < 2**62 for n in numbers):
@@ -154,8 +158,8 @@ def _place(dtype: Any, shape: Any, data_offsets: Any) -> Stored:
 def _entries(data: bytes, head: Stored, begin: int, largest: int) -> list[Entry]:
     if head.dtype != "uint8" or head.end - head.start > largest:
         raise ValueError("no head of this size")
-    told = json.loads(data[begin + head.start : begin + head.end], object_pairs_hook=_once)
-    entries = [Entry(*entry) for entry in told]
+    rows = json.loads(data[begin + head.start : begin + head.end], object_pairs_hook=_once)
+    entries = [Entry(*entry) for entry in rows]
     for group, name, _, _ in entries:
         if not (_is_name(group) and _is_name(name)) or (group is None and name is None):
             raise ValueError("names are texts")
@@ -171,7 +175,7 @@ def _check_uses(entries: Sequence[Entry], stored: Mapping[str, Stored]) -> None:
         if entry.name is None or entry.kind == "plain":
             _plain(entry.value)
             continue
-        about = stored[entry.value]
+        about = stored[str(entry.value)]
         if entry.kind not in KINDS:
             raise ValueError("no such kind")
         if entry.kind.startswith("half") and about.dtype != "float16":
@@ -184,30 +188,28 @@ def _check_declared(
     entries: Sequence[Entry], stored: Mapping[str, Stored], declared: Mapping[str, Spec]
 ) -> None:
     """The same names, shapes and dtypes, of arrays only; a reason that may stand in a log."""
-    found = {e.name if e.group is None else f"{e.group}{SEPARATOR}{e.name}": e for e in entries}
-    if len(found) < len(entries):
+    named = {
+        str(e.name) if e.group is None else f"{e.group}{SEPARATOR}{e.name}": e for e in entries
+    }
+    if len(named) < len(entries):
         raise Undeclared("the update has two things of one name")
-    if missing := sorted(set(declared) - set(found)):
-        raise Undeclared(f"the update lacks {', '.join(missing)[:200]}")
-    if extra := sorted(map(str, set(found) - set(declared))):
-        names = ", ".join(extra)[:200]
-        raise Undeclared(f"the update has {names}, which the algorithm does not declare")
-    for name, spec in declared.items():
-        entry = found[name]
-        if not entry.kind.endswith("array"):
-            raise Undeclared(f"{name} is a {entry.kind} value instead of an array")
-        about = stored[entry.value]
-        dtype = "float32" if entry.kind.startswith("half") else about.dtype
-        if about.shape != spec.shape:
-            raise Undeclared(f"{name} has shape {about.shape} instead of {spec.shape}")
-        if dtype != spec.dtype:
-            raise Undeclared(f"{name} has dtype {dtype} instead of {spec.dtype}")
+    reason = undeclared({name: _form(entry, stored) for name, entry in named.items()}, declared)
+    if reason is not None:
+        raise Undeclared(reason)
 
 
-def _leaf(entry: Entry, data: bytes, stored: Mapping[str, Stored], begin: int) -> Any:
+def _form(entry: Entry, stored: Mapping[str, Stored]) -> Spec | str:
+    """Shape and dtype of what it will be; a word for what is no array."""
+    if not entry.kind.endswith("array"):
+        return f"{entry.kind} value"
+    about = stored[str(entry.value)]
+    return Spec(about.shape, "float32" if entry.kind.startswith("half") else about.dtype)
+
+
+def _leaf(entry: Entry, data: bytes, stored: Mapping[str, Stored], begin: int) -> Leaf:
     if entry.kind == "plain":
         return entry.value
-    about = stored[entry.value]
+    about = stored[str(entry.value)]
     flat = np.frombuffer(data, about.dtype, math.prod(about.shape), begin + about.start)
     if about.dtype == "bool" and (flat.view(np.uint8) > 1).any():
         raise ValueError("true is 1")
@@ -216,18 +218,18 @@ def _leaf(entry: Entry, data: bytes, stored: Mapping[str, Stored], begin: int) -
     return array[()] if entry.kind.endswith("number") else array
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+def _once(pairs: list[tuple[str, JsonValue]]) -> dict[str, JsonValue]:
+    names = dict(pairs)
+    if len(names) < len(pairs):
         raise ValueError("one name for two things")
-    return found
+    return names
 
 
-def _is_name(value: Any) -> bool:
+def _is_name(value: JsonValue) -> bool:
     return value is None or (isinstance(value, str) and len(value) <= LONGEST_TEXT)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Scalar) -> Scalar:
     """One number or text, of a size that its kind has elsewhere too."""
     if isinstance(value, str):
         if len(value) > LONGEST_TEXT:
@@ -240,7 +242,7 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def _walk(tensors: Tensors) -> Iterator[tuple[str | None, str | None, Any]]:
+def _walk(tensors: Tensors) -> Iterator[tuple[str | None, str | None, Leaf]]:
     """(group, name, leaf) in the order of the dict; an empty group is one with the name None."""
     for name, value in tensors.items():
         if not isinstance(value, dict):

@@ -1,0 +1,128 @@
+"""The tasks of a SuperNode: the node is its executor, in the place of its ClientApps.
+
+Flower's own executor starts a process for every message and runs in it the app that the SuperLink
+sent. Here is only how tasks are taken and answered; who does, and when, is `node_executor.py`'s.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from flwr.app import Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.common.constant import SubStatus
+from flwr.common.serde import context_to_proto
+from flwr.proto.message_pb2 import PullObjectRequest, PullObjectResponse
+from flwr.proto.runtime_pb2 import (
+    AcquireTaskRequest,
+    PushTaskOutputRequest,
+    SendTaskHeartbeatRequest,
+)
+from flwr.supercore.constant import TaskType
+from flwr.supercore.interceptors import (
+    RuntimeTokenHttpInterceptor,
+    RuntimeVersionHttpInterceptor,
+)
+from flwr.supercore.protobuf.client import ProtobufClientInterceptor
+from flwr.supercore.runtime import RuntimeHttpClient
+from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message
+
+from fedrl.engines.flower.adapter import COMPONENT
+from fedrl.engines.flower.adapter.driver import executor_signature
+
+
+class Overtaken(Exception):
+    """There is another task already: the rest of this one's message will never come."""
+
+
+class Tasks:
+    """What there is to do at a SuperNode, for who knows its secret."""
+
+    def __init__(self, address: str, secret: bytes) -> None:
+        self._runtime = _to(address, executor_signature(secret))
+
+    def acquire(self) -> str:
+        """The token of the next task; empty if there is none."""
+        request = AcquireTaskRequest(supported_task_types=[TaskType.CLIENT_APP])
+        return self._runtime.AcquireTask(request).token
+
+    def close(self) -> None:
+        self._runtime.close()
+
+
+class Task:
+    """One message to answer. `overtaken` says whether the SuperNode has another one already.
+
+    A SuperNode takes one message at a time and makes its task before the message is all there. If
+    the run ends meanwhile, it turns to the next message and leaves the task behind, which an
+    executor would wait for for hours.
+    """
+
+    def __init__(self, address: str, token: str, overtaken: Callable[[], bool]) -> None:
+        self._runtime = _to(address, RuntimeTokenHttpInterceptor(token))
+        self._overtaken = overtaken
+
+    def answer(self, reply: Callable[[RecordDict], RecordDict]) -> None:
+        """Take the message, send what `reply` makes of it, and say that the task is done.
+
+        Left alone a task would expire, and its error be taken for the answer to the message of that
+        moment: from then on every answer would come one message late.
+        """
+        try:
+            arriving: Any = _Arriving(self._runtime, self._overtaken)
+            message, context, _, _ = pull_task_input(arriving)
+            push_message(self._runtime, Message(reply(message.content), reply_to=message), context)
+            self._end(SubStatus.COMPLETED, context)
+        except Overtaken:
+            self._end(SubStatus.FAILED)
+            raise
+
+    def heartbeat(self) -> None:
+        self._runtime.SendTaskHeartbeat(SendTaskHeartbeatRequest())
+
+    def close(self) -> None:
+        self._runtime.close()
+
+    def _end(self, status: str, context: Context | None = None) -> None:
+        state = None if context is None else context_to_proto(context)
+        self._runtime.PushTaskOutput(PushTaskOutputRequest(context=state, sub_status=status))
+
+
+class _Arriving:
+    """The SuperNode's interface, to a task whose message may be lost on its way."""
+
+    def __init__(self, runtime: RuntimeHttpClient, overtaken: Callable[[], bool]) -> None:
+        self.runtime, self.overtaken = runtime, overtaken
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.runtime, name)
+
+    def PullObject(self, request: PullObjectRequest) -> PullObjectResponse:  # the name is Flower's
+        pulled = self.runtime.PullObject(request)
+        if not pulled.object_available and self.overtaken():
+            raise Overtaken
+        return pulled
+
+
+def _to(address: str, interceptor: ProtobufClientInterceptor) -> RuntimeHttpClient:
+    version = RuntimeVersionHttpInterceptor(component_name=COMPONENT)
+    return RuntimeHttpClient.from_server_address(address, True, None, [version, interceptor])
+
+
+def client_app(reply: Callable[[int, Path, str, RecordDict], RecordDict]) -> ClientApp:
+    """For SuperNodes that start ClientApps themselves: a process and an algorithm per message.
+
+    Their node config says `client=3 folder="/srv/fedrl"`, and `data` where FEDRL_DATA is not set.
+    """
+    app = ClientApp()
+
+    @app.query()
+    def answer(message: Message, context: Context) -> Message:
+        node = context.node_config
+        number, folder, data = node["client"], node["folder"], node.get("data", "")
+        content = reply(int(number), Path(str(folder)), str(data), message.content)
+        return Message(content, reply_to=message)
+
+    return app

@@ -1,0 +1,124 @@
+"""A heading and pieces of bytes as the content of a Flower message, and back.
+
+Flower has ways to send arrays as pickles or `.npy` files and to read them by what the sender says
+they are. None is used: pieces are raw bytes under a type name of ours, and anything else that
+arrives is refused unread.
+
+A message comes as objects that name each other, and Flower copies an object as often as it is
+named: a megabyte can name half of itself a hundred thousand times. So they are added up first.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+
+from flwr.app import Array, ArrayRecord, ConfigRecord, Message, RecordDict
+from flwr.common.constant import ErrorCode
+from flwr.supercore.inflatable.inflatable_object import (
+    get_object_body,
+    get_object_head_values_from_object_content,
+)
+from flwr.supercore.inflatable.inflatable_utils import inflate_object_from_contents
+
+from fedrl.core.serialization import Damaged
+
+Content = RecordDict
+"""What a message holds; made by `content` and read by `opened`, and by nobody else."""
+Body = ArrayRecord
+HEADING, BODY = "fedrl", "pieces"
+RAW = "fedrl.bytes"
+DIGITS = 8
+ROOM = 2**20
+"""Bytes of a message beside its pieces, and a 64th of those: names, sizes and the heading."""
+
+
+class Unusable(Exception):
+    """An answer that is no message of a node, and why, in one line."""
+
+
+def body(pieces: Sequence[bytes]) -> ArrayRecord:
+    """Made once for all who get the same: Flower then stores it once."""
+    named = {
+        f"{number:0{DIGITS}}": Array("uint8", (len(piece),), RAW, piece)
+        for number, piece in enumerate(pieces)
+    }
+    return ArrayRecord(named)
+
+
+def content(heading: str, pieces: ArrayRecord | None = None) -> RecordDict:
+    heading_record = ConfigRecord({"text": heading})
+    if pieces is None:
+        return RecordDict({HEADING: heading_record})
+    return RecordDict({HEADING: heading_record, BODY: pieces})
+
+
+def opened(records: RecordDict) -> tuple[str, list[bytes]]:
+    """The heading and the pieces in order."""
+    heading, pieces = records.get(HEADING), records.get(BODY)
+    text = heading.get("text") if isinstance(heading, ConfigRecord) else None
+    if not isinstance(text, str):
+        raise Damaged("not a message of fedrl")
+    if pieces is None:
+        return text, []
+    if not isinstance(pieces, ArrayRecord):
+        raise Damaged("its pieces are not bytes")
+    arrays = [pieces[name] for name in sorted(pieces)]
+    if any(array.stype != RAW for array in arrays):
+        raise Damaged("its pieces are not bytes")
+    return text, [bytes(array.data) for array in arrays]
+
+
+def check(objects: Mapping[str, bytes], limit: int) -> None:
+    """Refuse objects of which Flower would make more than `limit` bytes of arrays."""
+    chunks: dict[str, int] = {}
+    arrays: list[list[str]] = []  # the chunks of each, as often as it names them
+    rest = 0
+    for number, content in objects.items():
+        kind, children, _ = get_object_head_values_from_object_content(content)
+        if kind == "ArrayChunk":
+            chunks[number] = len(content)
+            continue
+        rest += len(content)
+        if rest > ROOM + limit // 64:
+            raise Damaged("too much of it is no update")
+        if kind == "Array":
+            about = json.loads(get_object_body(content, Array))
+            arrays.append([children[i] for i in about["arraychunk_ids"]])
+    if sum(chunks[number] for named in arrays for number in named) > limit:
+        raise Damaged("its pieces are named too often")
+
+
+def assembled(number: str, parts: Mapping[str, bytes], limit: int) -> RecordDict:
+    """What a message that came in these parts holds, if that is no more than `limit` bytes."""
+    try:
+        check(parts, limit)
+        message = inflate_object_from_contents(number, dict(parts))
+    except Damaged as damage:
+        raise Unusable(f"its answer is malformed: {damage}") from damage
+    except Exception as error:
+        raise Unusable("its answer is malformed") from error
+    if not isinstance(message, Message):
+        raise Unusable("its answer is malformed")
+    # Flower carries equal pieces once: a small message could name one of them a million times.
+    if message.has_content() and _size(message.content) > limit:
+        raise too_large(limit)
+    if message.has_error():
+        # Only the code: the text may quote what a client holds.
+        code = message.error.code
+        raise Unusable(f"Flower reports error {code} ({_meaning(code)})")
+    return message.content
+
+
+def too_large(limit: int) -> Unusable:
+    return Unusable(f"its answer is larger than the {limit:,} bytes that its method may send")
+
+
+def _size(content: RecordDict) -> int:
+    """Bytes of its arrays, one by one."""
+    return sum(len(a.data) for record in content.array_records.values() for a in record.values())
+
+
+def _meaning(code: int) -> str:
+    names = {value: name for name, value in vars(ErrorCode).items() if name.isupper()}
+    return names.get(code, "unknown").replace("_", " ").lower()

@@ -1,0 +1,86 @@
+"""Flower's SuperLink: its web application, what nodes sign, and how a node is registered."""
+
+from __future__ import annotations
+
+import datetime
+import sys
+from base64 import b64decode
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    PublicFormat,
+    SSHPublicKeyTypes,
+)
+from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_HEADER, TIMESTAMP_TOLERANCE
+from flwr.proto.control_pb2 import RegisterNodeRequest
+from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
+from flwr.supercore.control.control_http_client import ControlHttpClient
+from flwr.supercore.date import now
+from flwr.supercore.http_logging import get_uvicorn_log_config
+from flwr.supercore.logger import console_handler
+from flwr.supercore.primitives.asymmetric import bytes_to_public_key, verify_signature
+from flwr.superlink.cli.flower_superlink import (
+    SuperLinkLifespan,
+    _parse_superlink_lifespan_config,
+)
+from flwr.superlink.main import create_app
+
+from fedrl.engines.flower.adapter.driver import connect
+from fedrl.engines.flower.connection import Connection
+
+
+def signing_key(headers: Mapping[str, str]) -> bytes | None:
+    """The public key that a node claims and has signed the time with, as Flower checks it later."""
+    try:
+        claimed = b64decode(headers[FLEET_HTTP_PUBLIC_KEY_HEADER], validate=True)
+        signature = b64decode(headers[FLEET_HTTP_SIGNATURE_HEADER], validate=True)
+        signed = headers[TIMESTAMP_HEADER].encode("ascii")
+        age = (now() - datetime.datetime.fromisoformat(signed.decode())).total_seconds()
+        key = bytes_to_public_key(claimed)
+    except (KeyError, ValueError, TypeError, OverflowError, UnsupportedAlgorithm):
+        return None
+    if not -SYSTEM_TIME_TOLERANCE < age < TIMESTAMP_TOLERANCE + SYSTEM_TIME_TOLERANCE:
+        return None
+    if not isinstance(key, ec.EllipticCurvePublicKey):
+        return None
+    return claimed if verify_signature(key, signed, signature) else None
+
+
+class Application(NamedTuple):
+    """The ASGI application of a SuperLink, and what serving it needs to know."""
+
+    app: Callable[..., Awaitable[None]]
+    is_registered: Callable[[bytes], bool]
+    log_config: dict[str, object]
+    ssl_keyfile: str | None
+    ssl_certfile: str | None
+
+
+def application(options: Sequence[str]) -> Application:
+    """As `flower-superlink` with these options would make it."""
+    sys.argv = ["flower-superlink", *options]
+    config = _parse_superlink_lifespan_config()
+    app = create_app(config, SuperLinkLifespan)
+    state = app.state.linkstate_factory.state()
+    return Application(
+        app,
+        lambda key: state.get_node_id_by_public_key(key) is not None,
+        get_uvicorn_log_config(console_handler.level),
+        config.ssl_keyfile,
+        config.ssl_certfile,
+    )
+
+
+def registry(here: Connection) -> Callable[[SSHPublicKeyTypes], None]:
+    """What registers a node's key at the SuperLink of this machine."""
+    control = connect(ControlHttpClient, here)
+
+    def register(key: SSHPublicKeyTypes) -> None:
+        data = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
+        control.RegisterNode(RegisterNodeRequest(public_key=data))
+
+    return register

@@ -1,0 +1,41 @@
+"""The driver of a run on Flower: from its settings to the engine, and to the recipe that nodes get.
+
+The recipe that travels is the resolved configuration. Paths in it, and FEDRL_DATA, mean the node's
+own (`node_recipes.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+from fedrl.config.build import terms
+from fedrl.config.loading import to_toml
+from fedrl.config.schema import Config
+from fedrl.core.types import Algorithm
+from fedrl.engines.flower import connection as connections
+from fedrl.engines.flower.engine import FlowerEngine, Recipe
+
+
+def open_engine(
+    config: Config, name: str, algorithm: Algorithm, warn: Callable[[str], None], kept: int
+) -> FlowerEngine:
+    """`name` is that of the run's folder: nodes file their clients' states under it.
+
+    `kept` is how many checkpoints the run keeps.
+    """
+    # What concerns only the driver stays with it; the nodes' processes are workers. A node builds
+    # its algorithm again when the recipe changes, so none of it may change with how a run is driven
+    # (a job says its deadline itself).
+    driven = replace(config.federation, deadline=1.0, quorum=0.5, retries=2)
+    sent = replace(config, engine="workers", connection="", out="runs", track=(), federation=driven)
+    # As many states as attempts can be made since the oldest checkpoint of the run, and one more.
+    keep = (kept * config.checkpoint_every + 1) * (config.federation.retries + 1) + 1
+    recipe = Recipe(name, to_toml(sent), keep)
+    here = connections.find(config.connection)
+    if (registered := here.registered()) is not None:
+        registered.check()
+    own_noise = bool(config.privacy.noise) and config.privacy.where == "local"
+    return FlowerEngine(
+        algorithm, recipe, here, config.flower, warn, terms=terms(config), once=own_noise
+    )

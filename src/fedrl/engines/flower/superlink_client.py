@@ -1,0 +1,190 @@
+"""The driver's inbox at a SuperLink: send messages, fetch the answers, with our own polling.
+
+Any trouble with the connection, or a SuperLink that was restarted and knows the run no more, is
+`Lost`: the engine then opens a new run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import httpx
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from fedrl.core.types import UserError
+from fedrl.engines.flower.adapter import driver, records
+from fedrl.engines.flower.adapter.driver import reached
+from fedrl.engines.flower.adapter.records import Content
+from fedrl.engines.flower.connection import Connection, Lost
+
+HEARTBEAT_SECONDS = 10.0
+"""A SuperLink gives a run up when it has heard nothing for 60 s."""
+OBJECTS = 64
+SMALLEST_PIECE = 2**16
+"""Bytes. An answer has a few objects beside its pieces, and a few more for each."""
+
+
+class Outgoing(NamedTuple):
+    node: int
+    content: Content
+    seconds: float  # that it may wait at the SuperLink
+
+
+class Arrived(NamedTuple):
+    """The answer to a message: its content, or why there is none."""
+
+    message: str
+    node: int
+    content: Content | None
+    error: str
+
+
+@dataclass
+class _Arriving:
+    """An answer whose objects are being fetched: it may still be on its way to the SuperLink."""
+
+    asked: str
+    node: int
+    missing: list[str]
+    contents: dict[str, bytes] = field(default_factory=dict)
+    bytes: int = 0
+
+
+class SuperLinkClient:
+    """One run at a SuperLink, from `open` to `close`."""
+
+    def __init__(self, connection: Connection, run: driver.Run | None = None) -> None:
+        self.connection = connection
+        self.bytes_received = 0
+        self._started = run
+        self._arriving: dict[str, _Arriving] = {}
+        self._forgotten: set[str] = set()
+        self._keys: dict[int, bytes] = {}  # of nodes
+        self._over = threading.Event()
+
+    @property
+    def _run(self) -> driver.Run:
+        assert self._started is not None
+        return self._started
+
+    def open(self) -> None:
+        with reached():
+            self._started = driver.Run.start(self.connection)
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def _beat(self) -> None:
+        """Signs of life, from a thread: a round may take long. Trouble shows in the next call."""
+        run, over = self._run, self._over
+        while not over.wait(HEARTBEAT_SECONDS):
+            with contextlib.suppress(httpx.HTTPError, RuntimeError):
+                run.heartbeat()
+
+    def nodes(self) -> set[int]:
+        with reached():
+            self._keys = self._run.nodes()
+        return set(self._keys)
+
+    def key_of(self, node: int) -> ec.EllipticCurvePublicKey | None:
+        """The long-term key by which the SuperLink knows it."""
+        data = self._keys.get(node)
+        return driver.public_key(data) if data else None
+
+    def push(self, messages: Sequence[Outgoing]) -> list[str]:
+        """The messages' ids, empty for those that the SuperLink does not take."""
+        with reached():
+            return self._run.push(messages)
+
+    def pull(self, messages: Collection[str], limit: int) -> list[Arrived]:
+        """Answers to these that are here, of at most `limit` bytes; never waits for one."""
+        here = []
+        with reached():
+            self._look(set(messages))
+            for number, arriving in list(self._arriving.items()):
+                if arriving.asked not in messages:
+                    continue
+                done = self._fetch(number, arriving, limit)
+                if done is not None:
+                    del self._arriving[number]
+                    self._run.drop(number)
+                    here.append(done)
+        return here
+
+    def _look(self, messages: set[str]) -> None:
+        """Note the answers that are announced; those that nobody waits for are dropped."""
+        wanted = messages - {arriving.asked for arriving in self._arriving.values()}
+        if not wanted and not self._forgotten:
+            return
+        for answer in self._run.answers(wanted | self._forgotten):
+            if answer.asked in self._forgotten:
+                self._forgotten.discard(answer.asked)
+                self._run.drop(answer.number)
+            else:
+                self._arriving[answer.number] = _Arriving(answer.asked, answer.node, answer.parts)
+
+    def _fetch(self, number: str, arriving: _Arriving, limit: int) -> Arrived | None:
+        """The answer, if all of it is here."""
+        try:
+            content = self._content(number, arriving, limit)
+        except records.Unusable as reason:
+            return Arrived(arriving.asked, arriving.node, None, str(reason))
+        return None if content is None else Arrived(arriving.asked, arriving.node, content, "")
+
+    def _content(self, number: str, arriving: _Arriving, limit: int) -> Content | None:
+        """One object after the other: what is too large is noticed before it is all here."""
+        if len(arriving.missing) > OBJECTS + limit // SMALLEST_PIECE:  # each is a request
+            raise records.Unusable("its answer has too many parts")
+        while arriving.missing:
+            part = self._run.part(arriving.missing[0])
+            if part is None:
+                return None
+            arriving.contents[arriving.missing.pop(0)] = part
+            arriving.bytes += len(part)
+            if arriving.bytes > limit:
+                raise records.too_large(limit)
+        self.bytes_received += arriving.bytes
+        return records.assembled(number, arriving.contents, limit)
+
+    def forget(self, messages: Collection[str]) -> None:
+        """Answers that nobody waits for any more: when they come, the SuperLink drops them."""
+        here = {n: a.asked for n, a in self._arriving.items() if a.asked in messages}
+        self._forgotten |= set(messages) - set(here.values())
+        for number in here:
+            del self._arriving[number]
+            with contextlib.suppress(Lost), reached():  # one that is gone has forgotten it
+                self._run.drop(number)
+
+    def close(self, finished: bool) -> None:
+        self._over.set()
+        if self._started is not None:
+            self._started.finish(finished)
+
+
+def wait_for(connection: Connection, seconds: float) -> SuperLinkClient:
+    """A run at the SuperLink, as soon as it answers; `Lost` after so many seconds."""
+    until = time.monotonic() + seconds
+    while True:
+        link = SuperLinkClient(connection)
+        try:
+            link.open()
+            return link
+        except Lost as lost:
+            link.close(finished=False)
+            if lost.status in (401, 403):
+                raise UserError(
+                    f"the SuperLink at {connection.address} refuses this driver: run it on the "
+                    "SuperLink's machine or name its address (fedrl flower link --driver), with "
+                    "the SuperLink's own file secret"
+                ) from lost
+            if "certificate" in str(lost.__cause__).lower():
+                raise UserError(
+                    f"the SuperLink at {connection.address} has a certificate that "
+                    f"{connection.ca or 'a plain-text connection'} does not vouch for"
+                ) from lost
+            if time.monotonic() >= until:
+                raise
+            time.sleep(1.0)
