@@ -25,27 +25,6 @@ class Try(NamedTuple):
 
 Tried = list[Try]
 
-CHOSEN = {
-    "bandwidth": "σ0: how far apart states are that tell nothing about each other",
-    "lr": "η; TD errors are summed over the batch and features have a norm of about 0.7, so that "
-    "one transition's update corrects η/2 of its error, and η · batch / 2 if all of a batch are "
-    "one state and action; the paper's 0.01 is a small step",
-    "batch": "transitions per update",
-    "gradient_steps": "updates per environment step",
-    "sync_steps": "steps between two syncs of the target; 0 is never by steps",
-    "sync_episodes": "episodes between two syncs; 0 is never by episodes",
-    "epsilon_decay": "ε starts at 1 and is multiplied by this after every episode",
-    "epsilon_floor": "down to this (the paper's)",
-    "gamma": "γ (the paper's)",
-    "replay": "transitions remembered (the paper's)",
-    "anchors": "m (the paper's)",
-    "ridge": "λ of the compilation",
-    "bandwidth_spread": "own σ_i lie within this share of σ0 (the paper's)",
-    "shift": "subtracted from a state before features see it",
-    "scale": "what a state is divided by then: about what an episode can reach",
-}
-"""Settings of the recipes that the page shows, and what they are."""
-
 
 # Tuning
 
@@ -129,16 +108,17 @@ def shown(value: Any) -> str:
 
 def choices(plan: Plan) -> dict[str, Any]:
     """Every task's settings as its recipe resolves, what they are, and the recipe's own reasons."""
+    explained = plan.tables["explained"]
     flat = {task: resolved(task) for task in plan.tasks}
     return {
         "rows": [
             [f"`{key}`", *(shown(flat[task][key]) for task in plan.tasks), what]
-            for key, what in CHOSEN.items()
+            for key, what in explained.items()
         ],
         "said": [
             f"{title}, `{key}`: {why}"
             for task, title in plan.tasks.items()
-            for key, why in reasons(find_recipe(f"fedqhd/{task}")).items()
+            for key, why in reasons(find_recipe(f"fedqhd/{task}"), explained).items()
         ],
         "tuned": [
             f"{plan.tasks[task]}, {name}: {listed(settings)}"
@@ -161,8 +141,8 @@ def resolved(task: str) -> dict[str, Any]:
     }
 
 
-def reasons(recipe: Path) -> dict[str, str]:
-    """By key, the comment that stands right above it."""
+def reasons(recipe: Path, explained: Mapping[str, str]) -> dict[str, str]:
+    """By key that is explained, the comment that stands right above it."""
     found: dict[str, str] = {}
     above: list[str] = []
     for line in recipe.read_text(encoding="utf-8").splitlines():
@@ -170,7 +150,7 @@ def reasons(recipe: Path) -> dict[str, str]:
             above.append(line.lstrip("# "))
             continue
         key = re.match(r"(\w+)\s*=", line)
-        if key and above and key[1] in CHOSEN:
+        if key and above and key[1] in explained:
             found[key[1]] = " ".join(above)
         above = []
     return found
