@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 
+from fedrl.core.registry import missing_extra
 from fedrl.core.types import UserError
 from reproductions.grid import Cell, Grid, read_grid
 from reproductions.pages import Page
@@ -92,7 +93,10 @@ class Study:
 
 
 def analysis_of(paper: str) -> ModuleType:
-    return importlib.import_module(f"reproductions.{paper}.analysis")
+    try:
+        return importlib.import_module(f"reproductions.{paper}.analysis")
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, f"fedrl reproduce {paper}", "classic") from error
 
 
 def prepare(
