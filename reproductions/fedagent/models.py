@@ -17,7 +17,7 @@ from fedrl.config.schema import Config
 from fedrl.runs import agents
 from fedrl.runs.grid import digest
 from fedrl.runs.warmstart import Settings as Imitation
-from reproductions.grid import Cell, Grid, Recipe, changed, read_grid
+from reproductions.grid import Cell, Grid, Tables, changed, read_grid
 from reproductions.runner import Need, Task, tasks_of
 from reproductions.study import Study
 from reproductions.warm_starts import WarmStart, make
@@ -35,8 +35,8 @@ class Starts:
     model: str = ""
     """What they begin with, instead of what the grid says."""
 
-    def of(self, recipe: Recipe) -> tuple[WarmStart, Path]:
-        """How the model of a recipe is made, and where it lies; before or after it was completed."""
+    def of(self, recipe: Tables) -> tuple[WarmStart, Path]:
+        """How the model of a recipe is made, and where it lies; also of a completed recipe."""
         name = Path(recipe["algorithm"]["model"]).name.partition(".")[0]
         settings = dict(self.tables[name])
         world = settings.pop("world", None)
@@ -70,7 +70,7 @@ def read_cells(scale: str, folder: Path, model: str) -> Grid:
     return replace(grid, cells=cells)
 
 
-def labels_path(recipe: Recipe, folder: Path) -> Path:
+def labels_path(recipe: Tables, folder: Path) -> Path:
     """Labels are of a model and a world, whatever else the recipe says."""
     config = resolve({k: recipe[k] for k in ("federation", "algorithm", "world")})
     return folder / "models" / f"labels.{digest(config)}.json"
