@@ -85,7 +85,7 @@ class Page:
         for row in rows:
             earlier = before.get(tuple(map(str, row[:keys])), ())
             cells = [self._cell(cell, earlier, at) for at, cell in enumerate(row)]
-            if NOT_MEASURED in cells:
+            if any(cell.startswith(NOT_MEASURED) for cell in cells):
                 self.gaps.append(f"{name}, {', '.join(cells[:keys])}: {NOT_MEASURED}")
             done.append(cells)
         return markdown_table(head, done)
@@ -94,7 +94,7 @@ class Page:
         if value is not None:
             return value
         said = earlier[at] if at < len(earlier) else NOT_MEASURED
-        if said in (NOT_MEASURED, "–", ""):
+        if said in ("–", "") or said.startswith(NOT_MEASURED):
             return said
         self.used = True
         return f"{said} {MARK}"
@@ -109,10 +109,15 @@ class Page:
         self.used = True
         return f"{said}{MARK}" if said else said
 
-    def picture(self, name: str, alt: str, draw: Callable[[], Figure] | None) -> str:
-        """The figure, drawn if its numbers are there; else the one that was published, if any."""
+    def picture(
+        self, name: str, alt: str, draw: Callable[[], Figure] | None, whole: bool = True
+    ) -> str:
+        """The figure, drawn if its numbers are there; else the one that was published, if any.
+
+        One that is not `whole` is drawn where none was published.
+        """
         link = f"![{alt}]({self.pictures.name}/{name}.png)"
-        if draw is not None:
+        if draw is not None and (whole or name not in self.published.get("figures", {})):
             plots.save(draw(), self.pictures / f"{name}.png", dpi=110)
             return link
         commit = self.published.get("figures", {}).get(name)
@@ -146,7 +151,7 @@ class Page:
     def origins(self, recorded: Mapping[str, Sequence[Data]], planned: Mapping[str, int]) -> str:
         """A table of all parts, and a list of what is not known or not there."""
         rows = []
-        gaps = list(self.gaps)
+        gaps = [*self.gaps, *(self.published.get("gaps", ()) if self.used else ())]
         before = {one["part"]: one for one in self.published.get("parts", ())}
         for part, count in planned.items():
             records = recorded.get(part, ())
@@ -171,10 +176,10 @@ class Page:
 
 def spent(records: Sequence[Data]) -> tuple[str, str]:
     """Seconds and environment steps, added up."""
-    seconds = sum(float(one.get("seconds") or 0.0) for one in records)
+    timed = [float(one["seconds"]) for one in records if one.get("seconds") is not None]
     steps = sum(float(one.get("steps") or one.get("totals", {}).get("env/steps") or 0.0)
                 for one in records)  # fmt: skip
-    return duration(seconds), f"{steps:.3g}" if steps else "–"
+    return duration(sum(timed)) if timed else UNKNOWN, f"{steps:.3g}" if steps else "–"
 
 
 def machine(record: Data) -> str:

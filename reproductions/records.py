@@ -103,6 +103,9 @@ def differing(cell: Cell) -> dict[str, Any]:
     usual = flatten(as_dict(resolve(names)))
     said = flatten(as_dict(config))
     shown = {k: v for k, v in said.items() if v != usual.get(k) and k not in ("name", "seed")}
+    for key in ("algorithm.model", "algorithm.feedback_file", "partition.labels"):
+        if key in shown:  # where it lies on one machine is nobody's business
+            shown[key] = Path(shown[key]).name
     return {"algorithm.name": config.algorithm.name, "world.name": config.world.name} | shown
 
 

@@ -25,7 +25,7 @@ from fedrl.runs.grid import accelerator, compiled_once, compute, cost, find, fin
 from fedrl.runs.process_pool import Job, cores, finish, pool
 from fedrl.runs.run_dir import RunDir
 from reproductions.grid import Cell, Grid
-from reproductions.records import Data, Store, of_run, of_seeds, origin
+from reproductions.records import Store, of_run, of_seeds, origin
 
 Say = Callable[[str], None]
 ON_A_GPU = 3
@@ -84,8 +84,9 @@ def nothing(config: Config) -> tuple[Need, ...]:
 
 
 def tasks_of(cells: Iterable[Cell], grid: Grid, place: Place, needs: Needs = nothing) -> list[Task]:
-    """Every record that these cells must have."""
-    return [task for cell in cells for task in tasks(cell, grid, place, needs)]
+    """Every record that these cells must have; a cell that two parts read is one."""
+    found = [task for cell in cells for task in tasks(cell, grid, place, needs)]
+    return list({(task.part, task.name, task.digest): task for task in found}.values())
 
 
 def tasks(cell: Cell, grid: Grid, place: Place, needs: Needs) -> list[Task]:
@@ -165,7 +166,7 @@ def record_seeds(cell: Cell, store: Store) -> None:
 
 
 def record_values(
-    measure: Callable[[], Data], part: str, name: str, digest: str, store: Store
+    measure: Callable[[], object], part: str, name: str, digest: str, store: Store
 ) -> None:
     """Something that is no run: what `measure` returns is recorded as it is."""
     started = time.perf_counter()

@@ -66,8 +66,8 @@ class Study:
     def records(self) -> dict[str, list[Data]]:
         """By part, all records of the grid's cells."""
         found: dict[str, list[Data]] = {}
-        for part, cells in self.grid.cells.items():
-            keys = [task for cell in cells for task in self._keys(cell)]
+        for part in self.grid.cells:
+            keys = [key for cell in self._own(part) for key in self._keys(cell)]
             read = (self.place.store.read(part, name, digest) for name, digest in keys)
             found[part] = [record for record in read if record is not None]
         return found
@@ -75,9 +75,13 @@ class Study:
     def planned(self) -> dict[str, int]:
         """By part, how many records there are to be."""
         return {
-            part: sum(1 if cell.together else len(cell.seeds) for cell in cells)
-            for part, cells in self.grid.cells.items()
+            part: sum(1 if cell.together else len(cell.seeds) for cell in self._own(part))
+            for part in self.grid.cells
         }
+
+    def _own(self, part: str) -> list[Cell]:
+        """Without the cells of other parts that it reads."""
+        return [cell for cell in self.grid.cells[part] if cell.part == part]
 
     @staticmethod
     def _keys(cell: Cell) -> list[tuple[str, str]]:

@@ -10,16 +10,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedrl.config.loading import as_dict, find_recipe, resolve
-from reproductions.fedqhd import cells as plan
-from reproductions.fedqhd import methods, numbers
-from reproductions.fedqhd.methods import METHODS, TASKS
-from reproductions.fedqhd.numbers import prose
-from reproductions.fedqhd.results import Results
-from reproductions.markdown import missing, table
+from fedrl.runs.grid import short_hash
+from reproductions.fedqhd.plan import Plan
+from reproductions.fedqhd.results import Results, ended
+from reproductions.grid import recipe_of
+from reproductions.pages import Row
 
 
 class Try(NamedTuple):
-    settings: dict[str, Any]
+    settings: Mapping[str, Any]
     seeds: int
     value: float  # the mean over seeds
 
@@ -51,78 +50,69 @@ CHOSEN = {
 # Tuning
 
 
+def tries_key(plan: Plan, task: str, name: str) -> tuple[str, str, str]:
+    """Of the record that holds all tries of a learner, made when runs had no records."""
+    digest = short_hash([plan.tries(task, name), dict(plan.tables["sizes"])])
+    return "tuning", f"{task}-{name}-tries", digest
+
+
 def tries(results: Results) -> dict[str, dict[str, Tried]]:
-    """By task and learner, what was tried and what it returned, in the order of the tries."""
+    """By task and learner, what was tried and what it returned, in the order of the tries.
+
+    Where a learner's runs have no records, its tries are those of the record of all.
+    """
     found: dict[str, dict[str, Tried]] = {}
-    scale = plan.SCALES[results.tuned_at]
-    for task in TASKS:
-        for method, encoders in methods.learners():
+    plan = results.plan
+    for task in plan.tasks:
+        for method, encoders in plan.learners():
             name = f"{method}-{encoders}"
-            for number, tried in enumerate(methods.tries(task, name)[: scale.tries or None]):
-                one = results.parts["tuning"].get(f"{task}-{name}-{number}")
-                if values := [*numbers.last(one).values()]:
-                    done = Try(tried, len(values), float(np.mean(values)))
-                    found.setdefault(task, {}).setdefault(name, []).append(done)
+            done = []
+            for number, tried in enumerate(plan.tries(task, name)):
+                ends = ended(results.parts["tuning"][f"{task}-{name}-{number}"])
+                if ends:
+                    done.append(Try(tried, len(ends), float(np.mean(list(ends.values())))))
+            before = results.tried.get((task, name), ())
+            if len(done) < len(before):
+                done = [Try(one["settings"], one["seeds"], one["return"]) for one in before]
+            if done:
+                found.setdefault(task, {})[name] = done
     return found
 
 
-def best(tried: Tried) -> dict[str, Any]:
+def best(tried: Tried) -> Mapping[str, Any]:
     """Of those with the most seeds."""
     return max(tried, key=lambda one: (one.seeds, one.value)).settings
 
 
-def records(results: Results) -> list[dict[str, Any]]:
-    """The stored table of the tuning; only where every try of a learner is there."""
-    most = plan.SCALES[results.tuned_at].tries or None
-    return [
-        {"task": task, "learner": name, "scale": results.tuned_at,
-         "tries": [{"settings": s, "seeds": seeds, "return": v} for s, seeds, v in tried]}
-        for task, by in tries(results).items()
-        for name, tried in by.items()
-        if len(tried) == len(methods.tries(task, name)[:most])
-    ]  # fmt: skip
-
-
-def tuning(results: Results) -> str:
-    title = "Tuning"
-    found = tries(results)
-    if not found:
-        return missing(title)
-    rows, differ = [], []
-    for task, by in found.items():
+def tuning(results: Results) -> dict[str, Any]:
+    """Rows of the table, and whose best try is not what the grid has chosen."""
+    rows: list[Row] = []
+    differ, plan = [], results.plan
+    for task, by in tries(results).items():
         for name, tried in by.items():
             method, _, encoders = name.rpartition("-")
-            chosen = dict(methods.METHOD_SETTINGS[task].get(name, {}))
-            if chosen != best(tried):
-                differ.append(f"{TASKS[task]} {name}")
+            if dict(plan.chosen[task].get(name, {})) != dict(best(tried)):
+                differ.append(f"{plan.tasks[task]} {name}")
             said = ", ".join(
                 f"**{judged(one)}**" if one.settings == best(tried) else judged(one)
                 for one in tried
             )
-            rows.append([TASKS[task], f"{METHODS[method].title}, {encoders}", said])
-    verdict = (
-        "Table 1 uses the best of them throughout."
-        if not differ
-        else "Table 1 does not use the best of these: " + ", ".join(differ) + "."
-    )
-    counts = ", ".join(f"{count} on {TASKS[task]}" for task, count in methods.TRIES.items())
-    finals = ", ".join(TASKS[task] for task, by in methods.FINALISTS.items() if by)
-    text = f"""As many settings for every method: {counts}, and one more for Distillation; one seed
-        ({methods.SEED}, which is reported nowhere), at the scale {results.tuned_at}; the score is
-        Table 1's own, the best is bold. On {finals} the best three were tried with another
-        seed and the best mean counts, for some learners ended with the shortest episodes with one
-        seed and not with the next. What all methods share
-        (target sync, ε, scaling of states, updates per step) comes from the task's recipe. The
-        constants `METHOD_SETTINGS` hold what was chosen. {verdict}"""
-    head = ("task", "method", "settings: return")
-    return "\n\n".join([f"## {title}", prose(text), table(head, rows)])
+            rows.append([plan.tasks[task], f"{plan.methods[method].title}, {encoders}", said])
+    counts = {task: len(plan.tries(task, "fedqhd-shared")) for task in plan.tasks}
+    return {
+        "rows": rows,
+        "differ": ", ".join(differ),
+        "counts": ", ".join(f"{count} on {plan.tasks[task]}" for task, count in counts.items()),
+        "finals": ", ".join(plan.tasks[task] for task in plan.tables["finalists"]),
+        "seed": plan.tables["tuning_seeds"]["all"][0],
+    }
 
 
 def judged(one: Try) -> str:
-    return f"{told(one.settings)}: {one.value:.1f}" + (f" ({one.seeds} seeds)" * (one.seeds > 1))
+    return f"{listed(one.settings)}: {one.value:.1f}" + (f" ({one.seeds} seeds)" * (one.seeds > 1))
 
 
-def told(settings: Mapping[str, Any]) -> str:
+def listed(settings: Mapping[str, Any]) -> str:
     return " ".join(f"{key} {shown(value)}" for key, value in settings.items())
 
 
@@ -137,47 +127,35 @@ def shown(value: Any) -> str:
 # Choices
 
 
-def choices(results: Results) -> str:
+def choices(plan: Plan) -> dict[str, Any]:
     """Every task's settings as its recipe resolves, what they are, and the recipe's own reasons."""
-    flat = {task: resolved(task) for task in TASKS}
-    rows = []
-    for key, what in CHOSEN.items():
-        values = [shown(flat[task][key]) for task in TASKS]
-        rows.append([f"`{key}`", *values, what])
-    said = []
-    for task, title in TASKS.items():
-        for key, why in reasons(find_recipe(f"fedqhd/{task}")).items():
-            said.append(f"- {title}, `{key}`: {why}")
-    tuned = [
-        f"- {TASKS[task]}, {name}: {told(settings)}"
-        for task, by in methods.METHOD_SETTINGS.items()
-        for name, settings in by.items()
-    ]
-    pieces = [
-        "## What was chosen, and why",
-        prose(
-            """The paper names γ, the replay, ε's ends, η = 0.01, D, m, N, the rounds and the
-            networks' layers. The rest is chosen per task, in `recipes/fedqhd`, for all methods
-            alike as far as they have it:"""
-        ),
-        table(["", *TASKS.values(), "what it is"], rows),
-    ]
-    if said:
-        pieces += ["Of this the recipes say:", "\n".join(said)]
-    if tuned:
-        pieces += ["Instead of that, after tuning (see above):", "\n".join(tuned)]
-    return "\n\n".join(pieces)
+    flat = {task: resolved(task) for task in plan.tasks}
+    return {
+        "rows": [
+            [f"`{key}`", *(shown(flat[task][key]) for task in plan.tasks), what]
+            for key, what in CHOSEN.items()
+        ],
+        "said": [
+            f"{title}, `{key}`: {why}"
+            for task, title in plan.tasks.items()
+            for key, why in reasons(find_recipe(f"fedqhd/{task}")).items()
+        ],
+        "tuned": [
+            f"{plan.tasks[task]}, {name}: {listed(settings)}"
+            for task, by in plan.chosen.items()
+            for name, settings in by.items()
+        ],
+    }
 
 
 def resolved(task: str) -> dict[str, Any]:
     """The recipe's settings over fedrl's defaults, the world's own scaling where it says none."""
     from fedrl.envs.discrete.worlds import TASKS as WORLDS
 
-    recipe = plan.read_recipe(task)
+    recipe = recipe_of(f"fedqhd/{task}")
     config = resolve({k: recipe[k] for k in ("algorithm", "world")})
     world = WORLDS[config.world.name]
-    settings = as_dict(config.algorithm)
-    return settings | {
+    return as_dict(config.algorithm) | {
         "shift": config.world.shift or world.shift,
         "scale": config.world.scale or world.scale,
     }

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedrl.report import plots
-from fedrl.runs.grid import Trained, curve
-from reproductions.fedqhd import numbers
-from reproductions.fedqhd.methods import ENCODERS, METHODS, SAME, TASKS, learner
-from reproductions.fedqhd.results import Found, Results
-from reproductions.markdown import picture
+from reproductions.fedqhd.plan import ENCODERS
+from reproductions.fedqhd.results import Results, ended
+from reproductions.results import BySeed, Trained, curve
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 RETURN = "train/return"
 Errors = Mapping[str, Mapping[int, np.ndarray]]
@@ -22,29 +23,29 @@ LINES = 5
 """Curves in a panel of runs that differ in one size."""
 
 
-def learning(found: Found, task: str, pictures: Path) -> str:
+def learning(results: Results, task: str) -> Figure:
     """The paper's Figure 2 for one task: mean return of a round's episodes, all methods."""
     import matplotlib
 
+    found, plan = results.parts["table"], results.plan
     figure, row = plots.figure(len(ENCODERS))
     with matplotlib.rc_context(plots.STYLE):
         for axes, encoders in zip(row, ENCODERS, strict=True):
             x, lines = {}, {}
-            for method, about in METHODS.items():
-                name = learner(method, encoders)
-                again = SAME.get(f"{method}-{encoders}") == f"fedqhd-{encoders}"
+            for method, about in plan.methods.items():
+                name = plan.learner(method, encoders)
+                again = method != "fedqhd" and name == f"fedqhd-{encoders}"
                 runs = [] if name is None or again else [found[f"{task}-{name}"]]
                 x[about.title], lines[about.title] = returns(runs)
             plots.band_plot(axes, x, lines)
             whole_rounds(axes)
-            axes.set_title(f"{TASKS[task]}, {encoders} encoder{'s' * (encoders == 'own')}")
-        for index, about in enumerate(METHODS.values()):  # those that the first panel has not
+            axes.set_title(f"{plan.tasks[task]}, {encoders} encoder{'s' * (encoders == 'own')}")
+        for index, about in enumerate(plan.methods.values()):  # those that the first panel has not
             colour, dash = plots.line_style(index)
             if about.title not in row[0].get_legend_handles_labels()[1]:
                 row[0].plot([], [], dash, color=colour, linewidth=1.6, label=about.title)
         plots.legend(figure, row[0])
-    alt = f"{TASKS[task]}: return by round for all methods"
-    return picture(figure, pictures, f"curves-{task}", alt)
+    return figure
 
 
 def returns(cells: Sequence[Trained]) -> tuple[np.ndarray, np.ndarray]:
@@ -59,14 +60,12 @@ def thinned(several: Sequence[int]) -> list[int]:
     return [several[round(float(i))] for i in chosen]
 
 
-def dimension(
-    results: Results, errors: Errors, gaps: Mapping[int, Sequence[float]], pictures: Path
-) -> str:
+def dimension(results: Results, errors: Errors, gaps: Mapping[int, Sequence[float]]) -> Figure:
     """The paper's Figure 1: curves by D, error by D, policy gap by error."""
     import matplotlib
 
-    found, ratio = results.parts["dimension"], results.scale.ratio
-    runs = {d: found[f"D{d}-m{ratio * d}"] for d in results.scale.dimensions}
+    found, sizes = results.parts["dimension"], results.plan.sizes
+    runs = {d: found[f"D{d}-m{sizes.ratio * d}"] for d in sizes.dimensions}
     figure, row = plots.figure(3)
     with matplotlib.rc_context(plots.STYLE):
         curves_by_size(row[0], {f"D = {d}": runs[d] for d in thinned(list(runs))})
@@ -74,22 +73,22 @@ def dimension(
         reference(row[1], errors)
         finish_legend(row[1])
         gap_panel(row[2], next(iter(errors.values()), {}), gaps)
-    return picture(figure, pictures, "dimension", "learning curves, error and policy gap by D")
+    return figure
 
 
-def anchors(results: Results, errors: Errors, found: Found, pictures: Path) -> str:
+def anchors(results: Results, errors: Errors) -> Figure:
     """The paper's Figure 3: curves by m, error by m with m = D marked, return by m."""
     import matplotlib
 
-    fixed = results.scale.fixed
-    runs = {m: found[f"D{fixed}-m{m}"] for m in results.scale.trained_anchors}
+    found, fixed = results.parts["anchors"], results.plan.sizes.fixed
+    runs = {m: found[f"D{fixed}-m{m}"] for m in results.plan.sizes.trained_anchors}
     figure, row = plots.figure(3)
     with matplotlib.rc_context(plots.STYLE):
         curves_by_size(row[0], {f"m = {m}": one for m, one in runs.items()})
         error_panel(row[1], errors, "m", log=False)
         mark(row[1], fixed)
         finish_legend(row[1])
-        ends = {m: by for m, one in runs.items() if (by := numbers.last(one))}
+        ends = {m: by for m, one in runs.items() if (by := ended(one))}
         seeds = sorted(set.intersection(*(set(by) for by in ends.values()))) if ends else []
         if seeds:
             values = np.array([[ends[m][seed] for m in ends] for seed in seeds])
@@ -98,10 +97,10 @@ def anchors(results: Results, errors: Errors, found: Found, pictures: Path) -> s
             mark(row[2], fixed)
         row[2].set_title("return, last 100 episodes")
         row[2].set_xlabel("m")
-    return picture(figure, pictures, "anchors", "learning curves, error and return by m")
+    return figure
 
 
-def curves_by_size(axes: Any, lines: Mapping[str, Trained]) -> None:
+def curves_by_size(axes: Axes, lines: Mapping[str, Trained]) -> None:
     x, y = {}, {}
     for name, one in lines.items():
         x[name], y[name] = returns([one])
@@ -111,14 +110,14 @@ def curves_by_size(axes: Any, lines: Mapping[str, Trained]) -> None:
     finish_legend(axes)
 
 
-def whole_rounds(axes: Any) -> None:
+def whole_rounds(axes: Axes) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.set_xlabel("rounds")
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
 
 
-def error_panel(axes: Any, errors: Errors, symbol: str, log: bool = True) -> None:
+def error_panel(axes: Axes, errors: Errors, symbol: str, log: bool = True) -> None:
     """Errors against a size. Where a line falls to rounding, a logarithm would hide the others."""
     x = {name: np.array(list(by)) for name, by in errors.items()}
     lines = {name: np.stack(list(by.values()), 1) for name, by in errors.items()}
@@ -129,7 +128,7 @@ def error_panel(axes: Any, errors: Errors, symbol: str, log: bool = True) -> Non
         log_sizes(axes, [int(size) for size in next(iter(x.values()))])
 
 
-def reference(axes: Any, errors: Errors) -> None:
+def reference(axes: Axes, errors: Errors) -> None:
     """The line that theory draws, through the middle of the first errors."""
     by = next(iter(errors.values()), {})
     if not by:
@@ -142,7 +141,7 @@ def reference(axes: Any, errors: Errors) -> None:
 
 
 def gap_panel(
-    axes: Any, errors: Mapping[int, np.ndarray], gaps: Mapping[int, Sequence[float]]
+    axes: Axes, errors: Mapping[int, np.ndarray], gaps: Mapping[int, Sequence[float]]
 ) -> None:
     """What a greedy policy loses against its error: a point per D, with both intervals."""
     for index, (size, lost) in enumerate(gaps.items()):
@@ -158,11 +157,11 @@ def gap_panel(
     axes.set_xlabel("largest error")
 
 
-def mark(axes: Any, size: int) -> None:
+def mark(axes: Axes, size: int) -> None:
     axes.axvline(size, color=plots.INK, linestyle=":", linewidth=1.2, label="m = D")
 
 
-def log_sizes(axes: Any, sizes: Sequence[int]) -> None:
+def log_sizes(axes: Axes, sizes: Sequence[int]) -> None:
     """A logarithmic axis with some of the sizes themselves on it."""
     from matplotlib.ticker import NullFormatter, NullLocator
 
@@ -173,12 +172,12 @@ def log_sizes(axes: Any, sizes: Sequence[int]) -> None:
     axes.set_xticks(shown, [str(size) for size in shown])
 
 
-def finish_legend(axes: Any) -> None:
+def finish_legend(axes: Axes) -> None:
     if axes.get_legend_handles_labels()[0]:
         axes.legend(fontsize=8.5, loc="best")
 
 
-def clients(ends: Mapping[str, Mapping[int, Mapping[int, float]]], pictures: Path) -> str:
+def clients(results: Results, ends: Mapping[str, Mapping[int, BySeed]]) -> Figure:
     """The paper's Figure 4: the last round's return by N, a panel per task."""
     import matplotlib
 
@@ -190,6 +189,6 @@ def clients(ends: Mapping[str, Mapping[int, Mapping[int, float]]], pictures: Pat
                 values = np.array([[by[n][seed] for n in by] for seed in sorted(seeds)])
                 plots.band_plot(axes, np.array(list(by)), {"return": values})
                 log_sizes(axes, list(by))
-            axes.set_title(f"{TASKS[task]}: return in the last round")
+            axes.set_title(f"{results.plan.tasks[task]}: return in the last round")
             axes.set_xlabel("clients N")
-    return picture(figure, pictures, "clients", "return by number of clients")
+    return figure

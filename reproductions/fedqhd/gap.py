@@ -19,7 +19,6 @@ many D and m.
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -31,11 +30,11 @@ from fedrl.config.build import build_algorithm
 from fedrl.config.loading import as_dict
 from fedrl.config.schema import Config
 from fedrl.core import seeding
-from fedrl.core.atomic_files import write_atomically
 from fedrl.core.types import UserError
 from fedrl.runs.evaluate import newest
 from fedrl.runs.grid import find, short_hash
 from fedrl.runs.run_dir import RunDir
+from reproductions.records import rounded
 
 if TYPE_CHECKING:
     from fedrl.algorithms.qhd.fedqhd import FedQHD
@@ -78,10 +77,10 @@ class Measurement:
     def name(self) -> str:
         return f"{self.part}: errors, {self.source}, draw {self.draw}"
 
-    def path(self, folder: Path) -> Path:
+    @property
+    def digest(self) -> str:
         settings = {**dataclasses.asdict(self), "learner": self._encoders(), "reference": ""}
-        said = short_hash([settings, Path(self.reference.name).name])
-        return folder / "gaps" / f"{self.part}-{self.source}-{self.draw}.{said}.json"
+        return short_hash([settings, Path(self.reference.name).name])
 
     def _encoders(self) -> dict[str, Any]:
         """What of the learner's settings moves an error; D, m and λ are the points'."""
@@ -92,18 +91,13 @@ class Measurement:
                 "spread": s.bandwidth_spread, "complex": s.complex}  # fmt: skip
 
 
-def read(one: Measurement, folder: Path) -> list[dict[str, Any]] | None:
-    """The errors of every point and ridge, if they were measured."""
-    path = one.path(folder)
-    return json.loads(path.read_text(encoding="utf-8"))["errors"] if path.is_file() else None
+def averaged(one: Measurement) -> list[dict[str, Any]]:
+    """The errors of every point and ridge as a record has them: means over clients."""
 
+    def mean(value: Any) -> Any:
+        return rounded(float(np.mean(value))) if isinstance(value, list) and value else value
 
-def compute(one: Measurement, folder: Path) -> None:
-    """Measure, and keep it."""
-    errors = measure(one)
-    path = one.path(folder)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_atomically(path, json.dumps({"errors": errors}, indent=1).encode())
+    return [{key: mean(value) for key, value in point.items()} for point in measure(one)]
 
 
 def measure(one: Measurement) -> list[dict[str, Any]]:

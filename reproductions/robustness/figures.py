@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedrl.report import plots
-from reproductions.markdown import picture
-from reproductions.robustness.cells import CLEAN
-from reproductions.robustness.shares import LINE, Board, percent
+from reproductions.robustness.shares import CLEAN, LINE, Board, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 SIZE = (4.9, 3.6)
 DARK = 0.55
 """From this share on a cell is so dark that its number is written in white."""
 
 
-def maps(board: Board, pictures: Path, part: str) -> str:
+def maps(board: Board) -> Figure:
     """Left what is kept of the clean result, right of its gain over the start."""
     import matplotlib
 
-    title = board.world.title
     figure, row = plots.figure(2, SIZE)
     with matplotlib.rc_context(plots.STYLE):
-        _map(row[0], board, board.kept, f"{title}: kept of the clean result, %")
+        _map(row[0], board, board.kept, f"{board.title}: kept of the clean result, %")
         _map(row[1], board, board.gained, "kept of what the clean run learned, %")
         row[1].set_yticklabels([])
         figure.subplots_adjust(wspace=0.06, left=0.2)
-    alt = f"{title}: share of the clean result and of its gain that every rule keeps"
-    return picture(figure, pictures, part, alt)
+    return figure
 
 
 def _map(axes: Axes, board: Board, share: Callable[[str, str], float], title: str) -> None:

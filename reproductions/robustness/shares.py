@@ -8,17 +8,15 @@ at the start has defended nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from fedrl.runs.grid import Trained
-from fedrl.runs.read import Run
-from reproductions.robustness.cells import CLEAN, World, name
+from reproductions.results import BySeed, Trained
 
-BySeed = Mapping[int, float]
-
+CLEAN = "clean"
+"""The column in which nobody lies."""
 LINE = 0.9
 """The share of the clean result that counts as kept."""
 
@@ -27,18 +25,23 @@ LINE = 0.9
 class Board:
     """One world's runs: every rule in every column."""
 
-    world: World
+    title: str
+    metric: str
     found: Mapping[str, Trained]
     rules: Sequence[str]
     attacks: Sequence[str]
 
+    @property
+    def whole(self) -> bool:
+        return all(one.whole for one in self.found.values())
+
     def result(self, rule: str, attack: str = CLEAN) -> dict[int, float]:
         """By seed, for the runs that went to their end."""
-        return self.found[name(rule, attack)].value(self.world.metric)
+        return self.found[f"{rule}-{attack}"].value(self.metric)
 
     def start(self) -> dict[int, float]:
         """By seed, before anybody has learned."""
-        return self.found[name("mean", CLEAN)].first(self.world.metric)
+        return self.found[f"mean-{CLEAN}"].first(self.metric)
 
     def kept(self, rule: str, attack: str) -> float:
         """Of the mean's clean result, over the seeds that both have; NaN if there are none."""
@@ -67,10 +70,6 @@ class Board:
     def always(self) -> list[str]:
         """The rules that keep LINE whatever the attack."""
         return [r for r in self.rules if all(self.kept(r, a) >= LINE for a in self.attacks)]
-
-    def runs(self) -> Iterator[Run]:
-        for one in self.found.values():
-            yield from one.runs.values()
 
 
 def _share(ours: BySeed, clean: BySeed, start: BySeed) -> float:

@@ -25,7 +25,7 @@ from reproductions.fedagent.analysis import PAPER
 from reproductions.fedagent.claims import MARGIN, no_worse, points, the_same
 from reproductions.fedagent.models import read_cells, tasks
 from reproductions.grid import SCALES, Cell
-from reproductions.pages import MARK
+from reproductions.pages import MARK, Page
 from reproductions.records import Store, of_run
 from reproductions.results import curve, read_runs
 from reproductions.study import FOLDER, Study, prepare, wanted, write_page
@@ -267,6 +267,12 @@ def page_of(study: Study, published: bool = False) -> str:
     return page.read_text(encoding="utf-8")
 
 
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Pages without their figures, which take most of the time."""
+    monkeypatch.setattr(Page, "picture", lambda self, name, alt, draw: f"![{alt}]({name}.png)")
+
+
 def rows(text: str, start: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith(f"| {start}")]
 
@@ -292,7 +298,7 @@ def test_the_page_says_what_the_numbers_say(tmp_path):
         assert (tmp_path / "fedagent" / f"{name}.png").is_file()
 
 
-def test_where_nothing_was_learned_nothing_is_the_same(tmp_path):
+def test_where_nothing_was_learned_nothing_is_the_same(tmp_path, undrawn):
     names = ("fedagent", "centralized", "local", "preference_extreme", "preference_mild")
     study = study_of(tmp_path)
     fill(study, **dict.fromkeys(names, 0.0))
@@ -301,7 +307,7 @@ def test_where_nothing_was_learned_nothing_is_the_same(tmp_path):
     assert "nothing was learned" in rows(text, "Preference heterogeneity")[0]
 
 
-def test_who_is_below_the_warm_start_is_better_than_nobody(tmp_path):
+def test_who_is_below_the_warm_start_is_better_than_nobody(tmp_path, undrawn):
     """FedAgent keeps what it began with and Local loses some: federation has taught nothing."""
     study = study_of(tmp_path)
     fill(study, fedagent=0.0, centralized=0.3, local=-0.05)
@@ -312,7 +318,7 @@ def test_who_is_below_the_warm_start_is_better_than_nobody(tmp_path):
     assert all(row.count("nothing was learned") == 2 and "better" not in row for row in alone)
 
 
-def test_every_comparison_stands_under_its_own_settings(tmp_path):
+def test_every_comparison_stands_under_its_own_settings(tmp_path, undrawn):
     study = study_of(tmp_path)
     fill(study, fedagent=0.3, centralized=0.3, local=0.1)
     text = page_of(study)
@@ -326,7 +332,7 @@ def test_every_comparison_stands_under_its_own_settings(tmp_path):
     assert "RLOO" in shop
 
 
-def test_a_page_of_a_few_runs_names_what_is_missing(tmp_path):
+def test_a_page_of_a_few_runs_names_what_is_missing(tmp_path, undrawn):
     study = study_of(tmp_path)
     for cell in study.grid.cells["main"][:2]:
         fake(study, replace(cell, seeds=(0,)), 0.2)
@@ -339,7 +345,7 @@ def test_a_page_of_a_few_runs_names_what_is_missing(tmp_path):
     assert "Not measured" in empty
 
 
-def test_one_page_has_both_scales(tmp_path):
+def test_one_page_has_both_scales(tmp_path, undrawn):
     """Whichever scale is asked for; the full one has one seed, which decides nothing."""
     studies = [study_of(tmp_path, name) for name in ("small", "full")]
     for study in studies:
@@ -354,7 +360,7 @@ def test_one_page_has_both_scales(tmp_path):
         assert "(one seed)" in judged["ALFWorld, equal local epochs"]
 
 
-def test_what_was_published_before_records_stands_in_for_what_has_none(tmp_path):
+def test_what_was_published_before_records_stands_in_for_what_has_none(tmp_path, undrawn):
     """No number of the earlier page is lost, and each is marked; a record replaces it."""
     said = tomllib.loads((FOLDER / "fedagent" / "published.toml").read_text(encoding="utf-8"))
     text = page_of(study_of(tmp_path), published=True)
@@ -374,7 +380,7 @@ def test_what_was_published_before_records_stands_in_for_what_has_none(tmp_path)
     assert f"{MARK} |" in rows(full, "Local, mean")[0]
 
 
-def test_records_about_moments_are_a_section_of_their_own(tmp_path):
+def test_records_about_moments_are_a_section_of_their_own(tmp_path, undrawn):
     shutil.copytree(PUBLISHED, tmp_path / "records")
     text = page_of(study_of(tmp_path), published=True)
     table = rows(text, "Centralized, the demo")[0].split(" | ")

@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
+import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
 pytest.importorskip("jax", reason="CartPole needs jax")
 
+from support.records import write_run
 from support.result_pages import row
 
 from fedrl.clients import attacks
-from fedrl.config.loading import to_toml
-from fedrl.runs.grid import COMPILED, RunCell, Trained, compiled_once, finish_all, finished, read
+from fedrl.runs.grid import COMPILED, compiled_once
 from fedrl.runs.read import Run
-from reproductions.robustness import cells as plan
-from reproductions.robustness import paper
+from reproductions.grid import Cell, Grid
+from reproductions.pages import MARK
+from reproductions.records import Store
+from reproductions.results import Trained, read_runs
+from reproductions.robustness.analysis import boards
 from reproductions.robustness.shares import Board, _share, percent
+from reproductions.runner import Need, Place, Task, levels, run_missing, tasks_of
+from reproductions.study import FOLDER, Study, measure, prepare, write_page
+
+PARTS = ("cartpole", "fedagent")
+RULES = ("mean", "median", "trimmed", "krum", "multi-krum", "bulyan", "norm-bound")
 
 START, CLEAN = 20.0, 100.0
 Level = Callable[[str, str], float]
@@ -30,33 +39,37 @@ Level = Callable[[str, str], float]
 # Cells
 
 
+def study_of(scale: str, folder: Path) -> Study:
+    return prepare("robustness", scale, folder / scale, folder / "records")
+
+
 @pytest.mark.parametrize("scale", ["smoke", "small", "full"])
 def test_every_cell_is_a_run_that_can_begin(scale, tmp_path):
     """All settings are known, every rule has the clients that it needs, no two runs are one."""
-    sizes = plan.SCALES[scale]
-    planned = {part: plan.cells(sizes, part, tmp_path) for part in paper.PARTS}
+    planned = study_of(scale, tmp_path).grid.cells
     places = [
-        (config.out, config.name)
+        (cell.part, cell.name, seed, cell.digest(seed))
         for cells in planned.values()
         for cell in cells
         for seed in cell.seeds
-        for config in [cell.config(seed, tmp_path)]
     ]
-    assert len(set(places)) == len(places)
-    for cells in planned.values():
-        assert len(cells) == len(sizes.rules) * (1 + len(sizes.attacks))
+    assert len({(part, digest) for part, _, _, digest in places}) == len(places)
+    rules, columns = (2, 2) if scale == "smoke" else (7, 7)
+    assert [len(cells) for cells in planned.values()] == [rules * columns] * 2
 
 
-def test_published_runs_are_of_every_rule_and_every_attack():
-    assert plan.SMALL.rules == plan.RULES
-    assert set(plan.SMALL.attacks) == {
-        "sign-flip", "scale", "noise", "same-value", "free-rider", "poison"
-    }  # fmt: skip
+def test_published_runs_are_of_every_rule_and_every_attack(tmp_path):
+    for board in boards(study_of("full", tmp_path)).values():
+        assert tuple(board.rules) == RULES
+        assert set(board.attacks) == set(get_args(attacks.Kind)) == {
+            "sign-flip", "scale", "noise", "same-value", "free-rider", "poison"
+        }  # fmt: skip
 
 
-@pytest.mark.parametrize("part", paper.PARTS)
+@pytest.mark.parametrize("part", PARTS)
 def test_cells_differ_only_in_their_rule_and_attack(part, tmp_path):
-    first, *others = (cell.config(0, tmp_path) for cell in plan.cells(plan.SMALL, part, tmp_path))
+    cells = study_of("small", tmp_path).grid.cells[part]
+    first, *others = (cell.config(0, tmp_path) for cell in cells)
     assert (first.aggregate.name, first.attack) == ("mean", attacks.Settings())
     for other in others:
         same = replace(
@@ -66,9 +79,9 @@ def test_cells_differ_only_in_their_rule_and_attack(part, tmp_path):
         assert same == first
 
 
-@pytest.mark.parametrize("part", paper.PARTS)
+@pytest.mark.parametrize("part", PARTS)
 def test_a_fifth_of_the_clients_lies_in_every_round(part, tmp_path):
-    for cell in plan.cells(plan.SMALL, part, tmp_path):
+    for cell in study_of("small", tmp_path).grid.cells[part]:
         config = cell.config(0, tmp_path)
         liars = attacks.byzantine_clients(config.attack, config.federation.clients, 0)
         assert len(liars) == (0 if cell.name.endswith("-clean") else 3)
@@ -86,8 +99,8 @@ def board_of(results: Mapping[str, Mapping[int, float]], start: float = START) -
             seed: Run(Path(), {}, {}, {0: {"eval/return": start}, 5: {"eval/return": end}}, [], 0.0)
             for seed, end in by_seed.items()
         }
-        found[name] = Trained(RunCell("cartpole", name, {"rounds": 5}, (0, 1)), runs)
-    return Board(plan.CARTPOLE, found, ("mean", "median"), ("noise",))
+        found[name] = Trained(Cell("cartpole", name, {"rounds": 5}, (0, 1)), runs)
+    return Board("CartPole", "eval/return", found, ("mean", "median"), ("noise",))
 
 
 def test_shares_are_of_the_means_over_common_seeds():
@@ -122,43 +135,28 @@ def test_a_share_below_the_line_is_not_shown_as_the_line():
 # Runs that never were
 
 
-def fake(cell: RunCell, folder: Path, metric: str, start: float, end: float) -> None:
-    for seed in cell.seeds:
-        config = cell.config(seed, folder)
-        place = Path(config.out) / config.name / "fake-s0-000000"
-        place.mkdir(parents=True)
-        (place / "config.toml").write_text(to_toml(config), encoding="utf-8")
-        meta = {"commit": "abc", "hardware": {"cpu": "CPU", "cores": 2}, "status": "finished"}
-        (place / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
-        lines = [{"round": 0, metric: start}, {"round": config.rounds, metric: end}]
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        (place / "metrics.jsonl").write_text(text, encoding="utf-8")
-
-
 @pytest.fixture
-def few(monkeypatch) -> plan.Scale:
+def few(tmp_path) -> Study:
     """The small scale with two seeds on CartPole: as many as a table needs."""
-    carts = replace(plan.CARTPOLE, seeds=(0, 1))
-    sizes = replace(plan.SMALL, worlds={**plan.SMALL.worlds, "cartpole": carts})
-    monkeypatch.setitem(plan.SCALES, "small", sizes)
-    return sizes
+    study = study_of("small", tmp_path)
+    carts = [replace(cell, seeds=(0, 1)) for cell in study.grid.cells["cartpole"]]
+    return replace(study, grid=replace(study.grid, cells={**study.grid.cells, "cartpole": carts}))
 
 
-def fill(folder: Path, sizes: plan.Scale, part: str, level: Level) -> None:
+def fill(study: Study, part: str, level: Level) -> None:
     """Runs that end at a share of the clean result."""
-    world = sizes.worlds[part]
-    unit = 0.01 if world.metric == "eval/success" else 1.0
-    for cell in plan.cells(sizes, part, folder):
-        rule = next(r for r in sorted(plan.RULES, key=len)[::-1] if cell.name.startswith(f"{r}-"))
-        end = CLEAN * level(rule, cell.name.removeprefix(f"{rule}-"))
-        fake(cell, folder, world.metric, unit * START, unit * end)
+    metric = study.grid.tables["worlds"][part]["metric"]
+    unit = 0.01 if metric == "eval/success" else 1.0
+    for cell in study.grid.cells[part]:
+        end = CLEAN * level(cell.labels["rule"], cell.labels["attack"])
+        for seed in cell.seeds:
+            by_round = {0: unit * START, cell.rounds: unit * end}
+            write_run(study.place.store, cell, seed, {metric: by_round})
 
 
-def page_of(folder: Path) -> str:
-    page = folder.parent / "page.md"
-    results = paper.measure_all("small", (), folder, print, processes=0)
-    paper.write_page(results, "small", page)
-    return page.read_text(encoding="utf-8")
+def page_of(study: Study, folder: Path, published: bool = False) -> str:
+    write_page(study, folder / "page.md", published)
+    return (folder / "page.md").read_text(encoding="utf-8")
 
 
 def part_of(text: str, title: str) -> str:
@@ -176,9 +174,9 @@ def steady(rule: str, attack: str) -> float:
 
 
 def test_the_page_says_yes_where_a_rule_keeps_the_line(few, tmp_path):
-    fill(tmp_path / "small", few, "cartpole", lambda r, a: 1.0 if (r, a) == ("mean", "clean")
+    fill(few, "cartpole", lambda r, a: 1.0 if (r, a) == ("mean", "clean")
          else steady(r, a))  # fmt: skip
-    text = page_of(tmp_path / "small")
+    text = page_of(few, tmp_path)
     told = part_of(text, "Does a rule keep 90% for every attack?")
     flat = " ".join(told.split())
     holding = ("median", "trimmed", "multi-krum", "bulyan", "norm-bound")
@@ -202,10 +200,10 @@ def test_the_page_says_yes_where_a_rule_keeps_the_line(few, tmp_path):
 
 def test_the_page_says_no_with_numbers(few, tmp_path):
     """Nobody holds against poison; and a result can be kept by having learned nothing."""
-    for part in paper.PARTS:
-        fill(tmp_path / "small", few, part, lambda r, a: {"clean": 1.0, "poison": 0.85}.get(a, 0.91)
+    for part in PARTS:
+        fill(few, part, lambda r, a: {"clean": 1.0, "poison": 0.85}.get(a, 0.91)
              - 0.05 * (r == "median"))  # fmt: skip
-    text = page_of(tmp_path / "small")
+    text = page_of(few, tmp_path)
     told = part_of(text, "Does a rule keep 90% for every attack?")
     flat = " ".join(told.split())
     assert flat.count("No: no rule does against poison (trimmed 85% (81%)).") == 2
@@ -221,27 +219,43 @@ def test_of_nothing_no_share_is_kept():
     assert math.isnan(_share({0: 5.0}, {0: 3.0}, {0: 3.0}))
 
 
+def test_what_was_published_before_records_stands_in_for_what_has_none(tmp_path):
+    """No number of the earlier page is lost; a world with all its records has none of them."""
+    study = study_of("full", tmp_path)
+    text = page_of(study, tmp_path, published=True)
+    said = tomllib.loads((FOLDER / "robustness" / "published.toml").read_text(encoding="utf-8"))
+    for rows in said["tables"].values():
+        for cells in rows:
+            for cell in cells[1:]:
+                assert f"| {cell} {MARK} |" in text
+    for answer in (said["text"][part] for part in PARTS):
+        assert answer in " ".join(text.split())
+    fill(study, "cartpole", lambda rule, attack: 1.0)
+    text = page_of(study, tmp_path, published=True)
+    assert MARK not in part_of(text, "CartPole")
+    assert MARK in part_of(text, "FedAgent's demo")
+    assert row(part_of(text, "CartPole"), "krum")[3] == "**100.0 ± 0.0**"
+
+
 # Runs
 
 
 @pytest.mark.slow
 def test_the_smoke_scale_computes_both_worlds(tmp_path):
     pytest.importorskip("torch", reason="FedAgent needs the extra llm")
-    folder, said = tmp_path / "smoke", list[str]()
-    results = paper.measure_all("smoke", (), folder, said.append, processes=1)
-    page = tmp_path / "page.md"
-    paper.write_page(results, "smoke", page)
-    text = page.read_text(encoding="utf-8")
+    study, said = study_of("smoke", tmp_path), list[str]()
+    measure(study, (), said.append, processes=1)
+    text = page_of(study, tmp_path)
     assert "## Missing" not in text
-    for board in results.values():
-        runs = [list(one.runs.values()) for one in board.found.values()]
-        assert [len(one) for one in runs] == [1] * 4
+    found = study.runs()
+    for part in PARTS:
+        assert [len(one.runs) for one in found[part].values()] == [1] * 4
     # A rule and a lie change what is learned; the tiny agents may win nothing to learn from.
-    carts = results["cartpole"].found.values()
+    carts = found["cartpole"].values()
     assert len({one.runs[0].rounds[one.cell.rounds]["train/return"] for one in carts}) > 1
     again = list[str]()
-    paper.measure_all("smoke", (), folder, again.append, processes=1)
-    assert again == ["cartpole: 4 of 4 runs are there", "fedagent: 4 of 4 runs are there"]
+    measure(study, (), again.append, processes=1)
+    assert again == ["8 of 8 cells have a record"]
 
 
 def test_compiled_functions_are_kept_where_runs_are_unless_somebody_says_where(
@@ -259,24 +273,33 @@ def test_compiled_functions_are_kept_where_runs_are_unless_somebody_says_where(
 
 @pytest.mark.slow
 def test_runs_wait_for_what_they_start_from_and_stop_in_time(tmp_path):
-    """What comes first is only asked for where a run is missing; time that is over is kept."""
+    """What comes first is only made where a run is missing; time that is over is kept."""
     recipe = {"rounds": 2, "algorithm": {"name": "pavg", "beta": 1.0},
               "world": {"name": "random_mdp"}, "federation": {"clients": 2}}  # fmt: skip
-    cell = RunCell("part", "one", recipe, (0,))
-    said, asked = list[str](), list[int]()
-
-    def first() -> tuple[()]:
-        asked.append(1)
-        return ()
-
-    finish_all([cell], tmp_path, said.append, 1, 0.0, first)
+    cell = Cell("part", "one", recipe, (0,))
+    place, said = Place(tmp_path, Store(tmp_path / "records")), list[str]()
+    model = tmp_path / "model"
+    need = Need("model", model.is_dir, model.mkdir)
+    grid = Grid({"keep": ["eval/return"]}, {"part": [cell]})
+    tasks = tasks_of([cell], grid, place, lambda config: (need,))
+    run_missing(tasks, place, said.append, 1, minutes=1e-9)
     assert said == [
-        "part: 0 of 1 runs are there",
-        "part: 1 runs are missing; the same command goes on where it was",
+        "0 of 1 cells have a record",
+        "1 of 1 cells are missing; the same command goes on where it was",
     ]
-    finish_all([cell], tmp_path, said.append, 1, None, first)
-    assert finished(cell.config(0, tmp_path))
-    assert max(read(tmp_path, [cell])["one"].runs[0].rounds) == 2
-    finish_all([cell], tmp_path, said.append, 1, None, first)
-    assert said[-1] == "part: 1 of 1 runs are there"
-    assert len(asked) == 2
+    assert not model.is_dir()
+    run_missing(tasks, place, said.append, 1)
+    assert model.is_dir()
+    assert max(read_runs(place.store, [cell])["one"].runs[0].rounds) == 2
+    model.rmdir()
+    run_missing(tasks, place, said.append, 1)
+    assert said[-1] == "1 of 1 cells have a record"
+    assert not model.is_dir()
+
+
+def test_needs_are_made_in_an_order_in_which_they_can_be(tmp_path):
+    made = Need("made", tmp_path.is_dir, print)
+    labels = Need("labels", tmp_path.is_dir, print, (made,))
+    tasks = [Task("part", str(n), "", print, needs=needs) for n, needs in
+             enumerate([(labels,), (made,), ()])]  # fmt: skip
+    assert [[need.name for need in level] for level in levels(tasks)] == [["made"], ["labels"]]

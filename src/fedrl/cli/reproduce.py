@@ -26,10 +26,10 @@ class Paper:
 PAPERS = {
     "momentum": Paper(("full",)),
     "fedagent": Paper(("small", "full"), True),
-    "fedqhd": Paper(("small",), module="reproductions.fedqhd.paper"),
+    "fedqhd": Paper(("small",)),
     "fedrlhf": Paper(("small", "full"), True, "reproductions.fedrlhf.paper"),
     # No paper's: what fedrl's own rules of aggregation are worth against clients that lie.
-    "robustness": Paper(("full",), module="reproductions.robustness.paper"),
+    "robustness": Paper(("full",)),
 }
 SCALES = ("smoke", "small", "full")
 
