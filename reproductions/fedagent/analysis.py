@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +22,7 @@ from reproductions.fedagent.claims import (
     against,
     claims,
     compared,
+    compared_rows,
     labels,
     shown,
     strengths,
@@ -68,14 +69,19 @@ class Analysis:
     def __init__(self, scale: str, studies: Mapping[str, Study], page: Page) -> None:
         self.page = page
         self.parts: dict[str, Runs] = {}
+        self.started: dict[str, Runs] = {}
+        """Parts that have begun, with the runs that are not at their end."""
         self.records: dict[str, Any] = {}
         self.planned: dict[str, int] = {}
         self.scales: dict[str, list[str]] = {}
         for name, study in studies.items():
             found = study.runs()
-            self.parts |= found
             measured = [part for part in found if "optimizer" not in part]
-            if page.published or any(map(self.begun, measured)):
+            self.parts |= found
+            self.started |= {part: found[part] for part in measured if any_runs(found[part])}
+            if page.published:  # what is half measured does not replace what was published
+                self.parts |= {part: whole(found[part]) for part in measured}
+            if page.published or any(part in self.started for part in measured):
                 self.scales[name] = measured
                 self.records |= study.records()
                 self.planned |= study.planned()
@@ -83,7 +89,7 @@ class Analysis:
 
     def begun(self, *parts: str) -> bool:
         """Whether each of these parts has a run."""
-        return all(any(one.runs for one in self.parts[part].values()) for part in parts)
+        return all(any_runs(self.parts[part]) for part in parts)
 
     def shows(self, *parts: str) -> bool:
         return self.page.shows(self.begun(*parts))
@@ -117,7 +123,9 @@ class Analysis:
             "rounds": plural(rounds, "round"),
             "seeds": plural(len(ours.cell.seeds), "seed"),
             "model": self.page.text(f"{part}_model", self._model(ours)),
-            "setting": setting(ours),
+            "config": ours.cell.resolved(),
+            "cohort": ours.cell.clients_per_round,
+            "estimator": estimator(ours),
             "rows": self._views(part, rounds, last),
             "paper": ", ".join(
                 f"{name} {said['webshop' if 'webshop' in part else 'alfworld']}"
@@ -298,8 +306,7 @@ class Analysis:
             f"{name}, {part}, {one.cell.name}: {line}"
             for name, parts in self.scales.items()
             for part in parts
-            if self.begun(part)
-            for one in self.parts[part].values()
+            for one in self.started.get(part, {}).values()
             if (line := one.missing())
         ]
 
@@ -324,20 +331,13 @@ class Analysis:
         return self.page.origins(self.records, self.planned)
 
 
-def compared_rows(lines: Runs, rounds: int, base: str) -> Iterator[list[str | None]]:
-    """Name, success at the end, and the comparison with the line `base`."""
-    ends = {
-        name: one.value(SUCCESS, rounds if one.cell.part == "main" else None)
-        for name, one in lines.items()
-    }
-    for name, values in ends.items():
-        yield [name, shown(values), "–" if name == base else compared(values, ends[base])]
+def any_runs(found: Runs) -> bool:
+    return any(one.runs for one in found.values())
 
 
-def setting(ours: Trained) -> dict[str, Any]:
-    """What the runs have in common."""
-    config = ours.cell.resolved()
-    return {"config": config, "cohort": ours.cell.clients_per_round, "estimator": estimator(ours)}
+def whole(found: Runs) -> Runs:
+    """Only what every seed has reached the end of."""
+    return {name: one if one.whole else Trained(one.cell, {}) for name, one in found.items()}
 
 
 def estimator(one: Trained) -> str:

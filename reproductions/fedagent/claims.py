@@ -73,6 +73,16 @@ def may_have_learned(rise: Difference) -> bool:
     return above(rise) == HOLDS or rise[1] != rise[1]
 
 
+def compared_rows(lines: Runs, rounds: int, base: str) -> Iterator[list[str | None]]:
+    """Name, success at the end, and the comparison with the line `base`."""
+    ends = {
+        name: one.value(SUCCESS, rounds if one.cell.part == "main" else None)
+        for name, one in lines.items()
+    }
+    for name, success in ends.items():
+        yield [name, shown(success), "–" if name == base else compared(success, ends[base])]
+
+
 def local_success(found: Runs, rounds: int) -> BySeed:
     """By seed, the mean over the clients that learn alone."""
     alone = [one for name, one in found.items() if name.startswith("local-")]

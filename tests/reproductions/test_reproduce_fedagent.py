@@ -372,6 +372,10 @@ def test_what_was_published_before_records_stands_in_for_what_has_none(tmp_path,
     assert f"on 300 public tasks.{MARK} 100 clients" in text
     assert "AdamW's moments" not in text.partition("measured below")[2]  # there are no records
     study = study_of(tmp_path)
+    fake(study, replace(study.grid.cells["main"][0], seeds=(0,)), 0.3)
+    half = page_of(study, published=True)
+    assert f"| FedAgent | 68.7 ± 0.7 {MARK} | – |" in half
+    assert "- small, main, fedagent: seed 1, 2 not begun" in half
     fill(study, fedagent=0.3, centralized=0.3, local=0.1)
     again = page_of(study, published=True)
     small, _, full = again.partition("## Scale full")
