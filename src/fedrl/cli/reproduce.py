@@ -25,7 +25,7 @@ class Paper:
 
 PAPERS = {
     "momentum": Paper(("full",)),
-    "fedagent": Paper(("small", "full"), True, "reproductions.fedagent.paper"),
+    "fedagent": Paper(("small", "full"), True),
     "fedqhd": Paper(("small",)),
     "fedrlhf": Paper(("small", "full"), True, "reproductions.fedrlhf.paper"),
     # No paper's: what fedrl's own rules of aggregation are worth against clients that lie.
@@ -48,6 +48,8 @@ def reproduce(
     if "model" in given and not PAPERS[paper].model:
         readers = ", ".join(name for name, about in PAPERS.items() if about.model)
         raise UserError(f"--model is not for {paper}, only for {readers}: remove it")
+    if "model" in given and scale != "full":
+        raise UserError(f"--model is for the full scale: the scale {scale} has a model of its own")
     if given.get("processes", 0) < 0 or given.get("minutes", 1) <= 0:
         raise UserError("--processes must not be negative, and --minutes must be above 0")
     find_reproductions()
