@@ -27,7 +27,7 @@ PAPERS = {
     "momentum": Paper(("full",)),
     "fedagent": Paper(("small", "full"), True, "reproductions.fedagent.paper"),
     "fedqhd": Paper(("small",), module="reproductions.fedqhd.paper"),
-    "fedrlhf": Paper(("small", "full"), True, "reproductions.fedrlhf.paper"),
+    "fedrlhf": Paper(("small", "full"), True),
     # No paper's: what fedrl's own rules of aggregation are worth against clients that lie.
     "robustness": Paper(("full",), module="reproductions.robustness.paper"),
 }
