@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,7 +19,6 @@ from reproductions.fedrlhf.results import (
     PAPER,
     at,
     by_number,
-    kinds,
     percent,
     personal,
     plain,
@@ -31,25 +30,16 @@ from reproductions.pages import Page, Row
 from reproductions.results import Trained
 from reproductions.study import Study
 
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
 __all__ = ["cells", "tasks", "write"]
 
-METHODS = {
-    "fedrlhf": "FedRLHF",
-    "labels": "told the labels (bandit)",
-    "plain": "λ = 0, intrinsic reward only",
-    "independent": "every client alone",
-    "centralized": "centralized, one client has all",
-}
 ALONE = ("independent", "centralized")
 """Where own policies are the server's."""
-FEEDBACK = {
-    "none": "nobody is asked",
-    "told": "people say what they mean",
-    "shuffled": "answers belong to other movies",
-    "flipped": "one person says the opposite",
-}
 REPEATED = "pairs of tokens that the text had before"
 """What is likely is not always well written: a model that repeats itself is found likely."""
+Draw = Callable[[], "Figure"]
 SOURCES = {"generated": "generated", "imdb": "genuine"}
 
 
@@ -57,9 +47,15 @@ class Analysis:
     """What the page's template shows."""
 
     def __init__(self, study: Study, page: Page) -> None:
-        texts = studies_of_texts(study)
-        self.results = read_results(study, texts)
-        self.study, self.page, self.texts, self.noise = study, page, texts, NOISE
+        self.study, self.page, self.noise = study, page, NOISE
+        self.texts, self.titles = studies_of_texts(study), study.grid.tables["titles"]
+        self.begun = read_results(study, self.texts)
+        self.results = self.begun.whole() if page.published else self.begun
+
+    def picture(self, name: str, alt: str, runs: Iterable[Trained], draw: Draw) -> str:
+        """A figure of these runs; instead of a published one only if all of them are there."""
+        enough = all if self.page.published else any
+        return self.page.picture(name, alt, draw if enough(one.runs for one in runs) else None)
 
     @cached_property
     def shown(self) -> list[str]:
@@ -87,8 +83,8 @@ class Analysis:
     def movielens(self, clients: int) -> dict[str, Any]:
         found = self.results.parts["movielens"]
         ours = found[f"K{clients}-fedrlhf"]
-        draw = ours.runs
-        name, alt = f"K = {clients}: accuracy and rank correlation", self.page.picture
+        mine = [one for one in found.values() if one.cell.labels["clients"] == str(clients)]
+        alt = f"K = {clients}: accuracy and rank correlation"
         return {
             "title": title(self.results, clients),
             "cell": ours.cell,
@@ -96,11 +92,11 @@ class Analysis:
             "rows": self._accuracies(clients),
             "why": self.page.text(f"why_{clients}", self._why(clients)),
             "leaky": self._leaky(clients),
-            "learning": alt(f"movielens-{clients}", f"{name} by round",
-                            partial(figures.learning, found, clients) if draw else None),
+            "learning": self.picture(f"movielens-{clients}", f"{alt} by round", mine,
+                                     partial(figures.learning, found, clients)),
             "spread": self.page.text(f"spread_{clients}", self._spread(ours, clients)),
-            "violins": alt(f"violins-{clients}", f"{name} of clients by round",
-                           partial(figures.violins, ours, clients) if draw else None),
+            "violins": self.picture(f"violins-{clients}", f"{alt} of clients by round", [ours],
+                                    partial(figures.violins, ours, clients)),
         }  # fmt: skip
 
     def _accuracies(self, clients: int) -> str:
@@ -108,10 +104,13 @@ class Analysis:
         often = percent(at(found[f"K{clients}-fedrlhf"], "eval/majority"))
         name = "majority class of the client's trained ratings"
         rows: list[Row] = [[name, "–", often, "–", "–", "–"]]
-        for method, label in METHODS.items():
-            one, alone = found[f"K{clients}-{method}"], method in ALONE
+        for one in found.values():
+            if one.cell.labels["clients"] != str(clients):
+                continue
+            alone = one.cell.labels["method"] in ALONE
             rows.append([
-                label, percent(at(one, "eval/accuracy", 1)), percent(at(one, "eval/accuracy")),
+                self.titles[one.cell.labels["method"]],
+                percent(at(one, "eval/accuracy", 1)), percent(at(one, "eval/accuracy")),
                 "–" if alone else percent(at(one, OWN)), plain(at(one, "eval/spearman"), 2),
                 "–" if alone else plain(at(one, "personal/spearman"), 2),
             ])  # fmt: skip
@@ -168,11 +167,14 @@ class Analysis:
 
     @cached_property
     def feedback(self) -> dict[str, Any]:
-        found, client = kinds(self.results.parts["feedback"]), self.results.flipped
+        found, client = self.results.parts["feedback"], self.results.flipped
         rows = []
-        for kind, label in FEEDBACK.items():
-            one = found[kind]
-            row = [label, percent(at(one, "eval/accuracy")), plain(at(one, "eval/spearman"), 2)]
+        for kind, one in found.items():
+            row = [
+                self.titles[kind],
+                percent(at(one, "eval/accuracy")),
+                plain(at(one, "eval/spearman"), 2),
+            ]
             for metric, shown in (("personal/accuracy", percent), ("personal/spearman", plain)):
                 row += [shown(personal(one, metric, client, others)) for others in (False, True)]
             rows.append(row)
@@ -220,6 +222,7 @@ class Analysis:
         head = ("λ", "T", "mean gap", "gap of θ_avg", "gap of θ_T", "transient", "noise",
                 "feedback", "drift", "the paper's bound", "repaired")  # fmt: skip
         whole = all(groups.values())
+        draw = partial(figures.bound, groups) if whole else None
         constants = (f"λ = {lam}: {theory.constants(same)}" for lam, same in groups.items())
         return {
             "shown": self.page.shows(any(groups.values())),
@@ -228,8 +231,9 @@ class Analysis:
             "seeds": max(map(len, groups.values())) or len(cell.seeds),
             "constants": self.page.text("constants", "; ".join(constants) if whole else None),
             "rows": self.page.table("bound", head, rows, keys=2),
-            "picture": self.page.picture("bound", "the bound of Theorem 4.1 beside the measured gap",
-                                         partial(figures.bound, groups) if whole else None),
+            "picture": self.page.picture(
+                "bound", "the bound of Theorem 4.1 beside the measured gap", draw
+            ),
         }  # fmt: skip
 
     # Reviews
@@ -245,10 +249,8 @@ class Analysis:
                 rows.append([f"{NAMES[name]}, {label}", *seen])
         rows.append(["the paper's FedRLHF, combined",
                      *(f"about {level}" for level in PAPER["reviews"]["reward"])])  # fmt: skip
-        began = any(trained.runs for trained in found.values())
-        picture = self.page.picture
         return {
-            "shown": self.page.shows(began),
+            "shown": self.page.shows(any(trained.runs for trained in found.values())),
             "cell": one.cell,
             "config": config,
             "clients": len(weights(one)),
@@ -257,12 +259,12 @@ class Analysis:
             "rows": self.page.table(
                 f"reviews_{scale}", ("global model", "before", f"after round {last}"), rows
             ),
-            "samples": picture(f"imdb-{scale}", "global mean reward by samples",
-                               partial(figures.by_samples, found) if began else None),
+            "samples": self.picture(f"imdb-{scale}", "global mean reward by samples",
+                                    found.values(), partial(figures.by_samples, found)),
             "own": self._own(one, scale),
             "trained": self._trained(one, scale),
-            "rounds": picture(f"imdb-clients-{scale}", "rewards of every client by round",
-                              partial(figures.by_round, one) if began else None),
+            "rounds": self.picture(f"imdb-clients-{scale}", "rewards of every client by round",
+                                   [one], partial(figures.by_round, one)),
         }  # fmt: skip
 
     def _own(self, one: Trained, scale: str) -> str:
@@ -298,10 +300,10 @@ class Analysis:
     @cached_property
     def missing(self) -> Sequence[str]:
         """Runs that are not there, or not to their end, of parts that were begun."""
-        texts = {f"imdb, {name}": found for name, found in self.results.texts.items()}
+        texts = {f"imdb, {name}": found for name, found in self.begun.texts.items()}
         return [
             f"{part}, {one.cell.name}: {line}"
-            for part, found in {**self.results.parts, **texts}.items()
+            for part, found in {**self.begun.parts, **texts}.items()
             if any(one.runs for one in found.values())
             for one in found.values()
             if (line := one.missing())

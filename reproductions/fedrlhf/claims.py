@@ -15,7 +15,6 @@ from reproductions.fedrlhf.results import (
     Found,
     Results,
     at,
-    kinds,
     medians,
     percent,
     personal,
@@ -114,7 +113,7 @@ def matched(claim: str, ours: BySeed, base: BySeed, margin: float = 5.0) -> Row:
 
 
 def answers(results: Results) -> Iterator[Row]:
-    found, client = kinds(results.parts["feedback"]), results.flipped
+    found, client = results.parts["feedback"], results.flipped
     rank = {kind: at(one, "eval/spearman") for kind, one in found.items()}
     both = f"{plain(rank['told'], 2)} and {plain(rank['shuffled'], 2)}: "
     claim = "*Feedback: meant above shuffled, the global policy's Spearman*"

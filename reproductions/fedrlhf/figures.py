@@ -1,4 +1,4 @@
-"""FedRLHF's figures: learning curves, violins over clients, the trade-off by λ, the bound, reviews."""
+"""FedRLHF's figures: learning curves, violins over clients, the trade-off, the bound, reviews."""
 
 from __future__ import annotations
 

@@ -48,6 +48,16 @@ class Results:
         """The paper's."""
         return next(iter(self.parts["movielens"].values())).cell.rounds
 
+    def whole(self) -> Results:
+        """Without what is not there to its end, where what was published stands for it."""
+        seeds = len(next(iter(self.parts["movielens"].values())).cell.seeds)
+        return replace(
+            self,
+            parts={part: whole_cells(found) for part, found in self.parts.items()},
+            texts={scale: whole_cells(found) for scale, found in self.texts.items()},
+            bounds={lam: o if len(o) == seeds else [] for lam, o in self.bounds.items()},
+        )
+
     @property
     def lams(self) -> list[float]:
         return [float(one.cell.labels["lam"]) for one in self.parts["tradeoff"].values()]
@@ -57,6 +67,7 @@ def read_results(study: Study, texts: Mapping[str, Study]) -> Results:
     grid, store = study.grid, study.place.store
     parts = {part: read_runs(store, grid.cells[part])
              for part in ("movielens", "tradeoff", "feedback")}  # fmt: skip
+    parts["feedback"] = kinds(parts["feedback"])
     bounds = {}
     for cell in grid.cells["bound"]:
         several = (store.read("bound", run_name(cell, seed), cell.digest(seed))
@@ -64,6 +75,10 @@ def read_results(study: Study, texts: Mapping[str, Study]) -> Results:
         bounds[cell.labels["lam"]] = [one["values"] for one in several if one is not None]
     reviews = {name: read_runs(store, one.grid.cells["imdb"]) for name, one in texts.items()}
     return Results(parts, reviews, bounds, is_genuine(grid), grid.tables["flipped"])
+
+
+def whole_cells(found: Found) -> Found:
+    return {n: one if one.whole else Trained(one.cell, {}) for n, one in found.items()}
 
 
 def studies_of_texts(study: Study) -> dict[str, Study]:
@@ -157,8 +172,9 @@ def kinds(found: Found) -> dict[str, Trained]:
     merged: dict[str, Trained] = {}
     for one in found.values():
         kind = one.cell.labels.get("kind", "none")
-        before = merged[kind].runs if kind in merged else {}
-        merged[kind] = Trained(one.cell, {**before, **one.runs})
+        before = merged.get(kind, Trained(replace(one.cell, seeds=()), {}))
+        cell = replace(one.cell, name=kind, seeds=before.cell.seeds + one.cell.seeds)
+        merged[kind] = Trained(cell, {**before.runs, **one.runs})
     return merged
 
 
