@@ -13,7 +13,7 @@ import numpy as np
 from reproductions.fedrlhf import figures, theory, tradeoff
 from reproductions.fedrlhf.answers import NOISE
 from reproductions.fedrlhf.cells import RATINGS, cells, of_ratings, tasks
-from reproductions.fedrlhf.claims import claims, title
+from reproductions.fedrlhf.claims import claims
 from reproductions.fedrlhf.results import (
     OWN,
     PAPER,
@@ -81,18 +81,17 @@ class Analysis:
     # Ratings
 
     def movielens(self, clients: int) -> dict[str, Any]:
-        found = self.results.parts["movielens"]
-        ours = found[f"K{clients}-fedrlhf"]
-        mine = [one for one in found.values() if one.cell.labels["clients"] == str(clients)]
+        found = self.results.methods(clients)
+        ours = found["fedrlhf"]
+        if not self.page.shows(ours.runs):
+            return {}
         alt = f"K = {clients}: accuracy and rank correlation"
         return {
-            "title": title(self.results, clients),
             "cell": ours.cell,
-            "shown": self.page.shows(ours.runs),
             "rows": self._accuracies(clients),
             "why": self.page.text(f"why_{clients}", self._why(clients)),
             "leaky": self._leaky(clients),
-            "learning": self.picture(f"movielens-{clients}", f"{alt} by round", mine,
+            "learning": self.picture(f"movielens-{clients}", f"{alt} by round", found.values(),
                                      partial(figures.learning, found, clients)),
             "spread": self.page.text(f"spread_{clients}", self._spread(ours, clients)),
             "violins": self.picture(f"violins-{clients}", f"{alt} of clients by round", [ours],
@@ -100,16 +99,14 @@ class Analysis:
         }  # fmt: skip
 
     def _accuracies(self, clients: int) -> str:
-        found = self.results.parts["movielens"]
-        often = percent(at(found[f"K{clients}-fedrlhf"], "eval/majority"))
+        found = self.results.methods(clients)
+        often = percent(at(found["fedrlhf"], "eval/majority"))
         name = "majority class of the client's trained ratings"
         rows: list[Row] = [[name, "–", often, "–", "–", "–"]]
-        for one in found.values():
-            if one.cell.labels["clients"] != str(clients):
-                continue
-            alone = one.cell.labels["method"] in ALONE
+        for method, one in found.items():
+            alone = method in ALONE
             rows.append([
-                self.titles[one.cell.labels["method"]],
+                self.titles[method],
                 percent(at(one, "eval/accuracy", 1)), percent(at(one, "eval/accuracy")),
                 "–" if alone else percent(at(one, OWN)), plain(at(one, "eval/spearman"), 2),
                 "–" if alone else plain(at(one, "personal/spearman"), 2),
@@ -125,8 +122,7 @@ class Analysis:
 
     def _why(self, clients: int) -> str | None:
         """What the network remembers beside what it predicts; why was not ablated."""
-        found = self.results.parts["movielens"]
-        ours, labels = found[f"K{clients}-fedrlhf"], found[f"K{clients}-labels"]
+        ours, labels = (self.results.methods(clients)[name] for name in ("fedrlhf", "labels"))
         seen, new, own_ones = (
             percent(at(labels, metric)) for metric in ("eval/train_accuracy", "eval/accuracy", OWN)
         )
@@ -146,7 +142,7 @@ class Analysis:
             ("fedrlhf", "FedRLHF, scored on trained ratings"),
             ("labels", "told the labels, scored on trained ratings (the release's protocol)"),
         ):
-            one = self.results.parts["movielens"][f"K{clients}-{method}"]
+            one = self.results.methods(clients)[method]
             seen = (percent(at(one, "eval/train_accuracy", number)) for number in (1, None))
             rows.append([what, *seen, percent(at(one, "eval/accuracy"))])
         head = ("NO evaluation, %", "round 1", f"round {self.results.rounds}",
@@ -168,23 +164,18 @@ class Analysis:
     @cached_property
     def feedback(self) -> dict[str, Any]:
         found, client = self.results.parts["feedback"], self.results.flipped
+        if not self.page.shows(any(one.runs for one in found.values())):
+            return {}
         rows = []
         for kind, one in found.items():
-            row = [
-                self.titles[kind],
-                percent(at(one, "eval/accuracy")),
-                plain(at(one, "eval/spearman"), 2),
-            ]
+            right, rank = at(one, "eval/accuracy"), at(one, "eval/spearman")
+            row = [self.titles[kind], percent(right), plain(rank, 2)]
             for metric, shown in (("personal/accuracy", percent), ("personal/spearman", plain)):
                 row += [shown(personal(one, metric, client, others)) for others in (False, True)]
             rows.append(row)
         head = ("", "global accuracy, %", "global Spearman", "that client's own accuracy, %",
                 "the others' own, %", "that client's own Spearman", "the others' own")  # fmt: skip
-        return {
-            "shown": self.page.shows(any(one.runs for one in found.values())),
-            "cell": found["none"].cell,
-            "rows": self.page.table("feedback", head, rows),
-        }
+        return {"cell": found["none"].cell, "rows": self.page.table("feedback", head, rows)}
 
     # The theorems
 
@@ -192,6 +183,8 @@ class Analysis:
     def tradeoff(self) -> dict[str, Any]:
         results, columns = self.results, tradeoff.measured(self.results)
         cell = results.parts["tradeoff"]["lam-0"].cell
+        if not self.page.shows(columns):
+            return {}
         rows: list[Row] = [
             [f"{lam:g}", *(tradeoff.row(columns, place) if columns else [None] * 8)]
             for place, lam in enumerate(results.lams)
@@ -203,7 +196,6 @@ class Analysis:
             draw = partial(figures.tradeoff, results.lams, columns, tradeoff.excess(columns))
             told = tradeoff.told_rates(results, columns)
         return {
-            "shown": self.page.shows(columns),
             "cell": cell,
             "seeds": len(columns["P"]) if columns else len(cell.seeds),
             "rates": self.page.text("rates", told),
@@ -214,6 +206,8 @@ class Analysis:
     @cached_property
     def bound(self) -> dict[str, Any]:
         groups, cell = self.results.bounds, self.study.grid.cells["bound"][0]
+        if not self.page.shows(any(groups.values())):
+            return {}
         rows: list[Row] = [
             [lam, str(number), *theory.row(same, end)]
             for lam, same in groups.items()
@@ -225,7 +219,6 @@ class Analysis:
         draw = partial(figures.bound, groups) if whole else None
         constants = (f"λ = {lam}: {theory.constants(same)}" for lam, same in groups.items())
         return {
-            "shown": self.page.shows(any(groups.values())),
             "cell": cell,
             "algorithm": cell.resolved().algorithm,
             "seeds": max(map(len, groups.values())) or len(cell.seeds),
@@ -241,6 +234,8 @@ class Analysis:
     def reviews(self, scale: str) -> dict[str, Any]:
         found = self.results.texts[scale]
         one = found["fedrlhf"]
+        if not self.page.shows(any(trained.runs for trained in found.values())):
+            return {}
         config, last = one.cell.resolved(), one.cell.rounds
         rows: list[Row] = []
         for name, trained in found.items():
@@ -250,7 +245,6 @@ class Analysis:
         rows.append(["the paper's FedRLHF, combined",
                      *(f"about {level}" for level in PAPER["reviews"]["reward"])])  # fmt: skip
         return {
-            "shown": self.page.shows(any(trained.runs for trained in found.values())),
             "cell": one.cell,
             "config": config,
             "clients": len(weights(one)),
@@ -277,11 +271,7 @@ class Analysis:
                 rise = {seed: last[seed] - first[seed] for seed in last if seed in first}
                 row += [plain(last), plain(rise)]
             rows.append(row)
-        head = [
-            "client",
-            "λ_k",
-            *(name for label in REWARDS.values() for name in (label, "change")),
-        ]
+        head = ["client", "λ_k", *(n for label in REWARDS.values() for n in (label, "change"))]
         return self.page.table(f"own_{scale}", head, rows)
 
     def _trained(self, one: Trained, scale: str) -> str:

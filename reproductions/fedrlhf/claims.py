@@ -42,10 +42,6 @@ def claims(results: Results) -> list[Row]:
     ]  # fmt: skip
 
 
-def title(results: Results, clients: int) -> str:
-    return f"{'MovieLens' if results.genuine else 'Generated ratings'}, K = {clients}"
-
-
 def judged(claim: str, ours: BySeed, base: BySeed, shown: str = "", factor: float = 1.0) -> Row:
     """A claim that ours is above the other."""
     difference = gap(ours, base, factor)
@@ -59,12 +55,8 @@ def judged(claim: str, ours: BySeed, base: BySeed, shown: str = "", factor: floa
 
 
 def ratings(results: Results, clients: int) -> Iterator[Row]:
-    found = results.parts["movielens"]
-    ours, plain_run, labels, alone, central = (
-        found[f"K{clients}-{name}"]
-        for name in ("fedrlhf", "plain", "labels", "independent", "centralized")
-    )
-    where = f"{title(results, clients)}: "
+    ours, labels, plain_run, alone, central = results.methods(clients).values()
+    where = f"{'MovieLens' if results.genuine else 'Generated ratings'}, K = {clients}: "
     first, last = at(ours, "eval/accuracy", 1), at(ours, "eval/accuracy")
     if clients == 10:
         yield reached(where, last, at(labels, "eval/train_accuracy"))

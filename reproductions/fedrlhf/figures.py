@@ -38,27 +38,30 @@ RANK: Lines = {
 
 
 def learning(found: Found, clients: int) -> Figure:
-    """The paper's Figure 2 (and 8): accuracy and rank correlation by round, on held-out ratings."""
+    """The paper's Figure 2 (and 8): accuracy and rank correlation by round, on held-out ratings.
+
+    `found` are the runs by method.
+    """
     import matplotlib
 
     figure, row = plots.figure(2, (5.4, 3.4))
     with matplotlib.rc_context(plots.STYLE):
-        drawn(row[0], found, clients, ACCURACY)
-        leaky_line(row[0], found[f"K{clients}-labels"])
-        majority_line(row[0], found[f"K{clients}-fedrlhf"])
+        drawn(row[0], found, ACCURACY)
+        leaky_line(row[0], found["labels"])
+        majority_line(row[0], found["fedrlhf"])
         if clients == 10:
             paper_points(row[0])
         as_percent(row[0])
         row[0].set_title(f"K = {clients}: accuracy on held-out ratings")
-        drawn(row[1], found, clients, RANK)
+        drawn(row[1], found, RANK)
         row[1].axhline(0, color=plots.INK, linewidth=0.7)
         row[1].set_title(f"K = {clients}: Spearman's correlation, held-out ratings")
         plots.legend(figure, row[0])
     return figure
 
 
-def drawn(axes: Any, found: Found, clients: int, lines: Lines) -> None:
-    bands(axes, {name: curve(found[f"K{clients}-{method}"], metric, first=1)
+def drawn(axes: Any, found: Found, lines: Lines) -> None:
+    bands(axes, {name: curve(found[method], metric, first=1)
                  for name, (method, metric) in lines.items()})  # fmt: skip
     axes.margins(x=0.03)
     whole_rounds(axes)

@@ -43,6 +43,11 @@ class Results:
         return list(dict.fromkeys(int(one.cell.labels["clients"])
                                   for one in self.parts["movielens"].values()))  # fmt: skip
 
+    def methods(self, clients: int) -> dict[str, Trained]:
+        """By method, the table's rows."""
+        labelled = [(one.cell.labels, one) for one in self.parts["movielens"].values()]
+        return {s["method"]: one for s, one in labelled if s["clients"] == str(clients)}
+
     @property
     def rounds(self) -> int:
         """The paper's."""
