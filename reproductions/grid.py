@@ -58,6 +58,25 @@ class Cell(RunCell):
     weight: float = 1.0
     """How long a round of a client takes, against those of other blocks."""
 
+    @property
+    def rounds(self) -> int:
+        return int(self.recipe["rounds"])
+
+    @property
+    def local_epochs(self) -> int:
+        return int(self.recipe["algorithm"]["local_epochs"])
+
+    @property
+    def clients_per_round(self) -> int:
+        settings = self.recipe["federation"]
+        alone = settings.get("kind", "federated") in ("local", "centralized")
+        return 1 if alone else int(settings.get("cohort") or settings["clients"])
+
+    def epochs(self, rounds: int | None = None) -> int:
+        """Client epochs of one seed."""
+        rounds = self.rounds if rounds is None else rounds
+        return rounds * self.clients_per_round * self.local_epochs
+
     def resolved(self, seed: int = 0) -> Config:
         return resolve({**self.recipe, "seed": seed})
 

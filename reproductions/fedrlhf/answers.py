@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from fedrl.config.loading import resolve
 from fedrl.core.seeding import generator
 from fedrl.runs.grid import short_hash
 from fedrl.runs.warmstart import whole
+from reproductions.runner import Need
 
-KINDS = ("told", "shuffled", "flipped")
 NOISE = 0.5
 """Stars: the simulated person's."""
 SCORES = np.arange(1, 11) / 2
@@ -44,6 +45,12 @@ class Log:
     def files(self, folder: Path) -> str:
         """As `algorithm.feedback_file` takes it."""
         return str(self.place(folder) / "{client}.jsonl")
+
+
+def need(log: Log, folder: Path) -> Need:
+    """The files, for runs that read them."""
+    name = f"answers, {log.kind}, seed {log.seed}"
+    return Need(name, log.place(folder).is_dir, partial(write, log, folder))
 
 
 def write(log: Log, folder: Path) -> None:
