@@ -34,12 +34,12 @@ from typing import Any
 
 from fedrl.config.loading import find_recipe, read_recipe, resolve
 from fedrl.config.schema import Config
+from fedrl.core.types import Json, Tables
 from fedrl.runs.grid import RunCell, digest, short_hash
 from fedrl.runs.read import flatten
 
 SCALES = ("smoke", "small", "full")
-Tables = Mapping[str, Any]
-Recipe = dict[str, Any]
+Recipe = Json
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def expand(part: str, block: Tables, tables: Tables) -> Iterator[Cell]:
         )
 
 
-def points(axis: Any, tables: Tables) -> list[tuple[str, dict[str, Any]]]:
+def points(axis: Any, tables: Tables) -> list[tuple[str, Json]]:
     """Labels and settings along an axis."""
     if isinstance(axis, str):
         return points(tables["axes"][axis], tables)

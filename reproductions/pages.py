@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedrl.core.number_format import duration
+from fedrl.core.types import Tables
 from fedrl.report import plots
 from reproductions.records import Data
 
@@ -68,7 +69,7 @@ class Page:
 
     folder: Path
     pictures: Path
-    published: Mapping[str, Any] = field(default_factory=dict)
+    published: Tables = field(default_factory=dict)
     used: bool = False
     gaps: list[str] = field(default_factory=list)
 

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedrl.config.loading import as_dict, find_recipe, resolve
+from fedrl.core.types import Json, Tables
 from fedrl.runs.grid import short_hash
 from reproductions.fedqhd.plan import Plan
 from reproductions.fedqhd.results import Results, ended
@@ -18,7 +19,7 @@ from reproductions.pages import Row
 
 
 class Try(NamedTuple):
-    settings: Mapping[str, Any]
+    settings: Tables
     seeds: int
     value: float  # the mean over seeds
 
@@ -58,12 +59,12 @@ def tries(results: Results) -> dict[str, dict[str, Tried]]:
     return found
 
 
-def best(tried: Tried) -> Mapping[str, Any]:
+def best(tried: Tried) -> Tables:
     """Of those with the most seeds."""
     return max(tried, key=lambda one: (one.seeds, one.value)).settings
 
 
-def tuning(results: Results) -> dict[str, Any]:
+def tuning(results: Results) -> Json:
     """Rows of the table, and whose best try is not what the grid has chosen."""
     rows: list[Row] = []
     differ, plan = [], results.plan
@@ -91,7 +92,7 @@ def judged(one: Try) -> str:
     return f"{listed(one.settings)}: {one.value:.1f}" + (f" ({one.seeds} seeds)" * (one.seeds > 1))
 
 
-def listed(settings: Mapping[str, Any]) -> str:
+def listed(settings: Tables) -> str:
     return " ".join(f"{key} {shown(value)}" for key, value in settings.items())
 
 
@@ -106,7 +107,7 @@ def shown(value: Any) -> str:
 # Choices
 
 
-def choices(plan: Plan) -> dict[str, Any]:
+def choices(plan: Plan) -> Json:
     """Every task's settings as its recipe resolves, what they are, and the recipe's own reasons."""
     explained = plan.tables["explained"]
     flat = {task: resolved(task) for task in plan.tasks}
@@ -128,7 +129,7 @@ def choices(plan: Plan) -> dict[str, Any]:
     }
 
 
-def resolved(task: str) -> dict[str, Any]:
+def resolved(task: str) -> Json:
     """The recipe's settings over fedrl's defaults, the world's own scaling where it says none."""
     from fedrl.envs.discrete.worlds import TASKS as WORLDS
 

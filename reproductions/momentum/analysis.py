@@ -10,11 +10,11 @@ import tomllib
 from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fedrl.core.number_format import duration
+from fedrl.core.types import Json
 from fedrl.envs.control import random_mdp
 from fedrl.report import plots
 from reproductions.grid import Grid
@@ -49,7 +49,7 @@ class Analysis:
     # Table 2
 
     @cached_property
-    def table2(self) -> dict[str, Any]:
+    def table2(self) -> Json:
         part, paper = self.parts["table2"], PAPER["table2"]
         kappas, betas = part.axis("kappa"), part.axis("beta")
         rows, agreements = [], 0
@@ -138,7 +138,7 @@ class Analysis:
     # Theory
 
     @cached_property
-    def theory(self) -> dict[str, Any]:
+    def theory(self) -> Json:
         part, rows = self.parts["speedup"], []
         sizes, (small, one) = [int(n) for n in part.axis("clients")], part.axis("beta")
         cell = part.first.recipe
@@ -192,7 +192,7 @@ class Analysis:
 
     # Sampled worlds
 
-    def learners(self, name: str, alt: str) -> dict[str, Any]:
+    def learners(self, name: str, alt: str) -> Json:
         """One row per method and β, compared with PAvg on the same seeds; and their curves."""
         part, rows = self.parts[name], []
         for learner, cell in part.cells.items():
@@ -227,7 +227,7 @@ class Analysis:
         }
 
     @cached_property
-    def figure2(self) -> dict[str, Any]:
+    def figure2(self) -> Json:
         part, rows = self.parts["figure2"], []
         for method, title in METHODS.items():
             for n in part.axis("clients"):
@@ -263,7 +263,7 @@ class Analysis:
     # Tuning
 
     @cached_property
-    def tuning(self) -> dict[str, Any]:
+    def tuning(self) -> Json:
         rows, differ, spent = [], [], []
         for task in TASKS:
             part, used = self.parts[f"tune_{task}"], self.parts[f"figure1_{task}"]

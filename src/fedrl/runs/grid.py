@@ -12,16 +12,16 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from fedrl.algorithms import METHODS
 from fedrl.config.build import build_algorithm
 from fedrl.config.loading import as_dict, read_recipe, resolve
 from fedrl.config.schema import Config
+from fedrl.core.types import Tables
 from fedrl.federation.client_sampling import groups
 from fedrl.runs import train as runs
 from fedrl.runs.logs import last_round
@@ -45,7 +45,7 @@ class RunCell:
 
     part: str
     name: str
-    recipe: Mapping[str, Any]
+    recipe: Tables
     seeds: tuple[int, ...]
     mark: str = ""
 
@@ -96,13 +96,13 @@ def repaired(config: Config) -> list[str]:
 
 
 @cache
-def defaults(algorithm: str, world: str) -> Mapping[str, Any]:
+def defaults(algorithm: str, world: str) -> Tables:
     """Every setting, flat, where nothing but these two are named."""
     names = {"algorithm": {"name": algorithm}, "world": {"name": world}}
     return flatten(as_dict(resolve(names)))
 
 
-def short_hash(data: Any) -> str:
+def short_hash(data: object) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:12]
 
 
