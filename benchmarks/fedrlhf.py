@@ -23,7 +23,7 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -43,8 +43,7 @@ from fedrl.feedback import rating_network as network
 from fedrl.runs.grid import compute
 from fedrl.runs.process_pool import Job as Run
 from fedrl.runs.process_pool import finish, pool
-from reproductions.fedrlhf.cells import SMALL, SMOKE
-from reproductions.fedrlhf.cells import movielens as rows
+from reproductions.fedrlhf.cells import grid_of, with_settings
 
 CLIENTS = 50
 PROCESSES = 2
@@ -224,10 +223,11 @@ def round_of_fifty(results: harness.Results, quick: bool) -> None:
 
 
 def reproduction(results: harness.Results, quick: bool) -> None:
-    scale = SMOKE if quick else replace(SMALL, world=asdict(WORLD))
-    name = f"K{scale.clients[-1]}-fedrlhf"
-    (cell,) = (one for one in rows(scale) if one.name == name)
     with tempfile.TemporaryDirectory() as folder:
+        cells = grid_of("smoke" if quick else "small", Path(folder)).cells["movielens"]
+        cell = [one for one in cells if one.labels["method"] == "fedrlhf"][-1]
+        if not quick:
+            cell = with_settings(cell, {f"world.{k}": v for k, v in asdict(WORLD).items()})
         jobs = [
             Run(f"seed {seed}", 1.0, partial(compute, cell.config(seed, Path(folder))))
             for seed in cell.seeds

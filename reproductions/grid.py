@@ -34,12 +34,12 @@ from typing import Any
 
 from fedrl.config.loading import find_recipe, read_recipe, resolve
 from fedrl.config.schema import Config
+from fedrl.core.types import Json, Tables
 from fedrl.runs.grid import RunCell, digest, short_hash
 from fedrl.runs.read import flatten
 
 SCALES = ("smoke", "small", "full")
-Tables = Mapping[str, Any]
-Recipe = dict[str, Any]
+Recipe = Json
 
 
 @dataclass(frozen=True)
@@ -57,6 +57,25 @@ class Cell(RunCell):
     """What is kept of every seed of a cell together: the return at the end, and over the run."""
     weight: float = 1.0
     """How long a round of a client takes, against those of other blocks."""
+
+    @property
+    def rounds(self) -> int:
+        return int(self.recipe["rounds"])
+
+    @property
+    def local_epochs(self) -> int:
+        return int(self.recipe["algorithm"]["local_epochs"])
+
+    @property
+    def clients_per_round(self) -> int:
+        settings = self.recipe["federation"]
+        alone = settings.get("kind", "federated") in ("local", "centralized")
+        return 1 if alone else int(settings.get("cohort") or settings["clients"])
+
+    def epochs(self, rounds: int | None = None) -> int:
+        """Client epochs of one seed."""
+        rounds = self.rounds if rounds is None else rounds
+        return rounds * self.clients_per_round * self.local_epochs
 
     def resolved(self, seed: int = 0) -> Config:
         return resolve({**self.recipe, "seed": seed})
@@ -140,7 +159,7 @@ def expand(part: str, block: Tables, tables: Tables) -> Iterator[Cell]:
         )
 
 
-def points(axis: Any, tables: Tables) -> list[tuple[str, dict[str, Any]]]:
+def points(axis: Any, tables: Tables) -> list[tuple[str, Json]]:
     """Labels and settings along an axis."""
     if isinstance(axis, str):
         return points(tables["axes"][axis], tables)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from fedrl.core.number_format import duration
+from fedrl.core.types import Tables
 from fedrl.report import plots
 from reproductions.records import Data
 
@@ -68,7 +69,7 @@ class Page:
 
     folder: Path
     pictures: Path
-    published: Mapping[str, Any] = field(default_factory=dict)
+    published: Tables = field(default_factory=dict)
     used: bool = False
     gaps: list[str] = field(default_factory=list)
 
@@ -79,11 +80,17 @@ class Page:
         return cls(folder, page.with_suffix(""), tomllib.loads(text))
 
     def table(self, name: str, head: Sequence[str], rows: Iterable[Row], keys: int = 1) -> str:
-        """Rows whose first columns are `keys`. What is None was published before, or never."""
-        before = {tuple(row[:keys]): row for row in self.published.get("tables", {}).get(name, ())}
+        """Rows whose first columns are `keys`. What is None was published before, or never.
+
+        Rows with the same keys stand for each other in their order.
+        """
+        before: dict[tuple[str, ...], list[Sequence[str]]] = {}
+        for row in self.published.get("tables", {}).get(name, ()):
+            before.setdefault(tuple(row[:keys]), []).append(row)
         done = []
         for row in rows:
-            earlier = before.get(tuple(map(str, row[:keys])), ())
+            same = before.get(tuple(map(str, row[:keys])))
+            earlier = same.pop(0) if same else ()
             cells = [self._cell(cell, earlier, at) for at, cell in enumerate(row)]
             if any(cell.startswith(NOT_MEASURED) for cell in cells):
                 self.gaps.append(f"{name}, {', '.join(cells[:keys])}: {NOT_MEASURED}")

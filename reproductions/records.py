@@ -25,7 +25,7 @@ import numpy as np
 
 from fedrl.config.loading import as_dict, resolve
 from fedrl.core.atomic_files import write_atomically
-from fedrl.core.types import UserError
+from fedrl.core.types import Json, Tables, UserError
 from fedrl.report import plots
 from fedrl.runs import provenance
 from fedrl.runs.read import CUMULATIVE, Run, flatten
@@ -37,7 +37,7 @@ DIGITS = 6
 RETURN = "eval/return"
 PHASES = ("broadcast", "clients", "aggregate", "step", "evaluate", "checkpoint")
 
-Data = Mapping[str, Any]
+Data = Tables
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ def rounded(values: object, digits: int = DIGITS) -> Any:
     return int(values) if isinstance(values, np.integer) else values
 
 
-def differing(cell: Cell) -> dict[str, Any]:
+def differing(cell: Cell) -> Json:
     """The settings of a cell, flat, that are not the defaults."""
     config = cell.resolved()
     names = {"algorithm": {"name": config.algorithm.name}, "world": {"name": config.world.name}}
@@ -109,7 +109,7 @@ def differing(cell: Cell) -> dict[str, Any]:
     return {"algorithm.name": config.algorithm.name, "world.name": config.world.name} | shown
 
 
-def origin(meta: Data | None = None) -> dict[str, Any]:
+def origin(meta: Data | None = None) -> Json:
     """Commit, machine, command and date of a measurement: those of a run, or of this process."""
     meta = provenance.collect() if meta is None else meta
     hardware = dict(meta.get("hardware", {}))
@@ -129,7 +129,7 @@ def origin(meta: Data | None = None) -> dict[str, Any]:
 
 def of_run(
     cell: Cell, seed: int, folder: Path, keep: Sequence[str], keep_clients: Sequence[str]
-) -> dict[str, Any]:
+) -> Json:
     """The record of a run directory, as far as the run went."""
     run = load_run(folder)
     last = max(run.rounds)
@@ -153,7 +153,7 @@ def of_run(
     }
 
 
-def clients_of(folder: Path, metric: str) -> dict[str, Any]:
+def clients_of(folder: Path, metric: str) -> Json:
     """By round, what every client told, in the order of their numbers."""
     found: dict[str, dict[int, float]] = {}
     for line in map(json.loads, _whole_lines(folder / "clients.jsonl")):
@@ -175,7 +175,7 @@ def as_run(cell: Cell, seed: int, record: Data, path: Path) -> Run:
             rounds.setdefault(number, {})[metric] = np.nan if value is None else float(value)
     rounds = dict(sorted(rounds.items()))
     rounds[max(rounds)] |= record.get("totals", {})
-    failures: list[dict[str, Any]] = [{}] * int(record.get("failures", 0))
+    failures: list[Json] = [{}] * int(record.get("failures", 0))
     config = flatten(as_dict(cell.resolved(seed)))
     return Run(path, config, dict(record), rounds, failures, float(record["seconds"] or 0.0))
 
@@ -183,7 +183,7 @@ def as_run(cell: Cell, seed: int, record: Data, path: Path) -> Run:
 # Seeds that are computed together
 
 
-def of_seeds(cell: Cell, curves: Curves, at: Curves, seconds: float) -> dict[str, Any]:
+def of_seeds(cell: Cell, curves: Curves, at: Curves, seconds: float) -> Json:
     """`curves[metric]` is [seeds, points], `at[metric]` are the points' rounds."""
     bands = {}
     for metric in (RETURN, *cell.bands):

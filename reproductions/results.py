@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -113,10 +112,6 @@ class Measured:
         found = self.record["bands"][metric]
         mean, half = (np.array(found[key], float) for key in ("mean", "half"))
         return np.array(found["at"]), mean, half
-
-    def setting(self, key: str) -> Any:
-        table, _, inner = key.partition(".")
-        return self.cell.recipe[table][inner]
 
 
 Runs = Mapping[str, Trained]

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -19,7 +18,7 @@ from fedrl.algorithms import METHODS
 from fedrl.config import build
 from fedrl.config.schema import Config
 from fedrl.core.registry import load, look_up, missing_extra
-from fedrl.core.types import UserError
+from fedrl.core.types import Json, UserError
 from fedrl.envs import WORLDS
 from fedrl.runs.grid import accelerator, compiled_once, compute, cost, find, finished, reached
 from fedrl.runs.process_pool import Job, cores, finish, pool
@@ -134,7 +133,7 @@ def train(config: Config, processes: int) -> None:
     compute(config)
     path = find(config)
     assert path is not None
-    noted: dict[str, Any] = {"processes": processes}
+    noted: Json = {"processes": processes}
     if METHODS[config.algorithm.name].kind in LANGUAGE:
         noted["accelerator"] = accelerator()
     directory = RunDir(path)

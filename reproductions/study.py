@@ -14,16 +14,18 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import ModuleType
 
+from fedrl.core.registry import missing_extra
 from fedrl.core.types import UserError
 from reproductions.grid import Cell, Grid, read_grid
 from reproductions.pages import Page
 from reproductions.records import Data, Store
 from reproductions.results import Measured, Trained, read_runs, read_seeds
 from reproductions.runner import (
+    ON_A_GPU,
     Place,
     Say,
     playable,
@@ -91,7 +93,10 @@ class Study:
 
 
 def analysis_of(paper: str) -> ModuleType:
-    return importlib.import_module(f"reproductions.{paper}.analysis")
+    try:
+        return importlib.import_module(f"reproductions.{paper}.analysis")
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, f"fedrl reproduce {paper}", "classic") from error
 
 
 def prepare(
@@ -124,21 +129,19 @@ def measure(study: Study, only: Sequence[str], say: Say, processes: int | None =
     """Compute what is missing of the wanted parts, as far as the time goes."""
     parts = wanted(study.grid, only)
     cells = [cell for part in parts for cell in study.grid.cells[part]]
-    absent = unplayable(cells)
-    study = Study(study.paper, study.scale, study.grid, study.place, absent, study.model)
+    study = replace(study, absent=unplayable(cells))
     if processes == 0:
         return study
-    for world, why in absent.items():
+    for world, why in study.absent.items():
         say(f"{world} is skipped: {why}")
-    several = processes or processes_for(cells, study.grid.tables.get("on_a_gpu", 3))
-    place = Place(study.place.runs, study.place.store, several)
-    study = Study(study.paper, study.scale, study.grid, place, absent, study.model)
+    several = processes or processes_for(cells, study.grid.tables.get("on_a_gpu", ON_A_GPU))
+    study = replace(study, place=replace(study.place, processes=several))
     analysis = analysis_of(study.paper)
     if hasattr(analysis, "tasks"):
         tasks = analysis.tasks(study, parts)
     else:
-        tasks = tasks_of(playable(cells, absent), study.grid, place)
-    run_missing(tasks, place, say, several, minutes)
+        tasks = tasks_of(playable(cells, study.absent), study.grid, study.place)
+    run_missing(tasks, study.place, say, several, minutes)
     return study
 
 

@@ -6,16 +6,15 @@ It is made once and kept under a hash of how it is made.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from rich.console import Console
 
 from fedrl.config.loading import resolve
 from fedrl.core.registry import load, look_up
+from fedrl.core.types import Tables
 from fedrl.envs import WORLDS
 from fedrl.runs.grid import short_hash
 from fedrl.runs.warmstart import Settings, warmstart
@@ -26,7 +25,7 @@ from reproductions.runner import Need
 class WarmStart:
     """A world, as in a recipe, and how its expert is imitated."""
 
-    world: Mapping[str, Any]
+    world: Tables
     settings: Settings
 
     @property

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 
-from fedrl.runs.grid import Trained
-from reproductions.fedagent import cells as plan
-from reproductions.fedagent import numbers
-from reproductions.fedagent.numbers import BySeed, above, alike, not_below
-from reproductions.markdown import table
+from reproductions.pages import Row
+from reproductions.results import Runs
+from reproductions.verdicts import (
+    HOLDS,
+    BySeed,
+    Difference,
+    above,
+    alike,
+    gap,
+    mean_of,
+    not_below,
+    number,
+    paired,
+    signed,
+    together,
+    values,
+    verdict,
+)
 
-Found = Mapping[str, Trained]
-Parts = Mapping[str, Found]
-Row = tuple[str, str, str, str]
-Rule = Callable[[tuple[float, float]], str]
+Parts = Mapping[str, Runs]
+Rule = Callable[[Difference], str]
 SUCCESS = "eval/success"
+MARGIN = 5.0
+"""Percentage points: what counts as no worse, or as the same."""
 TITLES = {
     "main": "Generated household",
     "webshop": "Generated WebShop",
@@ -23,109 +37,146 @@ TITLES = {
 }
 """The parts that compare FedAgent with Centralized and Local."""
 NOTHING_LEARNED = "nothing was learned"
-PARTITIONS = {"preference": "ω", "coverage": "ξ", "hardness": "ξ′"}
+PARTITIONS = {"preference": ("ω", "omega"), "coverage": ("ξ", "xi"), "hardness": ("ξ′", "xi")}
+"""The symbol of each, and its setting."""
 
 
-def claims(scales: Mapping[str, Parts]) -> str:
-    rows: list[Row] = []
-    for parts in scales.values():
-        for part, title in TITLES.items():
-            if part in parts and any(one.runs for one in parts[part].values()):
-                rows += federation_pays(parts[part], title)
-        if "main" in parts:
-            rows += settings_matter(parts) + list(robust(parts["heterogeneity"]))
-    head = ("the paper says", "where", "here", "difference in points")
-    return f"""## What the paper says and what came out
-
-Differences are in percentage points of success, seed by seed, with 95% t-intervals. *Better*
-holds if the whole interval lies above 0, and does not hold if it lies below; it says nothing where
-the side that should be better is not above the warm start itself. *No worse* holds if the whole
-interval lies above −{numbers.MARGIN:g}, *the same* if it lies within ±{numbers.MARGIN:g}; they do
-not hold if the whole interval lies beyond, and say nothing where no side is better than the warm
-start. Everything else is undecided, one seed always.
-
-{table(head, rows)}"""
+# Success by seed: shown in percent, compared seed by seed
 
 
-def success(found: Found, name: str, rounds: int | None = None) -> BySeed:
-    return found[name].value(SUCCESS, rounds) if name in found else {}
+def shown(by_seed: BySeed) -> str | None:
+    """Percent with the interval over seeds."""
+    return number(values(by_seed, 100), 1)
 
 
-def local_success(found: Found, rounds: int) -> BySeed:
+def compared(ours: BySeed, base: BySeed) -> str | None:
+    """Better, worse or undecided, in percentage points over common seeds."""
+    return verdict(*paired(ours, base, 100), 1)
+
+
+def points(ours: BySeed, base: BySeed) -> Difference | None:
+    """The mean difference in percentage points and the half width of its interval."""
+    return gap(ours, base, 100)
+
+
+def against(ours: BySeed, theirs: BySeed, start: BySeed) -> str | None:
+    """No verdict where FedAgent is not above the warm start: others that fell are no achievement
+    of it."""
+    rise, difference = points(ours, start), points(ours, theirs)
+    if rise is None or difference is None or may_have_learned(rise):
+        return compared(ours, theirs)
+    return f"{NOTHING_LEARNED} ({signed(difference)})"
+
+
+def may_have_learned(rise: Difference) -> bool:
+    """Above the warm start; one seed cannot tell."""
+    return above(rise) == HOLDS or rise[1] != rise[1]
+
+
+def compared_rows(lines: Runs, rounds: int, base: str) -> Iterator[list[str | None]]:
+    """Name, success at the end, and the comparison with the line `base`."""
+    ends = {
+        name: one.value(SUCCESS, rounds if one.cell.part == "main" else None)
+        for name, one in lines.items()
+    }
+    for name, success in ends.items():
+        yield [name, shown(success), "–" if name == base else compared(success, ends[base])]
+
+
+def local_success(found: Runs, rounds: int) -> BySeed:
     """By seed, the mean over the clients that learn alone."""
-    several = [success(found, name, rounds) for name in found if name.startswith("local-")]
-    return numbers.mean_of(several)
+    alone = [one for name, one in found.items() if name.startswith("local-")]
+    return mean_of([one.value(SUCCESS, rounds) for one in alone])
+
+
+def strengths(found: Runs, name: str) -> tuple[str, list[float]]:
+    """The symbol of a heterogeneity, and how strong the mild and the extreme one are."""
+    symbol, key = PARTITIONS[name]
+    both = (found[f"{name}-{word}"].cell.recipe["partition"] for word in ("mild", "extreme"))
+    return symbol, [partition[key] for partition in both]
+
+
+# Claims
+
+
+def claims(
+    parts: Parts, scales: Iterable[Sequence[str]], shows: Callable[[str], bool]
+) -> list[Row]:
+    """By scale, every claim on its parts, and what became of it; None without records."""
+    rows: list[Row] = []
+    for names in scales:
+        for part, title in TITLES.items():
+            if part in names and shows(part):
+                rows += federation_pays(parts[part], title)
+        if "main" in names:
+            rows += [*settings_matter(parts), *robust(parts["heterogeneity"])]
+    return rows
 
 
 def row(
     claim: str, where: str, rule: Rule, start: BySeed, *differences: tuple[BySeed, BySeed]
 ) -> Row:
     """A claim of one or more differences (ours, base), judged by a rule; `start` is untrained."""
-    gaps = [gap for pair in differences if (gap := numbers.gap(*pair)) is not None]
+    gaps = [found for pair in differences if (found := points(*pair)) is not None]
     if len(gaps) < len(differences):
-        return claim, where, "not measured", ""
+        return claim, where, None, None
     sides = [one for pair in differences for one in (pair[:1] if rule is above else pair)]
-    learned = [found for one in sides if (found := numbers.gap(one, start))]
-    if not any(may_have_learned(found) for found in learned):
-        return claim, where, NOTHING_LEARNED, "; ".join(map(told, gaps))
-    judged = [rule(gap) for gap in gaps]
-    return claim, where, f"**{numbers.together(judged)}**", "; ".join(map(told, gaps))
+    learned = [found for one in sides if (found := points(one, start))]
+    said = "; ".join(map(signed, gaps))
+    if not any(map(may_have_learned, learned)):
+        return claim, where, NOTHING_LEARNED, said
+    return claim, where, f"**{together([rule(one) for one in gaps])}**", said
 
 
-def may_have_learned(rise: tuple[float, float]) -> bool:
-    """Above the warm start; one seed cannot tell."""
-    return above(rise) == numbers.HOLDS or rise[1] != rise[1]
+no_worse = partial(not_below, margin=MARGIN)
+the_same = partial(alike, margin=MARGIN)
 
 
-def told(gap: tuple[float, float]) -> str:
-    mean, half = gap
-    return f"{mean:+.1f} ± {half:.1f}" if half == half else f"{mean:+.1f} (one seed)"
-
-
-def federation_pays(found: Found, title: str) -> Iterator[Row]:
+def federation_pays(found: Runs, title: str) -> Iterator[Row]:
     """FedAgent above Local and no worse than Centralized, in both views."""
+    ours, start = found["fedagent"].value(SUCCESS), found["fedagent"].first(SUCCESS)
     rounds, last = found["fedagent"].cell.rounds, found["centralized"].cell.rounds
-    ours, start = success(found, "fedagent"), found["fedagent"].first(SUCCESS)
     views = {"equal local epochs": rounds} | ({"equal rollouts": last} if last > rounds else {})
     for view, at in views.items():
         where = f"{title}, {view}"
-        alone, all_tasks = local_success(found, at), success(found, "centralized", at)
+        alone, all_tasks = local_success(found, at), found["centralized"].value(SUCCESS, at)
         yield row("FedAgent is better than Local", where, above, start, (ours, alone))
         yield row(
-            "FedAgent is no worse than Centralized", where, not_below, start, (ours, all_tasks)
+            "FedAgent is no worse than Centralized", where, no_worse, start, (ours, all_tasks)
         )
+
+
+def labels(found: Runs, axis: str) -> list[str]:
+    """Along an axis of a part's cells."""
+    return [one.cell.labels[axis] for one in found.values() if axis in one.cell.labels]
 
 
 def settings_matter(parts: Parts) -> list[Row]:
-    found, where = parts["decentralized"], TITLES["main"]
-    rounds = next(iter(found.values())).cell.rounds
-    usual = success(parts["main"], "fedagent", rounds)
-    start = parts["main"]["fedagent"].first(SUCCESS)
-    fewer, more = plan.COHORTS
-    little, much = plan.EPOCHS
-    small, large = plan.SHARES
+    found, main, where = parts["decentralized"], parts["main"]["fedagent"], TITLES["main"]
+    start = main.first(SUCCESS)
+    usual = main.value(SUCCESS, next(iter(found.values())).cell.rounds)
+    fewer, more = labels(found, "clients")
+    little, much = labels(found, "epochs")
+    small, large = labels(found, "size")
+    ends = {name: one.value(SUCCESS) for name, one in found.items()}
     return [
         row(f"{much} epochs per round are better than {little}", where, above, start,
-            (success(found, f"epochs-{much}"), success(found, f"epochs-{little}"))),
-        row(f"{plan.COHORT} clients per round are better than {fewer}, and than {more}",
-            where, above, start, (usual, success(found, f"clients-{fewer}")),
-            (usual, success(found, f"clients-{more}"))),
-        row(f"{large} tasks per client are the same as {small}", where, alike, start,
-            (success(found, f"tasks-{large}"), success(found, f"tasks-{small}"))),
+            (ends[f"epochs-{much}"], ends[f"epochs-{little}"])),
+        row(f"{main.cell.clients_per_round} clients per round are better than {fewer}, and than "
+            f"{more}", where, above, start, (usual, ends[f"clients-{fewer}"]),
+            (usual, ends[f"clients-{more}"])),
+        row(f"{large} tasks per client are the same as {small}", where, the_same, start,
+            (ends[f"tasks-{large}"], ends[f"tasks-{small}"])),
     ]  # fmt: skip
 
 
-def robust(found: Found) -> Iterator[Row]:
-    for name, symbol in PARTITIONS.items():
-        mild, extreme = (
-            strength["omega" if name == "preference" else "xi"]
-            for strength in (plan.MILD, plan.EXTREME)
-        )
-        yield row(
+def robust(found: Runs) -> Iterator[Row]:
+    for name in PARTITIONS:
+        symbol, (mild, extreme) = strengths(found, name)
+        claim = (
             f"{name.capitalize()} heterogeneity, {symbol} = {extreme:g}, is no worse than "
-            f"{symbol} = {mild:g}",
-            TITLES["main"],
-            not_below,
-            found[f"{name}-mild"].first(SUCCESS),
-            (success(found, f"{name}-extreme"), success(found, f"{name}-mild")),
+            f"{symbol} = {mild:g}"
         )
+        weak, strong = found[f"{name}-mild"], found[f"{name}-extreme"]
+        pair = strong.value(SUCCESS), weak.value(SUCCESS)
+        yield row(claim, TITLES["main"], no_worse, weak.first(SUCCESS), pair)

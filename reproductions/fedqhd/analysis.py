@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from fedrl.core.types import Json, Tables
 from reproductions.fedqhd import choices, figures, gap
 from reproductions.fedqhd.claims import claims, figure_claims, reached
 from reproductions.fedqhd.measuring import cells, collect, measurements, tasks, tries_records
@@ -188,7 +188,7 @@ class Analysis:
         return self.page.table("unsynced", head, rows, keys=2)
 
     @cached_property
-    def clients(self) -> dict[str, Any]:
+    def clients(self) -> Json:
         plan, rows = self.plan, list[Row]()
         ends = {task: by_clients(self.results, task) for task in plan.sizes.agent_tasks}
         for task, by in ends.items():
@@ -211,7 +211,7 @@ class Analysis:
     # Errors of compilation
 
     @cached_property
-    def dimension(self) -> dict[str, Any]:
+    def dimension(self) -> Json:
         results, sizes = self.results, self.plan.sizes
         found, measured = results.parts["dimension"], by_dimension(results)
         rows, losses = list[Row](), {}
@@ -242,7 +242,7 @@ class Analysis:
         }
 
     @cached_property
-    def anchors(self) -> dict[str, Any]:
+    def anchors(self) -> Json:
         results, sizes = self.results, self.plan.sizes
         found, measured, rows = results.parts["anchors"], by_anchors(results), list[Row]()
         for count in sizes.anchors:
@@ -277,11 +277,11 @@ class Analysis:
     # Choices
 
     @cached_property
-    def tuning(self) -> dict[str, Any]:
+    def tuning(self) -> Json:
         return choices.tuning(self.results)
 
     @cached_property
-    def choices(self) -> dict[str, Any]:
+    def choices(self) -> Json:
         return choices.choices(self.plan)
 
     @cached_property
@@ -305,7 +305,7 @@ class Analysis:
     @cached_property
     def origins(self) -> str:
         """Of runs, errors and tries; a tuning that has only tries misses no runs."""
-        recorded: dict[str, list[Mapping[str, Any]]] = {
+        recorded: dict[str, list[Tables]] = {
             part: list(found) for part, found in self.study.records().items()
         }
         planned = self.study.planned()

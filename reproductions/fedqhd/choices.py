@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from fedrl.config.loading import as_dict, find_recipe, resolve
+from fedrl.core.types import Json, Tables
 from fedrl.runs.grid import short_hash
 from reproductions.fedqhd.plan import Plan
 from reproductions.fedqhd.results import Results, ended
@@ -18,33 +19,12 @@ from reproductions.pages import Row
 
 
 class Try(NamedTuple):
-    settings: Mapping[str, Any]
+    settings: Tables
     seeds: int
     value: float  # the mean over seeds
 
 
 Tried = list[Try]
-
-CHOSEN = {
-    "bandwidth": "σ0: how far apart states are that tell nothing about each other",
-    "lr": "η; TD errors are summed over the batch and features have a norm of about 0.7, so that "
-    "one transition's update corrects η/2 of its error, and η · batch / 2 if all of a batch are "
-    "one state and action; the paper's 0.01 is a small step",
-    "batch": "transitions per update",
-    "gradient_steps": "updates per environment step",
-    "sync_steps": "steps between two syncs of the target; 0 is never by steps",
-    "sync_episodes": "episodes between two syncs; 0 is never by episodes",
-    "epsilon_decay": "ε starts at 1 and is multiplied by this after every episode",
-    "epsilon_floor": "down to this (the paper's)",
-    "gamma": "γ (the paper's)",
-    "replay": "transitions remembered (the paper's)",
-    "anchors": "m (the paper's)",
-    "ridge": "λ of the compilation",
-    "bandwidth_spread": "own σ_i lie within this share of σ0 (the paper's)",
-    "shift": "subtracted from a state before features see it",
-    "scale": "what a state is divided by then: about what an episode can reach",
-}
-"""Settings of the recipes that the page shows, and what they are."""
 
 
 # Tuning
@@ -79,12 +59,12 @@ def tries(results: Results) -> dict[str, dict[str, Tried]]:
     return found
 
 
-def best(tried: Tried) -> Mapping[str, Any]:
+def best(tried: Tried) -> Tables:
     """Of those with the most seeds."""
     return max(tried, key=lambda one: (one.seeds, one.value)).settings
 
 
-def tuning(results: Results) -> dict[str, Any]:
+def tuning(results: Results) -> Json:
     """Rows of the table, and whose best try is not what the grid has chosen."""
     rows: list[Row] = []
     differ, plan = [], results.plan
@@ -112,7 +92,7 @@ def judged(one: Try) -> str:
     return f"{listed(one.settings)}: {one.value:.1f}" + (f" ({one.seeds} seeds)" * (one.seeds > 1))
 
 
-def listed(settings: Mapping[str, Any]) -> str:
+def listed(settings: Tables) -> str:
     return " ".join(f"{key} {shown(value)}" for key, value in settings.items())
 
 
@@ -127,18 +107,19 @@ def shown(value: Any) -> str:
 # Choices
 
 
-def choices(plan: Plan) -> dict[str, Any]:
+def choices(plan: Plan) -> Json:
     """Every task's settings as its recipe resolves, what they are, and the recipe's own reasons."""
+    explained = plan.tables["explained"]
     flat = {task: resolved(task) for task in plan.tasks}
     return {
         "rows": [
             [f"`{key}`", *(shown(flat[task][key]) for task in plan.tasks), what]
-            for key, what in CHOSEN.items()
+            for key, what in explained.items()
         ],
         "said": [
             f"{title}, `{key}`: {why}"
             for task, title in plan.tasks.items()
-            for key, why in reasons(find_recipe(f"fedqhd/{task}")).items()
+            for key, why in reasons(find_recipe(f"fedqhd/{task}"), explained).items()
         ],
         "tuned": [
             f"{plan.tasks[task]}, {name}: {listed(settings)}"
@@ -148,7 +129,7 @@ def choices(plan: Plan) -> dict[str, Any]:
     }
 
 
-def resolved(task: str) -> dict[str, Any]:
+def resolved(task: str) -> Json:
     """The recipe's settings over fedrl's defaults, the world's own scaling where it says none."""
     from fedrl.envs.discrete.worlds import TASKS as WORLDS
 
@@ -161,8 +142,8 @@ def resolved(task: str) -> dict[str, Any]:
     }
 
 
-def reasons(recipe: Path) -> dict[str, str]:
-    """By key, the comment that stands right above it."""
+def reasons(recipe: Path, explained: Mapping[str, str]) -> dict[str, str]:
+    """By key that is explained, the comment that stands right above it."""
     found: dict[str, str] = {}
     above: list[str] = []
     for line in recipe.read_text(encoding="utf-8").splitlines():
@@ -170,7 +151,7 @@ def reasons(recipe: Path) -> dict[str, str]:
             above.append(line.lstrip("# "))
             continue
         key = re.match(r"(\w+)\s*=", line)
-        if key and above and key[1] in CHOSEN:
+        if key and above and key[1] in explained:
             found[key[1]] = " ".join(above)
         above = []
     return found

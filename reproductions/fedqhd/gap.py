@@ -30,7 +30,7 @@ from fedrl.config.build import build_algorithm
 from fedrl.config.loading import as_dict
 from fedrl.config.schema import Config
 from fedrl.core import seeding
-from fedrl.core.types import UserError
+from fedrl.core.types import Json, UserError
 from fedrl.runs.evaluate import newest
 from fedrl.runs.grid import find, short_hash
 from fedrl.runs.run_dir import RunDir
@@ -82,7 +82,7 @@ class Measurement:
         settings = {**dataclasses.asdict(self), "learner": self._encoders(), "reference": ""}
         return short_hash([settings, Path(self.reference.name).name])
 
-    def _encoders(self) -> dict[str, Any]:
+    def _encoders(self) -> Json:
         """What of the learner's settings moves an error; D, m and λ are the points'."""
         s = self.learner.algorithm
         clients = self.learner.federation.clients
@@ -91,7 +91,7 @@ class Measurement:
                 "spread": s.bandwidth_spread, "complex": s.complex}  # fmt: skip
 
 
-def averaged(one: Measurement) -> list[dict[str, Any]]:
+def averaged(one: Measurement) -> list[Json]:
     """The errors of every point and ridge as a record has them: means over clients."""
 
     def mean(value: Any) -> Any:
@@ -100,7 +100,7 @@ def averaged(one: Measurement) -> list[dict[str, Any]]:
     return [{key: mean(value) for key, value in point.items()} for point in measure(one)]
 
 
-def measure(one: Measurement) -> list[dict[str, Any]]:
+def measure(one: Measurement) -> list[Json]:
     """For every point and ridge, the error of each client: largest, and root mean square.
 
     With few features also `alone`, and `seen`: how many directions the anchors tell more of than
@@ -146,9 +146,7 @@ def _clients(one: Measurement, features: int, fit: np.ndarray, truth: np.ndarray
     return _Clients(algorithm, encoders, oracles)
 
 
-def _point(
-    one: Measurement, group: _Clients, count: int, held_out: np.ndarray
-) -> list[dict[str, Any]]:
+def _point(one: Measurement, group: _Clients, count: int, held_out: np.ndarray) -> list[Json]:
     """All ridges at one D and m."""
     from fedrl.algorithms.qhd import encoders as rff
     from fedrl.algorithms.qhd.ridge import Compiler

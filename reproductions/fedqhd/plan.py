@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
+from fedrl.core.types import Json, Tables
 from reproductions.grid import Cell, Grid, Recipe, read_grid, recipe_of
 
 ENCODERS = ("shared", "own")
@@ -25,7 +25,7 @@ DEEP_STEP = 7000
 SIMULATED = 20_000
 """The same for a step of a world that is not compiled."""
 
-Settings = Mapping[str, Any]
+Settings = Tables
 Parts = dict[str, list[Cell]]
 
 
@@ -70,7 +70,7 @@ class Sizes:
 class Plan:
     """The grid's tables, and what follows from them."""
 
-    tables: Mapping[str, Any]
+    tables: Tables
     sizes: Sizes
     methods: Mapping[str, Method]
     chosen: Mapping[str, Mapping[str, Settings]] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Plan:
             for encoders in about.encoders:
                 yield name, encoders
 
-    def tries(self, task: str, name: str) -> list[dict[str, Any]]:
+    def tries(self, task: str, name: str) -> list[Json]:
         """The settings tried for a learner (`fedqhd-own`) on a task: all combinations."""
         algorithm = self.methods[name.rpartition("-")[0]].algorithm
         kind = {"feddqn": "dqn", "distill-dqn": "distill"}.get(algorithm, "qhd")

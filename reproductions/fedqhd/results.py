@@ -6,10 +6,10 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from fedrl.core.types import Tables
 from reproductions.fedqhd.gap import RIDGELESS, USUAL
 from reproductions.fedqhd.plan import REFERENCE, Plan
 from reproductions.results import Runs, Trained
@@ -31,10 +31,10 @@ class Results:
 
     plan: Plan
     parts: Mapping[str, Runs]
-    errors: Mapping[str, Sequence[Sequence[Mapping[str, Any]]]]
+    errors: Mapping[str, Sequence[Sequence[Tables]]]
     full: Runs
     full_plan: Plan
-    tried: Mapping[tuple[str, str], Sequence[Mapping[str, Any]]]
+    tried: Mapping[tuple[str, str], Sequence[Tables]]
     ridge: float = USUAL
     """λ whose errors are judged."""
 

@@ -1,181 +1,197 @@
-"""What is measured for FedRLHF on ratings, and how much of it: every size is in this file.
+"""What FedRLHF's `grid.toml` cannot say alone: files of answers, warm starts, the bound.
 
-A cell is the recipe `fedrlhf/movielens` with a few settings changed. The small scale is the paper's
-own size already, so that the full scale reads these runs; only IMDb (`fedrlhf_imdb_cells`) differs.
+Answers of people are files that differ from seed to seed. What runs on reviews start from, where no
+model is named, is one that has read public reviews, made once and kept under a hash of how it is
+made. Where MovieLens is neither here nor recorded, generated ratings stand in.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from functools import cache
+import dataclasses
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from fedrl.config import loading
-from fedrl.config.loading import find_recipe
-from fedrl.runs.grid import RunCell
-from reproductions.fedagent.cells import changed
-from reproductions.fedrlhf.logs import KINDS, Log
-from reproductions.fedrlhf.theory import Measurement
+from rich.console import Console
 
-Recipe = dict[str, Any]
-Cells = list[RunCell]
+from fedrl.algorithms import METHODS
+from fedrl.config.build import build_algorithm
+from fedrl.config.loading import as_dict, resolve
+from fedrl.config.schema import Config
+from fedrl.core.registry import load
+from fedrl.core.types import UserError
+from fedrl.datasets.fetch import root
+from fedrl.runs.grid import short_hash
+from fedrl.runs.read import flatten
+from fedrl.runs.warmstart_reviews import Settings, warmstart
+from reproductions.fedrlhf import answers
+from reproductions.fedrlhf.answers import Log
+from reproductions.grid import Cell, Grid, changed, read_grid
+from reproductions.records import Data, rounded
+from reproductions.runner import Need, Needs, Task, record_values, run_name, tasks_of
+from reproductions.study import Study
 
-PARTS = ("movielens", "tradeoff", "feedback", "bound", "imdb")
-SEEDS = (0, 42, 101, 123, 4242)
-"""The paper's."""
-BOUND_LAMS = (0.0, 1.0)
-
-
-@dataclass(frozen=True)
-class Method:
-    """A row of the table: its name there, and what differs from the recipe."""
-
-    title: str
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-
-METHODS = {
-    "fedrlhf": Method("FedRLHF"),
-    "labels": Method(
-        "told the labels (bandit)", {"algorithm.reward": "labels", "algorithm.feedback": "none"}
-    ),
-    "plain": Method("λ = 0, intrinsic reward only", {"algorithm.lam": [0.0]}),
-    "independent": Method("every client alone", {"federation.kind": "independent"}),
-    "centralized": Method("centralized, one client has all", {"federation.kind": "centralized"}),
-}
-"""All but the second learn from the same R0; the first and the last two from feedback as well. The
-second is paid the true label, but only for the action that it takes."""
+RATINGS = ("movielens", "tradeoff", "feedback", "bound")
+PUBLIC = ("source", "shortest", "public", "family")
+"""What of a world's settings decides which reviews are public."""
 
 
-@dataclass(frozen=True)
-class Scale:
-    """How much is spent. The defaults are the paper's where it names a number."""
-
-    seeds: tuple[int, ...] = SEEDS
-    clients: tuple[int, ...] = (10, 50)
-    rounds: int = 5
-    # λ of the trade-off, and its rounds: long enough to see when a run has learned.
-    lams: tuple[float, ...] = (0.0, 0.1, 0.2, 0.5, 1.0, 2.0, 4.0)
-    long: int = 20
-    # Whose person says the opposite where one does.
-    flipped: int = 0
-    # τ and rounds of Theorem 4.1's algorithm.
-    local_steps: int = 5
-    bound_rounds: int = 40
-    world: Mapping[str, Any] = field(default_factory=lambda: {"source": "movielens"})
-    everywhere: Mapping[str, Any] = field(default_factory=dict)
-    """Settings over the recipe's."""
+def cells(scale: str, folder: Path, model: str) -> Grid:
+    """The grid; `folder` is where answers and warm starts lie, `model` the full scale's."""
+    if model and scale != "full" and model != os.environ.get("FEDRL_MODEL"):
+        raise UserError(f"--model is for the full scale: the scale {scale} makes its own model")
+    return grid_of(scale, folder, model)
 
 
-GENERATED: Mapping[str, Any] = {"source": "generated"}
-SMALL = Scale()
-SMOKE = Scale(
-    seeds=(0, 1),
-    clients=(3, 4),
-    rounds=2,
-    lams=(0.0, 0.5, 1.0, 2.0),
-    long=3,
-    local_steps=2,
-    bound_rounds=3,
-    world={**GENERATED, "users": 12, "movies": 40, "ratings": 20, "least": 6},
-    everywhere={
-        "algorithm.rating_queries": 10,
-        "algorithm.preference_queries": 10,
-        "algorithm.reward_epochs": 2,
-    },
-)
-SCALES = {"smoke": SMOKE, "small": SMALL, "full": SMALL}
-
-
-@cache
-def read_recipe(name: str) -> Recipe:
-    """Read once: a reproduction is of the recipe that it started with."""
-    return loading.read_recipe(find_recipe(name))
-
-
-def base(scale: Scale, clients: int, rounds: int) -> Recipe:
-    # Runs of seconds: of clients alone, a checkpoint takes longer than a round.
-    settings = {"rounds": rounds, "checkpoint_every": rounds, "federation.clients": clients}
-    world = {f"world.{key}": value for key, value in scale.world.items()}
-    return changed(read_recipe("fedrlhf/movielens"), settings | world | dict(scale.everywhere))
-
-
-def cells(scale: Scale, folder: Path) -> dict[str, Cells]:
-    """All cells of ratings, by part; `folder` is where answers are logged."""
-    return {
-        "movielens": movielens(scale),
-        "tradeoff": tradeoff(scale),
-        "feedback": feedback(scale, folder),
-    }
-
-
-def movielens(scale: Scale) -> Cells:
-    return [
-        RunCell(
-            "movielens",
-            f"K{clients}-{name}",
-            changed(base(scale, clients, scale.rounds), method.settings),
-            scale.seeds,
-        )
-        for clients in scale.clients
-        for name, method in METHODS.items()
+def grid_of(scale: str, folder: Path, model: str = "", genuine: bool = True) -> Grid:
+    """Not `genuine`: of generated ratings."""
+    grid = read_grid(Path(__file__).parent / "grid.toml", scale)
+    several = dict(grid.cells)
+    if not genuine:
+        several |= {part: [with_settings(cell, {"world.source": "generated"})
+                           for cell in several[part]] for part in RATINGS}  # fmt: skip
+    several["feedback"] = [
+        one for cell in several["feedback"] for one in answered(cell, grid, folder)
     ]
+    start = model_of(grid, folder, model if scale == "full" else "")
+    several["imdb"] = [with_settings(cell, {"algorithm.model": start}) for cell in several["imdb"]]
+    return replace(grid, cells=several)
 
 
-def tradeoff(scale: Scale) -> Cells:
-    recipe = base(scale, scale.clients[0], scale.long)
-    return [
-        RunCell("tradeoff", f"lam-{lam:g}", changed(recipe, {"algorithm.lam": [lam]}), scale.seeds)
-        for lam in scale.lams
-    ]
+def with_settings(cell: Cell, settings: Mapping[str, Any]) -> Cell:
+    return replace(cell, recipe=changed(cell.recipe, settings))
 
 
-# Feedback that is not what it should be
+# Ratings
 
 
-def log_of(scale: Scale, kind: str, seed: int) -> Log:
-    recipe = base(scale, scale.clients[0], scale.rounds)
-    return Log(kind, seed, scale.clients[0], scale.flipped, recipe["world"])
+def of_ratings(study: Study) -> Study:
+    """With generated ratings where the genuine ones are neither here nor recorded."""
+    if is_genuine(study.grid):
+        try:
+            root("movielens")
+        except UserError:
+            if not any(study.records()[part] for part in RATINGS):
+                grid = grid_of(study.scale, study.place.runs, study.model, genuine=False)
+                return replace(study, grid=grid)
+    return study
 
 
-def feedback(scale: Scale, folder: Path) -> Cells:
-    """One cell per seed, because every seed has other users and so other files of answers.
+def is_genuine(grid: Grid) -> bool:
+    return bool(grid.cells["movielens"][0].recipe["world"]["source"] != "generated")
 
-    Only scores are asked about: what a person says of a pair depends on the model's order, which a
-    file written beforehand cannot know.
+
+def answered(cell: Cell, grid: Grid, folder: Path) -> Iterator[Cell]:
+    """One cell per seed, with its answers' files, where people are asked."""
+    if "kind" not in cell.labels:
+        yield cell
+        return
+    for seed in cell.seeds:
+        one = replace(cell, name=f"{cell.name}-{seed}", seeds=(seed,))
+        files = log_of(one, grid).files(folder)
+        yield with_settings(one, {"algorithm.feedback_file": files})
+
+
+def log_of(cell: Cell, grid: Grid) -> Log:
+    """What a cell's clients are told."""
+    clients, flipped = cell.recipe["federation"]["clients"], grid.tables["flipped"]
+    return Log(cell.labels["kind"], cell.seeds[0], clients, flipped, cell.recipe["world"])
+
+
+def measure_bound(cell: Cell, seed: int) -> Data:
+    """The bound of Theorem 4.1 and what it bounds, by round.
+
+    The theorem is about policy gradients with plain steps and a uniform mean, so these runs are not
+    those of the tables (`algorithms/fedrlhf/ratings/bound.py` says what is exact and what is an
+    estimate).
     """
-    recipe = changed(
-        base(scale, scale.clients[0], scale.rounds), {"algorithm.preference_queries": 0}
-    )
-    found = [RunCell("feedback", "none", silent(recipe), scale.seeds)]
-    for kind in KINDS:
-        for seed in scale.seeds:
-            files = log_of(scale, kind, seed).files(folder)
-            told = {"algorithm.feedback": "logged", "algorithm.feedback_file": files}
-            found.append(RunCell("feedback", f"{kind}-{seed}", changed(recipe, told), (seed,)))
+    from fedrl.algorithms.fedrlhf.ratings.algorithm import FedRLHF
+    from fedrl.algorithms.fedrlhf.ratings.bound import measure
+
+    algorithm = build_algorithm(cell.resolved(seed))
+    assert isinstance(algorithm, FedRLHF)
+    found = measure(algorithm, cell.rounds, seed)
+    rows = [row._asdict() | {"paper": row.paper, "repaired": row.repaired} for row in found.rows]
+    return dict(rounded({"constants": found.constants._asdict(), "rows": rows}))
+
+
+# Reviews
+
+
+@dataclass(frozen=True)
+class Reading:
+    """A world of reviews, as in a recipe, and how its public ones are read."""
+
+    world: Mapping[str, Any]
+    settings: Settings
+
+    def path(self, folder: Path) -> Path:
+        """The model's folder; its hash is of what differs from the defaults."""
+        usual = dataclasses.asdict(Settings())
+        said = {k: v for k, v in dataclasses.asdict(self.settings).items() if v != usual[k]}
+        world = {key: self.world[key] for key in PUBLIC if key in self.world}
+        return folder / "models" / f"reviews.{short_hash([world, said])}"
+
+    def need(self, folder: Path) -> Need:
+        path = self.path(folder)
+        return Need("warm start on public reviews", path.is_dir, partial(read_reviews, self, path))
+
+
+def read_reviews(reading: Reading, path: Path) -> None:
+    from fedrl.envs.imdb.world import World
+
+    settings = resolve({"world": dict(reading.world)}).world
+    warmstart(World(settings, 0, 0), reading.settings, path, Console(quiet=True))
+
+
+def reading_of(grid: Grid) -> Reading:
+    return Reading(grid.cells["imdb"][0].recipe["world"], Settings(**grid.tables["reading"]))
+
+
+def model_of(grid: Grid, folder: Path, model: str) -> str:
+    """What runs on reviews begin with: the model that is named, or one that has to be made."""
+    return model or grid.tables["model"] or str(reading_of(grid).path(folder))
+
+
+# Tasks
+
+
+def tasks(study: Study, parts: Sequence[str]) -> list[Task]:
+    """Every record of these parts."""
+    load(METHODS["fedrlhf"], "fedrl reproduce", "fedrlhf")  # says what to install
+    asked, study = study, of_ratings(study)
+    if study is not asked:
+        print("MovieLens is not here: generated ratings stand in (`fedrl data movielens` gets it)",
+              file=sys.stderr, flush=True)  # fmt: skip
+    runs = [cell for part in parts if part != "bound" for cell in study.grid.cells[part]]
+    found = tasks_of(runs, study.grid, study.place, needs_of(study))
+    return found + (bound_tasks(study) if "bound" in parts else [])
+
+
+def needs_of(study: Study) -> Needs:
+    """By a run's settings, the files of answers or the model that it reads."""
+    folder, grid = study.place.runs, study.grid
+    logs = [log_of(cell, grid) for cell in grid.cells["feedback"] if "kind" in cell.labels]
+    made = {log.files(folder): answers.need(log, folder) for log in logs}
+    made[str(reading_of(grid).path(folder))] = reading_of(grid).need(folder)
+
+    def needs(config: Config) -> tuple[Need, ...]:
+        said = flatten(as_dict(config))
+        named = (said.get(key) for key in ("algorithm.feedback_file", "algorithm.model"))
+        return tuple(made[name] for name in named if name in made)
+
+    return needs
+
+
+def bound_tasks(study: Study) -> list[Task]:
+    found = []
+    for cell in study.grid.cells["bound"]:
+        for seed in cell.seeds:
+            key = ("bound", run_name(cell, seed), cell.digest(seed))
+            measure = partial(measure_bound, cell, seed)
+            found.append(Task(*key, partial(record_values, measure, *key, study.place.store)))
     return found
-
-
-def silent(recipe: Recipe) -> Recipe:
-    return changed(recipe, {"algorithm.feedback": "none"})
-
-
-# The bound
-
-
-def bounds(scale: Scale) -> list[Measurement]:
-    """The theorem's own algorithm, with and without feedback."""
-    settings = {
-        "aggregate.name": "mean",
-        "algorithm.method": "policy-gradient",
-        "algorithm.optimizer": "sgd",
-        "algorithm.local_steps": scale.local_steps,
-    }
-    recipe = changed(base(scale, scale.clients[0], scale.bound_rounds), settings)
-    return [
-        Measurement(lam, seed, scale.bound_rounds, changed(recipe, {"algorithm.lam": [lam]}))
-        for lam in BOUND_LAMS
-        for seed in scale.seeds
-    ]

@@ -6,79 +6,73 @@ import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from reproductions.fedqhd.numbers import gap, told
 
-from reproductions.fedagent.numbers import FAILS, HOLDS, OPEN, above
-from reproductions.fedrlhf import feedback, imdb, numbers, theory, tradeoff
-from reproductions.fedrlhf.movielens import medians, spreads, title
-from reproductions.fedrlhf.numbers import percent, plain, scaled
+from reproductions.fedrlhf import reviews, theory, tradeoff
 from reproductions.fedrlhf.rates import Rate
-from reproductions.fedrlhf.results import OWN, BySeed, Found, Results, at
-from reproductions.markdown import table
+from reproductions.fedrlhf.results import (
+    OWN,
+    PAPER,
+    Found,
+    Results,
+    at,
+    medians,
+    percent,
+    personal,
+    plain,
+    spreads,
+)
+from reproductions.results import BySeed
+from reproductions.verdicts import FAILS, HOLDS, OPEN, above, alike, gap, not_below, signed
 
-Row = tuple[str, str, str]
+Row = tuple[str, str | None, str | None]
+"""The claim, the verdict and what was found; None where a record is missing."""
 NEAR = 0.5
 """How far from the theorem's exponent 2 a slope may be."""
 STRAIGHT = 0.9
 """Share of differences that a line must explain to be called one."""
-UNKNOWN = "not measured"
 NAMES = {"smoke": "smoke", "small": "built-in model", "full": "language model"}
 """Of IMDb's scales."""
 
 
-def claims(results: Results) -> str:
-    rows = [
-        *(row for clients in results.scale.clients for row in ratings(results, clients)),
+def claims(results: Results) -> list[Row]:
+    return [
+        *(row for clients in results.clients for row in ratings(results, clients)),
         *answers(results), *rates(results), bound(results),
-        *(row for scale, found in results.texts.items() for row in reviews(found, scale)),
+        *(row for scale, found in results.texts.items() for row in on_reviews(found, scale)),
     ]  # fmt: skip
-    return f"""## What the paper says and what came out
-
-Differences are seed by seed, with 95% t-intervals. *Above*, *rises* and the like hold if the whole
-interval lies on that side of 0, do not hold if it lies on the other, and are undecided otherwise,
-as they always are with one seed. Numbers of the paper are compared with our mean, without an
-interval: its accuracy is reached if we are no further below it than its deviation over seeds, its
-rise if ours is as large. *In order* holds if λ_k and the changes are ranked alike (a correlation of
-0.9 or more) with every seed that was measured. Rows in italics are not the paper's: they say what
-its claims rest on.
-
-{table(("the paper says", "here", "what was found"), rows)}"""
 
 
 def judged(claim: str, ours: BySeed, base: BySeed, shown: str = "", factor: float = 1.0) -> Row:
     """A claim that ours is above the other."""
-    difference = gap(scaled(ours, factor), scaled(base, factor))
+    difference = gap(ours, base, factor)
     if difference is None:
-        return claim, UNKNOWN, ""
+        return claim, None, None
     digits = 1 if factor > 1 else 3
-    return claim, f"**{above(difference)}**", f"{shown}{told(difference, digits)}"
+    return claim, f"**{above(difference)}**", f"{shown}{signed(difference, digits)}"
 
 
 # MovieLens
 
 
 def ratings(results: Results, clients: int) -> Iterator[Row]:
-    found = results.parts["movielens"]
-    ours, alone = found[f"K{clients}-fedrlhf"], found[f"K{clients}-independent"]
-    where = f"{title(results, clients)}: "
+    ours, labels, plain_run, alone, central = results.methods(clients).values()
+    where = f"{'MovieLens' if results.genuine else 'Generated ratings'}, K = {clients}: "
     first, last = at(ours, "eval/accuracy", 1), at(ours, "eval/accuracy")
-    change = f"{percent(first)} → {percent(last)}: "
     if clients == 10:
-        yield reached(where, last, at(found[f"K{clients}-labels"], "eval/train_accuracy"))
-    yield judged(f"{where}the global accuracy rises over rounds", last, first, change, 100)
+        yield reached(where, last, at(labels, "eval/train_accuracy"))
+    yield judged(f"{where}the global accuracy rises over rounds", last, first,
+                 f"{percent(first)} → {percent(last)}: ", 100)  # fmt: skip
     often = at(ours, "eval/majority")
     yield judged(f"*{where}the global policy is above the majority class*", last, often,
                  f"{percent(often)} is the majority's: ", 100)  # fmt: skip
     own = at(ours, OWN)
     yield judged(f"*{where}so are clients' own policies*", own, often, f"{percent(own)}: ", 100)
-    plain_run, labels = found[f"K{clients}-plain"], found[f"K{clients}-labels"]
     yield judged(f"*{where}feedback helps: above λ = 0, own policies*", own,
                  at(plain_run, OWN), "", 100)  # fmt: skip
     yield judged(f"*{where}above the network that is told the labels, own policies*", own,
                  at(labels, OWN), "", 100)  # fmt: skip
     yield judged(f"*{where}federation helps: global above every client alone*", last,
                  at(alone, "eval/accuracy"), "", 100)  # fmt: skip
-    central = found[f"K{clients}-centralized"]
     yield matched(f"{where}FedRLHF matches centralized training", last,
                   at(central, "eval/accuracy"))  # fmt: skip
     end = ours.cell.rounds
@@ -91,32 +85,27 @@ def ratings(results: Results, clients: int) -> Iterator[Row]:
 
 
 def reached(where: str, last: BySeed, leaky: BySeed) -> Row:
-    paper, spread = numbers.LAST
-    claim = f"{where}77.71% ± 2.64 after five rounds"
-    difference = gap(scaled(last, 100), dict.fromkeys(last, paper))
+    paper, spread = PAPER["ratings"]["last"]
+    claim = f"{where}{paper}% ± {spread} after five rounds"
+    difference = gap({s: 100 * level for s, level in last.items()}, dict.fromkeys(last, paper))
     if difference is None:
-        return claim, UNKNOWN, ""
+        return claim, None, None
     word = HOLDS if difference[0] >= -spread else FAILS
     beside = f"; in the release's protocol, which is no evaluation, {percent(leaky)}"
-    return (
-        claim,
-        f"**{word}**",
-        (f"{percent(last)} on held-out ratings: {told(difference)}{beside if leaky else ''}"),
-    )
+    found = f"{percent(last)} on held-out ratings: {signed(difference)}{beside if leaky else ''}"
+    return claim, f"**{word}**", found
 
 
 def matched(claim: str, ours: BySeed, base: BySeed, margin: float = 5.0) -> Row:
     """No worse than five points below."""
-    difference = gap(scaled(ours, 100), scaled(base, 100))
+    claim, difference = f"{claim} (no worse than by {margin:g} points)", gap(ours, base, 100)
     if difference is None:
-        return claim, UNKNOWN, ""
-    mean, half = difference
-    word = HOLDS if mean - half > -margin else FAILS if mean + half < -margin else OPEN
-    return f"{claim} (no worse than by {margin:g} points)", f"**{word}**", told(difference)
+        return claim, None, None
+    return claim, f"**{not_below(difference, margin)}**", signed(difference)
 
 
 def answers(results: Results) -> Iterator[Row]:
-    found, client = feedback.kinds(results), results.scale.flipped
+    found, client = results.parts["feedback"], results.flipped
     rank = {kind: at(one, "eval/spearman") for kind, one in found.items()}
     both = f"{plain(rank['told'], 2)} and {plain(rank['shuffled'], 2)}: "
     claim = "*Feedback: meant above shuffled, the global policy's Spearman*"
@@ -124,23 +113,16 @@ def answers(results: Results) -> Iterator[Row]:
     yield judged("*meant above none*", rank["told"], rank["none"])
     yield judged("*shuffled above none (it should not be)*", rank["shuffled"], rank["none"])
     own = {
-        (kind, others): feedback.personal(found[kind], "personal/accuracy", client, others)
+        (kind, others): personal(found[kind], "personal/accuracy", client, others)
         for kind in ("told", "flipped")
         for others in (False, True)
     }
     yield judged("*One person's opposite lowers that client's own accuracy*", own["told", False],
                  own["flipped", False], "", 100)  # fmt: skip
-    moved = gap(scaled(own["flipped", True], 100), scaled(own["told", True], 100))
+    moved = gap(own["flipped", True], own["told", True], 100)
     yield ("*and leaves the others' where it was (within 2 points)*",
-           UNKNOWN if moved is None else f"**{within(moved, 2.0)}**",
-           "" if moved is None else told(moved))  # fmt: skip
-
-
-def within(difference: tuple[float, float], margin: float) -> str:
-    mean, half = difference
-    if abs(mean) + half < margin:
-        return HOLDS
-    return FAILS if abs(mean) - half > margin else OPEN
+           None if moved is None else f"**{alike(moved, 2.0)}**",
+           None if moved is None else signed(moved))  # fmt: skip
 
 
 # The theorems
@@ -155,14 +137,14 @@ def rates(results: Results) -> Iterator[Row]:
         "Theorem 5.1 bounds J_g from below",
     )
     if not columns:
-        yield from ((name, UNKNOWN, "") for name in names)
+        yield from ((name, None, None) for name in names)
         return
-    found, lams = tradeoff.fitted(results, columns), results.scale.lams
+    found, lams = tradeoff.fitted(results, columns), results.lams
     yield (
         names[0],
         f"**{squared(found.excess)}**",
-        f"what feedback adds to P grows as λ to the power {tradeoff.rate(found.excess, 2)}, over "
-        f"{tradeoff.excess_of(found.excess, lams)}",
+        "what feedback adds to P grows as λ to the power "
+        f"{tradeoff.shown_rate(found.excess, 2)}, over {tradeoff.fitted_over(found.excess, lams)}",
     )
     yield straight(names[1], found.performance, -1, 4, lams, columns["J_g"])
     yield straight(names[2], found.samples, 1, 0, lams, columns["samples"])
@@ -170,7 +152,7 @@ def rates(results: Results) -> Iterator[Row]:
     yield (
         names[3],
         f"**{HOLDS if min(gaps) >= 0 else FAILS}**",
-        (f"in {sum(g >= 0 for g in gaps):,} of {len(gaps):,} rounds, {np.mean(gaps):.2f} apart"),
+        f"in {sum(g >= 0 for g in gaps):,} of {len(gaps):,} rounds, {np.mean(gaps):.2f} apart",
     )
 
 
@@ -195,21 +177,21 @@ def straight(
     never = int((~np.isfinite(values)).sum())
     late = f"; {never} of {values.size} runs never got there and are left out" if never else ""
     found = (
-        f"{tradeoff.rate(rate, digits)} per unit of λ; a line explains {100 * explained:.0f}% of "
-        f"the mean's differences{late}"
+        f"{tradeoff.shown_rate(rate, digits)} per unit of λ; a line explains "
+        f"{100 * explained:.0f}% of the mean's differences{late}"
     )
     return claim, f"**{way}**", found
 
 
 def bound(results: Results) -> Row:
     claim = "Theorem 4.1 bounds the gap to the best policy"
-    files = results.bound
-    if not files:
-        return claim, UNKNOWN, ""
-    paper, repaired = (theory.kept(files, name) for name in ("paper", "repaired"))
-    ratio = theory.column(files, "paper")[:, -1] / theory.column(files, "gap")[:, -1]
+    measured = [one for several in results.bounds.values() for one in several]
+    if not measured:
+        return claim, None, None
+    paper, repaired = (theory.kept(measured, name) for name in ("paper", "repaired"))
+    ratio = theory.column(measured, "paper")[:, -1] / theory.column(measured, "gap")[:, -1]
     found = (
-        f"after {files[0]['rows'][-1]['round']} rounds it is {ratio.min():.0f} to "
+        f"after {measured[0]['rows'][-1]['round']} rounds it is {ratio.min():.0f} to "
         f"{ratio.max():,.0f} times the gap; repaired, it {'holds too' if repaired else 'fails'}"
     )
     return claim, f"**{HOLDS if paper else FAILS}**", found
@@ -218,31 +200,31 @@ def bound(results: Results) -> Row:
 # IMDb
 
 
-def reviews(found: Found, scale: str) -> Iterator[Row]:
+def on_reviews(found: Found, scale: str) -> Iterator[Row]:
     where = f"IMDb, {NAMES[scale]}: "
     ours, central = found["fedrlhf"], found["centralized"]
     first, last = at(ours, "eval/reward", 0), at(ours, "eval/reward")
-    rise = gap(last, first)
-    claim = f"{where}the global mean reward rises by {numbers.RISE} in five rounds"
+    rise, paper = gap(last, first), PAPER["reviews"]["rise"]
+    claim = f"{where}the global mean reward rises by {paper} in five rounds"
     if rise is None:
-        yield claim, UNKNOWN, ""
+        yield claim, None, None
     else:
-        word = HOLDS if rise[0] >= numbers.RISE else FAILS
-        yield claim, f"**{word}**", f"{plain(first)} → {plain(last)}: {told(rise, 3)}"
+        word = HOLDS if rise[0] >= paper else FAILS
+        yield claim, f"**{word}**", f"{plain(first)} → {plain(last)}: {signed(rise, 3)}"
     yield judged(f"{where}FedRLHF ends above centralized training at equal samples", last,
                  at(central, "eval/reward"))  # fmt: skip
     for metric, word, sign in (("sentiment", "more", 1), ("intrinsic", "less", -1)):
-        name = imdb.REWARDS[metric]
+        name = reviews.REWARDS[metric]
         claim = f"{where}a larger λ_k means {word} {name} for client k, in order"
-        yield in_order(claim, imdb.order(ours, metric), sign, "the change in five rounds")
+        yield in_order(claim, reviews.order(ours, metric), sign, "the change in five rounds")
         claim = f"{where}the same of what a round of the client's own training changes"
-        yield in_order(claim, imdb.trained_order(ours, metric), sign, "that change")
+        yield in_order(claim, reviews.trained_order(ours, metric), sign, "that change")
 
 
 def in_order(claim: str, ranks: np.ndarray, sign: int, what: str) -> Row:
     """A claim that something grows (or falls) with λ_k; `ranks` are correlations by seed."""
     if not len(ranks):
-        return claim, UNKNOWN, ""
+        return claim, None, None
     word = OPEN if sign * ranks.mean() > 0 else FAILS
     if (sign * ranks >= 0.9 - 1e-9).all():
         word = HOLDS

@@ -1,18 +1,21 @@
-"""FedRLHF's figures on ratings: learning curves, violins over clients, the trade-off by λ."""
+"""FedRLHF's figures: learning curves, violins over clients, the trade-off, the bound, reviews."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedrl.report import plots
-from fedrl.runs.grid import Trained
-from reproductions.fedrlhf import numbers
-from reproductions.fedrlhf.results import OWN, Found, by_client, curve
-from reproductions.markdown import picture
+from reproductions.fedrlhf.results import OWN, PAPER, Found, clients_of, curve
+from reproductions.fedrlhf.reviews import NAMES, REWARDS, rounds_of, samples, weights
+from reproductions.fedrlhf.theory import column
+from reproductions.records import Data
+from reproductions.results import Trained
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 LEAKY = "no evaluation: told labels, scored on the ratings it trained on"
 GREY = "#8a8f99"
@@ -20,48 +23,46 @@ Lines = Mapping[str, tuple[str, str]]
 """A line's name: which method's runs, and which metric."""
 
 
-def accuracy_lines() -> Lines:
-    return {
-        "FedRLHF, global policy": ("fedrlhf", "eval/accuracy"),
-        "FedRLHF, clients' own": ("fedrlhf", OWN),
-        "told the labels (bandit), global": ("labels", "eval/accuracy"),
-        "λ = 0, global": ("plain", "eval/accuracy"),
-        "every client alone": ("independent", "eval/accuracy"),
-        "centralized": ("centralized", "eval/accuracy"),
-    }
+ACCURACY: Lines = {
+    "FedRLHF, global policy": ("fedrlhf", "eval/accuracy"),
+    "FedRLHF, clients' own": ("fedrlhf", OWN),
+    "told the labels (bandit), global": ("labels", "eval/accuracy"),
+    "λ = 0, global": ("plain", "eval/accuracy"),
+    "every client alone": ("independent", "eval/accuracy"),
+    "centralized": ("centralized", "eval/accuracy"),
+}
+RANK: Lines = {
+    name: (method, {"eval/accuracy": "eval/spearman", OWN: "personal/spearman"}[metric])
+    for name, (method, metric) in ACCURACY.items()
+}
 
 
-def rank_lines() -> Lines:
-    same = {"eval/accuracy": "eval/spearman", OWN: "personal/spearman"}
-    return {name: (method, same[metric]) for name, (method, metric) in accuracy_lines().items()}
+def learning(found: Found, clients: int) -> Figure:
+    """The paper's Figure 2 (and 8): accuracy and rank correlation by round, on held-out ratings.
 
-
-def learning(found: Found, clients: int, pictures: Path) -> str:
-    """The paper's Figure 2 (and 8): accuracy and rank correlation by round, on held-out ratings."""
+    `found` are the runs by method.
+    """
     import matplotlib
 
     figure, row = plots.figure(2, (5.4, 3.4))
     with matplotlib.rc_context(plots.STYLE):
-        drawn(row[0], found, clients, accuracy_lines())
-        leaky_line(row[0], found[f"K{clients}-labels"])
-        majority_line(row[0], found[f"K{clients}-fedrlhf"])
+        drawn(row[0], found, ACCURACY)
+        leaky_line(row[0], found["labels"])
+        majority_line(row[0], found["fedrlhf"])
         if clients == 10:
             paper_points(row[0])
         as_percent(row[0])
         row[0].set_title(f"K = {clients}: accuracy on held-out ratings")
-        drawn(row[1], found, clients, rank_lines())
+        drawn(row[1], found, RANK)
         row[1].axhline(0, color=plots.INK, linewidth=0.7)
         row[1].set_title(f"K = {clients}: Spearman's correlation, held-out ratings")
         plots.legend(figure, row[0])
-    alt = f"K = {clients}: accuracy and rank correlation by round"
-    return picture(figure, pictures, f"movielens-{clients}", alt)
+    return figure
 
 
-def drawn(axes: Any, found: Found, clients: int, lines: Lines) -> None:
-    x, y = {}, {}
-    for name, (method, metric) in lines.items():
-        x[name], y[name] = curve(found.get(f"K{clients}-{method}"), metric, first=1)
-    plots.band_plot(axes, x, y)
+def drawn(axes: Any, found: Found, lines: Lines) -> None:
+    bands(axes, {name: curve(found[method], metric, first=1)
+                 for name, (method, metric) in lines.items()})  # fmt: skip
     axes.margins(x=0.03)
     whole_rounds(axes)
 
@@ -83,7 +84,7 @@ def majority_line(axes: Any, one: Trained) -> None:
 
 def paper_points(axes: Any) -> None:
     """The two that the paper's text names, with its deviations over seeds."""
-    (first, wide), (last, narrow) = numbers.FIRST, numbers.LAST
+    (first, wide), (last, narrow) = PAPER["ratings"]["first"], PAPER["ratings"]["last"]
     y, spread = np.array([first, last]) / 100, np.array([wide, narrow]) / 100
     axes.errorbar(
         [1, 5], y, spread, fmt="D", color=plots.INK, markersize=4, capsize=3, linewidth=1,
@@ -113,7 +114,7 @@ def whole_rounds(axes: Any) -> None:
 # Violins
 
 
-def violins(one: Trained, clients: int, pictures: Path) -> str:
+def violins(one: Trained, clients: int) -> Figure:
     """The paper's Figure 3 (and 9): the clients' own policies of all seeds, by round."""
     import matplotlib
 
@@ -127,16 +128,15 @@ def violins(one: Trained, clients: int, pictures: Path) -> str:
             axes.set_title(f"K = {clients}: {title} by client, own policies")
             whole_rounds(axes)
         as_percent(row[0])
-    alt = f"K = {clients}: accuracy and rank correlation of clients by round"
-    return picture(figure, pictures, f"violins-{clients}", alt)
+    return figure
 
 
 def clients_by_round(one: Trained, metric: str) -> dict[int, np.ndarray]:
     """All clients of all seeds, by round."""
     found = {}
     for number in range(1, one.cell.rounds + 1):
-        several = [list(by_client(run, metric, number).values()) for run in one.runs.values()]
-        found[number] = np.array([value for values in several for value in values])
+        several = clients_of(one, metric, number).values()
+        found[number] = np.array([value for told in several for value in told.values()])
     return {number: values for number, values in found.items() if len(values)}
 
 
@@ -157,8 +157,8 @@ def violin(axes: Any, values: Mapping[int, np.ndarray]) -> None:
 
 
 def tradeoff(
-    lams: Sequence[float], measured: Mapping[str, np.ndarray], above: np.ndarray, pictures: Path
-) -> str:
+    lams: Sequence[float], measured: Mapping[str, np.ndarray], above: np.ndarray
+) -> Figure:
     """P, J_g, accuracy and samples by λ; `measured[name]` and `above` (P above λ = 0's) are
     [seeds, λ]."""
     import matplotlib
@@ -188,7 +188,7 @@ def tradeoff(
         row[3].set_ylim(bottom=0)
         for axes in row:
             axes.set_xlabel("λ")
-    return picture(figure, pictures, "tradeoff", "P, J_g, accuracy and samples by λ")
+    return figure
 
 
 def known(values: np.ndarray) -> np.ndarray:
@@ -212,3 +212,84 @@ def log_axis(axes: Any, x: np.ndarray) -> None:
     axes.xaxis.set_minor_locator(NullLocator())
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.set_xticks(x, [f"{one:g}" for one in x])
+
+
+# The bound
+
+
+def bound(groups: Mapping[str, Sequence[Data]]) -> Figure:
+    """By λ."""
+    import matplotlib
+
+    figure, row = plots.figure(len(groups), (4.6, 3.2))
+    with matplotlib.rc_context(plots.STYLE):
+        for axes, (lam, same) in zip(row, groups.items(), strict=True):
+            lines = {
+                "mean of J(θ*) − J(θ_t), measured": column(same, "gap"),
+                "‖∇J‖², measured": column(same, "slope"),
+                "the paper's bound": column(same, "paper"),
+                "repaired bound": column(same, "repaired"),
+            }
+            plots.band_plot(axes, column(same, "round")[0], lines, log=True)
+            axes.set_title(f"λ = {lam}")
+            axes.set_xlabel("rounds T")
+        plots.legend(figure, row[0])
+    return figure
+
+
+# Reviews
+
+
+def by_samples(found: Found) -> Figure:
+    """The paper's Figure 4b."""
+    import matplotlib
+
+    figure, row = plots.figure(2, (4.6, 3.0))
+    with matplotlib.rc_context(plots.STYLE):
+        both = {NAMES[name]: samples(one) for name, one in found.items()}
+        bands(row[0], both)
+        row[0].set_title("global mean reward")
+        row[0].set_xlabel("texts written in training")
+        row[0].locator_params(axis="x", nbins=5)
+        crossing = PAPER["reviews"]["samples"]
+        if any((x > crossing).any() for x, _ in both.values()):
+            row[0].axvline(crossing, color=plots.INK, linestyle=":", linewidth=1)
+            row[0].set_xlabel("texts written in training (dotted: the paper's crossing)")
+        bands(row[1], {REWARDS[m]: curve(found["fedrlhf"], f"eval/{m}") for m in REWARDS})
+        row[1].set_title("FedRLHF's global model")
+        whole_rounds(row[1])
+        for axes in row:
+            axes.legend(fontsize=8.5, loc="best")
+    return figure
+
+
+def bands(axes: Any, lines: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
+    plots.band_plot(
+        axes, {n: x for n, (x, _) in lines.items()}, {n: y for n, (_, y) in lines.items()}
+    )
+
+
+def by_round(one: Trained) -> Figure:
+    """The paper's Figure 5: a panel per client; round 0 is the model that all began with."""
+    import matplotlib
+
+    lams = weights(one)
+    figure, row = plots.figure(len(lams), (3.2, 2.9))
+    with matplotlib.rc_context(plots.STYLE):
+        for client, (axes, lam) in enumerate(zip(row, lams, strict=True)):
+            lines = {label: rounds_of(one, metric, client) for metric, label in REWARDS.items()}
+            points = min((y.shape[1] for y in lines.values()), default=0)
+            clear = {name: y[:, :points] for name, y in lines.items()}
+            plots.band_plot(axes, np.arange(points), clear)
+            axes.set_title(f"client {client}, λ = {lam:g}")
+            whole_rounds(axes)
+        level(row)
+        plots.legend(figure, row[0])
+    return figure
+
+
+def level(row: Sequence[Any]) -> None:
+    """Panels of one figure on one scale."""
+    low, high = min(a.get_ylim()[0] for a in row), max(a.get_ylim()[1] for a in row)
+    for axes in row:
+        axes.set_ylim(low, high)

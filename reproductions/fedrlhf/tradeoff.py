@@ -9,18 +9,14 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import numpy as np
-from reproductions.fedqhd.numbers import prose, told
 
 from fedrl.core.types import UserError
-from fedrl.runs.grid import Trained
 from fedrl.runs.read import Run
-from reproductions.fedrlhf import figures
 from reproductions.fedrlhf.rates import LARGE, Rate, Rates, TradeOff, rates
-from reproductions.fedrlhf.results import OWN, Found, Results, by_client, curve
-from reproductions.markdown import missing, number, table
+from reproductions.fedrlhf.results import OWN, Found, Results, by_client, value
+from reproductions.verdicts import number, signed
 
 P, P_HELD, RETURN = "personal/divergence", "personal/divergence_held", "eval/return"
 COLUMNS = {
@@ -31,11 +27,8 @@ COLUMNS = {
     "own accuracy": OWN,
     "Spearman": "eval/spearman",
 }
-TITLE = "The trade-off by λ (Theorems 5.1 and 5.2)"
-
-
-def of(found: Found, lam: float) -> Trained:
-    return found[f"lam-{lam:g}"]
+Columns = Mapping[str, np.ndarray]
+"""[seeds, λ]"""
 
 
 def seeds(found: Found) -> list[int]:
@@ -47,27 +40,22 @@ def seeds(found: Found) -> list[int]:
     return sorted(set.intersection(*whole)) if whole else []
 
 
-def measured(results: Results) -> dict[str, np.ndarray]:
-    """Columns [seeds, λ]: all but samples in the paper's last round; nothing if a λ is missing."""
-    found, lams, end = results.parts["tradeoff"], results.scale.lams, results.scale.rounds
+def measured(results: Results) -> Columns:
+    """All but samples in the paper's last round; nothing if a λ is missing."""
+    found = results.parts["tradeoff"]
     common = seeds(found)
     if not common:
         return {}
-    columns = {}
-    for name, metric in COLUMNS.items():
-        rows = []
-        for lam in lams:
-            rounds, values = curve(only(of(found, lam), common), metric)
-            rows.append(values[:, list(rounds).index(end)])
-        columns[name] = np.stack(rows, 1)
-    columns["samples"] = np.array(
-        [[steps(of(found, lam).runs[seed], target(found, seed)) for lam in lams] for seed in common]
-    )
-    return columns
-
-
-def only(one: Trained, some: Sequence[int]) -> Trained:
-    return Trained(one.cell, {seed: one.runs[seed] for seed in some})
+    columns = {
+        name: np.array([
+            [value(one.runs[seed].rounds[results.rounds], metric) for one in found.values()]
+            for seed in common
+        ])
+        for name, metric in COLUMNS.items()
+    }  # fmt: skip
+    reached = [[steps(one.runs[seed], target(found, seed)) for one in found.values()]
+               for seed in common]  # fmt: skip
+    return columns | {"samples": np.array(reached)}
 
 
 # Samples
@@ -75,7 +63,7 @@ def only(one: Trained, some: Sequence[int]) -> Trained:
 
 def target(found: Found, seed: int) -> float:
     """J_g half way from where runs of this seed begin to where λ = 0 ends."""
-    run = of(found, 0.0).runs[seed]
+    run = found["lam-0"].runs[seed]
     return (run.rounds[0][RETURN] + run.rounds[max(run.rounds)][RETURN]) / 2
 
 
@@ -97,18 +85,18 @@ def steps(run: Run, level: float) -> float:
 # Rates
 
 
-def excess(columns: Mapping[str, np.ndarray]) -> np.ndarray:
+def excess(columns: Columns) -> np.ndarray:
     """P above what it is without feedback: clients differ in R0 as well. [seeds, λ]"""
     return columns["P"] - columns["P"][:, :1]
 
 
-def fitted(results: Results, columns: Mapping[str, np.ndarray]) -> Rates:
+def fitted(results: Results, columns: Columns) -> Rates:
     """Exponents and slopes, a fit for every seed."""
     names = ("P", "J_g", "samples")
     return rates(
         TradeOff(seed, lam, *(float(columns[name][row, place]) for name in names))
         for row, seed in enumerate(seeds(results.parts["tradeoff"]))
-        for place, lam in enumerate(results.scale.lams)
+        for place, lam in enumerate(results.lams)
     )
 
 
@@ -121,17 +109,17 @@ def local(lams: Sequence[float], values: np.ndarray) -> list[float]:
     ]
 
 
-def rate(found: Rate, digits: int) -> str:
-    if math.isnan(found.mean):
+def shown_rate(rate: Rate, digits: int) -> str:
+    if math.isnan(rate.mean):
         return "nothing that can be fitted"
-    return told((found.mean, found.half), digits)
+    return signed((rate.mean, rate.half), digits)
 
 
-def excess_of(found: Rate, lams: Sequence[float]) -> str:
+def fitted_over(rate: Rate, lams: Sequence[float]) -> str:
     """Which λs the excess is fitted over, and which seeds are not."""
     used = ", ".join(f"{lam:g}" for lam in lams if lam >= LARGE)
     return (
-        f"λ = {used}, without {found.left_out} of {len(found.by_seed)} seeds, where feedback adds "
+        f"λ = {used}, without {rate.left_out} of {len(rate.by_seed)} seeds, where feedback adds "
         "nothing at one of these"
     )
 
@@ -172,59 +160,45 @@ def slack(run: Run, lam: float) -> list[float]:
 def slacks(results: Results) -> list[float]:
     return [
         gap
-        for lam in results.scale.lams
-        for run in of(results.parts["tradeoff"], lam).runs.values()
+        for lam, one in zip(results.lams, results.parts["tradeoff"].values(), strict=True)
+        for run in one.runs.values()
         for gap in slack(run, lam)
     ]
 
 
-# The section
+# As the page shows them
 
 
-def section(results: Results, pictures: Path) -> str:
-    columns, scale = measured(results), results.scale
-    if not columns:
-        return missing(TITLE)
-    lams = scale.lams
-    rows = []
-    for i, lam in enumerate(lams):
-        values = {name: column[:, i] for name, column in columns.items()}
-        rows.append([
-            f"{lam:g}", number(values["P"]), number(excess(columns)[:, i]), number(values["J_g"]),
-            number(values["own J⁰"]), number(100 * values["accuracy"], 1),
-            number(100 * values["own accuracy"], 1), number(values["Spearman"], 2),
-            told_steps(values["samples"]),
-        ])  # fmt: skip
-    head = ("λ", "P", "P − P(0)", "J_g", "mean J⁰ of own policies", "accuracy, %",
-            "own accuracy, %", "Spearman", "steps to the target")  # fmt: skip
-    found, straight = fitted(results, columns), straightness(lams, columns["J_g"])
-    gaps = slacks(results)
-    text = f"""K = {scale.clients[0]}, {len(columns["P"])} seeds; after round {scale.rounds}, but
-        for the last column, which is of runs of {scale.long} rounds. P is the mean over clients of
-        KL(π_k ‖ π) over all movies on the client's shelf, π the policy that it received. J_g is the
-        global policy's expected intrinsic reward on held-out movies, J⁰ the clients' own
-        policies'. *Steps to the target*: environment steps of all clients until J_g is half way
-        from its beginning to where λ = 0 ends, infinite where {scale.long} rounds are too few.
-
-        Clients differ without any feedback, too: P does not begin at 0. So its exponent is given
-        for P as it is, {rate(found.exponent, 2)}, and for what feedback adds,
-        {rate(found.excess, 2)} (log-log slopes by seed; the theorem's rate is 2). The first is over
-        all λ > 0, the second over {excess_of(found.excess, lams)}. From one λ to the next, the
-        means of what feedback adds have exponents of
-        {", ".join("none" if math.isnan(a) else f"{a:.1f}" for a in local(lams, excess(columns)))}.
-        J_g changes by
-        {rate(found.performance, 4)} per unit of λ, and a straight line explains
-        {100 * straight:.0f}% of the mean's differences. Theorem 5.1's
-        lower bound on J_g, with γ = 0, R_max = H_max = 1 and P over held-out movies, is kept in
-        {sum(gap >= 0 for gap in gaps):,} of {len(gaps):,} rounds; J_g lies {np.mean(gaps):.2f}
-        above it in the mean, and is itself within ±{np.abs(columns["J_g"]).max():.2f}."""
-    image = figures.tradeoff(lams, columns, excess(columns), pictures)
-    return "\n\n".join([f"## {TITLE}", prose(text), table(head, rows), image])
+def row(columns: Columns, place: int) -> list[str | None]:
+    """The measured columns of one λ."""
+    values = {name: column[:, place] for name, column in columns.items()}
+    return [
+        number(values["P"]), number(excess(columns)[:, place]), number(values["J_g"]),
+        number(values["own J⁰"]), number(100 * values["accuracy"], 1),
+        number(100 * values["own accuracy"], 1), number(values["Spearman"], 2),
+        shown_steps(values["samples"]),
+    ]  # fmt: skip
 
 
-def told_steps(samples: np.ndarray) -> str:
+def shown_steps(samples: np.ndarray) -> str:
     known = samples[np.isfinite(samples)]
-    if not len(known):
-        return "never"
     text = number(known, 0)
+    if text is None:
+        return "never"
     return text if len(known) == len(samples) else f"{text} ({len(known)} of {len(samples)} seeds)"
+
+
+def told_rates(results: Results, columns: Columns) -> str:
+    """The exponents and slopes, in words."""
+    found, lams, gaps = fitted(results, columns), results.lams, slacks(results)
+    between = ("none" if math.isnan(a) else f"{a:.1f}" for a in local(lams, excess(columns)))
+    return f"""So its exponent is given for P as it is, {shown_rate(found.exponent, 2)}, and for
+        what feedback adds, {shown_rate(found.excess, 2)} (log-log slopes by seed; the theorem's
+        rate is 2). The first is over all λ > 0, the second over {fitted_over(found.excess, lams)}.
+        From one λ to the next, the means of what feedback adds have exponents of
+        {", ".join(between)}. J_g changes by {shown_rate(found.performance, 4)} per unit of λ, and a
+        straight line explains {100 * straightness(lams, columns["J_g"]):.0f}% of the mean's
+        differences. Theorem 5.1's lower bound on J_g, with γ = 0, R_max = H_max = 1 and P over
+        held-out movies, is kept in {sum(gap >= 0 for gap in gaps):,} of {len(gaps):,} rounds; J_g
+        lies {np.mean(gaps):.2f} above it in the mean, and is itself within
+        ±{np.abs(columns["J_g"]).max():.2f}."""

@@ -7,17 +7,18 @@ explanations in *Why* are prose, written for the full scale.
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fedrl.core.number_format import duration
+from fedrl.core.types import Json
 from fedrl.envs.control import random_mdp
 from fedrl.report import plots
 from reproductions.grid import Grid
+from reproductions.momentum import figures
 from reproductions.momentum.claims import claims
 from reproductions.momentum.parts import ERROR, FLAT, METHODS, TASKS, WEIGHT, Part
 from reproductions.momentum.theory import Constants
@@ -48,7 +49,7 @@ class Analysis:
     # Table 2
 
     @cached_property
-    def table2(self) -> dict[str, Any]:
+    def table2(self) -> Json:
         part, paper = self.parts["table2"], PAPER["table2"]
         kappas, betas = part.axis("kappa"), part.axis("beta")
         rows, agreements = [], 0
@@ -73,8 +74,7 @@ class Analysis:
         agreed = f"{agreements} of {len(part.cells)} agree" if part.whole else None
         seconds = sum(float(one.record["seconds"]) for one in part.found.values())
         head = ["", *(f"κ = {kappa}" for kappa in kappas)]
-        lines = {f"β = {beta}": f"beta={beta},kappa={kappas[-1]}" for beta in betas}
-        draw = partial(self._returns_and_norms, lines, kappas[-1]) if part.whole else None
+        draw = partial(figures.returns_and_norms, part, kappas[-1]) if part.whole else None
         return {
             "rows": self.page.table("table2", head, rows),
             "agreed": self.page.text("table2_agreed", agreed),
@@ -82,13 +82,6 @@ class Analysis:
             "weights": self.page.table("weights", head, weights),
             "picture": self.page.picture("table2", "average performance and gradient norm", draw),
         }
-
-    def _returns_and_norms(self, names: Mapping[str, str], kappa: str) -> Any:
-        part = self.parts["table2"]
-        found = {label: part.found[name] for label, name in names.items()}
-        left = panel(f"average J, κ = {kappa}", "rounds", found)
-        right = panel("‖∇J(θ)‖²", "rounds", found, "eval/grad_norm_sq", log=True)
-        return plots.curves([left, right])
 
     # Other kernels
 
@@ -145,7 +138,7 @@ class Analysis:
     # Theory
 
     @cached_property
-    def theory(self) -> dict[str, Any]:
+    def theory(self) -> Json:
         part, rows = self.parts["speedup"], []
         sizes, (small, one) = [int(n) for n in part.axis("clients")], part.axis("beta")
         cell = part.first.recipe
@@ -174,13 +167,13 @@ class Analysis:
             ])  # fmt: skip
         slopes = None
         if part.whole:
+            means = {beta: figures.errors_by_agents(part, beta)[0] for beta in (small, one)}
             slopes = ", ".join(
-                f"{slope(np.array(sizes), self._errors(beta)[0]):.2f} for β = {beta}"
-                for beta in (small, one)
+                f"{slope(np.array(sizes), mean):.2f} for β = {beta}" for beta, mean in means.items()
             )
         head = ("N", f"‖u − ∇J‖², β = {small}", "‖u − ∇J‖², β = 1", "mean ‖∇J‖²",
                 "Theorem 6.4's bound", "bound / measured", "largest weight variance")  # fmt: skip
-        draw = partial(self._speedup, sizes, (small, one)) if part.whole else None
+        draw = partial(figures.speedup, part) if part.whole else None
         known = part.whole
         return {
             "cell": cell, "rounds": rounds, "seeds": len(part.first.seeds),
@@ -197,27 +190,9 @@ class Analysis:
             ),
         }  # fmt: skip
 
-    def _errors(self, beta: str) -> tuple[np.ndarray, np.ndarray]:
-        """By agents, mean and half width over seeds."""
-        part = self.parts["speedup"]
-        cells = [part.found[f"N={n},beta={beta}"] for n in part.axis("clients")]
-        mean, half = ([one.summary(ERROR, "mean", o) for one in cells] for o in ("mean", "half"))
-        return np.array(mean), np.array(half)
-
-    def _speedup(self, sizes: Sequence[int], betas: Sequence[str]) -> Any:
-        errors = {f"β = {beta}": self._errors(beta) for beta in betas}
-        lines = {name: mean[None] for name, (mean, _) in errors.items()}
-        halves = {name: half for name, (_, half) in errors.items()}
-        x = dict.fromkeys(lines, np.array(sizes))
-        title = "error of the direction, ‖u − ∇J‖²"
-        figure = plots.curves([plots.Panel(title, "agents N", x, lines, log=True, halves=halves)])
-        figure.axes[0].set_xscale("log", base=2)
-        figure.axes[0].set_xticks(sizes, [str(n) for n in sizes])
-        return figure
-
     # Sampled worlds
 
-    def learners(self, name: str, alt: str) -> dict[str, Any]:
+    def learners(self, name: str, alt: str) -> Json:
         """One row per method and β, compared with PAvg on the same seeds; and their curves."""
         part, rows = self.parts[name], []
         for learner, cell in part.cells.items():
@@ -240,7 +215,7 @@ class Analysis:
                 "sd over seeds", "last weight", "clipped")  # fmt: skip
         steps = part.summary("pavg", "env/steps", "last", "mean", ".0f")
         millions = None if steps is None else f"{float(steps) / 1e6:.2f} M"
-        draw = partial(self._learner_curves, part) if part.whole else None
+        draw = partial(figures.learner_curves, part) if part.whole else None
         return {
             "cell": part.first,
             "algorithm": part.first.recipe["algorithm"],
@@ -251,19 +226,8 @@ class Analysis:
             "shown": self.page.shows(part.found),
         }
 
-    def _learner_curves(self, part: Part) -> Any:
-        panels = []
-        for method, title in METHODS.items():
-            lines = {"PAvg": part.found["pavg"]} | {
-                f"β = {name.partition('=')[2]}": one
-                for name, one in part.found.items()
-                if name.startswith(method)
-            }
-            panels.append(panel(f"{title}: mean return", "rounds", lines))
-        return plots.curves(panels)
-
     @cached_property
-    def figure2(self) -> dict[str, Any]:
+    def figure2(self) -> Json:
         part, rows = self.parts["figure2"], []
         for method, title in METHODS.items():
             for n in part.axis("clients"):
@@ -275,20 +239,11 @@ class Analysis:
                     "–" if n == "4" else verdict(area, four, 1),
                 ])  # fmt: skip
         head = ("method", "", "mean over the run", "at the end", "over the run, against N = 4")
-        draw = self._agents if part.whole else None
+        draw = partial(figures.agents, part) if part.whole else None
         return {
             "rows": self.page.table("figure2", head, rows, keys=2),
             "picture": self.page.picture("figure2", "CartPole by number of agents", draw),
         }
-
-    def _agents(self) -> Any:
-        part = self.parts["figure2"]
-        return plots.curves([
-            panel(f"{title}: mean return", "rounds", {
-                f"N = {n}": part.found[f"{method} beta=0.2,N={n}"] for n in part.axis("clients")
-            })
-            for method, title in METHODS.items()
-        ])  # fmt: skip
 
     @cached_property
     def table3(self) -> str:
@@ -308,7 +263,7 @@ class Analysis:
     # Tuning
 
     @cached_property
-    def tuning(self) -> dict[str, Any]:
+    def tuning(self) -> Json:
         rows, differ, spent = [], [], []
         for task in TASKS:
             part, used = self.parts[f"tune_{task}"], self.parts[f"figure1_{task}"]
@@ -341,19 +296,6 @@ def attainable(kernel: str, kappa: float, seeds: int = 100) -> np.ndarray:
     return np.array(
         [random_mdp.upper_bound(w.kernels, w.rewards, w.initial, settings.gamma) for w in worlds]
     )
-
-
-def panel(
-    title: str,
-    x_label: str,
-    cells: Mapping[str, Measured],
-    metric: str = "eval/return",
-    log: bool = False,
-) -> plots.Panel:
-    found = {name: one.band(metric) for name, one in cells.items()}
-    x, means, halves = ({name: band[i] for name, band in found.items()} for i in range(3))
-    lines = {name: mean[None] for name, mean in means.items()}
-    return plots.Panel(title, x_label, x, lines, log=log, halves=halves)
 
 
 def write(study: Study, page: Page, path: Path) -> None:

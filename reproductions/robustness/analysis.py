@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from fedrl.config.schema import Config
 from fedrl.core.number_format import is_share
+from fedrl.core.types import Json
 from fedrl.runs.read import flatten
 from fedrl.runs.warmstart import Settings as Imitation
 from reproductions.grid import Grid, changed, read_grid
@@ -96,7 +96,7 @@ def left_out(shown: Mapping[str, Board], page: Page) -> list[str]:
 # A world
 
 
-def world(study: Study, page: Page, part: str, board: Board) -> dict[str, Any]:
+def world(study: Study, page: Page, part: str, board: Board) -> Json:
     """What the template shows of it."""
     columns = (CLEAN, *board.attacks)
     results, shares = (

@@ -9,67 +9,81 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from fedrl.cli.reproduce import reproduce
 from fedrl.config.loading import resolve, to_toml
 from fedrl.core.types import UserError
-from fedrl.runs.grid import RunCell, cost, curve, digest, read
+from fedrl.runs.grid import cost, digest
 from fedrl.runs.process_pool import perform
-from reproductions.fedagent import cells as plan
-from reproductions.fedagent import numbers
-from reproductions.fedagent.paper import measure_all, write_page
+from reproductions.fedagent.analysis import PAPER
+from reproductions.fedagent.claims import MARGIN, no_worse, points, the_same
+from reproductions.fedagent.models import read_cells, tasks
+from reproductions.grid import SCALES, Cell
+from reproductions.pages import MARK, Page
+from reproductions.records import Store, of_run
+from reproductions.results import curve, read_runs
+from reproductions.study import FOLDER, Study, prepare, wanted, write_page
+from reproductions.verdicts import FAILS, HOLDS, OPEN, above, mean_of, together
 
-KINDS = ("pick", "look", "clean", "heat", "cool", "pick_two")
+PUBLISHED = FOLDER.parent / "docs" / "results" / "fedagent" / "records"
 
 
-def fake(cell: RunCell, folder: Path, level: float, reach: int | None = None) -> None:
-    """Run folders of a cell whose success rises from 0.3 to 0.3 + `level`, a little by seed."""
+def study_of(tmp_path: Path, scale: str = "small") -> Study:
+    return prepare("fedagent", scale, tmp_path / scale, tmp_path / "records")
+
+
+def fake(study: Study, cell: Cell, level: float, reach: int | None = None) -> None:
+    """Records of a cell whose success rises from 0.3 to 0.3 + `level`, a little by seed."""
+    last = cell.rounds if reach is None else reach
+    kinds = PAPER["kinds"]["webshop" if "webshop" in cell.part else "household"]
     for seed in cell.seeds:
-        config = cell.config(seed, folder)
-        place = Path(config.out) / config.name / "fedagent-s0-000000"
-        place.mkdir(parents=True)
-        (place / "config.toml").write_text(to_toml(config))
-        meta = {"commit": "abc", "hardware": {"cpu": "CPU", "cores": 2}, "seconds": 3.0}
-        (place / "meta.json").write_text(json.dumps(meta))
         rng = np.random.default_rng(seed)
-        last = cell.rounds if reach is None else reach
-        metrics, clients = [], []
-        for number in range(last + 1):
-            line = {"round": number, "env/episodes": 128.0 * cell.epochs(number)}
-            if number % config.eval_every == 0 or number == cell.rounds:
-                rise = level * (1 - np.exp(-3 * number / cell.rounds))
-                success = 0.3 + rise + 0.01 * seed + 0.005 * rng.standard_normal()
-                line |= {"eval/success": success, "eval/return": success}
-                line |= {f"eval/success_{kind}": success for kind in KINDS}
-            metrics.append(line)
-            clients += [
-                {"round": number, "client": int(rng.integers(100)), "train/success": 0.4}
-                for _ in range(cell.clients_per_round if number else 0)
-            ]
-        for name, lines in (("metrics.jsonl", metrics), ("clients.jsonl", clients)):
-            (place / name).write_text("".join(json.dumps(one) + "\n" for one in lines))
+        every = cell.resolved().eval_every
+        at = [r for r in range(last + 1) if r % every == 0 or r == cell.rounds]
+        rise = (level * (1 - np.exp(-3 * r / cell.rounds)) for r in at)
+        success = [0.3 + up + 0.01 * seed + 0.005 * rng.standard_normal() for up in rise]
+        names = ("success", "return", *(f"success_{kind}" for kind in kinds))
+        trained = range(1, last + 1)
+        of_clients = {str(r): [[int(rng.integers(100))], [0.4]] for r in trained}
+        record = {
+            "seeds": [seed],
+            "rounds": last,
+            "metrics": {f"eval/{name}": [at, success] for name in names}
+            | {"env/episodes": [at, [128.0 * cell.epochs(r) for r in at]]},
+            "totals": {"env/episodes": 128.0 * cell.epochs(last)},
+            "clients": {"train/success": of_clients},
+            "seconds": 3.0,
+            "commit": "abc",
+            "hardware": {"cpu": "CPU", "cores": 2},
+        }
+        name = f"{cell.name}-seed{seed}"
+        study.place.store.write(cell.part, name, cell.digest(seed), record)
 
 
-def fill(folder: Path, scale: str = "small", **levels: float) -> plan.Parts:
-    parts = plan.cells(scale, plan.SCALES[scale], folder)
-    for cells in parts.values():
-        for cell in cells:
+def fill(study: Study, **levels: float) -> None:
+    for part, cells in study.grid.cells.items():
+        for cell in cells if "optimizer" not in part else ():
             key = cell.name.split("-")[0] if cell.name.startswith("local") else cell.name
-            fake(cell, folder, levels.get(key.replace("-", "_"), 0.2))
-    return parts
+            fake(study, cell, levels.get(key.replace("-", "_"), 0.2))
+
+
+def cells_of(tmp_path: Path, scale: str, part: str) -> list[Cell]:
+    return list(read_cells(scale, tmp_path, "").cells[part])
 
 
 # Cells
 
 
-@pytest.mark.parametrize("scale", ["smoke", "small", "full"])
+@pytest.mark.parametrize("scale", SCALES)
 def test_every_cell_is_a_run_that_can_begin(scale, tmp_path):
     """All settings are known and possible, the names are folders, and no two runs are one."""
-    parts = plan.cells(scale, plan.SCALES[scale], tmp_path)
+    parts = read_cells(scale, tmp_path, "").cells
     places = [
         (config.out, config.name)
         for cells in parts.values()
@@ -78,40 +92,49 @@ def test_every_cell_is_a_run_that_can_begin(scale, tmp_path):
         for config in [cell.config(seed, tmp_path)]
     ]
     assert len(set(places)) == len(places)
-    assert tuple(parts) == plan.PARTS[scale]
+    assert ("alfworld" in parts) == (scale == "full")
+    assert ("main" in parts) == (scale != "full")
 
 
 def test_both_views_come_from_one_run(tmp_path):
     """Centralized and Local are evaluated at FedAgent's round, and end with its rollouts."""
-    scale = plan.SMALL
     for part in ("main", "webshop"):
-        ours, *others = plan.cells("small", scale, tmp_path)[part]
+        ours, *others = cells_of(tmp_path, "small", part)
+        assert len(others) == 4
         for other in others:
             assert other.epochs() == ours.epochs()
-            assert ours.rounds % scale.eval_every == 0
-            assert other.rounds == plan.COHORT * ours.rounds
+            assert ours.rounds % ours.resolved().eval_every == 0
+            assert other.rounds == ours.clients_per_round * ours.rounds
 
 
-def test_epochs_in_all_stay_the_same_when_epochs_per_round_change(tmp_path):
-    cells = {c.name: c for c in plan.decentralized(plan.SMALL, tmp_path)}
-    usual = plan.SMALL.side_rounds * plan.LOCAL_EPOCHS
-    for epochs in plan.EPOCHS:
+@pytest.mark.parametrize("scale", ["smoke", "small"])
+def test_epochs_in_all_stay_the_same_when_epochs_per_round_change(tmp_path, scale):
+    cells = {c.name: c for c in cells_of(tmp_path, scale, "decentralized")}
+    usual = cells["clients-1"].rounds * cells["clients-1"].local_epochs
+    for epochs in (1, 5):
         cell = cells[f"epochs-{epochs}"]
-        assert abs(cell.rounds * cell.local_epochs - usual) <= epochs / 2
+        assert cell.local_epochs == epochs
+        assert abs(cell.rounds * epochs - usual) <= epochs / 2
+
+
+def test_estimators_are_compared_with_the_one_that_is_used(tmp_path):
+    for scale in ("smoke", "small"):
+        usual = cells_of(tmp_path, scale, "main")[0].resolved().algorithm.estimator
+        others = {cell.name for cell in cells_of(tmp_path, scale, "estimators")}
+        assert {usual, *others} == {"grpo", "gigpo", "rloo"}
 
 
 def test_the_small_scale_fits_into_two_hours_on_two_cores(tmp_path):
-    parts = plan.cells("small", plan.SMALL, tmp_path)
-    epochs = sum(cost(c.config(s, tmp_path)) for cells in parts.values() for c in cells
-                 for s in c.seeds)  # fmt: skip
+    grid = read_cells("small", tmp_path, "")
+    epochs = sum(cost(c.config(s, tmp_path)) for part in wanted(grid, ()) for c in grid.cells[part]
+                 for s in c.seeds if part not in grid.tables["gone"])  # fmt: skip
     assert 2.0 * epochs < 2 * 2 * 3600  # about 2 s for an epoch on one core
 
 
 def test_a_run_is_known_by_what_its_numbers_depend_on(tmp_path):
-    cell = plan.cells("small", plan.SMALL, tmp_path)["main"][0]
-    config = cell.config(0, tmp_path)
+    config = cells_of(tmp_path, "small", "main")[0].config(0, tmp_path)
     elsewhere = tmp_path / "elsewhere"
-    moved = plan.cells("small", plan.SMALL, elsewhere)["main"][0].config(0, elsewhere)
+    moved = cells_of(elsewhere, "small", "main")[0].config(0, elsewhere)
     assert moved.algorithm.model != config.algorithm.model
     same = (moved, replace(config, rounds=99), replace(config, checkpoint_every=7))
     assert {digest(one) for one in same} == {digest(config)}
@@ -125,21 +148,72 @@ def test_a_run_is_known_by_what_its_numbers_depend_on(tmp_path):
     assert len({digest(one) for one in (config, *others)}) == 1 + len(others)
 
 
+# What runs begin with
+
+
+def test_runs_begin_after_their_warm_start_and_labels(tmp_path):
+    study = study_of(tmp_path)
+    needs = {task.name: task.needs for task in tasks(study, ["heterogeneity", "webshop"])}
+    (household,) = needs["coverage-mild-seed0"]
+    (shop,) = needs["fedagent-seed0"]
+    start, labels = needs["hardness-extreme-seed2"]
+    assert start.name == household.name != shop.name
+    assert labels.after == (start,)
+    assert not any(need.there() for need in (household, shop, labels))
+    Path(study.grid.cells["webshop"][0].recipe["algorithm"]["model"]).mkdir(parents=True)
+    assert shop.there()
+    assert not household.there()
+
+
+def test_another_model_makes_other_warm_starts_of_the_full_scale_only(tmp_path):
+    def models(scale: str, model: str) -> list[str]:
+        cells = read_cells(scale, tmp_path, model).cells.values()
+        return [Path(cell.recipe["algorithm"]["model"]).name for part in cells for cell in part]
+
+    usual, same = models("full", ""), models("full", "elsewhere/SmolLM2-135M-Instruct")
+    assert usual == same  # wherever its folder lies
+    assert not set(usual) & set(models("full", "another"))
+    assert models("small", "another") == models("small", "")
+
+
+def test_what_no_code_computes_any_more_is_only_read(tmp_path):
+    assert not tasks(study_of(tmp_path), ["optimizer_before"])
+    asked = tasks(study_of(tmp_path), ["optimizer"])
+    assert len(asked) == 25
+    assert "optimizer" not in wanted(study_of(tmp_path).grid, ())  # but on request
+
+
+def test_every_published_record_is_found_by_a_cell(tmp_path):
+    """Whatever changes a digest would leave records behind that nobody reads."""
+    grids = [read_cells(scale, tmp_path, "") for scale in ("small", "full")]
+    read = {
+        run.path
+        for grid in grids
+        for cells in grid.cells.values()
+        for one in read_runs(Store(PUBLISHED), cells).values()
+        for run in one.runs.values()
+    }
+    assert len(read) >= 40
+    assert read == set(PUBLISHED.rglob("*.json"))
+
+
 # Reading
 
 
 def test_a_number_is_the_mean_of_the_last_evaluations_of_runs_that_got_there(tmp_path):
-    cell = replace(plan.cells("small", plan.SMALL, tmp_path)["main"][0], seeds=(0, 1))
-    fake(replace(cell, seeds=(0,)), tmp_path, 0.2)
-    fake(replace(cell, seeds=(1,)), tmp_path, 0.2, reach=cell.rounds - 1)
-    one = read(tmp_path, [cell])["fedagent"]
+    study = study_of(tmp_path)
+    cell = replace(study.grid.cells["main"][0], seeds=(0, 1))
+    fake(study, replace(cell, seeds=(0,)), 0.2)
+    fake(study, replace(cell, seeds=(1,)), 0.2, reach=cell.rounds - 1)
+    one = read_runs(study.place.store, [cell])["fedagent"]
     rounds = one.runs[0].rounds
-    last, before = cell.rounds, cell.rounds - plan.SMALL.eval_every
+    every = cell.resolved().eval_every
+    last, before = cell.rounds, cell.rounds - every
     expected = (rounds[last]["eval/success"] + rounds[before]["eval/success"]) / 2
     assert one.value("eval/success") == {0: pytest.approx(expected)}
     assert set(one.value("eval/success", before)) == {0, 1}
-    first = plan.SMALL.eval_every  # one evaluation: round 0 is no result of training
-    assert one.value("eval/success", first)[0] == rounds[first]["eval/success"]
+    # One evaluation: round 0 is no result of training.
+    assert one.value("eval/success", every)[0] == rounds[every]["eval/success"]
     assert "seed 1 is at round" in one.missing()
     at, values = curve([one], "eval/success", cell.rounds)
     assert at[-1] == before  # where all seeds have been
@@ -147,46 +221,56 @@ def test_a_number_is_the_mean_of_the_last_evaluations_of_runs_that_got_there(tmp
 
 
 def test_a_line_that_was_cut_short_is_no_round(tmp_path):
-    cell = replace(plan.cells("small", plan.SMALL, tmp_path)["main"][0], seeds=(0,))
-    fake(cell, tmp_path, 0.2, reach=3)
-    log = next(tmp_path.rglob("metrics.jsonl"))
-    log.write_text(log.read_text()[:-5])
-    assert max(read(tmp_path, [cell])["fedagent"].runs[0].rounds) == 2
+    cell = cells_of(tmp_path, "small", "main")[0]
+    (tmp_path / "config.toml").write_text(to_toml(cell.config(0, tmp_path)))
+    (tmp_path / "meta.json").write_text("{}")
+    lines = [json.dumps({"round": r, "eval/success": 0.3}) for r in range(4)]
+    (tmp_path / "metrics.jsonl").write_text("\n".join(lines)[:-5])
+    record = of_run(cell, 0, tmp_path, ("eval/success",), ())
+    assert record["rounds"] == 2
+    assert record["metrics"]["eval/success"][0] == [0, 1, 2]
 
 
 # Verdicts
 
 
 def test_rules():
-    assert numbers.above((3.0, 2.0)) == numbers.HOLDS
-    assert numbers.above((-3.0, 2.0)) == numbers.FAILS
-    assert numbers.above((1.0, 2.0)) == numbers.OPEN
-    assert numbers.not_below((-1.0, 2.0)) == numbers.HOLDS
-    assert numbers.not_below((-9.0, 2.0)) == numbers.FAILS
-    assert numbers.not_below((-4.0, 2.0)) == numbers.OPEN
-    assert numbers.alike((1.0, 2.0)) == numbers.HOLDS
-    assert numbers.alike((9.0, 2.0)) == numbers.FAILS
-    assert numbers.alike((4.0, 2.0)) == numbers.OPEN
-    for rule in (numbers.above, numbers.not_below, numbers.alike):  # one seed
-        assert rule((50.0, float("nan"))) == numbers.OPEN
-    assert numbers.together([numbers.HOLDS, numbers.OPEN]) == numbers.OPEN
-    assert numbers.together([numbers.OPEN, numbers.FAILS]) == numbers.FAILS
-    assert numbers.together([numbers.HOLDS, numbers.HOLDS]) == numbers.HOLDS
+    assert above((3.0, 2.0)) == HOLDS
+    assert above((-3.0, 2.0)) == FAILS
+    assert above((1.0, 2.0)) == OPEN
+    assert no_worse((-1.0, 2.0)) == HOLDS
+    assert no_worse((-9.0, 2.0)) == FAILS
+    assert no_worse((-4.0, 2.0)) == OPEN
+    assert the_same((1.0, 2.0)) == HOLDS
+    assert the_same((9.0, 2.0)) == FAILS
+    assert the_same((4.0, 2.0)) == OPEN
+    assert MARGIN == 5
+    for rule in (above, no_worse, the_same):  # one seed
+        assert rule((50.0, float("nan"))) == OPEN
+    assert together([HOLDS, OPEN]) == OPEN
+    assert together([OPEN, FAILS]) == FAILS
+    assert together([HOLDS, HOLDS]) == HOLDS
 
 
 def test_differences_are_taken_seed_by_seed():
     """Seeds that differ a lot hide nothing where the difference is always the same."""
     ours, base = {0: 0.30, 1: 0.50, 2: 0.90}, {0: 0.20, 1: 0.40, 2: 0.80, 3: 0.0}
-    assert numbers.gap(ours, base) == pytest.approx((10.0, 0.0), abs=1e-9)
-    assert numbers.gap(ours, {7: 0.1}) is None
-    assert numbers.mean_of([{0: 0.2, 1: 0.4}, {0: 0.4}]) == {0: pytest.approx(0.3)}
+    assert points(ours, base) == pytest.approx((10.0, 0.0), abs=1e-9)
+    assert points(ours, {7: 0.1}) is None
+    assert mean_of([{0: 0.2, 1: 0.4}, {0: 0.4}]) == {0: pytest.approx(0.3)}
 
 
-def page_of(tmp_path: Path, scale: str = "small") -> str:
-    folder = tmp_path / scale
-    page = tmp_path / "fedagent.md"
-    write_page(measure_all(scale, (), folder, print, processes=0), scale, page)
+def page_of(study: Study, published: bool = False) -> str:
+    page = study.place.store.folder.parent / "fedagent.md"
+    page.parent.mkdir(exist_ok=True)
+    write_page(study, page, published)
     return page.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    """Pages without their figures, which take most of the time."""
+    monkeypatch.setattr(Page, "picture", lambda self, name, alt, draw: f"![{alt}]({name}.png)")
 
 
 def rows(text: str, start: str) -> list[str]:
@@ -194,11 +278,12 @@ def rows(text: str, start: str) -> list[str]:
 
 
 def test_the_page_says_what_the_numbers_say(tmp_path):
+    study = study_of(tmp_path)
     fill(
-        tmp_path / "small", fedagent=0.3, centralized=0.3, local=0.1, epochs_5=0.1, epochs_1=0.3,
+        study, fedagent=0.3, centralized=0.3, local=0.1, epochs_5=0.1, epochs_1=0.3,
         preference_extreme=0.05,
     )  # fmt: skip
-    text = page_of(tmp_path)
+    text = page_of(study)
     for row in rows(text, "FedAgent is better than Local"):
         assert "**holds**" in row
     for row in rows(text, "FedAgent is no worse than Centralized"):
@@ -207,32 +292,36 @@ def test_the_page_says_what_the_numbers_say(tmp_path):
     assert "**does not hold**" in rows(text, "Preference heterogeneity")[0]
     assert "**holds**" in rows(text, "Hardness heterogeneity")[0]
     assert "## Missing" not in text
+    assert MARK not in text
     assert "SmolLM2" in text  # the full scale is said to be missing
     for name in ("main", "main-clients", "decentralized", "heterogeneity", "webshop"):
         assert (tmp_path / "fedagent" / f"{name}.png").is_file()
 
 
-def test_where_nothing_was_learned_nothing_is_the_same(tmp_path):
+def test_where_nothing_was_learned_nothing_is_the_same(tmp_path, undrawn):
     names = ("fedagent", "centralized", "local", "preference_extreme", "preference_mild")
-    fill(tmp_path / "small", **dict.fromkeys(names, 0.0))
-    text = page_of(tmp_path)
+    study = study_of(tmp_path)
+    fill(study, **dict.fromkeys(names, 0.0))
+    text = page_of(study)
     assert all("nothing was learned" in row for row in rows(text, "FedAgent is no worse"))
     assert "nothing was learned" in rows(text, "Preference heterogeneity")[0]
 
 
-def test_who_is_below_the_warm_start_is_better_than_nobody(tmp_path):
+def test_who_is_below_the_warm_start_is_better_than_nobody(tmp_path, undrawn):
     """FedAgent keeps what it began with and Local loses some: federation has taught nothing."""
-    fill(tmp_path / "small", fedagent=0.0, centralized=0.3, local=-0.05)
-    text = page_of(tmp_path)
+    study = study_of(tmp_path)
+    fill(study, fedagent=0.0, centralized=0.3, local=-0.05)
+    text = page_of(study)
     assert all("nothing was learned" in row for row in rows(text, "FedAgent is better than Local"))
     alone = [row for row in rows(text, "Local") if "±" in row and "(mean)" not in row]
     assert len(alone) == 2 * 4  # and no table further down says it again
     assert all(row.count("nothing was learned") == 2 and "better" not in row for row in alone)
 
 
-def test_every_comparison_stands_under_its_own_settings(tmp_path):
-    fill(tmp_path / "small", fedagent=0.3, centralized=0.3, local=0.1)
-    text = page_of(tmp_path)
+def test_every_comparison_stands_under_its_own_settings(tmp_path, undrawn):
+    study = study_of(tmp_path)
+    fill(study, fedagent=0.3, centralized=0.3, local=0.1)
+    text = page_of(study)
     household, shop = (
         text.split(f"### {world}: FedAgent")[1].split("\n|")[0]
         for world in ("Generated household", "Generated WebShop")
@@ -243,26 +332,26 @@ def test_every_comparison_stands_under_its_own_settings(tmp_path):
     assert "RLOO" in shop
 
 
-def test_a_page_of_a_few_runs_names_what_is_missing(tmp_path):
-    cells = plan.cells("small", plan.SMALL, tmp_path / "small")["main"]
-    for cell in cells[:2]:
-        fake(replace(cell, seeds=(0,)), tmp_path / "small", 0.2)
-    text = page_of(tmp_path)
+def test_a_page_of_a_few_runs_names_what_is_missing(tmp_path, undrawn):
+    study = study_of(tmp_path)
+    for cell in study.grid.cells["main"][:2]:
+        fake(study, replace(cell, seeds=(0,)), 0.2)
+    text = page_of(study)
     assert "- small, main, fedagent: seed 1, 2 not begun" in text
     assert "- small, main, local-21: seed 0, 1, 2 not begun" in text
     assert "not measured" in rows(text, "FedAgent is better than Local")[0]
     assert "**undecided**" in rows(text, "FedAgent is no worse than Centralized")[0]
-    (tmp_path / "nowhere").mkdir()
-    empty = page_of(tmp_path / "nowhere")
+    empty = page_of(study_of(tmp_path / "nowhere"))
     assert "Not measured" in empty
 
 
-def test_one_page_has_both_scales(tmp_path):
+def test_one_page_has_both_scales(tmp_path, undrawn):
     """Whichever scale is asked for; the full one has one seed, which decides nothing."""
-    for name in ("small", "full"):
-        fill(tmp_path / name, name, fedagent=0.3, centralized=0.3, local=0.1)
-    for name in ("small", "full"):
-        text = page_of(tmp_path, name)
+    studies = [study_of(tmp_path, name) for name in ("small", "full")]
+    for study in studies:
+        fill(study, fedagent=0.3, centralized=0.3, local=0.1)
+    for study in studies:
+        text = page_of(study)
         assert "## Scale small" in text
         assert "## Scale full" in text
         judged = {row.split(" | ")[1]: row for row in rows(text, "FedAgent is better than Local")}
@@ -271,11 +360,44 @@ def test_one_page_has_both_scales(tmp_path):
         assert "(one seed)" in judged["ALFWorld, equal local epochs"]
 
 
+def test_what_was_published_before_records_stands_in_for_what_has_none(tmp_path, undrawn):
+    """No number of the earlier page is lost, and each is marked; a record replaces it."""
+    said = tomllib.loads((FOLDER / "fedagent" / "published.toml").read_text(encoding="utf-8"))
+    text = page_of(study_of(tmp_path), published=True)
+    for table in said["tables"].values():
+        for cells in table:
+            assert all(f"| {cell} " in text for cell in cells)
+    assert "**Withdrawn**: every comparison with Centralized" in text
+    assert f"| withdrawn {MARK} | – |" in text
+    assert f"on 300 public tasks.{MARK} 100 clients" in text
+    assert "AdamW's moments" not in text.partition("measured below")[2]  # there are no records
+    study = study_of(tmp_path)
+    fake(study, replace(study.grid.cells["main"][0], seeds=(0,)), 0.3)
+    half = page_of(study, published=True)
+    assert f"| FedAgent | 68.7 ± 0.7 {MARK} | – |" in half
+    assert "- small, main, fedagent: seed 1, 2 not begun" in half
+    fill(study, fedagent=0.3, centralized=0.3, local=0.1)
+    again = page_of(study, published=True)
+    small, _, full = again.partition("## Scale full")
+    assert rows(small, "Local, mean")[0].count("better") == 2
+    assert MARK not in "".join(rows(small, "Local, mean"))
+    assert f"{MARK} |" in rows(full, "Local, mean")[0]
+
+
+def test_records_about_moments_are_a_section_of_their_own(tmp_path, undrawn):
+    shutil.copytree(PUBLISHED, tmp_path / "records")
+    text = page_of(study_of(tmp_path), published=True)
+    table = rows(text, "Centralized, the demo")[0].split(" | ")
+    assert table[1:] == ["69.8 ± 3.0", "67.1 ± 4.5", "72.2 ± 4.3", "+5.2 ± 6.4 |"]
+    assert rows(text, "local, kept | 0 | 0: 70.1, 4: 75.4")
+    assert "2 of 40 runs had to try a round again" in text
+
+
 def test_parts_of_another_scale_are_refused(tmp_path):
     with pytest.raises(UserError, match="--model is for the full scale"):
-        measure_all("small", (), tmp_path / "small", print, processes=0, model="x")
-    with pytest.raises(UserError, match="the parts of the scale small are main"):
-        measure_all("small", ("alfworld",), tmp_path / "small", print, processes=0)
+        reproduce("fedagent", "small", (), tmp_path, None, None, {"model": "x"})
+    with pytest.raises(UserError, match="--only alfworld: the parts are main"):
+        wanted(study_of(tmp_path).grid, ("alfworld",))
 
 
 # Jobs that are stopped
@@ -301,9 +423,9 @@ def test_a_mistake_of_the_user_ends_one_job_only():
 
 
 def test_options_of_another_paper_are_refused(fedrl):
-    said = fedrl("reproduce", "momentum", "--minutes", "3", check=False)
+    said = fedrl("reproduce", "momentum", "--model", "x", check=False)
     assert said.returncode == 2
-    assert "--minutes is not for momentum, only for fedagent" in said.stderr
+    assert "--model is not for momentum, only for fedagent" in said.stderr
     said = fedrl("reproduce", "fedagent", "--minutes", "0", check=False)
     assert "--minutes must be above 0" in said.stderr
 
@@ -313,7 +435,7 @@ def test_a_reproduction_that_is_killed_ends_with_the_same_numbers(fedrl, tmp_pat
     pytest.importorskip("torch", reason="FedAgent needs the extra llm")
     words = ["reproduce", "fedagent", "--scale", "smoke", "--only", "webshop"]
     whole = fedrl(*words, "--out", "whole")
-    assert "0 of 8 runs are there" in whole.stderr
+    assert "0 of 8 cells have a record" in whole.stderr
     models = "fedagent/smoke/models"  # the warm start is the same: no need to make it again
     shutil.copytree(tmp_path / "whole" / models, tmp_path / "killed" / models)
     command = [sys.executable, "-m", "fedrl", *words, "--out", "killed", "--processes", "1"]
@@ -328,8 +450,8 @@ def test_a_reproduction_that_is_killed_ends_with_the_same_numbers(fedrl, tmp_pat
     killed.communicate()
     time.sleep(1)  # its processes end with it
     again = fedrl(*words, "--out", "killed")
-    assert "2 of 8 runs are there" in again.stderr
-    assert "8 of 8 runs are there" in fedrl(*words, "--out", "killed").stderr
+    assert "2 of 8 cells have a record" in again.stderr
+    assert "8 of 8 cells have a record" in fedrl(*words, "--out", "killed").stderr
     logs = sorted((tmp_path / "whole").rglob("metrics.jsonl"))
     assert len(logs) == 8
     assert any(json.loads(line).get("train/gradient_norm", 0) > 0 for log in logs
@@ -339,7 +461,7 @@ def test_a_reproduction_that_is_killed_ends_with_the_same_numbers(fedrl, tmp_pat
         (other,) = (tmp_path / run).glob("*/metrics.jsonl")
         assert other.read_bytes() == log.read_bytes()
     late = fedrl(*words, "--out", "late", "--minutes", "0.001")
-    assert "8 of 8 runs are missing" in late.stderr
+    assert "8 of 8 cells are missing" in late.stderr
 
 
 @pytest.mark.parametrize(

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable, Mapping
+import tomllib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -16,45 +16,49 @@ pytest.importorskip("numba", reason="FedRLHF needs the extra classic")
 
 from support.result_pages import row
 
-from fedrl.config.loading import resolve, to_toml
+from fedrl.config.loading import resolve
 from fedrl.core.types import UserError
 from fedrl.envs.movielens.world import World
-from fedrl.runs.grid import RunCell, Trained, digest, read
+from fedrl.runs.grid import digest
 from fedrl.runs.read import Run
+from reproductions.fedrlhf import answers, claims, reviews, theory
 from reproductions.fedrlhf import cells as plan
-from reproductions.fedrlhf import claims, feedback, imdb, logs, movielens, paper, theory
-from reproductions.fedrlhf import imdb_cells as texts
 from reproductions.fedrlhf import tradeoff as fedrlhf_tradeoff
+from reproductions.fedrlhf.cells import RATINGS, grid_of, log_of, of_ratings, with_settings
 from reproductions.fedrlhf.rates import Rate, TradeOff, rates
-from reproductions.fedrlhf.results import Results, at, curve
+from reproductions.fedrlhf.results import Results, at, by_number, curve, kinds, personal
+from reproductions.grid import SCALES, Cell
+from reproductions.pages import MARK
+from reproductions.records import Store
+from reproductions.results import Trained, read_runs
+from reproductions.runner import run_name
+from reproductions.study import FOLDER, Study, measure, prepare, write_page
 
-SIZES = plan.SMOKE
+SMOKE = grid_of("smoke", Path())
+SMALL = grid_of("small", Path())
 Metrics = Mapping[str, float]
 
 
 # Cells
 
 
-@pytest.mark.parametrize("scale", ["smoke", "small", "full"])
+@pytest.mark.parametrize("scale", SCALES)
 def test_every_cell_is_a_run_that_can_begin(scale, tmp_path):
     """All settings are known and possible, and no two runs are one."""
-    planned = plan.cells(plan.SCALES[scale], tmp_path)
-    cells = [cell for part in planned.values() for cell in part]
-    cells += texts.cells(texts.SCALES[scale], tmp_path)
+    planned = grid_of(scale, tmp_path).cells
+    assert set(planned) == {*RATINGS, "imdb"}
     places = [
         (config.out, config.name)
+        for cells in planned.values()
         for cell in cells
         for seed in cell.seeds
         for config in [cell.config(seed, tmp_path)]
     ]
     assert len(set(places)) == len(places)
-    assert set(planned) | {"bound", "imdb"} == set(paper.PARTS)
-    paths = [one.path(tmp_path) for one in plan.bounds(plan.SCALES[scale])]
-    assert len(set(paths)) == len(paths)
 
 
 def test_methods_differ_only_in_what_they_are_about(tmp_path):
-    cells = {cell.name: cell for cell in plan.movielens(plan.SMALL)}
+    cells = {cell.name: cell for cell in SMALL.cells["movielens"]}
     ours = cells["K10-fedrlhf"].config(0, tmp_path)
     assert (ours.rounds, ours.federation.clients, ours.world.source) == (5, 10, "movielens")
     for name, back in {
@@ -71,10 +75,9 @@ def test_methods_differ_only_in_what_they_are_about(tmp_path):
     assert plain.lam == (0.0,)
 
 
-@pytest.mark.parametrize("scale", ["smoke", "small", "full"])
+@pytest.mark.parametrize("scale", SCALES)
 def test_federated_and_centralized_write_as_many_texts(scale, tmp_path):
-    sizes = texts.SCALES[scale]
-    ours, central = (cell.config(sizes.seeds[0], tmp_path) for cell in texts.cells(sizes, tmp_path))
+    ours, central = (c.config(c.seeds[0], tmp_path) for c in grid_of(scale, tmp_path).cells["imdb"])
     assert central.federation.kind == "centralized"
     clients = ours.federation.clients
     assert central.algorithm.batches == clients * ours.algorithm.batches
@@ -84,51 +87,75 @@ def test_federated_and_centralized_write_as_many_texts(scale, tmp_path):
     assert ours.rounds == central.rounds
 
 
-def test_the_full_scale_has_the_small_ones_runs_on_ratings(tmp_path):
-    assert plan.SCALES["full"] == plan.SCALES["small"]
-    assert paper.ratings_folder("full", tmp_path / "full") == tmp_path / "small"
-    assert paper.sized_texts("full", "elsewhere/model").model == "elsewhere/model"
-    assert paper.sized_texts("small", "elsewhere/model") == texts.SMALL
+def test_the_full_scale_has_the_small_ones_records_of_ratings(tmp_path):
+    small, full = (grid_of(scale, tmp_path / scale, "elsewhere/model") for scale in SCALES[1:])
+
+    def keys(cells: Sequence[Cell]) -> list[tuple[str, str]]:
+        return [(run_name(c, seed), c.digest(seed)) for c in cells for seed in c.seeds]
+
+    for part in RATINGS:
+        assert keys(small.cells[part]) == keys(full.cells[part])
+    models = [grid.cells["imdb"][0].recipe["algorithm"]["model"] for grid in (small, full)]
+    assert models[0].startswith(str(tmp_path / "small" / "models" / "reviews."))
+    assert models[1] == "elsewhere/model"
 
 
 def test_a_model_is_only_for_the_full_scale(tmp_path):
     with pytest.raises(UserError, match="--model is for the full scale"):
-        paper.measure_all("small", (), tmp_path, print, processes=0, model="x")
+        prepare("fedrlhf", "small", tmp_path, tmp_path, model="x")
 
 
-def test_generated_ratings_stand_in_where_movielens_is_missing(tmp_path, monkeypatch):
+def test_generated_ratings_stand_in_where_movielens_is_missing(tmp_path, monkeypatch, capsys):
     def nothing(name: str) -> Path:
         raise UserError(f"{name} is not here")
 
-    monkeypatch.setattr(paper, "root", nothing)
-    said: list[str] = []
-    found = paper.measure_all("small", (), tmp_path / "small", said.append, processes=0)
-    assert not found.genuine
-    assert any("generated ratings stand in" in line for line in said)
-    page = tmp_path / "page.md"
-    paper.write_page(found, "small", page)
-    text = page.read_text(encoding="utf-8")
+    monkeypatch.setattr(plan, "root", nothing)
+    study = small(tmp_path)
+    planned = plan.tasks(study, RATINGS)
+    assert "generated ratings stand in" in capsys.readouterr().err
+    cell = of_ratings(study).grid.cells["movielens"][0]
+    assert cell.recipe["world"]["source"] == "generated"
+    assert planned[0].digest == cell.digest(cell.seeds[0])
+    text = page_of(study)
     assert "**The ratings of this page are generated**" in text
     assert "MovieLens, K = 10" not in text
-    fake(plan.movielens(plan.SMALL)[0], tmp_path / "small", lambda seed, number: {})
-    assert paper.sized("small", tmp_path / "small") == plan.SMALL  # there are runs to read
+    fake(study.place.store, cell, lambda seed, number: {"eval/accuracy": 0.5})
+    assert MARK not in page_of(study, published=True)  # not beside what was published
+    fake(study.place.store, study.grid.cells["movielens"][0], lambda seed, number: {})
+    assert of_ratings(study) is study  # there are records to read
+
+
+def test_runs_need_their_answers_and_their_model(tmp_path):
+    study = small(tmp_path)
+    tasks = plan.tasks(study, ("feedback", "imdb", "bound"))
+    needed = {task.name: [need.name for need in task.needs] for task in tasks}
+    assert needed["none-seed0"] == needed["lam-0-seed0"] == []
+    assert needed["shuffled-42-seed42"] == ["answers, shuffled, seed 42"]
+    assert needed["centralized-seed1"] == ["warm start on public reviews"]
+    assert len(tasks) == 20 + 6 + 10
+    full = prepare("fedrlhf", "full", tmp_path / "full", tmp_path / "records")
+    assert not any(task.needs for task in plan.tasks(full, ("imdb",)))
 
 
 # Answers
 
 
+def told_by(kind: str, seed: int = 0) -> Cell:
+    return next(cell for cell in SMOKE.cells["feedback"] if cell.name == f"{kind}-{seed}")
+
+
 def logged(kind: str, folder: Path, client: int) -> dict[str, float]:
-    log = plan.log_of(SIZES, kind, 0)
+    log = log_of(told_by(kind), SMOKE)
     if not log.place(folder).is_dir():
-        logs.write(log, folder)
+        answers.write(log, folder)
     path = Path(log.files(folder).replace("{client}", str(client)))
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return {line["question"]: line["value"] for line in lines}
 
 
 def shelves() -> World:
-    recipe = plan.base(SIZES, SIZES.clients[0], 1)
-    return World(resolve(recipe).world, SIZES.clients[0], 0)
+    config = told_by("told").resolved()
+    return World(config.world, config.federation.clients, 0)
 
 
 def test_answers_are_about_trained_movies_and_follow_the_rating(tmp_path):
@@ -137,9 +164,9 @@ def test_answers_are_about_trained_movies_and_follow_the_rating(tmp_path):
         told = logged("told", tmp_path, client)
         trained = {str(world.movies[m].id) for m in shelf.movie[shelf.train]}
         assert {question.split("/")[1] for question in told} == trained
-        assert len(told) == len(trained) * len(logs.SCORES)
+        assert len(told) == len(trained) * len(answers.SCORES)
         for key in trained:
-            said = [told[f"rate/{key}/{score:g}"] for score in logs.SCORES]
+            said = [told[f"rate/{key}/{score:g}"] for score in answers.SCORES]
             assert said == sorted(said, reverse=True)  # the higher the score, the more too high
     stars = np.concatenate([s.rating[s.train] for s in world.ratings])
     lows = np.concatenate([
@@ -154,9 +181,9 @@ def test_shuffled_answers_are_the_same_ones_about_other_movies(tmp_path):
     assert set(told) == set(mixed)
     assert told != mixed
 
-    def rows(answers: Mapping[str, float]) -> list[tuple[float, ...]]:
-        keys = {question.split("/")[1] for question in answers}
-        each = [tuple(answers[f"rate/{k}/{s:g}"] for s in logs.SCORES) for k in keys]
+    def rows(said: Mapping[str, float]) -> list[tuple[float, ...]]:
+        keys = {question.split("/")[1] for question in said}
+        each = [tuple(said[f"rate/{k}/{s:g}"] for s in answers.SCORES) for k in keys]
         return sorted(each)
 
     assert rows(told) == rows(mixed)
@@ -164,9 +191,10 @@ def test_shuffled_answers_are_the_same_ones_about_other_movies(tmp_path):
 
 def test_runs_are_named_by_their_answers_and_not_by_where_these_lie(tmp_path):
     def names(folder: Path, kind: str, seed: int) -> str:
-        files = plan.log_of(SIZES, kind, seed).files(folder)
+        recipe = SMOKE.cells["feedback"][0].recipe
+        files = log_of(told_by(kind, seed), SMOKE).files(folder)
         told = {"algorithm.feedback": "logged", "algorithm.feedback_file": files}
-        return digest(resolve(plan.changed(plan.base(SIZES, 3, 2), told)))
+        return digest(resolve(plan.changed(recipe, told)))
 
     here = names(tmp_path / "a", "told", 0)
     assert here == names(tmp_path / "b", "told", 0)
@@ -174,38 +202,43 @@ def test_runs_are_named_by_their_answers_and_not_by_where_these_lie(tmp_path):
 
 
 def test_one_person_says_the_opposite(tmp_path):
-    for client in range(SIZES.clients[0]):
+    for client in range(3):
         told, turned = (logged(kind, tmp_path, client) for kind in ("told", "flipped"))
-        sign = -1 if client == SIZES.flipped else 1
+        sign = -1 if client == SMOKE.tables["flipped"] else 1
         assert turned == {question: sign * value for question, value in told.items()}
 
 
-# Runs that never were
+# Records that never were
+
+
+def small(folder: Path) -> Study:
+    return prepare("fedrlhf", "small", folder / "small", folder / "records")
 
 
 def fake(
-    cell: RunCell, folder: Path, metrics: Callable[[int, int], Metrics],
+    store: Store, cell: Cell, metrics: Callable[[int, int], Metrics],
     own: Callable[[int, int, int], Metrics] | None = None,
 ) -> None:  # fmt: skip
-    """Run folders of a cell: `metrics(seed, round)` and `own(seed, round, client)`."""
+    """Records of a cell: `metrics(seed, round)` and `own(seed, round, client)`."""
+    clients = range(cell.recipe["federation"]["clients"])
     for seed in cell.seeds:
-        config = cell.config(seed, folder)
-        place = Path(config.out) / config.name / "fake-s0-000000"
-        place.mkdir(parents=True)
-        (place / "config.toml").write_text(to_toml(config), encoding="utf-8")
-        meta = {"commit": "abc", "hardware": {"cpu": "CPU", "cores": 2}, "status": "finished"}
-        (place / "meta.json").write_text(json.dumps(meta), encoding="utf-8")
-        rounds = range(config.rounds + 1)
-        lines: list[Mapping[str, Any]] = [{"round": r, **metrics(seed, r)} for r in rounds]
-        told = [
-            {"round": r, "client": k, "status": "ok", **own(seed, r, k)}
-            for r in rounds[1:]
-            for k in range(config.federation.clients)
-            if own is not None
-        ]
-        for name, some in (("metrics.jsonl", lines), ("clients.jsonl", told)):
-            text = "".join(json.dumps(line) + "\n" for line in some)
-            (place / name).write_text(text, encoding="utf-8")
+        by_metric: dict[str, tuple[list[int], list[float]]] = {}
+        told: dict[str, dict[str, tuple[list[int], list[float]]]] = {}
+        for number in range(cell.rounds + 1):
+            for metric, value in metrics(seed, number).items():
+                at, values = by_metric.setdefault(metric, ([], []))
+                at.append(number)
+                values.append(value)
+            for client in clients if own is not None and number else ():
+                for metric, value in own(seed, number, client).items():
+                    rounds = told.setdefault(metric, {})
+                    who, values = rounds.setdefault(str(number), ([], []))
+                    who.append(client)
+                    values.append(value)
+        record = {"seeds": [seed], "rounds": cell.rounds, "metrics": by_metric, "totals": {},
+                  "clients": told, "failures": 0, "seconds": 1.0, "phases": {}, "commit": "abc",
+                  "hardware": {"cpu": "CPU", "cores": 2}}  # fmt: skip
+        store.write(cell.part, run_name(cell, seed), cell.digest(seed), record)
 
 
 def noise(seed: int, number: int) -> float:
@@ -232,20 +265,20 @@ def own_at(seed: int, number: int, client: int) -> Metrics:
     return {"personal/accuracy": 0.6 + 0.01 * client, "personal/spearman": rank}
 
 
-def page_of(folder: Path) -> str:
-    page = folder.parent / "page.md"
-    results = paper.measure_all("small", (), folder, print, processes=0)
-    paper.write_page(results, "small", page)
+def page_of(study: Study, published: bool = False) -> str:
+    page = study.place.store.folder.parent / "page.md"
+    write_page(study, page, published)
     return page.read_text(encoding="utf-8")
 
 
 def test_the_page_says_what_the_numbers_say(tmp_path):
-    folder = tmp_path / "small"
-    for cell in plan.movielens(plan.SMALL):
-        method = cell.name.partition("-")[2]
+    study = small(tmp_path)
+    for cell in study.grid.cells["movielens"]:
+        method = cell.labels["method"]
         level = {"fedrlhf": 0.72, "plain": 0.55}.get(method, 0.70)
-        fake(cell, folder, ratings_at(level, 0.9 if method == "labels" else 0.8), own_at)
-    text = page_of(folder)
+        trained = 0.9 if method == "labels" else 0.8
+        fake(study.place.store, cell, ratings_at(level, trained), own_at)
+    text = page_of(study)
     assert row(text, "MovieLens, K = 10: 77.71%")[1] == "**does not hold**"
     assert row(text, "MovieLens, K = 10: the global accuracy rises")[1] == "**holds**"
     assert row(text, "*MovieLens, K = 10: the global policy is above the maj")[1] == "**holds**"
@@ -269,10 +302,9 @@ def test_the_page_says_what_the_numbers_say(tmp_path):
 
 def test_nobody_reaches_the_paper_by_being_scored_on_trained_ratings(tmp_path):
     """The claim is decided by held-out accuracy alone."""
-    folder = tmp_path / "small"
-    cell = plan.movielens(plan.SMALL)[0]
-    fake(cell, folder, ratings_at(0.55, 0.99), own_at)
-    assert row(page_of(folder), "MovieLens, K = 10: 77.71%")[1] == "**does not hold**"
+    study = small(tmp_path)
+    fake(study.place.store, study.grid.cells["movielens"][0], ratings_at(0.55, 0.99), own_at)
+    assert row(page_of(study), "MovieLens, K = 10: 77.71%")[1] == "**does not hold**"
 
 
 @pytest.mark.parametrize(("level", "word"), [(75.08, "**holds**"), (75.0, "**does not hold**")])
@@ -284,17 +316,18 @@ def test_the_papers_level_is_reached_within_its_own_spread(level, word):
 
 @pytest.mark.parametrize(("rise", "word"), [(0.1601, "**holds**"), (0.158, "**does not hold**")])
 def test_a_rise_is_the_papers_if_it_is_as_large(tmp_path, rise, word):
-    cell, central = texts.cells(replace(texts.SMALL, seeds=(0, 1)), tmp_path)
-    fake(cell, tmp_path, lambda s, r: {"eval/reward": 0.5 + rise * r / cell.rounds})
-    found = {**read(tmp_path, [cell]), "centralized": Trained(central, {})}
-    assert next(claims.reviews(found, "small"))[1] == word
+    cell, central = SMALL.cells["imdb"]
+    fake(Store(tmp_path), cell, lambda s, r: {"eval/reward": 0.5 + rise * r / cell.rounds})
+    found = read_runs(Store(tmp_path), [cell, central])
+    assert next(claims.on_reviews(found, "small"))[1] == word
 
 
 # Reading
 
 
-def run_of(rounds: Mapping[int, Metrics], path: Path = Path()) -> Run:
-    return Run(path, {}, {}, {r: dict(m) for r, m in rounds.items()}, [], 0.0)
+def run_of(rounds: Mapping[int, Metrics], **clients: Mapping[str, Sequence[object]]) -> Run:
+    meta = {"clients": {f"personal/{metric}": by for metric, by in clients.items()}}
+    return Run(Path("record"), {}, meta, {r: dict(m) for r, m in rounds.items()}, [], 0.0)
 
 
 def test_steps_to_a_level_lie_between_two_rounds():
@@ -310,7 +343,7 @@ def test_steps_to_a_level_lie_between_two_rounds():
 
 
 def test_a_run_that_has_just_begun_cuts_no_curve_short():
-    cell = plan.movielens(SIZES)[0]
+    cell = SMOKE.cells["movielens"][0]
     whole = run_of({r: {"eval/accuracy": 0.5 + 0.1 * r} for r in range(cell.rounds + 1)})
     begun = run_of({0: {"eval/accuracy": 0.4}})
     rounds, values = curve(Trained(cell, {0: whole, 1: begun}), "eval/accuracy")
@@ -322,11 +355,12 @@ def test_a_run_that_has_just_begun_cuts_no_curve_short():
 
 def tradeoff(folder: Path, power: float) -> Results:
     """P = 0.01 + 0.05 λ^power, and J_g that a larger λ lowers and slows down."""
-    scale = replace(plan.SMALL, lams=(0.0, 0.5, 1.0, 2.0), long=6)
-    cells = plan.tradeoff(scale)
-    for lam, cell in zip(scale.lams, cells, strict=True):
+    lams, store = ("0", "0.5", "1", "2"), Store(folder)
+    cells = [with_settings(c, {"rounds": 6}) for c in SMALL.cells["tradeoff"]
+             if c.labels["lam"] in lams]  # fmt: skip
+    for cell in cells:
 
-        def metrics(seed: int, number: int, lam: float = lam) -> Metrics:
+        def metrics(seed: int, number: int, lam: float = float(cell.labels["lam"])) -> Metrics:
             value = 0.05 * (1 - 0.1 * lam) * min(number / (1 + lam), 1.0)
             return {
                 "eval/return": value, "env/steps": 100.0 * number, "eval/accuracy": 0.6,
@@ -335,10 +369,16 @@ def tradeoff(folder: Path, power: float) -> Results:
                 "personal/correct": 6.0, "personal/held_out": 10.0,
             }  # fmt: skip
 
-        fake(cell, folder, metrics, lambda s, r, k: {
+        fake(store, cell, metrics, lambda s, r, k: {
             "personal/divergence_held": 0.1, "personal/return": 0.05})  # fmt: skip
-    parts = {"movielens": {}, "feedback": {}, "tradeoff": read(folder, cells)}
-    return Results(scale, parts, {}, True, [])
+    return results_of(store, tradeoff=cells)
+
+
+def results_of(store: Store, **cells: Sequence[Cell]) -> Results:
+    parts = {**{part: SMALL.cells[part] for part in ("movielens", "tradeoff", "feedback")}, **cells}
+    found = {part: read_runs(store, some) for part, some in parts.items()}
+    found["feedback"] = kinds(found["feedback"])
+    return Results(found, {}, {}, genuine=True, flipped=0)
 
 
 def test_the_rates_of_the_trade_off(tmp_path):
@@ -352,9 +392,7 @@ def test_the_rates_of_the_trade_off(tmp_path):
     rows = list(claims.rates(results))
     assert [one[1] for one in rows[:2]] == ["**holds**", "**holds**"]
     assert rows[3][1] == "**holds**"
-    (tmp_path / "p").mkdir()
-    text = fedrlhf_tradeoff.section(results, tmp_path / "p")
-    words = " ".join(text.split())
+    words = " ".join(fedrlhf_tradeoff.told_rates(results, columns).split())
     assert "exponents of 2.0, 2.0" in words
     assert "the second over λ = 0.5, 1, 2, without 0 of 5 seeds" in words
 
@@ -371,7 +409,7 @@ def test_a_seed_whose_excess_is_not_above_0_has_no_fit_and_is_counted():
     assert found.excess.mean == pytest.approx(2.0)
     assert found.excess.left_out == 1
     assert {s for s, slope in found.excess.by_seed.items() if math.isnan(slope)} == {2}
-    told = fedrlhf_tradeoff.excess_of(found.excess, lams)
+    told = fedrlhf_tradeoff.fitted_over(found.excess, lams)
     assert told.startswith("λ = 0.5, 1, 2, without 1 of 3 seeds")
     assert found.exponent.left_out == 0
     none = rates(TradeOff(0, lam, p, 0.0, 0.0) for lam, p in ((0.0, 0.5), (0.5, 0.4), (1.0, 0.9)))
@@ -389,28 +427,24 @@ def test_a_slower_rate_is_told_from_the_theorems(tmp_path):
     assert claims.squared(Rate(2.0, 1.0, {})) == "undecided"
 
 
-def test_theorem_5_1_is_checked_against_the_round_before(tmp_path):
-    lines = [
-        {"round": 1, "client": k, "status": "ok", "personal/divergence": 1.0,
-         "personal/divergence_held": p, "personal/return": j}
-        for k, (p, j) in enumerate([(0.04, 0.5), (0.16, 0.7)])
-    ]  # fmt: skip
-    text = "".join(json.dumps(line) + "\n" for line in lines)
-    (tmp_path / "clients.jsonl").write_text(text, encoding="utf-8")
-    run = run_of({0: {"eval/return": 0.1}, 1: {"eval/return": 0.9}}, tmp_path)
+def test_theorem_5_1_is_checked_against_the_round_before():
+    clients = {"divergence": {"1": ([0, 1], [1.0, 1.0])},
+               "divergence_held": {"1": ([0, 1], [0.04, 0.16])},
+               "return": {"1": ([0, 1], [0.5, 0.7])}}  # fmt: skip
+    run = run_of({0: {"eval/return": 0.1}, 1: {"eval/return": 0.9}}, **clients)
     bound = 0.6 - 2 * math.sqrt(2) * 1.5 * 0.3
     assert fedrlhf_tradeoff.slack(run, 0.5) == [pytest.approx(0.1 - bound)]
-    longer = run_of({**run.rounds, 2: {"eval/return": 0.9}}, tmp_path)
+    longer = run_of({**run.rounds, 2: {"eval/return": 0.9}}, **clients)
     with pytest.raises(UserError, match="lacks personal/divergence_held: remove this run"):
         fedrlhf_tradeoff.slack(longer, 0.5)
 
 
 def test_whose_accuracy_a_lie_lowers(tmp_path):
     results = lied(tmp_path)
-    found = feedback.kinds(results)
-    flipped = found["flipped"]
-    own = feedback.personal(flipped, "personal/accuracy", 0)
-    others = feedback.personal(flipped, "personal/accuracy", 0, others=True)
+    flipped = results.parts["feedback"]["flipped"]
+    own = personal(flipped, "personal/accuracy", 0)
+    others = personal(flipped, "personal/accuracy", 0, others=True)
+    assert len(own) == 5
     assert all(value < 0.32 for value in own.values())
     assert all(0.6 <= value < 0.62 for value in others.values())
     verdicts = {claim: word for claim, word, _ in claims.answers(results)}
@@ -421,26 +455,24 @@ def test_whose_accuracy_a_lie_lowers(tmp_path):
 
 
 def lied(folder: Path) -> Results:
-    scale = plan.SMALL
-    cells = plan.feedback(scale, folder)
-    for cell in cells:
-        kind = cell.name.partition("-")[0]
+    store = Store(folder)
+    for cell in SMALL.cells["feedback"]:
+        kind = cell.labels.get("kind", "none")
 
         def own(seed: int, number: int, client: int, kind: str = kind) -> Metrics:
-            low = kind == "flipped" and client == scale.flipped
+            low = kind == "flipped" and client == 0
             value = (0.3 if low else 0.6) + noise(seed, client)
             return {"personal/accuracy": value, "personal/spearman": 0.1}
 
         rank = 0.3 if kind in ("told", "flipped") else 0.1
-        fake(cell, folder, lambda s, r, rank=rank: {
+        fake(store, cell, lambda s, r, rank=rank: {
             "eval/accuracy": 0.6, "eval/spearman": rank + noise(s, r)}, own)  # fmt: skip
-    parts = {"movielens": {}, "tradeoff": {}, "feedback": read(folder, cells)}
-    return Results(scale, parts, {}, True, [])
+    return results_of(store)
 
 
 def test_own_training_is_told_from_what_others_have_taught(tmp_path):
     """Since round 0 the first clients' texts rise most, but by the others' doing."""
-    cell = texts.cells(replace(texts.SMALL, seeds=(0, 1)), tmp_path)[0]
+    cell, store = SMALL.cells["imdb"][0], Store(tmp_path)
 
     def taught(number: int, client: int) -> float:
         return 0.1 + 0.03 * number * (4 - client)
@@ -451,19 +483,19 @@ def test_own_training_is_told_from_what_others_have_taught(tmp_path):
     def own(seed: int, number: int, client: int) -> Metrics:
         return {"personal/sentiment": taught(number - 1, client) + 0.01 * client}
 
-    fake(cell, tmp_path, shared, own)
-    one = read(tmp_path, [cell])["fedrlhf"]
-    np.testing.assert_allclose(imdb.order(one, "sentiment"), -1.0)
-    np.testing.assert_allclose(imdb.trained_order(one, "sentiment"), 1.0)
+    fake(store, cell, shared, own)
+    one = read_runs(store, [cell])["fedrlhf"]
+    np.testing.assert_allclose(reviews.order(one, "sentiment"), -1.0)
+    np.testing.assert_allclose(reviews.trained_order(one, "sentiment"), 1.0)
     for client in range(5):
-        found = imdb.by_training(one, one.runs[0], "sentiment", client)
+        found = reviews.by_training(one, one.runs[0], "sentiment", client)
         assert found == pytest.approx(0.01 * client)
-    assert not len(imdb.trained_order(one, "intrinsic"))  # nobody told it
+    assert not len(reviews.trained_order(one, "intrinsic"))  # nobody told it
 
 
 def test_clients_are_put_in_the_order_of_their_weights(tmp_path):
-    sizes = replace(texts.SMALL, seeds=(0, 1))
-    cell = texts.cells(sizes, tmp_path)[0]
+    study = small(tmp_path)
+    cell = study.grid.cells["imdb"][0]
     start = {f"eval/sentiment_client{k}": 0.5 - 0.1 * k for k in range(5)}
     start |= {f"eval/intrinsic_client{k}": 0.5 for k in range(5)}
 
@@ -474,56 +506,87 @@ def test_clients_are_put_in_the_order_of_their_weights(tmp_path):
             "personal/intrinsic": 0.5 - rise, "personal/reward": 0.5,
         }  # fmt: skip
 
-    fake(cell, tmp_path, lambda s, r: {"eval/reward": 0.5 + 0.04 * r, **start}, own)
-    one = read(tmp_path, [cell])["fedrlhf"]
-    np.testing.assert_allclose(imdb.order(one, "sentiment"), 1.0)
-    np.testing.assert_allclose(imdb.order(one, "intrinsic"), -1.0)
-    empty = Trained(texts.cells(sizes, tmp_path)[1], {})
-    found = {"fedrlhf": one, "centralized": empty}
-    words = [word for _, word, _ in claims.reviews(found, "small")]
-    assert words == ["**holds**", "not measured", *["**holds**"] * 4]
-    (tmp_path / "p").mkdir()
-    text = imdb.section(found, "small", tmp_path / "p")
+    fake(study.place.store, cell, lambda s, r: {"eval/reward": 0.5 + 0.04 * r, **start}, own)
+    found = read_runs(study.place.store, study.grid.cells["imdb"])
+    one = found["fedrlhf"]
+    np.testing.assert_allclose(reviews.order(one, "sentiment"), 1.0)
+    np.testing.assert_allclose(reviews.order(one, "intrinsic"), -1.0)
+    words = [word for _, word, _ in claims.on_reviews(found, "small")]
+    assert words == ["**holds**", None, *["**holds**"] * 4]
+    text = page_of(study)
     assert row(text, "FedRLHF, combined")[1:] == ["0.500 ± 0.000", "0.700 ± 0.000"]
-    assert (tmp_path / "p" / "imdb-clients-small.png").is_file()
+    assert row(text, "centralized, combined")[1:] == ["not measured"] * 2
+    assert (tmp_path / "page" / "imdb-clients-small.png").is_file()
+    assert "IMDb, language model:" not in text
+    assert "- imdb, small, centralized: seed 0, 1, 2 not begun" in text
 
 
-def test_the_bound_is_kept_and_read(tmp_path):
-    one = plan.bounds(SIZES)[-1]
-    assert theory.read(one, tmp_path) is None
-    theory.compute(one, tmp_path)
-    file = theory.read(one, tmp_path)
-    assert file is not None
-    assert file["lam"] == one.lam
-    assert [line["round"] for line in file["rows"]] == list(range(1, one.rounds + 1))
-    assert theory.kept([file], "paper")
-    low = {**file, "rows": [line | {"paper": line["gap"] / 2} for line in file["rows"]]}
-    assert not theory.kept([file, low], "paper")
+def test_the_bound_is_recorded_and_read(tmp_path):
+    study = prepare("fedrlhf", "smoke", tmp_path / "smoke", tmp_path / "records")
+    task = plan.bound_tasks(study)[-1]
+    assert not task.recorded(study.place.store)
+    task.work()
+    assert task.recorded(study.place.store)
+    cell = study.grid.cells["bound"][-1]
+    assert (task.name, cell.labels["lam"]) == (f"lam-1-seed{cell.seeds[-1]}", "1")
+    record = study.place.store.read("bound", task.name, task.digest)
+    assert record is not None
+    values = record["values"]
+    assert [line["round"] for line in values["rows"]] == list(range(1, cell.rounds + 1))
+    assert theory.kept([values], "paper")
+    low = {**values, "rows": [line | {"paper": line["gap"] / 2} for line in values["rows"]]}
+    assert not theory.kept([values, low], "paper")
 
 
 def test_clients_by_number_are_means_over_seeds(tmp_path):
-    cell = plan.movielens(SIZES)[0]
-    fake(cell, tmp_path, lambda s, r: {"eval/accuracy": 0.5 + 0.1 * s},
+    cell, store = SMOKE.cells["movielens"][0], Store(tmp_path)
+    fake(store, cell, lambda s, r: {"eval/accuracy": 0.5 + 0.1 * s},
          lambda s, r, k: {"personal/spearman": 0.1 * k + 0.2 * s})  # fmt: skip
-    one = read(tmp_path, [cell])[cell.name]
-    found = movielens.by_number(one, "personal/spearman")
+    one = read_runs(store, [cell])[cell.name]
+    found = by_number(one, "personal/spearman")
     assert found == {
         k: pytest.approx(0.1 * k + 0.1) for k in range(cell.recipe["federation"]["clients"])
     }
     assert at(one, "eval/accuracy", 1) == {0: 0.5, 1: 0.6}
 
 
+# What was published
+
+
+def test_what_was_published_before_records_stands_in_for_what_has_none(tmp_path):
+    """No number of the earlier page is lost, and each is marked; a record replaces it."""
+    study = small(tmp_path)
+    text = page_of(study, published=True)
+    said = tomllib.loads((FOLDER / "fedrlhf" / "published.toml").read_text(encoding="utf-8"))
+    listed = text.replace(f" {MARK}", "")
+    for rows in said["tables"].values():
+        for cells in rows:
+            assert f"| {' | '.join(cells)} |" in listed
+    flat = " ".join(text.split())
+    for phrase in said["text"].values():
+        assert f"{' '.join(phrase.split())}{MARK}" in flat
+    assert row(text, "told the labels (bandit)")[2] == f"56.3 ± 4.3 {MARK}"
+    same = "IMDb, language model: the same of what a round of the client's own training changes"
+    words = [line.split("|")[2].strip() for line in listed.splitlines() if same in line]
+    assert words == ["**holds**", "**undecided**"]
+    for cell in study.grid.cells["movielens"]:
+        fake(study.place.store, cell, ratings_at(0.72, 0.8), own_at)
+    replaced = page_of(study, published=True)
+    assert row(replaced, "told the labels (bandit)")[2].startswith("72.")
+    assert "withdrawn" not in row(replaced, "MovieLens, K = 10: FedRLHF matches")[1]
+    assert "**Withdrawn**" in replaced  # IMDb's is still there
+
+
 @pytest.mark.slow
 def test_the_smoke_scale_computes_everything(tmp_path):
     """From nothing to a page; a second call finds all of it there."""
     pytest.importorskip("torch", reason="reviews need the extra llm")
-    folder = tmp_path / "smoke"
-    results = paper.measure_all("smoke", (), folder, print, processes=1)
-    page = tmp_path / "page.md"
-    paper.write_page(results, "smoke", page)
-    text = page.read_text(encoding="utf-8")
+    study = prepare("fedrlhf", "smoke", tmp_path / "smoke", tmp_path / "records")
+    measured = measure(study, (), print, processes=1)
+    text = page_of(measured)
     assert "not measured" not in text
     assert "## Missing" not in text
+    assert "Gaps:" not in text.replace("unknown", "")
     said: list[str] = []
-    paper.measure_all("smoke", (), folder, said.append, processes=1)
-    assert said == ["40 of 40 runs are there"]
+    measure(study, (), said.append, processes=1)
+    assert said == ["44 of 44 cells have a record"]

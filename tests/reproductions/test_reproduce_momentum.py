@@ -131,6 +131,19 @@ def test_the_page_says_what_the_records_say(tmp_path):
     assert "- figure2: 4 of 4 records are missing" in text
 
 
+def test_every_part_has_a_section_and_every_figure_is_drawn(tmp_path):
+    study = prepare("momentum", "smoke", tmp_path, tmp_path / "records")
+    for part in study.grid.cells:
+        fake(study, part, lambda cell: 5.0)
+    write_page(study, tmp_path / "page.md")
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "Not measured" not in text
+    drawn = {path.stem for path in (tmp_path / "page").glob("*.png")}
+    assert drawn == {"table2", "speedup", "equal_step", "figure2", "figure1_cartpole",
+                     "figure1_halfcheetah", "figure1_walker2d"}  # fmt: skip
+    assert "records are missing" not in text
+
+
 def test_what_was_published_before_records_stands_in_for_what_has_none(tmp_path):
     """No number of the earlier page is lost, and each is marked; a record replaces it."""
     study = prepare("momentum", "full", tmp_path, tmp_path / "records")

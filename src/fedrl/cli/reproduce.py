@@ -20,14 +20,13 @@ class Paper:
 
     published: tuple[str, ...]
     model: bool = False
-    module: str = ""
 
 
 PAPERS = {
     "momentum": Paper(("full",)),
-    "fedagent": Paper(("small", "full"), True, "reproductions.fedagent.paper"),
+    "fedagent": Paper(("small", "full"), model=True),
     "fedqhd": Paper(("small",)),
-    "fedrlhf": Paper(("small", "full"), True, "reproductions.fedrlhf.paper"),
+    "fedrlhf": Paper(("small", "full"), model=True),
     # No paper's: what fedrl's own rules of aggregation are worth against clients that lie.
     "robustness": Paper(("full",)),
 }
@@ -48,6 +47,8 @@ def reproduce(
     if "model" in given and not PAPERS[paper].model:
         readers = ", ".join(name for name, about in PAPERS.items() if about.model)
         raise UserError(f"--model is not for {paper}, only for {readers}: remove it")
+    if "model" in given and scale != "full":
+        raise UserError(f"--model is for the full scale: the scale {scale} has a model of its own")
     if given.get("processes", 0) < 0 or given.get("minutes", 1) <= 0:
         raise UserError("--processes must not be negative, and --minutes must be above 0")
     find_reproductions()
@@ -55,8 +56,6 @@ def reproduce(
     folder = out / paper / scale
     page = page or default_page(paper, scale, folder)
     records = records or page.with_suffix("") / "records"
-    if PAPERS[paper].module:
-        return earlier(paper, scale, only, folder, page, given)
     study = importlib.import_module("reproductions.study")
     model = given.pop("model", None)
     prepared = study.prepare(paper, scale, folder, records, model=model)
@@ -64,20 +63,6 @@ def reproduce(
     make_writable(folder, page)
     measured = study.measure(prepared, only, say, **given)
     study.write_page(measured, page, published=scale in PAPERS[paper].published)
-    print(f"page: {page}")
-    return 0
-
-
-def earlier(
-    paper: str, scale: str, only: tuple[str, ...], folder: Path, page: Path, given: dict[str, Any]
-) -> int:
-    """A paper that has no grid yet."""
-    module = importlib.import_module(PAPERS[paper].module)
-    if unknown := [part for part in only if part not in module.PARTS]:
-        raise UserError(f"--only {unknown[0]}: the parts are {', '.join(module.PARTS)}")
-    make_writable(folder, page)
-    results = module.measure_all(scale, only, folder, say, **given)
-    module.write_page(results, scale, page)
     print(f"page: {page}")
     return 0
 

@@ -1,4 +1,4 @@
-"""Cells of a reproduction that are whole runs: one recipe, a few seeds, run folders that last.
+"""Whole runs as cells of a grid, in sweeps and reproductions: one recipe, a few seeds.
 
 A run lies in `runs/PART/NAME-seedS.HASH`, where the hash is of everything that its numbers depend
 on. One that was stopped goes on from its checkpoint, one that is there is only read, and one whose
@@ -12,33 +12,25 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import cache, partial
+from functools import cache
 from pathlib import Path
-from typing import Any
-
-import numpy as np
 
 from fedrl.algorithms import METHODS
 from fedrl.config.build import build_algorithm
 from fedrl.config.loading import as_dict, read_recipe, resolve
 from fedrl.config.schema import Config
+from fedrl.core.types import Tables
 from fedrl.federation.client_sampling import groups
 from fedrl.runs import train as runs
 from fedrl.runs.logs import last_round
-from fedrl.runs.process_pool import Job, finish, pool
-from fedrl.runs.read import Run, flatten
-from fedrl.runs.read import load as load_run
+from fedrl.runs.read import flatten
 from fedrl.runs.resume_rules import MAY_CHANGE
 from fedrl.runs.run_dir import RunDir
 
 MOVES_NOTHING = frozenset({"name", "out"}) | MAY_CHANGE
 """Settings that the numbers of a round do not depend on."""
-TAIL = 2
-"""Evaluations behind a number of a table, at most: one of 200 episodes is noisy."""
-LATE = 0.9
-"""Of a number's round: earlier evaluations would tell of an agent that has learned less."""
 COMPILED = "JAX_COMPILATION_CACHE_DIR"
 """JAX's own name for where compiled functions are kept."""
 
@@ -53,7 +45,7 @@ class RunCell:
 
     part: str
     name: str
-    recipe: Mapping[str, Any]
+    recipe: Tables
     seeds: tuple[int, ...]
     mark: str = ""
 
@@ -62,25 +54,6 @@ class RunCell:
         plain = resolve({**self.recipe, "seed": seed})
         name = f"{self.name}-seed{seed}.{digest(plain, self.mark)}"
         return replace(plain, name=name, out=str(folder / "runs" / self.part))
-
-    @property
-    def rounds(self) -> int:
-        return int(self.recipe["rounds"])
-
-    @property
-    def local_epochs(self) -> int:
-        return int(self.recipe["algorithm"]["local_epochs"])
-
-    @property
-    def clients_per_round(self) -> int:
-        settings = self.recipe["federation"]
-        alone = settings.get("kind", "federated") in ("local", "centralized")
-        return 1 if alone else int(settings.get("cohort") or settings["clients"])
-
-    def epochs(self, rounds: int | None = None) -> int:
-        """Client epochs of one seed."""
-        rounds = self.rounds if rounds is None else rounds
-        return rounds * self.clients_per_round * self.local_epochs
 
 
 SALT: tuple[str, ...] = ()
@@ -123,13 +96,13 @@ def repaired(config: Config) -> list[str]:
 
 
 @cache
-def defaults(algorithm: str, world: str) -> Mapping[str, Any]:
+def defaults(algorithm: str, world: str) -> Tables:
     """Every setting, flat, where nothing but these two are named."""
     names = {"algorithm": {"name": algorithm}, "world": {"name": world}}
     return flatten(as_dict(resolve(names)))
 
 
-def short_hash(data: Any) -> str:
+def short_hash(data: object) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:12]
 
 
@@ -206,35 +179,6 @@ def cost(config: Config, done: int = 0) -> float:
     return (trained + evaluated / 2) / 128
 
 
-def finish_all(
-    cells: Sequence[RunCell],
-    folder: Path,
-    say: Callable[[str], None],
-    processes: int,
-    until: float | None,
-    first: Callable[[], Sequence[Job]] = tuple,
-) -> None:
-    """Compute the runs of a part that are missing, side by side, as far as the time goes.
-
-    `first` names what must be there before a run can begin; it is only asked if one is missing.
-    """
-    wanted = {(one.name, seed): one.config(seed, folder) for one in cells for seed in one.seeds}
-    missing = {key: config for key, config in wanted.items() if not finished(config)}
-    part = cells[0].part
-    say(f"{part}: {len(wanted) - len(missing)} of {len(wanted)} runs are there")
-    if not missing:
-        return
-    runs = [
-        Job(f"{part}: {name}, seed {seed}", cost(config, reached(config)), partial(compute, config))
-        for (name, seed), config in missing.items()
-    ]
-    with compiled_once(folder), pool(min(processes, len(missing))) as executor:
-        if finish(executor, first(), say, until):
-            finish(executor, runs, say, until)
-    if left := sum(not finished(config) for config in missing.values()):
-        say(f"{part}: {left} runs are missing; the same command goes on where it was")
-
-
 @contextlib.contextmanager
 def compiled_once(folder: Path) -> Iterator[None]:
     """Processes that begin now keep what JAX compiles: for a short run that is most of its time."""
@@ -245,80 +189,3 @@ def compiled_once(folder: Path) -> Iterator[None]:
     finally:
         if before is None:
             del os.environ[COMPILED]
-
-
-# Reading
-
-
-@dataclass(frozen=True)
-class Trained:
-    """What there is of a cell, by seed. Runs count as far as they went."""
-
-    cell: RunCell
-    runs: Mapping[int, Run]
-
-    def value(self, metric: str, rounds: int | None = None) -> dict[int, float]:
-        """By seed, the mean of the last evaluations up to this round, for runs that reached it."""
-        rounds = self.cell.rounds if rounds is None else rounds
-        found = {}
-        for seed, run in self.runs.items():
-            at = [r for r, metrics in run.rounds.items() if metric in metrics and 0 < r <= rounds]
-            late = [r for r in at[-TAIL:] if r >= LATE * at[-1]]
-            if at and max(run.rounds) >= rounds:
-                found[seed] = float(np.mean([run.rounds[r][metric] for r in late]))
-        return found
-
-    def first(self, metric: str) -> dict[int, float]:
-        """By seed, before any training."""
-        return {s: run.rounds[0][metric] for s, run in self.runs.items() if metric in run.rounds[0]}
-
-    def episodes(self, rounds: np.ndarray) -> np.ndarray:
-        """Episodes played up to each of these rounds, by the first run."""
-        first = next(iter(self.runs.values()), None)
-        if first is None:
-            return np.empty(0)
-        return np.array([first.rounds[int(r)].get("env/episodes", 0.0) for r in rounds])
-
-    def missing(self) -> str:
-        """What is not there, in words; nothing if all is."""
-        told, nothing = [], []
-        for seed in self.cell.seeds:
-            last = max(self.runs[seed].rounds) if seed in self.runs else -1
-            if last < 0:
-                nothing.append(str(seed))
-            elif last < self.cell.rounds:
-                told.append(f"seed {seed} is at round {last} of {self.cell.rounds}")
-        return "; ".join(told + ([f"seed {', '.join(nothing)} not begun"] if nothing else []))
-
-
-def curve(cells: Sequence[Trained], metric: str, rounds: int) -> tuple[np.ndarray, np.ndarray]:
-    """Rounds [points] and the metric [seeds, points] up to a round, averaged over these cells.
-
-    Only seeds that every cell has begun, and rounds that all of their runs have evaluated.
-    """
-    seeds = sorted(set.intersection(*(set(cell.runs) for cell in cells))) if cells else []
-    logs = [[cell.runs[seed].rounds for seed in seeds] for cell in cells]
-    each = [
-        {r for r, metrics in log.items() if metric in metrics and r <= rounds}
-        for row in logs
-        for log in row
-    ]
-    at = sorted(set.intersection(*each)) if each else []
-    values = [[[log[r][metric] for r in at] for log in row] for row in logs]
-    shape = (len(cells), len(seeds), len(at))
-    return np.array(at, int), np.array(values, float).reshape(shape).mean(0)
-
-
-def read(folder: Path, cells: Sequence[RunCell]) -> dict[str, Trained]:
-    """Every cell by name, with the runs that have logged a round."""
-    found = {}
-    for cell in cells:
-        begun = {}
-        for seed in cell.seeds:
-            config = cell.config(seed, folder)
-            if reached(config) >= 0:
-                path = find(config)
-                assert path is not None
-                begun[seed] = load_run(path)
-        found[cell.name] = Trained(cell, begun)
-    return found

@@ -18,7 +18,6 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
 from types import FrameType
-from typing import Any
 
 from fedrl.core.number_format import duration
 from fedrl.core.threads import pinned_children
@@ -133,7 +132,7 @@ def _stopped_at(until: float | None) -> Iterator[None]:
     def time_is_over(number: int, frame: FrameType | None) -> None:
         signal.raise_signal(signal.SIGTERM)  # a run in progress has its own ears for this one
 
-    before: dict[int, Any] = {
+    before = {
         signal.SIGTERM: signal.signal(signal.SIGTERM, stop),
         signal.SIGALRM: signal.signal(signal.SIGALRM, time_is_over),
     }

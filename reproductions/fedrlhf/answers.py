@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ import numpy as np
 from fedrl.config.loading import resolve
 from fedrl.core.seeding import generator
 from fedrl.runs.grid import short_hash
-from fedrl.runs.new_folder import new_folder
+from fedrl.runs.warmstart import whole
+from reproductions.runner import Need
 
-KINDS = ("told", "shuffled", "flipped")
 NOISE = 0.5
 """Stars: the simulated person's."""
 SCORES = np.arange(1, 11) / 2
@@ -46,14 +47,20 @@ class Log:
         return str(self.place(folder) / "{client}.jsonl")
 
 
+def need(log: Log, folder: Path) -> Need:
+    """The files, for runs that read them."""
+    name = f"answers, {log.kind}, seed {log.seed}"
+    return Need(name, log.place(folder).is_dir, partial(write, log, folder))
+
+
 def write(log: Log, folder: Path) -> None:
     """One file per client; a folder appears when it is whole."""
     from fedrl.envs.movielens.world import World
 
     settings = resolve({"world": dict(log.world), "algorithm": {"name": "fedrlhf"}}).world
     world = World(settings, log.clients, log.seed)
-    with new_folder(log.place(folder)) as half:
-        for client, shelf in enumerate(world.ratings):
+    with whole(log.place(folder)) as half:
+        for client, shelf in enumerate(world.shelves):
             keys = [str(world.movies[m].id) for m in shelf.movie[shelf.train]]
             random = generator(log.seed, f"answers/{log.kind}", client=client)
             felt = feelings(shelf.rating[shelf.train], log, client)
@@ -71,11 +78,8 @@ def feelings(rating: np.ndarray, log: Log, client: int) -> np.ndarray:
 
 
 def answers(keys: list[str], felt: np.ndarray, sign: float) -> Iterator[Mapping[str, Any]]:
-    from fedrl.feedback.sources.simulated import rating_answer
+    from fedrl.feedback.simulated import direct
 
     for key, rating in zip(keys, felt.tolist(), strict=True):
         for score in SCORES.tolist():
-            yield {
-                "question": f"rate/{key}/{score:g}",
-                "value": sign * rating_answer(score, rating),
-            }
+            yield {"question": f"rate/{key}/{score:g}", "value": sign * direct(score, rating)}

@@ -1,0 +1,320 @@
+"""FedRLHF's tables, figures and claims, from records: ours with intervals, beside the paper's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from reproductions.fedrlhf import figures, theory, tradeoff
+from reproductions.fedrlhf.answers import NOISE
+from reproductions.fedrlhf.cells import RATINGS, cells, of_ratings, tasks
+from reproductions.fedrlhf.claims import claims
+from reproductions.fedrlhf.results import (
+    OWN,
+    PAPER,
+    at,
+    by_number,
+    percent,
+    personal,
+    plain,
+    read_results,
+    studies_of_texts,
+)
+from reproductions.fedrlhf.reviews import NAMES, REWARDS, by_training, own, weights
+from reproductions.pages import Page, Row
+from reproductions.results import Trained
+from reproductions.study import Study
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+__all__ = ["cells", "tasks", "write"]
+
+ALONE = ("independent", "centralized")
+"""Where own policies are the server's."""
+REPEATED = "pairs of tokens that the text had before"
+"""What is likely is not always well written: a model that repeats itself is found likely."""
+Draw = Callable[[], "Figure"]
+SOURCES = {"generated": "generated", "imdb": "genuine"}
+
+
+class Analysis:
+    """What the page's template shows."""
+
+    def __init__(self, study: Study, page: Page) -> None:
+        self.study, self.page, self.noise = study, page, NOISE
+        self.texts, self.titles = studies_of_texts(study), study.grid.tables["titles"]
+        self.begun = read_results(study, self.texts)
+        self.results = self.begun.whole() if page.published else self.begun
+
+    def picture(self, name: str, alt: str, runs: Iterable[Trained], draw: Draw) -> str:
+        """A figure of these runs; instead of a published one only if all of them are there."""
+        enough = all if self.page.published else any
+        return self.page.picture(name, alt, draw if enough(one.runs for one in runs) else None)
+
+    @cached_property
+    def shown(self) -> list[str]:
+        """The scales whose reviews there is something to say about."""
+        found = self.results.texts
+        return [name for name in found if name == self.study.scale
+                or self.page.shows(any(one.runs for one in found[name].values()))]  # fmt: skip
+
+    @cached_property
+    def claims(self) -> str:
+        texts = {name: self.results.texts[name] for name in self.shown}
+        rows = claims(replace(self.results, texts=texts))
+        return self.page.table("claims", ("the paper says", "here", "what was found"), rows)
+
+    @cached_property
+    def withdrawn(self) -> str:
+        """What was taken back of what was published, as long as any of it is shown."""
+        again = all(one.whole for found in (self.results.parts["movielens"],
+                                            *self.results.texts.values())
+                    for name, one in found.items() if name.endswith(ALONE))  # fmt: skip
+        return self.page.text("withdrawn", "" if again or not self.page.published else None)
+
+    # Ratings
+
+    def movielens(self, clients: int) -> dict[str, Any]:
+        found = self.results.methods(clients)
+        ours = found["fedrlhf"]
+        if not self.page.shows(ours.runs):
+            return {}
+        alt = f"K = {clients}: accuracy and rank correlation"
+        return {
+            "cell": ours.cell,
+            "rows": self._accuracies(clients),
+            "why": self.page.text(f"why_{clients}", self._why(clients)),
+            "leaky": self._leaky(clients),
+            "learning": self.picture(f"movielens-{clients}", f"{alt} by round", found.values(),
+                                     partial(figures.learning, found, clients)),
+            "spread": self.page.text(f"spread_{clients}", self._spread(ours, clients)),
+            "violins": self.picture(f"violins-{clients}", f"{alt} of clients by round", [ours],
+                                    partial(figures.violins, ours, clients)),
+        }  # fmt: skip
+
+    def _accuracies(self, clients: int) -> str:
+        found = self.results.methods(clients)
+        often = percent(at(found["fedrlhf"], "eval/majority"))
+        name = "majority class of the client's trained ratings"
+        rows: list[Row] = [[name, "–", often, "–", "–", "–"]]
+        for method, one in found.items():
+            alone = method in ALONE
+            rows.append([
+                self.titles[method],
+                percent(at(one, "eval/accuracy", 1)), percent(at(one, "eval/accuracy")),
+                "–" if alone else percent(at(one, OWN)), plain(at(one, "eval/spearman"), 2),
+                "–" if alone else plain(at(one, "personal/spearman"), 2),
+            ])  # fmt: skip
+        if clients == 10:
+            said = (f"{mean} ± {spread}" for mean, spread in
+                    (PAPER["ratings"]["first"], PAPER["ratings"]["last"]))  # fmt: skip
+            rows.append(["the paper's FedRLHF (± is its deviation)", *said, "–", "–", "–"])
+        end = self.results.rounds
+        head = ("", "global accuracy, round 1, %", f"round {end}, %", f"own, round {end}, %",
+                "global Spearman", "own Spearman")  # fmt: skip
+        return self.page.table(f"movielens_{clients}", head, rows)
+
+    def _why(self, clients: int) -> str | None:
+        """What the network remembers beside what it predicts; why was not ablated."""
+        ours, labels = (self.results.methods(clients)[name] for name in ("fedrlhf", "labels"))
+        seen, new, own_ones = (
+            percent(at(labels, metric)) for metric in ("eval/train_accuracy", "eval/accuracy", OWN)
+        )
+        steps = list(at(ours, "env/steps").values())
+        if not steps or seen is None or new is None:
+            return None if self.page.published else ""
+        epochs = ours.cell.resolved().algorithm.local_epochs
+        each = float(np.mean(steps)) / (ours.cell.rounds * epochs * clients)
+        return f"""Told the true labels, the same network gets {seen}% of the trained ratings right,
+            but only {new}% of the held-out ones, and the clients' own networks {own_ones}%. A
+            client has {each:.0f} trained ratings on average. Why the network remembers them and
+            predicts no better was not tested here."""
+
+    def _leaky(self, clients: int) -> str:
+        rows = []
+        for method, what in (
+            ("fedrlhf", "FedRLHF, scored on trained ratings"),
+            ("labels", "told the labels, scored on trained ratings (the release's protocol)"),
+        ):
+            one = self.results.methods(clients)[method]
+            seen = (percent(at(one, "eval/train_accuracy", number)) for number in (1, None))
+            rows.append([what, *seen, percent(at(one, "eval/accuracy"))])
+        head = ("NO evaluation, %", "round 1", f"round {self.results.rounds}",
+                "the same network, held-out ratings")  # fmt: skip
+        return self.page.table(f"leaky_{clients}", head, rows)
+
+    def _spread(self, one: Trained, clients: int) -> str | None:
+        ranks, right = by_number(one, "personal/spearman"), by_number(one, "personal/accuracy")
+        if not ranks:
+            return None if self.page.published else ""
+        listed = ""
+        if clients <= 10:
+            listed = " Spearman by client: " + ", ".join(f"{r:.2f}" for r in ranks.values()) + "."
+        return f"""Clients' own policies after the last round, means over seeds by the client's
+            number: accuracy from {100 * min(right.values()):.1f}% to
+            {100 * max(right.values()):.1f}%, Spearman from {min(ranks.values()):.2f} to
+            {max(ranks.values()):.2f}.{listed}"""
+
+    @cached_property
+    def feedback(self) -> dict[str, Any]:
+        found, client = self.results.parts["feedback"], self.results.flipped
+        if not self.page.shows(any(one.runs for one in found.values())):
+            return {}
+        rows = []
+        for kind, one in found.items():
+            right, rank = at(one, "eval/accuracy"), at(one, "eval/spearman")
+            row = [self.titles[kind], percent(right), plain(rank, 2)]
+            for metric, shown in (("personal/accuracy", percent), ("personal/spearman", plain)):
+                row += [shown(personal(one, metric, client, others)) for others in (False, True)]
+            rows.append(row)
+        head = ("", "global accuracy, %", "global Spearman", "that client's own accuracy, %",
+                "the others' own, %", "that client's own Spearman", "the others' own")  # fmt: skip
+        return {"cell": found["none"].cell, "rows": self.page.table("feedback", head, rows)}
+
+    # The theorems
+
+    @cached_property
+    def tradeoff(self) -> dict[str, Any]:
+        results, columns = self.results, tradeoff.measured(self.results)
+        cell = results.parts["tradeoff"]["lam-0"].cell
+        if not self.page.shows(columns):
+            return {}
+        rows: list[Row] = [
+            [f"{lam:g}", *(tradeoff.row(columns, place) if columns else [None] * 8)]
+            for place, lam in enumerate(results.lams)
+        ]
+        head = ("λ", "P", "P − P(0)", "J_g", "mean J⁰ of own policies", "accuracy, %",
+                "own accuracy, %", "Spearman", "steps to the target")  # fmt: skip
+        draw, told = None, None
+        if columns:
+            draw = partial(figures.tradeoff, results.lams, columns, tradeoff.excess(columns))
+            told = tradeoff.told_rates(results, columns)
+        return {
+            "cell": cell,
+            "seeds": len(columns["P"]) if columns else len(cell.seeds),
+            "rates": self.page.text("rates", told),
+            "rows": self.page.table("tradeoff", head, rows),
+            "picture": self.page.picture("tradeoff", "P, J_g, accuracy and samples by λ", draw),
+        }
+
+    @cached_property
+    def bound(self) -> dict[str, Any]:
+        groups, cell = self.results.bounds, self.study.grid.cells["bound"][0]
+        if not self.page.shows(any(groups.values())):
+            return {}
+        rows: list[Row] = [
+            [lam, str(number), *theory.row(same, end)]
+            for lam, same in groups.items()
+            for end, number in ((0, 1), (-1, cell.rounds))
+        ]
+        head = ("λ", "T", "mean gap", "gap of θ_avg", "gap of θ_T", "transient", "noise",
+                "feedback", "drift", "the paper's bound", "repaired")  # fmt: skip
+        whole = all(groups.values())
+        draw = partial(figures.bound, groups) if whole else None
+        constants = (f"λ = {lam}: {theory.constants(same)}" for lam, same in groups.items())
+        return {
+            "cell": cell,
+            "algorithm": cell.resolved().algorithm,
+            "seeds": max(map(len, groups.values())) or len(cell.seeds),
+            "constants": self.page.text("constants", "; ".join(constants) if whole else None),
+            "rows": self.page.table("bound", head, rows, keys=2),
+            "picture": self.page.picture(
+                "bound", "the bound of Theorem 4.1 beside the measured gap", draw
+            ),
+        }  # fmt: skip
+
+    # Reviews
+
+    def reviews(self, scale: str) -> dict[str, Any]:
+        found = self.results.texts[scale]
+        one = found["fedrlhf"]
+        if not self.page.shows(any(trained.runs for trained in found.values())):
+            return {}
+        config, last = one.cell.resolved(), one.cell.rounds
+        rows: list[Row] = []
+        for name, trained in found.items():
+            for metric, label in {**REWARDS, "repeated": REPEATED}.items():
+                seen = (plain(at(trained, f"eval/{metric}", number)) for number in (0, None))
+                rows.append([f"{NAMES[name]}, {label}", *seen])
+        rows.append(["the paper's FedRLHF, combined",
+                     *(f"about {level}" for level in PAPER["reviews"]["reward"])])  # fmt: skip
+        return {
+            "cell": one.cell,
+            "config": config,
+            "clients": len(weights(one)),
+            "source": SOURCES.get(config.world.source, config.world.source),
+            "model": Path(config.algorithm.model).name.partition(".")[0],
+            "rows": self.page.table(
+                f"reviews_{scale}", ("global model", "before", f"after round {last}"), rows
+            ),
+            "samples": self.picture(f"imdb-{scale}", "global mean reward by samples",
+                                    found.values(), partial(figures.by_samples, found)),
+            "own": self._own(one, scale),
+            "trained": self._trained(one, scale),
+            "rounds": self.picture(f"imdb-clients-{scale}", "rewards of every client by round",
+                                   [one], partial(figures.by_round, one)),
+        }  # fmt: skip
+
+    def _own(self, one: Trained, scale: str) -> str:
+        rows = []
+        for client, lam in enumerate(weights(one)):
+            row: list[str | None] = [str(client), f"{lam:g}"]
+            for metric in REWARDS:
+                last = own(one, metric, client, one.cell.rounds)
+                first = at(one, f"eval/{metric}_client{client}", 0)
+                rise = {seed: last[seed] - first[seed] for seed in last if seed in first}
+                row += [plain(last), plain(rise)]
+            rows.append(row)
+        head = ["client", "λ_k", *(n for label in REWARDS.values() for n in (label, "change"))]
+        return self.page.table(f"own_{scale}", head, rows)
+
+    def _trained(self, one: Trained, scale: str) -> str:
+        rows: list[Row] = []
+        for client, lam in enumerate(weights(one)):
+            moved = (
+                {seed: by_training(one, run, metric, client) for seed, run in one.runs.items()}
+                for metric in REWARDS
+            )
+            known = ({seed: x for seed, x in by.items() if np.isfinite(x)} for by in moved)
+            rows.append([str(client), f"{lam:g}", *map(plain, known)])
+        return self.page.table(f"trained_{scale}", ["client", "λ_k", *REWARDS.values()], rows)
+
+    # Where numbers come from
+
+    @cached_property
+    def missing(self) -> Sequence[str]:
+        """Runs that are not there, or not to their end, of parts that were begun."""
+        texts = {f"imdb, {name}": found for name, found in self.begun.texts.items()}
+        return [
+            f"{part}, {one.cell.name}: {line}"
+            for part, found in {**self.begun.parts, **texts}.items()
+            if any(one.runs for one in found.values())
+            for one in found.values()
+            if (line := one.missing())
+        ]
+
+    @cached_property
+    def origins(self) -> str:
+        """Of all parts, IMDb's with their scale."""
+        records, planned = self.study.records(), self.study.planned()
+        del records["imdb"], planned["imdb"]
+        for name in self.shown:
+            records[f"imdb, {name}"] = self.texts[name].records()["imdb"]
+            planned[f"imdb, {name}"] = self.texts[name].planned()["imdb"]
+        return self.page.origins(records, planned)
+
+
+def write(study: Study, page: Page, path: Path) -> None:
+    """Generated ratings are not shown beside what was published of the genuine ones."""
+    other = of_ratings(study)
+    if other is not study:
+        measured = other.records()
+        if not page.published or any(measured[part] for part in RATINGS):
+            study, page = other, replace(page, published={})
+    page.write(path, a=Analysis(study, page), study=study, paper=PAPER)
