@@ -53,9 +53,9 @@ class Analysis:
         self.results = self.begun.whole() if page.published else self.begun
 
     def picture(self, name: str, alt: str, runs: Iterable[Trained], draw: Draw) -> str:
-        """A figure of these runs; instead of a published one only if all of them are there."""
-        enough = all if self.page.published else any
-        return self.page.picture(name, alt, draw if enough(one.runs for one in runs) else None)
+        """A figure of these runs, as far as they are there."""
+        there = [bool(one.runs) for one in runs]
+        return self.page.picture(name, alt, draw if any(there) else None, whole=all(there))
 
     @cached_property
     def shown(self) -> list[str]:

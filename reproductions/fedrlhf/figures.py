@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from reproductions.records import Data
 from reproductions.results import Trained
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 LEAKY = "no evaluation: told labels, scored on the ratings it trained on"
@@ -60,21 +61,21 @@ def learning(found: Found, clients: int) -> Figure:
     return figure
 
 
-def drawn(axes: Any, found: Found, lines: Lines) -> None:
+def drawn(axes: Axes, found: Found, lines: Lines) -> None:
     bands(axes, {name: curve(found[method], metric, first=1)
                  for name, (method, metric) in lines.items()})  # fmt: skip
     axes.margins(x=0.03)
     whole_rounds(axes)
 
 
-def leaky_line(axes: Any, one: Trained) -> None:
+def leaky_line(axes: Axes, one: Trained) -> None:
     x, y = curve(one, "eval/train_accuracy", first=1)
     if y.size:
         axes.plot(x, y.mean(0), "--", color=GREY, linewidth=1.6, marker="x", label=LEAKY)
         stretch(axes, y.mean(0))
 
 
-def majority_line(axes: Any, one: Trained) -> None:
+def majority_line(axes: Axes, one: Trained) -> None:
     _, y = curve(one, "eval/majority")
     if y.size:
         level = float(y[:, -1].mean())
@@ -82,7 +83,7 @@ def majority_line(axes: Any, one: Trained) -> None:
         stretch(axes, np.array([level]))
 
 
-def paper_points(axes: Any) -> None:
+def paper_points(axes: Axes) -> None:
     """The two that the paper's text names, with its deviations over seeds."""
     (first, wide), (last, narrow) = PAPER["ratings"]["first"], PAPER["ratings"]["last"]
     y, spread = np.array([first, last]) / 100, np.array([wide, narrow]) / 100
@@ -93,18 +94,18 @@ def paper_points(axes: Any) -> None:
     stretch(axes, np.concatenate([y - spread, y + spread]))
 
 
-def stretch(axes: Any, values: np.ndarray) -> None:
+def stretch(axes: Axes, values: np.ndarray) -> None:
     low, high = axes.get_ylim()
     axes.set_ylim(min(low, values.min() - 0.02), max(high, values.max() + 0.02))
 
 
-def as_percent(axes: Any) -> None:
+def as_percent(axes: Axes) -> None:
     from matplotlib.ticker import PercentFormatter
 
     axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))
 
 
-def whole_rounds(axes: Any) -> None:
+def whole_rounds(axes: Axes) -> None:
     from matplotlib.ticker import MaxNLocator
 
     axes.set_xlabel("rounds")
@@ -140,12 +141,12 @@ def clients_by_round(one: Trained, metric: str) -> dict[int, np.ndarray]:
     return {number: values for number, values in found.items() if len(values)}
 
 
-def violin(axes: Any, values: Mapping[int, np.ndarray]) -> None:
+def violin(axes: Axes, values: Mapping[int, np.ndarray]) -> None:
     """Shapes, the quartiles as a bar and the median as a dot."""
     if not values:
         return
-    shapes = axes.violinplot(list(values.values()), list(values), widths=0.8, showextrema=False)
-    for body in shapes["bodies"]:
+    axes.violinplot(list(values.values()), list(values), widths=0.8, showextrema=False)
+    for body in axes.collections:
         body.set(facecolor=plots.PALETTE[0], alpha=0.35, edgecolor="none")
     for number, some in values.items():
         low, middle, high = np.percentile(some, [25, 50, 75])
@@ -196,7 +197,7 @@ def known(values: np.ndarray) -> np.ndarray:
     return values[np.isfinite(values).all(1)]
 
 
-def squares(axes: Any, x: np.ndarray, y: np.ndarray) -> None:
+def squares(axes: Axes, x: np.ndarray, y: np.ndarray) -> None:
     """What theory draws, through the largest λ."""
     if y.size:
         top = float(y[:, -1].mean())
@@ -205,7 +206,7 @@ def squares(axes: Any, x: np.ndarray, y: np.ndarray) -> None:
         axes.set_ylim(bottom=min(y.min(), line.min()) / 1.5)
 
 
-def log_axis(axes: Any, x: np.ndarray) -> None:
+def log_axis(axes: Axes, x: np.ndarray) -> None:
     from matplotlib.ticker import NullFormatter, NullLocator
 
     axes.set_xscale("log")
@@ -263,7 +264,7 @@ def by_samples(found: Found) -> Figure:
     return figure
 
 
-def bands(axes: Any, lines: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
+def bands(axes: Axes, lines: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
     plots.band_plot(
         axes, {n: x for n, (x, _) in lines.items()}, {n: y for n, (_, y) in lines.items()}
     )
@@ -288,7 +289,7 @@ def by_round(one: Trained) -> Figure:
     return figure
 
 
-def level(row: Sequence[Any]) -> None:
+def level(row: Sequence[Axes]) -> None:
     """Panels of one figure on one scale."""
     low, high = min(a.get_ylim()[0] for a in row), max(a.get_ylim()[1] for a in row)
     for axes in row:

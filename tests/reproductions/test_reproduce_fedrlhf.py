@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("numba", reason="FedRLHF needs the extra classic")
 
+from support.records import write_run
 from support.result_pages import row
 
 from fedrl.config.loading import resolve
@@ -121,7 +122,7 @@ def test_generated_ratings_stand_in_where_movielens_is_missing(tmp_path, monkeyp
     assert "MovieLens, K = 10" not in text
     fake(study.place.store, cell, lambda seed, number: {"eval/accuracy": 0.5})
     assert MARK not in page_of(study, published=True)  # not beside what was published
-    fake(study.place.store, study.grid.cells["movielens"][0], lambda seed, number: {})
+    fake(study.place.store, study.grid.cells["movielens"][0], ratings_at(0.7, 0.8))
     assert of_ratings(study) is study  # there are records to read
 
 
@@ -220,25 +221,17 @@ def fake(
     own: Callable[[int, int, int], Metrics] | None = None,
 ) -> None:  # fmt: skip
     """Records of a cell: `metrics(seed, round)` and `own(seed, round, client)`."""
-    clients = range(cell.recipe["federation"]["clients"])
+    clients, rounds = range(cell.recipe["federation"]["clients"]), range(cell.rounds + 1)
     for seed in cell.seeds:
-        by_metric: dict[str, tuple[list[int], list[float]]] = {}
+        lines = {number: metrics(seed, number) for number in rounds}
+        by_metric = {name: {n: line[name] for n, line in lines.items()} for name in lines[0]}
         told: dict[str, dict[str, tuple[list[int], list[float]]]] = {}
-        for number in range(cell.rounds + 1):
-            for metric, value in metrics(seed, number).items():
-                at, values = by_metric.setdefault(metric, ([], []))
-                at.append(number)
-                values.append(value)
-            for client in clients if own is not None and number else ():
-                for metric, value in own(seed, number, client).items():
-                    rounds = told.setdefault(metric, {})
-                    who, values = rounds.setdefault(str(number), ([], []))
-                    who.append(client)
-                    values.append(value)
-        record = {"seeds": [seed], "rounds": cell.rounds, "metrics": by_metric, "totals": {},
-                  "clients": told, "failures": 0, "seconds": 1.0, "phases": {}, "commit": "abc",
-                  "hardware": {"cpu": "CPU", "cores": 2}}  # fmt: skip
-        store.write(cell.part, run_name(cell, seed), cell.digest(seed), record)
+        for number in rounds[1:] if own is not None else ():
+            every = [own(seed, number, client) for client in clients]
+            for name in every[0]:
+                values = (list(clients), [one[name] for one in every])
+                told.setdefault(name, {})[str(number)] = values
+        write_run(store, cell, seed, by_metric, clients=told, totals={})
 
 
 def noise(seed: int, number: int) -> float:
