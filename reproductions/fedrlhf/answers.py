@@ -19,7 +19,7 @@ import numpy as np
 from fedrl.config.loading import resolve
 from fedrl.core.seeding import generator
 from fedrl.runs.grid import short_hash
-from fedrl.runs.warmstart import whole
+from fedrl.runs.new_folder import new_folder
 from reproductions.runner import Need
 
 NOISE = 0.5
@@ -59,11 +59,11 @@ def write(log: Log, folder: Path) -> None:
 
     settings = resolve({"world": dict(log.world), "algorithm": {"name": "fedrlhf"}}).world
     world = World(settings, log.clients, log.seed)
-    with whole(log.place(folder)) as half:
-        for client, shelf in enumerate(world.shelves):
-            keys = [str(world.movies[m].id) for m in shelf.movie[shelf.train]]
+    with new_folder(log.place(folder)) as half:
+        for client, rated in enumerate(world.ratings):
+            keys = [str(world.movies[m].id) for m in rated.movie[rated.train]]
             random = generator(log.seed, f"answers/{log.kind}", client=client)
-            felt = feelings(shelf.rating[shelf.train], log, client)
+            felt = feelings(rated.rating[rated.train], log, client)
             if log.kind == "shuffled":
                 felt = random.permutation(felt)
             sign = -1.0 if log.kind == "flipped" and client == log.flipped else 1.0
