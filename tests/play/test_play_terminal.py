@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from fedrl.cli import gym
+from fedrl.cli import play as playing
 from fedrl.core.types import UserError
 from fedrl.envs.household.world import Household, Settings
 from fedrl.play import terminal
@@ -112,7 +112,7 @@ def test_the_command_line_leaves_with_the_players_code(monkeypatch, capsys):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(terminal.play, "__defaults__", (stop,))
-    assert gym.play(["household", "--world.size", "tiny"]) == 130
+    assert playing.play(["household", "--world.size", "tiny"]) == 130
     assert "left after 0 steps" in capsys.readouterr().out
 
 
@@ -126,7 +126,7 @@ def test_games_differ_and_can_be_played_again(world, capsys):
     assert command == f"fedrl play household --task {task} --world.size tiny".split()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(terminal.play, "__defaults__", (typed("goal"),))
-        gym.play(command[2:])
+        playing.play(command[2:])
     assert capsys.readouterr().out == told
 
 

@@ -1,22 +1,12 @@
 """The command `fedrl`: parse, call, print. Everything else lives in the layers below."""
 
 import errno
+import importlib
 import io
 import os
 import sys
 from collections.abc import Callable
 
-from fedrl.cli import agents, gym, listing
-from fedrl.cli import data as getting
-from fedrl.cli import evaluate as evaluating
-from fedrl.cli import feedback as persons
-from fedrl.cli import flower as machines
-from fedrl.cli import gap as gaps
-from fedrl.cli import plan as planning
-from fedrl.cli import report as reporting
-from fedrl.cli import run as running
-from fedrl.cli import sweep as sweeping
-from fedrl.cli import train as reproducing
 from fedrl.core import threads
 from fedrl.core.types import UserError
 from fedrl.runs.interrupt import Interrupt
@@ -73,7 +63,7 @@ def call(argv: list[str]) -> int:
 
             raise UserError(f"unknown command {argv[0]!r}; {suggestion(argv[0], list(COMMANDS))}")
         with Interrupt():
-            code = COMMANDS[argv[0]](argv[1:])
+            code = find(argv[0])(argv[1:])
         if sys.stdout is not None:  # closed, as daemons have it
             sys.stdout.flush()
         return code
@@ -102,22 +92,32 @@ def call(argv: list[str]) -> int:
         return 2
 
 
-COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "run": running.run,
-    "sweep": sweeping.sweep,
-    "list": listing.list_,
-    "report": reporting.report,
-    "eval": evaluating.eval_,
-    "reproduce": reproducing.reproduce,
-    "play": gym.play,
-    "partition": gym.partition,
-    "parity": gym.parity,
-    "data": getting.data,
-    "warmstart": agents.warmstart,
-    "label": agents.label,
-    "export": agents.export,
-    "plan": planning.plan,
-    "gap": gaps.gap,
-    "feedback": persons.feedback,
-    "flower": machines.flower,
+COMMANDS = {
+    "run": "run:run",
+    "sweep": "sweep:sweep",
+    "list": "listing:list_",
+    "report": "report:report",
+    "eval": "evaluate:eval_",
+    "reproduce": "reproduce:command",
+    "play": "play:play",
+    "partition": "partition:partition",
+    "parity": "parity:parity",
+    "data": "data:data",
+    "warmstart": "warmstart:warmstart",
+    "label": "label:label",
+    "export": "export:export",
+    "plan": "plan:plan",
+    "gap": "gap:gap",
+    "feedback": "feedback:feedback",
+    "flower": "flower:flower",
 }
+"""The file of every command, and its function: only the one that is called is imported."""
+
+
+def find(name: str) -> Callable[[list[str]], int]:
+    """The command of this name."""
+    module, _, function = COMMANDS[name].partition(":")
+    command: Callable[[list[str]], int] = getattr(
+        importlib.import_module(f"fedrl.cli.{module}"), function
+    )
+    return command

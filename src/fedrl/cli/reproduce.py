@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import fedrl
+from fedrl.cli.parser import Parser
 from fedrl.core.types import UserError
 from fedrl.runs import provenance
 
@@ -98,3 +99,46 @@ def default_page(paper: str, scale: str, folder: Path) -> Path:
 
 def say(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
+
+
+REPRODUCE = (
+    "Regenerate a paper's tables and figures; stopped, it goes on where it was. robustness is no "
+    "paper: it measures what fedrl's own rules of aggregation are worth against clients that lie."
+)
+
+
+def command(argv: list[str]) -> int:
+    """Regenerate a paper's tables and figures."""
+    parser = Parser("fedrl reproduce", description=REPRODUCE)
+    parser.add_argument("paper", choices=PAPERS, metavar="PAPER", help=", ".join(PAPERS))
+    parser.add_argument(
+        "--scale", choices=SCALES, default="small", help="smoke: a minute or two. small: up to two "
+        "hours on two cores. full: up to two hours, for fedagent on a GPU."
+    )  # fmt: skip
+    parser.add_argument("--only", nargs="+", default=[], metavar="PART", help="parts to compute")
+    parser.add_argument(
+        "--out", type=Path, default=Path("runs/reproduce"), help="where runs are kept"
+    )
+    parser.add_argument(
+        "--page", type=Path, help="docs/results/PAPER.md for published scales in a checkout, else "
+        "beside the measurements"
+    )  # fmt: skip
+    parser.add_argument(
+        "--records", type=Path, help="where records are kept: PAPER/records beside the page"
+    )
+    parser.add_argument(
+        "--processes", type=int, metavar="N", help="runs at a time (one per core, 3 on a "
+        "GPU); 0 computes nothing and writes the page of what is there"
+    )  # fmt: skip
+    parser.add_argument(
+        "--minutes", type=float, metavar="LIMIT", help="stop then, keep what there is "
+        "and write the page; the same command goes on"
+    )  # fmt: skip
+    parser.add_argument(
+        "--model", metavar="MODEL", help="fedagent, fedrlhf, full scale: folder or Hugging Face id "
+        "that warm starts begin with (or set FEDRL_MODEL)"
+    )  # fmt: skip
+    asked = parser.parse_args(argv)
+    options = {name: getattr(asked, name) for name in ("processes", "minutes", "model")}
+    only = tuple(asked.only)
+    return reproduce(asked.paper, asked.scale, only, asked.out, asked.page, asked.records, options)

@@ -16,7 +16,7 @@ pytest.importorskip("transformers", reason="the warm start needs the extra llm")
 
 from support.tiny_model import nudged, samples, tiny
 
-from fedrl.cli.agents import warmstart as command
+from fedrl.cli.warmstart import warmstart as command
 from fedrl.core.types import UserError
 from fedrl.envs.household.world import Household
 from fedrl.envs.household.world import Settings as Home

@@ -1,26 +1,19 @@
-"""The commands around language agents: warmstart, label, export."""
+"""`fedrl warmstart`: imitate the expert on public tasks, or read public reviews."""
 
 import argparse
 from pathlib import Path
 
-from fedrl.cli.gym import TEXT_WORLDS, meanings, open_world
 from fedrl.cli.parser import Parser
-from fedrl.core.types import UserError
+from fedrl.cli.text_world import TEXT_WORLDS, meanings, open_world
 
 REVIEWS = "imdb"
 """The world whose warm start reads; in the others an expert plays."""
+
 
 WARMSTART = """\
 Teach a model to act by imitating the world's expert on PUBLIC tasks, which no client trains on and
 nobody is evaluated on; for imdb, to write by reading public reviews. The result is an ordinary
 model folder for `algorithm.model`."""
-LABEL = """\
-Play every training task once with a run's agent and write which ones it solves: the label file
-of `partition.strategy = "hardness"`. A tool for simulations: it sees the tasks of all clients,
-and the file says of each whether it was solved."""
-EXPORT = """\
-Write the model of a run's newest checkpoint as an ordinary folder: LoRA's adapters are merged into
-it. It loads with transformers anywhere, and as `algorithm.model` of the next run."""
 
 
 def warmstart(argv: list[str]) -> int:
@@ -54,28 +47,3 @@ def warmstart(argv: list[str]) -> int:
         how = section(playing.Settings, ours, "")
         print(f"model: {playing.warmstart(open_world(asked.world, theirs), how, asked.out)}")
     return 0
-
-
-def label(argv: list[str]) -> int:
-    """Which tasks a run's agent solves."""
-    parser = Parser("fedrl label", description=LABEL)
-    parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
-    parser.add_argument("--out", type=Path, required=True, metavar="FILE", help="to be written")
-    parser.add_argument("--seed", type=int, default=0, help="of the episodes (0)")
-    asked = parser.parse_args(argv)
-    if asked.seed < 0:
-        raise UserError(f"--seed is {asked.seed}; it must not be negative")
-    from fedrl.runs.agents import label as write
-
-    return write(asked.run, asked.out, asked.seed)
-
-
-def export(argv: list[str]) -> int:
-    """A run's model as an ordinary folder."""
-    parser = Parser("fedrl export", description=EXPORT)
-    parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="to be made")
-    asked = parser.parse_args(argv)
-    from fedrl.runs.agents import export as write
-
-    return write(asked.run, asked.out)

@@ -1,0 +1,55 @@
+"""Text worlds by their flags, for the commands around them."""
+
+import dataclasses
+import sys
+import textwrap
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from fedrl.core.registry import load, look_up
+
+if TYPE_CHECKING:
+    from fedrl.envs.text import ConfiguredTextWorld
+
+TEXT_WORLDS = ("household", "webshop")
+
+
+WORLD = "Settings of the world are flags, as in `fedrl run`; `fedrl play WORLD --help` lists them."
+
+
+def open_world(name: str, flags: list[tuple[str, str | None]]) -> "ConfiguredTextWorld":
+    """The text world with the settings that the `--world.…` flags name."""
+    from fedrl.config.flag_parsing import section
+    from fedrl.envs import WORLDS
+
+    module = load(look_up(WORLDS, "world", name), "world", name)
+    return module.World(section(module.Settings, flags, "world."), 0, 0)
+
+
+@contextmanager
+def patience(what: str) -> Iterator[None]:
+    """A sign of life for work that turns out to take more than two seconds."""
+    timer = threading.Timer(2.0, print, (f"{what} …",), {"file": sys.stderr, "flush": True})
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+
+
+def meanings(settings: type, prefix: str = "") -> str:
+    """The flags of a settings class with the comments above its fields, for a help text."""
+    from fedrl.config.help import comments
+
+    told = comments(settings)
+    lines = []
+    for field in dataclasses.fields(settings):
+        if field.name != "name":
+            flag = f"  --{prefix}{field.name.replace('_', '-')} {field.default}"
+            lines += textwrap.wrap(
+                f"{flag:<28}  {told.get(field.name, '')}", 98, subsequent_indent=" " * 30
+            )
+    return "\n".join(lines)
