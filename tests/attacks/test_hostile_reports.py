@@ -17,7 +17,7 @@ from support.rounds import play
 from support.toy import Toy
 
 from fedrl.aggregation import mean as aggregate
-from fedrl.clients.wrapper import Wrapped
+from fedrl.clients.wrapped_algorithm import Wrapped
 from fedrl.config.build import build_algorithm
 from fedrl.config.loading import resolve
 from fedrl.core.types import Job, Result

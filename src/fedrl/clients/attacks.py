@@ -31,7 +31,7 @@ from typing import Literal
 import numpy as np
 
 from fedrl.aggregation import robust
-from fedrl.clients.wrapper import ResultWrapper
+from fedrl.clients.wrapped_algorithm import ResultWrapper
 from fedrl.core import seeding, tree
 from fedrl.core.limits import above_zero
 from fedrl.core.types import (

@@ -12,7 +12,7 @@ from typing import Literal
 
 import numpy as np
 
-from fedrl.clients.wrapper import Wrapped
+from fedrl.clients.wrapped_algorithm import Wrapped
 from fedrl.core import tree
 from fedrl.core.types import Algorithm, Job, Result, Shareable, Tensors, UserError
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fedrl import privacy
-from fedrl.clients.wrapper import ResultWrapper
+from fedrl.clients.wrapped_algorithm import ResultWrapper
 from fedrl.core.types import Algorithm, Job, Result
 from fedrl.privacy import clipping, noise
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from fedrl import privacy
-from fedrl.clients.wrapper import ResultWrapper
+from fedrl.clients.wrapped_algorithm import ResultWrapper
 from fedrl.core.types import Algorithm, Job, Result, Shareable
 from fedrl.core.update_refusal import ranges, refusal
 from fedrl.privacy import clipping, noise

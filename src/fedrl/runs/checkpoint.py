@@ -72,6 +72,14 @@ def read_checkpoint(path: Path) -> tuple[Snapshot, Json]:
     return snapshot, notes
 
 
+def write_checkpoint(folder: Path, snapshot: Snapshot, notes: Tables, mode: int) -> Path:
+    """Write a snapshot and what is to be remembered with it; the file is all there or not at all."""
+    data = pack(snapshot, notes)
+    path = folder / file_name(snapshot.round, data)
+    write_atomically(path, data, mode)
+    return path
+
+
 def pack(snapshot: Snapshot, notes: Tables) -> bytes:
     """`notes` come back as they are, if they are named in `NOTES`."""
     tensors: dict[str, np.ndarray] = {}

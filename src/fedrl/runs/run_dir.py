@@ -36,7 +36,7 @@ from fedrl.core.atomic_files import OWNER_ONLY, is_private, kind_of, set_aside, 
 from fedrl.core.types import Json, Metrics, Tables, UserError
 from fedrl.federation.round_loop import Round, Snapshot
 from fedrl.runs import provenance
-from fedrl.runs.checkpoint import Damaged, file_name, pack, read_checkpoint, round_of
+from fedrl.runs.checkpoint import Damaged, read_checkpoint, round_of, write_checkpoint
 from fedrl.runs.logs import LOGS, METRICS, Logs, Mark, last_round, marks, mend, plain, trouble
 
 KEPT = 3
@@ -218,9 +218,7 @@ class RunDir:
         notes = self._logs.marks(snapshot.round)._asdict() | {"settings": self.settings}
         with self._writing():
             self._logs.sync()
-            data = pack(snapshot, notes)
-            path = self.path / "checkpoints" / file_name(snapshot.round, data)
-            write_atomically(path, data, self._mode)
+            write_checkpoint(self.path / "checkpoints", snapshot, notes, self._mode)
             self.keep(KEPT)
 
     def keep(self, count: int) -> None:
