@@ -21,7 +21,7 @@ from safetensors.numpy import load as load_tensors
 from safetensors.numpy import save as save_tensors
 
 from fedrl.core import tree
-from fedrl.core.atomic_files import kind_of
+from fedrl.core.atomic_files import kind_of, write_atomically
 from fedrl.core.types import Failure, Json, Result, Tables, Tensors, UserError
 from fedrl.federation.round_loop import Snapshot
 from fedrl.federation.simulated_clock import Due
@@ -73,7 +73,7 @@ def read_checkpoint(path: Path) -> tuple[Snapshot, Json]:
 
 
 def write_checkpoint(folder: Path, snapshot: Snapshot, notes: Tables, mode: int) -> Path:
-    """Write a snapshot and what is to be remembered with it; the file is all there or not at all."""
+    """Write a snapshot, and what is to be remembered with it: all there or not at all."""
     data = pack(snapshot, notes)
     path = folder / file_name(snapshot.round, data)
     write_atomically(path, data, mode)
