@@ -15,7 +15,7 @@ from support.same_runs import equal
 from fedrl.core import tree
 from fedrl.core.types import UserError
 from fedrl.federation.round_loop import Round, Snapshot
-from fedrl.runs import run_dir
+from fedrl.runs import checkpoint
 from fedrl.runs.checkpoint import pack
 from fedrl.runs.run_dir import RunDir, read_checkpoint
 
@@ -207,7 +207,7 @@ def test_a_full_disk_is_a_sentence(tmp_path, monkeypatch):
     def full(*_):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(run_dir, "write_atomically", full)
+    monkeypatch.setattr(checkpoint, "write_atomically", full)
     with pytest.raises(UserError, match="No space left on device"):
         run.checkpoint(Snapshot(2, [{}]))
     monkeypatch.undo()
