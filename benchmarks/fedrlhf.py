@@ -35,6 +35,7 @@ from fedrl.aggregation import mean as aggregate
 from fedrl.algorithms.fedrlhf.ratings import policy as rating_policy
 from fedrl.algorithms.fedrlhf.ratings.algorithm import FedRLHF, Settings
 from fedrl.algorithms.fedrlhf.ratings.client_data import ClientRatings
+from fedrl.cli.reproduce import find_reproductions
 from fedrl.core import seeding
 from fedrl.core.types import Job, Tensors
 from fedrl.envs.movielens import world as movielens
@@ -43,7 +44,6 @@ from fedrl.feedback import rating_network as network
 from fedrl.runs.grid import compute
 from fedrl.runs.process_pool import Job as Run
 from fedrl.runs.process_pool import finish, pool
-from reproductions.fedrlhf.cells import grid_of, with_settings
 
 CLIENTS = 50
 PROCESSES = 2
@@ -223,6 +223,9 @@ def round_of_fifty(results: harness.Results, quick: bool) -> None:
 
 
 def reproduction(results: harness.Results, quick: bool) -> None:
+    find_reproductions()
+    from reproductions.fedrlhf.cells import grid_of, with_settings
+
     with tempfile.TemporaryDirectory() as folder:
         cells = grid_of("smoke" if quick else "small", Path(folder)).cells["movielens"]
         cell = [one for one in cells if one.labels["method"] == "fedrlhf"][-1]
