@@ -152,16 +152,7 @@ def train(
     A callback that returns False stops the run after its round.
     """
     started = time.monotonic()
-    status, stopped = "stopped", False
-    called = list(callbacks)
-
-    def call_back(done: round_loop.Round) -> None:
-        nonlocal stopped
-        verdicts = [call(done) for call in called]  # all are told of the last round, too
-        stopped = any(verdict is False for verdict in verdicts)
-        if stopped:
-            raise round_loop.StopRun
-
+    status, call_back = "stopped", Callbacks(callbacks)
     with contextlib.ExitStack() as stack:
         stack.callback(run.close)
         shown = stack.enter_context(open_progress(progress))
@@ -177,14 +168,7 @@ def train(
         if secret_cohorts(config):
             run.make_private()
         algorithm = build_clients(config, algorithm)
-        engine: round_loop.Engine = InProcess(algorithm)
-        if config.engine == "workers":
-            build = partial(build_clients, config)
-            engine = stack.enter_context(WorkerPool(build, config.workers))
-        elif config.engine == "flower":
-            engine = stack.enter_context(
-                _flower().open_engine(config, run.path.resolve().name, algorithm, warn, KEPT)
-            )
+        engine = stack.enter_context(open_engine(config, run, algorithm, warn))
         interrupt = stack.enter_context(Interrupt())
         sinks = open_sinks(config.track, run.path, as_dict(config))
         for sink in sinks:
@@ -213,7 +197,7 @@ def train(
                 robust_metrics=config.rule.robust,
                 exchange=asynchronous(config, engine) if config.async_buffer.size else None,
             )
-            status = "stopped" if stopped else "finished"
+            status = "stopped" if call_back.stopped else "finished"
             return last
         except BaseException as error:
             with contextlib.suppress(UserError):
@@ -222,6 +206,35 @@ def train(
         finally:
             with contextlib.suppress(OSError):
                 run.finish(status, time.monotonic() - started)
+
+
+class Callbacks:
+    """The callers' callbacks as one observer of rounds."""
+
+    def __init__(self, callbacks: Iterable[Callable[[round_loop.Round], object]]) -> None:
+        self.callbacks = list(callbacks)
+        self.stopped = False
+
+    def __call__(self, done: round_loop.Round) -> None:
+        verdicts = [call(done) for call in self.callbacks]  # all are told of the last round, too
+        self.stopped = any(verdict is False for verdict in verdicts)
+        if self.stopped:
+            raise round_loop.StopRun
+
+
+def open_engine(
+    config: Config, run: RunDir, algorithm: Algorithm, warn: Callable[[str], None]
+) -> contextlib.AbstractContextManager[round_loop.Engine]:
+    """Where the clients run, as long as the context lasts."""
+    if config.engine == "workers":
+        return WorkerPool(partial(build_clients, config), config.workers)
+    if config.engine == "flower":
+        name = run.path.resolve().name
+        engine: contextlib.AbstractContextManager[round_loop.Engine] = _flower().open_engine(
+            config, name, algorithm, warn, KEPT
+        )
+        return engine
+    return contextlib.nullcontext(InProcess(algorithm))
 
 
 def asynchronous(config: Config, engine: Any) -> AsyncBuffer:
