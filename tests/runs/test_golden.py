@@ -7,12 +7,16 @@ A change that should not move numbers proves it here. One that should, regenerat
 from __future__ import annotations
 
 import json
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import patch
 
 import pytest
+
+sys.path.insert(0, str(Path(__file__).parents[1]))  # where it is a command
+
 from support.agent_runs import won_by_walking
 from support.repository import TESTS
 

@@ -32,7 +32,8 @@ def render(package: str, name: str, **values: object) -> str:
 
     Values are text and come out escaped; only what a template marks as safe is HTML already.
     """
-    return _templates(package).get_template(name).render(values)
+    page = _templates(package).get_template(name).render(values)
+    return page.lstrip()  # the lines of macros, which stand before it
 
 
 @cache
