@@ -7,14 +7,15 @@ from typing import Literal
 
 from fedrl.aggregation import server_optimizers
 from fedrl.core.limits import at_least_one, not_negative
-from fedrl.core.types import UserError
+from fedrl.core.types import UserError, Word
 
 
 @dataclass(frozen=True)
 class Settings:
     """Settings shared by the three methods; `name` sets the method and β's default."""
 
-    name: Literal["pavg", "fedsvrpg-m", "fedhapg-m"] = "fedsvrpg-m"
+    # The method: pavg, fedsvrpg-m, fedhapg-m, or one that is built on them.
+    name: Word = "fedsvrpg-m"
     # Momentum β in (0, 1]: the share of the fresh gradient. 1 anchors nothing (PAvg).
     beta: float = 0.2
     # K: local steps per round.
