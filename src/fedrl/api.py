@@ -49,6 +49,8 @@ from fedrl.runs.run_dir import RunDir, require_run  # noqa: E402
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fedrl.runs.agents import SplitEvaluation
+
 Callback = Callable[[Round], object]
 """Called after every round; returning False (not None) stops the run."""
 
@@ -104,6 +106,18 @@ class Run:
     def report(self, out: str | Path | None = None, *, episodes: bool | None = None) -> Path:
         """Write one HTML page with curves and tables; where it is."""
         return Runs([self]).report(out, episodes=episodes)
+
+    def evaluate_split(self, split: str, seed: int = 0) -> SplitEvaluation:
+        """A language agent on every task of one split, such as "unseen", by type of task."""
+        from fedrl.runs.agents import evaluate_split
+
+        return evaluate_split(self.path, split, seed)
+
+    def label(self, out: str | Path, seed: int = 0) -> np.ndarray:
+        """Write which training tasks the agent solves, for the hardness partition; 1 for each."""
+        from fedrl.runs.agents import label
+
+        return label(self.path, Path(out), seed)
 
     def export(self, out: str | Path) -> Path:
         """The newest checkpoint's language model as an ordinary folder; where it is."""
@@ -280,7 +294,7 @@ def sweep(
     if seeds is not None:
         plan = plan.with_seeds(seeds)
     place = Path("runs") / plan.name if out is None else Path(out)
-    begun, whole = sweeps.run(plan, flags, place, processes, minutes, settings, progress)
+    begun, whole = sweeps.run(plan, flags, place, processes, minutes, plain(settings), progress)
     runs = Runs(map(Run, begun))
     runs.whole, runs.place, runs.title = whole, place, f"{plan.recipe}: {plan.name}"
     return runs

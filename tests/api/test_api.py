@@ -301,3 +301,21 @@ def test_what_fails_before_the_first_round_leaves_no_lock(tmp_path: Path):
     with pytest.raises(TypeError):
         trained(tmp_path / "b", callbacks=print)
     assert not (tmp_path / "b").exists()
+
+
+def test_a_quiet_sweep_warns_of_what_fails(tmp_path: Path, caplog):
+    plan = {"recipe": RECIPE, "runs": {"lost": "--faults.clients 0,1,2 --faults.kind raise"}}
+    runs = fedrl.sweep(plan, out=tmp_path, processes=1, **(SMALL | {"rounds": 2}))
+    assert not runs.whole
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "fedrl"]
+    assert line.startswith("lost: round ")
+    assert "gave a usable update" in line
+
+
+def test_a_sweep_names_its_runs_itself(tmp_path: Path):
+    plan = {"recipe": RECIPE, "runs": {"plain": ""}}
+    for settings in ({"seed": 3}, {"name": "mine"}, {"flags": ["--seed", "3"]}):
+        with pytest.raises(fedrl.UserError, match="a sweep names its runs itself"):
+            fedrl.sweep(plan, out=tmp_path, **settings)
+    with pytest.raises(fedrl.UserError, match="seeds is empty"):
+        fedrl.sweep(plan, out=tmp_path, seeds=[])
