@@ -18,6 +18,7 @@ Loading this module asks numeric libraries for one thread each, unless the envir
 from __future__ import annotations
 
 import glob
+import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
@@ -199,6 +200,7 @@ def run(
     `progress` shows it, on a terminal unless told otherwise, elsewhere if told so. `started` is
     called with the folder before the first round.
     """
+    require_guard()
     called = list(callbacks)
     if isinstance(recipe, Config):
         config = resolve(as_dict(recipe), flags, plain(settings))
@@ -223,6 +225,7 @@ def resume(
 
     More `rounds`, and what changes no number, may be set anew.
     """
+    require_guard()
     called = list(callbacks)
     config, folder = train.resume(Path(path), flags, without_lost_lines, plain(settings))
     with ExitStack() as stack:
@@ -290,6 +293,7 @@ def sweep(
     """
     from fedrl.runs import sweep as sweeps
 
+    require_guard()
     plan = sweeps.read(sweep)
     if seeds is not None:
         plan = plan.with_seeds(seeds)
@@ -298,6 +302,15 @@ def sweep(
     runs = Runs(map(Run, begun))
     runs.whole, runs.place, runs.title = whole, place, f"{plan.recipe}: {plan.name}"
     return runs
+
+
+def require_guard() -> None:
+    """Refuse to train where a process that was started imports the script that started it."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise UserError(
+            'a script whose runs start processes (engine = "workers", a sweep) trains under '
+            'if __name__ == "__main__":'
+        )
 
 
 def frame(records: Sequence[Tables]) -> pd.DataFrame:

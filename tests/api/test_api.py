@@ -319,3 +319,20 @@ def test_a_sweep_names_its_runs_itself(tmp_path: Path):
             fedrl.sweep(plan, out=tmp_path, **settings)
     with pytest.raises(fedrl.UserError, match="seeds is empty"):
         fedrl.sweep(plan, out=tmp_path, seeds=[])
+
+
+UNGUARDED = """
+import fedrl
+fedrl.run("momentum/random_mdp", rounds=1, engine="workers", workers=1, federation={"clients": 2})
+"""
+
+
+def test_a_script_without_a_guard_is_told_so_and_begins_one_run(tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED)
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 1
+    assert 'trains under if __name__ == "__main__":' in done.stderr
+    assert len(list(tmp_path.glob("runs/*/*"))) == 1
