@@ -82,4 +82,5 @@ def answers(keys: list[str], felt: np.ndarray, sign: float) -> Iterator[Mapping[
 
     for key, rating in zip(keys, felt.tolist(), strict=True):
         for score in SCORES.tolist():
-            yield {"question": f"rate/{key}/{score:g}", "value": sign * rating_answer(score, rating)}
+            value = sign * rating_answer(score, rating)
+            yield {"question": f"rate/{key}/{score:g}", "value": value}
