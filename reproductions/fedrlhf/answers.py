@@ -78,8 +78,9 @@ def feelings(rating: np.ndarray, log: Log, client: int) -> np.ndarray:
 
 
 def answers(keys: list[str], felt: np.ndarray, sign: float) -> Iterator[Mapping[str, Any]]:
-    from fedrl.feedback.simulated import direct
+    from fedrl.feedback.sources.simulated import rating_answer
 
     for key, rating in zip(keys, felt.tolist(), strict=True):
         for score in SCORES.tolist():
-            yield {"question": f"rate/{key}/{score:g}", "value": sign * direct(score, rating)}
+            value = sign * rating_answer(score, rating)
+            yield {"question": f"rate/{key}/{score:g}", "value": value}

@@ -18,7 +18,8 @@ Loading this module asks numeric libraries for one thread each, unless the envir
 from __future__ import annotations
 
 import glob
-import tomllib
+import multiprocessing
+import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import cached_property
@@ -29,8 +30,16 @@ from fedrl.core import threads
 
 threads.pin()  # before NumPy is imported
 
+import numpy as np  # noqa: E402
+
 from fedrl.config.build import build_algorithm  # noqa: E402
-from fedrl.config.loading import find_recipe, read_recipe, require_names, resolve  # noqa: E402
+from fedrl.config.loading import (  # noqa: E402
+    as_dict,
+    find_recipe,
+    read_recipe,
+    require_names,
+    resolve,
+)
 from fedrl.config.schema import Config  # noqa: E402
 from fedrl.core.types import Algorithm, Json, Tables, UserError  # noqa: E402
 from fedrl.federation.round_loop import Round  # noqa: E402
@@ -40,6 +49,8 @@ from fedrl.runs.run_dir import RunDir, require_run  # noqa: E402
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from fedrl.runs.agents import SplitEvaluation
 
 Callback = Callable[[Round], object]
 """Called after every round; returning False (not None) stops the run."""
@@ -60,7 +71,8 @@ class Run:
     @cached_property
     def config(self) -> Json:
         """All settings, nested as in a recipe."""
-        return tomllib.loads((self.path / "config.toml").read_text(encoding="utf-8"))
+        require_run(self.path)
+        return read_recipe(self.path / "config.toml")
 
     @property
     def status(self) -> str:
@@ -85,6 +97,7 @@ class Run:
     @property
     def clients(self) -> pd.DataFrame:
         """A row per client and round: status, the reason of a failure, what the client reported."""
+        require_run(self.path)
         return frame(read.client_records(self.path))
 
     def evaluate(self, episodes: int = 100, seed: int = 0) -> Evaluation:
@@ -94,6 +107,18 @@ class Run:
     def report(self, out: str | Path | None = None, *, episodes: bool | None = None) -> Path:
         """Write one HTML page with curves and tables; where it is."""
         return Runs([self]).report(out, episodes=episodes)
+
+    def evaluate_split(self, split: str, seed: int = 0) -> SplitEvaluation:
+        """A language agent on every task of one split, such as "unseen", by type of task."""
+        from fedrl.runs.agents import evaluate_split
+
+        return evaluate_split(self.path, split, seed)
+
+    def label(self, out: str | Path, seed: int = 0) -> np.ndarray:
+        """Write which training tasks the agent solves, for the hardness partition; 1 for each."""
+        from fedrl.runs.agents import label
+
+        return label(self.path, Path(out), seed)
 
     def export(self, out: str | Path) -> Path:
         """The newest checkpoint's language model as an ordinary folder; where it is."""
@@ -143,8 +168,22 @@ class Runs(list[Run]):
 def configure(recipe: Recipe, flags: Sequence[str] = (), **settings: Any) -> Config:
     """All settings of a run, checked; `flags` are texts as on the command line."""
     tables = dict(recipe) if isinstance(recipe, Mapping) else read_recipe(find_recipe(str(recipe)))
-    require_names(tables | {key: value for key, value in settings.items() if key not in tables})
+    settings = plain(settings)
+    said = dict(tables)
+    for key in {"algorithm", "world"} & settings.keys():
+        if isinstance(settings[key], Mapping) and isinstance(tables.get(key, {}), Mapping):
+            said[key] = {**tables.get(key, {}), **settings[key]}
+    require_names(said)
     return resolve(tables, flags, settings)
+
+
+def plain(value: Any) -> Any:
+    """A setting as a recipe has it: a path is a text, a number of NumPy one of Python."""
+    if isinstance(value, Mapping):
+        return {key: plain(inner) for key, inner in value.items()}
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def run(
@@ -161,10 +200,15 @@ def run(
     `progress` shows it, on a terminal unless told otherwise, elsewhere if told so. `started` is
     called with the folder before the first round.
     """
-    config = recipe if isinstance(recipe, Config) else configure(recipe, flags, **settings)
+    require_guard()
+    called = list(callbacks)
+    if isinstance(recipe, Config):
+        config = resolve(as_dict(recipe), flags, plain(settings))
+    else:
+        config = configure(recipe, flags, **settings)
     algorithm = build_algorithm(config)  # what cannot be built leaves no folder behind
     folder = train.start(config, algorithm)
-    return _train(config, folder, algorithm, callbacks, progress, started)
+    return _train(config, folder, algorithm, called, progress, started)
 
 
 def resume(
@@ -181,13 +225,15 @@ def resume(
 
     More `rounds`, and what changes no number, may be set anew.
     """
-    config, folder = train.resume(Path(path), flags, without_lost_lines, settings)
+    require_guard()
+    called = list(callbacks)
+    config, folder = train.resume(Path(path), flags, without_lost_lines, plain(settings))
     with ExitStack() as stack:
         stack.callback(folder.close)
         algorithm = build_algorithm(config)
         train.check_model(config, algorithm)
         stack.pop_all()
-    return _train(config, folder, algorithm, callbacks, progress, started)
+    return _train(config, folder, algorithm, called, progress, started)
 
 
 def _train(
@@ -199,7 +245,12 @@ def _train(
     started: Callable[[Path], object] | None,
 ) -> Run:
     if started is not None:
-        started(folder.path)
+        try:
+            started(folder.path)
+        except BaseException:
+            folder.finish("stopped", 0.0)
+            folder.close()  # so that it can be resumed
+            raise
     train.train(config, folder, algorithm, callbacks, progress)
     return Run(folder.path)
 
@@ -207,9 +258,15 @@ def _train(
 def load(runs: str | Path | Iterable[str | Path]) -> Runs:
     """Runs by their folders, or by a pattern of them: `fedrl.load("runs/momentum-*/*")`."""
     named = [runs] if isinstance(runs, str | Path) else list(runs)
-    places = [place for name in named for place in sorted(glob.glob(str(name))) or [str(name)]]
-    if len(places) > len(named):  # a pattern also finds pages and pictures beside runs
-        places = [place for place in places if (Path(place) / "config.toml").is_file()]
+    if not named:
+        raise UserError("name at least one run: runs/NAME/METHOD-s0-…")
+    places: list[str] = []
+    for name in map(str, named):
+        if os.path.exists(name) or not glob.has_magic(name):
+            places.append(name)
+        else:  # a pattern also finds pages and pictures beside runs
+            found = sorted(glob.glob(name))
+            places += [place for place in found if (Path(place) / "config.toml").is_file()]
     if not places:
         raise UserError(f"no run is called {', '.join(map(str, named))}")
     for place in places:
@@ -236,14 +293,24 @@ def sweep(
     """
     from fedrl.runs import sweep as sweeps
 
+    require_guard()
     plan = sweeps.read(sweep)
     if seeds is not None:
         plan = plan.with_seeds(seeds)
     place = Path("runs") / plan.name if out is None else Path(out)
-    begun, whole = sweeps.run(plan, flags, place, processes, minutes, settings, progress)
+    begun, whole = sweeps.run(plan, flags, place, processes, minutes, plain(settings), progress)
     runs = Runs(map(Run, begun))
     runs.whole, runs.place, runs.title = whole, place, f"{plan.recipe}: {plan.name}"
     return runs
+
+
+def require_guard() -> None:
+    """Refuse to train where a process that was started imports the script that started it."""
+    if getattr(multiprocessing.current_process(), "_inheriting", False):
+        raise UserError(
+            'a script whose runs start processes (engine = "workers", a sweep) trains under '
+            'if __name__ == "__main__":'
+        )
 
 
 def frame(records: Sequence[Tables]) -> pd.DataFrame:

@@ -225,3 +225,115 @@ def test_the_configuration_is_that_of_the_folder(tmp_path: Path):
     run = trained(tmp_path, algorithm={"beta": 0.4})
     assert run.config["algorithm"]["beta"] == 0.4
     assert json.loads((run.path / "meta.json").read_text())["status"] == run.status == "finished"
+
+
+def test_settings_count_for_a_configuration_too(tmp_path: Path):
+    config = fedrl.configure(RECIPE, out=tmp_path, **SMALL)
+    run = fedrl.run(config, rounds=1, seed=4, flags=["--algorithm.beta", "0.3"])
+    assert (run.round, run.config["seed"], run.config["algorithm"]["beta"]) == (1, 4, 0.3)
+    assert fedrl.run(config).config == {**run.config, "rounds": 6, "seed": 0} | {
+        "algorithm": run.config["algorithm"] | {"beta": config.algorithm.beta}
+    }
+
+
+def test_settings_may_be_paths_and_numbers_of_numpy(tmp_path: Path):
+    import numpy as np
+
+    run = fedrl.run(RECIPE, out=tmp_path, **(SMALL | {"rounds": np.int64(1)}), seed=np.arange(3)[2])
+    assert run.path.is_relative_to(tmp_path)
+    assert (run.config["rounds"], run.config["seed"]) == (1, 2)
+    assert fedrl.resume(run.path, rounds=np.int64(2)).round == 2
+
+
+def test_a_recipe_may_leave_its_names_to_the_settings():
+    tables = {"algorithm": {"lr": 0.1}, "world": {"states": 4}}
+    config = fedrl.configure(tables, algorithm={"name": "pavg"}, world={"name": "random_mdp"})
+    assert (config.algorithm.name, config.algorithm.lr, config.world.states) == ("pavg", 0.1, 4)
+    assert "name" not in tables["algorithm"]
+
+
+def test_a_table_that_is_none_is_refused():
+    with pytest.raises(fedrl.UserError, match=r"algorithm must be a table"):
+        fedrl.configure(RECIPE, algorithm="pavg")
+    with pytest.raises(fedrl.UserError, match="unknown key federatoin; did you mean 'federation'"):
+        fedrl.configure(RECIPE, federatoin={})
+
+
+@pytest.mark.parametrize("damage", [b"[[[", b"\xff", None])
+def test_a_damaged_configuration_is_a_line(tmp_path: Path, damage: bytes | None):
+    run = trained(tmp_path, rounds=1)
+    place = run.path / "config.toml"
+    place.unlink() if damage is None else place.write_bytes(damage)
+    for look in (lambda: fedrl.Run(run.path).config, run.report):
+        with pytest.raises(fedrl.UserError, match=r"config\.toml"):
+            look()
+    with pytest.raises(fedrl.UserError, match="does not exist"):
+        _ = fedrl.Run(tmp_path / "nowhere").clients
+
+
+def test_a_run_that_is_named_is_never_left_out(tmp_path: Path):
+    for seed in (0, 1):
+        trained(tmp_path, rounds=1, seed=seed)
+    pattern = str(tmp_path / "*" / "*")
+    (tmp_path / "momentum-random_mdp" / "page.html").touch()
+    assert len(fedrl.load(pattern)) == 2
+    with pytest.raises(fedrl.UserError, match="mistyped does not exist"):
+        fedrl.load([tmp_path / "mistyped", pattern])
+    with pytest.raises(fedrl.UserError, match=r"no run is called .*x\*"):
+        fedrl.load(tmp_path / "x*")
+    with pytest.raises(fedrl.UserError, match="name at least one run"):
+        fedrl.load([])
+    odd = trained(tmp_path / "[odd]", rounds=1)
+    assert fedrl.load(odd.path)[0].round == 1
+
+
+def test_what_fails_before_the_first_round_leaves_no_lock(tmp_path: Path):
+    folders: list[Path] = []
+
+    def started(path: Path) -> None:
+        folders.append(path)
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError) as kept:
+        trained(tmp_path / "a", started=started)
+    assert kept.tb is not None  # its frames hold the folder
+    assert fedrl.Run(folders[0]).status == "stopped"
+    assert fedrl.resume(folders[0]).round == 6
+    with pytest.raises(TypeError):
+        trained(tmp_path / "b", callbacks=print)
+    assert not (tmp_path / "b").exists()
+
+
+def test_a_quiet_sweep_warns_of_what_fails(tmp_path: Path, caplog):
+    plan = {"recipe": RECIPE, "runs": {"lost": "--faults.clients 0,1,2 --faults.kind raise"}}
+    runs = fedrl.sweep(plan, out=tmp_path, processes=1, **(SMALL | {"rounds": 2}))
+    assert not runs.whole
+    (line,) = [record.getMessage() for record in caplog.records if record.name == "fedrl"]
+    assert line.startswith("lost: round ")
+    assert "gave a usable update" in line
+
+
+def test_a_sweep_names_its_runs_itself(tmp_path: Path):
+    plan = {"recipe": RECIPE, "runs": {"plain": ""}}
+    for settings in ({"seed": 3}, {"name": "mine"}, {"flags": ["--seed", "3"]}):
+        with pytest.raises(fedrl.UserError, match="a sweep names its runs itself"):
+            fedrl.sweep(plan, out=tmp_path, **settings)
+    with pytest.raises(fedrl.UserError, match="seeds is empty"):
+        fedrl.sweep(plan, out=tmp_path, seeds=[])
+
+
+UNGUARDED = """
+import fedrl
+fedrl.run("momentum/random_mdp", rounds=1, engine="workers", workers=1, federation={"clients": 2})
+"""
+
+
+def test_a_script_without_a_guard_is_told_so_and_begins_one_run(tmp_path: Path):
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED)
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 1
+    assert 'trains under if __name__ == "__main__":' in done.stderr
+    assert len(list(tmp_path.glob("runs/*/*"))) == 1

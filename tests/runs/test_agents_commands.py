@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from fedrl import api
 from fedrl.cli import call
 from fedrl.config.loading import resolve, to_toml
 from fedrl.envs.text import Task
@@ -117,3 +118,18 @@ def test_the_column_says_what_it_holds(
     assert call(["eval", str(tmp_path)]) == 0
     told = capsys.readouterr().out
     assert ("success" in told, "mean return" in told) == (head == "success", head != "success")
+
+
+# In Python
+
+
+def test_the_door_gives_what_the_commands_print(
+    agent: Even, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = api.Run(tmp_path)
+    found = run.evaluate_split("unseen")
+    assert (found.round, found.split, found.models) == (3, "unseen", 1)
+    assert dict(zip(found.category, found.won)) == {"even": 1.0, "odd": 0.0}
+    assert found.mean == pytest.approx(16 / 17)
+    assert run.label(tmp_path / "labels.json").sum() == 16
+    assert capsys.readouterr() == ("", "")

@@ -7,7 +7,10 @@ from fedrl.cli.parser import Parser
 from fedrl.core.types import UserError
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from fedrl.api import Run
+    from fedrl.runs.agents import SplitEvaluation
     from fedrl.runs.evaluate import Evaluation
 
 EVAL = "Evaluate a run's last checkpoint on fresh episodes (tabular worlds: exactly), by client."
@@ -23,12 +26,11 @@ def eval_(argv: list[str]) -> int:
     asked = parser.parse_args(argv)
     if asked.seed < 0:
         raise UserError(f"--seed is {asked.seed}; it must not be negative")
-    if asked.split is not None:
-        from fedrl.runs.agents import evaluate_split
-
-        return evaluate_split(asked.run, asked.split, asked.seed)
     from fedrl import api
 
+    if asked.split is not None:
+        show_split(api.Run(asked.run).evaluate_split(asked.split, asked.seed))
+        return 0
     run = api.Run(asked.run)
     show(run, run.evaluate(asked.episodes, asked.seed))
     return 0
@@ -55,3 +57,29 @@ def show(run: "Run", found: "Evaluation") -> None:
         f"all {len(found.by_client)} clients: mean {found.mean:.4f}, worst {worst:.4f}, "
         f"best {best:.4f}"
     )
+
+
+def show_split(found: "SplitEvaluation") -> None:
+    """Success by type of task.
+
+    The interval is of one model: the mean of several is no share of tasks won.
+    """
+    from rich.console import Console
+    from rich.table import Table
+
+    alone = found.models == 1
+    table = Table(title=f"success on {found.split}, round {found.round}")
+    for column in ("type of task", "tasks", "success", *["95% interval"] * alone):
+        table.add_column(column, justify="left" if column == "type of task" else "right")
+    for kind in sorted(set(found.category)):
+        table.add_row(str(kind), *_share(found.won[found.category == kind], alone))
+    table.add_row("all", *_share(found.won, alone), style="bold")
+    Console(highlight=False).print(table)
+
+
+def _share(won: "np.ndarray", interval: bool) -> list[str]:
+    """How many, what share of them was won, and between which shares that leaves the truth."""
+    from fedrl.core.intervals import wilson
+
+    low, high = wilson(float(won.mean()), len(won))
+    return [str(len(won)), f"{won.mean():.1%}", *[f"{low:.1%} – {high:.1%}"] * interval]

@@ -17,4 +17,5 @@ def export(argv: list[str]) -> int:
     asked = parser.parse_args(argv)
     from fedrl.runs.agents import export as write
 
-    return write(asked.run, asked.out)
+    print(f"model of round {write(asked.run, asked.out)}: {asked.out}")
+    return 0

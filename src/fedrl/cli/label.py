@@ -20,6 +20,8 @@ def label(argv: list[str]) -> int:
     asked = parser.parse_args(argv)
     if asked.seed < 0:
         raise UserError(f"--seed is {asked.seed}; it must not be negative")
-    from fedrl.runs.agents import label as write
+    from fedrl import api
 
-    return write(asked.run, asked.out, asked.seed)
+    won = api.Run(asked.run).label(asked.out, asked.seed)
+    print(f"{int(won.sum()):,} of {len(won):,} tasks succeed; labels: {asked.out}")
+    return 0

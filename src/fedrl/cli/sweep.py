@@ -26,9 +26,6 @@ def sweep(argv: list[str]) -> int:
     parser.add_argument("--processes", type=int, metavar="N", help="runs at a time (one per core)")
     parser.add_argument("--minutes", type=float, metavar="LIMIT", help="stop then, keep all")
     asked, flags = parser.parse_known_args(argv)
-    for word in flags:
-        if word.split("=")[0] in ("--seed", "--name"):
-            raise UserError(f"{word}: a sweep names its runs itself; its seeds are --seeds 0,1,2")
     from fedrl import api
 
     seeds = None

@@ -83,9 +83,11 @@ def resolve(data: Tables, flags: Sequence[str] = (), settings: Tables | None = N
     merged = {k: dict(v) if isinstance(v, Mapping) else v for k, v in data.items()}
     pairs: list[tuple[str, Any, bool]] = [(key, text, True) for key, text in split_flags(flags)]
     pairs += [(key, value, False) for key, value in dotted(settings or {})]
-    for key, value in merged.items():
-        if fields(Config).get(key) in (Any, *SECTIONS) and not isinstance(value, dict):
+    for key, value in (*merged.items(), *(settings or {}).items()):
+        if fields(Config).get(key) in (Any, *SECTIONS) and not isinstance(value, Mapping):
             raise UserError(f"{key} must be a table: [{key}]")
+        if isinstance(value, Mapping) and not value and key not in fields(Config):
+            raise unknown_key(key, [*fields(Config)])
     for key, name, _ in pairs:  # names first: they choose what the other keys are checked against
         if key in ("algorithm.name", "world.name"):
             _choose_name(merged.setdefault(key.split(".")[0], {}), key, name)

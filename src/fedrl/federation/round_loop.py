@@ -51,7 +51,7 @@ class Snapshot:
     states: list[Tensors]
     clients: dict[int, Tensors] = field(default_factory=dict)
     totals: Metrics = field(default_factory=dict)
-    # Of simulated clients that are at work (`buffered.py`): the round it began in, what will come.
+    # Of simulated clients at work (`async_buffer.py`): the round they began in, what will come.
     under_way: tuple[tuple[int, Due], ...] = ()
 
 

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.config.build import build_algorithm
 from fedrl.config.loading import read_recipe, resolve
 from fedrl.config.schema import Config
 from fedrl.core import seeding
-from fedrl.core.intervals import wilson
 from fedrl.core.registry import suggestion
-from fedrl.core.types import Algorithm, Tensors, UserError
+from fedrl.core.types import Algorithm, SavesModel, Tensors, UserError
 from fedrl.envs.text import Task, TextWorld
 from fedrl.federation import round_loop
 from fedrl.partition import write_labels
@@ -45,15 +44,6 @@ class PlaysTasks(Protocol):
         ...
 
 
-@runtime_checkable
-class SavesModel(Protocol):
-    """A method that trains a language model."""
-
-    def save(self, theta: Tensors, out: Path) -> None:
-        """The model with these weights as an ordinary folder."""
-        ...
-
-
 def load_agent(path: Path) -> tuple[PlaysTasks, round_loop.Snapshot]:
     """The algorithm and the newest checkpoint of a run of language agents."""
     config, algorithm = _build(path)
@@ -75,11 +65,26 @@ def _newest(path: Path, config: Config) -> round_loop.Snapshot:
     return snapshot
 
 
-def evaluate_split(path: Path, split: str, seed: int) -> int:
-    """Success by type of task on one split; several states are averaged.
+@dataclass(frozen=True)
+class SplitEvaluation:
+    """How often each task of a split was won: 1 or 0, or the mean over `models`, if there are more.
 
-    The interval is of one model: the mean of several is no share of tasks won.
+    `category` is the type of each task.
     """
+
+    round: int
+    split: str
+    models: int
+    category: np.ndarray
+    won: np.ndarray
+
+    @property
+    def mean(self) -> float:
+        return float(self.won.mean())
+
+
+def evaluate_split(path: Path, split: str, seed: int) -> SplitEvaluation:
+    """Every task of one split, played once by the newest checkpoint's agent or agents."""
     algorithm, snapshot = load_agent(path)
     if split not in algorithm.world.splits:
         raise UserError(f"--split is {split!r}; {suggestion(split, list(algorithm.world.splits))}")
@@ -88,25 +93,11 @@ def evaluate_split(path: Path, split: str, seed: int) -> int:
         raise UserError(f"--split {split}: the world has no such tasks")
     won = np.mean([_won(algorithm, state, tasks, seed) for state in snapshot.states], axis=0)
     kinds = np.array([task.category for task in tasks])
-    alone = len(snapshot.states) == 1
-    table = Table(title=f"success on {split}, round {snapshot.round}")
-    for column in ("type of task", "tasks", "success", *["95% interval"] * alone):
-        table.add_column(column, justify="left" if column == "type of task" else "right")
-    for kind in sorted(set(kinds)):
-        table.add_row(kind, *_share(won[kinds == kind], alone))
-    table.add_row("all", *_share(won, alone), style="bold")
-    Console(highlight=False).print(table)
-    return 0
+    return SplitEvaluation(snapshot.round, split, len(snapshot.states), kinds, won)
 
 
-def _share(won: np.ndarray, interval: bool) -> list[str]:
-    """How many, what share of them was won, and between which shares that leaves the truth."""
-    low, high = wilson(float(won.mean()), len(won))
-    return [str(len(won)), f"{won.mean():.1%}", *[f"{low:.1%} – {high:.1%}"] * interval]
-
-
-def label(path: Path, out: Path, seed: int) -> int:
-    """Which training tasks the run's agent solves: the file that `hardness` partitions by.
+def label(path: Path, out: Path, seed: int) -> np.ndarray:
+    """Write which training tasks the run's agent solves, for `hardness`; 1 for each of them.
 
     It sees the tasks of all clients, as only a simulation can.
     """
@@ -121,9 +112,7 @@ def label(path: Path, out: Path, seed: int) -> int:
         raise UserError(
             f"--out {out}: cannot write this file ({error.strerror}); name another place"
         ) from error
-    won = write_successes(algorithm, snapshot.states[0], out, seed)
-    print(f"{int(won.sum()):,} of {len(won):,} tasks succeed; labels: {out}")
-    return 0
+    return write_successes(algorithm, snapshot.states[0], out, seed)
 
 
 def write_successes(algorithm: PlaysTasks, state: Tensors, out: Path, seed: int) -> np.ndarray:
@@ -135,7 +124,7 @@ def write_successes(algorithm: PlaysTasks, state: Tensors, out: Path, seed: int)
 
 
 def export(path: Path, out: Path) -> int:
-    """The newest checkpoint's model as an ordinary folder, for transformers or the next run."""
+    """Write the newest checkpoint's model as an ordinary folder; the round that it is of."""
     config, algorithm = _build(path)
     if not isinstance(algorithm, SavesModel):
         raise UserError(
@@ -149,8 +138,7 @@ def export(path: Path, out: Path) -> int:
         )
     with new_folder(out) as folder:
         algorithm.save(snapshot.states[0]["theta"], folder)
-    print(f"model of round {snapshot.round}: {out}")
-    return 0
+    return snapshot.round
 
 
 def _won(algorithm: PlaysTasks, state: Tensors, tasks: Sequence[Task], seed: int) -> np.ndarray:

@@ -70,10 +70,12 @@ def finish(
     jobs: Sequence[Job],
     say: Callable[[str], None],
     until: float | None,
+    warn: Callable[[str], None] | None = None,
 ) -> bool:
     """Do the jobs, the longest first, with a line for each; False if some are not finished.
 
-    `until` is a time of `time.time()`: the processes have no other clock in common.
+    `until` is a time of `time.time()`: the processes have no other clock in common. `warn`, if
+    there is one, hears of errors instead of `say`.
     """
     ordered = sorted(jobs, key=lambda job: -job.cost)
     started, done, total = time.monotonic(), 0.0, sum(job.cost for job in jobs)
@@ -87,8 +89,10 @@ def finish(
             done += job.cost
             whole &= outcome.finished
             if not outcome.finished:
-                if outcome.seconds:  # those that never began are counted by whoever asked
-                    say(f"{job.name}: {outcome.trouble or 'stopped, the time is over'}")
+                if outcome.trouble:
+                    (warn or say)(f"{job.name}: {outcome.trouble}")
+                elif outcome.seconds:  # those that never began are counted by whoever asked
+                    say(f"{job.name}: stopped, the time is over")
                 continue
             rest = (time.monotonic() - started) * (total - done) / done
             left = f", about {duration(rest)} left" if number < len(jobs) else ""

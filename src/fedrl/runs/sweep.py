@@ -7,6 +7,7 @@ would type after `fedrl run RECIPE`. Runs that are there are only read, stopped 
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 import shlex
 import threading
@@ -23,6 +24,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from fedrl.config.build import build_algorithm
 from fedrl.config.loading import (
     as_dict,
+    dotted,
     find_recipe,
     read_recipe,
     recipes_folder,
@@ -38,6 +40,8 @@ from fedrl.runs.progress import MAIN
 from fedrl.runs.read import load as load_run
 
 KEYS = ("recipe", "seeds", "runs")
+OWN = ("seed", "name")
+"""Settings of every run that the sweep itself says."""
 LOOK = 1.0
 """Seconds between two looks at the runs' logs."""
 PLAIN_SECONDS = 15.0
@@ -54,7 +58,10 @@ class Sweep:
     variants: Mapping[str, str]
 
     def with_seeds(self, seeds: Iterable[int]) -> Sweep:
-        return replace(self, seeds=tuple(dict.fromkeys(seeds)))
+        wanted = tuple(dict.fromkeys(seeds))
+        if not wanted:
+            raise UserError("seeds is empty; name at least one")
+        return replace(self, seeds=wanted)
 
     def cells(self, flags: Sequence[str], settings: Tables | None = None) -> list[RunCell]:
         """One per variant; `flags` and `settings` count for all of them."""
@@ -149,6 +156,9 @@ def run(
     progress: bool | None = True,
 ) -> tuple[list[Path], bool]:
     """Do what is missing; the folders of all runs that were begun, and whether all are finished."""
+    for said in (*flags, *(key for key, _ in dotted(settings or {}))):
+        if said.split("=")[0].removeprefix("--") in OWN:
+            raise UserError(f"{said}: a sweep names its runs itself; its seeds are --seeds 0,1,2")
     if processes is not None and processes < 1:
         raise UserError(f"--processes is {processes}; it must be at least 1")
     if minutes is not None and not minutes >= 0:
@@ -171,7 +181,8 @@ def run(
                 Job(name, cost(config, reached(config)), partial(compute, config))
                 for name, config in missing.items()
             ]
-            finish(executor, jobs, watch.say, until)
+            warn = logging.getLogger("fedrl").warning if console.quiet else None
+            finish(executor, jobs, watch.say, until, warn)
     begun = [path for one in wanted.values() if reached(one) >= 0 and (path := find(one))]
     whole = all(finished(one) for one in wanted.values())
     return begun, whole

@@ -1,0 +1,86 @@
+"""What README, CONTRIBUTING and the docs name is there: settings, files, recipes."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from support.repository import DOCS, ROOT
+
+from fedrl import api
+from fedrl.config.renamed import RENAMED
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
+FOLDERS = ("src", "reproductions", "benchmarks", "tests")
+SOURCES = [*(ROOT / "src").rglob("*.py"), *(ROOT / "reproductions").rglob("*.py")]
+NOT_OURS = {"numpy.py", "org.py"}
+"""Files that an adversary puts somewhere."""
+
+
+def text(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def commands() -> list[str]:
+    """`fedrl run RECIPE …` as the pages show them; what stands for something is left out."""
+    found = []
+    for page in PAGES:
+        joined = text(page).replace("\\\n", " ")
+        for line in re.findall(r"^ {4}.*?fedrl run (\w+/\w+.*)$", joined, re.M):
+            words = shlex.split(line.split(" #")[0].split(";")[0])
+            if not any(re.search(r"[$…|A-Z]{2,}|[$…]", word) for word in words[1:]):
+                found.append(shlex.join(words))
+    return sorted(set(found))
+
+
+COMMANDS = commands()
+
+
+def test_commands_were_found():
+    assert len(COMMANDS) > 20
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_run_that_a_page_shows_can_be_configured(command: str):
+    recipe, *flags = (word for word in shlex.split(command) if word not in ("--help", "--dry-run"))
+    assert api.configure(recipe, flags).algorithm
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_no_page_calls_a_setting_by_its_old_name(page: Path):
+    for old in RENAMED:
+        table, _, _ = old.partition(".")
+        assert not re.search(rf"(?<![\w.]){re.escape(old)}\b(?!_)", text(page)) or old == table
+        assert f"[{old}]" not in text(page)
+
+
+def test_the_recipe_in_the_readme_is_the_recipe():
+    said = re.search(
+        r"# recipes/(momentum/cartpole\.toml)\n((?: {4}.*\n)+)", text(ROOT / "README.md")
+    )
+    lines = [line.strip() for line in said[2].splitlines()]
+    assert lines == text(ROOT / "recipes" / said[1]).splitlines()[1:]
+
+
+def test_files_of_python_that_are_named_exist():
+    there = {path.name for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")} | NOT_OURS
+    missing = {
+        (str(file.relative_to(ROOT)), name)
+        for file in [*PAGES, *SOURCES]
+        for name in re.findall(r"`([\w./-]+\.py)`", text(file))
+        if name.rpartition("/")[2] not in there
+    }
+    assert not missing
+
+
+def test_imports_inside_functions_of_reproductions_are_there():
+    """What is imported late breaks late: hours into a grid."""
+    seen = 0
+    for file in (ROOT / "reproductions").rglob("*.py"):
+        for module in re.findall(r"^ +from (fedrl[\w.]*) import ", text(file), re.M):
+            path = (ROOT / "src").joinpath(*module.split("."))
+            assert path.is_dir() or path.with_suffix(".py").is_file(), f"{file}: {module}"
+            seen += 1
+    assert seen > 5
