@@ -85,7 +85,15 @@ class Cell(RunCell):
         recipe = json.dumps(self.recipe, sort_keys=True)
         if not self.together:
             return digest_of(recipe, seed, self.mark)
-        return short_hash([digest_of(recipe, 0, self.mark), self.seeds[0], len(self.seeds)])
+        seeds = list(self.span.values()) or list(self.seeds)
+        return short_hash([digest_of(recipe, 0, self.mark), *seeds])
+
+    @property
+    def span(self) -> dict[str, int]:
+        """The first seed and how many there are; nothing if they leave one out."""
+        first, count = self.seeds[0], len(self.seeds)
+        gapless = self.seeds == tuple(range(first, first + count))
+        return {"first": first, "count": count} if gapless else {}
 
 
 @cache

@@ -55,9 +55,12 @@ class Store:
         if not path.is_file():
             return None
         try:
-            return dict(json.loads(path.read_text(encoding="utf-8")))
+            found = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise UserError(f"{path} is no record: {error}") from None
+        if not isinstance(found, dict) or found.get("digest") != digest:
+            raise UserError(f"{path} is no record of {digest}: remove it")
+        return found
 
     def write(self, part: str, name: str, digest: str, data: Data) -> None:
         path = self.path(part, name, digest)
@@ -191,7 +194,7 @@ def of_seeds(cell: Cell, curves: Curves, at: Curves, seconds: float) -> Json:
         bands[metric] = {"at": at[metric], "mean": mean, "half": half}
     returns = curves[RETURN]
     return {
-        "seeds": [cell.seeds[0], len(cell.seeds)],
+        "seeds": cell.span or list(cell.seeds),
         "rounds": cell.rounds,
         "settings": differing(cell),
         "by_seed": rounded({name: by_seed(returns)[name] for name in cell.compare}, 5),

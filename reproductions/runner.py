@@ -121,8 +121,10 @@ def record_run(
     finally:
         path = find(config)
         if path is not None and reached(config) >= 0:
-            data = of_run(cell, seed, path, keep, keep_clients)
-            place.store.write(cell.part, run_name(cell, seed), cell.digest(seed), data)
+            key = (cell.part, run_name(cell, seed), cell.digest(seed))
+            data, before = of_run(cell, seed, path, keep, keep_clients), place.store.read(*key)
+            if before is None or int(before["rounds"]) <= data["rounds"]:
+                place.store.write(*key, data)  # another machine's may have gone further
 
 
 def train(config: Config, processes: int) -> None:

@@ -150,9 +150,14 @@ class Analysis:
     @cached_property
     def computers(self) -> str:
         """Of the runs whose minutes Table 2 shows."""
-        runs = [r for one in self.results.parts["table"].values() for r in one.runs.values()]
+        cells = self.results.parts["table"].values()
+        runs, whole = [r for one in cells for r in one.runs.values()], all(c.whole for c in cells)
         found = sorted({machine(run.meta) for run in runs})
-        return self.page.text("computers", "; ".join(found) or None)
+        said = "; ".join(found)
+        if whole or not self.page.published:
+            return self.page.text("computers", said or None)
+        before = self.page.text("computers", None)
+        return f"{said}; where marked, {before}" if said else before
 
     @cached_property
     def curves(self) -> list[str]:

@@ -11,7 +11,7 @@ import numpy as np
 
 from fedrl.config.loading import as_dict, find_recipe, resolve
 from fedrl.core.types import Json, Tables
-from fedrl.runs.grid import short_hash
+from fedrl.runs.grid import REPAIRED, short_hash
 from reproductions.fedqhd.plan import Plan
 from reproductions.fedqhd.results import Results, ended
 from reproductions.grid import recipe_of
@@ -22,9 +22,12 @@ class Try(NamedTuple):
     settings: Tables
     seeds: int
     value: float  # the mean over seeds
+    older: bool = False  # of a learner that computes other numbers now
 
 
 Tried = list[Try]
+OLDER = " ‡"
+"""Marks tries of older learners."""
 
 
 # Tuning
@@ -53,10 +56,16 @@ def tries(results: Results) -> dict[str, dict[str, Tried]]:
                     done.append(Try(tried, len(ends), float(np.mean(list(ends.values())))))
             before = results.tried.get((task, name), ())
             if len(done) < len(before):
-                done = [Try(one["settings"], one["seeds"], one["return"]) for one in before]
+                older = repaired(task, plan.methods[method].algorithm)
+                done = [Try(one["settings"], one["seeds"], one["return"], older) for one in before]
             if done:
                 found.setdefault(task, {})[name] = done
     return found
+
+
+def repaired(task: str, algorithm: str) -> bool:
+    """Whether its targets are synced otherwise than then: not where the recipe says how."""
+    return algorithm in REPAIRED and "sync_steps" not in recipe_of(f"fedqhd/{task}")["algorithm"]
 
 
 def best(tried: Tried) -> Tables:
@@ -67,8 +76,8 @@ def best(tried: Tried) -> Tables:
 def tuning(results: Results) -> Json:
     """Rows of the table, and whose best try is not what the grid has chosen."""
     rows: list[Row] = []
-    differ, plan = [], results.plan
-    for task, by in tries(results).items():
+    differ, plan, done = [], results.plan, tries(results)
+    for task, by in done.items():
         for name, tried in by.items():
             method, _, encoders = name.rpartition("-")
             if dict(plan.chosen[task].get(name, {})) != dict(best(tried)):
@@ -77,11 +86,17 @@ def tuning(results: Results) -> Json:
                 f"**{judged(one)}**" if one.settings == best(tried) else judged(one)
                 for one in tried
             )
-            rows.append([plan.tasks[task], f"{plan.methods[method].title}, {encoders}", said])
+            title, mark = plan.methods[method].title, OLDER if tried[0].older else ""
+            rows.append([plan.tasks[task], f"{title}, {encoders}{mark}", said])
     counts = {task: len(plan.tries(task, "fedqhd-shared")) for task in plan.tasks}
     return {
         "rows": rows,
         "differ": ", ".join(differ),
+        "older": " and ".join(
+            plan.tasks[task]
+            for task, by in done.items()
+            if any(tried[0].older for tried in by.values())
+        ),
         "counts": ", ".join(f"{count} on {plan.tasks[task]}" for task, count in counts.items()),
         "finals": ", ".join(plan.tasks[task] for task in plan.tables["finalists"]),
         "seed": plan.tables["tuning_seeds"]["all"][0],

@@ -23,6 +23,7 @@ from fedrl.core.number_format import duration
 from fedrl.core.threads import pinned_children
 from fedrl.core.types import WORKER, UserError
 from fedrl.engines.in_process import debugging, one_line, raised_at
+from fedrl.runs import provenance
 from fedrl.runs.interrupt import Interrupt
 
 
@@ -54,7 +55,8 @@ def pool(processes: int) -> Iterator[ProcessPoolExecutor]:
     context = multiprocessing.get_context("spawn")
     with pinned_children(), Interrupt():
         started = context.Value("i", 0)
-        executor = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=(started,))
+        begin = (started, provenance.commit())
+        executor = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=begin)
         try:
             yield executor
         except KeyboardInterrupt:
@@ -150,11 +152,14 @@ def _stopped_at(until: float | None) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _begin(started: Synchronized[int]) -> None:
+def _begin(started: Synchronized[int], commit: str | None) -> None:
     """A process's first moments: Ctrl-C is the parent's to handle, and so is its end.
 
-    `started` counts the pool's processes: each has a number, by which it takes a GPU.
+    `started` counts the pool's processes: each has a number, by which it takes a GPU. `commit` is
+    of the code that the parent began with: hours later the checkout may have another.
     """
+    if commit is not None:
+        os.environ[provenance.COMMIT] = commit
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with started.get_lock():
         os.environ[WORKER] = str(started.value)

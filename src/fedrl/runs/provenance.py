@@ -15,6 +15,8 @@ import fedrl
 from fedrl.core.types import Json
 
 PACKAGES = ("numpy", "jax", "numba", "mujoco", "gymnasium", "torch", "transformers", "flwr")
+COMMIT = "FEDRL_COMMIT"
+"""The variable that tells the commit of a copy without its history."""
 
 
 def collect() -> Json:
@@ -35,7 +37,7 @@ def commit() -> str | None:
     Asked once: a long run is of the code that it started with. A copy without its history, on a
     machine that only computes, is told by FEDRL_COMMIT.
     """
-    if told := os.environ.get("FEDRL_COMMIT"):
+    if told := os.environ.get(COMMIT):
         return told
     folder = Path(fedrl.__file__).parent
     try:
