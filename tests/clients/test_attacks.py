@@ -274,7 +274,9 @@ def test_rewards_turned_round_in_a_replay_or_in_the_rules_are_the_same(name):
     state = algorithm.local(job).state
     learner = dqn.Learner(**{name: np.array(state[name]) for name in dqn.Learner._fields})
     turned = learner._replace(rewards=-learner.rewards)
-    shape, rules, slopes = algorithm.training.shape((8, 8)), algorithm.training.rules, []
+    settings, limit = algorithm.settings, algorithm.world.limit
+    rules = settings.rules(settings.lr, settings.batch, limit, algorithm.sign)
+    shape, slopes = algorithm.shape_of((8, 8)), []
     for one, how in ((learner, rules._replace(sign=-1.0)), (turned, rules)):
         work = dqn.work(shape, 8)
         work.picks[:] = np.arange(8)

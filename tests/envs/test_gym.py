@@ -171,3 +171,12 @@ def test_a_third_party_world_plugs_in():
     batch.reset(["to-1", "to-3"])
     assert [turn.done for turn in batch.step(["one more", "one more"])] == [True, False]
     assert batch.running == [1]
+
+
+def test_asking_whether_gymnasium_is_there_does_not_undo_the_registration():
+    code = (
+        "import fedrl, importlib.util; importlib.util.find_spec('gymnasium'); import gymnasium; "
+        "print('fedrl/Household-v0' in gymnasium.registry)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=300)
+    assert done.stdout.strip() == "True", done.stderr

@@ -16,7 +16,7 @@ from fedrl.envs.household.game import NOTHING
 from fedrl.envs.household.world import Household, HouseholdEpisode
 from fedrl.envs.household.world import Settings as HouseholdSettings
 from fedrl.envs.webshop.shop import Settings as ShopSettings
-from fedrl.envs.webshop.shop import Visit, WebShop
+from fedrl.envs.webshop.shop import ShopEpisode, WebShop
 
 JUNK = [
     "", " ", "\n", "\x00", "[", "]", "[]", "click[", "click[]", "search[]", "search[\n]", "[[[]]]",
@@ -72,7 +72,7 @@ def house_is_whole(episode: HouseholdEpisode) -> None:
     assert 0 <= game.place < len(layout.place_names)
 
 
-def visit_is_whole(visit: Visit) -> None:
+def visit_is_whole(visit: ShopEpisode) -> None:
     assert visit.number >= 1
     assert visit.page.kind in ("start", "results", "item", "sub", "done")
     product = visit.shop.store.by_asin.get(visit.asin)

@@ -164,7 +164,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Path, Agent]:
     (path / "checkpoints").mkdir(parents=True)
     RunDir(path).checkpoint(round_loop.Snapshot(3, [{"theta": {}}]))
     snapshot = round_loop.Snapshot(3, [{"theta": {}}])
-    monkeypatch.setattr(episodes, "agent", lambda path: (agent, snapshot))
+    monkeypatch.setattr(episodes, "load_agent", lambda path: (agent, snapshot))
     monkeypatch.setattr(episodes, "size_on_cpu", lambda path: 1000)
     return path, agent
 
@@ -267,7 +267,7 @@ def test_the_report_is_made_where_the_agent_cannot_play(
     def fail(path: Path) -> Any:
         raise error
 
-    monkeypatch.setattr(episodes, "agent", fail)
+    monkeypatch.setattr(episodes, "load_agent", fail)
     page = Page(episodes_section.agent_html(path))
     assert page.text.startswith("No episodes: ")
     assert said in page.text
@@ -365,7 +365,7 @@ def test_a_report_of_a_real_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     model = warmstart.warmstart(world, how, tmp_path / "model")
     path = train(recipe(model), tmp_path / "runs")
     page = Page(report.build([path]).read_text(encoding="utf-8"))
-    kept = episodes.read(path / episodes.FILE)
+    kept = episodes.read_episodes(path / episodes.FILE)
     assert kept is not None
     assert kept.round == 2
     assert f"played {WORLD['unseen']} evaluation tasks" in page.text

@@ -24,21 +24,32 @@ def register(gymnasium: ModuleType) -> None:
 
 
 class AfterGymnasium(MetaPathFinder):
-    """Lets the import of gymnasium go its way, once, and registers when it is complete."""
+    """Lets the import of gymnasium go its way, and registers when it is complete.
+
+    Who only asks whether there is a gymnasium (`importlib.util.find_spec`) changes nothing.
+    """
+
+    def __init__(self) -> None:
+        self._looking = False
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if name != "gymnasium":
+        if name != "gymnasium" or self._looking:
             return None
-        sys.meta_path.remove(self)
-        spec = importlib.util.find_spec(name)
+        self._looking = True
+        try:
+            spec = importlib.util.find_spec(name)
+        finally:
+            self._looking = False
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
             def execute_and_register(module: ModuleType) -> None:
                 execute(module)
                 register(module)
+                if self in sys.meta_path:
+                    sys.meta_path.remove(self)
 
             spec.loader.exec_module = execute_and_register  # type: ignore[method-assign]
         return spec

@@ -183,7 +183,7 @@ def through(settings: Privacy, algorithm, start, results):
     """A round's mean as `[privacy]` makes it of what protected clients send."""
     guarded = Private(algorithm, settings)
     mechanism = Mechanism(settings, guarded, 0, 4, 4, lambda _: range(4))
-    sent = [guarded._sent(Job(r.client, start, None, 0), r) for r in results]
+    sent = [guarded.sent(Job(r.client, start, None, 0), r) for r in results]
     rule = mechanism.aggregator(aggregate.mean, start, Exchange(1, 0, len(sent)))
     return algorithm.step(start, rule([(r.update, r.weight) for r in sent]), 1)
 

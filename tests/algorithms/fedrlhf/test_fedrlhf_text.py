@@ -509,7 +509,7 @@ def test_impossible_settings_are_one_line(settings, message):
 def test_settings_that_do_not_fit_the_world_are_one_line(model):
     with pytest.raises(UserError, match="has 2 weights; name one, or one for each of the 3"):
         built(model, lam=(0.1, 0.2))
-    with pytest.raises(UserError, match="queries is 30, but client 0 holds out only 8"):
+    with pytest.raises(UserError, match="eval_prompts is 30, but client 0 holds out only 8"):
         built(model, eval_prompts=30)
     with pytest.raises(UserError, match="model is empty"):
         build_algorithm(recipe("")).init(0)
