@@ -5,13 +5,12 @@ from __future__ import annotations
 import tomllib
 from functools import cache
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from fedrl.core.types import Json
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-
-Tables = dict[str, Any]
-"""What a TOML file holds, before a reader gives it types."""
 
 UNPRINTABLE = {code: "\N{REPLACEMENT CHARACTER}" for code in range(32) if chr(code) not in "\n\t"}
 """HTML cannot carry control characters, not even escaped."""
@@ -22,7 +21,7 @@ def package_text(package: str, name: str) -> str:
     return files(package).joinpath(name).read_text(encoding="utf-8")
 
 
-def package_toml(package: str, name: str) -> Tables:
+def package_toml(package: str, name: str) -> Json:
     """The tables of the TOML file `name` in the folder of `package`."""
     return tomllib.loads(package_text(package, name))
 

@@ -71,7 +71,7 @@ def html_page(
     main, others = main_panels(groups, metric), other_panels(groups, metric)
     for name, panels in {metric: main, **{name: [panel] for name, panel in others.items()}}.items():
         plots.save(plots.curves(panels), pictures / _file_name(name))
-    page = render(
+    return render(
         __package__,
         "page.html.jinja",
         title=title or " and ".join(names),
@@ -91,7 +91,6 @@ def html_page(
         settings=tables.settings(groups),
         provenance=tables.provenance(groups),
     )
-    return page.lstrip()  # comments and macros of the template leave lines
 
 
 def _file_name(metric: str) -> str:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 
-from fedrl.core.package_files import Tables, package_toml
+from fedrl.core.package_files import package_toml
+from fedrl.core.types import Json
 
 SIZES = ("tiny", "small", "medium", "dataset")
 
@@ -72,12 +73,12 @@ def house() -> House:
     )
 
 
-def _bounds(table: Tables) -> Bounds:
+def _bounds(table: Json) -> Bounds:
     low_high = tuple(table["receptacles"]), tuple(table["objects"])
     return Bounds(*low_high, table["types"], table["copies"])
 
 
-def _room(name: str, table: Tables, sizes: Tables) -> Room:
+def _room(name: str, table: Json, sizes: Json) -> Room:
     own = table.get("bounds", {})
     return Room(
         name,

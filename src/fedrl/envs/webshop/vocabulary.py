@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import NamedTuple
 
-from fedrl.core.package_files import Tables, package_toml
+from fedrl.core.package_files import package_toml
+from fedrl.core.types import Json
 
 Words = tuple[str, ...]
 
@@ -51,7 +52,7 @@ def vocabulary() -> Vocabulary:
     )
 
 
-def _kind(department: str, table: Tables, line: str, pools: Mapping[str, Words]) -> Kind:
+def _kind(department: str, table: Json, line: str, pools: Mapping[str, Words]) -> Kind:
     noun, query, aisle, prices, options, features, purposes, own = map(str.strip, line.split("|"))
     low, high = map(float, prices.split("-"))
     named = (option.rsplit(" ", 1) for option in options.split(", "))
