@@ -145,10 +145,15 @@ def fit_of_policies(algorithm: FedRLHF, seed: int) -> tuple[float, float]:
 
 
 def test_feedback_teaches_and_shuffled_feedback_does_not():
-    """Among the same answers, it counts which is for which question: own and global policies."""
+    """Among the same answers, it counts which is for which question: own and global policies.
+
+    Shuffled answers still push a policy somewhere, so it is the mean over seeds that must be near
+    0: its whole 95% interval lies within half of what true answers bring. (Asking whether 0 is in
+    the interval would fail in 5% of all worlds.)
+    """
     random = np.random.default_rng(0)
     found: dict[str, list[tuple[float, float]]] = {"told": [], "shuffled": [], "none": []}
-    for seed in range(5):
+    for seed in range(16):
         plain = unhelpful(world(seed, 8, users=60, movies=200, ratings=150))
         mixed = twisted(built(plain), lambda values: random.permutation(values).tolist())
         found["told"].append(fit_of_policies(built(plain), seed))
@@ -161,7 +166,7 @@ def test_feedback_teaches_and_shuffled_feedback_does_not():
         gain, half = interval((told - none)[:, policies])
         assert gain - half > 0.1
         left, half = interval((shuffled - none)[:, policies])
-        assert abs(left) < half < gain  # 0 is in it, and it is no wider than what there is to gain
+        assert abs(left) + half < gain / 2
 
 
 def moved_by_flipping(client: int, seed: int) -> np.ndarray:
