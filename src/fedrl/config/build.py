@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fedrl.aggregation import mean as aggregate
 from fedrl.algorithms import METHODS
 from fedrl.clients.wrap import wrap
 from fedrl.config.schema import Config
@@ -70,7 +69,7 @@ def build_algorithm(config: Config) -> Algorithm:
     except ModuleNotFoundError as error:
         raise missing_extra(error, f"algorithm.name = {name!r}", entry.extra) from error
     noisy = config.privacy.noise > 0
-    aggregate.check_method(config.aggregate, name, algorithm, noisy, config.async_buffer.size)
+    config.rule.check_method(name, algorithm, noisy, config.async_buffer.size)
     if config.async_buffer.size:
         beta = getattr(config.algorithm, "beta", 1.0)
         check_method(algorithm, beta)

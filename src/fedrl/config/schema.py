@@ -6,14 +6,13 @@ them.
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fedrl import partition, privacy
-from fedrl.aggregation import robust
-from fedrl.aggregation.mean import Settings as Aggregate
+from fedrl.aggregation import rules
+from fedrl.aggregation.settings import Settings as Aggregate
 from fedrl.clients import attacks, faults
 from fedrl.config import flower
 from fedrl.config.flag_parsing import require_text
@@ -103,6 +102,7 @@ class Config:
             self.privacy,
             self.federation.kind,
             self.aggregate.name,
+            self.rule.rule,
             self.federation.clients_per_round,
         )
         self.attack.check(self.federation.clients, self.federation.kind)
@@ -113,12 +113,10 @@ class Config:
         return self.async_buffer.size or self.federation.clients_per_round
 
     @property
-    def rule(self) -> Aggregate:
-        """The rule of aggregation, with a number of liars where a buffer could hold them all."""
-        if not self.async_buffer.size:
-            return self.aggregate
-        byzantine = robust.byzantine_count(self.aggregate.byzantine, self.federation.clients)
-        return dataclasses.replace(self.aggregate, byzantine=float(byzantine))
+    def rule(self) -> rules.Chosen:
+        """The rule of aggregation; a buffer could hold all liars that there are."""
+        among = self.federation.clients if self.async_buffer.size else 0
+        return rules.chosen(self.aggregate, among)
 
 
 SECTIONS = (

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrl.aggregation import mean as aggregate
+from fedrl.aggregation import rules
 from fedrl.config.build import build_algorithm, build_clients, first_broadcast
 from fedrl.config.flag_parsing import split_flags
 from fedrl.config.loading import as_dict, dotted, read_recipe, resolve, to_toml
@@ -185,7 +185,7 @@ def train(
                 config.federation,
                 algorithm,
                 engine,
-                aggregate.build(config.rule, config.combined, algorithm),
+                rules.build(config.rule, config.combined, algorithm),
                 run,
                 seed=config.seed,
                 rounds=config.rounds,
