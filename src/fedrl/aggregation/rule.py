@@ -3,16 +3,16 @@
     @rule(least=3, values=True)
     def geometric_median(updates: Updates, iterations: int = 20) -> Tensors: ...
 
-`updates` are (update, weight) pairs in the order of clients; the parameters behind it are the fields
-of the rule's `Settings`, which are the keys of `[aggregate]`. All that the rest of fedrl has to know
-of a rule is declared here, so that adding one touches one place. What is not declared is taken for
-the worst, also of a plain function that declares nothing:
+`updates` are (update, weight) pairs in the order of clients; the parameters behind them are the
+fields of the rule's `Settings`, which are the keys of `[aggregate]`. All that the rest of fedrl has
+to know of a rule is declared here, so that adding one touches one place. What is not declared is
+taken for the worst, also of a plain function that declares nothing:
 
-    least       the fewest updates that it has a meaning for: a number, or a function of the number of
-                updates and of the rule's parameters; 3, as of everything that looks for a middle
+    least       the fewest updates that it has a meaning for: a number, or a function of the number
+                of updates and of the rule's parameters; 3, as of all that look for a middle
     values      whether it has a meaning for values, and not only for changes (`sends_parameters`)
-    secure      whether it needs nothing but the updates' mean: then it is given that mean alone where
-                a secure sum, or noise on the sum, leaves no other (`privacy.secure`)
+    secure      whether it needs nothing but the updates' mean: then it is given that mean alone
+                where a secure sum, or noise on the sum, leaves no other (`privacy.secure`)
     weighs      whether it reads the clients' weights, up to the method's heaviest; else all are 1
     sums        whether what is added up stays added up, as counts of holders have to (`HeldApart`)
     robust      whether it withstands a few liars; what clients report then has to as well
@@ -29,7 +29,7 @@ import dataclasses
 import functools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec
+from typing import Any, ClassVar, Concatenate, Generic, NamedTuple, ParamSpec
 
 from fedrl.core.types import Tensors, TooFew, UserError
 
@@ -74,6 +74,8 @@ def own_fields(settings: Any, size: int, among: int) -> dict[str, Any]:
 class Rule(Generic[P]):
     """A rule and its needs (see above); called as its function is."""
 
+    __qualname__: ClassVar[str]  # the function's own, of each rule
+
     function: Callable[Concatenate[Any, P], Tensors]
     name: str = ""  # of one that comes with fedrl
     Settings: type = NoSettings
@@ -90,7 +92,11 @@ class Rule(Generic[P]):
     def __post_init__(self) -> None:
         functools.update_wrapper(self, self.function)
         if self.secure and self.least != 1:
-            raise UserError(f"{self.__name__} is declared secure, and so needs least=1: a mean")
+            raise UserError(f"{self.__qualname__} is declared secure, and so needs least=1: a mean")
+
+    def __reduce__(self) -> str:
+        """To another process by its name: the function alone is not found under it."""
+        return self.__qualname__
 
     def need(self, size: int, *args: P.args, **kwargs: P.kwargs) -> Need:
         """Where `size` updates are expected, or came."""

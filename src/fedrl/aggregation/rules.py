@@ -1,7 +1,7 @@
 """The table of rules, and the rule of a run: `[aggregate]` against its federation and its method.
 
-What is known to be too few before a run begins is refused there, and so is a rule that has no meaning
-for what a method's clients send: by what the rule declares (`rule.py`), whoever wrote it.
+What is known to be too few before a run begins is refused there, and so is a rule that has no
+meaning for what a method's clients send: by what the rule declares (`rule.py`), whoever wrote it.
 
 A rule from outside is watched. It is given a list and weights that it may read; what it raises, and
 numbers that are not finite or not of the updates' form, end the run in one line. fedrl's own may

@@ -1,7 +1,7 @@
 """All settings of an experiment, as frozen dataclasses: what a recipe's tables may hold.
 
-`[algorithm] name` and `[world] name` choose the classes of these two tables; `loading.py` fills
-them.
+`[algorithm] name`, `[world] name` and `[aggregate] name` choose the classes of these tables;
+`loading.py` fills them.
 """
 
 from __future__ import annotations
@@ -48,13 +48,17 @@ class Config:
     checkpoint_every: int = 1
     # Live trackers: tensorboard, wandb, trackio.
     track: tuple[Word, ...] = ()
+    # Where the method and the world come from, if not from fedrl: package:version:hash of the code.
+    # A run writes it into its config.toml, and nodes compare it with what they have.
+    packages: tuple[Word, ...] = ()
     federation: Settings = field(default_factory=Settings)
     # Classes of the chosen method's and world's own modules, also of ones from outside.
     algorithm: Any = None
     world: Any = None
     partition: partition.Settings = field(default_factory=partition.Settings)
     async_buffer: async_settings.Settings = field(default_factory=async_settings.Settings)
-    aggregate: Aggregate = field(default_factory=Aggregate)
+    # The class of the rules that come with fedrl, or the own one of a rule from outside.
+    aggregate: Any = field(default_factory=Aggregate)
     privacy: privacy.Settings = field(default_factory=privacy.Settings)
     faults: faults.Settings = field(default_factory=faults.Settings)
     attack: attacks.Settings = field(default_factory=attacks.Settings)
@@ -107,6 +111,12 @@ class Config:
         )
         self.attack.check(self.federation.clients, self.federation.kind)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To another process as the recipe that it is: classes may come from anywhere."""
+        from fedrl.config import loading, parts
+
+        return loading.rebuilt, (loading.as_dict(self), parts.registered())
+
     @property
     def combined(self) -> int:
         """Updates that become one in a server step, if no client fails."""
@@ -123,7 +133,6 @@ SECTIONS = (
     Settings,
     partition.Settings,
     async_settings.Settings,
-    Aggregate,
     privacy.Settings,
     faults.Settings,
     attacks.Settings,

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from fedrl.config.build import terms
+from fedrl.aggregation import rules
+from fedrl.aggregation.settings import Settings as Aggregate
+from fedrl.config.build import packages, terms
 from fedrl.config.loading import to_toml
 from fedrl.config.schema import Config
 from fedrl.core.types import Algorithm
@@ -29,6 +31,9 @@ def open_engine(
     # (a job says its deadline itself).
     driven = replace(config.federation, deadline=1.0, quorum=0.5, retries=2)
     sent = replace(config, engine="workers", connection="", out="runs", track=(), federation=driven)
+    if rules.AGGREGATORS.find(config.aggregate.name).outside:  # the driver's: nodes lack nothing
+        sent = replace(sent, aggregate=Aggregate())
+    sent = replace(sent, packages=packages(sent))
     # As many states as attempts can be made since the oldest checkpoint of the run, and one more.
     keep = (kept * config.checkpoint_every + 1) * (config.federation.retries + 1) + 1
     recipe = Recipe(name, to_toml(sent), keep)
