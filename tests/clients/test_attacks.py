@@ -87,6 +87,28 @@ def test_a_lie_too_large_for_its_dtype_is_still_a_number():
     assert wrong.tolist() == [65504.0, -65504.0]
 
 
+def halved(change, strength, random):
+    """A lie of one's own: half of the change, with the strength in one place."""
+    return {name: 0.5 * part + strength * (random.random() < 2) for name, part in change.items()}
+
+
+def test_an_attack_from_outside_is_a_function_of_the_change(tmp_path, monkeypatch):
+    monkeypatch.setattr(ATTACKS, "registered", {})
+    ATTACKS.register("halved", halved)
+    assert told("halved", UPDATE)["x"]["y"].tolist() == [[3.5, 2.0]]
+    of_values = told("halved", {"w": np.full(2, 5.0)}, {"w": np.full(2, 3.0)})
+    assert of_values["w"].tolist() == [7.0, 7.0]  # 3 + 2 / 2 + 3
+    (tmp_path / "mine.py").write_text(
+        "def none(change, strength, random):\n    return {n: 0 * x for n, x in change.items()}\n"
+    )
+    name = f"{tmp_path}/mine.py:none"
+    work = jobs(Toy())[0]
+    found = Attacked(Toy(), Settings(kind=name), {0}).local(work)
+    same(found.update, Attacked(Toy(), Settings(kind="free-rider"), {0}).local(work).update)
+    with pytest.raises(UserError, match="there is no file"):
+        Settings(kind=f"{tmp_path}/other.py:none")
+
+
 # Who lies
 
 
