@@ -1,4 +1,4 @@
-"""`fedrl list`: the methods, worlds, rules, attacks and recipes that are installed, and where they come from."""
+"""`fedrl list`: methods, worlds, rules, attacks and recipes, and where they come from."""
 
 from importlib.metadata import version
 
