@@ -11,6 +11,7 @@ overflow: then the round loop keeps the state that was good.
 from __future__ import annotations
 
 import math
+import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -180,7 +181,9 @@ def watched(chosen: Chosen, stream: Stream, given: dict[str, Any]) -> Tensors:
         raise
     except Exception as error:
         said = one_line(f"{type(error).__name__}: {error}")
-        raise UserError(f"{what}: the rule raised {said}") from error
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        where = f"{frame.filename}:{frame.lineno}, in {frame.name}"
+        raise UserError(f"{what}: the rule raised {said} ({where})") from error
     if not isinstance(result, dict):
         raise UserError(f"{what}: the rule returned a {type(result).__name__}, not named tensors")
     flat = tree.flatten(result)
