@@ -1,4 +1,4 @@
-"""`fedrl list`: the methods, worlds and recipes that are installed, and where they come from."""
+"""`fedrl list`: methods, worlds, rules, attacks and recipes, and where they come from."""
 
 from importlib.metadata import version
 
@@ -6,24 +6,25 @@ from fedrl.core.registry import Entry
 
 
 def origin(entry: Entry) -> str:
-    """The extra that it needs, or the package that it comes from."""
-    return f"{entry.package} {version(entry.package)}" if entry.outside else entry.extra
+    """ "  [classic]": the extra that it needs, or the package that it comes from."""
+    if not entry.outside:
+        return f"  [{entry.extra}]" if entry.extra else ""
+    return f"  [{entry.package} {version(entry.package)}]"
 
 
 def list_(argv: list[str]) -> int:
-    """What is installed: methods, worlds, recipes."""
-    from fedrl.algorithms import METHODS
+    """What is installed: methods, worlds, rules, attacks, recipes."""
     from fedrl.config.loading import recipes_folder
-    from fedrl.envs import WORLDS
+    from fedrl.config.parts import TABLES
     from fedrl.runs.sweep import sweeps
 
     if argv:
-        print("usage: fedrl list\n\nShows the methods, worlds and recipes that come with fedrl.")
+        print("usage: fedrl list\n\nShows what is installed, and where it comes from.")
         return 0 if argv[0] in ("-h", "--help") else 2
-    for title, table in (("methods", METHODS), ("worlds", WORLDS)):
+    for title, table in zip(("methods", "worlds", "rules", "attacks"), TABLES.values()):
         print(f"{title}:")
         for name, entry in table.items():
-            print(f"  {name:<16}{entry.summary}  [{origin(entry)}]")
+            print(f"  {name:<16}{entry.summary}{origin(entry)}")
     print("recipes:")
     folder = recipes_folder()
     for path in sorted(folder.glob("*/*.toml")):
