@@ -3,25 +3,18 @@
 
 def list_(argv: list[str]) -> int:
     """Methods, worlds and recipes."""
-    from fedrl.algorithms import METHODS
-    from fedrl.config.loading import recipes_folder
-    from fedrl.envs import WORLDS
-    from fedrl.runs.sweep import sweeps
+    from fedrl import api
 
     if argv:
         print("usage: fedrl list\n\nShows the methods, worlds and recipes that come with fedrl.")
         return 0 if argv[0] in ("-h", "--help") else 2
-    for title, table in (("methods", METHODS), ("worlds", WORLDS)):
+    found = api.catalogue()
+    for title, table in (("methods", found.methods), ("worlds", found.worlds)):
         print(f"{title}:")
         for name, entry in table.items():
             print(f"  {name:<16}{entry.summary}  [{entry.extra}]")
-    print("recipes:")
-    folder = recipes_folder()
-    for path in sorted(folder.glob("*/*.toml")):
-        first = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-        print(f"  {path.relative_to(folder).with_suffix('')!s:<24}{first}")
-    print("sweeps:")
-    for name, path in sweeps().items():
-        first = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-        print(f"  {name:<24}{first}")
+    for title, lines in (("recipes", found.recipes), ("sweeps", found.sweeps)):
+        print(f"{title}:")
+        for name, line in lines.items():
+            print(f"  {name:<24}{line}")
     return 0

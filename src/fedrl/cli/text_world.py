@@ -6,26 +6,11 @@ import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-from fedrl.core.registry import load, look_up
-
-if TYPE_CHECKING:
-    from fedrl.envs.text import ConfiguredTextWorld
 
 TEXT_WORLDS = ("household", "webshop")
 
 
 WORLD = "Settings of the world are flags, as in `fedrl run`; `fedrl play WORLD --help` lists them."
-
-
-def open_world(name: str, flags: list[tuple[str, str | None]]) -> "ConfiguredTextWorld":
-    """The text world with the settings that the `--world.…` flags name."""
-    from fedrl.config.flag_parsing import section
-    from fedrl.envs import WORLDS
-
-    module = load(look_up(WORLDS, "world", name), "world", name)
-    return module.World(section(module.Settings, flags, "world."), 0, 0)
 
 
 @contextmanager

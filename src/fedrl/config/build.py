@@ -13,7 +13,7 @@ from fedrl.core import seeding
 from fedrl.core.registry import load, look_up, missing_extra
 from fedrl.core.types import Algorithm, Outlined, Tensors, UserError
 from fedrl.envs import WORLDS
-from fedrl.envs.text import PartitionedWorld
+from fedrl.envs.text import PartitionedWorld, TextWorld
 from fedrl.federation.async_settings import check_broadcast, check_method
 from fedrl.federation.client_sampling import client_env_ids, groups
 from fedrl.partition import load_labels, partition
@@ -28,7 +28,7 @@ def build_world(config: Config) -> Any:
         world = module.World(config.world, config.federation.clients, config.seed)
     except ModuleNotFoundError as error:
         raise missing_extra(error, f"world.name = {name!r}", entry.extra) from error
-    if entry.kind != "text":
+    if not isinstance(world, TextWorld):
         return world
     if config.federation.kind == "centralized":  # the whole pool, not what was dealt out of it
         everything = tuple(task.id for task in world.tasks("train"))

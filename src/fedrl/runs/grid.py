@@ -17,13 +17,11 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from fedrl.algorithms import METHODS
-from fedrl.config.build import build_algorithm
-from fedrl.config.loading import as_dict, read_recipe, resolve
+from fedrl.algorithms.fedagent.settings import Settings as AgentSettings
+from fedrl.config.loading import as_dict, resolve
 from fedrl.config.schema import Config
 from fedrl.core.types import Tables
 from fedrl.federation.client_sampling import groups
-from fedrl.runs import train as runs
 from fedrl.runs.logs import last_round
 from fedrl.runs.read import flatten
 from fedrl.runs.resume_rules import MAY_CHANGE
@@ -82,7 +80,7 @@ def digest(config: Config, mark: str = "") -> str:
         flat[key] = Path(flat.get(key, "")).name
     if files := flat.get("algorithm.feedback_file"):  # one per client: their folder has the hash
         flat["algorithm.feedback_file"] = Path(files).parent.name
-    if METHODS[config.algorithm.name].kind != "text":  # others plan with their rounds
+    if not isinstance(config.algorithm, AgentSettings):  # others plan with their rounds
         flat["rounds"] = config.rounds
     return short_hash([names, flat, *SALT, *repaired(config), *([mark] if mark else [])])
 
@@ -106,7 +104,7 @@ def short_hash(data: object) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:12]
 
 
-# Computing
+# What is there
 
 
 def find(config: Config) -> Path | None:
@@ -137,22 +135,6 @@ def finished(config: Config) -> bool:
     return last > config.rounds or RunDir(path).read_meta().get("status") == "finished"
 
 
-def compute(config: Config) -> None:
-    """Begin the run, or go on with it: to its last round."""
-    path = find(config)
-    algorithm = build_algorithm(config)
-    if path is None:
-        directory = runs.start(config, algorithm)
-    else:
-        before = resolve(read_recipe(path / "config.toml"))
-        longer = ["--rounds", str(config.rounds)] if config.rounds > before.rounds else []
-        _, directory = runs.resume(path, longer)
-    if METHODS[config.algorithm.name].kind == "text":
-        directory.write_meta(directory.read_meta() | {"accelerator": accelerator()})
-    runs.train(config, directory, algorithm)
-    directory.keep(1)  # of a finished run one is enough; those of a language model are large
-
-
 def accelerator() -> str:
     """The GPU that runs use here, or nothing."""
     import torch
@@ -172,7 +154,7 @@ def cost(config: Config, done: int = 0) -> float:
         for group in groups(config.federation)
     )
     rounds = config.rounds - max(done, 0)
-    if METHODS[settings.name].kind != "text":
+    if not isinstance(settings, AgentSettings):
         return float(rounds * clients)
     trained = rounds * clients * settings.local_epochs * settings.tasks * settings.group
     evaluated = (rounds // config.eval_every + 1) * (settings.eval_tasks or 200)

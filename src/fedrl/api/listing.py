@@ -1,0 +1,39 @@
+"""`fedrl.catalogue`: the methods, worlds, recipes and sweeps that can be named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
+
+from fedrl.algorithms import METHODS
+from fedrl.config.loading import recipes_folder
+from fedrl.core.registry import Entry
+from fedrl.envs import WORLDS
+
+
+class Catalogue(NamedTuple):
+    """By name: entries of methods and worlds, the first line of recipes and sweeps."""
+
+    methods: Mapping[str, Entry]
+    worlds: Mapping[str, Entry]
+    recipes: Mapping[str, str]
+    sweeps: Mapping[str, str]
+
+
+def catalogue() -> Catalogue:
+    """What comes with fedrl."""
+    from fedrl.runs.sweep import sweeps
+
+    folder = recipes_folder()
+    recipes = {
+        str(path.relative_to(folder).with_suffix("")): _first_line(path)
+        for path in sorted(folder.glob("*/*.toml"))
+    }
+    return Catalogue(
+        METHODS, WORLDS, recipes, {name: _first_line(path) for name, path in sweeps().items()}
+    )
+
+
+def _first_line(path: Path) -> str:
+    return path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
