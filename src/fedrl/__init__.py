@@ -32,6 +32,7 @@ if TYPE_CHECKING:
         partition_tasks,
         plan,
         play_world,
+        register,
         reproduce,
         resume,
         run,
@@ -44,7 +45,7 @@ __version__ = "0.1.0"
 __all__ = [
     "Run", "Runs", "UserError", "answer_queries", "catalogue", "configure", "data_sets", "draw",
     "dry_run", "fetch_data", "flower", "gap", "load", "open_world", "parity", "partition_tasks",
-    "plan", "play_world", "reproduce", "resume", "run", "sweep", "warm_start",
+    "plan", "play_world", "register", "reproduce", "resume", "run", "sweep", "warm_start",
 ]  # fmt: skip
 
 gymnasium_registration.install()

@@ -48,6 +48,7 @@ from fedrl.api.text_worlds import (  # noqa: E402
     warm_start,
 )
 from fedrl.api.theorems import gap, plan  # noqa: E402
+from fedrl.config import parts  # noqa: E402
 from fedrl.config.build import build_algorithm  # noqa: E402
 from fedrl.config.loading import (  # noqa: E402
     as_dict,
@@ -66,8 +67,8 @@ from fedrl.runs.run_dir import RunDir, require_run  # noqa: E402
 __all__ = [
     "DryRun", "Round", "Run", "Runs", "UserError", "answer_queries", "catalogue", "complete",
     "configure", "data_sets", "draw", "dry_run", "fetch_data", "flower", "frame", "gap", "load",
-    "open_world", "parity", "partition_tasks", "plan", "play_world", "reproduce", "resume", "run",
-    "sweep", "warm_start",
+    "open_world", "parity", "partition_tasks", "plan", "play_world", "register", "reproduce",
+    "resume", "run", "sweep", "warm_start",
 ]  # fmt: skip
 
 Callback = Callable[[Round], object]
@@ -273,3 +274,20 @@ def require_guard() -> None:
             'a script whose runs start processes (engine = "workers", a sweep) trains under '
             'if __name__ == "__main__":'
         )
+
+
+def register(thing: object, name: str = "") -> str:
+    """A method or a world of one's own under a name, in this process and the workers it starts.
+
+    The name is the class's own if none is given. A recipe that others shall use names it
+    `package.module:Name`, or the package offers it as an entry point.
+    """
+    named = name or str(getattr(thing, "__name__", ""))
+    table = "algorithm" if callable(getattr(thing, "local", None)) else "world"
+    parts.TABLES[table].register(named, thing)
+    try:
+        parts.find(table, named)  # says at once what it lacks
+    except UserError:
+        del parts.TABLES[table].registered[named]
+        raise
+    return named

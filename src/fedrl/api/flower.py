@@ -113,6 +113,7 @@ def node(
     peers: str | Path | None = None,
     least_clients: int = 1,
     allow: Sequence[str] = (),
+    packages: Sequence[str] = (),
     regroup: bool = False,
     insecure: bool = False,
     data: str | Path = "",
@@ -121,7 +122,8 @@ def node(
 ) -> None:
     """Run one client's node until it is stopped; `fedrl flower node --help` says what is what.
 
-    `own` are flags of settings that go over those of every recipe that is sent.
+    `own` are flags of settings that go over those of every recipe that is sent, `packages` those of
+    others whose methods and worlds a recipe may name.
     """
     _check_poll(poll)
     if client < 0:
@@ -141,7 +143,7 @@ def node(
 
     place = str(Path(data).resolve()) if data else ""
     served = node_recipes.client(
-        client, Path(folder).resolve(), place, tuple(own), allow, least_clients
+        client, Path(folder).resolve(), place, tuple(own), allow, least_clients, packages
     )
     served.identity = identity.load(private, others, client)
     served.regroup = regroup
@@ -164,6 +166,7 @@ def up(
     poll: float = 0.5,
     peers: bool = False,
     allow: Sequence[str] = (),
+    packages: Sequence[str] = (),
     own: Sequence[str] = (),
 ) -> LocalFederation:
     """A SuperLink and nodes on this machine, with keys made on the spot, as a context.
@@ -187,6 +190,7 @@ def up(
         poll=poll,
         peers=peers,
         allowed=allow,
+        packages=packages,
         own=own,
         regroup=True,  # all nodes are one person's, who tries things out
     )

@@ -22,7 +22,7 @@ class Catalogue(NamedTuple):
 
 
 def catalogue() -> Catalogue:
-    """What comes with fedrl."""
+    """What is installed; methods and worlds of other packages, too."""
     from fedrl.runs.sweep import sweeps
 
     folder = recipes_folder()

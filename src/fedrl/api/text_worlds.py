@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from rich.console import Console
 
+from fedrl.config import parts
 from fedrl.config.flag_parsing import checked, fields, nearest, section, split_flags
 from fedrl.core.limits import one_of
-from fedrl.core.registry import load, look_up
 from fedrl.core.types import Json, Tables, UserError
-from fedrl.envs import WORLDS
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -39,10 +38,9 @@ def open_world(world: World, flags: Sequence[str] = ()) -> ConfiguredTextWorld:
     """A text world with all its tasks; `flags` are its settings as texts (`--world.rooms …`)."""
     said = {"name": world} if isinstance(world, str) else dict(world)
     name = said.pop("name", "")
-    module = load(look_up(WORLDS, "world", name), "world", name)
-    opened: ConfiguredTextWorld = module.World(
-        _settings(module.Settings, flags, said, "world."), 0, 0
-    )
+    part = parts.world(name)
+    settings: object = _settings(part.settings, flags, said, "world.")
+    opened: ConfiguredTextWorld = part.make("world", settings, 0, 0)
     return opened
 
 

@@ -119,6 +119,10 @@ def node(argv: list[str]) -> int:
         "from recipes as it comes (attack, faults, algorithm.model, …); may be given several times"
     )  # fmt: skip
     parser.add_argument(
+        "--allow-package", action="append", default=[], metavar="NAME", help="run methods and "
+        "worlds of this installed package if a recipe names them; may be given several times"
+    )  # fmt: skip
+    parser.add_argument(
         "--regroup", action="store_true", help="let secure sums be of other clients than before; "
         "who compares two that differ learns about the clients in which they do"
     )  # fmt: skip
@@ -140,6 +144,7 @@ def node(argv: list[str]) -> int:
         peers=asked.peers,
         least_clients=asked.least_clients,
         allow=asked.allow,
+        packages=asked.allow_package,
         regroup=asked.regroup,
         insecure=asked.insecure,
         data=asked.data,
@@ -171,6 +176,9 @@ def up(argv: list[str]) -> int:
     parser.add_argument(
         "--allow", action="append", default=[], metavar="KEY", help="as of fedrl flower node"
     )
+    parser.add_argument(
+        "--allow-package", action="append", default=[], metavar="NAME", help="the same"
+    )
     asked = parser.parse_args(argv)
     from fedrl.api import flower as parts
 
@@ -183,6 +191,7 @@ def up(argv: list[str]) -> int:
         poll=asked.poll,
         peers=asked.peers,
         allow=asked.allow,
+        packages=asked.allow_package,
         own=own,
     ) as federation:
         print(f"SuperLink at {federation.address}, {asked.clients} nodes; logs in {asked.folder}")

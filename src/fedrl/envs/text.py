@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -45,7 +45,6 @@ class Episode(Protocol):
     def step(self, command: str) -> Turn: ...
 
 
-@runtime_checkable
 class TextWorld(Protocol):
     """A family of tasks. `splits` never share a task."""
 

@@ -18,6 +18,7 @@ from functools import cache
 from pathlib import Path
 
 from fedrl.algorithms.fedagent.settings import Settings as AgentSettings
+from fedrl.config.build import packages
 from fedrl.config.loading import as_dict, resolve
 from fedrl.config.schema import Config
 from fedrl.core.types import Tables
@@ -27,7 +28,7 @@ from fedrl.runs.read import flatten
 from fedrl.runs.resume_rules import MAY_CHANGE
 from fedrl.runs.run_dir import RunDir
 
-MOVES_NOTHING = frozenset({"name", "out"}) | MAY_CHANGE
+MOVES_NOTHING = frozenset({"name", "out", "packages"}) | MAY_CHANGE
 """Settings that the numbers of a round do not depend on."""
 COMPILED = "JAX_COMPILATION_CACHE_DIR"
 """JAX's own name for where compiled functions are kept."""
@@ -82,7 +83,8 @@ def digest(config: Config, mark: str = "") -> str:
         flat["algorithm.feedback_file"] = Path(files).parent.name
     if not isinstance(config.algorithm, AgentSettings):  # others plan with their rounds
         flat["rounds"] = config.rounds
-    return short_hash([names, flat, *SALT, *repaired(config), *([mark] if mark else [])])
+    code = packages(config)
+    return short_hash([names, flat, *SALT, *repaired(config), *([mark] if mark else []), *code])
 
 
 def repaired(config: Config) -> list[str]:
