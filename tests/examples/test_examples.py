@@ -35,7 +35,11 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def fedrl(python: Path, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [str(python), "-m", "fedrl", *words], cwd=folder, capture_output=True, text=True, timeout=300
+        [str(python), "-m", "fedrl", *words],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
 
 

@@ -68,8 +68,9 @@ def test_nodes_in_other_environments(tmp_path: Path, monkeypatch: pytest.MonkeyP
         for client in range(WHOLE):
             status = "failed" if client in (LACKS, OTHER) else "ok"
             assert lines[round, client]["status"] == status
-        assert "needs fedrl-gridworld 0.1.0, which is not installed" in lines[round, LACKS][
-            "reason"
-        ] or "needs fedrl-fedcm 0.1.0, which is not installed" in lines[round, LACKS]["reason"]
+        assert (
+            "needs fedrl-gridworld 0.1.0, which is not installed" in lines[round, LACKS]["reason"]
+            or "needs fedrl-fedcm 0.1.0, which is not installed" in lines[round, LACKS]["reason"]
+        )
         assert "has fedrl-fedcm 0.1.0, and this node 0.2.0" in lines[round, OTHER]["reason"]
     assert sys.executable not in (run / "log.txt").read_text()

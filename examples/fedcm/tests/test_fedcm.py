@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import fedrl
 import numpy as np
 import pytest
+from fedrl_fedcm import FedCM
+
+import fedrl
 from fedrl.config.build import build_algorithm
 from fedrl.core.types import Job, UserError
-from fedrl_fedcm import FedCM
 
 SMALL = {
     "rounds": 3,

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from fedrl.core.types import TooFew
 from fedrl_geometric_median import geometric_median
+
+from fedrl.core.types import TooFew
 
 
 def points(*rows: list[float]) -> list[tuple[dict[str, np.ndarray], float]]:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import fedrl
 import numpy as np
 import pytest
 from fedrl_gridworld import Grid, GridSettings, WindyGrid
+
+import fedrl
 
 UP, DOWN, RIGHT, LEFT = range(4)
 

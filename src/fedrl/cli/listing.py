@@ -14,24 +14,18 @@ def origin(entry: Entry) -> str:
 
 def list_(argv: list[str]) -> int:
     """What is installed: methods, worlds, rules, attacks, recipes."""
-    from fedrl.config.loading import recipes_folder
-    from fedrl.config.parts import TABLES
-    from fedrl.runs.sweep import sweeps
+    from fedrl import api
 
     if argv:
         print("usage: fedrl list\n\nShows what is installed, and where it comes from.")
         return 0 if argv[0] in ("-h", "--help") else 2
-    for title, table in zip(("methods", "worlds", "rules", "attacks"), TABLES.values()):
+    found = api.catalogue()
+    for title in ("methods", "worlds", "rules", "attacks"):
         print(f"{title}:")
-        for name, entry in table.items():
+        for name, entry in getattr(found, title).items():
             print(f"  {name:<16}{entry.summary}{origin(entry)}")
-    print("recipes:")
-    folder = recipes_folder()
-    for path in sorted(folder.glob("*/*.toml")):
-        first = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-        print(f"  {path.relative_to(folder).with_suffix('')!s:<24}{first}")
-    print("sweeps:")
-    for name, path in sweeps().items():
-        first = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-        print(f"  {name:<24}{first}")
+    for title, lines in (("recipes", found.recipes), ("sweeps", found.sweeps)):
+        print(f"{title}:")
+        for name, line in lines.items():
+            print(f"  {name:<24}{line}")
     return 0

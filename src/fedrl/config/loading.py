@@ -8,7 +8,7 @@ types and impossible values are errors of one or two lines that name the key and
 from __future__ import annotations
 
 import dataclasses
-import sys
+import logging
 import tomllib
 import typing
 from collections.abc import Mapping, Sequence
@@ -24,6 +24,8 @@ from fedrl.config.renamed import RENAMED
 from fedrl.config.schema import SECTIONS, Config
 from fedrl.core.registry import suggestion
 from fedrl.core.types import Json, Tables, UserError
+
+LOG = logging.getLogger("fedrl")
 
 
 def read_recipe(path: Path) -> Json:
@@ -132,7 +134,7 @@ def _choose_name(section: Json, key: str, name: Any) -> None:
                 del section[one]
             if foreign:
                 said = f"{key} is {name}, which has no {', '.join(sorted(foreign))}"
-                print(f"note: {said}: the recipe's are left out", file=sys.stderr)
+                LOG.info("note: %s: the recipe's are left out", said)
         section |= part.defaults
     section["name"] = name
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+
 from fedrl.aggregation.rule import Updates, rule
 from fedrl.core import tree
 from fedrl.core.types import Tensors
