@@ -1,4 +1,4 @@
-"""A windy gridworld: from the lower left corner to the upper right one, against a wind of one's own.
+"""A windy gridworld: from the lower left corner to the upper right one, against one's own wind.
 
 Four actions move one field; with the client's probability the wind then pushes the walker one field
 down. A step costs 1/(2·size), the goal ends the episode and pays 1. Observations are the two
