@@ -18,9 +18,10 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrl.algorithms.momentum.local_steps import Start, Stats
+from fedrl.algorithms.momentum.local_steps import Anchored
 from fedrl.algorithms.momentum.local_steps import tabular_kernels as kernels
 from fedrl.algorithms.momentum.settings import Settings
+from fedrl.algorithms.policy_gradient.runners import Stats
 from fedrl.core.types import Tensors, UserError
 from fedrl.envs.control import random_mdp
 from fedrl.envs.interfaces import TabularWorld
@@ -58,10 +59,10 @@ class TabularRunner:
         rules = self._rules()._replace(
             local_steps=1, trajectories=batch, beta=1.0, hapg=False, raw=True
         )
-        return self._run(Start(theta, theta, theta), params, seeds, rules)
+        return self._run(Anchored(theta, theta, theta), params, seeds, rules)
 
     def local(
-        self, start: Start, params: Tensors, seeds: NDArray[np.uint64]
+        self, start: Anchored, params: Tensors, seeds: NDArray[np.uint64]
     ) -> tuple[Tensors, Stats]:
         """`weight_*` are of the weights as used, after clipping; with β = 1 (svrpg) no weight is
         computed, and they say 1, 0, 0.
@@ -144,7 +145,7 @@ class TabularRunner:
         )
 
     def _run(
-        self, start: Start, params: Tensors, seeds: NDArray[np.uint64], rules: kernels.Rules
+        self, start: Anchored, params: Tensors, seeds: NDArray[np.uint64], rules: kernels.Rules
     ) -> tuple[Tensors, Stats]:
         theta, anchor, u, kernel, reward = (
             np.ascontiguousarray(array, np.float64)
