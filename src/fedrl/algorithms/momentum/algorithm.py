@@ -20,7 +20,8 @@ Where we differ from the paper, all by settings that are off by default: several
 local step, a scale on or standardisation of the returns, caps on the importance weight and on the
 direction's norm (FedHAPG-M's ⟨∇log p, v⟩ g grows with v, so with H in the hundreds a constant step
 diverges without one), a server optimiser other than plain ascent, cohorts smaller than N (the
-server's mean is then over the cohort), and clients with unequal numbers of local steps. λ defaults to ηK, the value of the paper's Figure 2.
+server's mean is then over the cohort), and clients that take unequal numbers of local steps. λ
+defaults to ηK, the value of the paper's Figure 2.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedrl.algorithms.momentum.local_steps import Anchored, KernelRunner
+from fedrl.algorithms.momentum import settings as own
 from fedrl.algorithms.momentum.settings import Settings
 from fedrl.algorithms.policy_gradient import LocalStep, PolicyGradient
 from fedrl.algorithms.policy_gradient.runners import Runner, Start, Stats
@@ -48,12 +49,12 @@ if TYPE_CHECKING:
 class Momentum(PolicyGradient):
     """The three methods over any world."""
 
-    Settings = Settings
-    settings: Settings
+    Settings = own.Settings
+    settings: own.Settings
 
     def __init__(
         self,
-        settings: Settings,
+        settings: own.Settings,
         world: ControlWorld,
         rounds: int,
         client_env_ids: Sequence[Sequence[int]],
@@ -73,26 +74,27 @@ class Momentum(PolicyGradient):
             max(self.initial_batch, settings.most_steps * settings.trajectories)
         )
 
-    def make_runner(self) -> Runner | KernelRunner:
-        """Tables in closed form, as long as all clients take the same number of steps."""
+    @property
+    def closed_form(self) -> bool:
+        """Whether local steps are those of the table kernel: all clients take as many."""
+        world = self.world
+        played = isinstance(world, JaxWorld | HostWorld)
+        return isinstance(world, TabularWorld) and not played and not self.settings.unequal
+
+    def make_runner(self) -> Runner:
         s, world = self.settings, self.world
-        tabular = isinstance(world, TabularWorld) and not isinstance(world, JaxWorld | HostWorld)
-        if not tabular and s.policy != "softmax":
-            raise UserError('algorithm.policy = "direct" is for tabular worlds such as random_mdp')
-        if not tabular:
+        if not self.closed_form and s.policy == "direct":
+            raise UserError(
+                'algorithm.policy = "direct" is for tabular worlds such as random_mdp, and for '
+                "equal numbers of local steps"
+            )
+        if not (self.closed_form and isinstance(world, TabularWorld)):
             return super().make_runner()
         if s.standardize or s.direction_clip or s.return_scale != 1.0:
             raise UserError(
                 "algorithm.standardize, direction_clip and return_scale are for sampled worlds; "
                 "remove them for a tabular one"
             )
-        if s.unequal and s.policy == "direct":
-            raise UserError(
-                'algorithm.policy = "direct" takes equal numbers of local steps: remove '
-                "local_steps_spread and client_steps"
-            )
-        if s.unequal:
-            return super().make_runner()
         from fedrl.algorithms.momentum.local_steps.tabular_worlds import TabularRunner
 
         return TabularRunner(world, s)
@@ -158,21 +160,11 @@ class Momentum(PolicyGradient):
         self, sent: Tensors, start: Start, params: Tensors, seeds: np.ndarray
     ) -> tuple[Tensors, Tensors, Stats]:
         """In round 0 every client's part of u_0."""
-        first, runner = self.initial_exchange and sent["round"] == 0, self.runner
-        if isinstance(runner, KernelRunner):
-            known = (start.server.get(name, start.theta) for name in ("previous", "direction"))
-            update, stats = (
-                runner.initial_exchange(start.theta, params, seeds, self.initial_batch)
-                if first
-                else runner.local(Anchored(start.theta, *known), params, seeds)
-            )
-            return update, {}, stats
-        if first:
-            update, stats = runner.estimate(
-                LocalStep.gradient, start, params, seeds, self.initial_batch
-            )
-            return update, {}, stats
-        return super().work(sent, start, params, seeds)
+        if not (self.initial_exchange and sent["round"] == 0):
+            return super().work(sent, start, params, seeds)
+        gradient = LocalStep.gradient
+        update, stats = self.runner.estimate(gradient, start, params, seeds, self.initial_batch)
+        return update, {}, stats
 
     def step(self, state: Tensors, mean: Tensors, round: int) -> Tensors:
         if round == 0:
@@ -182,12 +174,13 @@ class Momentum(PolicyGradient):
         return {**state, "previous": state["theta"], "direction": direction, **moved}
 
     @cached_property
-    def _reversed(self) -> Momentum:
-        if not isinstance(self.runner, KernelRunner):
+    def _reversed(self) -> PolicyGradient:
+        world = self.world
+        if not (self.closed_form and isinstance(world, TabularWorld)):
             return super()._reversed
         other = copy.copy(self)
-        other.world = world = copy.copy(self.world)
-        world.rewards = -self.world.rewards
+        other.world = turned = copy.copy(world)
+        turned.rewards = -world.rewards
         return other
 
 

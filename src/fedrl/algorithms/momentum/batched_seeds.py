@@ -54,9 +54,9 @@ def run_seeds(
                 np.uint64,
             )
             sent = algorithm.broadcast(state, number)
-            known = {name: sent[name] for name in ("previous", "direction") if name in sent}
-            each = tree.map(lambda x: np.repeat(x, clients, 0), {"theta": sent["theta"], **known})
-            start = Start(each.pop("theta"), each)
+            tensors = {name: value for name, value in sent.items() if name != "round"}
+            each = tree.map(lambda x: np.repeat(x, clients, 0), tensors)
+            start = Start(each.pop("theta"), each, {})
             update, _, stats = algorithm.work(sent, start, pairs, drawn)
             per_seed = tree.map(lambda x: x.reshape(count, clients, *x.shape[1:]), update)
             mean = tree.map(lambda x: x.mean(1, dtype=np.float64).astype(x.dtype), per_seed)

@@ -1,6 +1,6 @@
 """Federated policy gradients: a base whose one hook is the client's local direction.
 
-    from fedrl.algorithms.policy_gradient import LocalStep, PolicyGradient, Settings
+from fedrl.algorithms.policy_gradient import LocalStep, PolicyGradient, Settings
 """
 
 from fedrl.algorithms.policy_gradient.algorithm import PolicyGradient

@@ -32,6 +32,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from fedrl.aggregation import server_optimizers
+from fedrl.algorithms.policy_gradient import settings as shared
 from fedrl.algorithms.policy_gradient.local_step import LocalStep
 from fedrl.algorithms.policy_gradient.runners import (
     ExactRunner,
@@ -40,7 +41,6 @@ from fedrl.algorithms.policy_gradient.runners import (
     Stats,
     make_runner,
 )
-from fedrl.algorithms.policy_gradient.settings import Settings
 from fedrl.core import seeding, tree
 from fedrl.core.types import Job, Metrics, Range, Result, Spec, Tensors
 from fedrl.envs.interfaces import ControlWorld
@@ -59,9 +59,10 @@ OPTIMIZER = "optimizer."
 class PolicyGradient(ABC):
     """A method over any control world. Client c acts in the environments `client_env_ids[c]`."""
 
-    Settings: ClassVar[type[Settings]] = Settings
+    Settings: ClassVar[type[shared.Settings]] = shared.Settings
+    settings: shared.Settings
     kinds: ClassVar[tuple[str, ...]] = ("control",)
-    measures: ClassVar[tuple[str, ...]] = ()
+    measures: tuple[str, ...] = ()
     """Names of what `summarize` tells; a client reports them as `train/NAME`."""
 
     initial_exchange = False
@@ -72,7 +73,7 @@ class PolicyGradient(ABC):
 
     def __init__(
         self,
-        settings: Settings,
+        settings: shared.Settings,
         world: ControlWorld,
         rounds: int,
         client_env_ids: Sequence[Sequence[int]],
@@ -184,9 +185,7 @@ class PolicyGradient(ABC):
 
         start = self.start_of([Job(0, broadcast, None, 0)])
         one = tree.map(lambda x: x[0], {"t": start.theta, "s": start.server, "c": start.client})
-        shapes, _ = jax.eval_shape(
-            self.finish, one["t"], one["t"], one["s"], one["c"], np.int32(1)
-        )
+        shapes, _ = jax.eval_shape(self.finish, one["t"], one["t"], one["s"], one["c"], np.int32(1))
         return {name: Spec(leaf.shape, leaf.dtype.name) for name, leaf in tree.leaves(shapes)}
 
     def local(self, job: Job) -> Result:

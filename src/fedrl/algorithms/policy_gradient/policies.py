@@ -146,9 +146,7 @@ def table(states: int, actions: int) -> Policy:
         below = jnp.cumsum(jax.nn.softmax(logits, axis=0), axis=0)[:-1]
         return (uniform >= below).sum(0).astype(jnp.int32)
 
-    def sample_rows(
-        params: Tensors, observations: np.ndarray, uniform: np.ndarray
-    ) -> np.ndarray:
+    def sample_rows(params: Tensors, observations: np.ndarray, uniform: np.ndarray) -> np.ndarray:
         scores = np.einsum("bs,bsa->ba", observations, params["logits"])
         return _categorical_rows(scores, uniform)
 

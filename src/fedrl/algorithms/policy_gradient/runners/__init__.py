@@ -31,16 +31,18 @@ class Start(NamedTuple):
     """Where a round's local steps start, leaves [B, …]."""
 
     theta: Tensors  # θ_r
-    server: Tensors = {}  # what was sent beside it
-    client: Tensors = {}  # what the client kept
-    steps: np.ndarray | None = None  # K_i [B]; None where all take the same number
+    server: Tensors  # what was sent beside it
+    client: Tensors  # what the client kept
+    steps: np.ndarray | Array | None = None  # K_i [B]; None where all take the same number
 
 
 class Method(Protocol):
     """The hooks that a runner calls, all traced by JAX for one client (see `PolicyGradient`)."""
 
-    settings: Settings
     sampled_at: Callable[[Params, Tensors, Array], Params] | None
+
+    @property
+    def settings(self) -> Settings: ...
 
     def measured_direction(self, now: LocalStep) -> tuple[Params, Tensors]: ...
 

@@ -43,7 +43,7 @@ class HostRunner:
         s, theta, steps = self.method.settings, start.theta, []
         for k in range(s.local_steps if start.steps is None else int(start.steps.max())):
             at = self._sampled_at(theta, start.server, seeds, k)
-            playing = None if start.steps is None else k < start.steps
+            playing = None if start.steps is None else np.asarray(k < start.steps)
             chosen = _seeds_of_step(seeds, k, s.trajectories)
             batch = self._sample(at, params, chosen, playing)
             moved, stats = self._step(start, theta, at, np.int32(k), batch)
@@ -64,7 +64,7 @@ class HostRunner:
     ) -> tuple[Tensors, Stats]:
         batch = self._sample(start.theta, params, _seeds_of_step(seeds, 0, count))
         u, stats = self._estimate(start, batch, hook=hook)
-        return to_numpy(u), to_numpy(stats)
+        return to_numpy(u), to_numpy(client_stats(self.method, to_numpy(stats), None))
 
     def _estimate_traced(
         self,
@@ -85,10 +85,10 @@ class HostRunner:
         hook = self.method.sampled_at
         if hook is None:
             return theta
-        rows = [
-            hook(*jax.tree.map(lambda x, i=i: x[i], (theta, server)), uniform)
-            for i, uniform in enumerate(_uniform(seeds, k))
-        ]
+        rows = []
+        for i, uniform in enumerate(_uniform(seeds, k)):
+            here, known = jax.tree.map(lambda x, i=i: x[i], (theta, server))
+            rows.append(hook(here, known, uniform))
         return jax.tree.map(lambda *leaves: np.stack(leaves), *rows)
 
     def _sample(

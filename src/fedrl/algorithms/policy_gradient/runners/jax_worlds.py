@@ -115,7 +115,8 @@ class JaxRunner:
         count: int,
     ) -> tuple[Params, Tensors]:
         batch = self._sample(start.theta, params, keys, count)
-        return estimated(hook, self.method, self.policy, self.world.gamma, start, batch)
+        u, stats = estimated(hook, self.method, self.policy, self.world.gamma, start, batch)
+        return u, client_stats(self.method, stats, None)
 
     def _returns_traced(self, theta: Params, params: Tensors, keys: Array, episodes: int) -> Array:
         batch = self._sample(theta, params, keys, episodes)

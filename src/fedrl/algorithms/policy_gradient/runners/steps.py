@@ -76,9 +76,7 @@ def local_step(
     """
     s = method.settings
     psi = rewards_to_go(batch, s, gamma)
-    u, stats = directions(
-        method.measured_direction, policy, psi, start, theta, at, k, batch
-    )
+    u, stats = directions(method.measured_direction, policy, psi, start, theta, at, k, batch)
     if s.direction_clip > 0:
         u = jax.vmap(partial(estimators.shortened, longest=s.direction_clip))(u)
     moved = jax.tree.map(lambda x, d: x + s.lr * d, theta, u)
@@ -92,20 +90,17 @@ def local_step(
     return moved, stats
 
 
-def finished(
-    method: Method, start: Start, last: Params, pairs: int
-) -> tuple[Tensors, Tensors]:
+def finished(method: Method, start: Start, last: Params, pairs: int) -> tuple[Tensors, Tensors]:
     """What every pair sends and keeps after its steps."""
-    steps = start.steps
-    if steps is None:
-        steps = jnp.full(pairs, method.settings.local_steps, jnp.int32)
+    equal = jnp.full(pairs, method.settings.local_steps, jnp.int32)
+    steps = equal if start.steps is None else jnp.asarray(start.steps)
     return jax.vmap(method.finish)(start.theta, last, start.server, start.client, steps)
 
 
-def client_stats(method: Method, stats: Tensors, steps: Array | None) -> Tensors:
+def client_stats(method: Method, stats: Tensors, steps: Array | np.ndarray | None) -> Tensors:
     """[K,B,M] → what a client reports [B], and its returns in the order in which they came.
 
-    What a pair did after its K_i steps does not count; its returns are cut by `played`.
+    What a pair did after its K_i steps does not count; the caller cuts its returns.
     """
     returns = stats["returns"]
     if steps is None:
@@ -139,12 +134,10 @@ def estimated(
     start: Start,
     batch: Batch,
 ) -> tuple[Params, Tensors]:
-    """`hook` at θ for every pair's trajectories, and what a client reports of them [B]."""
+    """`hook` at θ for every pair's trajectories, and their statistics [1,B,M]."""
     psi, theta = rewards_to_go(batch, method.settings, gamma), start.theta
-    u, stats = directions(
-        lambda now: (hook(now), {}), policy, psi, start, theta, theta, 0, batch
-    )
-    return u, client_stats(method, jax.tree.map(lambda x: x[None], stats), None)
+    u, stats = directions(lambda now: (hook(now), {}), policy, psi, start, theta, theta, 0, batch)
+    return u, jax.tree.map(lambda x: x[None], stats)
 
 
 def to_numpy(tree: Tensors) -> Tensors:
