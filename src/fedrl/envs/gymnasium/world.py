@@ -15,6 +15,7 @@ other. That an episode does come again is tried out at the start.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib
 from types import ModuleType
@@ -23,6 +24,7 @@ from typing import Any
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 
 from fedrl.core import seeding
 from fedrl.core.registry import suggestion
@@ -66,12 +68,10 @@ class World(EnvironmentWorld):
         self._attributes = [parse_keyword(text, "world.attributes") for text in settings.attributes]
         self._wrappers = [_imported(parse_wrapper(text)) for text in settings.wrappers]
         self.alike = all(word.high is None for word in (*self._kwargs, *self._attributes))
-        limit = _spec(settings.id).max_episode_steps
-        if not (horizon := settings.horizon or limit):
-            raise UserError(
-                f"{settings.id} has no limit of steps of its own: set world.horizon, as 1000"
-            )
+        self._spec = _registered(settings.id)
         first = self._make(0)
+        if not (horizon := settings.horizon or self._spec.max_episode_steps):
+            raise UserError(f"{settings.id} has no limit of steps: set world.horizon, to 200 say")
         space, self._box = first.action_space, None
         if isinstance(space, spaces.Box):
             self._box = _bounds(space)
@@ -126,7 +126,7 @@ class World(EnvironmentWorld):
 
     def _make(self, client: int) -> Env:
         """The client's environment, bare but for the wrappers that were asked for."""
-        env = _created(self.settings.id, self._values(self._kwargs, client))
+        env = _created(self._spec, self._values(self._kwargs, client))
         for name, value in self._values(self._attributes, client).items():
             if not hasattr(env.unwrapped, name):
                 known = [key for key in vars(env.unwrapped) if not key.startswith("_")]
@@ -138,8 +138,8 @@ class World(EnvironmentWorld):
         for wrap, text in zip(self._wrappers, self.settings.wrappers):
             try:
                 env = wrap(env)
-            except (TypeError, ValueError, AssertionError) as error:
-                raise UserError(f"world.wrappers: {text} cannot be used here: {error}") from error
+            except (gymnasium.error.Error, TypeError, ValueError, AssertionError) as error:
+                raise UserError(f"world.wrappers: {text} cannot be used: {_first_line(error)}") from error
         if isinstance(env.action_space, spaces.Discrete) and env.action_space.start:
             first, count = int(env.action_space.start), int(env.action_space.n)
             env = gymnasium.wrappers.TransformAction(
@@ -150,8 +150,9 @@ class World(EnvironmentWorld):
     def _scaling(self, space: spaces.Space[Any]) -> Scaling:
         """(s - shift) / scale: the middle and half the width of each number's bounds.
 
-        Of numbers without bounds, of what random play in client 0's environment met, to three
-        digits: another processor's last bits change nothing.
+        Of numbers without bounds, of what random play in client 0's environment met, on either
+        side of 0 alike if it met both; to three digits: another processor's last bits change
+        nothing.
         """
         assert isinstance(space, spaces.Box)
         for key in ("shift", "scale"):
@@ -165,35 +166,39 @@ class World(EnvironmentWorld):
         if open_ends.any() and not (self.settings.shift and self.settings.scale):
             seed = seeding.derive(self._seed, "gymnasium/scaling")
             visited, _ = random_play(self, self.simulator([[0]]), MEASURED, seed)
-            for bound, met in ((low, visited.min(0)), (high, visited.max(0))):
-                bound[open_ends] = [float(f"{x:.3g}") for x in met[open_ends]]
+            for i in np.flatnonzero(open_ends):
+                least, most = (float(f"{end(visited[:, i]):.3g}") for end in (np.min, np.max))
+                reach = max(-least, most)
+                low[i], high[i] = (-reach, reach) if least < 0 < most else (least, most)
         middle, width = (low + high) / 2, (high - low) / 2
         return Scaling(
-            np.array(self.settings.shift or np.where(open_ends & (width == 0), 0, middle)),
+            np.array(self.settings.shift or middle),
             np.array(self.settings.scale or np.where(width > 0, width, 1.0)),
         )
 
 
-def _spec(id: str) -> gymnasium.envs.registration.EnvSpec:
+def _registered(id: str) -> EnvSpec:
     """The registered environment, or in one line why there is none."""
+    module, _, name = id.rpartition(":")
     try:
-        return gymnasium.spec(id)
+        if module:
+            importlib.import_module(module)
+        return gymnasium.spec(name)
     except ModuleNotFoundError as error:
         raise _missing(f"world.id = {id!r}", error) from error
     except gymnasium.error.Error as error:
-        known = [name for name in gymnasium.registry if not name.startswith("GymV")]
-        near = suggestion(id.partition(":")[2] or id, known)
-        if not near.startswith("did"):
-            near = "`package:Name-v0` imports the package that registers it"
+        near = suggestion(name, list(gymnasium.registry))
+        if not near.startswith("did"):  # the whole choice is hundreds of names
+            near = '"package:Name-v0" imports the package that registers it'
         raise UserError(f"world.id is {id!r}, which is not registered; {near}") from error
 
 
-def _created(id: str, kwargs: dict[str, Value]) -> Env:
-    entry = _spec(id).entry_point
-    if isinstance(entry, str) and entry.startswith("gymnasium.envs.mujoco"):
+def _created(spec: EnvSpec, kwargs: dict[str, Value]) -> Env:
+    id = spec.id
+    if isinstance(spec.entry_point, str) and spec.entry_point.startswith("gymnasium.envs.mujoco"):
         _quiet_mujoco(id)
     try:
-        env = gymnasium.make(id, max_episode_steps=-1, disable_env_checker=True, **kwargs)
+        env = gymnasium.make(spec, max_episode_steps=-1, disable_env_checker=True, **kwargs)
     except ModuleNotFoundError as error:
         raise _missing(f"world.id = {id!r}", error) from error
     except gymnasium.error.DependencyNotInstalled as error:
@@ -203,7 +208,25 @@ def _created(id: str, kwargs: dict[str, Value]) -> Env:
         raise UserError(f"world.id = {id!r} cannot be made{said}: {_first_line(error)}") from error
     while isinstance(env, CHECKS):
         env = env.env
+    bare = env.unwrapped
+    if type(vars(bare).get("action_space")) is spaces.Discrete:
+        bare.action_space = _Discrete(bare.action_space)
     return env
+
+
+class _Discrete(spaces.Discrete):
+    """The same space with a quick answer for Python's integers.
+
+    Many environments ask their space about every action: two fifths of a step of CartPole.
+    """
+
+    def __init__(self, space: spaces.Discrete) -> None:
+        super().__init__(space.n, start=space.start)
+        self._end = int(space.start + space.n)
+        self._first = int(space.start)
+
+    def contains(self, x: Any) -> bool:
+        return self._first <= x < self._end if type(x) is int else super().contains(x)
 
 
 def _quiet_mujoco(id: str) -> None:
@@ -256,7 +279,8 @@ def _imported(wrapper: Wrapper) -> Any:
         raise _missing(path, error) from error
     found = getattr(module, wrapper.name, None)
     if found is None:
-        raise UserError(f"{path} is not there; {suggestion(wrapper.name, dir(module))}")
+        near = difflib.get_close_matches(wrapper.name, dir(module), n=1)
+        raise UserError(f"{path} is not there" + (f"; did you mean {near[0]!r}?" if near else ""))
     return functools.partial(_wrapped, found, wrapper)
 
 
