@@ -19,7 +19,7 @@ import difflib
 import functools
 import importlib
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
@@ -56,6 +56,16 @@ HUGE = 1e6
 """A bound beyond it is no bound: some spaces say the largest float for "any number"."""
 
 
+class Bounds(NamedTuple):
+    """Of continuous actions in one row [A]; without both bounds, the middle is 0 and the reach 1."""
+
+    low: np.ndarray
+    high: np.ndarray
+    middle: np.ndarray
+    reach: np.ndarray
+    shape: tuple[int, ...]
+
+
 class World(EnvironmentWorld):
     """An environment per client; `kwargs` and `attributes` with a range make them differ."""
 
@@ -72,18 +82,16 @@ class World(EnvironmentWorld):
         first = self._make(0)
         if not (horizon := settings.horizon or self._spec.max_episode_steps):
             raise UserError(f"{settings.id} has no limit of steps: set world.horizon, to 200 say")
-        space, self._box = first.action_space, None
-        if isinstance(space, spaces.Box):
-            self._box = _bounds(space)
-        elif not isinstance(space, spaces.Discrete):
+        space = first.action_space
+        self._box = _bounds(space) if isinstance(space, spaces.Box) else None
+        if self._box is None and not isinstance(space, spaces.Discrete):
             raise UserError(
                 f"{settings.id} has {type(space).__name__} actions; worlds have Discrete or Box "
                 "ones: name a wrapper in world.wrappers that makes one of these"
             )
         super().__init__(
             settings.id, clients, first.observation_space.shape[0],  # type: ignore[index]
-            int(space.n) if isinstance(space, spaces.Discrete) else len(self._box[0]),  # type: ignore[index]
-            horizon, settings.gamma, continuous=self._box is not None,
+            len(self._box.low) if self._box else int(space.n), horizon, settings.gamma, continuous=self._box is not None,
         )  # fmt: skip
         self.give_back(0, first)
         if not repeats(self, seeding.derive(seed, "gymnasium/repeats")):
@@ -111,15 +119,13 @@ class World(EnvironmentWorld):
         """
         if self._box is None:
             return actions
-        low, high, shape = self._box
+        box, how = self._box, self.settings.action_bounds
         actions = np.nan_to_num(actions)
-        if self.settings.action_bounds == "rescale":
-            bounded = np.isfinite(low) & np.isfinite(high)
-            middle, reach = np.where(bounded, (low + high) / 2, 0), np.where(bounded, (high - low) / 2, 1)
-            actions = middle + reach * actions
-        if self.settings.action_bounds != "ignore":
-            actions = np.clip(actions, low, high)
-        return actions.astype(np.float32).reshape(-1, *shape)
+        if how == "rescale":
+            actions = box.middle + box.reach * actions
+        if how != "ignore":
+            actions = np.clip(actions, box.low, box.high)
+        return actions.astype(np.float32).reshape(-1, *box.shape)
 
     def _values(self, words: list[Keyword], client: int) -> dict[str, Value]:
         return {word.name: word.of_client(client, self._seed) for word in words}
@@ -139,7 +145,9 @@ class World(EnvironmentWorld):
             try:
                 env = wrap(env)
             except (gymnasium.error.Error, TypeError, ValueError, AssertionError) as error:
-                raise UserError(f"world.wrappers: {text} cannot be used: {_first_line(error)}") from error
+                raise UserError(
+                    f"world.wrappers: {text} cannot be used: {_first_line(error)}"
+                ) from error
         if isinstance(env.action_space, spaces.Discrete) and env.action_space.start:
             first, count = int(env.action_space.start), int(env.action_space.n)
             env = gymnasium.wrappers.TransformAction(
@@ -162,8 +170,10 @@ class World(EnvironmentWorld):
                     f"a state of {self.name} has {self.dimension}"
                 )
         low, high = (bound.astype(np.float64) for bound in (space.low, space.high))
+        if self.settings.shift and self.settings.scale:
+            return Scaling(np.array(self.settings.shift), np.array(self.settings.scale))
         open_ends = (np.abs(low) > HUGE) | (np.abs(high) > HUGE)
-        if open_ends.any() and not (self.settings.shift and self.settings.scale):
+        if open_ends.any():
             seed = seeding.derive(self._seed, "gymnasium/scaling")
             visited, _ = random_play(self, self.simulator([[0]]), MEASURED, seed)
             for i in np.flatnonzero(open_ends):
@@ -265,9 +275,11 @@ def _flat(env: Env, id: str) -> Env:
     return gymnasium.wrappers.FlattenObservation(env)
 
 
-def _bounds(space: spaces.Box) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
+def _bounds(space: spaces.Box) -> Bounds:
     low, high = (bound.astype(np.float64).reshape(-1) for bound in (space.low, space.high))
-    return low, high, space.shape
+    both = np.isfinite(low) & np.isfinite(high)
+    ends = np.where(both, low, -1.0), np.where(both, high, 1.0)
+    return Bounds(low, high, (ends[0] + ends[1]) / 2, (ends[1] - ends[0]) / 2, space.shape)
 
 
 def _imported(wrapper: Wrapper) -> Any:
