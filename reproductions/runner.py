@@ -14,12 +14,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fedrl.algorithms import METHODS
-from fedrl.config import build
+from fedrl.config import build, parts
 from fedrl.config.schema import Config
-from fedrl.core.registry import load, look_up, missing_extra
+from fedrl.core.registry import missing_extra
 from fedrl.core.types import Json, UserError
-from fedrl.envs import WORLDS
 from fedrl.runs.grid import accelerator, compiled_once, compute, cost, find, finished, reached
 from fedrl.runs.process_pool import Job, cores, finish, pool
 from fedrl.runs.run_dir import RunDir
@@ -31,7 +29,7 @@ ON_A_GPU = 3
 """Runs at a time on a GPU: small models wait for kernel launches, not for each other."""
 CHUNK = 100
 """Seeds computed at once: more would not fit the caches."""
-LANGUAGE = ("text", "reviews")
+LANGUAGE = {"text", "reviews"}
 """Kinds of methods that train a language model."""
 
 
@@ -136,7 +134,7 @@ def train(config: Config, processes: int) -> None:
     path = find(config)
     assert path is not None
     noted: Json = {"processes": processes}
-    if METHODS[config.algorithm.name].kind in LANGUAGE:
+    if LANGUAGE & set(parts.method(config.algorithm.name).kinds):
         noted["accelerator"] = accelerator()
     directory = RunDir(path)
     directory.write_meta(directory.read_meta() | noted)
@@ -148,8 +146,7 @@ def record_seeds(cell: Cell, store: Store) -> None:
 
     started = time.perf_counter()
     config = cell.resolved()
-    worlds = load(look_up(WORLDS, "world.name", config.world.name), "world", config.world.name)
-    make = partial(worlds.World, config.world, config.federation.clients)
+    make = partial(parts.world(config.world.name).maker, config.world, config.federation.clients)
     curves: dict[str, list[np.ndarray]] = {}
     at: dict[str, np.ndarray] = {}
     for start in range(0, len(cell.seeds), CHUNK):
@@ -219,7 +216,9 @@ def levels(tasks: Sequence[Task]) -> list[list[Need]]:
 
 def processes_for(cells: Iterable[Cell], on_a_gpu: int = ON_A_GPU) -> int:
     """One per core; a few where language models are trained on a GPU."""
-    if not any(METHODS[cell.resolved().algorithm.name].kind in LANGUAGE for cell in cells):
+    if not any(
+        LANGUAGE & set(parts.method(cell.resolved().algorithm.name).kinds) for cell in cells
+    ):
         return cores()
     try:
         return on_a_gpu if accelerator() else cores()
@@ -234,7 +233,7 @@ def unplayable(cells: Iterable[Cell]) -> dict[str, str]:
     for cell in cells:
         config = cell.resolved()
         name = config.world.name
-        if name in seen or WORLDS[name].kind not in ("control", "discrete"):
+        if name in seen or not {"control", "discrete"} & set(parts.world(name).kinds):
             continue
         seen.add(name)
         try:

@@ -12,10 +12,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from fedrl.config import parts
 from fedrl.config.loading import resolve
-from fedrl.core.registry import load, look_up
 from fedrl.core.types import Tables
-from fedrl.envs import WORLDS
 from fedrl.runs.grid import short_hash
 from fedrl.runs.warmstart import Settings, warmstart
 from reproductions.runner import Need
@@ -51,7 +50,10 @@ def need(start: WarmStart, folder: Path) -> Need:
 
 def make(start: WarmStart, path: Path) -> None:
     """Imitate the expert."""
-    entry = look_up(WORLDS, "world.name", start.name)
-    module = load(entry, "world.name", start.name)
     settings = resolve({"world": dict(start.world)}).world
-    warmstart(module.World(settings, 0, 0), start.settings, path, Console(quiet=True))
+    warmstart(
+        parts.world(start.name).make("world.name", settings, 0, 0),
+        start.settings,
+        path,
+        Console(quiet=True),
+    )

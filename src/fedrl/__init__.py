@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 from fedrl.core import gymnasium_registration
 
 if TYPE_CHECKING:
-    from fedrl.api import Run, Runs, configure, load, resume, run, sweep
+    from fedrl.api import Run, Runs, configure, load, register, resume, run, sweep
     from fedrl.core.types import UserError
 
 __version__ = "0.1.0"
-__all__ = ["Run", "Runs", "UserError", "configure", "load", "resume", "run", "sweep"]
+__all__ = ["Run", "Runs", "UserError", "configure", "load", "register", "resume", "run", "sweep"]
 
 gymnasium_registration.install()
 

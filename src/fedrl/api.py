@@ -32,6 +32,7 @@ threads.pin()  # before NumPy is imported
 
 import numpy as np  # noqa: E402
 
+from fedrl.config import parts  # noqa: E402
 from fedrl.config.build import build_algorithm  # noqa: E402
 from fedrl.config.loading import (  # noqa: E402
     as_dict,
@@ -323,3 +324,20 @@ def frame(records: Sequence[Tables]) -> pd.DataFrame:
             "`Run.rounds` has the metrics by round"
         ) from error
     return pd.DataFrame.from_records([dict(record) for record in records])
+
+
+def register(thing: object, name: str = "") -> str:
+    """A method or a world of one's own under a name, in this process and the workers it starts.
+
+    The name is the class's own if none is given. A recipe that others shall use names it
+    `package.module:Name`, or the package offers it as an entry point.
+    """
+    named = name or str(getattr(thing, "__name__", ""))
+    table = "algorithm" if callable(getattr(thing, "local", None)) else "world"
+    parts.TABLES[table].register(named, thing)
+    try:
+        parts.find(table, named)  # says at once what it lacks
+    except UserError:
+        del parts.TABLES[table].registered[named]
+        raise
+    return named

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fedrl.core.registry import Entry
+from fedrl.core.registry import Entry, Table
 
-METHODS = {
+_BUILTIN = {
     "pavg": Entry(
         "fedrl.algorithms.momentum.algorithm",
         "classic",
@@ -26,43 +26,45 @@ METHODS = {
         "fedrl.algorithms.qhd.fedqhd",
         "classic",
         "hyperdimensional Q-learning, averaged in closed form, also across other encoders",
-        kind="discrete",
+        kinds=("discrete",),
     ),
     "truncate-qhd": Entry(
         "fedrl.algorithms.qhd.fedqhd",
         "classic",
         "a baseline of FedQHD: readouts of other encoders cut to the smallest and averaged",
         {"encoders": "own", "agree": "truncate"},
-        kind="discrete",
+        kinds=("discrete",),
     ),
     "feddqn": Entry(
         "fedrl.algorithms.qhd.dqn.feddqn",
         "classic",
         "deep Q-learning, weights averaged; a baseline of FedQHD",
-        kind="discrete",
+        kinds=("discrete",),
     ),
     "distill-dqn": Entry(
         "fedrl.algorithms.qhd.dqn.distillation",
         "classic",
         "a baseline of FedQHD: DQNs of any size fit their mean predictions on anchors",
-        kind="discrete",
+        kinds=("discrete",),
     ),
     "fedagent": Entry(
         "fedrl.algorithms.fedagent.algorithm",
         "llm",
         "language agents: groups of episodes on each client's own tasks, averaged",
-        kind="text",
+        kinds=("text",),
     ),
     "fedrlhf": Entry(
         "fedrl.algorithms.fedrlhf.ratings.algorithm",
         "classic",
         "reinforcement learning from human feedback that stays with each client",
-        kind="ratings",
+        kinds=("ratings",),
     ),
     "fedrlhf-text": Entry(
         "fedrl.algorithms.fedrlhf.text.algorithm",
         "llm",
         "the same for texts: PPO on each client's own mix of sentiment and fluency",
-        kind="reviews",
+        kinds=("reviews",),
     ),
 }
+
+METHODS = Table("algorithms", "algorithm.name", _BUILTIN)

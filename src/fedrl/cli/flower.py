@@ -140,6 +140,10 @@ def node(argv: list[str]) -> int:
         "from recipes as it comes (attack, faults, algorithm.model, …); may be given several times"
     )  # fmt: skip
     parser.add_argument(
+        "--allow-package", action="append", default=[], metavar="NAME", help="run methods and "
+        "worlds of this installed package if a recipe names them; may be given several times"
+    )  # fmt: skip
+    parser.add_argument(
         "--regroup", action="store_true", help="let secure sums be of other clients than before; "
         "who compares two that differ learns about the clients in which they do"
     )  # fmt: skip
@@ -167,7 +171,9 @@ def node(argv: list[str]) -> int:
 
     folder = asked.folder.resolve()
     data = str(Path(asked.data).resolve()) if asked.data else ""
-    client = node_recipes.client(asked.client, folder, data, own, asked.allow, asked.least_clients)
+    client = node_recipes.client(
+        asked.client, folder, data, own, asked.allow, asked.least_clients, asked.allow_package
+    )
     client.identity = identity.load(asked.key, asked.peers, asked.client)
     client.regroup = asked.regroup
     serve(SuperNode(asked.superlink, asked.ca, asked.key, asked.poll), client)
@@ -201,6 +207,9 @@ def up(argv: list[str]) -> int:
     parser.add_argument(
         "--allow", action="append", default=[], metavar="KEY", help="as of fedrl flower node"
     )
+    parser.add_argument(
+        "--allow-package", action="append", default=[], metavar="NAME", help="the same"
+    )
     asked = parser.parse_args(argv)
     _check_poll(asked.poll)
     if asked.insecure and asked.peers:
@@ -219,6 +228,7 @@ def up(argv: list[str]) -> int:
         poll=asked.poll,
         peers=asked.peers,
         allowed=asked.allow,
+        packages=asked.allow_package,
         own=own,
         regroup=True,  # all nodes are one person's, who tries things out
     ) as federation:

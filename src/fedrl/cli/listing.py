@@ -1,8 +1,17 @@
-"""`fedrl list`: the methods, worlds and recipes that come with fedrl."""
+"""`fedrl list`: the methods, worlds and recipes that are installed, and where they come from."""
+
+from importlib.metadata import version
+
+from fedrl.core.registry import Entry
+
+
+def origin(entry: Entry) -> str:
+    """The extra that it needs, or the package that it comes from."""
+    return f"{entry.package} {version(entry.package)}" if entry.outside else entry.extra
 
 
 def list_(argv: list[str]) -> int:
-    """Methods, worlds and recipes."""
+    """What is installed: methods, worlds, recipes."""
     from fedrl.algorithms import METHODS
     from fedrl.config.loading import recipes_folder
     from fedrl.envs import WORLDS
@@ -14,7 +23,7 @@ def list_(argv: list[str]) -> int:
     for title, table in (("methods", METHODS), ("worlds", WORLDS)):
         print(f"{title}:")
         for name, entry in table.items():
-            print(f"  {name:<16}{entry.summary}  [{entry.extra}]")
+            print(f"  {name:<16}{entry.summary}  [{origin(entry)}]")
     print("recipes:")
     folder = recipes_folder()
     for path in sorted(folder.glob("*/*.toml")):

@@ -5,7 +5,6 @@ import argparse
 from fedrl.cli.parser import Parser
 from fedrl.cli.text_world import TEXT_WORLDS, WORLD, meanings, open_world, patience
 from fedrl.core.limits import one_of
-from fedrl.core.registry import load, look_up
 from fedrl.core.types import UserError
 
 PLAY = """\
@@ -46,9 +45,8 @@ def play(argv: list[str]) -> int:
 
 def _world_help(argv: list[str]) -> str:
     """The settings of the world that is asked about, where it can be loaded."""
-    from fedrl.envs import WORLDS
+    from fedrl.config import parts
 
     if not argv or argv[0] not in TEXT_WORLDS or not {"-h", "--help"} & set(argv):
         return WORLD
-    module = load(look_up(WORLDS, "world", argv[0]), "world", argv[0])
-    return f"the world:\n{meanings(module.Settings, 'world.')}"
+    return f"the world:\n{meanings(parts.world(argv[0]).settings, 'world.')}"

@@ -8,8 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from fedrl.core.registry import load, look_up
-
 if TYPE_CHECKING:
     from fedrl.envs.text import ConfiguredTextWorld
 
@@ -21,11 +19,12 @@ WORLD = "Settings of the world are flags, as in `fedrl run`; `fedrl play WORLD -
 
 def open_world(name: str, flags: list[tuple[str, str | None]]) -> "ConfiguredTextWorld":
     """The text world with the settings that the `--world.…` flags name."""
+    from fedrl.config import parts
     from fedrl.config.flag_parsing import section
-    from fedrl.envs import WORLDS
 
-    module = load(look_up(WORLDS, "world", name), "world", name)
-    return module.World(section(module.Settings, flags, "world."), 0, 0)
+    part = parts.world(name)
+    world: ConfiguredTextWorld = part.make("world", section(part.settings, flags, "world."), 0, 0)
+    return world
 
 
 @contextmanager

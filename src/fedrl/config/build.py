@@ -6,11 +6,10 @@ from dataclasses import replace
 from typing import Any
 
 from fedrl.aggregation import mean as aggregate
-from fedrl.algorithms import METHODS
 from fedrl.clients.wrap import wrap
+from fedrl.config import parts
 from fedrl.config.schema import Config
 from fedrl.core import seeding
-from fedrl.core.registry import load, look_up, missing_extra
 from fedrl.core.types import Algorithm, Outlined, Tensors, UserError
 from fedrl.envs import WORLDS
 from fedrl.envs.text import PartitionedWorld
@@ -21,14 +20,9 @@ from fedrl.privacy.secure_aggregation import Terms
 
 
 def build_world(config: Config) -> Any:
-    name = config.world.name
-    entry = look_up(WORLDS, "world.name", name)
-    module = load(entry, "world.name", name)
-    try:
-        world = module.World(config.world, config.federation.clients, config.seed)
-    except ModuleNotFoundError as error:
-        raise missing_extra(error, f"world.name = {name!r}", entry.extra) from error
-    if entry.kind != "text":
+    part = parts.world(config.world.name)
+    world = part.make("world.name", config.world, config.federation.clients, config.seed)
+    if "text" not in part.kinds:
         return world
     if config.federation.kind == "centralized":  # the whole pool, not what was dealt out of it
         everything = tuple(task.id for task in world.tasks("train"))
@@ -38,6 +32,11 @@ def build_world(config: Config) -> Any:
         world.tasks("train"), config.federation.clients, config.partition, config.seed, labels
     )
     return PartitionedWorld(world, tuple(tuple(share) for share in shares))
+
+
+def packages(config: Config) -> tuple[str, ...]:
+    """`package:version:hash` of the code from outside that the run uses."""
+    return parts.packages({"algorithm": config.algorithm.name, "world": config.world.name})
 
 
 def settled(config: Config) -> Any:
@@ -52,23 +51,20 @@ def settled(config: Config) -> Any:
 def build_algorithm(config: Config) -> Algorithm:
     """The method over its world, as its paper has it: nothing is put around its clients."""
     name = config.algorithm.name
-    entry = look_up(METHODS, "algorithm.name", name)
-    world = config.world.name
-    if look_up(WORLDS, "world.name", world).kind != entry.kind:
-        fitting = [known for known, other in WORLDS.items() if other.kind == entry.kind]
+    part, world = parts.method(name), parts.world(config.world.name)
+    if not set(part.kinds) & set(world.kinds):
+        fitting = [n for n, e in WORLDS.builtin.items() if set(part.kinds) & set(e.kinds)]
         raise UserError(
-            f"world.name is {world!r}, which algorithm.name = {name!r} cannot play; "
+            f"world.name is {world.name!r}, which algorithm.name = {name!r} cannot play; "
             f"choose from {', '.join(fitting)}"
         )
-    try:
-        algorithm: Algorithm = load(entry, "algorithm.name", name).build(
-            settled(config),
-            build_world(config),
-            config.rounds,
-            client_env_ids(config.federation),
-        )
-    except ModuleNotFoundError as error:
-        raise missing_extra(error, f"algorithm.name = {name!r}", entry.extra) from error
+    algorithm: Algorithm = part.make(
+        "algorithm.name",
+        settled(config),
+        build_world(config),
+        config.rounds,
+        client_env_ids(config.federation),
+    )
     noisy = config.privacy.noise > 0
     aggregate.check_method(config.aggregate, name, algorithm, noisy, config.async_buffer.size)
     if config.async_buffer.size:

@@ -18,13 +18,12 @@ from typing import Any
 import tomli_w
 
 import fedrl
-from fedrl.algorithms import METHODS
+from fedrl.config import parts
 from fedrl.config.flag_parsing import checked, fields, nearest, parse, split_flags
 from fedrl.config.renamed import RENAMED
 from fedrl.config.schema import SECTIONS, Config
-from fedrl.core.registry import load, look_up, suggestion
+from fedrl.core.registry import suggestion
 from fedrl.core.types import Json, Tables, UserError
-from fedrl.envs import WORLDS
 
 
 def read_recipe(path: Path) -> Json:
@@ -92,8 +91,8 @@ def resolve(data: Tables, flags: Sequence[str] = (), settings: Tables | None = N
         if key in ("algorithm.name", "world.name"):
             _choose_name(merged.setdefault(key.split(".")[0], {}), key, name)
     classes = {
-        "algorithm": _chosen(METHODS, merged, "algorithm", "fedsvrpg-m"),
-        "world": _chosen(WORLDS, merged, "world", "cartpole"),
+        "algorithm": _chosen(merged, "algorithm", "fedsvrpg-m"),
+        "world": _chosen(merged, "world", "cartpole"),
     }
     for key, value, typed in pairs:
         _override(merged, classes, key, value, typed)
@@ -123,30 +122,29 @@ def _choose_name(section: Json, key: str, name: Any) -> None:
         raise UserError(f"--{key} needs a value" if name is None else f"{key} must be a text")
     before = section.get("name")
     if before != name:
-        table = METHODS if key == "algorithm.name" else WORLDS
-        entry = look_up(table, key, name)
-        has = fields(load(entry, key, name).Settings)
-        foreign = section.keys() - has.keys()
-        if foreign and isinstance(before, str) and before in table:
-            foreign &= fields(load(table[before], key, before).Settings).keys()
+        table = key.partition(".")[0]
+        part = parts.find(table, name)
+        foreign = section.keys() - fields(part.settings).keys()
+        if foreign and isinstance(before, str) and before in parts.TABLES[table]:
+            foreign &= fields(parts.find(table, before).settings).keys()
             for one in foreign:
                 del section[one]
             if foreign:
                 said = f"{key} is {name}, which has no {', '.join(sorted(foreign))}"
                 print(f"note: {said}: the recipe's are left out", file=sys.stderr)
-        section |= entry.defaults
+        section |= part.defaults
     section["name"] = name
 
 
-def _chosen(table: Any, data: Json, key: str, default: str) -> type:
+def _chosen(data: Json, key: str, default: str) -> type:
     """The settings class of the named method or world; its own defaults go under the recipe's."""
     section = data.get(key, {})
     name = section.get("name", default)
     if not isinstance(name, str):
         raise UserError(f"{key}.name is {name!r}; it must be a text")
-    entry = look_up(table, f"{key}.name", name)
-    data[key] = {"name": name} | dict(entry.defaults) | section
-    return load(entry, f"{key}.name", name).Settings
+    part = parts.find(key, name)
+    data[key] = {"name": name} | dict(part.defaults) | section
+    return part.settings
 
 
 def _override(data: Json, classes: dict[str, type], key: str, value: Any, typed: bool) -> None:
@@ -208,6 +206,14 @@ def _fill(cls: Any, data: Tables, path: str, classes: Mapping[str, type]) -> Any
         else:
             values[key] = checked(value, hint, where)
     return cls(**values)
+
+
+def rebuilt(tables: Tables, registered: Mapping[str, Mapping[str, object]]) -> Config:
+    """A configuration in a process that was sent it, with what was registered where it was made."""
+    for table, things in registered.items():
+        for name, thing in things.items():
+            parts.TABLES[table].register(name, thing)
+    return resolve(tables)
 
 
 def as_dict(config: Config) -> Json:

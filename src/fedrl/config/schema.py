@@ -49,6 +49,9 @@ class Config:
     checkpoint_every: int = 1
     # Live trackers: tensorboard, wandb, trackio.
     track: tuple[Word, ...] = ()
+    # Where the method and the world come from, if not from fedrl: package:version:hash of the code.
+    # A run writes it into its config.toml, and nodes compare it with what they have.
+    packages: tuple[Word, ...] = ()
     federation: Settings = field(default_factory=Settings)
     # Classes of the chosen method's and world's own modules, also of ones from outside.
     algorithm: Any = None
@@ -106,6 +109,12 @@ class Config:
             self.federation.clients_per_round,
         )
         self.attack.check(self.federation.clients, self.federation.kind)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """To another process as the recipe that it is: classes may come from anywhere."""
+        from fedrl.config import loading, parts
+
+        return loading.rebuilt, (loading.as_dict(self), parts.registered())
 
     @property
     def combined(self) -> int:

@@ -1,4 +1,15 @@
-"""Entries of the tables of methods and worlds: where a module is, and what it needs.
+"""Names of methods, worlds, rules and attacks: one lookup for all that reads a recipe.
+
+A name is one of these, in this order:
+
+    scaffold                one that comes with fedrl,
+                            or that `fedrl.register` was given in this process,
+                            or an entry point of an installed package (`fedrl.algorithms`, …)
+    package.module:Name     a class of an installed package
+    ./mine.py:Name          a class of a file, on one's own machine
+
+A node trusts nobody's names: within `only_packages` a name leads to fedrl or to an installed
+package that the node's owner has allowed, and never to a file.
 
 Modules are imported when they are used, so `fedrl --help` loads neither JAX nor PyTorch, and a
 missing extra is a sentence instead of a traceback.
@@ -8,42 +19,246 @@ from __future__ import annotations
 
 import difflib
 import importlib
-from collections.abc import Mapping
+import importlib.util
+import os
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
+from hashlib import sha256
+from importlib import metadata
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from fedrl.core.types import UserError
 
+_allowed: ContextVar[frozenset[str] | None] = ContextVar("allowed", default=None)
+"""Packages of others that may be imported; None on one's own machine: all, and files."""
+
 
 @dataclass(frozen=True)
 class Entry:
-    module: str
+    """Where a name leads. `kinds` are what a world offers, or the worlds that a method plays.
+
+    What comes from outside says its kinds, defaults and meaning itself: they are read when it is
+    loaded (`config.parts`).
+    """
+
+    module: str  # "package.module", "package.module:Name" or "/folder/file.py:Name"
     extra: str
     summary: str
     defaults: Mapping[str, Any] = field(default_factory=dict)
-    kind: str = "control"  # of a world, and the one that a method plays: control, discrete, text
+    kinds: tuple[str, ...] = ("control",)
+    package: str = "fedrl"  # the distribution that it comes in; empty of a file
+    thing: object = None  # itself, if it was registered
+
+    @property
+    def outside(self) -> bool:
+        return self.package != "fedrl"
 
 
-def look_up(table: Mapping[str, Entry], key: str, name: str) -> Entry:
+class Table(Mapping[str, Entry]):
+    """The names of one group, such as `algorithms`; `key` is the setting that takes them."""
+
+    def __init__(self, group: str, key: str, builtin: Mapping[str, Entry]) -> None:
+        self.group, self.key, self.builtin = group, key, builtin
+        self.registered: dict[str, Entry] = {}
+
+    def __getitem__(self, name: str) -> Entry:
+        return self.find(name)
+
+    def __iter__(self) -> Iterator[str]:
+        yield from dict.fromkeys([*self.builtin, *self.registered, *self._entry_points()])
+
+    def __len__(self) -> int:
+        return len(list(iter(self)))
+
+    def __contains__(self, name: object) -> bool:
+        return isinstance(name, str) and (name in list(iter(self)) or _is_path(name))
+
+    def register(self, name: str, thing: object) -> None:
+        """`thing` under this name, in this process and in the workers that it starts."""
+        if name in self.builtin or _is_path(name):
+            raise UserError(f"{name!r} cannot be registered: fedrl has it, or it holds a colon")
+        where = f"{getattr(thing, '__module__', '')}:{getattr(thing, '__qualname__', name)}"
+        self.registered[name] = Entry(where, "", "registered here", package="", thing=thing)
+
+    def find(self, name: str, key: str = "") -> Entry:
+        """The entry called `name`; `key` is the setting that asked for it."""
+        key = key or self.key
+        if name in self.builtin:
+            return self.builtin[name]
+        if _is_path(name):
+            return _of_path(name, key)
+        if name in self.registered and _allowed.get() is None:
+            return self.registered[name]
+        if name in (points := self._entry_points()):
+            package, where = points[name]
+            return Entry(where, "", _summary(package), package=_permitted(package, key, name))
+        raise UserError(f"{key} is {name!r}; {suggestion(name, list(self))}")
+
+    def _entry_points(self) -> dict[str, tuple[str, str]]:
+        """Package and place of each name that installed packages offer; the first has it."""
+        found: dict[str, tuple[str, str]] = {}
+        for point in metadata.entry_points(group=f"fedrl.{self.group}"):
+            if point.dist is not None:
+                found.setdefault(point.name, (point.dist.name, point.value))
+        return found
+
+
+def look_up(table: Table, key: str, name: str) -> Entry:
     """The entry called `name`; `key` is the setting that asked for it."""
-    if name not in table:
-        raise UserError(f"{key} is {name!r}; {suggestion(name, table)}")
-    return table[name]
+    return table.find(name, key)
 
 
-def load(entry: Entry, key: str, name: str) -> ModuleType:
-    """Import the entry's module; a package that is not installed names the extra to install."""
+def load(entry: Entry, key: str, name: str) -> Any:
+    """Import what the entry leads to: a module, or a class or function in it.
+
+    A package that is not installed names the extra to install.
+    """
+    if entry.thing is not None:
+        return entry.thing
+    place, _, attribute = entry.module.rpartition(":") if ":" in entry.module else (
+        entry.module, "", "",
+    )  # fmt: skip
     try:
-        return importlib.import_module(entry.module)
+        module = _from_file(place) if place.endswith(".py") else importlib.import_module(place)
     except ModuleNotFoundError as error:
         raise missing_extra(error, f"{key} = {name!r}", entry.extra) from error
+    found: object = module
+    for part in filter(None, attribute.split(".")):
+        try:
+            found = getattr(found, part)
+        except AttributeError as error:
+            raise UserError(f"{key} = {name!r}: {place} has no {attribute}") from error
+    return found
+
+
+@contextmanager
+def only_packages(allowed: Collection[str]) -> Iterator[None]:
+    """Within it, names lead to fedrl and to these installed packages alone."""
+    token = _allowed.set(frozenset(map(normal, allowed)))
+    try:
+        yield
+    finally:
+        _allowed.reset(token)
+
+
+def label(name: str) -> str:
+    """A name for folders and tables: `Scaffold` of `package.module:Scaffold`."""
+    return name.rpartition(":")[2]
+
+
+def is_file(name: str) -> bool:
+    return name.rpartition(":")[0].endswith(".py")
+
+
+def absolute(name: str) -> str:
+    """A file's name as it is understood from anywhere; others as they are."""
+    place, _, attribute = name.rpartition(":")
+    return f"{os.path.abspath(place)}:{attribute}" if is_file(name) else name
+
+
+def fingerprint(entry: Entry) -> str:
+    """`package:version:hash` of the code behind an entry from outside, file by file."""
+    place = entry.module.rpartition(":")[0]
+    if place.endswith(".py"):
+        return f"{Path(place).name}:file:{_digest([Path(place)])}"
+    module = sys.modules.get(place.split(".")[0]) or sys.modules.get(place)
+    files = _sources(module)
+    version = metadata.version(entry.package) if entry.package else "script"
+    return f"{entry.package or place}:{version}:{_digest(files)}"
+
+
+def _sources(module: ModuleType | None) -> list[Path]:
+    """The Python files of a package, or the one of a module."""
+    folders = [Path(place) for place in getattr(module, "__path__", ())]
+    if folders:
+        return sorted(file for folder in folders for file in folder.rglob("*.py"))
+    file = getattr(module, "__file__", None)
+    return [Path(file)] if file else []
+
+
+def _digest(files: list[Path]) -> str:
+    total = sha256()
+    for file in files:
+        total.update(file.name.encode() + b"\0" + file.read_bytes())
+    return total.hexdigest()[:16]
+
+
+def _is_path(name: str) -> bool:
+    return ":" in name
+
+
+def _of_path(name: str, key: str) -> Entry:
+    """`package.module:Name`, or a file's."""
+    place, _, attribute = name.rpartition(":")
+    if not place or not attribute.replace(".", "").isidentifier():
+        raise UserError(
+            f"{key} is {name!r}; a name from outside is package.module:Name or ./file.py:Name"
+        )
+    if place.endswith(".py"):
+        if _allowed.get() is not None:
+            raise UserError(f"{key} is {name!r}, a file: a node takes installed packages only")
+        if not Path(place).is_file():
+            raise UserError(f"{key} is {name!r}, and there is no file {place}")
+        return Entry(absolute(name), "", f"of {place}", package="")
+    if not all(part.isidentifier() for part in place.split(".")):
+        raise UserError(f"{key} is {name!r}; {place} is no name of a module")
+    top = place.split(".")[0]
+    if top == "fedrl":
+        return Entry(name, "all", "")
+    packages = metadata.packages_distributions().get(top, [])
+    if not packages and _allowed.get() is not None:
+        raise UserError(f"{key} is {name!r}: no package that is installed here has {top}")
+    package = packages[0] if packages else ""
+    return Entry(name, "", _summary(package), package=_permitted(package, key, name))
+
+
+def _permitted(package: str, key: str, name: str) -> str:
+    allowed = _allowed.get()
+    if allowed is not None and normal(package) not in allowed:
+        raise UserError(
+            f"{key} is {name!r} of the package {package}, which this node's owner has not allowed "
+            f"(--allow-package {package})"
+        )
+    return package
+
+
+def normal(package: str) -> str:
+    """As pip compares them."""
+    return package.lower().replace("_", "-").replace(".", "-")
+
+
+def _summary(package: str) -> str:
+    return metadata.metadata(package)["Summary"] or "" if package else ""
+
+
+def _from_file(place: str) -> ModuleType:
+    """The module of a file, once per process and content of its path."""
+    path = Path(place).resolve()
+    name = f"fedrl_file_{path.stem}_{sha256(str(path).encode()).hexdigest()[:8]}"
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, path)
+        assert spec is not None
+        assert spec.loader is not None
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[name] = module
+        try:
+            spec.loader.exec_module(module)
+        except BaseException:
+            del sys.modules[name]
+            raise
+    return sys.modules[name]
 
 
 def missing_extra(error: ModuleNotFoundError, what: str, extra: str) -> UserError:
     if error.name is not None and error.name.split(".")[0] == "fedrl":
         raise error  # our own bug, not the user's installation
-    return UserError(f'{what} needs the package {error.name}: pip install "fedrl[{extra}]"')
+    how = f'pip install "fedrl[{extra}]"' if extra else f"pip install {error.name}"
+    return UserError(f"{what} needs the package {error.name}: {how}")
 
 
 def suggestion(wrong: str, right: Mapping[str, Any] | list[str]) -> str:

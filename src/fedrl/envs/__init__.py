@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from fedrl.core.registry import Entry
+from fedrl.core.registry import Entry, Table
 
-WORLDS = {
+_BUILTIN = {
     "random_mdp": Entry(
         "fedrl.envs.control.random_mdp",
         "classic",
@@ -28,7 +28,7 @@ WORLDS = {
     ),
     **{
         name: Entry(
-            "fedrl.envs.discrete.worlds", extra, f"Gymnasium's {title}{how}", kind="discrete"
+            "fedrl.envs.discrete.worlds", extra, f"Gymnasium's {title}{how}", kinds=("discrete",)
         )
         for name, title, how, extra in (
             ("cartpole-v1", "CartPole-v1", ", compiled", "classic"),
@@ -41,24 +41,26 @@ WORLDS = {
         "fedrl.envs.household.world",
         "gym",
         "ALFWorld's text games, generated or genuine",
-        kind="text",
+        kinds=("text",),
     ),
     "webshop": Entry(
         "fedrl.envs.webshop.shop",
         "gym",
         "WebShop: search, choose, buy; generated or genuine products",
-        kind="text",
+        kinds=("text",),
     ),
     "movielens": Entry(
         "fedrl.envs.movielens.world",
         "classic",
         "movie ratings, a user per client; generated or genuine MovieLens",
-        kind="ratings",
+        kinds=("ratings",),
     ),
     "imdb": Entry(
         "fedrl.envs.imdb.world",
         "llm",
         "movie reviews to write on; generated or genuine IMDb",
-        kind="reviews",
+        kinds=("reviews",),
     ),
 }
+
+WORLDS = Table("worlds", "world.name", _BUILTIN)

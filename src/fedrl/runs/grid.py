@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from fedrl.algorithms import METHODS
-from fedrl.config.build import build_algorithm
+from fedrl.config import parts
+from fedrl.config.build import build_algorithm, packages
 from fedrl.config.loading import as_dict, read_recipe, resolve
 from fedrl.config.schema import Config
 from fedrl.core.types import Tables
@@ -29,7 +29,7 @@ from fedrl.runs.read import flatten
 from fedrl.runs.resume_rules import MAY_CHANGE
 from fedrl.runs.run_dir import RunDir
 
-MOVES_NOTHING = frozenset({"name", "out"}) | MAY_CHANGE
+MOVES_NOTHING = frozenset({"name", "out", "packages"}) | MAY_CHANGE
 """Settings that the numbers of a round do not depend on."""
 COMPILED = "JAX_COMPILATION_CACHE_DIR"
 """JAX's own name for where compiled functions are kept."""
@@ -82,9 +82,10 @@ def digest(config: Config, mark: str = "") -> str:
         flat[key] = Path(flat.get(key, "")).name
     if files := flat.get("algorithm.feedback_file"):  # one per client: their folder has the hash
         flat["algorithm.feedback_file"] = Path(files).parent.name
-    if METHODS[config.algorithm.name].kind != "text":  # others plan with their rounds
+    if "text" not in parts.method(config.algorithm.name).kinds:  # others plan with their rounds
         flat["rounds"] = config.rounds
-    return short_hash([names, flat, *SALT, *repaired(config), *([mark] if mark else [])])
+    code = packages(config)
+    return short_hash([names, flat, *SALT, *repaired(config), *([mark] if mark else []), *code])
 
 
 def repaired(config: Config) -> list[str]:
@@ -147,7 +148,7 @@ def compute(config: Config) -> None:
         before = resolve(read_recipe(path / "config.toml"))
         longer = ["--rounds", str(config.rounds)] if config.rounds > before.rounds else []
         _, directory = runs.resume(path, longer)
-    if METHODS[config.algorithm.name].kind == "text":
+    if "text" in parts.method(config.algorithm.name).kinds:
         directory.write_meta(directory.read_meta() | {"accelerator": accelerator()})
     runs.train(config, directory, algorithm)
     directory.keep(1)  # of a finished run one is enough; those of a language model are large
@@ -172,7 +173,7 @@ def cost(config: Config, done: int = 0) -> float:
         for group in groups(config.federation)
     )
     rounds = config.rounds - max(done, 0)
-    if METHODS[settings.name].kind != "text":
+    if "text" not in parts.method(settings.name).kinds:
         return float(rounds * clients)
     trained = rounds * clients * settings.local_epochs * settings.tasks * settings.group
     evaluated = (rounds // config.eval_every + 1) * (settings.eval_tasks or 200)

@@ -6,8 +6,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+from fedrl.config.build import packages
 from fedrl.config.loading import as_dict
 from fedrl.config.schema import Config
+from fedrl.core.registry import absolute
 from fedrl.core.types import Json, Tables, UserError
 from fedrl.runs.read import flatten
 
@@ -34,20 +36,26 @@ FREE_TABLES = ("faults.", "flower.")
 
 
 def placed(config: Config) -> Config:
-    """With the places of people's answers as they are named from anywhere.
+    """With the places of people's answers, and of code, as they are named from anywhere.
 
     A run may be resumed, and `fedrl feedback` started, in another folder than the run was.
     """
     keys = ("feedback_file", "feedback_folder")
     said = {key: getattr(config.algorithm, key, "") for key in keys}
     full = {key: str(Path(path).absolute()) for key, path in said.items() if path}
-    return replace(config, algorithm=replace(config.algorithm, **full))
+    method, world = config.algorithm, config.world
+    return replace(
+        config,
+        algorithm=replace(method, **full, name=absolute(method.name)),
+        world=replace(world, name=absolute(world.name)),
+        packages=packages(config),
+    )
 
 
 def kept_settings(config: Config) -> Json:
     """What a resumed run must not change, flat: every checkpoint remembers it."""
     flat = flatten(as_dict(placed(config)))
-    free = MAY_CHANGE | {"name", "out"}
+    free = MAY_CHANGE | {"name", "out", "packages"}
     return {k: v for k, v in flat.items() if k not in free and not k.startswith(FREE_TABLES)}
 
 

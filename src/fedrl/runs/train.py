@@ -6,6 +6,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from fedrl.aggregation import mean as aggregate
-from fedrl.config.build import build_algorithm, build_clients, first_broadcast
+from fedrl.config.build import build_algorithm, build_clients, first_broadcast, packages
 from fedrl.config.flag_parsing import split_flags
 from fedrl.config.loading import as_dict, dotted, read_recipe, resolve, to_toml
 from fedrl.config.schema import Config
 from fedrl.core import tree
-from fedrl.core.registry import missing_extra
+from fedrl.core.registry import is_file, label, missing_extra
 from fedrl.core.types import Algorithm, Tables, UserError, WarmUp
 from fedrl.engines.flower import connection as connections
 from fedrl.engines.in_process import InProcess, one_line
@@ -69,7 +70,7 @@ def start(config: Config, algorithm: Algorithm | None = None) -> RunDir:
     root = Path(config.out) / config.name
     return RunDir.create(
         root,
-        config.algorithm.name,
+        label(config.algorithm.name),
         config.seed,
         to_toml(placed(config)),
         private=secret_cohorts(config),
@@ -86,6 +87,12 @@ def check_connection(config: Config) -> None:
     """Say what is wrong with it before there is a folder."""
     if config.engine == "flower":
         _flower()
+        for name in (config.algorithm.name, config.world.name):
+            if is_file(name):
+                raise UserError(
+                    f'{name} is a file, and engine = "flower" takes installed packages only: '
+                    "`fedrl new` makes one"
+                )
         connections.find(config.connection)
 
 
@@ -136,7 +143,7 @@ def resume(
     except (UserError, OSError):
         run.close()
         raise
-    run.pending = to_toml(config)
+    run.pending = to_toml(replace(config, packages=packages(config)))
     return config, run
 
 
@@ -165,6 +172,11 @@ def train(
         run.warn = warn
         run.settings = kept_settings(config)
         run.begin()
+        if config.packages and config.packages != (now := packages(config)):
+            warn(
+                f"its code has changed: it began with {', '.join(config.packages)} and goes on "
+                f"with {', '.join(now) or 'fedrl alone'}; the numbers may differ"
+            )
         if secret_cohorts(config):
             run.make_private()
         algorithm = build_clients(config, algorithm)
@@ -231,7 +243,7 @@ def open_engine(
     if config.engine == "flower":
         name = run.path.resolve().name
         engine: contextlib.AbstractContextManager[round_loop.Engine] = _flower().open_engine(
-            config, name, algorithm, warn, KEPT
+            replace(config, packages=packages(config)), name, algorithm, warn, KEPT
         )
         return engine
     return contextlib.nullcontext(InProcess(algorithm))

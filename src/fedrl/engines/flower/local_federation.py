@@ -35,6 +35,7 @@ class LocalFederation:
         regroup: bool = False,
         peers: bool = False,
         allowed: Sequence[str] = (),
+        packages: Sequence[str] = (),
         own: Sequence[str] = (),
     ) -> None:
         self.folder = folder
@@ -50,6 +51,7 @@ class LocalFederation:
         self.regroup = regroup
         self.peers = peers
         self.rules = [word for key in allowed for word in ("--allow", key)]
+        self.rules += [word for name in packages for word in ("--allow-package", name)]
         self.rules += ["--", *own] if own else []
 
     def __enter__(self) -> LocalFederation:

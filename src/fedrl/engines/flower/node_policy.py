@@ -47,13 +47,15 @@ class Policy:
     """A node's own rules: where its files are, what its owner has said, whom it computes with.
 
     `own` are the keys of its flags, `allowed` keys and tables of recipes that it takes as they are.
-    `least` is the smallest number of clients whose updates may become one.
+    `least` is the smallest number of clients whose updates may become one. `packages` are those of
+    others whose methods and worlds it runs, if they are installed.
     """
 
     folder: Path
     own: frozenset[str] = frozenset()
     allowed: frozenset[str] = frozenset()
     least: int = 1
+    packages: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         tables = {field.name for field in dataclasses.fields(Config)}

@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedrl.config.build import build_clients, terms
+from fedrl.config.build import build_clients, packages, terms
 from fedrl.config.flag_parsing import split_flags
 from fedrl.config.loading import resolve
 from fedrl.config.schema import Config
+from fedrl.core.registry import normal, only_packages
 from fedrl.core.types import Algorithm, UserError
 from fedrl.engines.flower import node_policy
 from fedrl.engines.flower.adapter.records import Content
-from fedrl.engines.flower.node import NodeClient, Plan
+from fedrl.engines.flower.node import NodeClient, Plan, Refused
 from fedrl.engines.flower.node_policy import Policy
 from fedrl.privacy import accounting, secure_aggregation
 from fedrl.privacy.client_ledger import Budget
@@ -30,17 +33,70 @@ from fedrl.privacy.secure_aggregation.protocol import ProtocolError
 if TYPE_CHECKING:
     from fedrl.engines.flower.adapter.node import ClientApp
 
+PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,99}")
+"""A package's name or version, as far as a node repeats it."""
 
-def configuration(recipe: str, flags: Sequence[str]) -> Config:
-    """A recipe that came over the network, with the node's own flags over it."""
+
+def configuration(
+    recipe: str, flags: Sequence[str], allowed: Collection[str] = frozenset()
+) -> Config:
+    """A recipe that came over the network, with the node's own flags over it.
+
+    Code of others is only taken from the `allowed` packages that are installed here, and if it is
+    the driver's.
+    """
     try:
-        return resolve(tomllib.loads(recipe), flags)
+        tables = tomllib.loads(recipe)
     except tomllib.TOMLDecodeError as error:
         raise UserError(f"the recipe that was sent is not TOML: {error}") from error
+    _require_packages(tables.get("packages"), allowed)
+    with only_packages(allowed):
+        config = resolve(tables, flags)
+        here = packages(config)
+    if here != config.packages:
+        raise Refused(
+            f"packages: the run has {_listed(config.packages)}, and this node "
+            f"{_listed(here)}: other code under the same version"
+        )
+    return config
+
+
+def _require_packages(asked: object, allowed: Collection[str]) -> None:
+    """Say which of the run's packages this node lacks, has in another version, or may not run."""
+    for text in asked if isinstance(asked, list) else ():
+        package, _, rest = str(text).partition(":")
+        wanted = rest.partition(":")[0]
+        if not PACKAGE.fullmatch(package) or not PACKAGE.fullmatch(wanted):
+            raise Refused("packages: names no package")
+        if normal(package) not in set(map(normal, allowed)):
+            raise Refused(
+                f"packages: the run needs {package} {wanted}, which this node's owner has not "
+                f"allowed (--allow-package {package})"
+            )
+        try:
+            version = metadata.version(package)
+        except metadata.PackageNotFoundError as error:
+            raise Refused(
+                f"packages: the run needs {package} {wanted}, which is not installed on this node"
+            ) from error
+        if version != wanted:
+            raise Refused(
+                f"packages: the run has {package} {wanted}, and this node {version}: install the "
+                "same"
+            )
+
+
+def _listed(found: Sequence[str]) -> str:
+    return ", ".join(found) or "none"
 
 
 def build(
-    recipe: str, folder: str, data: str, flags: tuple[str, ...], fetch: bool = True
+    recipe: str,
+    folder: str,
+    data: str,
+    flags: tuple[str, ...],
+    fetch: bool = True,
+    allowed: frozenset[str] = frozenset(),
 ) -> Algorithm:
     """In the node's worker process: the recipe's paths are relative to the node's folder.
 
@@ -51,18 +107,19 @@ def build(
         os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     if data:
         os.environ["FEDRL_DATA"] = data
-    return build_clients(configuration(recipe, flags), masked=True)
+    with only_packages(allowed):
+        return build_clients(configuration(recipe, flags, allowed), masked=True)
 
 
 def plan(
     recipe: str, folder: Path, data: str, flags: tuple[str, ...], policy: Policy | None = None
 ) -> Plan:
-    config = configuration(recipe, flags)
     policy = policy or Policy(folder, own_keys(flags))
+    config = configuration(recipe, flags, policy.packages)
     node_policy.check(config, policy)
     _insist(config, flags)
     fetch = any(map(policy.trusts, node_policy.models(config)))
-    make = partial(build, recipe, str(folder), data, flags, fetch)
+    make = partial(build, recipe, str(folder), data, flags, fetch, policy.packages)
     sent = config.flower
     budget = _budget(config, flags)
     reports = config.privacy.reports and not policy.trusts("privacy.reports")
@@ -111,8 +168,9 @@ def client(
     flags: tuple[str, ...] = (),
     allowed: Sequence[str] = (),
     least: int = 1,
+    packages: Sequence[str] = (),
 ) -> NodeClient:
-    policy = Policy(folder, own_keys(flags), frozenset(allowed), least)
+    policy = Policy(folder, own_keys(flags), frozenset(allowed), least, frozenset(packages))
     made = partial(plan, folder=folder, data=data, flags=flags, policy=policy)
     return NodeClient(number, folder, made)
 

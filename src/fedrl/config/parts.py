@@ -1,0 +1,124 @@
+"""What a name of a method or a world stands for, wherever it comes from: settings, kinds, a maker.
+
+One that comes with fedrl is a module with `Settings` and `build` or `World`; one from outside is a
+class with `Settings`, a frozen dataclass, and `kinds`. Both are made by a call:
+
+    method(settings, world, rounds, client_env_ids)        world(settings, clients, seed)
+
+`packages` says which packages from outside a run uses, in which version and with which code.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import ModuleType
+from typing import Any
+
+from fedrl.algorithms import METHODS
+from fedrl.core.registry import Entry, Table, fingerprint, load, missing_extra
+from fedrl.core.types import UserError, Word
+from fedrl.envs import WORLDS
+
+TABLES = {"algorithm": METHODS, "world": WORLDS}
+"""By the table of a recipe whose `name` they explain."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A method or a world, loaded. `make` makes it, or says which extra is missing."""
+
+    name: str
+    entry: Entry
+    settings: type
+    maker: Callable[..., Any]
+    kinds: tuple[str, ...]
+    defaults: Mapping[str, Any]
+
+    def make(self, key: str, *arguments: Any) -> Any:
+        try:
+            return self.maker(*arguments)
+        except ModuleNotFoundError as error:
+            raise missing_extra(error, f"{key} = {self.name!r}", self.entry.extra) from error
+
+
+def method(name: str) -> Part:
+    return find("algorithm", name)
+
+
+def world(name: str) -> Part:
+    return find("world", name)
+
+
+def find(table: str, name: str) -> Part:
+    """The part that a recipe's `[table] name` stands for."""
+    names = TABLES[table]
+    entry = names.find(name)
+    thing = load(entry, names.key, name)
+    if isinstance(thing, ModuleType):
+        maker = thing.World if names is WORLDS else thing.build
+        return Part(name, entry, thing.Settings, maker, entry.kinds, entry.defaults)
+    settings, kinds = _described(thing, names, name, entry)
+    defaults = {**getattr(thing, "defaults", {}), **entry.defaults}
+    return Part(name, entry, settings, thing, kinds, defaults)
+
+
+def _described(thing: Any, names: Table, name: str, entry: Entry) -> tuple[type, tuple[str, ...]]:
+    """Settings and kinds of a class, or what it lacks in one line."""
+    what = f"{names.key} = {name!r}"
+    settings = getattr(thing, "Settings", None)
+    if not (inspect.isclass(settings) and dataclasses.is_dataclass(settings)):
+        raise UserError(f"{what} has no Settings: a frozen dataclass, a default for each field")
+    if not _frozen(settings):
+        raise UserError(f"{what}: its Settings must be frozen: @dataclass(frozen=True)")
+    for field in dataclasses.fields(settings):
+        if field.default is field.default_factory is dataclasses.MISSING:
+            raise UserError(f"{what}: {field.name} of its Settings has no default")
+    kinds = getattr(thing, "kinds", None)
+    if not isinstance(kinds, tuple) or not kinds:
+        raise UserError(
+            f'{what} has no kinds: which worlds it plays, or offers, such as ("control",)'
+        )
+    return _named(settings), kinds
+
+
+def _frozen(settings: type) -> bool:
+    """Whether it can have a frozen heir, which is the only way that dataclasses tell."""
+    try:
+        dataclasses.make_dataclass("Heir", [], bases=(settings,), frozen=True)
+    except TypeError:
+        return False
+    return True
+
+
+@cache
+def _named(settings: type) -> type:
+    """The settings with the field `name` that every recipe has."""
+    if any(field.name == "name" for field in dataclasses.fields(settings)):
+        return settings
+    named = dataclasses.make_dataclass(
+        settings.__name__,
+        [("name", Word, dataclasses.field(default=""))],
+        bases=(settings,),
+        frozen=True,
+    )
+    named.__doc__, named.__module__ = settings.__doc__, settings.__module__
+    return named
+
+
+def packages(names: Mapping[str, str]) -> tuple[str, ...]:
+    """`package:version:hash` of what comes from outside, by the tables and names that say so."""
+    entries = [TABLES[table].find(name) for table, name in names.items()]
+    return tuple(sorted({fingerprint(entry) for entry in entries if entry.outside}))
+
+
+def registered() -> dict[str, dict[str, object]]:
+    """What `fedrl.register` was given, by tables, for processes that this one starts."""
+    return {
+        table: {name: entry.thing for name, entry in names.registered.items()}
+        for table, names in TABLES.items()
+        if names.registered
+    }

@@ -1,0 +1,188 @@
+"""Names of methods and worlds from outside: one lookup, whoever reads them."""
+
+from __future__ import annotations
+
+import importlib
+import pickle
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("jax", reason="needs the extra classic")
+
+from support.packages import METHOD, install
+
+import fedrl
+from fedrl.algorithms import METHODS
+from fedrl.cli.listing import list_
+from fedrl.config import parts
+from fedrl.config.loading import resolve
+from fedrl.core.registry import only_packages
+from fedrl.core.types import UserError
+
+WORLD = {"name": "random_mdp", "horizon": 5}
+SMALL = {"rounds": 2, "federation": {"clients": 2}, "world": WORLD}
+
+
+@pytest.fixture
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    points = {"fedrl.algorithms": {"doubled": "fedrl_doubled:Doubled"}}
+    monkeypatch.syspath_prepend(install(tmp_path / "site", "fedrl-doubled", METHOD, points=points))
+    yield "fedrl_doubled:Doubled"
+    sys.modules.pop("fedrl_doubled", None)
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text(METHOD)
+    return tmp_path / "mine.py"
+
+
+def forget_files() -> None:
+    for name in [name for name in sys.modules if name.startswith("fedrl_file_")]:
+        del sys.modules[name]
+
+
+def recipe(name: str, **settings: object) -> dict[str, object]:
+    return {**SMALL, "algorithm": {"name": name, **settings}}
+
+
+@pytest.mark.parametrize("name", ["doubled", "fedrl_doubled:Doubled"])
+def test_an_installed_package_is_named_like_one_of_ours(installed: str, name: str, tmp_path: Path):
+    run = fedrl.run(recipe(name, factor=3.0), out=tmp_path / "runs")
+    assert run.config["algorithm"]["factor"] == 3.0
+    assert run.config["algorithm"]["name"] == name
+    (package,) = run.config["packages"]
+    assert package.startswith("fedrl-doubled:0.1:")
+    assert run.evaluate(episodes=1).mean == pytest.approx(run.rounds[2]["eval/return"])
+    assert "doubled" in METHODS
+    assert METHODS["doubled"].package == "fedrl-doubled"
+
+
+def test_what_it_computes_is_the_class_s_own(installed: str, tmp_path: Path):
+    """With a factor of 1 it is PAvg; with 2 the server goes twice as far."""
+    pavg = fedrl.run(recipe("pavg"), out=tmp_path / "a")
+    same = fedrl.run(recipe(installed, factor=1.0), out=tmp_path / "b")
+    other = fedrl.run(recipe(installed), out=tmp_path / "c")
+    assert same.rounds == pavg.rounds
+    assert other.rounds != pavg.rounds
+
+
+def test_a_file_is_found_from_another_folder_when_the_run_goes_on(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    run = fedrl.run(recipe("./mine.py:Doubled"), out=tmp_path / "runs")
+    assert run.path.name.startswith("Doubled-s0-")
+    assert run.config["algorithm"]["name"] == f"{file}:Doubled"
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    assert fedrl.resume(run.path, rounds=3).round == 3
+    assert "changed" not in (run.path / "log.txt").read_text()
+
+
+def test_a_run_says_that_its_code_has_changed(file: Path, tmp_path: Path):
+    run = fedrl.run(recipe("./mine.py:Doubled"), out=tmp_path / "runs")
+    before = run.config["packages"]
+    file.write_text(METHOD + "\n# another line\n")
+    forget_files()
+    fedrl.resume(run.path, rounds=3)
+    assert "its code has changed: it began with mine.py:file:" in (run.path / "log.txt").read_text()
+    again = fedrl.Run(run.path)
+    assert again.config["packages"] != before
+
+
+def test_workers_find_what_was_registered(tmp_path: Path, installed: str):
+    """A configuration travels as its recipe, and what was registered by the place of its class."""
+    thing = importlib.import_module("fedrl_doubled").Doubled
+    try:
+        assert fedrl.register(thing, name="mine") == "mine"
+        config = fedrl.configure(recipe("mine"))
+        METHODS.registered.clear()
+        data = pickle.dumps(config)  # nothing is registered: nothing travels
+        with pytest.raises(UserError, match=r"algorithm.name is 'mine'; "):
+            pickle.loads(data)
+        fedrl.register(thing, name="mine")
+        data = pickle.dumps(config)
+        METHODS.registered.clear()
+        assert pickle.loads(data) == config
+    finally:
+        METHODS.registered.clear()
+
+
+def test_workers_compute_the_same(file: Path, tmp_path: Path):
+    here = fedrl.run(recipe("./mine.py:Doubled"), out=tmp_path / "a")
+    there = fedrl.run(recipe("./mine.py:Doubled"), out=tmp_path / "b", engine="workers", workers=1)
+    assert there.rounds == here.rounds
+
+
+@pytest.mark.parametrize(
+    ("source", "why"),
+    [
+        ("class Doubled: pass", "has no Settings"),
+        (METHOD.replace("frozen=True", ""), "frozen"),
+        (METHOD.replace("factor: float = 2.0", "factor: float"), "default"),
+        (METHOD.replace('kinds = ("control",)', "kinds = ()"), "has no kinds"),
+        (METHOD.replace("class Doubled", "class Other"), "has no Doubled"),
+        ("import not_there_at_all", "needs the package not_there_at_all: pip install"),
+    ],
+)
+def test_what_a_class_lacks_is_one_line(file: Path, source: str, why: str):
+    file.write_text(source)
+    forget_files()
+    with pytest.raises((UserError, TypeError), match=why):
+        resolve(recipe("./mine.py:Doubled"))
+
+
+@pytest.mark.parametrize("name", ["./absent.py:Doubled", "a b:C", ":C", "os.path:", "../x:Y"])
+def test_a_name_that_leads_nowhere_is_one_line(name: str, tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UserError, match=r"algorithm.name is"):
+        resolve(recipe(name))
+
+
+def test_settings_need_no_name_of_their_own(file: Path):
+    file.write_text(
+        METHOD
+        + '''
+class Nameless(Doubled):
+    """Without."""
+
+    @dataclass(frozen=True)
+    class Settings:
+        # A number.
+        lr: float = 0.5
+'''
+    )
+    forget_files()
+    config = resolve(recipe("./mine.py:Nameless"))
+    assert (config.algorithm.name, config.algorithm.lr) == ("./mine.py:Nameless", 0.5)
+    assert pickle.loads(pickle.dumps(config)) == config
+
+
+def test_within_a_node_names_lead_to_what_its_owner_allows(installed: str, file: Path):
+    with only_packages(["fedrl_Doubled"]):  # as pip compares names
+        assert parts.method("doubled").entry.package == "fedrl-doubled"
+    with only_packages([]):
+        assert parts.method("pavg").entry.package == "fedrl"
+        for name in (installed, "doubled", "pytest:main", "os:system"):
+            with pytest.raises(UserError, match=r"has not allowed|no package that is installed"):
+                parts.method(name)
+        with pytest.raises(UserError, match="a node takes installed packages only"):
+            parts.method("./mine.py:Doubled")
+    assert "fedrl_doubled" in sys.modules
+
+
+def test_within_a_node_nothing_that_is_not_allowed_is_imported(installed: str):
+    sys.modules.pop("fedrl_doubled", None)
+    with only_packages([]), pytest.raises(UserError):
+        parts.method(installed)
+    assert "fedrl_doubled" not in sys.modules
+
+
+def test_the_list_says_where_things_come_from(installed: str, capsys: pytest.CaptureFixture[str]):
+    assert list_([]) == 0
+    (line,) = [line for line in capsys.readouterr().out.splitlines() if "  doubled" in line]
+    assert "made by a test" in line
+    assert "[fedrl-doubled 0.1]" in line
