@@ -33,7 +33,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -70,7 +70,7 @@ class FedAgent:
     `trainer` remembers nothing: every call sets its weights.
     """
 
-    Settings = AgentSettings
+    Settings: TypeAlias = AgentSettings
     kinds = ("text",)
     initial_exchange = False
     every_sample = False

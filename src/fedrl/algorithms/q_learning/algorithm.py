@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import numpy as np
 
@@ -48,7 +48,7 @@ Common = Settings
 class QLearning:
     """Q-learning across clients, weights averaged. Client c plays in `client_env_ids[c]`."""
 
-    Settings: ClassVar[type[Common]] = Common
+    Settings: TypeAlias = Common
     kinds: ClassVar[tuple[str, ...]] = ("discrete", "tabular")
 
     initial_exchange = False
