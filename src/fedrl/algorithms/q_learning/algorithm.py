@@ -63,7 +63,7 @@ class QLearning:
     ) -> None:
         self.settings, self.world, self.client_env_ids = settings, world, client_env_ids
         self.tabular = isinstance(world, TabularWorld)
-        self.runner = make_runner(world, self)
+        self.runner = make_runner(world, self, max(map(len, client_env_ids)))
         self.reports, self.ranges = self.runner.reports, self.runner.ranges
         self.heaviest = self.runner.heaviest
 
@@ -118,7 +118,7 @@ class QLearning:
     # The federation's side: see `fedrl.core.types.Algorithm`.
 
     def warm_up(self) -> None:
-        self.runner.warm_up()
+        self.runner.warm_up(self.start_of(Job(0, self.broadcast(self.init(0), 1), None, 0)))
 
     def init(self, seed: int) -> Tensors:
         theta = self.runner.init(seed)
@@ -188,7 +188,7 @@ class QLearning:
             [self.runner.returns(s["theta"], seed, self.settings.eval_episodes) for s in states]
         )
         metrics = {"eval/return": float(rows.mean())}
-        if self.tabular:
+        if not self.runner.alike:
             metrics["eval/return_min"] = float(rows.min(1).mean())
             if any(len(own) < self.world.clients for own in owners):
                 own = [row[list(clients)].mean() for row, clients in zip(rows, owners)]

@@ -27,7 +27,7 @@ from fedrl.algorithms.qhd.q_learning import REPORTS, step_by_step
 from fedrl.algorithms.qhd.q_learning_kernels import EPISODES, UPDATES
 from fedrl.core import seeding
 from fedrl.core.threads import kernel_threads
-from fedrl.core.types import Metrics, Range, Tensors
+from fedrl.core.types import Metrics, Range, Tensors, UserError
 from fedrl.envs.discrete import classic_kernels as worlds
 from fedrl.envs.interfaces import DiscreteWorld
 
@@ -68,7 +68,12 @@ class NetworkRunner:
 
     reports = REPORTS
 
-    def __init__(self, world: DiscreteWorld, method: Method) -> None:
+    def __init__(self, world: DiscreteWorld, method: Method, pool: int) -> None:
+        if not world.actions:
+            raise UserError(
+                f"{world.name} has continuous actions, which Q-learning cannot choose from: "
+                'set algorithm.name = "pavg" or another policy gradient'
+            )
         self.world, self.method = world, method
         settings = method.settings
         first, second = settings.hidden
@@ -76,7 +81,8 @@ class NetworkRunner:
         self.lr = settings.lr or NETWORK_LR
         self.values = partial(q_values, self.shape)
         self.updates = jax.jit(self._updates_traced)
-        episodes = settings.episodes * world.clients
+        self.alike = world.of_clients([0]) is world
+        episodes = settings.episodes * pool
         self.heaviest = float(episodes * world.limit)
         self.ranges = {
             "train/steps": Range(0, world.limit),
@@ -99,14 +105,17 @@ class NetworkRunner:
         with ThreadPoolExecutor(threads) as pool:
             return list(pool.map(play, starts))
 
-    def warm_up(self) -> None:
-        s, theta = self.method.settings, self.init(0)
-        start = Start((0,), theta, {}, {}, None, 0)
-        ClientRound(self, start, 1.0).update(max(s.gradient_steps, 1))
+    def warm_up(self, start: Start) -> None:
+        """One update; the kernels are kept on disk."""
+        ClientRound(self, start, 1.0).update(max(self.method.settings.gradient_steps, 1))
 
     def returns(self, theta: Tensors, seed: int, episodes: int) -> np.ndarray:
-        played = play_greedily(self.world, episodes, self.shape, theta[NAME], seed)
-        return np.full(self.world.clients, played.mean())
+        world = self.world
+        means = [
+            play_greedily(world.of_clients([c]), episodes, self.shape, theta[NAME], seed).mean()
+            for c in range(1 if self.alike else world.clients)  # one mean stands for all then
+        ]
+        return np.resize(means, world.clients)
 
     def diagnostics(self, theta: Tensors) -> Metrics:
         return {}
@@ -163,7 +172,8 @@ class ClientRound:
     """A client's learner at work: its arrays, which kernels play with, and JAX's side of them."""
 
     def __init__(self, runner: NetworkRunner, start: Start, sign: float) -> None:
-        self.runner, self.settings, self.world = runner, runner.method.settings, runner.world
+        self.runner, self.settings = runner, runner.method.settings
+        self.world = runner.world.of_clients(start.envs)
         self.seed, s, shape = start.seed, self.settings, runner.shape
         got = start.theta[NAME]
         if start.learner is None:
@@ -192,12 +202,8 @@ class ClientRound:
         kernel = self.world.kernel
         if kernel is None:
             return step_by_step(self.world, count, self.seed, (), self.first, self.next)
-        state, shape, learner, tally = (
-            np.empty(worlds.MOST_STATE),
-            self.runner.shape,
-            self.learner,
-            np.zeros((count, 2)),
-        )
+        shape, learner = self.runner.shape, self.learner
+        state, tally = np.empty(worlds.MOST_STATE), np.zeros((count, 2))
         for episode in range(count):
             kernels.begin(kernel, state, learner, self.seen, *self.scale)
             over = False

@@ -57,6 +57,8 @@ class Runner(Protocol):
     reports: frozenset[str]
     ranges: dict[str, Range]
     heaviest: float
+    alike: bool
+    """All clients have the same environment."""
 
     def init(self, seed: int) -> Tensors:
         """θ_0."""
@@ -67,7 +69,7 @@ class Runner(Protocol):
     def local(self, starts: Sequence[Start], sign: float) -> list[End]:
         """Rounds of these clients, each as if it were alone; rewards count `sign` times."""
 
-    def warm_up(self) -> None:
+    def warm_up(self, start: Start) -> None:
         """Compile what clients will run."""
 
     def returns(self, theta: Tensors, seed: int, episodes: int) -> np.ndarray:
@@ -77,15 +79,15 @@ class Runner(Protocol):
         """What only exact solutions can tell."""
 
 
-def make_runner(world: DiscreteWorld | TabularWorld, method: Method) -> Runner:
-    """The runner that fits the world."""
+def make_runner(world: DiscreteWorld | TabularWorld, method: Method, pool: int) -> Runner:
+    """The runner that fits the world; a client has the environments of `pool` at most."""
     if isinstance(world, TabularWorld):
         from fedrl.algorithms.q_learning.tables import TableRunner
 
         return TableRunner(world, method)
     from fedrl.algorithms.q_learning.networks import NetworkRunner
 
-    return NetworkRunner(world, method)
+    return NetworkRunner(world, method, pool)
 
 
 def update_loss(method: Method, now: TDStep) -> jax.Array:

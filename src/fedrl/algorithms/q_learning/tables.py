@@ -36,6 +36,7 @@ class TableRunner:
 
     reports = frozenset({"train/td_error", "env/steps"})
     heaviest = 1.0  # all do the same
+    alike = False
 
     def __init__(self, world: TabularWorld, method: Method) -> None:
         self.world, self.method = world, method
@@ -68,8 +69,8 @@ class TableRunner:
             for table, off in zip(tables, errors, strict=True)
         ]  # fmt: skip
 
-    def warm_up(self) -> None:
-        self.local([Start((0,), self.init(0), {}, {}, None, 0)], 1.0)
+    def warm_up(self, start: Start) -> None:
+        self.local([start], 1.0)
 
     def returns(self, theta: Tensors, seed: int, episodes: int) -> np.ndarray:
         """Exact."""
