@@ -1,10 +1,10 @@
 """Settings of the world `gymnasium`, and what their texts say. Nothing is imported here.
 
-    kwargs, attributes   "g=9.81" for all clients; "g=8.0:12.0" is drawn for each (whole numbers of
-                         "size=4:8"); anything else is a text or true or false: "map_name=8x8"
-    wrappers             "package.module:Name", or with arguments that are literals:
-                         "gymnasium.wrappers:TransformReward(…)" cannot be said,
-                         "gymnasium.wrappers:ClipReward(min_reward=-1)" can
+kwargs, attributes   "g=9.81" for all clients; "g=8.0:12.0" is drawn for each (whole numbers of
+                     "size=4:8"); anything else is a text or true or false: "map_name=8x8"
+wrappers             "package.module:Name", or with arguments that are literals:
+                     "gymnasium.wrappers:TransformReward(…)" cannot be said,
+                     "gymnasium.wrappers:ClipReward(min_reward=-1)" can
 """
 
 from __future__ import annotations

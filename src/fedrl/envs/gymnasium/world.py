@@ -115,7 +115,10 @@ class World(EnvironmentWorld):
         actions = np.nan_to_num(actions)
         if self.settings.action_bounds == "rescale":
             bounded = np.isfinite(low) & np.isfinite(high)
-            middle, reach = np.where(bounded, (low + high) / 2, 0), np.where(bounded, (high - low) / 2, 1)
+            middle, reach = (
+                np.where(bounded, (low + high) / 2, 0),
+                np.where(bounded, (high - low) / 2, 1),
+            )
             actions = middle + reach * actions
         if self.settings.action_bounds != "ignore":
             actions = np.clip(actions, low, high)
