@@ -5,6 +5,8 @@ Everything is computed exactly, by value iteration and by loops of the test's ow
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 
@@ -89,7 +91,7 @@ def test_every_round_of_one_update_contracts(lr):
     start = 5 * np.random.default_rng(0).normal(size=best.shape)
     path = rounds(world, made(world, lr=lr, local_steps=1), 30, start)
     gaps = [np.abs(table - best).max() for table in (start, *path)]
-    for before, after in zip(gaps, gaps[1:], strict=False):
+    for before, after in pairwise(gaps):
         assert after <= (1 - lr * (1 - GAMMA)) * before + 1e-12
 
 
@@ -141,13 +143,13 @@ def test_what_is_left_grows_with_e_and_with_heterogeneity():
     assert by_kappa[0] < 1e-10
     for series in (by_steps, by_kappa):
         assert series[1] > 1e-4
-        assert all(b > 1.1 * a for a, b in zip(series[1:], series[2:], strict=False)), series
+        assert all(b > 1.1 * a for a, b in pairwise(series[1:])), series
 
 
 def test_shorter_steps_leave_less():
     """To first order what is left is proportional to lr (E − 1): half of it at half of lr."""
     gaps = [gap(1.0, lr, 4) for lr in (0.4, 0.2, 0.1, 0.05)]
-    ratios = [a / b for a, b in zip(gaps, gaps[1:], strict=False)]
+    ratios = [a / b for a, b in pairwise(gaps)]
     assert all(1.5 < ratio < 3 for ratio in ratios), ratios
     assert abs(ratios[-1] - 2) < abs(ratios[0] - 2) + 1e-6
 
