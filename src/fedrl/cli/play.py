@@ -3,9 +3,7 @@
 import argparse
 
 from fedrl.cli.parser import Parser
-from fedrl.cli.text_world import TEXT_WORLDS, WORLD, meanings, open_world, patience
-from fedrl.core.limits import one_of
-from fedrl.core.types import UserError
+from fedrl.cli.text_world import TEXT_WORLDS, WORLD, meanings, patience
 
 PLAY = """\
 Play a world yourself. The household is played in the terminal; the shop opens a page on this
@@ -14,8 +12,6 @@ machine only (127.0.0.1)."""
 
 def play(argv: list[str]) -> int:
     """The household in the terminal, the shop in the browser."""
-    from fedrl.config.flag_parsing import split_flags
-
     parser = Parser(
         "fedrl play",
         description=PLAY,
@@ -28,19 +24,13 @@ def play(argv: list[str]) -> int:
     parser.add_argument("--port", type=int, default=0, help="of the shop's page (any free one)")
     parser.add_argument("--no-browser", action="store_true", help="only print the page's address")
     asked, rest = parser.parse_known_args(argv)
-    if asked.world == "household" and asked.port:
-        raise UserError("--port is for the shop's page; the household is played in the terminal")
+    from fedrl import api
+
     with patience("opening the world"):
-        world = open_world(asked.world, split_flags(rest))
-    split = asked.split or world.splits[1]
-    one_of("--split", split, world.splits)
-    if asked.world == "household":
-        from fedrl.play.terminal import play as in_terminal
-
-        return in_terminal(world, split, asked.task)  # type: ignore[arg-type]
-    from fedrl.play.shop_server import serve
-
-    return serve(world, asked.port, asked.task, split, not asked.no_browser)  # type: ignore[arg-type]
+        world = api.open_world(asked.world, rest)
+    return api.play_world(
+        world, task=asked.task, split=asked.split, port=asked.port, browser=not asked.no_browser
+    )
 
 
 def _world_help(argv: list[str]) -> str:

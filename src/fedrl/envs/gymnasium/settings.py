@@ -2,9 +2,8 @@
 
 kwargs, attributes   "g=9.81" for all clients; "g=8.0:12.0" is drawn for each (whole numbers of
                      "size=4:8"); anything else is a text or true or false: "map_name=8x8"
-wrappers             "package.module:Name", or with arguments that are literals:
-                     "gymnasium.wrappers:TransformReward(…)" cannot be said,
-                     "gymnasium.wrappers:ClipReward(min_reward=-1)" can
+wrappers             "package.module:Name", also with arguments that are plain values:
+                     "gymnasium.wrappers:ClipReward(min_reward=-1)"
 """
 
 from __future__ import annotations

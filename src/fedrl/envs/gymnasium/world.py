@@ -15,14 +15,16 @@ other. That an episode does come again is tried out at the start.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import importlib
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 import gymnasium
 import numpy as np
 from gymnasium import spaces
+from gymnasium.envs.registration import EnvSpec
 
 from fedrl.core import seeding
 from fedrl.core.registry import suggestion
@@ -54,6 +56,16 @@ HUGE = 1e6
 """A bound beyond it is no bound: some spaces say the largest float for "any number"."""
 
 
+class Bounds(NamedTuple):
+    """Of continuous actions in one row [A]; without both bounds, the middle is 0 and the reach 1."""
+
+    low: np.ndarray
+    high: np.ndarray
+    middle: np.ndarray
+    reach: np.ndarray
+    shape: tuple[int, ...]
+
+
 class World(EnvironmentWorld):
     """An environment per client; `kwargs` and `attributes` with a range make them differ."""
 
@@ -66,24 +78,20 @@ class World(EnvironmentWorld):
         self._attributes = [parse_keyword(text, "world.attributes") for text in settings.attributes]
         self._wrappers = [_imported(parse_wrapper(text)) for text in settings.wrappers]
         self.alike = all(word.high is None for word in (*self._kwargs, *self._attributes))
-        limit = _spec(settings.id).max_episode_steps
-        if not (horizon := settings.horizon or limit):
-            raise UserError(
-                f"{settings.id} has no limit of steps of its own: set world.horizon, as 1000"
-            )
+        self._spec = _registered(settings.id)
         first = self._make(0)
-        space, self._box = first.action_space, None
-        if isinstance(space, spaces.Box):
-            self._box = _bounds(space)
-        elif not isinstance(space, spaces.Discrete):
+        if not (horizon := settings.horizon or self._spec.max_episode_steps):
+            raise UserError(f"{settings.id} has no limit of steps: set world.horizon, to 200 say")
+        space = first.action_space
+        self._box = _bounds(space) if isinstance(space, spaces.Box) else None
+        if self._box is None and not isinstance(space, spaces.Discrete):
             raise UserError(
                 f"{settings.id} has {type(space).__name__} actions; worlds have Discrete or Box "
                 "ones: name a wrapper in world.wrappers that makes one of these"
             )
         super().__init__(
             settings.id, clients, first.observation_space.shape[0],  # type: ignore[index]
-            int(space.n) if isinstance(space, spaces.Discrete) else len(self._box[0]),  # type: ignore[index]
-            horizon, settings.gamma, continuous=self._box is not None,
+            len(self._box.low) if self._box else int(space.n), horizon, settings.gamma, continuous=self._box is not None,
         )  # fmt: skip
         self.give_back(0, first)
         if not repeats(self, seeding.derive(seed, "gymnasium/repeats")):
@@ -111,25 +119,20 @@ class World(EnvironmentWorld):
         """
         if self._box is None:
             return actions
-        low, high, shape = self._box
+        box, how = self._box, self.settings.action_bounds
         actions = np.nan_to_num(actions)
-        if self.settings.action_bounds == "rescale":
-            bounded = np.isfinite(low) & np.isfinite(high)
-            middle, reach = (
-                np.where(bounded, (low + high) / 2, 0),
-                np.where(bounded, (high - low) / 2, 1),
-            )
-            actions = middle + reach * actions
-        if self.settings.action_bounds != "ignore":
-            actions = np.clip(actions, low, high)
-        return actions.astype(np.float32).reshape(-1, *shape)
+        if how == "rescale":
+            actions = box.middle + box.reach * actions
+        if how != "ignore":
+            actions = np.clip(actions, box.low, box.high)
+        return actions.astype(np.float32).reshape(-1, *box.shape)
 
     def _values(self, words: list[Keyword], client: int) -> dict[str, Value]:
         return {word.name: word.of_client(client, self._seed) for word in words}
 
     def _make(self, client: int) -> Env:
         """The client's environment, bare but for the wrappers that were asked for."""
-        env = _created(self.settings.id, self._values(self._kwargs, client))
+        env = _created(self._spec, self._values(self._kwargs, client))
         for name, value in self._values(self._attributes, client).items():
             if not hasattr(env.unwrapped, name):
                 known = [key for key in vars(env.unwrapped) if not key.startswith("_")]
@@ -141,8 +144,10 @@ class World(EnvironmentWorld):
         for wrap, text in zip(self._wrappers, self.settings.wrappers):
             try:
                 env = wrap(env)
-            except (TypeError, ValueError, AssertionError) as error:
-                raise UserError(f"world.wrappers: {text} cannot be used here: {error}") from error
+            except (gymnasium.error.Error, TypeError, ValueError, AssertionError) as error:
+                raise UserError(
+                    f"world.wrappers: {text} cannot be used: {_first_line(error)}"
+                ) from error
         if isinstance(env.action_space, spaces.Discrete) and env.action_space.start:
             first, count = int(env.action_space.start), int(env.action_space.n)
             env = gymnasium.wrappers.TransformAction(
@@ -153,8 +158,9 @@ class World(EnvironmentWorld):
     def _scaling(self, space: spaces.Space[Any]) -> Scaling:
         """(s - shift) / scale: the middle and half the width of each number's bounds.
 
-        Of numbers without bounds, of what random play in client 0's environment met, to three
-        digits: another processor's last bits change nothing.
+        Of numbers without bounds, of what random play in client 0's environment met, on either
+        side of 0 alike if it met both; to three digits: another processor's last bits change
+        nothing.
         """
         assert isinstance(space, spaces.Box)
         for key in ("shift", "scale"):
@@ -164,39 +170,45 @@ class World(EnvironmentWorld):
                     f"a state of {self.name} has {self.dimension}"
                 )
         low, high = (bound.astype(np.float64) for bound in (space.low, space.high))
+        if self.settings.shift and self.settings.scale:
+            return Scaling(np.array(self.settings.shift), np.array(self.settings.scale))
         open_ends = (np.abs(low) > HUGE) | (np.abs(high) > HUGE)
-        if open_ends.any() and not (self.settings.shift and self.settings.scale):
+        if open_ends.any():
             seed = seeding.derive(self._seed, "gymnasium/scaling")
             visited, _ = random_play(self, self.simulator([[0]]), MEASURED, seed)
-            for bound, met in ((low, visited.min(0)), (high, visited.max(0))):
-                bound[open_ends] = [float(f"{x:.3g}") for x in met[open_ends]]
+            for i in np.flatnonzero(open_ends):
+                least, most = (float(f"{end(visited[:, i]):.3g}") for end in (np.min, np.max))
+                reach = max(-least, most)
+                low[i], high[i] = (-reach, reach) if least < 0 < most else (least, most)
         middle, width = (low + high) / 2, (high - low) / 2
         return Scaling(
-            np.array(self.settings.shift or np.where(open_ends & (width == 0), 0, middle)),
+            np.array(self.settings.shift or middle),
             np.array(self.settings.scale or np.where(width > 0, width, 1.0)),
         )
 
 
-def _spec(id: str) -> gymnasium.envs.registration.EnvSpec:
+def _registered(id: str) -> EnvSpec:
     """The registered environment, or in one line why there is none."""
+    module, _, name = id.rpartition(":")
     try:
-        return gymnasium.spec(id)
+        if module:
+            importlib.import_module(module)
+        return gymnasium.spec(name)
     except ModuleNotFoundError as error:
         raise _missing(f"world.id = {id!r}", error) from error
     except gymnasium.error.Error as error:
-        known = [name for name in gymnasium.registry if not name.startswith("GymV")]
-        near = suggestion(id.partition(":")[2] or id, known)
-        if not near.startswith("did"):
-            near = "`package:Name-v0` imports the package that registers it"
+        near = suggestion(name, list(gymnasium.registry))
+        if not near.startswith("did"):  # the whole choice is hundreds of names
+            near = '"package:Name-v0" imports the package that registers it'
         raise UserError(f"world.id is {id!r}, which is not registered; {near}") from error
 
 
-def _created(id: str, kwargs: dict[str, Value]) -> Env:
-    entry = _spec(id).entry_point
-    if isinstance(entry, str) and entry.startswith("gymnasium.envs.mujoco"):
+def _created(spec: EnvSpec, kwargs: dict[str, Value]) -> Env:
+    id = spec.id
+    if isinstance(spec.entry_point, str) and spec.entry_point.startswith("gymnasium.envs.mujoco"):
         _quiet_mujoco(id)
     try:
-        env = gymnasium.make(id, max_episode_steps=-1, disable_env_checker=True, **kwargs)
+        env = gymnasium.make(spec, max_episode_steps=-1, disable_env_checker=True, **kwargs)
     except ModuleNotFoundError as error:
         raise _missing(f"world.id = {id!r}", error) from error
     except gymnasium.error.DependencyNotInstalled as error:
@@ -206,7 +218,25 @@ def _created(id: str, kwargs: dict[str, Value]) -> Env:
         raise UserError(f"world.id = {id!r} cannot be made{said}: {_first_line(error)}") from error
     while isinstance(env, CHECKS):
         env = env.env
+    bare = env.unwrapped
+    if type(vars(bare).get("action_space")) is spaces.Discrete:
+        bare.action_space = _Discrete(bare.action_space)
     return env
+
+
+class _Discrete(spaces.Discrete):
+    """The same space with a quick answer for Python's integers.
+
+    Many environments ask their space about every action: two fifths of a step of CartPole.
+    """
+
+    def __init__(self, space: spaces.Discrete) -> None:
+        super().__init__(space.n, start=space.start)
+        self._end = int(space.start + space.n)
+        self._first = int(space.start)
+
+    def contains(self, x: Any) -> bool:
+        return self._first <= x < self._end if type(x) is int else super().contains(x)
 
 
 def _quiet_mujoco(id: str) -> None:
@@ -245,9 +275,11 @@ def _flat(env: Env, id: str) -> Env:
     return gymnasium.wrappers.FlattenObservation(env)
 
 
-def _bounds(space: spaces.Box) -> tuple[np.ndarray, np.ndarray, tuple[int, ...]]:
+def _bounds(space: spaces.Box) -> Bounds:
     low, high = (bound.astype(np.float64).reshape(-1) for bound in (space.low, space.high))
-    return low, high, space.shape
+    both = np.isfinite(low) & np.isfinite(high)
+    ends = np.where(both, low, -1.0), np.where(both, high, 1.0)
+    return Bounds(low, high, (ends[0] + ends[1]) / 2, (ends[1] - ends[0]) / 2, space.shape)
 
 
 def _imported(wrapper: Wrapper) -> Any:
@@ -259,7 +291,8 @@ def _imported(wrapper: Wrapper) -> Any:
         raise _missing(path, error) from error
     found = getattr(module, wrapper.name, None)
     if found is None:
-        raise UserError(f"{path} is not there; {suggestion(wrapper.name, dir(module))}")
+        near = difflib.get_close_matches(wrapper.name, dir(module), n=1)
+        raise UserError(f"{path} is not there" + (f"; did you mean {near[0]!r}?" if near else ""))
     return functools.partial(_wrapped, found, wrapper)
 
 
