@@ -51,6 +51,7 @@ REVIEWS = (
     "--algorithm.device", "cpu",
 )  # fmt: skip
 SMOKE = {
+    "classics/qavg": ("--rounds", "3", "--algorithm.samples", "2"),
     "fedagent/demo": HOME,
     "fedagent/household": HOME,
     "fedagent/webshop": SHOP,
@@ -81,7 +82,7 @@ SMOKE = {
 }
 
 
-NEEDS = {"fedagent": "torch", "imdb": "torch", "webshop": "rapidfuzz", "fedqhd": "numba",
+NEEDS = {"classics": "jax", "fedagent": "torch", "imdb": "torch", "webshop": "rapidfuzz", "fedqhd": "numba",
          "movielens": "numba", "lunarlander": "Box2D",
          "momentum/cartpole": "jax", "halfcheetah": "mujoco", "walker": "mujoco",
          "gymnasium/": "gymnasium", "gymnasium/acrobot": "numba", "gymnasium/cartpole": "jax",

@@ -9,6 +9,7 @@ _BUILTIN = {
         "fedrl.envs.control.random_mdp",
         "classic",
         "random MDPs with exact solutions, three kernels",
+        kinds=("control", "tabular"),
     ),
     "cartpole": Entry(
         "fedrl.envs.control.cartpole",
