@@ -65,16 +65,7 @@ SMOKE = {
     "gymnasium/acrobot": (*QHD, "--world.horizon", "60"),
     "gymnasium/cartpole": ("--rounds", "2", "--world.horizon", "40", "--eval_every", "1"),
     "gymnasium/halfcheetah": ("--rounds", "2", "--world.horizon", "10", "--eval_every", "1"),
-    "gymnasium/pendulum": (
-        "--rounds",
-        "2",
-        "--world.horizon",
-        "10",
-        "--eval_every",
-        "1",
-        "--algorithm.trajectories",
-        "2",
-    ),  # fmt: skip
+    "gymnasium/pendulum": ("--rounds", "2", "--world.horizon", "10", "--eval_every", "1"),
     "momentum/random_mdp": ("--rounds", "2", "--world.horizon", "30"),
     "momentum/cartpole": ("--rounds", "3", "--world.horizon", "40"),
     "momentum/halfcheetah": ("--rounds", "2", "--world.horizon", "10", "--eval_every", "1"),
