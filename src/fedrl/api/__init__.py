@@ -32,6 +32,7 @@ threads.pin()  # before NumPy is imported
 
 import numpy as np  # noqa: E402
 
+from fedrl.aggregation.rule import Rule  # noqa: E402
 from fedrl.algorithms.fedagent.settings import Settings as AgentSettings  # noqa: E402
 from fedrl.api import flower  # noqa: E402
 from fedrl.api.figures import draw  # noqa: E402
@@ -277,13 +278,14 @@ def require_guard() -> None:
 
 
 def register(thing: object, name: str = "") -> str:
-    """A method or a world of one's own under a name, in this process and the workers it starts.
+    """A method, world or rule of one's own under a name, in this process and workers it starts.
 
     The name is the class's own if none is given. A recipe that others shall use names it
     `package.module:Name`, or the package offers it as an entry point.
     """
     named = name or str(getattr(thing, "__name__", ""))
-    table = "algorithm" if callable(getattr(thing, "local", None)) else "world"
+    method = callable(getattr(thing, "local", None))
+    table = "aggregate" if isinstance(thing, Rule) else "algorithm" if method else "world"
     parts.TABLES[table].register(named, thing)
     try:
         parts.find(table, named)  # says at once what it lacks

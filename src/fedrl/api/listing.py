@@ -1,4 +1,4 @@
-"""`fedrl.catalogue`: the methods, worlds, recipes and sweeps that can be named."""
+"""`fedrl.catalogue`: all that recipes can name, the recipes and the sweeps."""
 
 from __future__ import annotations
 
@@ -6,23 +6,27 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
+from fedrl.aggregation.rules import AGGREGATORS
 from fedrl.algorithms import METHODS
+from fedrl.clients.attacks import ATTACKS
 from fedrl.config.loading import recipes_folder
 from fedrl.core.registry import Entry
 from fedrl.envs import WORLDS
 
 
 class Catalogue(NamedTuple):
-    """By name: entries of methods and worlds, the first line of recipes and sweeps."""
+    """By name: entries, and the first line of recipes and sweeps."""
 
     methods: Mapping[str, Entry]
     worlds: Mapping[str, Entry]
+    rules: Mapping[str, Entry]
+    attacks: Mapping[str, Entry]
     recipes: Mapping[str, str]
     sweeps: Mapping[str, str]
 
 
 def catalogue() -> Catalogue:
-    """What is installed; methods and worlds of other packages, too."""
+    """What is installed, also by other packages."""
     from fedrl.runs.sweep import sweeps
 
     folder = recipes_folder()
@@ -30,9 +34,8 @@ def catalogue() -> Catalogue:
         str(path.relative_to(folder).with_suffix("")): _first_line(path)
         for path in sorted(folder.glob("*/*.toml"))
     }
-    return Catalogue(
-        METHODS, WORLDS, recipes, {name: _first_line(path) for name, path in sweeps().items()}
-    )
+    lines = {name: _first_line(path) for name, path in sweeps().items()}
+    return Catalogue(METHODS, WORLDS, AGGREGATORS, ATTACKS, recipes, lines)
 
 
 def _first_line(path: Path) -> str:

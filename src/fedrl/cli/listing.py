@@ -1,4 +1,4 @@
-"""`fedrl list`: the methods, worlds and recipes that are installed, and where they come from."""
+"""`fedrl list`: methods, worlds, rules, attacks and recipes, and where they come from."""
 
 from importlib.metadata import version
 
@@ -6,22 +6,24 @@ from fedrl.core.registry import Entry
 
 
 def origin(entry: Entry) -> str:
-    """The extra that it needs, or the package that it comes from."""
-    return f"{entry.package} {version(entry.package)}" if entry.outside else entry.extra
+    """ "  [classic]": the extra that it needs, or the package that it comes from."""
+    if not entry.outside:
+        return f"  [{entry.extra}]" if entry.extra else ""
+    return f"  [{entry.package} {version(entry.package)}]"
 
 
 def list_(argv: list[str]) -> int:
-    """What is installed: methods, worlds, recipes."""
+    """What is installed: methods, worlds, rules, attacks, recipes."""
     from fedrl import api
 
     if argv:
-        print("usage: fedrl list\n\nShows the methods, worlds and recipes that come with fedrl.")
+        print("usage: fedrl list\n\nShows what is installed, and where it comes from.")
         return 0 if argv[0] in ("-h", "--help") else 2
     found = api.catalogue()
-    for title, table in (("methods", found.methods), ("worlds", found.worlds)):
+    for title in ("methods", "worlds", "rules", "attacks"):
         print(f"{title}:")
-        for name, entry in table.items():
-            print(f"  {name:<16}{entry.summary}  [{origin(entry)}]")
+        for name, entry in getattr(found, title).items():
+            print(f"  {name:<16}{entry.summary}{origin(entry)}")
     for title, lines in (("recipes", found.recipes), ("sweeps", found.sweeps)):
         print(f"{title}:")
         for name, line in lines.items():

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from fedrl.aggregation import mean as aggregate
 from fedrl.clients.wrap import wrap
 from fedrl.config import parts
 from fedrl.config.schema import Config
@@ -36,7 +35,14 @@ def build_world(config: Config) -> Any:
 
 def packages(config: Config) -> tuple[str, ...]:
     """`package:version:hash` of the code from outside that the run uses."""
-    return parts.packages({"algorithm": config.algorithm.name, "world": config.world.name})
+    return parts.packages(
+        {
+            "algorithm": config.algorithm.name,
+            "world": config.world.name,
+            "aggregate": config.aggregate.name,
+            "attack": config.attack.kind,
+        }
+    )
 
 
 def settled(config: Config) -> Any:
@@ -66,7 +72,7 @@ def build_algorithm(config: Config) -> Algorithm:
         client_env_ids(config.federation),
     )
     noisy = config.privacy.noise > 0
-    aggregate.check_method(config.aggregate, name, algorithm, noisy, config.async_buffer.size)
+    config.rule.check_method(name, algorithm, noisy, config.async_buffer.size)
     if config.async_buffer.size:
         beta = getattr(config.algorithm, "beta", 1.0)
         check_method(algorithm, beta)

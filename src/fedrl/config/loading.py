@@ -1,8 +1,8 @@
 """From a TOML recipe, flags and Python settings to a `Config`, strictly, and back to TOML.
 
-A recipe says only what differs from the defaults. `[algorithm] name` and `[world] name` choose
-which dataclass those two tables are checked against. Unknown keys, wrong types and impossible
-values are errors of one or two lines that name the key and the fix.
+A recipe says only what differs from the defaults. `[algorithm] name`, `[world] name` and
+`[aggregate] name` choose which dataclass those tables are checked against. Unknown keys, wrong
+types and impossible values are errors of one or two lines that name the key and the fix.
 """
 
 from __future__ import annotations
@@ -90,11 +90,12 @@ def resolve(data: Tables, flags: Sequence[str] = (), settings: Tables | None = N
         if isinstance(value, Mapping) and not value and key not in fields(Config):
             raise unknown_key(key, [*fields(Config)])
     for key, name, _ in pairs:  # names first: they choose what the other keys are checked against
-        if key in ("algorithm.name", "world.name"):
+        if key in ("algorithm.name", "world.name", "aggregate.name"):
             _choose_name(merged.setdefault(key.split(".")[0], {}), key, name)
     classes = {
         "algorithm": _chosen(merged, "algorithm", "fedsvrpg-m"),
         "world": _chosen(merged, "world", "cartpole"),
+        "aggregate": _chosen(merged, "aggregate", "mean"),
     }
     for key, value, typed in pairs:
         _override(merged, classes, key, value, typed)

@@ -34,8 +34,8 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fedrl.aggregation.mean import Aggregator
-from fedrl.aggregation.robust import Stream, part
+from fedrl.aggregation.rule import Aggregator, Stream
+from fedrl.aggregation.settings import part
 from fedrl.core import seeding, tree
 from fedrl.core.types import Failure, Job, Metrics, Record, Result, Tensors, TooFew
 from fedrl.federation import round_loop, update_check

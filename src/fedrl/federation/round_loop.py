@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from fedrl.aggregation import robust
-from fedrl.aggregation.mean import Aggregator
+from fedrl.aggregation.rule import Aggregator
+from fedrl.aggregation.settings import part
 from fedrl.core import seeding, tree
 from fedrl.core.types import (
     Algorithm,
@@ -222,7 +222,7 @@ def _exchange(
                 received.blame("with it the server's step would not be finite")
         clock.lap("clients")
 
-        needed = max(1, robust.part(settings.quorum, len(jobs)))
+        needed = max(1, part(settings.quorum, len(jobs)))
         if len(accepted) >= needed:
             break
         parts.warn(
