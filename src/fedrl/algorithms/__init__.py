@@ -22,6 +22,26 @@ _BUILTIN = {
         "the same with Hessian-vector products instead of gradient differences",
         {"beta": 0.8},
     ),
+    "fedprox": Entry(
+        "fedrl.algorithms.classics.fedprox:FedProx",
+        "classic",
+        "policy-gradient averaging with a pull back to the server's parameters",
+    ),
+    "scaffold": Entry(
+        "fedrl.algorithms.classics.scaffold:Scaffold",
+        "classic",
+        "policy-gradient averaging with control variates against clients' drift",
+    ),
+    "fednova": Entry(
+        "fedrl.algorithms.classics.fednova:FedNova",
+        "classic",
+        "policy-gradient averaging normalised by each client's number of local steps",
+    ),
+    "fedpg-br": Entry(
+        "fedrl.algorithms.classics.fedpg_br:FedPGBR",
+        "classic",
+        "gradients filtered against Byzantine clients, then steps in the server's own world",
+    ),
     "fedqhd": Entry(
         "fedrl.algorithms.qhd.fedqhd",
         "classic",

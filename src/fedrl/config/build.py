@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from fedrl.clients.wrap import wrap
 from fedrl.config import parts
 from fedrl.config.schema import Config
 from fedrl.core import seeding
-from fedrl.core.types import Algorithm, Outlined, Tensors, UserError
+from fedrl.core.types import Algorithm, Outlined, ServerSamples, Tensors, UserError
 from fedrl.envs import WORLDS
 from fedrl.envs.text import PartitionedWorld
 from fedrl.federation.async_settings import check_broadcast, check_method
@@ -71,6 +72,11 @@ def build_algorithm(config: Config) -> Algorithm:
         config.rounds,
         client_env_ids(config.federation),
     )
+    if isinstance(algorithm, ServerSamples):
+        places = config.federation.clients + 1
+        algorithm.server_world = partial(
+            world.make, "world.name", config.world, places, config.seed
+        )
     noisy = config.privacy.noise > 0
     config.rule.check_method(name, algorithm, noisy, config.async_buffer.size)
     if config.async_buffer.size:

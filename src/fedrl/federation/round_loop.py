@@ -35,6 +35,7 @@ from fedrl.core.types import (
     Tensors,
     TooFew,
     UserError,
+    server_step,
 )
 from fedrl.federation.client_sampling import Settings, client_env_ids, draw_cohort, groups
 from fedrl.federation.simulated_clock import Due
@@ -214,7 +215,8 @@ def _exchange(
             up += received.bytes
             if not received.accepted:
                 continue
-            stepped = algorithm.step(now.states[group], mean, number)
+            share = len(received.accepted) / len(members[group])
+            stepped = server_step(algorithm, now.states[group], mean, number, share)
             if tree.all_finite(stepped):
                 states[group] = stepped
                 accepted += received.accepted
