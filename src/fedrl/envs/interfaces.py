@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar, runtim
 
 import numpy as np
 
+from fedrl.core.policies import ActionBox
+from fedrl.core.policies import Scaling as SavedScaling
 from fedrl.core.types import Tensors
 
 if TYPE_CHECKING:
@@ -113,3 +115,24 @@ class DiscreteWorld(Protocol):
 
     def landers(self, count: int) -> Lunar:
         """The simulator of a world without a kernel."""
+
+
+@runtime_checkable
+class ScalesObservations(Protocol):
+    """A world that shows its policies (s - shift) / scale instead of s, if `shown` is not None."""
+
+    shown: Scaling | None
+
+
+@runtime_checkable
+class BoundsActions(Protocol):
+    """A world of continuous actions that plays them otherwise than a Gaussian says them."""
+
+    def action_box(self) -> ActionBox | None: ...
+
+
+def seen_and_played(world: object) -> tuple[SavedScaling | None, ActionBox | None]:
+    """How a policy of the world sees its observations, and how its actions are played."""
+    shown = world.shown if isinstance(world, ScalesObservations) else None
+    box = world.action_box() if isinstance(world, BoundsActions) else None
+    return None if shown is None else SavedScaling(*shown), box

@@ -35,6 +35,7 @@ from fedrl.algorithms.qhd.q_learning import (
 )
 from fedrl.core import seeding
 from fedrl.core.limits import above_zero, at_least_one
+from fedrl.core.policies import NetworkPolicy, Scaling
 from fedrl.core.types import Job, Metrics, Result, Spec, Tensors, UserError
 from fedrl.envs.interfaces import DiscreteWorld
 
@@ -103,6 +104,12 @@ class DeepQLearner(FederatedQLearner):
         count = episodes or self.settings.eval_episodes
         return float(play_greedily(self.world, count, shape, weights, seed).mean())
 
+    def network_policy(self, shape: dqn.Shape, weights: np.ndarray) -> NetworkPolicy:
+        """Greedy by these weights."""
+        w1, b1, w2, b2, w3, b3 = dqn.layers(np.ascontiguousarray(weights, np.float32), shape)
+        layers = ((w1, b1), (w2, b2), (np.ascontiguousarray(w3.T), b3))
+        return NetworkPolicy(layers, "relu", "values", Scaling(*self.world.scaling))
+
 
 class FedDQN(DeepQLearner):
     """See the module's docstring."""
@@ -137,6 +144,14 @@ class FedDQN(DeepQLearner):
         kept, metrics = self.play(job, self.shape, learner)
         weight = metrics["env/steps"]
         return Result(job.client, {"weights": learner.online.copy()}, weight, kept, metrics)
+
+    def policy(self, state: Tensors, client: int | None = None) -> NetworkPolicy:
+        """One for all clients."""
+        return self.network_policy(self.shape, state["weights"])
+
+    def own_policy(self, kept: Tensors, state: Tensors, client: int) -> NetworkPolicy:
+        """What the client had learned when its last round ended."""
+        return self.network_policy(self.shape, kept["online"])
 
     # Evaluation
 
