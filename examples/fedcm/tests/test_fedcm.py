@@ -22,7 +22,9 @@ SMALL = {
 def test_with_alpha_1_it_is_pavg(tmp_path: Path):
     mine = fedrl.run(SMALL | {"algorithm": {"name": "fedcm", "alpha": 1.0}}, out=tmp_path / "a")
     pavg = fedrl.run(SMALL | {"algorithm": {"name": "pavg"}}, out=tmp_path / "b")
-    assert mine.rounds == pavg.rounds
+    for number, metrics in pavg.rounds.items():
+        same = [key for key in metrics if not key.startswith("comm/")]  # Δ_r travels, unread
+        assert [mine.rounds[number][key] for key in same] == [metrics[key] for key in same]
 
 
 def test_a_step_leans_towards_the_last_direction():

@@ -23,7 +23,7 @@ def list_(argv: list[str]) -> int:
     for title in ("methods", "worlds", "rules", "attacks"):
         print(f"{title}:")
         for name, entry in getattr(found, title).items():
-            print(f"  {name:<16}{entry.summary}{origin(entry)}")
+            print(f"  {name:<14}  {entry.summary}{origin(entry)}")
     for title, lines in (("recipes", found.recipes), ("sweeps", found.sweeps)):
         print(f"{title}:")
         for name, line in lines.items():

@@ -15,7 +15,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, cast
+from typing import Literal, NamedTuple, cast
 
 import numpy as np
 
@@ -28,20 +28,27 @@ Activation = Literal["tanh", "relu"]
 Array = np.ndarray
 
 
-@dataclass(frozen=True)
-class Scaling:
-    """How an observation is seen: (s - shift) / scale."""
+class Scaling(NamedTuple):
+    """How features see a state: (s - shift) / scale."""
 
-    shift: Array
+    shift: Array  # [dimension] float64
     scale: Array
 
-    def __call__(self, observations: Array) -> Array:
-        return (observations - self.shift) / self.scale
+    def __call__(self, states: Array) -> Array:
+        return (states - self.shift) / self.scale
+
+    @property
+    def single(self) -> tuple[Array, Array]:
+        """Both in float32, as kernels read them."""
+        return self.shift.astype(np.float32), self.scale.astype(np.float32)
 
 
 @dataclass(frozen=True)
 class ActionBox:
-    """From what a Gaussian says to what an environment takes: clip(middle + reach · a)."""
+    """From what a Gaussian says to what an environment takes: clip(middle + reach · a).
+
+    All in the shape of an action.
+    """
 
     middle: Array
     reach: Array
@@ -49,7 +56,8 @@ class ActionBox:
     high: Array
 
     def __call__(self, actions: Array) -> Array:
-        return np.clip(self.middle + self.reach * actions, self.low, self.high)
+        shaped = actions.reshape(-1, *self.low.shape)
+        return np.clip(self.middle + self.reach * shaped, self.low, self.high).astype(np.float32)
 
 
 class TensorPolicy(ABC):

@@ -143,7 +143,7 @@ def card(path: Path, found: Learned, name: str, lacking: str) -> str:
     return render(
         __package__,
         "policy_card.md.jinja",
-        name=name,
+        title=name,
         config=found.config,
         client=found.client,
         about=found.policy.description(),

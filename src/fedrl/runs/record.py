@@ -154,9 +154,8 @@ def _write(target: Path, frames: list[np.ndarray], per_second: float) -> None:
         return
     from PIL import Image
 
-    images = [
-        Image.fromarray(frame).quantize(COLOURS, Image.Quantize.FASTOCTREE) for frame in frames
-    ]
+    quick = Image.Quantize.FASTOCTREE
+    images = [Image.fromarray(frame).quantize(COLOURS, quick) for frame in frames]
     pause = max(20, round(1000 / per_second / 10) * 10)  # browsers slow down what is quicker
     try:
         images[0].save(
