@@ -27,6 +27,7 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from fedrl.core import seeding
+from fedrl.core.policies import ActionBox
 from fedrl.core.registry import suggestion
 from fedrl.core.types import UserError
 from fedrl.envs.gymnasium.settings import (
@@ -39,6 +40,7 @@ from fedrl.envs.gymnasium.settings import (
     parse_wrapper,
 )
 from fedrl.envs.interfaces import Scaling
+from fedrl.envs.rendering import RenderedEnvironment
 from fedrl.envs.simulated import Environment, EnvironmentWorld, random_play, repeats
 
 __all__ = ["Settings", "World", "packages"]
@@ -129,12 +131,25 @@ class World(EnvironmentWorld):
             actions = np.clip(actions, box.low, box.high)
         return actions.astype(np.float32).reshape(-1, *box.shape)
 
+    def action_box(self) -> ActionBox | None:
+        """The same for a policy that is used without this world."""
+        box, how = self._box, self.settings.action_bounds
+        if box is None or how == "ignore":
+            return None
+        rescaled = how == "rescale"
+        middle = box.middle if rescaled else np.zeros_like(box.low)
+        reach = box.reach if rescaled else np.ones_like(box.low)
+        return ActionBox(*(x.reshape(box.shape) for x in (middle, reach, box.low, box.high)))
+
+    def rendered(self, client: int) -> RenderedEnvironment:
+        return self._make(client, render_mode="rgb_array")
+
     def _values(self, words: list[Keyword], client: int) -> dict[str, Value]:
         return {word.name: word.of_client(client, self._seed) for word in words}
 
-    def _make(self, client: int) -> Env:
+    def _make(self, client: int, **more: str) -> Env:
         """The client's environment, bare but for the wrappers that were asked for."""
-        env = _created(self._spec, self._values(self._kwargs, client))
+        env = _created(self._spec, self._values(self._kwargs, client) | more)
         for name, value in self._values(self._attributes, client).items():
             if not hasattr(env.unwrapped, name):
                 known = [key for key in vars(env.unwrapped) if not key.startswith("_")]
