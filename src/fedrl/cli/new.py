@@ -29,7 +29,7 @@ class Kind(NamedTuple):
 
 KINDS = {
     "method": Kind("fedrl.algorithms", True, "policy gradients with weight decay"),
-    "world": Kind("fedrl.worlds", True, "a corridor to walk along; slippery for some clients"),
+    "world": Kind("fedrl.worlds", True, "a corridor, slippery for some clients"),
     "rule": Kind("fedrl.aggregators", False, "the mean of the updates nearest to the median"),
 }
 FILES = {
