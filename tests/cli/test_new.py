@@ -9,8 +9,9 @@ import tomllib
 import pytest
 from support import environments
 
+from fedrl.api.packages import KINDS
 from fedrl.cli import call
-from fedrl.cli.new import KINDS
+from fedrl.config.parts import TABLES
 
 NAMES = {"method": "my-method", "world": "icy_hall", "rule": "nearest"}
 
@@ -28,7 +29,9 @@ def test_a_package_is_written(kind, tmp_path, capsys):
         f"tests/test_{module}.py",
     }  # fmt: skip
     about = tomllib.loads((tmp_path / name / "pyproject.toml").read_text())
-    ((key, place),) = about["project"]["entry-points"][KINDS[kind].group].items()
+    ((key, place),) = about["project"]["entry-points"][
+        f"fedrl.{TABLES[KINDS[kind].table].group}"
+    ].items()
     assert (key, place.split(":")[0]) == (name, module)
     for file in (tmp_path / name).rglob("*.*"):
         text = file.read_text()
@@ -77,7 +80,7 @@ def test_each_is_green_at_once(tmp_path):
         (["rule", "a:b"], "cannot be a package's name"),
         (["rule", "a--b"], "cannot be a package's name"),
         (["rule", "ünïcode"], "cannot be a package's name"),
-        (["thing", "mine"], "invalid choice"),
+        (["thing", "mine"], "KIND is 'thing'; choose from method, world, rule"),
         (["rule"], "the following arguments are required: NAME"),
     ],
 )
