@@ -8,9 +8,12 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.liars import SIZE, in_order, stream, vector
 
+from fedrl.aggregation import rules
 from fedrl.aggregation.fedpg import fedpg_aggregate, kept
-from fedrl.core.types import TooFew
+from fedrl.config.loading import resolve
+from fedrl.core.types import TooFew, UserError
 
 SIGMA, BATCH, DELTA, ALPHA = 1.0, 16, 0.6, 0.3
 
@@ -76,3 +79,31 @@ def test_nobody_to_trust_is_said():
     x = 100.0 * np.eye(4)
     with pytest.raises(TooFew, match="2 sigma"):
         fedpg_aggregate(list(x), SIGMA, BATCH, DELTA, ALPHA)
+
+
+def test_as_a_rule_it_is_named_by_a_recipe_and_keeps_the_updates_form():
+    recipe = {"algorithm": {"name": "pavg"}, "world": {"name": "random_mdp"}}
+    config = resolve(recipe, ["--aggregate.name", "fedpg-br", "--aggregate.sigma", "0.5"])
+    x = 0.1 * np.random.default_rng(2).standard_normal((5, SIZE)).astype(np.float32)
+    x[3] += 9
+    found = rules.build(config.rule, 5)(stream(x))
+    honest = in_order(np.delete(x, 3, 0)).mean(0)
+    np.testing.assert_allclose(vector(found), honest, rtol=1e-5)
+    assert found["b"].dtype == np.float32
+    with pytest.raises(TooFew, match="fedpg-br needs 3 updates, and 2 were usable"):
+        rules.build(config.rule, 5)(stream(x[:2]))
+
+
+@pytest.mark.parametrize(
+    ("setting", "words"),
+    [
+        ("sigma=0", "above 0"),
+        ("batch=0", "at least 1"),
+        ("delta=1", "in .0, 1."),
+        ("alpha=0.5", "0.5"),
+    ],
+)
+def test_impossible_settings_are_a_line(setting, words):
+    recipe = {"algorithm": {"name": "pavg"}, "world": {"name": "random_mdp"}}
+    with pytest.raises(UserError, match=words):
+        resolve(recipe, ["--aggregate.name", "fedpg-br", f"--aggregate.{setting}"])

@@ -15,9 +15,7 @@ from support import environments
 from support.environments import EXAMPLES
 
 pytest.importorskip("jax", reason="needs the extra classic")
-pytest.importorskip("pip", reason="packages are installed with pip")
-pytest.importorskip("setuptools", reason="packages are built with setuptools")
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, environments.needs_pip]
 
 PACKAGES = ("fedcm", "gridworld", "geometric_median")
 SMALL = ("--rounds", "3", "--federation.clients", "3", "--world.size", "3", "--world.horizon", "9")

@@ -11,13 +11,12 @@ from support.environments import EXAMPLES
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 pytest.importorskip("jax", reason="needs the extra classic")
-pytest.importorskip("pip", reason="packages are installed with pip")
 
 from support.flower_runs import records
 
 from fedrl.engines.flower.local_federation import LocalFederation
 
-pytestmark = [pytest.mark.slow, pytest.mark.machines]
+pytestmark = [pytest.mark.slow, pytest.mark.machines, environments.needs_pip]
 
 ALLOWED = ("fedrl-fedcm", "fedrl-gridworld")
 LACKS, OTHER, WHOLE = 3, 4, 5

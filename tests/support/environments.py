@@ -10,12 +10,18 @@ import site
 import subprocess
 import sys
 import venv
+from importlib.util import find_spec
 from pathlib import Path
+
+import pytest
 
 import fedrl
 from support.repository import ROOT
 
 EXAMPLES = ROOT / "examples"
+needs_pip = pytest.mark.skipif(
+    not all(map(find_spec, ("pip", "setuptools"))), reason="installs packages with pip, setuptools"
+)
 
 
 def make(folder: Path) -> Path:

@@ -67,6 +67,18 @@ _BUILTIN = {
         "a baseline of FedQHD: DQNs of any size fit their mean predictions on anchors",
         kinds=("discrete",),
     ),
+    "qavg": Entry(
+        "fedrl.algorithms.classics.qavg:QAvg",
+        "classic",
+        "Q-learning in environments that differ, Q averaged (Jin et al. 2022)",
+        kinds=("discrete", "tabular"),
+    ),
+    "fedprox-dqn": Entry(
+        "fedrl.algorithms.classics.fedprox_dqn:FedProxDQN",
+        "classic",
+        "deep Q-learning whose clients are pulled towards the server's weights (FedProx)",
+        kinds=("discrete", "tabular"),
+    ),
     "fedagent": Entry(
         "fedrl.algorithms.fedagent.algorithm",
         "llm",

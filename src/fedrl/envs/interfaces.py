@@ -1,7 +1,8 @@
 """What an algorithm may ask of a world, by kind of world. A world is any class with these names.
 
-The momentum methods play control worlds, of which there are three sorts, told apart by what they
-offer: `rollout_jax`, `rollout` on the host, or tables. Q-learners play discrete worlds.
+Policy gradients play control worlds, of which there are three sorts, told apart by what they offer:
+`rollout_jax`, `rollout` on the host, or tables. Q-learners play discrete worlds. One world may be
+both: `fedrl.envs.simulated` makes it of an environment's `reset` and `step`.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar, runtim
 
 import numpy as np
 
+from fedrl.core.policies import ActionBox
+from fedrl.core.policies import Scaling as Scaling
 from fedrl.core.types import Tensors
 
 if TYPE_CHECKING:
     import jax
-
-    from fedrl.envs.discrete.lunarlander import Lunar
 
 JaxSample = Callable[["jax.Array", "jax.Array"], "jax.Array"]
 """`sample(observations [O, B], noise […, B]) -> actions […, B]`, traced."""
@@ -84,32 +85,79 @@ class TabularWorld(ControlWorld, Protocol):
     initial: np.ndarray  # [S], the distribution of the first state
 
 
-class Scaling(NamedTuple):
-    """How features see a state: (s - shift) / scale."""
+class Step(NamedTuple):
+    """What became of the stepped episodes. One may be terminated and truncated at once."""
 
-    shift: np.ndarray  # [dimension] float64
-    scale: np.ndarray
+    observations: np.ndarray  # [n, O] float32, true ones at an end too
+    rewards: np.ndarray  # [n] float64
+    terminated: np.ndarray  # [n] bool: ended by the world itself
+    truncated: np.ndarray  # [n] bool: cut, as a rule at the step limit
 
-    def __call__(self, states: np.ndarray) -> np.ndarray:
-        return (states - self.shift) / self.scale
 
-    @property
-    def single(self) -> tuple[np.ndarray, np.ndarray]:
-        """Both in float32, as kernels read them."""
-        return self.shift.astype(np.float32), self.scale.astype(np.float32)
+class Simulator(Protocol):
+    """`count` environments stepped together; each one's episodes come from its own seed, whatever
+    the others do. Nothing restarts by itself: a learner needs the observation that an episode ended
+    with and the first one of the next."""
+
+    count: int
+
+    def reset(self, seeds: Sequence[int] | np.ndarray) -> np.ndarray:
+        """Begin a new stream of episodes everywhere; the first observations [count, O]."""
+
+    def step(self, actions: np.ndarray, rows: np.ndarray | None = None) -> Step:
+        """An action for each of the environments `rows` (all by default); the others wait."""
+
+    def step_alone(self, action: int) -> tuple[np.ndarray, float, bool, bool]:
+        """`step` where there is one environment, without arrays of one.
+
+        Returns (observation [O], reward, terminated, truncated).
+        """
+
+    def restart(self, rows: np.ndarray) -> np.ndarray:
+        """The next episodes of these environments; their first observations [len(rows), O]."""
+
+
+Discrete = TypeVar("Discrete", bound="DiscreteWorld")
 
 
 class DiscreteWorld(Protocol):
-    """Few actions, a continuous state of `dimension` numbers, the same world for all clients."""
+    """Few actions and a state of `dimension` numbers; clients' environments may differ."""
 
     name: str
     clients: int
     dimension: int
     actions: int
+    """How many there are; 0 where they are continuous, which no Q-learner plays."""
     limit: int
     scaling: Scaling
     kernel: int | None
     """Which world of `discrete.classic_kernels` it is; None where it is simulated on the host."""
+    own: Sequence[int]
+    """The clients whose environments are played here: all, but for what `of_clients` returns."""
 
-    def landers(self, count: int) -> Lunar:
-        """The simulator of a world without a kernel."""
+    def of_clients(self: Discrete, clients: Sequence[int]) -> Discrete:
+        """The environments of these clients alone; the world itself where all are alike."""
+
+    def simulator(self, pools: Sequence[Sequence[int]] | np.ndarray) -> Simulator:
+        """An environment for each of `pools`: every episode plays one of that row's clients'."""
+
+
+@runtime_checkable
+class ScalesObservations(Protocol):
+    """A world that shows its policies (s - shift) / scale instead of s, if `shown` is not None."""
+
+    shown: Scaling | None
+
+
+@runtime_checkable
+class BoundsActions(Protocol):
+    """A world of continuous actions that plays them otherwise than a Gaussian says them."""
+
+    def action_box(self) -> ActionBox | None: ...
+
+
+def seen_and_played(world: object) -> tuple[Scaling | None, ActionBox | None]:
+    """How a policy of the world sees its observations, and how its actions are played."""
+    shown = world.shown if isinstance(world, ScalesObservations) else None
+    box = world.action_box() if isinstance(world, BoundsActions) else None
+    return shown, box

@@ -1,1 +1,1 @@
-"""FedProx, SCAFFOLD, FedNova, FedPG-BR: one short file each, on the hooks of their families."""
+"""Methods that people compare with: one short file each, on the hooks of their families."""
