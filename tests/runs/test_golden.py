@@ -78,9 +78,9 @@ SMOKE = {
 }
 
 
-NEEDS = {"classics": "jax", "fedagent": "torch", "imdb": "torch", "webshop": "rapidfuzz", "fedqhd": "numba",
-         "movielens": "numba", "lunarlander": "Box2D",
-         "momentum/cartpole": "jax", "classics/": "jax", "halfcheetah": "mujoco", "walker": "mujoco",
+NEEDS = {"classics": "jax", "fedagent": "torch", "imdb": "torch", "webshop": "rapidfuzz",
+         "fedqhd": "numba", "movielens": "numba", "lunarlander": "Box2D",
+         "momentum/cartpole": "jax", "halfcheetah": "mujoco", "walker": "mujoco",
          "gymnasium/": "gymnasium", "gymnasium/acrobot": "numba", "gymnasium/cartpole": "jax",
          "gymnasium/pendulum": "jax"}  # fmt: skip
 
