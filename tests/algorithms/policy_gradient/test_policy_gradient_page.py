@@ -18,7 +18,7 @@ CODE = re.search(r"```python\n(.*?)```", PAGE.split("<!-- example -->")[1], re.D
 def test_the_example_is_scaffold(tmp_path):
     """With all clients in every round; and it is short."""
     names: dict = {"__name__": "page"}
-    exec(compile(CODE, "docs/policy_gradients.md", "exec"), names)
+    exec(compile(CODE, "docs/policy_gradients.md", "exec", dont_inherit=True), names)
     mine, ours = (
         played(make(cls), rounds=3).last.states[0] for cls in (names["Scaffold"], Scaffold)
     )
