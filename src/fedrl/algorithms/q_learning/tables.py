@@ -61,8 +61,8 @@ class TableRunner:
         server = _stacked([start.server for start in starts])
         client = _stacked([start.client for start in starts])
         with self.precision():
-            keys = jax.vmap(jax.random.key)(np.array([start.seed for start in starts], np.uint64))
-            last, error = self._local(theta, server, client, kernel, reward, keys, sign)
+            seeds = np.array([start.seed for start in starts], np.uint64)
+            last, error = self._local(theta, server, client, kernel, reward, seeds, sign)
             tables, errors = np.asarray(last[NAME]), np.asarray(error)
         steps, drawn = self.method.settings.local_steps, float(self.drawn)
         return [
@@ -110,7 +110,7 @@ class TableRunner:
         client: Tensors,
         kernel: Array,
         reward: Array,
-        key: Array,
+        seed: Array,
         sign: Array,
     ) -> tuple[Params, Array]:
         """(θ after E updates, the largest entry of the last one's gradient: its TD error)."""
@@ -119,6 +119,7 @@ class TableRunner:
         each = s.samples or states  # transitions of a pair
         at, taken = (jnp.repeat(x.ravel(), each) for x in np.indices((states, actions)))
         everywhere = jnp.tile(jnp.arange(states), states * actions)
+        key = jax.random.key(seed)
         edges = jnp.cumsum(kernel, -1)[..., None, :-1]
 
         def values(theta: Params, where: Array) -> Array:

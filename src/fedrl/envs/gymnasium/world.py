@@ -59,7 +59,7 @@ HUGE = 1e6
 
 
 class Bounds(NamedTuple):
-    """Of continuous actions in one row [A]; without both bounds, the middle is 0 and the reach 1."""
+    """Of continuous actions in one row [A]; without both, the middle is 0 and the reach 1."""
 
     low: np.ndarray
     high: np.ndarray
@@ -70,8 +70,6 @@ class Bounds(NamedTuple):
 
 class World(EnvironmentWorld):
     """An environment per client; `kwargs` and `attributes` with a range make them differ."""
-
-    Settings = Settings
 
     def __init__(self, settings: Settings, clients: int, seed: int) -> None:
         self.settings = settings
@@ -86,14 +84,18 @@ class World(EnvironmentWorld):
             raise UserError(f"{settings.id} has no limit of steps: set world.horizon, to 200 say")
         space = first.action_space
         self._box = _bounds(space) if isinstance(space, spaces.Box) else None
-        if self._box is None and not isinstance(space, spaces.Discrete):
+        if self._box is not None:
+            actions = len(self._box.low)
+        elif isinstance(space, spaces.Discrete):
+            actions = int(space.n)
+        else:
             raise UserError(
                 f"{settings.id} has {type(space).__name__} actions; worlds have Discrete or Box "
                 "ones: name a wrapper in world.wrappers that makes one of these"
             )
         super().__init__(
             settings.id, clients, first.observation_space.shape[0],  # type: ignore[index]
-            len(self._box.low) if self._box else int(space.n), horizon, settings.gamma, continuous=self._box is not None,
+            actions, horizon, settings.gamma, continuous=self._box is not None,
         )  # fmt: skip
         self.give_back(0, first)
         if not repeats(self, seeding.derive(seed, "gymnasium/repeats")):
@@ -234,8 +236,9 @@ def _created(spec: EnvSpec, kwargs: dict[str, Value]) -> Env:
     while isinstance(env, CHECKS):
         env = env.env
     bare = env.unwrapped
-    if type(vars(bare).get("action_space")) is spaces.Discrete:
-        bare.action_space = _Discrete(bare.action_space)
+    space = vars(bare).get("action_space")
+    if isinstance(space, spaces.Discrete) and type(space) is spaces.Discrete:
+        bare.action_space = _Discrete(space)
     return env
 
 
