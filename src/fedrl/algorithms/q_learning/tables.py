@@ -23,6 +23,7 @@ from fedrl.algorithms.q_learning.runners import End, Method, Start, update_loss
 from fedrl.algorithms.q_learning.settings import TABLE_LR
 from fedrl.algorithms.q_learning.td_step import Params, TDStep
 from fedrl.core import tree
+from fedrl.core.policies import TablePolicy
 from fedrl.core.types import Metrics, Range, Tensors
 from fedrl.envs.control import random_mdp
 from fedrl.envs.interfaces import TabularWorld
@@ -79,6 +80,9 @@ class TableRunner:
         policy = (np.arange(rewards.shape[-1]) == choice[:, None]).astype(np.float64)
         world = self.world
         return random_mdp.performance(policy, kernels, rewards, world.initial, world.gamma)
+
+    def policy(self, theta: Tensors) -> TablePolicy:
+        return TablePolicy(theta[NAME], "values")
 
     def diagnostics(self, theta: Tensors) -> Metrics:
         """`q_error`: the largest distance to Q* of the mean environment."""
