@@ -147,7 +147,7 @@ class World(EnvironmentWorld):
     def _values(self, words: list[Keyword], client: int) -> dict[str, Value]:
         return {word.name: word.of_client(client, self._seed) for word in words}
 
-    def _make(self, client: int, **more: str) -> Env:
+    def _make(self, client: int, **more: Value) -> Env:
         """The client's environment, bare but for the wrappers that were asked for."""
         env = _created(self._spec, self._values(self._kwargs, client) | more)
         for name, value in self._values(self._attributes, client).items():
