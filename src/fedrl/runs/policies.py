@@ -76,7 +76,9 @@ def _place(path: Path, config: Config, client: int | None) -> int:
     if len(states) == 1:
         return 0
     if client is None:
-        raise UserError(f"{path} has {len(states)} policies, one per client: say whose (--client 0)")
+        raise UserError(
+            f"{path} has {len(states)} policies, one per client: say whose (--client 0)"
+        )
     owners = client_env_ids(config.federation)
     return next(
         i for i, group in enumerate(states) if any(client in owners[member] for member in group)
