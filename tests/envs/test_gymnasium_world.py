@@ -320,3 +320,25 @@ def test_packages_are_listed_and_not_imported():
         "assert not {'gymnasium', 'json.tool', 'jax'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("id", "Pendulum-v1"),
+        ("id", "os:CartPole-v1"),
+        ("kwargs", "xml_file=/etc/passwd"),
+        ("attributes", "gravity=1.0"),
+        ("wrappers", "os:system"),
+    ],
+)
+def test_a_node_takes_texts_of_a_recipe_only_if_its_owner_says_so(key, value, tmp_path):
+    from fedrl.config.loading import resolve
+    from fedrl.engines.flower.node import Refused
+    from fedrl.engines.flower.node_policy import Policy, check
+
+    said = value if key == "id" else [value]
+    config = resolve({"world": {"name": "gymnasium", key: said}})
+    with pytest.raises(Refused, match=rf"world\.{key}: .*--allow world\.{key}"):
+        check(config, Policy(tmp_path))
+    check(config, Policy(tmp_path, allowed=frozenset({f"world.{key}"})))
