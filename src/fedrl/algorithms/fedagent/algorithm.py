@@ -37,6 +37,7 @@ import numpy as np
 from fedrl.aggregation import server_optimizers
 from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core import tree
+from fedrl.core.limits import one_of
 from fedrl.core.registry import missing_extra
 from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Spec, Tensors, UserError
 from fedrl.envs.text import PartitionedWorld, Task, spaced
@@ -87,6 +88,7 @@ class FedAgent:
             sorted({task for owner in pool for task in dealt.shares[owner]})
             for pool in client_env_ids
         ]
+        one_of("algorithm.eval_split", settings.eval_split, dealt.world.splits)
         tasks = dealt.world.tasks(settings.eval_split)
         self.eval_tasks = spaced(tasks, min(settings.eval_tasks or len(tasks), len(tasks)))
         if not self.eval_tasks:
