@@ -6,39 +6,11 @@ import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
-
-from fedrl.core.types import UserError
-
-if TYPE_CHECKING:
-    from fedrl.config.parts import Part
-    from fedrl.envs.text import TextWorld
 
 NAMED = "a text world: household, webshop, prompts, or one of your own (package.module:Name)"
 
 
 WORLD = "Settings of the world are flags, as in `fedrl run`; `fedrl play WORLD --help` lists them."
-
-
-def text_world(name: str) -> "Part":
-    """The text world of this name, wherever it comes from."""
-    from fedrl.config import parts
-    from fedrl.envs import WORLDS
-
-    part = parts.world(name)
-    if "text" not in part.kinds:
-        texts = [known for known, entry in WORLDS.builtin.items() if "text" in entry.kinds]
-        raise UserError(f"{name} is no text world; choose from {', '.join(texts)}, or your own")
-    return part
-
-
-def open_world(name: str, flags: list[tuple[str, str | None]]) -> "TextWorld":
-    """The text world with the settings that the `--world.…` flags name."""
-    from fedrl.config.flag_parsing import section
-
-    part = text_world(name)
-    world: TextWorld = part.make("world", section(part.settings, flags, "world."), 0, 0)
-    return world
 
 
 @contextmanager

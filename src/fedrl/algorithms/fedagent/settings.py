@@ -14,7 +14,8 @@ from fedrl.core.types import ModelName, UserError, Word
 class Settings:
     """How a client learns, and what the server does with it."""
 
-    name: Literal["fedagent"] = "fedagent"
+    # The method: fedagent, or one that is built on it.
+    name: Word = "fedagent"
     # Model folder (`fedrl warmstart` writes one), GGUF file or Hugging Face id.
     model: ModelName = ""
     # Rank of LoRA's adapters: all that is then trained and sent. 0 trains the whole model.
