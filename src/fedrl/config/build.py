@@ -42,7 +42,8 @@ def packages(config: Config) -> tuple[str, ...]:
             "world": config.world.name,
             "aggregate": config.aggregate.name,
             "attack": config.attack.kind,
-        }
+        },
+        parts.rewards(config.world),
     )
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -26,9 +26,17 @@ from fedrl.clients.attacks import ATTACKS
 from fedrl.core.registry import Entry, fingerprint, load, missing_extra
 from fedrl.core.types import UserError, Word
 from fedrl.envs import WORLDS
+from fedrl.envs.prompts.rewards import REWARDS
+from fedrl.envs.prompts.settings import Settings as Prompts
 
-TABLES = {"algorithm": METHODS, "world": WORLDS, "aggregate": AGGREGATORS, "attack": ATTACKS}
-"""By the table of a recipe whose `name`, or `kind`, they explain."""
+TABLES = {
+    "algorithm": METHODS,
+    "world": WORLDS,
+    "aggregate": AGGREGATORS,
+    "attack": ATTACKS,
+    "reward": REWARDS,
+}
+"""By the table of a recipe whose `name`, or `kind`, they explain; `reward` is a world's setting."""
 
 
 @dataclass(frozen=True)
@@ -120,9 +128,17 @@ def _named(settings: type) -> type:
     return named
 
 
-def packages(names: Mapping[str, str]) -> tuple[str, ...]:
+def rewards(world: object) -> tuple[str, ...]:
+    """Names of the reward functions in a world's settings."""
+    return world.reward if isinstance(world, Prompts) else ()
+
+
+def packages(names: Mapping[str, str], rewards: Sequence[str] = ()) -> tuple[str, ...]:
     """`package:version:hash` of what comes from outside, by the tables and names that say so."""
     entries = [TABLES[table].find(name) for table, name in names.items()]
+    for name in rewards:
+        entries.append(REWARDS.find(name))
+        load(entries[-1], REWARDS.key, name)  # its package's files are known when it is imported
     return tuple(sorted({fingerprint(entry) for entry in entries if entry.outside}))
 
 

@@ -75,8 +75,10 @@ def attempt(algorithm: Algorithm, job: Job, watch: Watch | None = None) -> Resul
 
 
 def _tell(watch: Watch, client: int, error: Exception) -> None:
-    if not _shareable(error):  # that says all in its one line
-        watch.tell(client, trace(error, watch.texts))
+    """A shareable error says all in its one line, unless something else is behind it."""
+    behind = error.__cause__ if _shareable(error) else error
+    if behind is not None:
+        watch.tell(client, trace(behind, watch.texts))
 
 
 def trace(error: BaseException, text: bool) -> str:
