@@ -75,10 +75,11 @@ def attempt(algorithm: Algorithm, job: Job, watch: Watch | None = None) -> Resul
 
 
 def _tell(watch: Watch, client: int, error: Exception) -> None:
-    """A shareable error says all in its one line, unless something else is behind it."""
-    behind = error.__cause__ if _shareable(error) else error
+    """A shareable error says all in its one line; of what may be behind it, where that was."""
+    shareable = _shareable(error)
+    behind = error.__cause__ if shareable else error
     if behind is not None:
-        watch.tell(client, trace(behind, watch.texts))
+        watch.tell(client, trace(behind, watch.texts and not shareable))
 
 
 def trace(error: BaseException, text: bool) -> str:
