@@ -300,7 +300,8 @@ def test_wrong_settings_are_one_line(settings, message):
 
 
 def test_texts_say_values():
-    found = [parse_keyword(f"a={text}", "k")[1:] for text in ("1", "1.5", "true", "8x8", "1:3", "1:2.5", "-1e-3:.5")]  # fmt: skip
+    texts = ("1", "1.5", "true", "8x8", "1:3", "1:2.5", "-1e-3:.5")
+    found = [parse_keyword(f"a={text}", "k")[1:] for text in texts]
     assert found == [
         (1, None), (1.5, None), (True, None), ("8x8", None), (1, 3), (1.0, 2.5), (-0.001, 0.5),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""Gymnasium environments of a package that is not Gymnasium's: `support.gym_environments:Toy-v0`."""
+"""Environments of a package that is not Gymnasium's: `support.gym_environments:Toy-v0`."""
 
 from __future__ import annotations
 

@@ -63,13 +63,14 @@ from fedrl.config.schema import Config  # noqa: E402
 from fedrl.core.types import Algorithm, Tables, UserError  # noqa: E402
 from fedrl.federation.round_loop import Round  # noqa: E402
 from fedrl.runs import grid, train  # noqa: E402
+from fedrl.runs.policies import load_policy  # noqa: E402
 from fedrl.runs.run_dir import RunDir, require_run  # noqa: E402
 
 __all__ = [
     "DryRun", "Round", "Run", "Runs", "UserError", "answer_queries", "catalogue", "complete",
     "configure", "data_sets", "draw", "dry_run", "fetch_data", "flower", "frame", "gap", "load",
-    "open_world", "parity", "partition_tasks", "plan", "play_world", "register", "reproduce",
-    "resume", "run", "sweep", "warm_start",
+    "load_policy", "open_world", "parity", "partition_tasks", "plan", "play_world", "register",
+    "reproduce", "resume", "run", "sweep", "warm_start",
 ]  # fmt: skip
 
 Callback = Callable[[Round], object]

@@ -30,7 +30,8 @@ usage: fedrl COMMAND …
   flower PART         federations across machines: up, keys, link, node
   feedback RUN        answer what a client of a FedRLHF run asks its person, on a page or here
   label RUN           which tasks a run's agent solves: labels for the hardness partition
-  export RUN          a run's language model as an ordinary folder
+  export RUN          a run's policy or language model as a folder of its own
+  record RUN          an animation of a run's policy in a control world
   play WORLD          play the household in the terminal, or the shop in your browser
   partition WORLD     deal a world's tasks out to clients, measure and draw how they differ
   parity WORLD …      replay recorded transcripts of the real engines against ours
@@ -129,6 +130,7 @@ COMMANDS = {
     "warmstart": "warmstart:warmstart",
     "label": "label:label",
     "export": "export:export",
+    "record": "record:record",
     "plan": "plan:plan",
     "gap": "gap:gap",
     "feedback": "feedback:feedback",

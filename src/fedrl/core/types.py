@@ -200,6 +200,32 @@ class SavesModel(Protocol):
 
 
 @runtime_checkable
+class Policy(Protocol):
+    """What was learned to do, in NumPy. See `fedrl.core.policies` for those that can be written."""
+
+    def act(self, observation: Any, rng: np.random.Generator | None = None) -> Any:
+        """The action for an observation, or those for a batch [b, …].
+
+        With `rng` as in training, without it the most likely or most valuable one.
+        """
+        ...
+
+
+@runtime_checkable
+class GivesPolicy(Protocol):
+    """An algorithm whose server's state is a policy; one per client where clients differ."""
+
+    def policy(self, state: Tensors, client: int | None = None) -> Policy: ...
+
+
+@runtime_checkable
+class KeepsPolicies(Protocol):
+    """An algorithm whose clients hold a policy of their own in what they keep between rounds."""
+
+    def own_policy(self, kept: Tensors, state: Tensors, client: int) -> Policy: ...
+
+
+@runtime_checkable
 class SendsParameters(Protocol):
     """An algorithm that says whether its clients send new values of what was broadcast under the
     same names. If not, and without it, updates are changes, whatever their names."""

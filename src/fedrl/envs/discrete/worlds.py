@@ -113,7 +113,7 @@ class World(SimulatedWorld):
     def simulator(self, pools: Sequence[Sequence[int]] | np.ndarray) -> Simulator:
         if self.kernel is not None:
             return Compiled(self.kernel, pools)
-        return lunarlander.Lunar(len(pools), self.backend)
+        return lunarlander.Lunar(len(pools), self.backend)  # type: ignore[arg-type]
 
 
 def random_states(world: DiscreteWorld, count: int, seed: int) -> np.ndarray:

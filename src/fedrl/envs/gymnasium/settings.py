@@ -38,7 +38,7 @@ class Keyword(NamedTuple):
             return self.value
         random = seeding.generator(seed, f"gymnasium/{self.name}", client=client)
         if isinstance(self.value, int):
-            return int(random.integers(self.value, self.high, endpoint=True))
+            return int(random.integers(self.value, int(self.high), endpoint=True))
         return float(random.uniform(float(self.value), self.high))
 
 
