@@ -43,8 +43,6 @@ def trl_rewards(folder: Path, names: tuple[str, ...], rows: list[dict], chat: bo
 
         reward_funcs, reward_processing_classes = functions, [None] * len(functions)
         reward_func_names, environments, state = list(names), None, TrainerState()
-        chat_template_kwargs: dict = {}
-        args = None
 
         class accelerator:
             device = torch.device("cpu")

@@ -155,7 +155,7 @@ def test_a_single_turn_is_the_prompt_itself_and_the_whole_answer():
     assert told(chat, plain, Talkative()) == "[user]1+1=[end][agent]"
     for format in (texts, chat):
         assert told(format, talk, Talkative()) == "[system]be short[end][user]1+1=[end][agent]"
-        with pytest.raises(UserError, match="algorithm.model has no chat template"):
+        with pytest.raises(UserError, match=r"algorithm\.model has no chat template"):
             told(format, talk, Letters())
     notes = texts.start("1+1=", plain)
     assert texts.parse(notes, " 2\n") == (" 2\n", True)
