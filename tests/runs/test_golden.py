@@ -50,7 +50,12 @@ REVIEWS = (
     "--algorithm.batch", "6", "--algorithm.answer_tokens", "8", "--algorithm.eval_prompts", "4",
     "--algorithm.device", "cpu",
 )  # fmt: skip
+CLASSIC = ("--rounds", "2", "--eval_every", "1", "--world.horizon", "40")
 SMOKE = {
+    "classics/fednova": CLASSIC,
+    "classics/fedpg_br": CLASSIC,
+    "classics/fedprox": CLASSIC,
+    "classics/scaffold": CLASSIC,
     "classics/qavg": ("--rounds", "3", "--algorithm.samples", "2"),
     "fedagent/demo": HOME,
     "fedagent/household": HOME,
@@ -73,8 +78,8 @@ SMOKE = {
 }
 
 
-NEEDS = {"classics": "jax", "fedagent": "torch", "imdb": "torch", "webshop": "rapidfuzz", "fedqhd": "numba",
-         "movielens": "numba", "lunarlander": "Box2D",
+NEEDS = {"classics": "jax", "fedagent": "torch", "imdb": "torch", "webshop": "rapidfuzz",
+         "fedqhd": "numba", "movielens": "numba", "lunarlander": "Box2D",
          "momentum/cartpole": "jax", "halfcheetah": "mujoco", "walker": "mujoco",
          "gymnasium/": "gymnasium", "gymnasium/acrobot": "numba", "gymnasium/cartpole": "jax",
          "gymnasium/pendulum": "jax"}  # fmt: skip

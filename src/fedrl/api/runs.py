@@ -143,6 +143,7 @@ class Runs(list[Run]):
                 }
                 | metrics
                 for run in self
+                if run.round >= 0  # one that stopped before its first round has nothing to add
                 for number, metrics in run.rounds.items()
             ]
         )

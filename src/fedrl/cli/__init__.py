@@ -20,7 +20,8 @@ usage: fedrl COMMAND …
 
   run RECIPE          train; every key of a recipe is a flag: fedrl run momentum/cartpole --rounds 9
   sweep SWEEP         several variants of a recipe side by side, and a page that compares them
-  list                methods, worlds and recipes
+  list                methods, worlds, rules, attacks and recipes
+  new KIND NAME       a package of your own: a method, a world or a rule, with test and recipe
   report RUN…         one page with curves and tables; several runs are compared
   eval RUN            evaluate a run's last checkpoint, client by client
   reproduce PAPER     regenerate a paper's tables and figures, or ours about clients that lie
@@ -120,6 +121,7 @@ COMMANDS = {
     "run": "run:run",
     "sweep": "sweep:sweep",
     "list": "listing:list_",
+    "new": "new:new",
     "report": "report:report",
     "eval": "evaluate:eval_",
     "reproduce": "reproduce:command",

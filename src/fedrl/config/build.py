@@ -43,7 +43,8 @@ def packages(config: Config) -> tuple[str, ...]:
             "aggregate": config.aggregate.name,
             "attack": config.attack.kind,
         },
-        parts.rewards(config.world),
+        ("algorithm.", config.algorithm),
+        ("world.", config.world),
     )
 
 

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import typing
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -23,8 +24,8 @@ from fedrl.aggregation import rules
 from fedrl.aggregation.rules import AGGREGATORS
 from fedrl.algorithms import METHODS
 from fedrl.clients.attacks import ATTACKS
-from fedrl.core.registry import Entry, fingerprint, load, missing_extra
-from fedrl.core.types import UserError, Word
+from fedrl.core.registry import Entry, code, fingerprint, load, missing_extra
+from fedrl.core.types import CodeCall, CodeName, UserError, Word
 from fedrl.envs import WORLDS
 from fedrl.envs.prompts.rewards import REWARDS
 from fedrl.envs.prompts.settings import Settings as Prompts
@@ -128,17 +129,38 @@ def _named(settings: type) -> type:
     return named
 
 
+def code_settings(settings: object, prefix: str) -> Iterator[Entry]:
+    """Where the settings lead that name code (`types.CodeName`, `CodeCall`)."""
+    hints = typing.get_type_hints(type(settings), include_extras=True)
+    for key, hint in hints.items():
+        said = getattr(settings, key, ())
+        inner = typing.get_args(hint)[0] if isinstance(said, tuple) and said else hint
+        if inner not in (CodeName, CodeCall):
+            continue
+        for text in said if isinstance(said, tuple) else (said,):
+            if (entry := code(text, f"{prefix}{key}")) is not None:
+                yield entry
+
+
 def rewards(world: object) -> tuple[str, ...]:
     """Names of the reward functions in a world's settings."""
     return world.reward if isinstance(world, Prompts) else ()
 
 
-def packages(names: Mapping[str, str], rewards: Sequence[str] = ()) -> tuple[str, ...]:
-    """`package:version:hash` of what comes from outside, by the tables and names that say so."""
+def reward_entries(world: object) -> Iterator[Entry]:
+    """Where they lead; a package's files are known when it is imported."""
+    for name in rewards(world):
+        entry = REWARDS.find(name)
+        load(entry, REWARDS.key, name)
+        yield entry
+
+
+def packages(names: Mapping[str, str], *settings: tuple[str, object]) -> tuple[str, ...]:
+    """`package:version:hash` of what comes from outside, by the tables and names that say so, and
+    by settings that name code (each with what stands before its keys)."""
     entries = [TABLES[table].find(name) for table, name in names.items()]
-    for name in rewards:
-        entries.append(REWARDS.find(name))
-        load(entries[-1], REWARDS.key, name)  # its package's files are known when it is imported
+    entries += [entry for prefix, one in settings for entry in code_settings(one, prefix)]
+    entries += [entry for _, one in settings for entry in reward_entries(one)]
     return tuple(sorted({fingerprint(entry) for entry in entries if entry.outside}))
 
 

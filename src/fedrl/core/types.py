@@ -42,6 +42,18 @@ FilePath = Annotated[str, "path"]
 ModelName = Annotated[str, "model"]
 """A setting's text that names a folder or file with a model, or one to fetch from Hugging Face."""
 
+Address = Annotated[str, "address"]
+"""A setting's text that names a server to call: never a recipe's to choose on another's machine."""
+
+Assignment = Annotated[str, "assignment"]
+"""A setting's text that gives an argument a value: `words=200`, `hard=true`, `level=easy`."""
+
+CodeName = Annotated[str, "code"]
+"""A setting's text that names code, as `package.module:Name` or `package:Id`, if it has a colon."""
+
+CodeCall = Annotated[str, "call"]
+"""The same with arguments: on another's machine its owner's to say."""
+
 
 class UserError(Exception):
     """A mistake that the user can mend: shown as it is, one or two lines, without a traceback."""

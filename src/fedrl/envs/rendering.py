@@ -10,7 +10,7 @@ import importlib.util
 import itertools
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, SupportsFloat, runtime_checkable
 
 import numpy as np
 
@@ -28,7 +28,7 @@ class RenderedEnvironment(Protocol):
 
     def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]: ...
 
-    def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]: ...
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]: ...
 
     def render(self) -> Any: ...
 

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 from safetensors import SafetensorError
-from safetensors.numpy import load_file, save_file
+from safetensors.numpy import load_file, save
 
 from fedrl.config.build import build_algorithm
 from fedrl.config.loading import read_recipe, resolve
@@ -63,7 +63,7 @@ def learned(path: Path, client: int | None = None, own: bool = False) -> Learned
     if not isinstance(algorithm, KeepsPolicies):
         raise UserError(f"{path} is a run of {name}, whose clients keep no policy of their own")
     if client is None:
-        raise UserError("own needs a client: say whose policy (client=0)")
+        raise UserError("own needs a client: say whose policy (--client 0)")
     if client not in snapshot.clients:
         raise UserError(f"client {client} has not taken part yet, or keeps what it learned itself")
     policy = algorithm.own_policy(snapshot.clients[client], state, client)
@@ -76,7 +76,9 @@ def _place(path: Path, config: Config, client: int | None) -> int:
     if len(states) == 1:
         return 0
     if client is None:
-        raise UserError(f"{path} has {len(states)} policies, one per client: say whose (client=0)")
+        raise UserError(
+            f"{path} has {len(states)} policies, one per client: say whose (--client 0)"
+        )
     owners = client_env_ids(config.federation)
     return next(
         i for i, group in enumerate(states) if any(client in owners[member] for member in group)
@@ -108,7 +110,7 @@ def write(path: Path, out: Path, client: int | None = None, own: bool = False) -
         text = json.dumps(about, indent=1, ensure_ascii=False) + "\n"
         (folder / DESCRIPTION).write_text(text, encoding="utf-8")
         tensors = {name: np.ascontiguousarray(leaf) for name, leaf in policy.tensors().items()}
-        save_file(tensors, folder / TENSORS)
+        (folder / TENSORS).write_bytes(save(tensors))
         lacking = write_onnx(policy, folder / ONNX)
         (folder / CARD).write_text(card(path, found, out.name, lacking), encoding="utf-8")
     return found.round, lacking

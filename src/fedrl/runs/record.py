@@ -52,7 +52,8 @@ def record(
     if episodes < 1:
         raise UserError(f"--episodes is {episodes}; it must be at least 1")
     if sys.platform == "linux" and not os.environ.get("DISPLAY"):
-        os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo is imported
+        os.environ.setdefault("MUJOCO_GL", "egl")  # before MuJoCo and pygame are imported
+        os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     config = resolve(read_recipe(path / "config.toml"))
     world = build_world(config)
     if not isinstance(world, Rendered):

@@ -269,7 +269,7 @@ class FedQHD(FederatedQLearner):
     def policy(self, state: Tensors, client: int | None = None) -> FourierPolicy:
         """The readout that all share; of own encoders, what this client would compile from it."""
         if self.own and client is None:
-            raise UserError("every client has an encoder of its own: say whose policy (client=0)")
+            raise UserError("every client has an encoder of its own: say whose policy (--client 0)")
         number = client or 0
         return self._policy(self.client(number, state), self.readout(number, state))
 

@@ -28,14 +28,13 @@ from gymnasium.envs.registration import EnvSpec
 
 from fedrl.core import seeding
 from fedrl.core.policies import ActionBox
-from fedrl.core.registry import suggestion
+from fedrl.core.registry import code, suggestion
 from fedrl.core.types import UserError
 from fedrl.envs.gymnasium.settings import (
     Keyword,
     Settings,
     Value,
     Wrapper,
-    packages,
     parse_keyword,
     parse_wrapper,
 )
@@ -43,7 +42,7 @@ from fedrl.envs.interfaces import Scaling
 from fedrl.envs.rendering import RenderedEnvironment
 from fedrl.envs.simulated import Environment, EnvironmentWorld, random_play, repeats
 
-__all__ = ["Settings", "World", "packages"]
+__all__ = ["Settings", "World"]
 
 Env = gymnasium.Env[Any, Any]
 CHECKS = (
@@ -147,7 +146,7 @@ class World(EnvironmentWorld):
     def _values(self, words: list[Keyword], client: int) -> dict[str, Value]:
         return {word.name: word.of_client(client, self._seed) for word in words}
 
-    def _make(self, client: int, **more: str) -> Env:
+    def _make(self, client: int, **more: Value) -> Env:
         """The client's environment, bare but for the wrappers that were asked for."""
         env = _created(self._spec, self._values(self._kwargs, client) | more)
         for name, value in self._values(self._attributes, client).items():
@@ -209,8 +208,9 @@ def _registered(id: str) -> EnvSpec:
     module, _, name = id.rpartition(":")
     try:
         if module:
+            code(id, "world.id")  # a node's owner has a say in what is imported
             importlib.import_module(module)
-        return gymnasium.spec(name)
+        found = gymnasium.spec(name)
     except ModuleNotFoundError as error:
         raise _missing(f"world.id = {id!r}", error) from error
     except gymnasium.error.Error as error:
@@ -218,6 +218,9 @@ def _registered(id: str) -> EnvSpec:
         if not near.startswith("did"):  # the whole choice is hundreds of names
             near = '"package:Name-v0" imports the package that registers it'
         raise UserError(f"world.id is {id!r}, which is not registered; {near}") from error
+    if isinstance(found.entry_point, str):
+        code(found.entry_point, "world.id")
+    return found
 
 
 def _created(spec: EnvSpec, kwargs: dict[str, Value]) -> Env:

@@ -147,7 +147,7 @@ class Distillation(feddqn.DeepQLearner):
     def policy(self, state: Tensors, client: int | None = None) -> NetworkPolicy:
         """A newcomer's, with nothing but the teacher fitted; see `own_policy`."""
         if client is None:
-            raise UserError("every client has a network of its own: say whose policy (client=0)")
+            raise UserError("every client has a network of its own: say whose policy (--client 0)")
         return network_policy(self._fitted(client, state), self.shape(client), self.world.scaling)
 
     def own_policy(self, kept: Tensors, state: Tensors, client: int) -> NetworkPolicy:
