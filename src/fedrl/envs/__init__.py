@@ -59,6 +59,12 @@ _BUILTIN = {
         "WebShop: search, choose, buy; generated or genuine products",
         kinds=("text",),
     ),
+    "prompts": Entry(
+        "fedrl.envs.prompts.world",
+        "llm",
+        "prompts of your own with a reward function: one answer is an episode",
+        kinds=("text",),
+    ),
     "movielens": Entry(
         "fedrl.envs.movielens.world",
         "classic",
