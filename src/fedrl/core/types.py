@@ -42,6 +42,12 @@ FilePath = Annotated[str, "path"]
 ModelName = Annotated[str, "model"]
 """A setting's text that names a folder or file with a model, or one to fetch from Hugging Face."""
 
+Address = Annotated[str, "address"]
+"""A setting's text that names a server to call: never a recipe's to choose on another's machine."""
+
+Assignment = Annotated[str, "assignment"]
+"""A setting's text that gives an argument a value: `words=200`, `hard=true`, `level=easy`."""
+
 
 class UserError(Exception):
     """A mistake that the user can mend: shown as it is, one or two lines, without a traceback."""

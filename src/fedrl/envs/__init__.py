@@ -49,6 +49,12 @@ _BUILTIN = {
         "WebShop: search, choose, buy; generated or genuine products",
         kinds=("text",),
     ),
+    "openenv": Entry(
+        "fedrl.envs.openenv.world",
+        "openenv",
+        "an environment of OpenEnv, played on its server",
+        kinds=("text",),
+    ),
     "movielens": Entry(
         "fedrl.envs.movielens.world",
         "classic",

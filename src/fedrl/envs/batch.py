@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedrl.core.types import UserError
+from fedrl.envs.side_by_side import SideBySide
 from fedrl.envs.text import Episode, Task, TextWorld, Turn
 
 
@@ -28,7 +29,11 @@ class Batch:
         if isinstance(tasks, str):
             raise UserError(f"a batch needs a list of tasks: [{tasks!r}]")
         ids = [task.id if isinstance(task, Task) else task for task in tasks]
-        begun = [self.world.start(id, seed) for id in ids]
+        begun = (
+            self.world.start_many(ids, seed)
+            if isinstance(self.world, SideBySide)
+            else [self.world.start(id, seed) for id in ids]
+        )
         self.episodes = [episode for episode, _ in begun]
         self.turns = [turn for _, turn in begun]
         self.steps = [0] * len(begun)
@@ -39,13 +44,18 @@ class Batch:
         """One command per slot. Slots that are over ignore theirs and repeat their last turn."""
         if isinstance(commands, str) or len(commands) != len(self.episodes):
             raise UserError(f"{len(commands)} commands for {len(self.episodes)} episodes")
-        for i, command in enumerate(commands):
-            if self.over[i]:
-                continue
-            turn = self.turns[i] = self.episodes[i].step(command)
+        running = self.running
+        for i, turn in zip(running, self._answers(running, commands), strict=True):
+            self.turns[i] = turn
             self.steps[i] += 1
             self.over[i] = turn.done or self.steps[i] >= self.max_steps
         return list(self.turns)
+
+    def _answers(self, running: Sequence[int], commands: Sequence[str]) -> list[Turn]:
+        if isinstance(self.world, SideBySide):
+            episodes = [self.episodes[i] for i in running]
+            return self.world.step_many(episodes, [commands[i] for i in running])
+        return [self.episodes[i].step(commands[i]) for i in running]
 
     @property
     def running(self) -> list[int]:

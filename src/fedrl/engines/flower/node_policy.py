@@ -7,8 +7,8 @@ good for filling its memory. What its owner says himself, as flags after `--`, i
 `--allow KEY` takes a setting from recipes as it comes.
 
 Every setting is looked at, whatever the method and the world: a text is refused unless its field
-says what it names (`types.Word`, `FilePath`, `ModelName`) and it is that. A new setting is safe
-before anybody has thought of it here.
+says what it names (`types.Word`, `Assignment`, `FilePath`, `ModelName`) and it is that. A new
+setting is safe before anybody has thought of it here. A server's `Address` is the owner's to say.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any, Literal
 
 from fedrl.config.build import terms
 from fedrl.config.schema import Config
-from fedrl.core.types import FilePath, ModelName, UserError, Word
+from fedrl.core.types import Address, Assignment, FilePath, ModelName, UserError, Word
 from fedrl.engines.flower.node import OWN, Refused
 
 SWITCHES = ("attack.clients", "attack.share", "faults.clients")
@@ -38,6 +38,7 @@ LARGEST = 10_000_000
 SMALLER = {"threads": 256, "workers": 256, "clients": 100_000}
 """The same for numbers of things that cost more."""
 WORD = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.+:-]{0,99})?")
+ASSIGNMENT = re.compile(rf"[A-Za-z_]\w{{0,49}}=-?{WORD.pattern}", re.ASCII)
 STRANGE = frozenset('\\:%$*?"<>|\x7f')
 """In no path of a recipe: what some system or library takes for another place than the text."""
 
@@ -119,6 +120,10 @@ def _objection(key: str, hint: Any, value: Any, policy: Policy) -> str:
     name = key.rpartition(".")[2]
     if hint == Word:
         return "" if WORD.fullmatch(value) else "takes only plain words"
+    if hint == Assignment:
+        return "" if ASSIGNMENT.fullmatch(value) else "takes only name=value, of plain words"
+    if hint == Address:
+        return "calls only servers that its owner names" if value else ""
     if hint == FilePath:
         return "" if _inside(value, policy.folder) else "opens only files of its own folder"
     if hint == ModelName:
