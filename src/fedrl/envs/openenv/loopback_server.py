@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
 SERVERS = Table("environments", "world.serve", {})
 
-SECONDS = 60.0
-"""For the start: an environment may load a dataset."""
+SECONDS = 180.0
+"""For the start: importing the package takes ten on a slow machine, a dataset more."""
 
 
 class LoopbackServer:
