@@ -55,6 +55,12 @@ _BUILTIN = {
         "an environment of OpenEnv, played on its server",
         kinds=("text",),
     ),
+    "verifiers": Entry(
+        "fedrl.envs.verifiers.world",
+        "",
+        "an environment of the package verifiers, played by its own loop",
+        kinds=("text",),
+    ),
     "movielens": Entry(
         "fedrl.envs.movielens.world",
         "classic",

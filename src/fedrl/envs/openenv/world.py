@@ -130,16 +130,17 @@ class World:
         )
         return [self._episode(server, session, first) for session, first in begun]
 
-    def step_many(self, episodes: Sequence[Episode], commands: Sequence[str]) -> list[Turn]:
-        assert all(isinstance(episode, OpenEnvEpisode) for episode in episodes)
+    def step_many(
+        self,
+        episodes: Sequence[Episode],
+        commands: Sequence[str],
+        tokens: Sequence[Sequence[int]] = (),
+    ) -> list[Turn]:
         return run_all(
             episode.take(command)
             for episode, command in zip(episodes, commands, strict=True)
             if isinstance(episode, OpenEnvEpisode)
         )
-
-    def demonstrate(self, task: str, seed: int = 0) -> list[str]:
-        raise UserError(f"world.name is {self.name!r}, which has no expert to imitate")
 
     def _value(self, task: str) -> int | str:
         if task not in self._values:

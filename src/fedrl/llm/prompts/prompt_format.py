@@ -20,6 +20,9 @@ NAMES = ("compact", "chat")
 COMPACT = ("household", "webshop")
 """The worlds that a compact format exists for."""
 
+CONVERSATIONS = ("tools", "verifiers")
+"""The worlds whose turns are chat messages."""
+
 Notes = TypeVar("Notes")
 """What a format remembers of one episode."""
 
@@ -57,6 +60,10 @@ def prompt_format(name: str, world: str, thinking: bool = True) -> PromptFormat[
     """
     if name not in NAMES:
         raise UserError(f"algorithm.format is {name!r}; {suggestion(name, list(NAMES))}")
+    if world in CONVERSATIONS:
+        from fedrl.llm.prompts.conversation import Conversation
+
+        return Conversation()
     if name == "chat":
         from fedrl.llm.prompts.chat import Chat
 
