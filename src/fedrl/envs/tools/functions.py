@@ -16,7 +16,6 @@ next turn: a tool never ends an episode, nor a run.
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -72,7 +71,7 @@ class Tools:
             result = function(**call.arguments)
             if inspect.isawaitable(result):
                 result = run_all([_awaited(result)])[0]
-            text = result if isinstance(result, str) else json.dumps(result, default=str)
+            text = str(result)
         except Exception as error:  # noqa: BLE001 - code of others may fail in any way
             text = f"Error: {type(error).__name__}: {error}"
         return text[:LONGEST]
