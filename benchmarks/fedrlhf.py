@@ -35,7 +35,7 @@ from fedrl.aggregation import mean as aggregate
 from fedrl.algorithms.fedrlhf.ratings import policy as rating_policy
 from fedrl.algorithms.fedrlhf.ratings.algorithm import FedRLHF, Settings
 from fedrl.algorithms.fedrlhf.ratings.client_data import ClientRatings
-from fedrl.cli.reproduce import find_reproductions
+from fedrl.api.papers import find_reproductions
 from fedrl.core import seeding
 from fedrl.core.types import Job, Tensors
 from fedrl.envs.movielens import world as movielens

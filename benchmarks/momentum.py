@@ -17,10 +17,11 @@ import harness
 import numba
 import numpy as np
 
-from fedrl.algorithms.momentum.algorithm import Momentum, Settings, spread, stack
+from fedrl.algorithms.momentum.algorithm import Momentum, Settings
 from fedrl.algorithms.momentum.batched_seeds import run_seeds
-from fedrl.algorithms.momentum.local_steps import Start
 from fedrl.algorithms.momentum.local_steps import tabular_kernels as kernels
+from fedrl.algorithms.policy_gradient.algorithm import spread, stack
+from fedrl.algorithms.policy_gradient.runners import Start
 from fedrl.core import tree
 from fedrl.envs.control import cartpole, random_mdp
 from fedrl.report import plots
@@ -216,7 +217,8 @@ def round_seconds(kind: str, knob: str, value: int) -> float:
     params = stack([world.params([pair % clients]) for pair in range(pairs)])
     theta = spread(algorithm.init(0)["theta"], pairs)
     # u_r = 0: no drift, so that episodes stay as long as they are
-    still = Start(theta, theta, tree.zeros_like(theta))
+    anchor = {"previous": theta, "direction": tree.zeros_like(theta)}
+    still = Start(theta, anchor, {})
     numbers = np.arange(pairs, dtype=np.uint64)
     algorithm.runner.local(still, params, numbers)  # compiles
     best, until = np.inf, time.perf_counter() + 0.5

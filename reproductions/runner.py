@@ -14,11 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
+from fedrl.api import complete
 from fedrl.config import build, parts
 from fedrl.config.schema import Config
 from fedrl.core.registry import missing_extra
 from fedrl.core.types import Json, UserError
-from fedrl.runs.grid import accelerator, compiled_once, compute, cost, find, finished, reached
+from fedrl.runs.grid import accelerator, compiled_once, cost, find, finished, reached
 from fedrl.runs.process_pool import Job, cores, finish, pool
 from fedrl.runs.run_dir import RunDir
 from reproductions.grid import Cell, Grid
@@ -130,9 +131,7 @@ def train(config: Config, processes: int) -> None:
     on it."""
     if finished(config):
         return
-    compute(config)
-    path = find(config)
-    assert path is not None
+    path = complete(config).path
     noted: Json = {"processes": processes}
     if LANGUAGE & set(parts.method(config.algorithm.name).kinds):
         noted["accelerator"] = accelerator()

@@ -10,13 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from rich.console import Console
-
-from fedrl.config import parts
-from fedrl.config.loading import resolve
+from fedrl.api import warm_start
 from fedrl.core.types import Tables
 from fedrl.runs.grid import short_hash
-from fedrl.runs.warmstart import Settings, warmstart
+from fedrl.runs.warmstart import Settings
 from reproductions.runner import Need
 
 
@@ -50,10 +47,4 @@ def need(start: WarmStart, folder: Path) -> Need:
 
 def make(start: WarmStart, path: Path) -> None:
     """Imitate the expert."""
-    settings = resolve({"world": dict(start.world)}).world
-    warmstart(
-        parts.world(start.name).make("world.name", settings, 0, 0),
-        start.settings,
-        path,
-        Console(quiet=True),
-    )
+    warm_start(start.world, path, progress=False, **dataclasses.asdict(start.settings))

@@ -2,8 +2,8 @@
 
     run = fedrl.run("momentum/cartpole", rounds=50, seed=3, algorithm={"beta": 0.2})
 
-`run`, `resume`, `load`, `sweep` and what they return are in `fedrl.api`, which is imported when one
-of them is used: `import fedrl` is quick.
+`run`, `resume`, `load`, `sweep` and all that the command line can do are in `fedrl.api`, which is
+imported when one of them is used: `import fedrl` is quick.
 """
 
 from __future__ import annotations
@@ -14,11 +14,39 @@ from typing import TYPE_CHECKING, Any
 from fedrl.core import gymnasium_registration
 
 if TYPE_CHECKING:
-    from fedrl.api import Run, Runs, configure, load, register, resume, run, sweep
+    from fedrl.api import (
+        Run,
+        Runs,
+        answer_queries,
+        catalogue,
+        configure,
+        data_sets,
+        draw,
+        dry_run,
+        fetch_data,
+        flower,
+        gap,
+        load,
+        open_world,
+        parity,
+        partition_tasks,
+        plan,
+        play_world,
+        register,
+        reproduce,
+        resume,
+        run,
+        sweep,
+        warm_start,
+    )
     from fedrl.core.types import UserError
 
 __version__ = "0.1.0"
-__all__ = ["Run", "Runs", "UserError", "configure", "load", "register", "resume", "run", "sweep"]
+__all__ = [
+    "Run", "Runs", "UserError", "answer_queries", "catalogue", "configure", "data_sets", "draw",
+    "dry_run", "fetch_data", "flower", "gap", "load", "open_world", "parity", "partition_tasks",
+    "plan", "play_world", "register", "reproduce", "resume", "run", "sweep", "warm_start",
+]  # fmt: skip
 
 gymnasium_registration.install()
 

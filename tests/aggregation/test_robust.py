@@ -10,8 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.liars import LIES, PER_ATTACKER, RULES, SIZE, drawn, in_order, lies, stream, vector
 
-from fedrl.aggregation import mean as aggregate
-from fedrl.aggregation import robust
+from fedrl.aggregation import robust, rules
 from fedrl.core import tree
 
 
@@ -108,7 +107,7 @@ def test_flowers_rules_agree(case, data):
         # A new list each time, because their Bulyan empties it; equal weights, which they read.
         said = [([update["b"], update["outer"]["a"]], 1) for update, _ in stream(vectors)]
         expected = np.concatenate([np.ravel(layer) for layer in oracle(said)])
-        ours = aggregate.get(name, trim=share, byzantine=f, keep=keep)(stream(vectors))
+        ours = rules.get(name, trim=share, byzantine=f, keep=keep)(stream(vectors))
         np.testing.assert_allclose(vector(ours), expected, atol=1e-12, err_msg=name)
 
 
@@ -120,7 +119,7 @@ def test_flowers_rules_agree(case, data):
 def test_it_does_not_matter_who_says_what(order, seed, name):
     """With f = 3, where Bulyan's last choice is not between two that are nearest to each other."""
     vectors = drawn(seed, 15)
-    rule = aggregate.get(name, byzantine=3)
+    rule = rules.get(name, byzantine=3)
     one, other = (vector(rule(stream(v))) for v in (vectors, vectors[order]))
     np.testing.assert_allclose(one, other, atol=1e-12)
 
@@ -251,7 +250,7 @@ def test_bulyan_stays_near_the_honest_in_every_number(case, kind):
 def test_a_liar_moves_a_bounded_mean_by_its_share_of_the_bound(case, kind, bound):
     count, byzantine, _ = case
     honest, everybody = mixed(case, kind)
-    found = vector(aggregate.norm_bound(stream(everybody), bound))
+    found = vector(robust.norm_bound(stream(everybody), bound))
     assert np.linalg.norm(found) <= bound * (1 + 1e-9)
     cut = [h * min(1, bound / np.linalg.norm(h)) for h in in_order(honest)]
     without = np.sum(cut, axis=0) / count
@@ -265,8 +264,8 @@ def test_the_bound_is_the_median_of_the_norms_if_none_is_given(case, kind):
     with np.errstate(over="ignore"):
         middle = np.median(np.linalg.norm(everybody, axis=1))
     assert robust.norm(stream(honest)[0][0]) == pytest.approx(np.linalg.norm(honest[0]))
-    found = aggregate.norm_bound(stream(everybody))
-    expected = aggregate.norm_bound(stream(everybody), middle)
+    found = robust.norm_bound(stream(everybody))
+    expected = robust.norm_bound(stream(everybody), middle)
     np.testing.assert_allclose(vector(found), vector(expected), rtol=1e-9)
     assert middle <= np.linalg.norm(honest, axis=1).max() * (1 + 1e-9)
 
@@ -274,5 +273,5 @@ def test_the_bound_is_the_median_of_the_norms_if_none_is_given(case, kind):
 def test_a_short_update_is_left_as_it_is():
     update = {"x": np.array([0.3, 0.4], np.float32)}
     assert next(iter(robust.bounded([(update, 1.0)], 0.6)))[0] is update
-    assert aggregate.norm_bound([(update, 1.0)] * 3)["x"].tolist() == update["x"].tolist()
-    assert aggregate.norm_bound([({"x": np.zeros(2)}, 1.0)] * 3)["x"].tolist() == [0, 0]
+    assert robust.norm_bound([(update, 1.0)] * 3)["x"].tolist() == update["x"].tolist()
+    assert robust.norm_bound([({"x": np.zeros(2)}, 1.0)] * 3)["x"].tolist() == [0, 0]

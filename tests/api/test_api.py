@@ -337,3 +337,87 @@ def test_a_script_without_a_guard_is_told_so_and_begins_one_run(tmp_path: Path):
     assert done.returncode == 1
     assert 'trains under if __name__ == "__main__":' in done.stderr
     assert len(list(tmp_path.glob("runs/*/*"))) == 1
+
+
+def test_a_sweep_of_settings_with_a_name(tmp_path: Path, monkeypatch):
+    """Variants as dicts are the runs of variants as flags: nothing is computed again."""
+    monkeypatch.chdir(tmp_path)
+    flags = {"plain": "", "far": "--algorithm.beta 0.9 --world.states 5"}
+    tables = {"plain": {}, "far": {"algorithm": {"beta": 0.9}, "world": {"states": 5}}}
+    small = {"rounds": 2, "federation": {"clients": 3}}
+    runs = fedrl.sweep({"recipe": RECIPE, "name": "v1.2", "runs": flags}, processes=1, **small)
+    assert runs.place == Path("runs/v1.2")
+    before = {run.path: (run.path / "metrics.jsonl").stat().st_mtime_ns for run in runs}
+    again = fedrl.sweep({"recipe": RECIPE, "name": "v1.2", "runs": tables}, processes=1, **small)
+    assert {run.path: (run.path / "metrics.jsonl").stat().st_mtime_ns for run in again} == before
+    for name in ("", "a/b", 3):
+        with pytest.raises(fedrl.UserError, match="the sweep's name is"):
+            fedrl.sweep({"recipe": RECIPE, "name": name, "runs": flags})
+
+
+def test_a_dry_run_says_what_the_command_line_says(capsys):
+    from fedrl.cli import call
+
+    found = fedrl.dry_run(RECIPE, **SMALL)
+    assert found.config.rounds == 6
+    assert found.lines[0] == "a client sends 8 numbers: logits"
+    flags = "--rounds 6 --federation.clients 3 --world.states 4 --world.actions 2 --dry-run"
+    assert call(["run", RECIPE, *flags.split()]) == 0
+    assert capsys.readouterr().out == found.toml + "".join(f"# {line}\n" for line in found.lines)
+
+
+def test_what_the_layers_have_to_say_is_printed_by_the_command_line_alone(
+    tmp_path: Path, capfd, caplog
+):
+    """A note for people, and a warning, which a program hears from the logger `fedrl`."""
+    from fedrl.cli import call
+
+    recipe = tmp_path / "own.toml"
+    recipe.write_text(
+        '[algorithm]\nname = "fedqhd"\nencoders = "own"\n[world]\nname = "cartpole-v1"\n'
+    )
+    fedrl.configure(recipe, algorithm={"name": "feddqn"})
+    assert capfd.readouterr() == ("", "")
+    assert call(["run", str(recipe), "--algorithm.name", "feddqn", "--dry-run"]) == 0
+    note = capfd.readouterr().err
+    assert note.startswith("note: algorithm.name is feddqn, which has no encoders")
+    run = trained(tmp_path, rounds=2)
+    (run.path / "checkpoints").joinpath(f"round-000009.{'0' * 16}.safetensors").write_bytes(b"x")
+    caplog.clear()
+    run.evaluate(episodes=1)
+    (said,) = [record.getMessage() for record in caplog.records if record.name == "fedrl"]
+    assert said.endswith("is damaged; taking the one before it")
+
+
+def test_every_command_is_a_call():
+    """`fedrl COMMAND` is parsed, called and printed: none of them has work of its own."""
+    from fedrl.cli import COMMANDS
+
+    calls = {
+        "run": "run", "sweep": "sweep", "list": "catalogue", "reproduce": "reproduce",
+        "play": "play_world", "partition": "partition_tasks", "parity": "parity",
+        "data": "fetch_data", "warmstart": "warm_start", "plan": "plan", "gap": "gap",
+        "feedback": "answer_queries", "flower": "flower",
+    }  # fmt: skip
+    of_runs = {"report": "report", "eval": "evaluate", "label": "label", "export": "export"}
+    assert {*calls, *of_runs} == set(COMMANDS)
+    assert all(name in fedrl.__all__ and getattr(fedrl, name) for name in calls.values())
+    assert all(callable(getattr(fedrl.Run, name)) for name in of_runs.values())
+
+
+def test_a_partition_a_plan_and_their_pictures(tmp_path: Path):
+    world = {"name": "household", "size": "tiny"}
+    found = fedrl.partition_tasks(world, 3, strategy="preference", size=5, omega=0.9)
+    assert [len(share) for share in found.shares] == [5, 5, 5]
+    assert found.measures.clients == 3
+    assert fedrl.partition_tasks(world, 3, size=5, omega=0.9).notes == [
+        "omega is not read by strategy uniform"
+    ]
+    planned = fedrl.plan(clients=40, cohort=4, noise=2.0)
+    assert (planned.plan.cohort, planned.problem.clients, planned.problem.noise) == (4, 40, 2.0)
+    for name, report in (("a.png", found), ("b.png", planned)):
+        assert fedrl.draw(report, tmp_path / name).read_bytes()[:4] == b"\x89PNG"
+    with pytest.raises(fedrl.UserError, match=r"unknown key world\.sise; did you mean 'size'"):
+        fedrl.partition_tasks({"name": "household", "sise": "tiny"})
+    with pytest.raises(fedrl.UserError, match="omega is '1'; it must be a number"):
+        fedrl.partition_tasks(world, omega="1")

@@ -33,7 +33,7 @@ if __name__ == "__main__":
     sys.exit(call(sys.argv[1:]))
 """
 CELLS = """
-from fedrl.cli.reproduce import find_reproductions
+from fedrl.api.papers import find_reproductions
 find_reproductions()
 from reproductions.grid import Cell, Grid
 from reproductions.records import Store

@@ -14,7 +14,8 @@ from support.rounds import Memory, play
 from support.toy import Toy
 
 from fedrl.aggregation import mean as aggregate
-from fedrl.aggregation import robust
+from fedrl.aggregation import robust, rules
+from fedrl.aggregation.settings import Settings as Aggregate
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
 from fedrl.clients.local_noise import Private
@@ -92,7 +93,7 @@ def test_a_rule_with_just_enough_is_not(flags):
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_a_median_of_fewer_than_three_is_no_result(name, count):
     with pytest.raises(TooFew, match=f"{name}.* needs 3 updates, and {count} were usable"):
-        aggregate.get(name)(stream(np.ones((count, SIZE))))
+        rules.get(name)(stream(np.ones((count, SIZE))))
 
 
 def test_one_of_two_could_have_put_the_median_anywhere():
@@ -104,7 +105,7 @@ def test_one_of_two_could_have_put_the_median_anywhere():
 @pytest.mark.parametrize(("name", "least"), [("median", 3), ("norm-bound", 3), ("trimmed", 5)])
 def test_a_round_in_which_too_few_answer_is_one_below_the_quorum(name, least):
     """Six are asked. What is left of them is not given to the mean or to a smaller trim instead."""
-    rule = aggregate.build(aggregate.Settings(name, trim=0.34), 6)
+    rule = rules.build(rules.chosen(Aggregate(name, trim=0.34)), 6)
     gone = tuple(range(6 - least + 1))
     store = Memory()
     faulty = Faulty(Toy(), Faults(clients=gone, kind="raise"))
@@ -127,8 +128,8 @@ def test_a_minority_that_always_answers_moves_no_number_beyond_the_honest(data, 
     everybody = np.vstack([honest, lies(kind, honest, liars, rng)])
     everybody = everybody[rng.permutation(len(everybody))]
     low, high = in_order(honest).min(axis=0), in_order(honest).max(axis=0)
-    for rule in (aggregate.Settings("median"), aggregate.Settings("trimmed", trim=share)):
-        found = vector(aggregate.build(rule, asked)(stream(everybody)))
+    for rule in (Aggregate("median"), Aggregate("trimmed", trim=share)):
+        found = vector(rules.build(rules.chosen(rule), asked)(stream(everybody)))
         assert np.all((found >= low - 1e-9) & (found <= high + 1e-9)), rule.name
 
 
@@ -140,7 +141,7 @@ def test_a_minority_makes_a_mean_no_longer_than_the_longest_honest(count, data, 
     liars = data.draw(st.integers(0, (count - 1) // 2))
     honest = rng.standard_normal((count - liars, SIZE)) + 1
     everybody = np.vstack([honest, lies(kind, honest, liars, rng)])
-    found = vector(aggregate.get("norm-bound")(stream(everybody)))
+    found = vector(rules.get("norm-bound")(stream(everybody)))
     assert np.linalg.norm(found) <= np.linalg.norm(honest, axis=1).max() * (1 + 1e-9)
 
 
@@ -149,14 +150,14 @@ def test_rounding_does_not_let_a_liar_stay():
     assert int(0.29 * 100) == 28
     values = np.zeros((100, SIZE))
     values[:29] = 1e9
-    rule = aggregate.build(aggregate.Settings("trimmed", trim=0.29), 100)
+    rule = rules.build(rules.chosen(Aggregate("trimmed", trim=0.29)), 100)
     assert not vector(rule(stream(values))).any()
     assert robust.left_out(0.29, 100) == 29
 
 
 @settings(max_examples=150, deadline=None)
 @given(
-    st.sampled_from(aggregate.NAMES),
+    st.sampled_from(sorted(rules.AGGREGATORS.builtin)),
     st.integers(1, 12),
     st.floats(0, 0.49),
     st.one_of(st.floats(0, 1), st.integers(0, 6)),
@@ -181,7 +182,7 @@ def test_settings_that_are_let_through_always_have_a_result(
     except UserError as error:
         assert "\n" not in str(error)  # noqa: PT017 - any refusal will do, in one line
         return
-    asked, rule = config.combined, aggregate.build(config.rule, config.combined)
+    asked, rule = config.combined, rules.build(config.rule, config.combined)
     updates = stream(np.random.default_rng(0).standard_normal((asked, SIZE)))
     assert np.isfinite(vector(rule(updates))).all()
     least = config.rule.least(asked)
@@ -242,7 +243,7 @@ class Weighing(Toy):
 
 def weighed(claim: float):
     algorithm = Weighing(claim)
-    rule = aggregate.build(aggregate.Settings("weighted"), 6, algorithm)
+    rule = rules.build(rules.chosen(Aggregate("weighted")), 6, algorithm)
     return play(algorithm, mean=rule).last.states[0]
 
 

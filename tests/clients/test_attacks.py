@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from functools import partial
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -13,9 +12,9 @@ from hypothesis import strategies as st
 from support.rounds import Memory, play, same
 from support.toy import BatchedToy, Toy
 
-from fedrl.aggregation import mean as aggregate
+from fedrl.aggregation import rules
 from fedrl.algorithms.qhd.dqn import network as dqn
-from fedrl.clients.attacks import Attacked, Kind, Settings, attack_update, byzantine_clients
+from fedrl.clients.attacks import ATTACKS, Attacked, Settings, attack_update, byzantine_clients
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
 from fedrl.config.build import build_algorithm, build_clients
@@ -27,7 +26,7 @@ from fedrl.engines.worker_pool import WorkerPool
 from fedrl.federation import round_loop
 from fedrl.runs.train import plan
 
-KINDS = [kind for kind in get_args(Kind) if kind != "poison"]
+KINDS = [kind for kind in ATTACKS.builtin if kind != "poison"]
 
 
 def jobs(algorithm, count=4, seed=7, round=1):
@@ -86,6 +85,28 @@ def test_of_values_the_change_is_what_is_lied_about(base, kind):
 def test_a_lie_too_large_for_its_dtype_is_still_a_number():
     wrong = told("scale", {"x": np.array([6e4, -6e4], np.float16)}, strength=100.0)["x"]
     assert wrong.tolist() == [65504.0, -65504.0]
+
+
+def halved(change, strength, random):
+    """A lie of one's own: half of the change, with the strength in one place."""
+    return {name: 0.5 * part + strength * (random.random() < 2) for name, part in change.items()}
+
+
+def test_an_attack_from_outside_is_a_function_of_the_change(tmp_path, monkeypatch):
+    monkeypatch.setattr(ATTACKS, "registered", {})
+    ATTACKS.register("halved", halved)
+    assert told("halved", UPDATE)["x"]["y"].tolist() == [[3.5, 2.0]]
+    of_values = told("halved", {"w": np.full(2, 5.0)}, {"w": np.full(2, 3.0)})
+    assert of_values["w"].tolist() == [7.0, 7.0]  # 3 + 2 / 2 + 3
+    (tmp_path / "mine.py").write_text(
+        "def none(change, strength, random):\n    return {n: 0 * x for n, x in change.items()}\n"
+    )
+    name = f"{tmp_path}/mine.py:none"
+    work = jobs(Toy())[0]
+    found = Attacked(Toy(), Settings(kind=name), {0}).local(work)
+    same(found.update, Attacked(Toy(), Settings(kind="free-rider"), {0}).local(work).update)
+    with pytest.raises(UserError, match="there is no file"):
+        Settings(kind=f"{tmp_path}/other.py:none")
 
 
 # Who lies
@@ -199,7 +220,7 @@ def test_two_liars_of_eleven_do_not_carry_robust_rules_away(kind):
     attack = Settings(kind=kind, strength=50.0)
     off = {}
     for name in ("mean", "median", "trimmed", "krum", "multi-krum", "bulyan", "norm-bound"):
-        rule = aggregate.get(name, byzantine=2)
+        rule = rules.get(name, byzantine=2)
         store = play(Attacked(Toy(11), attack, {2, 7}), rounds=40, clients=11, mean=rule)
         off[name] = abs(store.last.states[0]["theta"]["a"].mean() - honest)
     if kind == "sign-flip":
@@ -388,7 +409,7 @@ def test_a_fifth_of_sign_flippers_ruins_the_mean_on_cartpole_and_not_robust_rule
         recipe = read_recipe(find_recipe("momentum/cartpole"))
         config = resolve(recipe, [*common, "--seed", "1", *flags])
         algorithm, store = build_clients(config), Memory()
-        rule = aggregate.build(config.aggregate, config.federation.clients_per_round)
+        rule = rules.build(config.rule, config.federation.clients_per_round)
         round_loop.run(
             config.federation, algorithm, InProcess(algorithm), rule, store, seed=config.seed,
             rounds=config.rounds, eval_every=config.eval_every,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedrl.aggregation import mean as aggregate
+from fedrl.aggregation import rules
 from fedrl.config import schema as configs
 from fedrl.config.build import build_algorithm, build_clients
 from fedrl.config.loading import resolve
@@ -114,7 +114,7 @@ def test_a_weighted_mean_of_agents_is_fedavgs(agents):
     config, algorithm, found = agents
     updates = [(result.update, result.weight) for result in found]
     state = algorithm.init(0)
-    after = algorithm.step(state, aggregate.build(config.rule, 3, algorithm)(updates), 1)
+    after = algorithm.step(state, rules.build(config.rule, 3, algorithm)(updates), 1)
     share = np.array([len(s) for s in algorithm.shares]) / sum(map(len, algorithm.shares))
     name = "model.embed_tokens.weight"
     changes = [result.update[name].astype(np.float64) for result in found]

@@ -244,8 +244,6 @@ def test_a_world_has_gymnasiums_sizes(kind):
     assert (world.dimension,) == env.observation_space.shape
     assert world.actions == env.action_space.n
     assert world.limit == env.spec.max_episode_steps
-    with pytest.raises(ValueError, match="compiled"):
-        world.landers(5)
 
 
 def test_scaling_is_the_worlds_or_the_users():

@@ -17,6 +17,7 @@ from support.toy import BatchedToy, Toy
 
 from fedrl import privacy
 from fedrl.aggregation import mean as aggregate
+from fedrl.aggregation import robust, rules
 from fedrl.algorithms.momentum.algorithm import Momentum
 from fedrl.cli.run import run as run_command
 from fedrl.clients.faults import Faulty
@@ -94,7 +95,7 @@ speeds = st.lists(st.floats(0.1, 10), min_size=6, max_size=6).map(tuple)
     st.sampled_from(["mean", "weighted", "median", "multi-krum"]),
 )
 def test_a_buffer_of_the_whole_cohort_is_the_synchronous_run(times, cohort, name):
-    rule = aggregate.get(name)
+    rule = rules.get(name)
     plain = play(BatchedToy(), rounds=5, mean=rule, cohort=cohort)
     size = cohort or 6
     store, _ = buffered(
@@ -208,7 +209,7 @@ def test_weights_of_a_schedule(name, staleness):
     The third takes client 2, which began before step 1, and client 0, which began before step 3.
     """
     buffer = Settings(size=2, times=(1.0, 1.1, 3.0), staleness=staleness)
-    store, _ = buffered(Fixed(3), buffer, rounds=3, clients=3, mean=aggregate.get(name))
+    store, _ = buffered(Fixed(3), buffer, rounds=3, clients=3, mean=rules.get(name))
     assert [used(done) for done in store.rounds[1:]] == [
         [(0, 0), (1, 0)], [(0, 0), (1, 0)], [(2, 2), (0, 0)],
     ]  # fmt: skip
@@ -238,7 +239,7 @@ def test_a_rule_sees_one_update_of_k_clients():
     def rule(stream):
         held = list(stream)
         sizes.append(len(held))
-        return aggregate.median(iter(held))
+        return robust.median(iter(held))
 
     store, _ = buffered(Toy(), Settings(size=4, spread=1.0, jitter=1.0), rounds=9, mean=rule)
     assert sizes == [4] * 9
@@ -262,11 +263,11 @@ def test_all_liars_may_be_in_one_buffer(tmp_path, monkeypatch):
     ):
         resolve(data, ("--async_buffer.size", "10"))
     config = resolve(data, ("--async_buffer.size", "11"))
-    build, built = aggregate.build, []
-    monkeypatch.setattr(runs.aggregate, "build", lambda *of: built.append(of) or build(*of))
+    build, built = rules.build, []
+    monkeypatch.setattr(runs.rules, "build", lambda *of: built.append(of) or build(*of))
     runs.train(config, runs.start(config), build_algorithm(config))
-    assert [(rule.byzantine, size) for rule, size, _ in built] == [(4, 11)]
-    assert resolve(data).rule.byzantine == 0.2  # of those that a round asks
+    assert [(rule.given(size)["byzantine"], size) for rule, size, _ in built] == [(4, 11)]
+    assert resolve(data).rule.given(15) == {"byzantine": 3}  # of those that a round asks
 
 
 def test_updates_are_clipped_before_they_count_less():

@@ -14,6 +14,7 @@ from support.rounds import SECRET, Memory, Talkative, play, same
 from support.toy import BatchedToy, Toy
 
 from fedrl.aggregation import mean as aggregate
+from fedrl.aggregation import robust, rules
 from fedrl.clients.faults import Faulty, spoil
 from fedrl.clients.faults import Settings as Faults
 from fedrl.core import seeding, tree
@@ -39,10 +40,10 @@ class Shuffled:
 
 
 @settings(max_examples=20, deadline=None)
-@given(st.permutations(range(6)), st.sampled_from(aggregate.NAMES))
+@given(st.permutations(range(6)), st.sampled_from(sorted(rules.AGGREGATORS.builtin)))
 def test_result_does_not_depend_on_the_order_of_clients(order, name):
-    plain = play(BatchedToy(), mean=aggregate.get(name))
-    other = play(Toy(), engine=Shuffled(BatchedToy(), order), mean=aggregate.get(name))
+    plain = play(BatchedToy(), mean=rules.get(name))
+    other = play(Toy(), engine=Shuffled(BatchedToy(), order), mean=rules.get(name))
     same(plain.last.states[0], other.last.states[0])
     assert [r.metrics for r in plain.rounds] == [r.metrics for r in other.rounds]
     assert [r.clients for r in plain.rounds] == [r.clients for r in other.rounds]
@@ -369,9 +370,9 @@ def as_stream(values):
 @settings(max_examples=50, deadline=None)
 @given(numbers, st.floats(0, 0.49))
 def test_robust_rules_are_what_scipy_says(values, share):
-    found = aggregate.median(as_stream(values))["x"]["y"]
+    found = robust.median(as_stream(values))["x"]["y"]
     np.testing.assert_allclose(found, [np.median(values), -np.median(values)])
-    cut = aggregate.trimmed(as_stream(values), share)["x"]["y"]
+    cut = robust.trimmed(as_stream(values), share)["x"]["y"]
     # As ours, without losing anybody to rounding: 0.29 · 100 is a little less than 29.
     expected = scipy.stats.trim_mean(values, share + 1e-9 / len(values))
     np.testing.assert_allclose(cut, [expected, -expected], rtol=1e-9, atol=1e-6)
@@ -385,7 +386,7 @@ def test_a_minority_cannot_move_a_robust_rule_beyond_the_honest(honest, data):
     everybody = as_stream(data.draw(st.permutations([*honest, *lies])))
     low, high = min(honest), max(honest)
     share = (len(lies) + 0.5) / len(everybody)
-    rules = [aggregate.median, *([partial(aggregate.trimmed, share=share)] if share < 0.5 else [])]
+    rules = [robust.median, *([partial(robust.trimmed, share=share)] if share < 0.5 else [])]
     for rule in rules:
         found = rule(everybody)["x"]["y"][0]
         assert low - 1e-6 <= found <= high + 1e-6

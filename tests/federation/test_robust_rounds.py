@@ -10,8 +10,7 @@ from support.liars import PER_ATTACKER, RULES, drawn, stream, vector
 from support.rounds import Memory, play
 from support.toy import Toy
 
-from fedrl.aggregation import mean as aggregate
-from fedrl.aggregation import robust
+from fedrl.aggregation import robust, rules
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
 from fedrl.config.build import build_algorithm
@@ -32,15 +31,15 @@ def test_how_attackers_are_counted(byzantine, size, expected):
 @pytest.mark.parametrize("byzantine", [0, 1, 2])
 def test_too_few_updates_are_no_result(name, byzantine):
     least = PER_ATTACKER[name] * byzantine + 3
-    assert robust.needed(name, byzantine) == least
-    rule = aggregate.get(name, byzantine=byzantine)
+    assert rules.find(name).need(0, byzantine).least == least
+    rule = rules.get(name, byzantine=byzantine)
     rule(stream(drawn(0, least)))
     with pytest.raises(TooFew, match=f"{name} .* needs {least} updates, and {least - 1} were"):
         rule(stream(drawn(0, least - 1)))
 
 
 def test_multi_krum_never_keeps_more_than_are_honest():
-    rule = aggregate.get("multi-krum", byzantine=2, keep=6)
+    rule = rules.get("multi-krum", byzantine=2, keep=6)
     rule(stream(drawn(0, 8)))
     with pytest.raises(TooFew, match="needs 8 updates"):
         rule(stream(drawn(0, 7)))
@@ -50,7 +49,7 @@ def test_a_round_with_too_few_updates_is_one_below_the_quorum():
     faulty = Faulty(Toy(), Faults(clients=(2, 5), kind="nan"))
     store = Memory()
     with pytest.raises(QuorumLost, match=r"only 0 of 6 .*krum with 1 assumed .* needs 5 .* 4 were"):
-        play(faulty, store=store, mean=aggregate.get("krum", byzantine=1), retries=1, quorum=0.0)
+        play(faulty, store=store, mean=rules.get("krum", byzantine=1), retries=1, quorum=0.0)
     assert [r.round for r in store.rounds] == [0]  # nothing was done in the rule's place
     assert store.last.states[0]["steps"] == 0
     reasons = {r["client"]: r["reason"] for r in store.failures}
@@ -60,7 +59,7 @@ def test_a_round_with_too_few_updates_is_one_below_the_quorum():
 
 def test_such_a_round_is_tried_again_with_other_clients():
     faulty = Faulty(Toy(), Faults(clients=(0,), kind="raise"))
-    rule = aggregate.get("krum", byzantine=1)
+    rule = rules.get("krum", byzantine=1)
     store = play(faulty, rounds=6, cohort=5, mean=rule, retries=50, quorum=0.1)
     attempts = [r.get("attempt", 1) for done in store.rounds for r in done.clients]
     assert max(attempts) > 1
@@ -69,11 +68,11 @@ def test_such_a_round_is_tried_again_with_other_clients():
     assert store.last.round == 6
 
 
-@pytest.mark.parametrize("name", aggregate.NAMES)
+@pytest.mark.parametrize("name", rules.AGGREGATORS.builtin)
 def test_a_round_in_which_everybody_fails_ends_with_a_reason(name):
     faulty = Faulty(Toy(), Faults(clients=tuple(range(6)), kind="raise"))
     with pytest.raises(QuorumLost, match="a fault on purpose"):
-        play(faulty, mean=aggregate.get(name))
+        play(faulty, mean=rules.get(name))
 
 
 def test_the_weights_that_clients_claim_do_not_count():
@@ -116,11 +115,11 @@ def test_settings_reach_the_rule():
          "--federation.clients", "40", "--federation.cohort", "9"],
     )  # fmt: skip
     vectors = drawn(4, 9)
-    rule = aggregate.build(config.aggregate, config.federation.clients_per_round)
+    rule = rules.build(config.rule, config.federation.clients_per_round)
     expected = robust.multi_krum(stream(vectors), byzantine=2, keep=2)
     np.testing.assert_array_equal(vector(rule(stream(vectors))), vector(expected))
     bound = replace(config.aggregate, name="norm-bound", bound=0.5)
-    assert np.linalg.norm(vector(aggregate.build(bound, 9)(stream(vectors)))) <= 0.5
+    assert np.linalg.norm(vector(rules.build(rules.chosen(bound), 9)(stream(vectors)))) <= 0.5
 
 
 def test_a_bound_on_changes_is_not_for_values():

@@ -12,8 +12,8 @@ import pytest
 from support.children import python
 from support.feedback_pages import rate, running
 
+from fedrl.api.people import private_folder
 from fedrl.cli import call
-from fedrl.cli.feedback import private_folder
 from fedrl.feedback.queries import Answer
 from fedrl.feedback.store import Folder, client_folder
 

@@ -11,8 +11,11 @@ import numpy as np
 import pytest
 from support.labelled_tasks import LABELS, TASKS, Task
 
+from fedrl import api
 from fedrl.analysis import figure_file, partition_figure
-from fedrl.analysis import partition as partitions
+from fedrl.analysis.partition import deal, lines
+from fedrl.api.figures import draw
+from fedrl.cli import call
 from fedrl.core.types import UserError
 from fedrl.partition import Measures, Settings, measure, partition, write_labels
 
@@ -28,21 +31,26 @@ from fedrl.partition import Measures, Settings, measure, partition, write_labels
 def test_the_command_says_what_it_measured_and_draws(tmp_path: Path, strategy, clients):
     options = Settings(strategy=strategy, size=20)
     path = tmp_path / "figure.png"
-    told = list(partitions.command(TASKS, clients, options, 0, path, LABELS))
+    report = deal(TASKS, clients, options, 0, LABELS)
+    told = lines(report.measures)
+    assert draw(report, path) == path
     assert path.read_bytes()[:4] == b"\x89PNG"
     assert "pool        1,200 tasks in 6 categories and 24 scenes" in told
     assert any(line.startswith(f"clients     {clients:,} with 20") for line in told)
     assert any(line.startswith("success") for line in told)
-    assert told[-1] == f"figure: {path}"
+
+
+def told_of(clients: int, settings: Settings) -> str:
+    return "\n".join(lines(deal(TASKS, clients, settings, 0).measures))
 
 
 def test_the_lines_count_no_more_tasks_than_there_are():
     """Clients that share tasks hold more together than the pool has; that number says nothing."""
-    told = "\n".join(partitions.command(TASKS, 100, Settings(strategy="coverage", size=100), 0))
+    told = told_of(100, Settings(strategy="coverage", size=100))
     numbers = [int(word.replace(",", "")) for word in re.findall(r"\b\d[\d,]*\b(?!\.)", told)]
     assert max(numbers) == len(TASKS)
     assert "a task that is held lies with 8.33 clients" in told
-    alone = "\n".join(partitions.command(TASKS, 12, Settings(strategy="scenes", size=20), 0))
+    alone = told_of(12, Settings(strategy="scenes", size=20))
     assert "clients     12 with 20 tasks each\n" in alone
     assert "no task lies with two clients" in alone
 
@@ -51,9 +59,8 @@ def test_the_command_reads_the_label_file_of_the_settings(tmp_path: Path):
     path = tmp_path / "labels.json"
     write_labels(path, LABELS)
     options = Settings(strategy="hardness", size=20, labels=str(path))
-    assert any(line.startswith("success") for line in partitions.command(TASKS, 5, options, 0))
-    without = partitions.command(TASKS, 5, Settings(size=20), 0)
-    assert not any(line.startswith("success") for line in without)
+    assert "\nsuccess" in told_of(5, options)
+    assert "\nsuccess" not in told_of(5, Settings(size=20))
 
 
 # Where the figure goes.
@@ -74,19 +81,19 @@ def test_the_command_reads_the_label_file_of_the_settings(tmp_path: Path):
     ],
 )
 def test_a_bad_place_for_the_figure_is_told_before_anything_is_computed(
-    tmp_path: Path, monkeypatch, plot, told
+    tmp_path: Path, monkeypatch, capsys, plot, told
 ):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.png").mkdir()
     (tmp_path / "file").touch()
     (tmp_path / "locked.png").touch()
     monkeypatch.setattr(os, "access", lambda path, mode: Path(path).name != "locked.png")
-    monkeypatch.setattr(partitions, "partition", None)  # nothing that could be called
+    monkeypatch.setattr(api, "partition_tasks", None)  # nothing that could be called
     before = sorted(tmp_path.rglob("*"))
-    with pytest.raises(UserError) as caught:
-        partitions.command(TASKS, 3, Settings(size=20), 0, plot)
-    assert told in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert call(["partition", "household", "--plot", plot]) == 2
+    err = capsys.readouterr().err
+    assert told in err
+    assert err.count("\n") == 1
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -100,19 +107,20 @@ def test_a_folder_that_takes_no_files_is_told():
 @pytest.mark.parametrize("name", ["a.png", "a.svg", "a.pdf", "A.PNG", "two.dots.png"])
 def test_the_figure_is_the_file_that_was_named(tmp_path: Path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
-    *_, last = partitions.command(TASKS, 3, Settings(size=20), 0, name)
-    assert last == f"figure: {name}"
+    assert draw(deal(TASKS, 3, Settings(size=20), 0), name) == Path(name)
     assert [path.name for path in tmp_path.iterdir()] == [name]
     start = {"png": b"\x89PNG", "svg": b"<?xml", "pdf": b"%PDF"}[name[-3:].lower()]
     assert (tmp_path / name).read_bytes().startswith(start)
 
 
-def test_the_numbers_are_told_even_if_drawing_fails(tmp_path: Path):
-    told: list[str] = []
-    lines = partitions.command(TASKS, 3, Settings(size=20), 0, tmp_path / f"{'a' * 300}.png")
-    with pytest.raises(UserError, match=r"--plot .*: cannot write it \(.+\)$"):
-        told.extend(lines)
-    assert told == list(partitions.command(TASKS, 3, Settings(size=20), 0))
+def test_the_numbers_are_told_even_if_drawing_fails(tmp_path: Path, capsys):
+    flags = ["partition", "household", "--clients", "3", "--size", "5", "--world.size", "tiny"]
+    assert call(flags) == 0
+    told = capsys.readouterr().out
+    assert call([*flags, "--plot", str(tmp_path / f"{'a' * 300}.png")]) == 2
+    out, err = capsys.readouterr()
+    assert out == told
+    assert re.search(r"--plot .*: cannot write it \(.+\)$", err, re.MULTILINE)
 
 
 # What the figures show.

@@ -16,6 +16,7 @@ from support.values import Values
 
 from fedrl import privacy
 from fedrl.aggregation import mean as aggregate
+from fedrl.aggregation import robust
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
 from fedrl.clients.local_noise import Private
@@ -72,7 +73,7 @@ def test_the_bound_holds_before_noise_and_masks_as_well(secure):
 
 
 def test_other_rules_work_on_bounded_updates():
-    store = play(rounds=1, rule=aggregate.median, client_side=False, clip=0.01)
+    store = play(rounds=1, rule=robust.median, client_side=False, clip=0.01)
     first = play(rounds=0, clip=0.01)
     assert 0 < np.linalg.norm(theta(store) - theta(first)) <= 0.01
 

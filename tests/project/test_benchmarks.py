@@ -47,6 +47,7 @@ def test_our_dqn_is_not_judged_by_fewer_seeds_than_were_said(monkeypatch, capsys
         ("gym.py", "million", "partition"),
         ("llm.py",),
         ("discrete_worlds.py",),
+        ("gymnasium_worlds.py",),
         ("fedqhd.py",),
         ("dqn_sb3.py", "fedrl"),
         ("fedrlhf.py",),

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from fedrl.cli.reproduce import PAPERS
+from fedrl.api import complete
+from fedrl.api.papers import PAPERS
 from fedrl.config.loading import find_recipe
 from fedrl.core.types import UserError
 from fedrl.report import plots
-from fedrl.runs import grid as runs
 from fedrl.runs import provenance
 from fedrl.runs.process_pool import pool
 from reproductions import runner
@@ -43,7 +43,7 @@ def test_a_run_that_got_less_far_leaves_the_record_of_another_machine(tmp_path, 
     place.store.write(*key, {"rounds": 2})
 
     def stopped(config, processes):
-        runs.compute(replace(config, rounds=1))
+        complete(replace(config, rounds=1))
         raise KeyboardInterrupt
 
     monkeypatch.setattr(runner, "train", stopped)
@@ -56,8 +56,8 @@ def test_a_run_that_got_less_far_leaves_the_record_of_another_machine(tmp_path, 
 
 def test_a_run_that_was_killed_before_its_record_is_only_recorded(tmp_path, monkeypatch):
     cell, place = cell_of(), Place(tmp_path, Store(tmp_path / "records"))
-    runs.compute(cell.config(0, tmp_path))
-    monkeypatch.setattr(runner, "compute", lambda config: pytest.fail("computed again"))
+    complete(cell.config(0, tmp_path))
+    monkeypatch.setattr(runner, "complete", lambda config: pytest.fail("computed again"))
     record_run(cell, 0, place, ("eval/return",), ())
     record = place.store.read(cell.part, run_name(cell, 0), cell.digest(0))
     assert record is not None

@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedrl.cli.reproduce import reproduce
+from fedrl.api.papers import reproduce
 from fedrl.config.loading import resolve, to_toml
 from fedrl.core.types import UserError
 from fedrl.runs.grid import cost, digest
@@ -395,7 +395,7 @@ def test_records_about_moments_are_a_section_of_their_own(tmp_path, undrawn):
 
 def test_parts_of_another_scale_are_refused(tmp_path):
     with pytest.raises(UserError, match="--model is for the full scale"):
-        reproduce("fedagent", "small", (), tmp_path, None, None, {"model": "x"})
+        reproduce("fedagent", "small", out=tmp_path, model="x")
     with pytest.raises(UserError, match="--only alfworld: the parts are main"):
         wanted(study_of(tmp_path).grid, ("alfworld",))
 

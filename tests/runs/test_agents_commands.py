@@ -25,7 +25,7 @@ class Even:
     def __init__(self, count: int) -> None:
         tasks = [Task(str(2 * i), "even") for i in range(count)] + [Task("1", "odd")]
         self.world = SimpleNamespace(splits=("train", "unseen"), tasks=lambda split: tasks)
-        self.played = 0
+        self.settings, self.eval_tasks, self.played = None, tasks, 0
 
     def play_tasks(self, theta: Any, tasks: Any, seed: int) -> Any:
         self.played += len(tasks)

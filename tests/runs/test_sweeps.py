@@ -7,6 +7,7 @@ import shlex
 
 import pytest
 
+from fedrl.api import complete
 from fedrl.cli import call
 from fedrl.config.loading import find_recipe, recipes_folder, resolve
 from fedrl.core.types import UserError
@@ -48,7 +49,7 @@ def test_a_sweep_trains_every_variant_and_seed_once(sweep, tmp_path, capsys):
 
 def test_a_sweep_equals_the_runs_by_hand(sweep, tmp_path):
     found = sweeps.read(str(sweep))
-    sweeps.run(found, QUICK, tmp_path / "out", 1, None)
+    sweeps.run(found, complete, QUICK, tmp_path / "out", 1, None)
     by_hand = tmp_path / "hand"
     assert call(["run", "momentum/random_mdp", "--algorithm.name", "pavg", "--seed", "1", "--out",
                  str(by_hand), *QUICK]) == 0  # fmt: skip

@@ -7,7 +7,6 @@ from functools import partial
 import numpy as np
 from hypothesis import strategies as st
 
-from fedrl.aggregation import mean as aggregate
 from fedrl.aggregation import robust
 from fedrl.core import tree
 
@@ -44,7 +43,7 @@ RULES = {
     "krum": partial(robust.krum, byzantine=1),
     "multi-krum": partial(robust.multi_krum, byzantine=1),
     "bulyan": partial(robust.bulyan, byzantine=1),
-    "norm-bound": aggregate.norm_bound,
+    "norm-bound": robust.norm_bound,
 }
 
 

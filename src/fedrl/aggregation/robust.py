@@ -39,91 +39,114 @@ shortcut ‖x‖² + ‖y‖² − 2xy would leave rounding errors.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 
+from fedrl.aggregation.mean import mean
+from fedrl.aggregation.rule import Need, Stream, Updates, rule
+from fedrl.aggregation.settings import Settings, byzantine_count, left_out
 from fedrl.core import tree
-from fedrl.core.types import Tensors, TooFew
+from fedrl.core.types import Tensors
 
-Stream = Iterable[tuple[Tensors, float]]
 Leaves = dict[str, np.ndarray]
 
 BLOCK = 1 << 16
 """Numbers of every update that are looked at together."""
 
 
-def byzantine_count(byzantine: float, size: int) -> int:
-    """f among `size` clients of a round: a number from 1 on, or below 1 a share, rounded up."""
-    return int(byzantine) if byzantine >= 1 else part(byzantine, size)
+MIDDLE = " (of two, either alone decides what the median is)"
 
 
-def part(share: float, size: int) -> int:
-    """⌈share · size⌉; rounding errors add nobody, though 0.07 · 100 is a little more than 7."""
-    return math.ceil(share * size - 1e-9)
+def against(byzantine: int, least: int, keys: str = "aggregate.byzantine") -> Need:
+    """The need of a rule by distance, with f Byzantine clients."""
+    return Need(
+        least,
+        why=f" against {byzantine} Byzantine clients",
+        instead=f", or lower {keys}",
+        how=f" with {byzantine} assumed Byzantine clients (aggregate.byzantine)",
+        byzantine=byzantine,
+    )
 
 
-def left_out(share: float, size: int) -> int:
-    """⌊share · size⌋; rounding errors lose nobody, though 0.29 · 100 is a little less than 29."""
-    return math.floor(share * size + 1e-9)
+def byzantine_of(settings: Settings, size: int, among: int) -> dict[str, Any]:
+    return {"byzantine": byzantine_count(settings.byzantine, among)}
 
 
-def needed(name: str, byzantine: int, keep: int = 0) -> int:
-    """The fewest updates that the rule has a meaning for; see the top of this file.
-
-    `byzantine` are those that it is set against, for the trimmed mean c. A norm bound is one
-    without a given bound.
-    """
-    if name == "bulyan":
-        return 4 * byzantine + 3
-    if name in ("krum", "multi-krum"):
-        return max(2 * byzantine + 3, keep + byzantine if name == "multi-krum" else 0)
-    if name == "trimmed":
-        return max(3, 2 * byzantine + 1)
-    return 3 if name in ("median", "norm-bound") else 1
-
-
-def median(stream: Stream) -> Tensors:
+@rule(
+    "median", Settings=Settings, given=lambda *_: {}, least=lambda _: Need(3, MIDDLE), values=True
+)
+def median(updates: Updates) -> Tensors:
     """The middle of every number; of an even number of clients the mean of the middle two."""
-    return _by_number(_enough("median", stream), lambda values: np.median(values, axis=0))
+    return _by_number(_flat(updates), lambda values: np.median(values, axis=0))
 
 
-def trimmed(stream: Stream, share: float, asked: int = 0) -> Tensors:
+def _trimmed_need(size: int, share: float, asked: int = 0) -> Need:
+    cut = left_out(share, max(asked, size))
+    how = f" without the {cut} highest and lowest (aggregate.trim)"
+    idle = (
+        f"aggregate.trim is {share}, which of {size} clients per round leaves out nobody: raise it "
+        f'to 1/{size} or more, or set aggregate.name = "mean"'
+    )
+    return Need(max(3, 2 * cut + 1), MIDDLE, how=how, idle="" if cut else idle)
+
+
+@rule(
+    "trimmed", Settings=Settings, least=_trimmed_need, values=True,
+    given=lambda settings, size, _: {"share": settings.trim, "asked": size},
+)  # fmt: skip
+def trimmed(updates: Updates, share: float, asked: int = 0) -> Tensors:
     """The mean of every number without its c highest and as many lowest.
 
     c is of all that were asked, 0 for those that came: liars always answer.
     """
-    updates = _held(stream)
     cut = left_out(share, max(asked, len(updates)))
-    _check_enough("trimmed", len(updates), cut)
 
     def middle(values: np.ndarray) -> np.ndarray:
         kept = np.sort(values, axis=0)[cut : len(values) - cut]
         return np.asarray(kept.mean(axis=0))
 
-    return _by_number(updates, middle)
+    return _by_number(_flat(updates), middle)
 
 
-def krum(stream: Stream, byzantine: int) -> Tensors:
+@rule(
+    "krum", Settings=Settings, given=byzantine_of, values=True, by_number=False,
+    least=lambda _, byzantine: against(byzantine, 2 * byzantine + 3),
+)  # fmt: skip
+def krum(updates: Updates, byzantine: int) -> Tensors:
     """The update that lies closest to its neighbours, as it was sent."""
-    updates = _enough("krum", stream, byzantine)
-    best = int(np.argmin(scores(distances(updates), byzantine)))
-    return tree.unflatten(updates[best])
+    sent = _flat(updates)
+    best = int(np.argmin(scores(distances(sent), byzantine)))
+    return tree.unflatten(sent[best])
 
 
-def multi_krum(stream: Stream, byzantine: int, keep: int = 0) -> Tensors:
+def _multi_krum_need(_: int, byzantine: int, keep: int = 0) -> Need:
+    keys = "aggregate.byzantine or keep" if keep else "aggregate.byzantine"
+    return against(byzantine, max(2 * byzantine + 3, keep + byzantine), keys)
+
+
+@rule(
+    "multi-krum", Settings=Settings, least=_multi_krum_need, values=True, by_number=False,
+    given=lambda settings, *count: byzantine_of(settings, *count) | {"keep": settings.keep},
+)  # fmt: skip
+def multi_krum(updates: Updates, byzantine: int, keep: int = 0) -> Tensors:
     """The mean of the `keep` updates with the lowest scores; 0 keeps n − f − 2."""
-    updates = _enough("multi-krum", stream, byzantine, keep)
-    order = np.argsort(scores(distances(updates), byzantine), kind="stable")
-    best = sorted(order[: keep or len(updates) - byzantine - 2].tolist())
-    return _by_number([updates[i] for i in best], lambda values: values.mean(axis=0))
+    sent = _flat(updates)
+    order = np.argsort(scores(distances(sent), byzantine), kind="stable")
+    best = sorted(order[: keep or len(sent) - byzantine - 2].tolist())
+    return _by_number([sent[i] for i in best], lambda values: values.mean(axis=0))
 
 
-def bulyan(stream: Stream, byzantine: int) -> Tensors:
+@rule(
+    "bulyan", Settings=Settings, given=byzantine_of, values=True,
+    least=lambda _, byzantine: against(byzantine, 4 * byzantine + 3),
+)  # fmt: skip
+def bulyan(updates: Updates, byzantine: int) -> Tensors:
     """Krum chooses n − 2f updates; of every number, those near their median are averaged."""
-    updates = _enough("bulyan", stream, byzantine)
-    count = len(updates) - 2 * byzantine
-    apart, left, chosen = distances(updates), list(range(len(updates))), []
+    sent = _flat(updates)
+    count = len(sent) - 2 * byzantine
+    apart, left, chosen = distances(sent), list(range(len(sent))), []
     for _ in range(count):
         best = int(np.argmin(scores(apart[np.ix_(left, left)], byzantine)))
         chosen.append(left.pop(best))
@@ -135,14 +158,27 @@ def bulyan(stream: Stream, byzantine: int) -> Tensors:
         kept = np.take_along_axis(ordered, order[: count - 2 * byzantine], axis=0)
         return np.asarray(kept.mean(axis=0))
 
-    return _by_number([updates[i] for i in chosen], near_the_median)
+    return _by_number([sent[i] for i in chosen], near_the_median)
+
+
+def _norm_bound_need(_: int, bound: float = 0.0) -> Need:
+    how = " without a bound (aggregate.bound)"
+    return Need(1) if bound else Need(3, MIDDLE, ", or set aggregate.bound", how)
+
+
+@rule(
+    "norm-bound", Settings=Settings, least=_norm_bound_need, by_number=False,
+    given=lambda settings, *_: {"bound": settings.bound},
+)  # fmt: skip
+def norm_bound(stream: Stream, bound: float = 0.0) -> Tensors:
+    """The mean of updates that were cut to a norm; 0 is the median of the round's norms."""
+    return mean(bounded(stream, bound))
 
 
 def bounded(stream: Stream, bound: float) -> Iterator[tuple[Tensors, float]]:
     """Updates no longer than `bound`; 0 stands for the median of the round's norms."""
     if not bound:
         stream = list(stream)
-        _check_enough("norm-bound", len(stream))
         bound = float(np.median([norm(update) for update, _ in stream]))
     for update, weight in stream:
         length = norm(update)
@@ -185,26 +221,8 @@ def distances(updates: Sequence[Leaves]) -> np.ndarray:
     return apart + apart.T
 
 
-def _enough(name: str, stream: Stream, byzantine: int = 0, keep: int = 0) -> list[Leaves]:
-    """All updates of a round: the rule has a meaning for them, or there is no result at all."""
-    updates = _held(stream)
-    _check_enough(name, len(updates), byzantine, keep)
-    return updates
-
-
-def _check_enough(name: str, count: int, byzantine: int = 0, keep: int = 0) -> None:
-    least = needed(name, byzantine, keep)
-    if count < least:
-        how = {
-            "median": "",
-            "trimmed": f" without the {byzantine} highest and lowest (aggregate.trim)",
-            "norm-bound": " without a bound (aggregate.bound)",
-        }.get(name, f" with {byzantine} assumed Byzantine clients (aggregate.byzantine)")
-        raise TooFew(f"{name}{how} needs {least} updates, and {count} were usable")
-
-
-def _held(stream: Stream) -> list[Leaves]:
-    return [{name: np.asarray(x) for name, x in tree.leaves(update)} for update, _ in stream]
+def _flat(updates: Updates) -> list[Leaves]:
+    return [{name: np.asarray(x) for name, x in tree.leaves(update)} for update, _ in updates]
 
 
 def _by_number(updates: Sequence[Leaves], middle: Callable[[np.ndarray], np.ndarray]) -> Tensors:

@@ -22,6 +22,26 @@ _BUILTIN = {
         "the same with Hessian-vector products instead of gradient differences",
         {"beta": 0.8},
     ),
+    "fedprox": Entry(
+        "fedrl.algorithms.classics.fedprox:FedProx",
+        "classic",
+        "policy-gradient averaging with a pull back to the server's parameters",
+    ),
+    "scaffold": Entry(
+        "fedrl.algorithms.classics.scaffold:Scaffold",
+        "classic",
+        "policy-gradient averaging with control variates against clients' drift",
+    ),
+    "fednova": Entry(
+        "fedrl.algorithms.classics.fednova:FedNova",
+        "classic",
+        "policy-gradient averaging normalised by each client's number of local steps",
+    ),
+    "fedpg-br": Entry(
+        "fedrl.algorithms.classics.fedpg_br:FedPGBR",
+        "classic",
+        "gradients filtered against Byzantine clients, then steps in the server's own world",
+    ),
     "fedqhd": Entry(
         "fedrl.algorithms.qhd.fedqhd",
         "classic",
@@ -46,6 +66,18 @@ _BUILTIN = {
         "classic",
         "a baseline of FedQHD: DQNs of any size fit their mean predictions on anchors",
         kinds=("discrete",),
+    ),
+    "qavg": Entry(
+        "fedrl.algorithms.classics.qavg:QAvg",
+        "classic",
+        "Q-learning in environments that differ, Q averaged (Jin et al. 2022)",
+        kinds=("discrete", "tabular"),
+    ),
+    "fedprox-dqn": Entry(
+        "fedrl.algorithms.classics.fedprox_dqn:FedProxDQN",
+        "classic",
+        "deep Q-learning whose clients are pulled towards the server's weights (FedProx)",
+        kinds=("discrete", "tabular"),
     ),
     "fedagent": Entry(
         "fedrl.algorithms.fedagent.algorithm",

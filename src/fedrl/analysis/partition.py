@@ -1,41 +1,42 @@
-"""`fedrl partition`: what each client would hold, in words and, on demand, in a figure."""
+"""`fedrl partition`: what each client would hold, and in words how much they differ."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
-from fedrl.analysis import figure_file, partition_figure
-from fedrl.analysis.figure_file import figure_path
 from fedrl.partition import Measures, Settings, TaskLike, load_labels, measure, partition
 
 
-def command(
+@dataclass(frozen=True)
+class PartitionReport:
+    """Which tasks each client holds (`shares`, ids), and how much the clients differ.
+
+    `notes` are sentences about settings that do nothing here.
+    """
+
+    tasks: Sequence[TaskLike]
+    settings: Settings
+    shares: list[list[str]]
+    measures: Measures
+    labels: Mapping[str, bool] | None
+    notes: Sequence[str] = ()
+
+
+def deal(
     tasks: Sequence[TaskLike],
     clients: int,
     settings: Settings,
     seed: int,
-    plot: str | Path | None = None,
     labels: Mapping[str, bool] | None = None,
-) -> Iterator[str]:
-    """Make the partition and measure it; lines to print. `labels` replace the file's.
-
-    The figure is drawn after the last number is out: a full disk does not cost the numbers.
-    """
-    path = None if plot is None else figure_path(plot)
+    notes: Sequence[str] = (),
+) -> PartitionReport:
+    """Make the partition and measure it; `labels` replace the file's."""
     if labels is None:
         labels = load_labels(settings)
-    rows = partition(tasks, clients, settings, seed, labels)
-    measures = measure(rows, tasks, labels)
-
-    def output() -> Iterator[str]:
-        yield from lines(measures)
-        if path is not None:
-            figure = partition_figure.figure(rows, tasks, settings, measures, labels)
-            figure_file.save(figure, path)
-            yield f"figure: {path}"
-
-    return output()
+    shares = partition(tasks, clients, settings, seed, labels)
+    measures = measure(shares, tasks, labels)
+    return PartitionReport(tasks, settings, shares, measures, labels, notes)
 
 
 def lines(measures: Measures) -> list[str]:

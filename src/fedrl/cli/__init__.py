@@ -3,9 +3,11 @@
 import errno
 import importlib
 import io
+import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from fedrl.core import threads
 from fedrl.core.types import UserError
@@ -62,7 +64,7 @@ def call(argv: list[str]) -> int:
             from fedrl.core.registry import suggestion
 
             raise UserError(f"unknown command {argv[0]!r}; {suggestion(argv[0], list(COMMANDS))}")
-        with Interrupt():
+        with Interrupt(), notes_printed():
             code = find(argv[0])(argv[1:])
         if sys.stdout is not None:  # closed, as daemons have it
             sys.stdout.flush()
@@ -90,6 +92,27 @@ def call(argv: list[str]) -> int:
         # A file that cannot be read or written is the machine's trouble, not the program's.
         print(f"error: {os.fsdecode(error.filename)}: {error.strerror}", file=sys.stderr)
         return 2
+
+
+class Lines(logging.Handler):
+    """What the layers below have to say, as plain lines."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        print(record.getMessage(), file=sys.stderr, flush=True)
+
+
+@contextmanager
+def notes_printed() -> Iterator[None]:
+    """Notes and warnings of the logger `fedrl` go to the terminal; programs hear of warnings."""
+    logger, lines = logging.getLogger("fedrl"), Lines()
+    before = logger.level
+    logger.addHandler(lines)
+    logger.setLevel(logging.INFO)
+    try:
+        yield
+    finally:
+        logger.removeHandler(lines)
+        logger.setLevel(before)
 
 
 COMMANDS = {

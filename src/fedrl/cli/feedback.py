@@ -1,11 +1,9 @@
 """The command `fedrl feedback`."""
 
 import argparse
-from functools import partial
 from pathlib import Path
 
 from fedrl.cli.parser import Parser
-from fedrl.core.types import UserError
 
 FEEDBACK = """\
 Answer what one client of a run asks its person, on a page of this machine (127.0.0.1) or in the
@@ -35,64 +33,13 @@ def feedback(argv: list[str]) -> int:
     )
     parser.add_argument("--terminal", action="store_true", help="answer here, without a page")
     args = parser.parse_args(argv)
-    if (args.run is None) == (args.folder is None):
-        raise UserError("name a run's folder, or the private folders with --folder; one of the two")
-    if args.limit < 1:
-        raise UserError(f"--limit is {args.limit}; a sitting has at least 1 answer")
-    if args.client < 0:
-        raise UserError(f"--client is {args.client}; clients are numbered from 0")
-    if not 0 <= args.port <= 65535:
-        raise UserError(f"--port is {args.port}; choose one from 1 to 65535, or 0 for any free one")
-    from fedrl.feedback.store import Folder, client_folder
+    from fedrl import api
 
-    private = args.folder or private_folder(args.run, args.client)
-    place = client_folder(private, args.client)
-    if args.folder and not private.is_dir():
-        raise UserError(f"--folder is {private}, which does not exist")
-    if args.folder and not place.is_dir():
-        raise UserError(
-            f"--client is {args.client}, but {private} has no {place.name}: nobody asked it here"
-        )
-    if not private.is_dir():
-        raise UserError(
-            f"{private}, the algorithm.feedback_folder of {args.run}, does not exist: a run makes "
-            "it in its first round, on the machine where its clients compute"
-        )
-    folder = Folder(place)
-    if args.terminal:
-        from fedrl.feedback.terminal import converse
-
-        return converse(folder, args.limit)
-    from fedrl.feedback.page import serve
-
-    over = partial(has_ended, args.run) if args.run else None
-    return serve(folder, args.client, args.port, args.limit, over)
-
-
-def private_folder(run: Path, client: int) -> Path:
-    """Where a run's clients keep what is theirs; a mistake if this client asks nobody."""
-    from fedrl.algorithms.fedrlhf.ratings.settings import Settings as RatingsSettings
-    from fedrl.algorithms.fedrlhf.text.settings import Settings as TextSettings
-    from fedrl.config.loading import read_recipe, resolve
-    from fedrl.federation.client_sampling import client_env_ids, groups
-    from fedrl.runs.run_dir import require_run
-
-    require_run(run)
-    config = resolve(read_recipe(run / "config.toml"))
-    settings = config.algorithm
-    asks = isinstance(settings, RatingsSettings | TextSettings) and settings.feedback == "live"
-    if not asks:
-        raise UserError(f'{run} asks nobody; start one with algorithm.feedback = "live"')
-    owners = client_env_ids(config.federation)
-    people = sorted({o for group in groups(config.federation) for c in group for o in owners[c]})
-    if client not in people:
-        named = f"{people[0]} to {people[-1]}" if len(people) > 1 else f"only {people[0]}"
-        raise UserError(f"--client is {client}; the clients of {run} are {named}")
-    return Path(settings.feedback_folder)
-
-
-def has_ended(run: Path) -> bool:
-    """Whether nothing more will be asked, unless the run is resumed with more rounds."""
-    from fedrl.runs.run_dir import RunDir
-
-    return RunDir(run).read_meta().get("status") == "finished"
+    return api.answer_queries(
+        args.run,
+        client=args.client,
+        folder=args.folder,
+        port=args.port,
+        limit=args.limit,
+        terminal=args.terminal,
+    )

@@ -1,13 +1,11 @@
 """The command `fedrl flower`: federations across machines. docs/deploy.md takes you through it."""
 
 import argparse
-import socket
 import sys
 import time
 from pathlib import Path
 
 from fedrl.cli.parser import Parser
-from fedrl.core.registry import missing_extra
 from fedrl.core.types import UserError
 
 HELP = """\
@@ -31,10 +29,7 @@ def flower(argv: list[str]) -> int:
         return 0 if argv else 2
     if argv[0] not in parts:
         raise UserError(f"fedrl flower has no part {argv[0]!r}; choose from {', '.join(parts)}")
-    try:
-        return parts[argv[0]](argv[1:])
-    except ModuleNotFoundError as error:
-        raise missing_extra(error, "fedrl flower", "flower") from error
+    return parts[argv[0]](argv[1:])
 
 
 def keys(argv: list[str]) -> int:
@@ -47,13 +42,13 @@ def keys(argv: list[str]) -> int:
     )  # fmt: skip
     asked = parser.parse_args(argv)
 
-    from fedrl.engines.flower import keys as making
+    from fedrl.api import flower as parts
 
     if asked.kind == "server":
-        making.make_server(asked.path, [*asked.host, "localhost", "127.0.0.1"])
+        parts.make_server_keys(asked.path, asked.host)
         print(f"{asked.path}: give ca.pem to every node; ca.key, server.key and secret to nobody")
     else:
-        making.make_node(asked.path)
+        parts.make_node_keys(asked.path)
         print(
             f"{asked.path}.pub goes to the server's folder nodes/, as client-N.pub for client N; "
             f"{asked.path} stays here"
@@ -75,34 +70,18 @@ def link(argv: list[str]) -> int:
     )  # fmt: skip
     parser.add_argument("--name", default="", help="write a connection of this name for the driver")
     asked = parser.parse_args(argv)
-    _check_folder(asked.folder, asked.insecure)
-    if asked.insecure and asked.host != "127.0.0.1":
-        raise UserError("--insecure has no keys and no encryption: it needs --host 127.0.0.1")
-    try:
-        socket.getaddrinfo(asked.host, None)
-    except OSError as error:
-        raise UserError(f"--host {asked.host} is no address of this machine: {error}") from error
+    from fedrl.api import flower as parts
 
-    from fedrl.engines.flower import connection, superlink
-
-    folder = asked.folder.resolve()
-    if asked.name:
-        ca = "" if asked.insecure else str(folder / "ca.pem")
-        address = f"{superlink.local(asked.host)}:{asked.port}"
-        here = connection.Connection(address, ca, str(folder / "secret"), str(folder / "nodes"))
-        print(f"connection {asked.name}: {connection.save(asked.name, here)}", flush=True)
-    superlink.serve(asked.host, asked.port, folder, asked.insecure, asked.driver)
+    parts.link(
+        asked.folder,
+        host=asked.host,
+        port=asked.port,
+        insecure=asked.insecure,
+        drivers=asked.driver,
+        name=asked.name,
+        named=lambda file: print(f"connection {asked.name}: {file}", flush=True),
+    )
     return 0
-
-
-def _check_folder(folder: Path, insecure: bool) -> None:
-    needed = ["secret"] if insecure else ["secret", "ca.pem", "server.pem", "server.key"]
-    missing = [name for name in needed if not (folder / name).is_file()]
-    if missing:
-        raise UserError(
-            f"--folder {folder} lacks {', '.join(missing)}: make it with "
-            f"`fedrl flower keys server {folder}`"
-        )
 
 
 def _own_settings(argv: list[str]) -> tuple[list[str], tuple[str, ...]]:
@@ -154,35 +133,25 @@ def node(argv: list[str]) -> int:
         "messages, 0.1 to 3 (3): less makes short rounds faster, and the SuperLink busier"
     )  # fmt: skip
     asked = parser.parse_args(argv)
-    _check_poll(asked.poll)
-    if asked.client < 0:
-        raise UserError(f"--client is {asked.client}; clients are numbered from 0")
-    if asked.insecure == bool(asked.ca and asked.key):
-        raise UserError("a node needs --ca and --key, or --insecure and neither")
-    if asked.insecure and asked.peers:
-        raise UserError("--peers is for nodes with a key, and --insecure has none")
-    for path in (asked.ca, asked.key):
-        if path is not None and not path.is_file():
-            raise UserError(f"{path} is no file")
+    from fedrl.api import flower as parts
 
-    from fedrl.engines.flower import node_recipes
-    from fedrl.engines.flower.supernode import SuperNode, serve
-    from fedrl.privacy.secure_aggregation import identity
-
-    folder = asked.folder.resolve()
-    data = str(Path(asked.data).resolve()) if asked.data else ""
-    client = node_recipes.client(
-        asked.client, folder, data, own, asked.allow, asked.least_clients, asked.allow_package
+    parts.node(
+        asked.superlink,
+        asked.folder,
+        client=asked.client,
+        ca=asked.ca,
+        key=asked.key,
+        peers=asked.peers,
+        least_clients=asked.least_clients,
+        allow=asked.allow,
+        packages=asked.allow_package,
+        regroup=asked.regroup,
+        insecure=asked.insecure,
+        data=asked.data,
+        poll=asked.poll,
+        own=own,
     )
-    client.identity = identity.load(asked.key, asked.peers, asked.client)
-    client.regroup = asked.regroup
-    serve(SuperNode(asked.superlink, asked.ca, asked.key, asked.poll), client)
     return 0
-
-
-def _check_poll(seconds: float) -> None:
-    if not 0.1 <= seconds <= 3.0:
-        raise UserError(f"--poll is {seconds:g}; it lies between 0.1 and Flower's own 3 seconds")
 
 
 def up(argv: list[str]) -> int:
@@ -211,26 +180,19 @@ def up(argv: list[str]) -> int:
         "--allow-package", action="append", default=[], metavar="NAME", help="the same"
     )
     asked = parser.parse_args(argv)
-    _check_poll(asked.poll)
-    if asked.insecure and asked.peers:
-        raise UserError("--peers is for nodes with a key, and --insecure has none")
-    if asked.clients < 1:
-        raise UserError(f"--clients is {asked.clients}; it must be at least 1")
+    from fedrl.api import flower as parts
 
-    from fedrl.engines.flower.local_federation import LocalFederation
-
-    with LocalFederation(
-        asked.folder.resolve(),
+    with parts.up(
         asked.clients,
-        asked.port,
-        asked.name,
-        asked.insecure,
+        asked.folder,
+        port=asked.port,
+        name=asked.name,
+        insecure=asked.insecure,
         poll=asked.poll,
         peers=asked.peers,
-        allowed=asked.allow,
+        allow=asked.allow,
         packages=asked.allow_package,
         own=own,
-        regroup=True,  # all nodes are one person's, who tries things out
     ) as federation:
         print(f"SuperLink at {federation.address}, {asked.clients} nodes; logs in {asked.folder}")
         print(f"train on it:  fedrl run RECIPE --engine flower --connection {asked.name} \\")

@@ -41,23 +41,29 @@ def gap(argv: list[str]) -> int:
     parser.add_argument("--plot", metavar="FILE", help="draw it: .png, .svg, .pdf")
     asked = parser.parse_args(argv)
 
+    from fedrl import api
     from fedrl.analysis import federation_gap as gaps
-    from fedrl.analysis import figure_file
+    from fedrl.analysis.figure_file import figure_path
 
-    if gaps.is_shared(asked.run):
+    if asked.plot is not None:
+        figure_path(asked.plot)  # before the work
+    told = api.gap(
+        asked.run,
+        states=asked.states,
+        seed=asked.seed,
+        reference=asked.reference,
+        held_out=asked.held_out,
+    )
+    if told is None:
         print(json.dumps({"note": gaps.SHARED}) if asked.json else gaps.SHARED)
         return 0
-    path = None if asked.plot is None else figure_file.figure_path(asked.plot)  # before the work
-    told = gaps.measure(asked.run, asked.states, asked.seed, asked.reference, asked.held_out)
     if asked.json:
         print(json.dumps(gaps.as_json(told), indent=1, ensure_ascii=False))
     else:
         from rich.console import Console
 
         gaps.show(told, Console(highlight=False))
-    if path is not None:
-        from fedrl.analysis.federation_gap_figure import figure
-
-        figure_file.save(figure(told), path)
-        print(f"figure: {path}", file=sys.stderr if asked.json else sys.stdout)
+    if asked.plot is not None:
+        drawn = api.draw(told, asked.plot)
+        print(f"figure: {drawn}", file=sys.stderr if asked.json else sys.stdout)
     return 0

@@ -1,4 +1,4 @@
-"""`fedrl list`: the methods, worlds and recipes that are installed, and where they come from."""
+"""`fedrl list`: methods, worlds, rules, attacks and recipes, and where they come from."""
 
 from importlib.metadata import version
 
@@ -6,31 +6,26 @@ from fedrl.core.registry import Entry
 
 
 def origin(entry: Entry) -> str:
-    """The extra that it needs, or the package that it comes from."""
-    return f"{entry.package} {version(entry.package)}" if entry.outside else entry.extra
+    """ "  [classic]": the extra that it needs, or the package that it comes from."""
+    if not entry.outside:
+        return f"  [{entry.extra}]" if entry.extra else ""
+    return f"  [{entry.package} {version(entry.package)}]"
 
 
 def list_(argv: list[str]) -> int:
-    """What is installed: methods, worlds, recipes."""
-    from fedrl.algorithms import METHODS
-    from fedrl.config.loading import recipes_folder
-    from fedrl.envs import WORLDS
-    from fedrl.runs.sweep import sweeps
+    """What is installed: methods, worlds, rules, attacks, recipes."""
+    from fedrl import api
 
     if argv:
-        print("usage: fedrl list\n\nShows the methods, worlds and recipes that come with fedrl.")
+        print("usage: fedrl list\n\nShows what is installed, and where it comes from.")
         return 0 if argv[0] in ("-h", "--help") else 2
-    for title, table in (("methods", METHODS), ("worlds", WORLDS)):
+    found = api.catalogue()
+    for title in ("methods", "worlds", "rules", "attacks"):
         print(f"{title}:")
-        for name, entry in table.items():
-            print(f"  {name:<16}{entry.summary}  [{origin(entry)}]")
-    print("recipes:")
-    folder = recipes_folder()
-    for path in sorted(folder.glob("*/*.toml")):
-        first = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-        print(f"  {path.relative_to(folder).with_suffix('')!s:<24}{first}")
-    print("sweeps:")
-    for name, path in sweeps().items():
-        first = path.read_text(encoding="utf-8").splitlines()[0].lstrip("# ")
-        print(f"  {name:<24}{first}")
+        for name, entry in getattr(found, title).items():
+            print(f"  {name:<14}  {entry.summary}{origin(entry)}")
+    for title, lines in (("recipes", found.recipes), ("sweeps", found.sweeps)):
+        print(f"{title}:")
+        for name, line in lines.items():
+            print(f"  {name:<24}{line}")
     return 0

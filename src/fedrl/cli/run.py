@@ -11,7 +11,6 @@ from fedrl.core.types import UserError
 
 if TYPE_CHECKING:
     from fedrl.api import Run
-    from fedrl.config.schema import Config
 
 RUN_HELP = """\
 usage: fedrl run RECIPE [--key VALUE …] [--dry-run]
@@ -60,7 +59,11 @@ def _begin(recipe: str, flags: list[str], dry: bool, wants_help: bool) -> int:
         show(config, f"fedrl run {recipe}")
         return 0
     if dry:
-        return _dry_run(config)
+        dry_run = api.dry_run(config)  # what cannot be is said alone
+        print(dry_run.toml, end="")
+        for line in dry_run.lines:
+            print(f"# {line}")
+        return 0
     return _trained(partial(api.run, config))
 
 
@@ -108,14 +111,3 @@ def _value(words: list[str]) -> tuple[str, list[str]]:
     if len(words) < 2:
         raise UserError("--resume needs the run's folder: fedrl run --resume RUN")
     return words[1], words[2:]
-
-
-def _dry_run(config: "Config") -> int:
-    from fedrl.config.loading import to_toml
-    from fedrl.runs.train import plan
-
-    lines = plan(config)  # what cannot be is said alone
-    print(to_toml(config), end="")
-    for line in lines:
-        print(f"# {line}")
-    return 0

@@ -6,25 +6,11 @@ import textwrap
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from fedrl.envs.text import ConfiguredTextWorld
-
-TEXT_WORLDS = ("household", "webshop")
+NAMED = "a text world: household, webshop, prompts, or one of your own (package.module:Name)"
 
 
 WORLD = "Settings of the world are flags, as in `fedrl run`; `fedrl play WORLD --help` lists them."
-
-
-def open_world(name: str, flags: list[tuple[str, str | None]]) -> "ConfiguredTextWorld":
-    """The text world with the settings that the `--world.…` flags name."""
-    from fedrl.config import parts
-    from fedrl.config.flag_parsing import section
-
-    part = parts.world(name)
-    world: ConfiguredTextWorld = part.make("world", section(part.settings, flags, "world."), 0, 0)
-    return world
 
 
 @contextmanager

@@ -13,6 +13,8 @@ of an honest one. It knows what a client knows: the broadcast, its own data, its
     free-rider    nothing new: Δ = 0
     poison        what it honestly learns from rewards, or people's answers, of the opposite sign
 
+Each is a function (Δ, s, random) -> what is sent in Δ's place, with Δ by flat names in double
+precision; one from outside is named as everything from outside is (`core/registry.py`).
 Δ is the update itself where a method sends changes. Where it sends values (FedQHD's readouts and
 teachers, DQN's weights: `sends_parameters`), Δ is the difference to what was broadcast under that
 name, and the lie is added to that. A name alone does not tell: FedRLHF's changes are named as its
@@ -26,14 +28,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
 
 import numpy as np
 
-from fedrl.aggregation import robust
+from fedrl.aggregation.settings import part
 from fedrl.clients.wrapped_algorithm import ResultWrapper
 from fedrl.core import seeding, tree
 from fedrl.core.limits import above_zero
+from fedrl.core.registry import Entry, Table, load
 from fedrl.core.types import (
     Algorithm,
     Batched,
@@ -42,10 +44,63 @@ from fedrl.core.types import (
     Result,
     Tensors,
     UserError,
+    Word,
     sends_parameters,
 )
 
-Kind = Literal["sign-flip", "scale", "noise", "same-value", "free-rider", "poison"]
+Change = dict[str, np.ndarray]
+Attack = Callable[[Change, float, np.random.Generator], Change]
+
+_BUILTIN: dict[str, Entry] = {}
+ATTACKS = Table("attacks", "attack.kind", _BUILTIN)
+"""Attacks by name; those that come with fedrl are below."""
+
+
+def _attack(name: str) -> Callable[[Attack], Attack]:
+    def listed(attack: Attack) -> Attack:
+        place, summary = f"{__name__}:{attack.__name__}", str(attack.__doc__).splitlines()[0]
+        _BUILTIN[name] = Entry(place, "", summary)
+        return attack
+
+    return listed
+
+
+@_attack("sign-flip")
+def sign_flip(change: Change, strength: float, random: np.random.Generator) -> Change:
+    """−s Δ."""
+    return {name: -strength * honest for name, honest in change.items()}
+
+
+@_attack("scale")
+def scale(change: Change, strength: float, random: np.random.Generator) -> Change:
+    """s Δ."""
+    return {name: strength * honest for name, honest in change.items()}
+
+
+@_attack("noise")
+def noise(change: Change, strength: float, random: np.random.Generator) -> Change:
+    """Normal numbers, s times as large as Δ's root mean square."""
+    size = strength * root_mean_square(change)
+    return {name: size * random.standard_normal(part.shape) for name, part in change.items()}
+
+
+@_attack("same-value")
+def same_value(change: Change, strength: float, random: np.random.Generator) -> Change:
+    """s times Δ's root mean square in every place."""
+    size = strength * root_mean_square(change)
+    return {name: np.full(part.shape, size) for name, part in change.items()}
+
+
+@_attack("free-rider")
+def free_rider(change: Change, strength: float, random: np.random.Generator) -> Change:
+    """Nothing new."""
+    return {name: np.zeros(part.shape) for name, part in change.items()}
+
+
+@_attack("poison")
+def poison(change: Change, strength: float, random: np.random.Generator) -> Change:
+    """What was learned from rewards, or people's answers, of the opposite sign (`Poisonable`)."""
+    return change
 
 
 @dataclass(frozen=True)
@@ -58,7 +113,7 @@ class Settings:
     share: float = 0.0
     # sign-flip, scale: a multiple of the honest change. noise, same-value: numbers as large as
     # that. free-rider: no change at all. poison: learned from rewards or answers turned round.
-    kind: Kind = "sign-flip"
+    kind: Word = "sign-flip"
     # How many times as large as an honest change; not read by free-rider and poison.
     strength: float = 10.0
 
@@ -67,6 +122,7 @@ class Settings:
             raise UserError(f"attack.share is {self.share}; it is a share from 0 to 1")
         if self.clients and self.share:
             raise UserError("attack.clients and attack.share both say who lies: remove one")
+        ATTACKS.find(self.kind)
         above_zero(self, "attack.", "strength")
 
     def check(self, clients: int, kind: str) -> None:
@@ -85,7 +141,7 @@ def byzantine_clients(settings: Settings, clients: int, seed: int) -> frozenset[
     if settings.clients:
         return frozenset(settings.clients)
     order = seeding.generator(seed, "attackers").permutation(clients)
-    return frozenset(order[: robust.part(settings.share, clients)].tolist())
+    return frozenset(order[: part(settings.share, clients)].tolist())
 
 
 class Attacked(ResultWrapper):
@@ -133,25 +189,15 @@ def attack_update(update: Tensors, base: Tensors, settings: Settings, seed: int)
     flat = tree.flatten(update)
     start = {name: np.asarray(base.get(name, 0.0), np.float64) for name in flat}
     change = {name: leaf.astype(np.float64) - start[name] for name, leaf in flat.items()}
-    size = settings.strength * root_mean_square(change)
-    random = seeding.generator(seed, "attack")
+    attack: Attack = load(ATTACKS.find(settings.kind), ATTACKS.key, settings.kind)
+    wrong = attack(change, settings.strength, seeding.generator(seed, "attack"))
     sent = {}
-    for name, honest in change.items():
-        if settings.kind == "sign-flip":
-            wrong = -settings.strength * honest
-        elif settings.kind == "scale":
-            wrong = settings.strength * honest
-        elif settings.kind == "noise":
-            wrong = size * random.standard_normal(honest.shape)
-        elif settings.kind == "same-value":
-            wrong = np.full(honest.shape, size)
-        else:
-            wrong = np.zeros(honest.shape)
-        most = np.finfo(flat[name].dtype).max
-        sent[name] = np.clip(start[name] + wrong, -most, most).astype(flat[name].dtype)
+    for name, leaf in flat.items():
+        most = np.finfo(leaf.dtype).max
+        sent[name] = np.clip(start[name] + wrong[name], -most, most).astype(leaf.dtype)
     return tree.unflatten(sent)
 
 
-def root_mean_square(change: Tensors) -> float:
+def root_mean_square(change: Change) -> float:
     squares = sum(float(np.square(part).sum()) for part in change.values())
     return math.sqrt(squares / max(1, sum(part.size for part in change.values())))

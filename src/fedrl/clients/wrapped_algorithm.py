@@ -19,6 +19,7 @@ from fedrl.core.types import (
     Tensors,
     WarmUp,
     Weighs,
+    server_step,
 )
 
 
@@ -54,6 +55,9 @@ class Wrapped:
 
     def step(self, state: Tensors, mean: Tensors, round: int) -> Tensors:
         return self.algorithm.step(state, mean, round)
+
+    def step_partial(self, state: Tensors, mean: Tensors, round: int, share: float) -> Tensors:
+        return server_step(self.algorithm, state, mean, round, share)
 
     def evaluate(
         self, states: Sequence[Tensors], owners: Sequence[Sequence[int]], round: int, seed: int

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from fedrl.aggregation import mean as aggregate
 from fedrl.clients.wrap import wrap
 from fedrl.config import parts
 from fedrl.config.schema import Config
 from fedrl.core import seeding
-from fedrl.core.types import Algorithm, Outlined, Tensors, UserError
+from fedrl.core.types import Algorithm, Outlined, ServerSamples, Tensors, UserError
 from fedrl.envs import WORLDS
 from fedrl.envs.text import PartitionedWorld
 from fedrl.federation.async_settings import check_broadcast, check_method
@@ -36,7 +36,14 @@ def build_world(config: Config) -> Any:
 
 def packages(config: Config) -> tuple[str, ...]:
     """`package:version:hash` of the code from outside that the run uses."""
-    return parts.packages({"algorithm": config.algorithm.name, "world": config.world.name})
+    return parts.packages(
+        {
+            "algorithm": config.algorithm.name,
+            "world": config.world.name,
+            "aggregate": config.aggregate.name,
+            "attack": config.attack.kind,
+        }
+    )
 
 
 def settled(config: Config) -> Any:
@@ -65,8 +72,13 @@ def build_algorithm(config: Config) -> Algorithm:
         config.rounds,
         client_env_ids(config.federation),
     )
+    if isinstance(algorithm, ServerSamples):
+        places = config.federation.clients + 1
+        algorithm.server_world = partial(
+            world.make, "world.name", config.world, places, config.seed
+        )
     noisy = config.privacy.noise > 0
-    aggregate.check_method(config.aggregate, name, algorithm, noisy, config.async_buffer.size)
+    config.rule.check_method(name, algorithm, noisy, config.async_buffer.size)
     if config.async_buffer.size:
         beta = getattr(config.algorithm, "beta", 1.0)
         check_method(algorithm, beta)

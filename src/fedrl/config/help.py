@@ -9,14 +9,14 @@ import dataclasses
 import inspect
 import re
 import typing
+from collections.abc import Collection
 from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from fedrl.algorithms import METHODS
+from fedrl.config import parts
 from fedrl.config.schema import Config
-from fedrl.envs import WORLDS
 
 
 def comments(cls: type) -> dict[str, str]:
@@ -51,8 +51,8 @@ def show(config: Config, prog: str) -> None:
 
 def _choice(prefix: str, name: str, hint: Any) -> str:
     """The values to choose from, where there are few."""
-    tables: dict[str, Any] = {"algorithm.name": METHODS, "world.name": WORLDS}
-    values = tables.get(prefix + name) or (
+    tables = {table.key: table for table in parts.TABLES.values()}
+    values: Collection[Any] = tables.get(prefix + name) or (
         typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
     )
     return f"({', '.join(map(str, values))})" if values else ""

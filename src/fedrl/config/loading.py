@@ -1,14 +1,14 @@
 """From a TOML recipe, flags and Python settings to a `Config`, strictly, and back to TOML.
 
-A recipe says only what differs from the defaults. `[algorithm] name` and `[world] name` choose
-which dataclass those two tables are checked against. Unknown keys, wrong types and impossible
-values are errors of one or two lines that name the key and the fix.
+A recipe says only what differs from the defaults. `[algorithm] name`, `[world] name` and
+`[aggregate] name` choose which dataclass those tables are checked against. Unknown keys, wrong
+types and impossible values are errors of one or two lines that name the key and the fix.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import sys
+import logging
 import tomllib
 import typing
 from collections.abc import Mapping, Sequence
@@ -24,6 +24,8 @@ from fedrl.config.renamed import RENAMED
 from fedrl.config.schema import SECTIONS, Config
 from fedrl.core.registry import suggestion
 from fedrl.core.types import Json, Tables, UserError
+
+LOG = logging.getLogger("fedrl")
 
 
 def read_recipe(path: Path) -> Json:
@@ -88,11 +90,12 @@ def resolve(data: Tables, flags: Sequence[str] = (), settings: Tables | None = N
         if isinstance(value, Mapping) and not value and key not in fields(Config):
             raise unknown_key(key, [*fields(Config)])
     for key, name, _ in pairs:  # names first: they choose what the other keys are checked against
-        if key in ("algorithm.name", "world.name"):
+        if key in ("algorithm.name", "world.name", "aggregate.name"):
             _choose_name(merged.setdefault(key.split(".")[0], {}), key, name)
     classes = {
         "algorithm": _chosen(merged, "algorithm", "fedsvrpg-m"),
         "world": _chosen(merged, "world", "cartpole"),
+        "aggregate": _chosen(merged, "aggregate", "mean"),
     }
     for key, value, typed in pairs:
         _override(merged, classes, key, value, typed)
@@ -131,7 +134,7 @@ def _choose_name(section: Json, key: str, name: Any) -> None:
                 del section[one]
             if foreign:
                 said = f"{key} is {name}, which has no {', '.join(sorted(foreign))}"
-                print(f"note: {said}: the recipe's are left out", file=sys.stderr)
+                LOG.info("note: %s: the recipe's are left out", said)
         section |= part.defaults
     section["name"] = name
 

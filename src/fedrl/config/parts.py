@@ -1,10 +1,11 @@
-"""What a name of a method or a world stands for, wherever it comes from: settings, kinds, a maker.
+"""What a name in a recipe stands for, wherever it comes from: settings, kinds, a maker.
 
 One that comes with fedrl is a module with `Settings` and `build` or `World`; one from outside is a
 class with `Settings`, a frozen dataclass, and `kinds`. Both are made by a call:
 
     method(settings, world, rounds, client_env_ids)        world(settings, clients, seed)
 
+A rule of aggregation is a function with needs and settings of its own (`aggregation/rule.py`).
 `packages` says which packages from outside a run uses, in which version and with which code.
 """
 
@@ -18,18 +19,21 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+from fedrl.aggregation import rules
+from fedrl.aggregation.rules import AGGREGATORS
 from fedrl.algorithms import METHODS
-from fedrl.core.registry import Entry, Table, fingerprint, load, missing_extra
+from fedrl.clients.attacks import ATTACKS
+from fedrl.core.registry import Entry, fingerprint, load, missing_extra
 from fedrl.core.types import UserError, Word
 from fedrl.envs import WORLDS
 
-TABLES = {"algorithm": METHODS, "world": WORLDS}
-"""By the table of a recipe whose `name` they explain."""
+TABLES = {"algorithm": METHODS, "world": WORLDS, "aggregate": AGGREGATORS, "attack": ATTACKS}
+"""By the table of a recipe whose `name`, or `kind`, they explain."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """A method or a world, loaded. `make` makes it, or says which extra is missing."""
+    """A method, a world or a rule, loaded. `make` makes it, or says which extra is missing."""
 
     name: str
     entry: Entry
@@ -57,18 +61,21 @@ def find(table: str, name: str) -> Part:
     """The part that a recipe's `[table] name` stands for."""
     names = TABLES[table]
     entry = names.find(name)
+    what = f"{names.key} = {name!r}"
+    if names is AGGREGATORS:
+        rule = rules.find(name)
+        return Part(name, entry, _named(_settings(rule, what)), rule, (), {})
     thing = load(entry, names.key, name)
     if isinstance(thing, ModuleType):
         maker = thing.World if names is WORLDS else thing.build
         return Part(name, entry, thing.Settings, maker, entry.kinds, entry.defaults)
-    settings, kinds = _described(thing, names, name, entry)
+    settings, kinds = _settings(thing, what), _kinds(thing, what)
     defaults = {**getattr(thing, "defaults", {}), **entry.defaults}
-    return Part(name, entry, settings, thing, kinds, defaults)
+    return Part(name, entry, _named(settings), thing, kinds, defaults)
 
 
-def _described(thing: Any, names: Table, name: str, entry: Entry) -> tuple[type, tuple[str, ...]]:
-    """Settings and kinds of a class, or what it lacks in one line."""
-    what = f"{names.key} = {name!r}"
+def _settings(thing: Any, what: str) -> type:
+    """The settings of what a name stands for, or what they lack in one line."""
     settings = getattr(thing, "Settings", None)
     if not (inspect.isclass(settings) and dataclasses.is_dataclass(settings)):
         raise UserError(f"{what} has no Settings: a frozen dataclass, a default for each field")
@@ -77,12 +84,16 @@ def _described(thing: Any, names: Table, name: str, entry: Entry) -> tuple[type,
     for field in dataclasses.fields(settings):
         if field.default is field.default_factory is dataclasses.MISSING:
             raise UserError(f"{what}: {field.name} of its Settings has no default")
+    return settings
+
+
+def _kinds(thing: Any, what: str) -> tuple[str, ...]:
     kinds = getattr(thing, "kinds", None)
     if not isinstance(kinds, tuple) or not kinds:
         raise UserError(
             f'{what} has no kinds: which worlds it plays, or offers, such as ("control",)'
         )
-    return _named(settings), kinds
+    return kinds
 
 
 def _frozen(settings: type) -> bool:

@@ -1,19 +1,18 @@
 """All settings of an experiment, as frozen dataclasses: what a recipe's tables may hold.
 
-`[algorithm] name` and `[world] name` choose the classes of these two tables; `loading.py` fills
-them.
+`[algorithm] name`, `[world] name` and `[aggregate] name` choose the classes of these tables;
+`loading.py` fills them.
 """
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from fedrl import partition, privacy
-from fedrl.aggregation import robust
-from fedrl.aggregation.mean import Settings as Aggregate
+from fedrl.aggregation import rules
+from fedrl.aggregation.settings import Settings as Aggregate
 from fedrl.clients import attacks, faults
 from fedrl.config import flower
 from fedrl.config.flag_parsing import require_text
@@ -58,7 +57,8 @@ class Config:
     world: Any = None
     partition: partition.Settings = field(default_factory=partition.Settings)
     async_buffer: async_settings.Settings = field(default_factory=async_settings.Settings)
-    aggregate: Aggregate = field(default_factory=Aggregate)
+    # The class of the rules that come with fedrl, or the own one of a rule from outside.
+    aggregate: Any = field(default_factory=Aggregate)
     privacy: privacy.Settings = field(default_factory=privacy.Settings)
     faults: faults.Settings = field(default_factory=faults.Settings)
     attack: attacks.Settings = field(default_factory=attacks.Settings)
@@ -106,6 +106,7 @@ class Config:
             self.privacy,
             self.federation.kind,
             self.aggregate.name,
+            self.rule.rule,
             self.federation.clients_per_round,
         )
         self.attack.check(self.federation.clients, self.federation.kind)
@@ -122,19 +123,16 @@ class Config:
         return self.async_buffer.size or self.federation.clients_per_round
 
     @property
-    def rule(self) -> Aggregate:
-        """The rule of aggregation, with a number of liars where a buffer could hold them all."""
-        if not self.async_buffer.size:
-            return self.aggregate
-        byzantine = robust.byzantine_count(self.aggregate.byzantine, self.federation.clients)
-        return dataclasses.replace(self.aggregate, byzantine=float(byzantine))
+    def rule(self) -> rules.Chosen:
+        """The rule of aggregation; a buffer could hold all liars that there are."""
+        among = self.federation.clients if self.async_buffer.size else 0
+        return rules.chosen(self.aggregate, among)
 
 
 SECTIONS = (
     Settings,
     partition.Settings,
     async_settings.Settings,
-    Aggregate,
     privacy.Settings,
     faults.Settings,
     attacks.Settings,

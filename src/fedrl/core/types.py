@@ -7,7 +7,7 @@ scalars, because that is what NumPy, safetensors and Flower all speak. JAX and P
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
@@ -229,6 +229,21 @@ class Weighs(Protocol):
 
 
 @runtime_checkable
+class PartialParticipation(Protocol):
+    """An algorithm whose server also has to know which share of its clients the mean is of."""
+
+    def step_partial(self, state: Tensors, mean: Tensors, round: int, share: float) -> Tensors: ...
+
+
+@runtime_checkable
+class ServerSamples(Protocol):
+    """An algorithm whose server acts too. `server_world`, set when it is built, makes the clients'
+    world with one environment more: the last is the server's own."""
+
+    server_world: Callable[[], Any] | None
+
+
+@runtime_checkable
 class HeldApart(Protocol):
     """An algorithm some of whose tensors have rows that only some clients hold; from the others a
     row of zeros comes, which is no opinion about it.
@@ -244,3 +259,12 @@ class HeldApart(Protocol):
 
 def sends_parameters(algorithm: Algorithm) -> bool:
     return isinstance(algorithm, SendsParameters) and algorithm.sends_parameters
+
+
+def server_step(
+    algorithm: Algorithm, state: Tensors, mean: Tensors, round: int, share: float
+) -> Tensors:
+    """The server's step with the mean of this share of its clients."""
+    if isinstance(algorithm, PartialParticipation):
+        return algorithm.step_partial(state, mean, round, share)
+    return algorithm.step(state, mean, round)

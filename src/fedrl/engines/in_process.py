@@ -6,6 +6,10 @@ What a client raises may quote its tasks, and the server writes reasons into its
 only the exception's type leaves the client, unless its text is `Shareable`. With the environment
 variable FEDRL_DEBUG set where the client computes, the text and the line of code go along: for
 simulations on one's own data.
+
+Whoever owns the machine that the clients compute on may ask for tracebacks (`Watch`): where an
+error came from, and of code from outside, which its author is about to mend, its text as well.
+Nodes ask for none.
 """
 
 from __future__ import annotations
@@ -14,7 +18,8 @@ import itertools
 import os
 import sysconfig
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from fedrl.core.types import Algorithm, Batched, Failure, Job, Result, Shareable
 
@@ -23,9 +28,21 @@ DEBUG = "FEDRL_DEBUG"
 and the lines of code that raised them."""
 
 
+@dataclass(frozen=True)
+class Watch:
+    """Who is told of clients' errors on this machine: `tell(client, traceback)`.
+
+    `texts`: with what the errors say.
+    """
+
+    tell: Callable[[int, str], None]
+    texts: bool = False
+
+
 class InProcess:
-    def __init__(self, algorithm: Algorithm) -> None:
+    def __init__(self, algorithm: Algorithm, watch: Watch | None = None) -> None:
         self.algorithm = algorithm
+        self.watch = watch
 
     def run(self, jobs: Sequence[Job], deadline: float = 0.0) -> Iterator[Result | Failure]:
         """Outcomes in the order of the jobs. `deadline` needs processes that can be stopped."""
@@ -35,31 +52,52 @@ class InProcess:
                 yield from self._many(self.algorithm, together)
             else:
                 for job in together:
-                    yield attempt(self.algorithm, job)
+                    yield attempt(self.algorithm, job, self.watch)
 
     def _many(self, algorithm: Batched, jobs: list[Job]) -> Iterator[Result | Failure]:
         try:
             yield from algorithm.local_many(jobs)
-        except Exception:  # noqa: BLE001 - one client's error: find out whose, and spare the others
-            for job in jobs:
-                yield attempt(self.algorithm, job)
+        except Exception as error:  # noqa: BLE001 - find out whose it is, and spare the others
+            outcomes = [attempt(self.algorithm, job, self.watch) for job in jobs]
+            if self.watch is not None and not any(isinstance(one, Failure) for one in outcomes):
+                _tell(self.watch, jobs[0].client, error)  # of the common call alone
+            yield from outcomes
 
 
-def attempt(algorithm: Algorithm, job: Job) -> Result | Failure:
+def attempt(algorithm: Algorithm, job: Job, watch: Watch | None = None) -> Result | Failure:
     """One client's work; whatever it raises costs this client's update and nothing else."""
     try:
         return algorithm.local(job)
     except Exception as error:  # noqa: BLE001 - a client may fail in any way
+        if watch is not None:
+            _tell(watch, job.client, error)
         return Failure(job.client, reason(error))
+
+
+def _tell(watch: Watch, client: int, error: Exception) -> None:
+    if not _shareable(error):  # that says all in its one line
+        watch.tell(client, trace(error, watch.texts))
+
+
+def trace(error: BaseException, text: bool) -> str:
+    """The traceback as Python writes it; without `text` all but what the error says."""
+    if text or debugging():
+        return "".join(traceback.format_exception(error)).rstrip()
+    lines = ["Traceback (most recent call last):\n", *traceback.format_tb(error.__traceback__)]
+    return "".join(lines) + f"{type(error).__name__} (with {DEBUG}=1: what it says)"
 
 
 def reason(error: Exception) -> str:
     """What the server may know of a client's error."""
     if debugging():
         return one_line(error) + raised_at(error)
-    if len(error.args) == 1 and isinstance(error.args[0], Shareable):
+    if _shareable(error):
         return one_line(error)
     return f"{type(error).__name__} (details stay with the client unless {DEBUG} is set)"
+
+
+def _shareable(error: Exception) -> bool:
+    return len(error.args) == 1 and isinstance(error.args[0], Shareable)
 
 
 def debugging() -> bool:

@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection, wait
 from fedrl.core.threads import pinned_children
 from fedrl.core.types import WORKER as NUMBER
 from fedrl.core.types import Algorithm, Failure, Job, Result, Tensors, UserError, WarmUp
-from fedrl.engines.in_process import attempt, debugging, one_line, raised_at
+from fedrl.engines.in_process import Watch, attempt, debugging, one_line, raised_at
 
 START_SECONDS = 600.0
 """A worker that has not built and compiled its algorithm by then is taken for broken."""
@@ -30,8 +30,11 @@ START_SECONDS = 600.0
 class WorkerPool:
     """`build()` must be picklable: a function of a module, or a partial of one."""
 
-    def __init__(self, build: Callable[[], Algorithm], count: int = 0) -> None:
+    def __init__(
+        self, build: Callable[[], Algorithm], count: int = 0, watch: Watch | None = None
+    ) -> None:
         self.build = build
+        self.watch = watch
         self.count = count or os.cpu_count() or 1
         self._workers: list[_Worker] = []
         self._waiting: list[tuple[int, Job]] = []  # that were submitted, the next one last
@@ -89,7 +92,7 @@ class WorkerPool:
 
     def _staff(self, jobs: int) -> None:
         while len(self._workers) < min(self.count, jobs):
-            self._workers.append(_Worker(self.build, len(self._workers)))
+            self._workers.append(_Worker(self.build, len(self._workers), self.watch))
 
     def _hand_out(self, waiting: list[tuple[int, Job]]) -> None:
         for worker in self._workers:
@@ -120,18 +123,21 @@ class WorkerPool:
 
     def _replace(self, worker: _Worker) -> None:
         worker.stop()
-        self._workers[worker.number] = _Worker(self.build, worker.number)
+        self._workers[worker.number] = _Worker(self.build, worker.number, self.watch)
 
 
 class _Worker:
     """One spawned process and the pipe to it."""
 
-    def __init__(self, build: Callable[[], Algorithm], number: int) -> None:
+    def __init__(self, build: Callable[[], Algorithm], number: int, watch: Watch | None) -> None:
         self.number = number
+        self.watch = watch
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
         self.process = context.Process(
-            target=_serve, args=(theirs, build, os.getpid(), number), daemon=True
+            target=_serve,
+            args=(theirs, build, os.getpid(), number, None if watch is None else watch.texts),
+            daemon=True,
         )
         with pinned_children(), _interrupts_ignored():
             self.process.start()
@@ -176,11 +182,15 @@ class _Worker:
         client = self.job[1].client
         self.job = None
         try:
-            return self.pipe.recv()
+            outcome, told = self.pipe.recv()
         except (EOFError, ConnectionResetError):
             self.broken = True
             self.process.join(5)
             return Failure(client, f"its process died (exit code {self.process.exitcode})")
+        if self.watch is not None:
+            for text in told:
+                self.watch.tell(client, text)
+        return outcome
 
     def stop(self) -> None:
         self.process.kill()
@@ -201,8 +211,17 @@ def _interrupts_ignored() -> Iterator[None]:
         signal.signal(signal.SIGINT, before)
 
 
-def _serve(pipe: Connection, build: Callable[[], Algorithm], parent: int, number: int) -> None:
-    """A worker's life: build, warm up, say so, then one job after the other."""
+def _serve(
+    pipe: Connection,
+    build: Callable[[], Algorithm],
+    parent: int,
+    number: int,
+    texts: bool | None,
+) -> None:
+    """A worker's life: build, warm up, say so, then one job after the other.
+
+    `texts`: tracebacks go along with failures, with or without what the errors say; None: no.
+    """
     os.environ[NUMBER] = str(number)
     threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
     try:
@@ -215,13 +234,16 @@ def _serve(pipe: Connection, build: Callable[[], Algorithm], parent: int, number
         return
     pipe.send(None)
     broadcast: Tensors = {}
+    told: list[str] = []
+    watch = None if texts is None else Watch(lambda _, text: told.append(text), texts)
     while True:
         try:
             client, new, state, seed = pipe.recv()
         except EOFError:
             return
         broadcast = broadcast if new is None else new
-        pipe.send(attempt(algorithm, Job(client, broadcast, state, seed)))
+        pipe.send((attempt(algorithm, Job(client, broadcast, state, seed), watch), told))
+        told.clear()
 
 
 def _end_with(parent: int) -> None:

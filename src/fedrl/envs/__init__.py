@@ -9,6 +9,7 @@ _BUILTIN = {
         "fedrl.envs.control.random_mdp",
         "classic",
         "random MDPs with exact solutions, three kernels",
+        kinds=("control", "tabular"),
     ),
     "cartpole": Entry(
         "fedrl.envs.control.cartpole",
@@ -28,7 +29,10 @@ _BUILTIN = {
     ),
     **{
         name: Entry(
-            "fedrl.envs.discrete.worlds", extra, f"Gymnasium's {title}{how}", kinds=("discrete",)
+            "fedrl.envs.discrete.worlds",
+            extra,
+            f"Gymnasium's {title}{how}",
+            kinds=("discrete", "control"),
         )
         for name, title, how, extra in (
             ("cartpole-v1", "CartPole-v1", ", compiled", "classic"),
@@ -37,6 +41,12 @@ _BUILTIN = {
             ("lunarlander-v3", "LunarLander-v3", " by envpool or Gymnasium", "box2d"),
         )
     },
+    "gymnasium": Entry(
+        "fedrl.envs.gymnasium.world",
+        "gym",
+        "any Gymnasium environment by its id; clients differ in keywords and attributes",
+        kinds=("control", "discrete"),
+    ),
     "household": Entry(
         "fedrl.envs.household.world",
         "gym",
@@ -47,6 +57,18 @@ _BUILTIN = {
         "fedrl.envs.webshop.shop",
         "gym",
         "WebShop: search, choose, buy; generated or genuine products",
+        kinds=("text",),
+    ),
+    "prompts": Entry(
+        "fedrl.envs.prompts.world",
+        "llm",
+        "prompts of your own with a reward function: one answer is an episode",
+        kinds=("text",),
+    ),
+    "tools": Entry(
+        "fedrl.envs.tools.world",
+        "llm",
+        "prompts whose answers may call Python functions of your own, over several turns",
         kinds=("text",),
     ),
     "openenv": Entry(

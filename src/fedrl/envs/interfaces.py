@@ -1,7 +1,8 @@
 """What an algorithm may ask of a world, by kind of world. A world is any class with these names.
 
-The momentum methods play control worlds, of which there are three sorts, told apart by what they
-offer: `rollout_jax`, `rollout` on the host, or tables. Q-learners play discrete worlds.
+Policy gradients play control worlds, of which there are three sorts, told apart by what they offer:
+`rollout_jax`, `rollout` on the host, or tables. Q-learners play discrete worlds. One world may be
+both: `fedrl.envs.simulated` makes it of an environment's `reset` and `step`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,6 @@ from fedrl.core.types import Tensors
 
 if TYPE_CHECKING:
     import jax
-
-    from fedrl.envs.discrete.lunarlander import Lunar
 
 JaxSample = Callable[["jax.Array", "jax.Array"], "jax.Array"]
 """`sample(observations [O, B], noise […, B]) -> actions […, B]`, traced."""
@@ -99,17 +98,58 @@ class Scaling(NamedTuple):
         return self.shift.astype(np.float32), self.scale.astype(np.float32)
 
 
+class Step(NamedTuple):
+    """What became of the stepped episodes. One may be terminated and truncated at once."""
+
+    observations: np.ndarray  # [n, O] float32, true ones at an end too
+    rewards: np.ndarray  # [n] float64
+    terminated: np.ndarray  # [n] bool: ended by the world itself
+    truncated: np.ndarray  # [n] bool: cut, as a rule at the step limit
+
+
+class Simulator(Protocol):
+    """`count` environments stepped together; each one's episodes come from its own seed, whatever
+    the others do. Nothing restarts by itself: a learner needs the observation that an episode ended
+    with and the first one of the next."""
+
+    count: int
+
+    def reset(self, seeds: Sequence[int] | np.ndarray) -> np.ndarray:
+        """Begin a new stream of episodes everywhere; the first observations [count, O]."""
+
+    def step(self, actions: np.ndarray, rows: np.ndarray | None = None) -> Step:
+        """An action for each of the environments `rows` (all by default); the others wait."""
+
+    def step_alone(self, action: int) -> tuple[np.ndarray, float, bool, bool]:
+        """`step` where there is one environment, without arrays of one.
+
+        Returns (observation [O], reward, terminated, truncated).
+        """
+
+    def restart(self, rows: np.ndarray) -> np.ndarray:
+        """The next episodes of these environments; their first observations [len(rows), O]."""
+
+
+Discrete = TypeVar("Discrete", bound="DiscreteWorld")
+
+
 class DiscreteWorld(Protocol):
-    """Few actions, a continuous state of `dimension` numbers, the same world for all clients."""
+    """Few actions and a state of `dimension` numbers; clients' environments may differ."""
 
     name: str
     clients: int
     dimension: int
     actions: int
+    """How many there are; 0 where they are continuous, which no Q-learner plays."""
     limit: int
     scaling: Scaling
     kernel: int | None
     """Which world of `discrete.classic_kernels` it is; None where it is simulated on the host."""
+    own: Sequence[int]
+    """The clients whose environments are played here: all, but for what `of_clients` returns."""
 
-    def landers(self, count: int) -> Lunar:
-        """The simulator of a world without a kernel."""
+    def of_clients(self: Discrete, clients: Sequence[int]) -> Discrete:
+        """The environments of these clients alone; the world itself where all are alike."""
+
+    def simulator(self, pools: Sequence[Sequence[int]] | np.ndarray) -> Simulator:
+        """An environment for each of `pools`: every episode plays one of that row's clients'."""

@@ -18,12 +18,10 @@ Answer = TypeVar("Answer")
 
 
 @runtime_checkable
-class SideBySide(Protocol):
-    """A text world that takes many steps in one call; `Batch` then does."""
+class StartsMany(Protocol):
+    """A text world that begins many episodes in one call; it also has `step_many`."""
 
     def start_many(self, tasks: Sequence[str], seed: int = 0) -> list[tuple[Episode, Turn]]: ...
-
-    def step_many(self, episodes: Sequence[Episode], commands: Sequence[str]) -> list[Turn]: ...
 
 
 @cache

@@ -34,10 +34,10 @@ from typing import NamedTuple, Protocol
 
 import numpy as np
 
-from fedrl.aggregation.mean import Aggregator
-from fedrl.aggregation.robust import Stream, part
+from fedrl.aggregation.rule import Aggregator, Stream
+from fedrl.aggregation.settings import part
 from fedrl.core import seeding, tree
-from fedrl.core.types import Failure, Job, Metrics, Record, Result, Tensors, TooFew
+from fedrl.core.types import Failure, Job, Metrics, Record, Result, Tensors, TooFew, server_step
 from fedrl.federation import round_loop, update_check
 from fedrl.federation.async_settings import Settings
 from fedrl.federation.client_sampling import draw_cohort
@@ -213,7 +213,8 @@ class AsyncBuffer:
         except TooFew as error:
             step.drop(str(error))
             return None
-        stepped = parts.algorithm.step(step.now.states[0], mean, step.number)
+        share = len(held) / parts.settings.clients
+        stepped = server_step(parts.algorithm, step.now.states[0], mean, step.number, share)
         if tree.all_finite(stepped):
             return stepped
         step.drop("with it the server's step would not be finite")

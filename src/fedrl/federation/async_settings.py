@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from fedrl import privacy
-from fedrl.aggregation import mean as aggregate
+from fedrl.aggregation import rules
 from fedrl.core import tree
 from fedrl.core.limits import not_negative
 from fedrl.core.types import Algorithm, Tensors, UserError, sends_parameters
@@ -85,19 +85,18 @@ class Settings:
                 f"{fed.clients} clients"
             )
 
-    def check_rule(self, rule: aggregate.Settings, clients: int) -> None:
-        """Refuse buffers that all liars together could rule; `byzantine` are a number here."""
-        least = rule.least(self.size)
-        if not 0 < self.size < least:
+    def check_rule(self, rule: rules.Chosen, clients: int) -> None:
+        """Refuse buffers that all liars together could rule."""
+        need = rule.need(self.size)
+        if not 0 < self.size < need.least:
             return
-        if rule.name not in aggregate.BY_DISTANCE:
+        if need.byzantine is None:
             raise UserError(
-                f'aggregate.name = "{rule.name}" needs {least} updates, and async_buffer.size is '
-                f"{self.size}: raise it"
+                f'aggregate.name = "{rule.name}" needs {need.least} updates, and async_buffer.size '
+                f"is {self.size}: raise it"
             )
-        byzantine = rule.against(self.size)
         raise UserError(
-            f'aggregate.name = "{rule.name}" needs {least} updates against {byzantine} '
+            f'aggregate.name = "{rule.name}" needs {need.least} updates against {need.byzantine} '
             f"Byzantine among {clients} clients, who may all be in one buffer, and "
             f"async_buffer.size is {self.size}: raise it, or lower aggregate.byzantine"
         )

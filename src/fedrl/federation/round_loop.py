@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from fedrl.aggregation import robust
-from fedrl.aggregation.mean import Aggregator
+from fedrl.aggregation.rule import Aggregator
+from fedrl.aggregation.settings import part
 from fedrl.core import seeding, tree
 from fedrl.core.types import (
     Algorithm,
@@ -35,6 +35,7 @@ from fedrl.core.types import (
     Tensors,
     TooFew,
     UserError,
+    server_step,
 )
 from fedrl.federation.client_sampling import Settings, client_env_ids, draw_cohort, groups
 from fedrl.federation.simulated_clock import Due
@@ -214,7 +215,8 @@ def _exchange(
             up += received.bytes
             if not received.accepted:
                 continue
-            stepped = algorithm.step(now.states[group], mean, number)
+            share = len(received.accepted) / len(members[group])
+            stepped = server_step(algorithm, now.states[group], mean, number, share)
             if tree.all_finite(stepped):
                 states[group] = stepped
                 accepted += received.accepted
@@ -222,7 +224,7 @@ def _exchange(
                 received.blame("with it the server's step would not be finite")
         clock.lap("clients")
 
-        needed = max(1, robust.part(settings.quorum, len(jobs)))
+        needed = max(1, part(settings.quorum, len(jobs)))
         if len(accepted) >= needed:
             break
         parts.warn(

@@ -9,7 +9,7 @@ here is pure: the round loop drives it, whatever the engine.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Protocol
 
 from fedrl.core.limits import not_negative
 from fedrl.core.types import UserError
@@ -78,8 +78,18 @@ class Settings:
         return (self.noise > 0 or self.secure) and not self.reports
 
 
-def check(settings: Settings, kind: str, rule: str, cohort: int) -> None:
-    """Refuse combinations whose promise would not hold. `cohort` is the clients of a round."""
+class Rule(Protocol):
+    """What a rule of aggregation declares of itself (`aggregation/rule.py`)."""
+
+    secure: bool
+    weighs: bool
+
+
+def check(settings: Settings, kind: str, name: str, rule: Rule, cohort: int) -> None:
+    """Refuse combinations whose promise would not hold. `name` is the rule's in the recipe.
+
+    `cohort` is the clients of a round.
+    """
     if not settings.on:
         return
     if kind != "federated":
@@ -92,18 +102,18 @@ def check(settings: Settings, kind: str, rule: str, cohort: int) -> None:
             f"privacy.secure adds up at least 3 clients, and a round has {cohort}: raise "
             "federation.cohort or federation.clients"
         )
-    if rule == "weighted" and (settings.noise or settings.secure):
+    if rule.weighs and (settings.noise or settings.secure):
         raise UserError(
-            'aggregate.name = "weighted" lets a client with a large weight through the bound '
+            f'aggregate.name = "{name}" lets a client with a large weight through the bound '
             'privacy.clip: set aggregate.name = "mean"'
         )
-    if rule != "mean" and settings.secure:
+    if not rule.secure and settings.secure:
         raise UserError(
-            f'aggregate.name = "{rule}" looks at single updates, which privacy.secure hides: set '
+            f'aggregate.name = "{name}" looks at single updates, which privacy.secure hides: set '
             'aggregate.name = "mean"'
         )
-    if rule != "mean" and settings.noise and settings.where == "central":
+    if not rule.secure and settings.noise and settings.where == "central":
         raise UserError(
-            f'aggregate.name = "{rule}" is no sum, so central noise protects nothing: set '
+            f'aggregate.name = "{name}" is no sum, so central noise protects nothing: set '
             'aggregate.name = "mean" or privacy.where = "local"'
         )

@@ -110,7 +110,7 @@ class Mechanism:
         totals[EXCHANGES] = float(begun + 1)
 
     def aggregator(self, rule: Aggregator, broadcast: Tensors, exchange: Exchange) -> Aggregator:
-        """`rule` over updates that keep to the bound, or the noisy or secure mean instead of it."""
+        """`rule` over updates that keep to the bound, or over their noisy or secure mean alone."""
         s = self.settings
         form = clipping.layout(self.algorithm, broadcast)
         deviation = s.noise * s.clip if s.where == "central" else 0.0
@@ -122,15 +122,18 @@ class Mechanism:
         def noisy(stream: Stream) -> Tensors:
             vectors = clipping.vectors(stream, s.clip, form)
             mean = noise.noisy_mean(vectors, form.size, exchange.asked, deviation, draw)
-            return form.update(mean)
+            return rule([(form.update(mean), 1.0)])
 
         def masked(stream: Stream) -> Tensors:
             terms = secure_aggregation.Terms.of(s, exchange.asked)
             vectors = clipping.vectors(stream, s.clip, form)
-            return form.update(secure_aggregation.mean(vectors, terms, draw))
+            return rule([(form.update(secure_aggregation.mean(vectors, terms, draw)), 1.0)])
+
+        def summed(stream: Stream) -> Tensors:
+            return rule([(engine_mean(stream), 1.0)])
 
         if s.secure:
-            return engine_mean if self.summed else masked
+            return summed if self.summed else masked
         if deviation:
             return noisy
         # What local noise made longer is not to be cut: the noise is most of it.

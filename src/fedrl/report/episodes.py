@@ -9,7 +9,7 @@ not well formed or came again and again). They are played anew when the run has 
 from __future__ import annotations
 
 import json
-import sys
+import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from fedrl.envs.text import Task, TextWorld
     from fedrl.llm.rollout import Rollout, Sample
 
+LOG = logging.getLogger("fedrl")
 FILE = "episodes.json"
 VERSION = 1
 """Of the file's form: another one is played again."""
@@ -109,14 +110,14 @@ def episodes(path: Path, asked: bool = False) -> Played:
                 "`fedrl report --episodes` plays them"
             )
         with console.status("playing episodes for the report …") as status:
-            tell = status.update if console.is_terminal else _line
+            tell = status.update if console.is_terminal else LOG.info
             played = play(path, found[0].name, tell)
     except ModuleNotFoundError as error:
         raise missing_extra(error, "playing episodes", "llm") from error
     try:
         write_atomically(path / FILE, json.dumps(asdict(played), ensure_ascii=False).encode())
     except OSError as error:
-        print(f"cannot keep {path / FILE}: {error.strerror}", file=sys.stderr)
+        LOG.warning("cannot keep %s: %s", path / FILE, error.strerror)
     return played
 
 
@@ -209,7 +210,3 @@ def _varied(ordered: Sequence[Episode]) -> tuple[Episode, ...]:
     """The first of every type, then the others, each in their order; then as many as are shown."""
     first = {episode.kind: episode for episode in reversed(ordered)}
     return tuple(sorted(ordered, key=lambda episode: episode is not first[episode.kind])[:SHOWN])
-
-
-def _line(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)

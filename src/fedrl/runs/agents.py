@@ -5,43 +5,25 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 from rich.console import Console
 
-from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.config.build import build_algorithm
 from fedrl.config.loading import read_recipe, resolve
 from fedrl.config.schema import Config
 from fedrl.core import seeding
 from fedrl.core.registry import suggestion
 from fedrl.core.types import Algorithm, SavesModel, Tensors, UserError
-from fedrl.envs.text import Task, TextWorld
+from fedrl.envs.text import Task
 from fedrl.federation import round_loop
 from fedrl.partition import write_labels
-from fedrl.runs.evaluate import newest
+from fedrl.runs.evaluate import PlaysTasks, newest
 from fedrl.runs.new_folder import new_folder
 from fedrl.runs.run_dir import RunDir, require_run
 
-if TYPE_CHECKING:
-    from fedrl.llm.rollout import Rollout
-
 AT_ONCE = 256
 """Episodes side by side: what a progress line counts in."""
-
-
-@runtime_checkable
-class PlaysTasks(Protocol):
-    """A method that trains a text agent."""
-
-    settings: Settings
-    world: TextWorld
-    eval_tasks: Sequence[Task]
-
-    def play_tasks(self, theta: Tensors, tasks: Sequence[Task], seed: int) -> Rollout:
-        """Episodes of these tasks at the evaluation's temperature, with their transcripts."""
-        ...
 
 
 def load_agent(path: Path) -> tuple[PlaysTasks, round_loop.Snapshot]:

@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
-import sys
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
 
+from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.config.build import build_algorithm
 from fedrl.config.loading import read_recipe, resolve
 from fedrl.config.schema import Config
 from fedrl.core import seeding
-from fedrl.core.types import UserError
+from fedrl.core.types import Tensors, UserError
+from fedrl.envs.text import Task, TextWorld
 from fedrl.federation import client_sampling, round_loop
 from fedrl.runs.checkpoint import Damaged, read_checkpoint
 from fedrl.runs.resume_rules import require_same
 from fedrl.runs.run_dir import RunDir, require_run
+
+if TYPE_CHECKING:
+    from fedrl.llm.rollout import Rollout
+
+LOG = logging.getLogger("fedrl")
+
+
+@runtime_checkable
+class PlaysTasks(Protocol):
+    """A method that trains a text agent."""
+
+    settings: Settings
+    world: TextWorld
+    eval_tasks: Sequence[Task]
+
+    def play_tasks(self, theta: Tensors, tasks: Sequence[Task], seed: int) -> Rollout:
+        """Episodes of these tasks at the evaluation's temperature, with their transcripts."""
+        ...
 
 
 def newest(checkpoints: list[Path], config: Config | None = None) -> round_loop.Snapshot | None:
@@ -28,7 +50,7 @@ def newest(checkpoints: list[Path], config: Config | None = None) -> round_loop.
         try:
             snapshot, notes = read_checkpoint(checkpoint)
         except Damaged as error:
-            print(f"{error}; taking the one before it", file=sys.stderr)
+            LOG.warning("%s; taking the one before it", error)
             continue
         if config is not None:
             require_same(config, notes["settings"], checkpoint.parent.parent)
@@ -68,11 +90,10 @@ def evaluate(path: Path, episodes: int, seed: int) -> Evaluation:
     rows = np.stack(
         [algorithm.evaluate_clients(state, drawn, episodes) for state in snapshot.states]
     )
-    of_agents = hasattr(algorithm, "play_tasks")  # language agents, which win a task or not
     alone = len(client_sampling.groups(config.federation)) > 1
     return Evaluation(
         snapshot.round,
-        "success" if of_agents else "mean return",
+        "success" if isinstance(algorithm, PlaysTasks) else "mean return",
         rows.mean(0),
         np.diagonal(rows).copy() if alone else None,
     )

@@ -17,13 +17,12 @@ from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 
-from fedrl.config import parts
-from fedrl.config.build import build_algorithm, packages
-from fedrl.config.loading import as_dict, read_recipe, resolve
+from fedrl.algorithms.fedagent.settings import Settings as AgentSettings
+from fedrl.config.build import packages
+from fedrl.config.loading import as_dict, resolve
 from fedrl.config.schema import Config
 from fedrl.core.types import Tables
 from fedrl.federation.client_sampling import groups
-from fedrl.runs import train as runs
 from fedrl.runs.logs import last_round
 from fedrl.runs.read import flatten
 from fedrl.runs.resume_rules import MAY_CHANGE
@@ -82,7 +81,7 @@ def digest(config: Config, mark: str = "") -> str:
         flat[key] = Path(flat.get(key, "")).name
     if files := flat.get("algorithm.feedback_file"):  # one per client: their folder has the hash
         flat["algorithm.feedback_file"] = Path(files).parent.name
-    if "text" not in parts.method(config.algorithm.name).kinds:  # others plan with their rounds
+    if not isinstance(config.algorithm, AgentSettings):  # others plan with their rounds
         flat["rounds"] = config.rounds
     code = packages(config)
     return short_hash([names, flat, *SALT, *repaired(config), *([mark] if mark else []), *code])
@@ -107,7 +106,7 @@ def short_hash(data: object) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:12]
 
 
-# Computing
+# What is there
 
 
 def find(config: Config) -> Path | None:
@@ -138,22 +137,6 @@ def finished(config: Config) -> bool:
     return last > config.rounds or RunDir(path).read_meta().get("status") == "finished"
 
 
-def compute(config: Config) -> None:
-    """Begin the run, or go on with it: to its last round."""
-    path = find(config)
-    algorithm = build_algorithm(config)
-    if path is None:
-        directory = runs.start(config, algorithm)
-    else:
-        before = resolve(read_recipe(path / "config.toml"))
-        longer = ["--rounds", str(config.rounds)] if config.rounds > before.rounds else []
-        _, directory = runs.resume(path, longer)
-    if "text" in parts.method(config.algorithm.name).kinds:
-        directory.write_meta(directory.read_meta() | {"accelerator": accelerator()})
-    runs.train(config, directory, algorithm)
-    directory.keep(1)  # of a finished run one is enough; those of a language model are large
-
-
 def accelerator() -> str:
     """The GPU that runs use here, or nothing."""
     import torch
@@ -173,7 +156,7 @@ def cost(config: Config, done: int = 0) -> float:
         for group in groups(config.federation)
     )
     rounds = config.rounds - max(done, 0)
-    if "text" not in parts.method(settings.name).kinds:
+    if not isinstance(settings, AgentSettings):
         return float(rounds * clients)
     trained = rounds * clients * settings.local_epochs * settings.tasks * settings.group
     evaluated = (rounds // config.eval_every + 1) * (settings.eval_tasks or 200)

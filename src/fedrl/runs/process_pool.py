@@ -33,7 +33,7 @@ class Job:
 
     name: str
     cost: float
-    work: Callable[[], None]
+    work: Callable[[], object]
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def finish(
     return whole
 
 
-def perform(work: Callable[[], None], until: float | None) -> Outcome:
+def perform(work: Callable[[], object], until: float | None) -> Outcome:
     """In a process of the pool: the work, as far as the time allows. Its talk goes nowhere."""
     started = time.monotonic()
     if _told_to_stop.is_set() or (until is not None and until <= time.time()):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
-import sys
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +14,7 @@ from typing import Any
 from fedrl.core.types import Json, Tables, UserError
 from fedrl.runs import logs
 
+LOG = logging.getLogger("fedrl")
 CUMULATIVE = ("env/steps", "env/episodes", "env/tokens", "comm/bytes_up", "comm/bytes_down")
 
 
@@ -62,7 +63,7 @@ def load(folder: Path) -> Run:
 
 
 def load_all(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
-    """The runs that can be read, and a line about each that cannot, which is also printed.
+    """The runs that can be read, and a line about each that cannot, which is also logged.
 
     A single run that cannot be read is an error, and so is it if none can.
     """
@@ -82,7 +83,7 @@ def load_all(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
     if not found:
         raise UserError(f"none of these {len(folders)} can be shown: {left_out[0]}")
     for line in left_out:
-        print(f"left out: {line}", file=sys.stderr)
+        LOG.warning("left out: %s", line)
     return found, left_out
 
 

@@ -43,11 +43,13 @@ def placed(config: Config) -> Config:
     keys = ("feedback_file", "feedback_folder")
     said = {key: getattr(config.algorithm, key, "") for key in keys}
     full = {key: str(Path(path).absolute()) for key, path in said.items() if path}
-    method, world = config.algorithm, config.world
+    method, world, rule, attack = config.algorithm, config.world, config.aggregate, config.attack
     return replace(
         config,
         algorithm=replace(method, **full, name=absolute(method.name)),
         world=replace(world, name=absolute(world.name)),
+        aggregate=replace(rule, name=absolute(rule.name)),
+        attack=replace(attack, kind=absolute(attack.kind)),
         packages=packages(config),
     )
 

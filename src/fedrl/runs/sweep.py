@@ -1,7 +1,8 @@
 """`fedrl sweep`: one recipe in several variants and seeds, side by side, and one page about them.
 
 A sweep is a TOML file: the recipe, the seeds, and for each variant a name and the flags that one
-would type after `fedrl run RECIPE`. Runs that are there are only read, stopped ones go on.
+would type after `fedrl run RECIPE`, or a table of settings. Runs that are there are only read,
+stopped ones go on.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import shlex
 import threading
 import time
 import tomllib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -34,12 +35,13 @@ from fedrl.config.loading import (
 from fedrl.config.schema import Config
 from fedrl.core.registry import suggestion
 from fedrl.core.types import Outlined, Tables, UserError
-from fedrl.runs.grid import RunCell, compute, cost, find, finished, reached, short_hash
+from fedrl.runs.grid import RunCell, cost, find, finished, reached, short_hash
 from fedrl.runs.process_pool import Job, cores, finish, pool
 from fedrl.runs.progress import MAIN
 from fedrl.runs.read import load as load_run
 
 KEYS = ("recipe", "seeds", "runs")
+FOLDER_NAME = r"[\w.-]*\w[\w.-]*"
 OWN = ("seed", "name")
 """Settings of every run that the sweep itself says."""
 LOOK = 1.0
@@ -50,12 +52,12 @@ PLAIN_SECONDS = 15.0
 
 @dataclass(frozen=True)
 class Sweep:
-    """`variants` gives the flags of each by its name."""
+    """`variants` gives the flags or settings of each by its name."""
 
     name: str
     recipe: str
     seeds: tuple[int, ...]
-    variants: Mapping[str, str]
+    variants: Mapping[str, str | Tables]
 
     def with_seeds(self, seeds: Iterable[int]) -> Sweep:
         wanted = tuple(dict.fromkeys(seeds))
@@ -70,7 +72,10 @@ class Sweep:
         cells = []
         for name, own in self.variants.items():
             try:
-                config = resolve(recipe, [*shlex.split(own), *flags], settings)
+                if isinstance(own, str):
+                    config = resolve(recipe, [*shlex.split(own), *flags], settings)
+                else:
+                    config = resolve(as_dict(resolve(recipe, (), own)), flags, settings)
             except (UserError, ValueError) as error:  # shlex: of quotations that do not end
                 raise UserError(f"variant {name!r}: {error}") from error
             cells.append(RunCell("", name, as_dict(config), self.seeds, _mark(config)))
@@ -102,7 +107,13 @@ def _start(file: Path) -> str:
 def read(sweep: str | Path | Tables) -> Sweep:
     """A path, the name of a sweep that comes with fedrl (`fedagent/baselines`), or its tables."""
     if isinstance(sweep, Mapping):
-        return _checked(sweep, Path("sweep"))
+        name = sweep.get("name", "sweep")
+        if not isinstance(name, str) or not re.fullmatch(FOLDER_NAME, name):
+            raise UserError(
+                f"the sweep's name is {name!r}; it names a folder: letters, digits, - _"
+            )
+        said = {key: value for key, value in sweep.items() if key != "name"}
+        return replace(_checked(said, Path("sweep")), name=name)
     path = find_sweep(str(sweep))
     try:
         data = tomllib.loads(path.read_text(encoding="utf-8-sig"))
@@ -115,17 +126,20 @@ def _checked(data: Tables, path: Path) -> Sweep:
     for key in data:
         if key not in KEYS:
             raise UserError(f"{path}: unknown key {key!r}; {suggestion(key, list(KEYS))}")
-    recipe, seeds, runs = data.get("recipe"), data.get("seeds", [0]), data.get("runs")
+    recipe, seeds, runs = data.get("recipe"), data.get("seeds", [0]), data.get("runs", {})
     if not isinstance(recipe, str):
         raise UserError(f'{path}: name the recipe: recipe = "fedagent/demo"')
-    if not isinstance(runs, dict) or not runs or not all(isinstance(f, str) for f in runs.values()):
+    named = isinstance(runs, Mapping) and bool(runs)
+    if not named or not all(isinstance(own, str | Mapping) for own in runs.values()):
         raise UserError(f'{path}: [runs] gives the flags of each variant: more = "--rounds 9"')
-    whole = isinstance(seeds, list) and all(type(seed) is int and seed >= 0 for seed in seeds)
+    whole = isinstance(seeds, list | tuple) and all(
+        type(seed) is int and seed >= 0 for seed in seeds
+    )
     if not seeds or not whole:
         raise UserError(f"{path}: seeds is {seeds}; it must be a list of whole numbers")
-    if odd := [name for name in runs if not re.fullmatch(r"[\w.-]*\w[\w.-]*", name)]:
+    if odd := [name for name in runs if not re.fullmatch(FOLDER_NAME, name)]:
         raise UserError(f"{path}: {odd[0]!r} names a folder: use letters, digits, - and _")
-    return Sweep(path.stem, recipe, tuple(seeds), runs)
+    return Sweep(path.stem, recipe, tuple(seeds), dict(runs))
 
 
 def find_sweep(name: str) -> Path:
@@ -148,6 +162,7 @@ def sweeps() -> dict[str, Path]:
 
 def run(
     sweep: Sweep,
+    train: Callable[[Config], object],
     flags: Sequence[str],
     out: Path,
     processes: int | None = None,
@@ -155,7 +170,10 @@ def run(
     settings: Tables | None = None,
     progress: bool | None = True,
 ) -> tuple[list[Path], bool]:
-    """Do what is missing; the folders of all runs that were begun, and whether all are finished."""
+    """Do what is missing; the folders of all runs that were begun, and whether all are finished.
+
+    `train`, which must be picklable, begins or goes on with one run, in a process of its own.
+    """
     for said in (*flags, *(key for key, _ in dotted(settings or {}))):
         if said.split("=")[0].removeprefix("--") in OWN:
             raise UserError(f"{said}: a sweep names its runs itself; its seeds are --seeds 0,1,2")
@@ -178,7 +196,7 @@ def run(
         console.print(f"{len(missing)} of {len(wanted)} runs to do, {many} at a time, under {out}")
         with Watch(missing, console) as watch, pool(many) as executor:
             jobs = [
-                Job(name, cost(config, reached(config)), partial(compute, config))
+                Job(name, cost(config, reached(config)), partial(train, config))
                 for name, config in missing.items()
             ]
             warn = logging.getLogger("fedrl").warning if console.quiet else None

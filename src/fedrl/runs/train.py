@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from fedrl.aggregation import mean as aggregate
+from fedrl.aggregation import rules
 from fedrl.config.build import build_algorithm, build_clients, first_broadcast, packages
 from fedrl.config.flag_parsing import split_flags
 from fedrl.config.loading import as_dict, dotted, read_recipe, resolve, to_toml
@@ -22,12 +22,13 @@ from fedrl.core import tree
 from fedrl.core.registry import is_file, label, missing_extra
 from fedrl.core.types import Algorithm, Tables, UserError, WarmUp
 from fedrl.engines.flower import connection as connections
-from fedrl.engines.in_process import InProcess, one_line
+from fedrl.engines.in_process import InProcess, Watch, one_line
 from fedrl.engines.worker_pool import WorkerPool
 from fedrl.federation import round_loop
 from fedrl.federation.async_buffer import AsyncBuffer
 from fedrl.federation.client_sampling import groups
 from fedrl.federation.simulated_clock import SimulatedClock, durations
+from fedrl.runs.error_log import ErrorLog
 from fedrl.runs.interrupt import Interrupt
 from fedrl.runs.private_run import check_books, check_packages, mechanism, outlook, secret_cohorts
 from fedrl.runs.progress import open_progress
@@ -87,7 +88,7 @@ def check_connection(config: Config) -> None:
     """Say what is wrong with it before there is a folder."""
     if config.engine == "flower":
         _flower()
-        for name in (config.algorithm.name, config.world.name):
+        for name in (config.algorithm.name, config.world.name, config.attack.kind):
             if is_file(name):
                 raise UserError(
                     f'{name} is a file, and engine = "flower" takes installed packages only: '
@@ -180,7 +181,8 @@ def train(
         if secret_cohorts(config):
             run.make_private()
         algorithm = build_clients(config, algorithm)
-        engine = stack.enter_context(open_engine(config, run, algorithm, warn))
+        errors = ErrorLog(run.say, shown.note)
+        engine = stack.enter_context(open_engine(config, run, algorithm, warn, errors))
         interrupt = stack.enter_context(Interrupt())
         sinks = open_sinks(config.track, run.path, as_dict(config))
         for sink in sinks:
@@ -197,7 +199,7 @@ def train(
                 config.federation,
                 algorithm,
                 engine,
-                aggregate.build(config.rule, config.combined, algorithm),
+                rules.build(config.rule, config.combined, algorithm),
                 run,
                 seed=config.seed,
                 rounds=config.rounds,
@@ -214,6 +216,7 @@ def train(
         except BaseException as error:
             with contextlib.suppress(UserError):
                 run.say(f"stopped: {type(error).__name__} {error}")
+                errors.stopped(error)
             raise
         finally:
             with contextlib.suppress(OSError):
@@ -235,18 +238,23 @@ class Callbacks:
 
 
 def open_engine(
-    config: Config, run: RunDir, algorithm: Algorithm, warn: Callable[[str], None]
+    config: Config,
+    run: RunDir,
+    algorithm: Algorithm,
+    warn: Callable[[str], None],
+    errors: ErrorLog,
 ) -> contextlib.AbstractContextManager[round_loop.Engine]:
     """Where the clients run, as long as the context lasts."""
+    watch = Watch(errors.failed, texts=bool(packages(config)))
     if config.engine == "workers":
-        return WorkerPool(partial(build_clients, config), config.workers)
+        return WorkerPool(partial(build_clients, config), config.workers, watch)
     if config.engine == "flower":
         name = run.path.resolve().name
         engine: contextlib.AbstractContextManager[round_loop.Engine] = _flower().open_engine(
-            replace(config, packages=packages(config)), name, algorithm, warn, KEPT
+            config, name, algorithm, warn, KEPT
         )
         return engine
-    return contextlib.nullcontext(InProcess(algorithm))
+    return contextlib.nullcontext(InProcess(algorithm, watch))
 
 
 def asynchronous(config: Config, engine: Any) -> AsyncBuffer:

@@ -21,7 +21,7 @@ TRAIN = [task.id for task in WORLD.tasks("train")]
 
 def agent(*shares: list[str], **settings) -> FedAgent:
     dealt = PartitionedWorld(WORLD, tuple(tuple(share) for share in shares))
-    return FedAgent(Settings(**settings), dealt, [[i] for i in range(len(shares))])
+    return FedAgent(Settings(**settings), dealt, 1, [[i] for i in range(len(shares))])
 
 
 def folder(path: Path, tasks: list[str]) -> str:

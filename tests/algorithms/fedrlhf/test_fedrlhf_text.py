@@ -23,7 +23,7 @@ from fedrl.algorithms.fedrlhf.text import prompts as prompting
 from fedrl.algorithms.fedrlhf.text.algorithm import FedRLHFText, Settings
 from fedrl.algorithms.fedrlhf.text.prompts import Prompt
 from fedrl.algorithms.fedrlhf.text.reward import TextReward, fluency, rewards_by_owner
-from fedrl.cli.feedback import private_folder
+from fedrl.api.people import private_folder
 from fedrl.config.build import build_algorithm, build_world
 from fedrl.config.flag_parsing import section, split_flags
 from fedrl.config.loading import find_recipe, read_recipe, resolve

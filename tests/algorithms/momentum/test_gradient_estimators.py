@@ -10,7 +10,12 @@ import numpy as np
 import pytest
 
 from fedrl.algorithms.momentum import gradient_estimators as estimators
-from fedrl.algorithms.momentum.policies import (
+from fedrl.algorithms.policy_gradient.gradient_estimators import (
+    rewards_to_go,
+    shortened,
+    standardized,
+)
+from fedrl.algorithms.policy_gradient.policies import (
     Policy,
     categorical_mlp,
     gaussian_mlp,
@@ -74,7 +79,7 @@ def expectation(theta, batch, chance, estimate):
 
 
 def psi(batch):
-    return estimators.rewards_to_go(batch.rewards, batch.mask, GAMMA)
+    return rewards_to_go(batch.rewards, batch.mask, GAMMA)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -250,16 +255,16 @@ def test_minibatch_is_the_mean_of_its_trajectories():
 
 def test_long_directions_are_shortened_and_short_ones_left_alone():
     u = {"a": np.array([3.0, 0.0]), "b": np.array([[4.0]])}  # of norm 5
-    np.testing.assert_allclose(estimators.shortened(u, 1.0)["b"], 0.8)
-    np.testing.assert_allclose(estimators.shortened(u, 1.0)["a"], [0.6, 0.0])
-    np.testing.assert_allclose(estimators.shortened(u, 10.0)["a"], u["a"])
+    np.testing.assert_allclose(shortened(u, 1.0)["b"], 0.8)
+    np.testing.assert_allclose(shortened(u, 1.0)["a"], [0.6, 0.0])
+    np.testing.assert_allclose(shortened(u, 10.0)["a"], u["a"])
 
 
 def test_standardized_returns():
     draw = np.random.default_rng(0)
     values, mask = draw.uniform(size=(3, 9)), np.ones((3, 9))
     mask[1, 4:] = 0
-    scaled = np.asarray(estimators.standardized(values, mask))[mask == 1]
+    scaled = np.asarray(standardized(values, mask))[mask == 1]
     assert abs(scaled.mean()) < 1e-9
     assert abs(scaled.std() - 1) < 1e-4
 

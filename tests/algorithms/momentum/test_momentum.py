@@ -286,7 +286,7 @@ def test_a_hosts_world_may_have_discrete_actions(name):
 
 def test_discrete_actions_on_the_host_are_those_of_jax():
     """The same noise gives the same action, and every action comes as often as it is likely."""
-    from fedrl.algorithms.momentum.policies import categorical_mlp
+    from fedrl.algorithms.policy_gradient.policies import categorical_mlp
 
     policy, random = categorical_mlp(2, 3), np.random.default_rng(0)
     theta = {n: x + random.normal(size=x.shape).astype("f4") for n, x in policy.init(3).items()}

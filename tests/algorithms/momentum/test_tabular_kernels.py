@@ -6,11 +6,12 @@ import numba
 import numpy as np
 import pytest
 
-from fedrl.algorithms.momentum.local_steps import Start
 from fedrl.algorithms.momentum.local_steps import tabular_kernels as kernels
 from fedrl.algorithms.momentum.local_steps import tabular_sampling as sampling
 from fedrl.algorithms.momentum.local_steps.tabular_worlds import TabularRunner
 from fedrl.algorithms.momentum.settings import Settings
+from fedrl.algorithms.policy_gradient import LocalStep
+from fedrl.algorithms.policy_gradient.runners import Start
 from fedrl.core.types import UserError
 from fedrl.envs.control import random_mdp as mdp
 
@@ -42,6 +43,10 @@ def tables(runner: TabularRunner, count: int, seed: int = 0):
     if runner.direct:
         theta, prev = mdp.softmax(0.5 * theta), mdp.softmax(0.5 * prev)
     return tuple({runner.name: table} for table in (theta, prev, u))
+
+
+def anchored(theta, previous, direction):
+    return Start(theta, {"previous": previous, "direction": direction}, {})
 
 
 def pool(runner: TabularRunner, count: int, clients=(0, 1)):
@@ -107,7 +112,7 @@ def test_local_round_equals_plain_numpy(method, policy, clip):
     runner = make(method=method, policy=policy, weight_clip=clip)
     start = tables(runner, 2)
     params, seeds = pool(runner, 2), np.array([11, 12], np.uint64)
-    delta, stats = runner.local(Start(*start), params, seeds)
+    delta, _, stats = runner.local(anchored(*start), params, seeds)
     for pair in range(2):
         theta, prev, u = (tree[runner.name][pair] for tree in start)
         own = {name: value[pair] for name, value in params.items()}
@@ -131,10 +136,10 @@ def test_without_momentum_it_is_plain_policy_gradient_and_ignores_the_anchor(pol
     runner = make(beta=1.0, policy=policy, local_steps=1, trajectories=4)
     theta, _, u = tables(runner, 3)
     params, seeds = pool(runner, 3), np.arange(3, dtype=np.uint64)
-    first, _ = runner.initial_exchange(theta, params, seeds, batch=4)
+    first, _ = runner.estimate(LocalStep.gradient, Start(theta, {}, {}), params, seeds, 4)
     stepped = runner.project({runner.name: theta[runner.name] + 0.02 * first[runner.name]})
     lost = {runner.name: np.full_like(u[runner.name], np.nan)}
-    delta, _ = runner.local(Start(theta, lost, lost), params, seeds)
+    delta, _, _ = runner.local(anchored(theta, lost, lost), params, seeds)
     np.testing.assert_array_equal(delta[runner.name], stepped[runner.name] - theta[runner.name])
 
 
@@ -203,7 +208,7 @@ def test_a_pair_depends_on_nothing_but_itself(method, policy):
     results = []
     for count in {1, threads}:
         numba.set_num_threads(count)
-        results.append(runner.local(Start(theta, prev, u), params, seeds)[0][runner.name])
+        results.append(runner.local(anchored(theta, prev, u), params, seeds)[0][runner.name])
     numba.set_num_threads(threads)
     for other in results[1:]:
         np.testing.assert_array_equal(results[0], other)
@@ -212,7 +217,7 @@ def test_a_pair_depends_on_nothing_but_itself(method, policy):
     for pair in (0, 6, 10):
         alone = [{runner.name: t[runner.name][pair : pair + 1]} for t in (theta, prev, u)]
         own = {name: value[pair : pair + 1] for name, value in params.items()}
-        delta, _ = runner.local(Start(*alone), own, seeds[pair : pair + 1])
+        delta, _, _ = runner.local(anchored(*alone), own, seeds[pair : pair + 1])
         np.testing.assert_array_equal(delta[runner.name][0], results[0][pair])
 
 

@@ -255,9 +255,11 @@ def test_own_encoders_tell_what_the_client_holds(kind):
         return
     client = algorithm.client(0, sent)
     seed = seeding.derive(3, "greedy")
-    held = algorithm._greedy(client, result.state["online"], seed)
+    held = algorithm._greedy(algorithm.world, client, result.state["online"], seed)
     assert result.metrics["train/greedy"] == held
-    nothing = algorithm._greedy(client, np.zeros_like(result.state["online"]), seed)
+    nothing = algorithm._greedy(
+        algorithm.world, client, np.zeros_like(result.state["online"]), seed
+    )
     assert held != nothing
 
 

@@ -66,7 +66,8 @@ def both(counters: np.ndarray):
     world = discrete.World(discrete.Settings("cartpole-v1"), 1, 0)
     host = SimpleNamespace(
         dimension=world.dimension, actions=world.actions, scaling=world.scaling, kernel=None,
-        landers=lambda count: InAHostsPlace(KIND, LIMIT, counters),
+        own=(0,),
+        simulator=lambda pools: InAHostsPlace(KIND, LIMIT, counters),
     )  # fmt: skip
     return world, host
 
@@ -144,7 +145,7 @@ class ByHand:
 
     def episodes(self, count: int, rules, seed: int) -> tuple[list[float], list[int]]:
         returns, lengths, counters = [], [], self.learner.counters
-        lander = self.world.landers(1)
+        lander = self.world.simulator([[0]])
         start = lander.reset([seed])[0]
         for episode in range(count):
             if episode:

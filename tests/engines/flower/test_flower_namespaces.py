@@ -27,7 +27,7 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 from support.flower_places import CAPTURE, MEMBERS, PORT, Canary, Places, write_ratings
 from support.repository import DOCS
 
-from fedrl.aggregation import mean as aggregate
+from fedrl.aggregation import rules
 from fedrl.config.build import build_algorithm
 from fedrl.config.loading import find_recipe, read_recipe, resolve
 from fedrl.core.types import Algorithm, Failure, Job, Result
@@ -133,7 +133,7 @@ def test_it_is_the_agent_that_these_data_make(
         monkeypatch.setenv("FEDRL_DATA", str(folder))
         built.append(build_algorithm(config))
     run = runs.start(config)
-    rule = aggregate.build(config.aggregate, config.federation.clients_per_round)
+    rule = rules.build(config.rule, config.federation.clients_per_round)
     round_loop.run(config.federation, built[0], Here(built[1:]), rule, run,
                    seed=config.seed, rounds=config.rounds)  # fmt: skip
     run.close()

@@ -24,27 +24,36 @@ run as in the paper's baselines (`optimizer_state`). Options of ours, off by def
 (`by_episode`), and FedSVRPG-M's anchored momentum carried over to language agents (`beta` < 1): the
 server also broadcasts θ_{t-1} and its direction u, and the clients send the mean of their
 directions, which becomes the next u.
+
+A method of one's own is a subclass that says otherwise how episodes are judged (`advantage`) or
+what a client's steps go down (`loss`); docs/extend/language_agents.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from fedrl.aggregation import server_optimizers
 from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core import tree
+from fedrl.core.limits import one_of
 from fedrl.core.registry import missing_extra
 from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Spec, Tensors, UserError
 from fedrl.envs.text import PartitionedWorld, Task, spaced
 from fedrl.llm.warmstart_record import shown_tasks
 
 if TYPE_CHECKING:
+    import torch
+
     from fedrl.algorithms.fedagent.local_trainer import LocalTrainer
+    from fedrl.llm.rl.loss import TokenStep
     from fedrl.llm.rollout import Rollout
+
+AgentSettings = Settings
 
 DIRECTION = "u."
 """Before a parameter's name: the mean of a client's anchored directions, sent if β < 1."""
@@ -57,9 +66,17 @@ SHARES = (
 
 
 class FedAgent:
-    """See the module's docstring. `trainer` remembers nothing: every call sets its weights."""
+    """Language agents: groups of episodes on each client's own tasks, averaged.
 
+    `trainer` remembers nothing: every call sets its weights.
+    """
+
+    Settings: TypeAlias = AgentSettings
+    kinds = ("text",)
     initial_exchange = False
+    every_sample = False
+    """Whether the loss also counts for samples that went as the others of their group did, whose
+    advantage is 0. With `kl` or `entropy` it always does."""
     reports = frozenset(
         {
             "train/success", "train/return", "train/steps", "train/invalid", "train/no_think",
@@ -71,8 +88,13 @@ class FedAgent:
     )  # fmt: skip
 
     def __init__(
-        self, settings: Settings, dealt: PartitionedWorld, client_env_ids: Sequence[Sequence[int]]
+        self,
+        settings: AgentSettings,
+        dealt: PartitionedWorld,
+        rounds: int,
+        client_env_ids: Sequence[Sequence[int]],
     ) -> None:
+        self._check_hooks(settings)
         self.settings, self.world = settings, dealt.world
         episodes = settings.local_epochs * settings.tasks * settings.group
         self.ranges = dict.fromkeys(SHARES, SHARE) | {
@@ -87,6 +109,7 @@ class FedAgent:
             sorted({task for owner in pool for task in dealt.shares[owner]})
             for pool in client_env_ids
         ]
+        one_of("algorithm.eval_split", settings.eval_split, dealt.world.splits)
         tasks = dealt.world.tasks(settings.eval_split)
         self.eval_tasks = spaced(tasks, min(settings.eval_tasks or len(tasks), len(tasks)))
         if not self.eval_tasks:
@@ -104,6 +127,42 @@ class FedAgent:
                 )
         self.heaviest = float(max(map(len, self.shares)))
         self._trainer: LocalTrainer | None = None
+
+    # What a method of one's own may say otherwise
+
+    def advantage(self, rollout: Rollout) -> np.ndarray:
+        """How much better each step sample went than what it is compared with [samples].
+
+        Not asked where a critic judges (estimator = "ppo"). Penalties of ill-formed answers come
+        off afterwards.
+        """
+        from fedrl.llm.rl.advantages import ESTIMATORS
+
+        return ESTIMATORS[self.settings.estimator](rollout)
+
+    def loss(self, now: TokenStep) -> torch.Tensor:
+        """What a client's steps go down: per answer token [A], weighed by `now.weight`, or a
+        scalar, of which a minibatch's microbatches (`now.share` of it) are added up.
+
+        Not asked with beta < 1, which steps an anchored direction.
+        """
+        from fedrl.llm.rl.loss import clipped_objective
+
+        return clipped_objective(now)
+
+    def _check_hooks(self, settings: AgentSettings) -> None:
+        """A hook that would never be asked is a mistake."""
+        method = type(self)
+        if settings.estimator == "ppo" and method.advantage is not FedAgent.advantage:
+            raise UserError(
+                f'algorithm.estimator is "ppo", whose critic judges steps, but {settings.name} has '
+                "an advantage of its own: choose another estimator"
+            )
+        if settings.beta < 1 and method.loss is not FedAgent.loss:
+            raise UserError(
+                f"algorithm.beta is {settings.beta}: an anchored direction is stepped, and the loss"
+                f" of {settings.name} would not be read; set algorithm.beta = 1.0"
+            )
 
     # The server
 
@@ -146,7 +205,7 @@ class FedAgent:
 
     def _learn(self, job: Job, poisoned: bool = False) -> Result:
         tasks, start = self.shares[job.client], job.broadcast["theta"]
-        trained = self.trainer.train(job.broadcast, tasks, job.seed, job.state, poisoned)
+        trained = self.trainer.train(self, job.broadcast, tasks, job.seed, job.state, poisoned)
         now = self.trainer.policy.weights()
         update = {name: now[name] - start[name] for name in start}
         update |= {DIRECTION + name: array for name, array in trained.direction.items()}
@@ -189,7 +248,7 @@ class FedAgent:
         try:
             from fedrl.algorithms.fedagent.memory_estimate import estimate_lines, estimate_memory
         except ModuleNotFoundError as error:
-            raise missing_extra(error, 'algorithm.name = "fedagent"', "llm") from error
+            raise missing_extra(error, f"algorithm.name = {self.settings.name!r}", "llm") from error
         estimate = estimate_memory(self.settings, len(self.eval_tasks))
         nothing = np.zeros((), np.float32)  # seen as if it were an array, without one's memory
         theta = {name: np.broadcast_to(nothing, shape) for name, shape in estimate.trained.items()}
@@ -209,7 +268,9 @@ class FedAgent:
 
                 self._trainer = LocalTrainer(self.settings, self.world)
             except ModuleNotFoundError as error:
-                raise missing_extra(error, 'algorithm.name = "fedagent"', "llm") from error
+                raise missing_extra(
+                    error, f"algorithm.name = {self.settings.name!r}", "llm"
+                ) from error
         return self._trainer
 
     def __getstate__(self) -> dict[str, object]:
@@ -222,4 +283,4 @@ def build(
     rounds: int,
     client_env_ids: Sequence[Sequence[int]],
 ) -> FedAgent:
-    return FedAgent(settings, dealt, client_env_ids)
+    return FedAgent(settings, dealt, rounds, client_env_ids)

@@ -6,6 +6,7 @@
                rewards: success or the world's score
                advantages within each task's group (`llm.rl.advantages`), or GAE with a critic
                one pass of clipped policy gradients over the step samples (`llm.rl`)
+                                          both are the method's to say otherwise (`LearningRule`)
     send θ − θ_t
 
 Nothing is remembered from one call to the next: every call sets the weights first (`llm.actor`).
@@ -17,14 +18,14 @@ from __future__ import annotations
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
 
 from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core.types import Metrics, Tensors, UserError
-from fedrl.envs.text import Task, TextWorld
+from fedrl.envs.text import Graded, Task, TextWorld
 from fedrl.llm import lora
 from fedrl.llm.actor import Actor
 from fedrl.llm.generation.select import select_sampler
@@ -32,10 +33,9 @@ from fedrl.llm.model_setup import compile_layers, prepare_model
 from fedrl.llm.model_types import LanguageModel
 from fedrl.llm.out_of_memory import explain_out_of_memory
 from fedrl.llm.policy import SPREAD, Policy, choose_device, load
-from fedrl.llm.prompts.prompt_format import prompt_format
+from fedrl.llm.prompts.prompt_format import world_format
 from fedrl.llm.rl import anchored_momentum, optimizer_state, policy_gradient, ppo
 from fedrl.llm.rl.advantages import (
-    ESTIMATORS,
     NO_ADVANTAGE,
     negate_rewards,
     set_penalties,
@@ -44,8 +44,17 @@ from fedrl.llm.rl.advantages import (
     zero_advantage_share,
 )
 from fedrl.llm.rl.batches import Batching
-from fedrl.llm.rl.loss import Loss
+from fedrl.llm.rl.loss import Loss, Objective, TokenStep, TrainedWeights
 from fedrl.llm.rollout import AgentLoop, Rollout, collect_rollout
+
+
+class LearningRule(Protocol):
+    """What a method says of a client's learning: `FedAgent`'s hooks."""
+
+    every_sample: bool
+
+    def advantage(self, rollout: Rollout) -> np.ndarray: ...
+    def loss(self, now: TokenStep) -> torch.Tensor: ...
 
 
 class Trained(NamedTuple):
@@ -71,11 +80,15 @@ class LocalTrainer:
         if not settings.model:
             raise UserError("algorithm.model is empty; name a model folder (`fedrl warmstart`)")
         self.settings = settings
+        graded = isinstance(world, Graded) and world.graded
+        self.pays_success = settings.reward == "success" or (
+            settings.reward == "auto" and not graded
+        )
         with explain_out_of_memory():
             self._load_models(settings)
         self.loop = AgentLoop(
             world,
-            prompt_format(settings.format, world.name, settings.thinking),
+            world_format(settings.format, world, settings.thinking),
             self.policy.tokenizer,
             settings.answer_tokens,
             settings.prompt_tokens,
@@ -101,6 +114,7 @@ class LocalTrainer:
 
     def train(
         self,
+        rule: LearningRule,
         broadcast: Tensors,
         share: Sequence[str],
         seed: int,
@@ -116,7 +130,7 @@ class LocalTrainer:
         with explain_out_of_memory(self.policy.model):
             self.actor.load(broadcast["theta"])
             rng, generator = np.random.default_rng(seed), self.actor.generator(seed)
-            optimizer = LocalOptimizer(self, broadcast, generator, moments)
+            optimizer = LocalOptimizer(self, rule, broadcast, generator, moments)
             epochs = []
             for _ in range(settings.local_epochs):
                 tasks = [share[i] for i in rng.integers(len(share), size=settings.tasks)]
@@ -125,8 +139,9 @@ class LocalTrainer:
                     settings.group,
                 )  # fmt: skip
                 assert rollout.version == self.actor.version, "rollout made with other weights"
+                rollout = rollout.scored_only()
                 scores = list(rollout.returns)
-                if settings.reward == "success":
+                if self.pays_success:
                     set_success_rewards(rollout)
                 set_penalties(rollout, settings.invalid_penalty)
                 if poisoned:
@@ -167,12 +182,15 @@ class LocalOptimizer:
     def __init__(
         self,
         trainer: LocalTrainer,
+        rule: LearningRule,
         broadcast: Tensors,
         generator: torch.Generator,
         moments: Tensors | None,
     ) -> None:
         settings, policy = trainer.settings, trainer.policy
-        self.trainer, self.settings = trainer, settings
+        self.trainer, self.settings, self.rule = trainer, settings, rule
+        weights = TrainedWeights(policy.trained(), broadcast["theta"])
+        self.objective = Objective(rule.loss, weights)
         self.loss = Loss(
             settings.clip, settings.kl, settings.entropy, settings.temperature, settings.average
         )
@@ -214,20 +232,22 @@ class LocalOptimizer:
         if self.trainer.critic is not None:
             return self._update_with_critic(rollout, self.trainer.critic)
         settings, model = self.settings, self.trainer.policy.model
-        advantages = ESTIMATORS[settings.estimator](rollout)
+        advantages = self.rule.advantage(rollout)
         compared = {"zero_advantage": zero_advantage_share(advantages, rollout)}
         if settings.by_episode:
             lengths = np.array([rollout.lengths[s.episode] for s in rollout.samples])
             advantages = advantages * np.mean(rollout.lengths) / lengths
         advantages = subtract_penalties(advantages, rollout)
         useful = np.flatnonzero(np.abs(advantages) > NO_ADVANTAGE)
-        if settings.kl or settings.entropy:  # these count for every sample
+        if (
+            settings.kl or settings.entropy or self.rule.every_sample
+        ):  # these count for every sample
             useful = np.arange(len(advantages))
         samples, weights = [rollout.samples[i] for i in useful], advantages[useful].tolist()
         if self.anchor is None:
             return compared | policy_gradient.update(
                 model, self.optimizer, samples, weights, self.loss, self.batching,
-                self.trainer.reference, self.proximal,
+                self.trainer.reference, self.proximal, None, self.objective,
             )  # fmt: skip
         logged, direction = anchored_momentum.update(
             model, self.optimizer, samples, weights, self.anchor, self.batching
@@ -243,7 +263,7 @@ class LocalOptimizer:
         targets = targets._replace(advantages=subtract_penalties(targets.advantages, rollout))
         return compared | ppo.update(
             model, self.optimizer, rollout.samples, targets, critic, self.loss, batching,
-            self.trainer.reference, self.proximal,
+            self.trainer.reference, self.proximal, self.objective,
         )  # fmt: skip
 
     def moments(self) -> Tensors:

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
-from fedrl.algorithms.momentum.algorithm import Momentum, stack
-from fedrl.algorithms.momentum.local_steps import Start
+from fedrl.algorithms.momentum.algorithm import Momentum
 from fedrl.algorithms.momentum.settings import Settings
+from fedrl.algorithms.policy_gradient.algorithm import stack
+from fedrl.algorithms.policy_gradient.runners import Start
 from fedrl.core import seeding, tree
-from fedrl.core.types import Tensors
+from fedrl.core.types import Tensors, UserError
 from fedrl.envs.interfaces import ControlWorld
 
 Curves = dict[str, np.ndarray]
@@ -29,10 +30,12 @@ def run_seeds(
     eval_every: int = 1,
 ) -> Iterator[tuple[int, Curves]]:
     """Yield (round, metrics [S]) for S seeds; each seed has its own world."""
+    if settings.unequal:
+        raise UserError("many seeds at once take equal numbers of local steps: remove the spread")
     worlds = [make_world(seed) for seed in seeds]
     client_env_ids = [[client] for client in range(worlds[0].clients)]
     algorithm = Momentum(settings, worlds[0], rounds, client_env_ids)
-    runner, count, clients = algorithm.runner, len(seeds), len(client_env_ids)
+    count, clients = len(seeds), len(client_env_ids)
     params = stack(
         [stack([w.params(pool) for pool in client_env_ids]) for w in worlds]
     )  # [S,clients,n,…]
@@ -51,16 +54,10 @@ def run_seeds(
                 np.uint64,
             )
             sent = algorithm.broadcast(state, number)
-            known = (sent[name] if name in sent else state[name] for name in Start._fields)
-            start = Start(
-                *(tree.map(lambda x: np.repeat(x, clients, 0), tensors) for tensors in known)
-            )
-            if number == 0:
-                update, stats = runner.initial_exchange(
-                    start.theta, pairs, drawn, algorithm.initial_batch
-                )
-            else:
-                update, stats = runner.local(start, pairs, drawn)
+            tensors = {name: value for name, value in sent.items() if name != "round"}
+            each = tree.map(lambda x: np.repeat(x, clients, 0), tensors)
+            start = Start(each.pop("theta"), each, {})
+            update, _, stats = algorithm.work(sent, start, pairs, drawn)
             per_seed = tree.map(lambda x: x.reshape(count, clients, *x.shape[1:]), update)
             mean = tree.map(lambda x: x.mean(1, dtype=np.float64).astype(x.dtype), per_seed)
             state = algorithm.step(state, mean, number)

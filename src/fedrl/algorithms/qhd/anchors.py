@@ -90,6 +90,11 @@ def draw(world: DiscreteWorld, count: int, source: Source, file: str, seed: int)
 
 def box_states(world: DiscreteWorld, count: int, seed: int) -> np.ndarray:
     """`count` states [count, dimension] float32, uniform in the world's box, not scaled."""
+    if world.name not in BOXES:
+        raise UserError(
+            f'algorithm.anchor_source is "box", but nothing is known of which states of '
+            f'{world.name} are plausible: use "rollouts" or "file"'
+        )
     random = seeding.generator(seed, "world.anchors.box")
     drawn = random.uniform(*BOXES[world.name], size=(count, len(BOXES[world.name].low)))
     if world.name == "acrobot-v1":  # it shows an angle by its cosine and sine

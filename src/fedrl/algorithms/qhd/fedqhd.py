@@ -163,14 +163,15 @@ class FedQHD(FederatedQLearner):
         client = self.client(job.client, job.broadcast)
         learner, kept = self._restore(job, client)
         self._receive(job, client, learner, kept)
-        count = self.settings.episodes * len(self.client_env_ids[job.client])
+        own = self.client_env_ids[job.client]
+        count, world = self.settings.episodes * len(own), self.world.of_clients(own)
         returns, lengths = episodes.run_episodes(
-            self.world, count, client.blocks, learner, self.rules, job.seed
+            world, count, client.blocks, learner, self.rules, job.seed
         )
         recent, metrics = round_report(job, returns, lengths)
         if self.own:
             seed = seeding.derive(job.seed, "greedy")  # other starts than the training's
-            metrics["train/greedy"] = self._greedy(client, learner.online, seed)
+            metrics["train/greedy"] = self._greedy(world, client, learner.online, seed)
         sent = self._sent(job.broadcast, client, learner)
         state = {**learner._asdict(), "returns": recent, "sent": sent}
         name = "teacher" if self.by_values else "readout"
@@ -271,7 +272,7 @@ class FedQHD(FederatedQLearner):
     ) -> Metrics:
         """Greedy episodes with what each client would hold; all of them hold the same if shared."""
         returns = [
-            self._received(client, state, seed)
+            self._received(client, state, seed, [client] if self.own else self.world.own)
             for state, clients in zip(states, owners, strict=True)
             for client in (clients if self.own else clients[:1])
         ]
@@ -279,16 +280,21 @@ class FedQHD(FederatedQLearner):
 
     def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
         clients = range(self.world.clients)
-        return np.array([self._received(client, state, seed, episodes) for client in clients])
+        return np.array([self._received(c, state, seed, [c], episodes) for c in clients])
 
-    def _received(self, number: int, state: Tensors, seed: int, count: int = 0) -> float:
-        rows = self.readout(number, state)
-        return self._greedy(self.client(number, state), rows, seed, count)
+    def _received(
+        self, number: int, state: Tensors, seed: int, places: Sequence[int], count: int = 0
+    ) -> float:
+        """What a client would hold, played in the environments of the clients `places`."""
+        rows, world = self.readout(number, state), self.world.of_clients(places)
+        return self._greedy(world, self.client(number, state), rows, seed, count)
 
-    def _greedy(self, client: Client, rows: np.ndarray, seed: int, count: int = 0) -> float:
+    def _greedy(
+        self, world: DiscreteWorld, client: Client, rows: np.ndarray, seed: int, count: int = 0
+    ) -> float:
         """Mean return of a readout, rows [|A|, lanes], without exploration."""
         count = count or self.settings.eval_episodes
-        return float(episodes.evaluate(self.world, count, client.blocks, rows, seed).mean())
+        return float(episodes.evaluate(world, count, client.blocks, rows, seed).mean())
 
 
 def build(

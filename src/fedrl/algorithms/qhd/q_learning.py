@@ -20,6 +20,7 @@ from fedrl.core.limits import at_least_one, not_negative
 from fedrl.core.threads import kernel_threads
 from fedrl.core.types import Job, Metrics, Range, Result, Tensors, UserError
 from fedrl.envs.interfaces import DiscreteWorld
+from fedrl.envs.simulated import ONE as ONLY
 
 LAST = 100
 """Episodes behind `train/return_last100`, the paper's figure of merit."""
@@ -31,9 +32,6 @@ REPORTS = frozenset(
 Bundle = tuple[Any, ...]
 """A NamedTuple of arrays as a plain tuple, which numba unpacks in half the time: it counts where
 every step of a world is a call."""
-
-_ONLY = np.zeros(1, np.int64)
-"""The rows of a call with one lander."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +129,11 @@ class FederatedQLearner:
     def __init__(
         self, settings: Practice, world: DiscreteWorld, client_env_ids: Sequence[Sequence[int]]
     ) -> None:
+        if not world.actions:
+            raise UserError(
+                f"{world.name} has continuous actions, which Q-learning cannot choose from: "
+                'set algorithm.name = "pavg" or another policy gradient'
+            )
         self.settings, self.world, self.client_env_ids = settings, world, client_env_ids
         episodes = settings.episodes * max(map(len, client_env_ids))
         self.ranges = {
@@ -170,7 +173,7 @@ def step_by_step(
     first_action: Callable[..., int],
     next_action: Callable[..., int],
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns and lengths [count] where the world is not compiled (LunarLander), step by step.
+    """Returns and lengths [count] where the world is not compiled, step by step.
 
     `first_action(held, observation)` begins an episode. `next_action(held, action, observation,
     reward, terminal, over)` learns from the step before it answers; after an episode's last step
@@ -178,15 +181,15 @@ def step_by_step(
     call to the next.
     """
     returns, lengths = np.zeros(count), np.zeros(count, np.int64)
-    lander = world.landers(1)
-    observation = lander.reset([seed])[0]
+    simulator = world.simulator([world.own])
+    observation = simulator.reset([seed])[0]
     for episode in range(count):
         if episode:
-            observation = lander.restart(_ONLY)[0]
+            observation = simulator.restart(ONLY)[0]
         total, steps, over = 0.0, 0, False
         action = first_action(held, observation)
         while not over:
-            observation, reward, terminated, truncated = lander.step_alone(action)
+            observation, reward, terminated, truncated = simulator.step_alone(action)
             over = terminated or truncated
             action = next_action(held, action, observation, reward, terminated, over)
             total, steps = total + reward, steps + 1

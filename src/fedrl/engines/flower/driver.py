@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 
-from fedrl.config.build import terms
+from fedrl.aggregation import rules
+from fedrl.aggregation.settings import Settings as Aggregate
+from fedrl.config.build import packages, terms
 from fedrl.config.loading import to_toml
 from fedrl.config.schema import Config
 from fedrl.core.types import Algorithm
@@ -24,14 +26,9 @@ def open_engine(
 
     `kept` is how many checkpoints the run keeps.
     """
-    # What concerns only the driver stays with it; the nodes' processes are workers. A node builds
-    # its algorithm again when the recipe changes, so none of it may change with how a run is driven
-    # (a job says its deadline itself).
-    driven = replace(config.federation, deadline=1.0, quorum=0.5, retries=2)
-    sent = replace(config, engine="workers", connection="", out="runs", track=(), federation=driven)
     # As many states as attempts can be made since the oldest checkpoint of the run, and one more.
     keep = (kept * config.checkpoint_every + 1) * (config.federation.retries + 1) + 1
-    recipe = Recipe(name, to_toml(sent), keep)
+    recipe = Recipe(name, to_toml(sent(config)), keep)
     here = connections.find(config.connection)
     if (registered := here.registered()) is not None:
         registered.check()
@@ -39,3 +36,24 @@ def open_engine(
     return FlowerEngine(
         algorithm, recipe, here, config.flower, warn, terms=terms(config), once=own_noise
     )
+
+
+def sent(config: Config) -> Config:
+    """What nodes get of a run: what concerns only the driver stays with it.
+
+    A node builds its algorithm again when the recipe changes, so none of it may change with how a
+    run is driven (a job says its deadline itself). The nodes' processes are workers. A rule of
+    aggregation is the driver's, and so is its package: nodes need not have it.
+    """
+    driven = replace(config.federation, deadline=1.0, quorum=0.5, retries=2)
+    outside = rules.AGGREGATORS.find(config.aggregate.name).outside
+    common = replace(
+        config,
+        engine="workers",
+        connection="",
+        out="runs",
+        track=(),
+        federation=driven,
+        aggregate=Aggregate() if outside else config.aggregate,
+    )
+    return replace(common, packages=packages(common))

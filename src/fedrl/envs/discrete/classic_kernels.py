@@ -115,6 +115,23 @@ def wander(kernel: int, actions: NDArray[np.int64], uniforms: Floats, out: Seen)
 
 
 @_compiled
+def step_rows(
+    kernel: int,
+    states: Floats,
+    rows: NDArray[np.int64],
+    actions: NDArray[np.int64],
+    observations: NDArray[np.float32],
+    rewards: Floats,
+    terminated: NDArray[np.bool_],
+) -> None:
+    """`step` of states[rows] [n, STATE], in place; the others get what each has become [n, …]."""
+    for i in range(len(rows)):
+        state = states[rows[i]]
+        rewards[i], terminated[i] = step(kernel, state, actions[i])
+        observe(kernel, state, observations[i])
+
+
+@_compiled
 def _push_cart(state: Floats, action: Action) -> bool:
     x, x_dot, angle, angle_dot = state[0], state[1], state[2], state[3]
     force = 10.0 if action == 1 else -10.0

@@ -13,18 +13,19 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
 from fedrl.core.types import UserError
+from fedrl.envs.interfaces import Step
 
 DIMENSION, ACTIONS, LIMIT = 8, 4, 1000
 
 _FIRST = np.zeros(1, np.int64)
 """The rows of a call with one lander."""
 
-Simulator = Literal["auto", "envpool", "gymnasium"]
+Backend = Literal["auto", "envpool", "gymnasium"]
 
 NEEDS = {"gymnasium": ("gymnasium", "Box2D"), "envpool": ("envpool", "gymnasium")}
 """Modules of each simulator; the one that steps a lander alone faster, as a client does, first."""
@@ -33,19 +34,10 @@ INSTALL = {"gymnasium": 'pip install "gymnasium[box2d]>=1.1"',
            "envpool": 'pip install envpool "gymnasium>=1.1"'}  # fmt: skip
 
 
-class Step(NamedTuple):
-    """What became of the stepped landers. An episode may be terminated and truncated at once."""
-
-    observations: np.ndarray  # [n, 8] float32, true ones at an end too
-    rewards: np.ndarray  # [n] float64
-    terminated: np.ndarray  # [n] bool: crashed, flown off or at rest
-    truncated: np.ndarray  # [n] bool: at the step limit
-
-
 class Lunar:
     """`count` landers; each one's episodes come from its own seed, whatever the others do."""
 
-    def __init__(self, count: int, simulator: Simulator = "auto") -> None:
+    def __init__(self, count: int, simulator: Backend = "auto") -> None:
         self.count = count
         self.simulator = choose_simulator(simulator)
         make = _Envpool if self.simulator == "envpool" else _Gymnasium
@@ -91,7 +83,7 @@ class Lunar:
         return self._landers.restart(rows)
 
 
-def choose_simulator(simulator: Simulator) -> str:
+def choose_simulator(simulator: Backend) -> str:
     """The simulator to use; `auto` is the first of `NEEDS` that is installed."""
     wanted = list(NEEDS) if simulator == "auto" else [simulator]
     for name in wanted:

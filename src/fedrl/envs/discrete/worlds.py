@@ -1,8 +1,9 @@
 """CartPole-v1, Acrobot-v1, MountainCar-v0 and LunarLander-v3: the worlds of the FedQHD paper.
 
 Few actions, a continuous state, Gymnasium's own numbers. All clients play the same world and differ
-only in their random numbers. The first three are compiled (`classic_kernels`) so that a learner's
-whole loop can be; LunarLander is simulated on the host (`lunarlander`).
+only in their random numbers. The first three are compiled (`classic_kernels`) so that a Q-learner's
+whole loop can be; LunarLander is simulated on the host (`lunarlander`). Policy gradients play all
+four, a batch of episodes at a time, and see states as they are.
 
 Features of a state see (s - shift) / scale, which brings its parts to a similar size. The paper
 does not say how it scales. The defaults divide by what an episode can reach: CartPole's limits of
@@ -12,6 +13,7 @@ LunarLander's states come scaled.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -21,7 +23,9 @@ from fedrl.core import seeding
 from fedrl.core.types import UserError
 from fedrl.envs.discrete import classic_kernels as classic
 from fedrl.envs.discrete import lunarlander
-from fedrl.envs.interfaces import DiscreteWorld, Scaling
+from fedrl.envs.discrete.compiled import Compiled
+from fedrl.envs.interfaces import DiscreteWorld, Scaling, Simulator
+from fedrl.envs.simulated import ONE, SimulatedWorld
 
 POOL = 20
 """Visited states per anchor that is drawn of them: neighbours in an episode say the same twice."""
@@ -62,9 +66,13 @@ class Settings:
     # What it is divided by then, a number per part; [] is the world's own.
     scale: tuple[float, ...] = ()
     # Who simulates LunarLander; auto is Gymnasium where it has Box2D, else envpool.
-    simulator: lunarlander.Simulator = "auto"
+    simulator: lunarlander.Backend = "auto"
+    # Discount factor of policy gradients' returns; Q-learners have their own.
+    gamma: float = 0.99
 
     def __post_init__(self) -> None:
+        if not 0 < self.gamma <= 1:
+            raise UserError(f"world.gamma is {self.gamma}; it must lie in (0, 1]")
         if self.name not in TASKS:
             raise UserError(f"world.name is {self.name!r}; it must be one of {', '.join(TASKS)}")
         dimension = TASKS[self.name].dimension
@@ -82,30 +90,30 @@ class Settings:
             )
 
 
-class World:
+class World(SimulatedWorld):
     """One world for all clients: its sizes, its scaling, and who computes it."""
+
+    alike = True
 
     def __init__(self, settings: Settings, clients: int, seed: int) -> None:
         task = TASKS[settings.name]
-        self.settings = settings
-        self.clients = clients
-        self.name = settings.name
-        self.kernel = task.kernel
-        self.dimension = task.dimension
-        self.actions = task.actions
-        self.limit = task.limit
-        self.scaling = Scaling(
+        scaling = Scaling(
             np.array(settings.shift or task.shift), np.array(settings.scale or task.scale)
         )
+        super().__init__(
+            settings.name, clients, task.dimension, task.actions, task.limit, settings.gamma,
+            scaling=scaling,
+        )  # fmt: skip
+        self.settings = settings
+        self.kernel = task.kernel
         # Asked here, so that a missing package stops a run before its first round.
         on_host = self.kernel is None
-        self.simulator = lunarlander.choose_simulator(settings.simulator) if on_host else "compiled"
+        self.backend = lunarlander.choose_simulator(settings.simulator) if on_host else "compiled"
 
-    def landers(self, count: int) -> lunarlander.Lunar:
-        """LunarLander's host side; compiled worlds have none."""
+    def simulator(self, pools: Sequence[Sequence[int]] | np.ndarray) -> Simulator:
         if self.kernel is not None:
-            raise ValueError(f"{self.name} is compiled: step it with classic_kernels")
-        return lunarlander.Lunar(count, self.simulator)  # type: ignore[arg-type]
+            return Compiled(self.kernel, pools)
+        return lunarlander.Lunar(len(pools), self.backend)
 
 
 def random_states(world: DiscreteWorld, count: int, seed: int) -> np.ndarray:
@@ -118,18 +126,18 @@ def random_states(world: DiscreteWorld, count: int, seed: int) -> np.ndarray:
     actions = random.integers(world.actions, size=steps)
     visited = np.empty((steps, world.dimension), np.float32)
     if world.kernel is None:
-        _wander(world.landers(1), actions, seeding.derive(seed, "world.anchors.episodes"), visited)
+        simulator = world.simulator([world.own])
+        _wander(simulator, actions, seeding.derive(seed, "world.anchors.episodes"), visited)
     else:
         uniforms = random.random((steps, classic.DRAWS[world.kernel]))
         classic.wander(world.kernel, actions, uniforms, visited)
     return visited[random.choice(steps, count, replace=False)]
 
 
-def _wander(lander: lunarlander.Lunar, actions: np.ndarray, seed: int, out: np.ndarray) -> None:
-    only = np.zeros(1, np.int64)
-    observation = lander.reset([seed])[0]
+def _wander(simulator: Simulator, actions: np.ndarray, seed: int, out: np.ndarray) -> None:
+    observation = simulator.reset([seed])[0]
     for i in range(len(actions)):
         out[i] = observation
-        after = lander.step(actions[i : i + 1])
+        after = simulator.step(actions[i : i + 1])
         over = after.terminated[0] or after.truncated[0]
-        observation = lander.restart(only)[0] if over else after.observations[0]
+        observation = simulator.restart(ONE)[0] if over else after.observations[0]

@@ -1,1 +1,1 @@
-"""The text worlds for Gymnasium."""
+"""Any Gymnasium environment as a world, and the text worlds as Gymnasium environments."""

@@ -132,6 +132,12 @@ class ToolWorld(Prompts):
         scored = iter(self.scored(ended) if ended else ())
         return [next(scored) if turn is None else turn for turn in turns]
 
+    def demonstrate(self, task: str, seed: int = 0) -> list[str]:
+        """The column `answer`: the final answer, or a list of answers whose last it is."""
+        (told,) = super().demonstrate(task, seed)
+        value = self.row(task)[self.settings.answer]
+        return [str(each) for each in value] if isinstance(value, list) else [told]
+
     def __reduce__(self) -> tuple[type[ToolWorld], tuple[Settings]]:
         return ToolWorld, (self.settings,)
 

@@ -21,7 +21,7 @@ from fedrl.llm.lora import without_adapters
 from fedrl.llm.model_types import LanguageModel
 from fedrl.llm.rl.batches import Batching, microbatches, minibatches, to_rows
 from fedrl.llm.rl.logprobs import answer_logprobs, hidden_states, token_logprobs
-from fedrl.llm.rl.loss import Loss, clipped_loss, k3, token_weights
+from fedrl.llm.rl.loss import Loss, Objective, TokenStep, clipped_loss, k3, token_weights
 from fedrl.llm.rollout import Sample
 
 
@@ -47,12 +47,14 @@ def update(
     reference: LanguageModel | None = None,
     proximal: ProximalTerm | None = None,
     critic_loss: CriticLoss | None = None,
+    objective: Objective | None = None,
 ) -> dict[str, float]:
     """One pass over the samples; the numbers to log are means over tokens.
 
     `reference` may be a model with adapters, this one too: it answers without them.
 
-    The mean of `critic_loss` over the samples is added, weighed alike.
+    The mean of `critic_loss` over the samples is added, weighed alike. `objective` is stepped
+    instead of the clipped loss.
     """
     model.eval()
     if reference is not None:
@@ -77,7 +79,14 @@ def update(
             advantage, each = torch.tensor(
                 [[advantages[i] for i in part], [share[i] for i in part]], device=device
             )[:, batch.row]
-            total = (clipped_loss(now, old, far, entropy, advantage, loss) * each).sum()
+            if objective is None:
+                total = (clipped_loss(now, old, far, entropy, advantage, loss) * each).sum()
+            else:
+                here = len(part) / len(numbers)
+                total = objective(
+                    TokenStep(now, old, far, entropy, advantage, batch.row, each, here, loss,
+                              objective.weights)
+                )  # fmt: skip
             if critic_loss is not None:
                 value = critic_loss(hidden[batch.before], part).sum()
                 total = total + value * len(cut) / len(samples)

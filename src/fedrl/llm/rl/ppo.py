@@ -28,7 +28,7 @@ from fedrl.llm.rl import policy_gradient
 from fedrl.llm.rl.advantages import last_steps_first, normalised
 from fedrl.llm.rl.batches import Batching, microbatches, to_rows
 from fedrl.llm.rl.logprobs import hidden_states
-from fedrl.llm.rl.loss import Loss
+from fedrl.llm.rl.loss import Loss, Objective
 from fedrl.llm.rollout import Rollout, Sample
 from fedrl.llm.weights import decoder_and_head
 
@@ -126,6 +126,7 @@ def update(
     batching: Batching,
     reference: LanguageModel | None = None,
     proximal: policy_gradient.ProximalTerm | None = None,
+    objective: Objective | None = None,
 ) -> dict[str, float]:
     """One pass over the samples for actor and critic, as `policy_gradient.update`."""
     device = next(model.parameters()).device
@@ -141,6 +142,6 @@ def update(
 
     logged = policy_gradient.update(
         model, optimizer, samples, targets.advantages.tolist(), loss, batching, reference, proximal,
-        critic_loss,
+        critic_loss, objective,
     )  # fmt: skip
     return logged | {"value_loss": float(error) / max(len(samples), 1)}

@@ -15,15 +15,22 @@ after the server's: without a floor the importance weight has no bound. Evaluati
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
 import numpy as np
 from numpy.typing import NDArray
 
-from fedrl.algorithms.momentum.local_steps import Start, Stats
 from fedrl.algorithms.momentum.local_steps import tabular_kernels as kernels
 from fedrl.algorithms.momentum.settings import Settings
+from fedrl.algorithms.policy_gradient.local_step import LocalStep
+from fedrl.algorithms.policy_gradient.runners import Start, Stats
 from fedrl.core.types import Tensors, UserError
 from fedrl.envs.control import random_mdp
 from fedrl.envs.interfaces import TabularWorld
+
+if TYPE_CHECKING:
+    from fedrl.algorithms.policy_gradient.policies import Params
 
 Floats = NDArray[np.float64]
 
@@ -52,21 +59,30 @@ class TabularRunner:
         shape = self.world.rewards.shape
         return {self.name: np.full(shape, 1.0 / shape[1] if self.direct else 0.0)}
 
-    def initial_exchange(
-        self, theta: Tensors, params: Tensors, seeds: NDArray[np.uint64], batch: int
+    def estimate(
+        self,
+        hook: Callable[[LocalStep], Params],
+        start: Start,
+        params: Tensors,
+        seeds: NDArray[np.uint64],
+        count: int,
     ) -> tuple[Tensors, Stats]:
+        """Mean of `count` gradients g(τ|θ): the only hook that has a closed form here."""
+        if hook is not LocalStep.gradient:
+            raise TypeError("of tables in closed form only the gradient itself is known")
         rules = self._rules()._replace(
-            local_steps=1, trajectories=batch, beta=1.0, hapg=False, raw=True
+            local_steps=1, trajectories=count, beta=1.0, hapg=False, raw=True
         )
-        return self._run(Start(theta, theta, theta), params, seeds, rules)
+        return self._run(start, params, seeds, rules)
 
     def local(
         self, start: Start, params: Tensors, seeds: NDArray[np.uint64]
-    ) -> tuple[Tensors, Stats]:
-        """`weight_*` are of the weights as used, after clipping; with β = 1 (svrpg) no weight is
-        computed, and they say 1, 0, 0.
+    ) -> tuple[Tensors, Tensors, Stats]:
+        """From θ, `previous` and `direction`. `weight_*` are of the weights as used, after
+        clipping; with β = 1 (svrpg) no weight is computed, and they say 1, 0, 0.
         """
-        return self._run(start, params, seeds, self._rules())
+        update, stats = self._run(start, params, seeds, self._rules())
+        return update, {}, stats
 
     def project(self, theta: Tensors) -> Tensors:
         """θ back into the feasible set, for tables with any leading axes."""
@@ -148,7 +164,14 @@ class TabularRunner:
     ) -> tuple[Tensors, Stats]:
         theta, anchor, u, kernel, reward = (
             np.ascontiguousarray(array, np.float64)
-            for array in (*(t[self.name] for t in start), params["kernel"], params["reward"])
+            for array in (
+                # What was not sent is not read: anything of the right shape will do.
+                start.theta[self.name],
+                start.server.get("previous", start.theta)[self.name],
+                start.server.get("direction", start.theta)[self.name],
+                params["kernel"],
+                params["reward"],
+            )
         )
         numbers = np.ascontiguousarray(seeds, np.uint64)
         pairs = kernels.Pairs(theta, anchor, u, kernel, reward, numbers)

@@ -106,7 +106,9 @@ class Distillation(feddqn.DeepQLearner):
                 learner.target[:] = learner.online
         kept, metrics = self.play(job, shape, learner)
         seed = seeding.derive(job.seed, "greedy")  # other starts than the training's
-        metrics["train/greedy"] = self.greedy(shape, learner.online, seed)
+        metrics["train/greedy"] = self.greedy(
+            shape, learner.online, seed, self.client_env_ids[job.client]
+        )
         predicted = self.predictions(learner.online, shape, sent)
         weight = metrics["env/steps"]
         return Result(
@@ -161,7 +163,7 @@ class Distillation(feddqn.DeepQLearner):
         shape, weights = self.shape(client), self.initial_weights(client, state)
         if state["teacher"].any():
             self.fit(weights, shape, state)
-        return self.greedy(shape, weights, seed, episodes)
+        return self.greedy(shape, weights, seed, [client], episodes)
 
 
 def build(

@@ -92,16 +92,24 @@ class DeepQLearner(FederatedQLearner):
 
     def play(self, job: Job, shape: dqn.Shape, learner: dqn.Learner) -> tuple[Tensors, Metrics]:
         """The round's episodes; returns what the client keeps and what it reports."""
-        s, world = self.settings, self.world
-        count = s.episodes * len(self.client_env_ids[job.client])
+        s, own = self.settings, self.client_env_ids[job.client]
+        count, world = s.episodes * len(own), self.world.of_clients(own)
         rules = s.rules(s.lr, s.batch, world.limit, self.sign)
         returns, lengths = run_episodes(world, count, shape, learner, rules, job.seed)
         recent, metrics = round_report(job, returns, lengths)
         return {**learner._asdict(), "returns": recent}, metrics
 
-    def greedy(self, shape: dqn.Shape, weights: np.ndarray, seed: int, episodes: int = 0) -> float:
-        count = episodes or self.settings.eval_episodes
-        return float(play_greedily(self.world, count, shape, weights, seed).mean())
+    def greedy(
+        self,
+        shape: dqn.Shape,
+        weights: np.ndarray,
+        seed: int,
+        places: Sequence[int],
+        episodes: int = 0,
+    ) -> float:
+        """Mean return without exploration in the environments of the clients `places`."""
+        count, world = episodes or self.settings.eval_episodes, self.world.of_clients(places)
+        return float(play_greedily(world, count, shape, weights, seed).mean())
 
 
 class FedDQN(DeepQLearner):
@@ -144,12 +152,17 @@ class FedDQN(DeepQLearner):
         self, states: Sequence[Tensors], owners: Sequence[Sequence[int]], round: int, seed: int
     ) -> Metrics:
         """Greedy episodes with the weights that all clients of a state hold."""
-        returns = [self.greedy(self.shape, state["weights"], seed) for state in states]
+        everywhere = self.world.own
+        returns = [self.greedy(self.shape, state["weights"], seed, everywhere) for state in states]
         return {"eval/return": float(np.mean(returns))}
 
     def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
-        mean = self.greedy(self.shape, state["weights"], seed, episodes)
-        return np.full(self.world.clients, mean)
+        alike = self.world.of_clients([0]) is self.world  # one mean stands for all then
+        means = [
+            self.greedy(self.shape, state["weights"], seed, [client], episodes)
+            for client in range(1 if alike else self.world.clients)
+        ]
+        return np.resize(means, self.world.clients)
 
 
 def build(

@@ -22,9 +22,9 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack
-from functools import cached_property
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fedrl.core import threads
 
@@ -32,6 +32,23 @@ threads.pin()  # before NumPy is imported
 
 import numpy as np  # noqa: E402
 
+from fedrl.aggregation.rule import Rule  # noqa: E402
+from fedrl.algorithms.fedagent.settings import Settings as AgentSettings  # noqa: E402
+from fedrl.api import flower  # noqa: E402
+from fedrl.api.figures import draw  # noqa: E402
+from fedrl.api.listing import catalogue  # noqa: E402
+from fedrl.api.papers import reproduce  # noqa: E402
+from fedrl.api.people import answer_queries  # noqa: E402
+from fedrl.api.real_data import data_sets, fetch_data  # noqa: E402
+from fedrl.api.runs import Run, Runs, frame  # noqa: E402
+from fedrl.api.text_worlds import (  # noqa: E402
+    open_world,
+    parity,
+    partition_tasks,
+    play_world,
+    warm_start,
+)
+from fedrl.api.theorems import gap, plan  # noqa: E402
 from fedrl.config import parts  # noqa: E402
 from fedrl.config.build import build_algorithm  # noqa: E402
 from fedrl.config.loading import (  # noqa: E402
@@ -40,130 +57,26 @@ from fedrl.config.loading import (  # noqa: E402
     read_recipe,
     require_names,
     resolve,
+    to_toml,
 )
 from fedrl.config.schema import Config  # noqa: E402
-from fedrl.core.types import Algorithm, Json, Tables, UserError  # noqa: E402
+from fedrl.core.types import Algorithm, Tables, UserError  # noqa: E402
 from fedrl.federation.round_loop import Round  # noqa: E402
-from fedrl.runs import read, train  # noqa: E402
-from fedrl.runs.evaluate import Evaluation, evaluate  # noqa: E402
+from fedrl.runs import grid, train  # noqa: E402
 from fedrl.runs.run_dir import RunDir, require_run  # noqa: E402
 
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from fedrl.runs.agents import SplitEvaluation
+__all__ = [
+    "DryRun", "Round", "Run", "Runs", "UserError", "answer_queries", "catalogue", "complete",
+    "configure", "data_sets", "draw", "dry_run", "fetch_data", "flower", "frame", "gap", "load",
+    "open_world", "parity", "partition_tasks", "plan", "play_world", "register", "reproduce",
+    "resume", "run", "sweep", "warm_start",
+]  # fmt: skip
 
 Callback = Callable[[Round], object]
 """Called after every round; returning False (not None) stops the run."""
 
 Recipe = str | Path | Tables
 """The name of a recipe that comes with fedrl, a TOML file, or its tables as a dict."""
-
-
-class Run:
-    """A run's folder, and what can be asked of it. Nothing is read before it is asked for."""
-
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-
-    def __repr__(self) -> str:
-        return f"<fedrl.Run {self.path}: {self.status}, round {self.round}>"
-
-    @cached_property
-    def config(self) -> Json:
-        """All settings, nested as in a recipe."""
-        require_run(self.path)
-        return read_recipe(self.path / "config.toml")
-
-    @property
-    def status(self) -> str:
-        """running, stopped or finished."""
-        return str(RunDir(self.path).read_meta().get("status", "unknown"))
-
-    @property
-    def round(self) -> int:
-        """The last one that is logged; −1 before the first."""
-        return read.last_round(self.path)
-
-    @property
-    def rounds(self) -> dict[int, dict[str, float]]:
-        """Metrics by round, without pandas."""
-        return read.load(self.path).rounds
-
-    @property
-    def metrics(self) -> pd.DataFrame:
-        """A row per round, a column per metric."""
-        return frame([{"round": r} | m for r, m in self.rounds.items()]).set_index("round")
-
-    @property
-    def clients(self) -> pd.DataFrame:
-        """A row per client and round: status, the reason of a failure, what the client reported."""
-        require_run(self.path)
-        return frame(read.client_records(self.path))
-
-    def evaluate(self, episodes: int = 100, seed: int = 0) -> Evaluation:
-        """The newest checkpoint in every client's environment, on fresh episodes."""
-        return evaluate(self.path, episodes, seed)
-
-    def report(self, out: str | Path | None = None, *, episodes: bool | None = None) -> Path:
-        """Write one HTML page with curves and tables; where it is."""
-        return Runs([self]).report(out, episodes=episodes)
-
-    def evaluate_split(self, split: str, seed: int = 0) -> SplitEvaluation:
-        """A language agent on every task of one split, such as "unseen", by type of task."""
-        from fedrl.runs.agents import evaluate_split
-
-        return evaluate_split(self.path, split, seed)
-
-    def label(self, out: str | Path, seed: int = 0) -> np.ndarray:
-        """Write which training tasks the agent solves, for the hardness partition; 1 for each."""
-        from fedrl.runs.agents import label
-
-        return label(self.path, Path(out), seed)
-
-    def export(self, out: str | Path) -> Path:
-        """The newest checkpoint's language model as an ordinary folder; where it is."""
-        from fedrl.runs.agents import export
-
-        export(self.path, Path(out))
-        return Path(out)
-
-
-class Runs(list[Run]):
-    """Several runs, to be compared.
-
-    Those of a sweep lie in `place` and have a `title`; `whole` says whether all are finished.
-    """
-
-    whole = True
-    place = Path("runs")
-    title = ""
-
-    @property
-    def metrics(self) -> pd.DataFrame:
-        """All runs' metrics, with the columns run, seed and algorithm in front."""
-        return frame(
-            [
-                {
-                    "run": str(run.path),
-                    "seed": run.config["seed"],
-                    "algorithm": run.config["algorithm"]["name"],
-                    "round": number,
-                }
-                | metrics
-                for run in self
-                for number, metrics in run.rounds.items()
-            ]
-        )
-
-    def report(
-        self, out: str | Path | None = None, title: str = "", *, episodes: bool | None = None
-    ) -> Path:
-        """Write one HTML page that compares them; where it is."""
-        from fedrl.report.page import build
-
-        page = None if out is None else Path(out)
-        return build([run.path for run in self], page, title or self.title, episodes)
 
 
 def configure(recipe: Recipe, flags: Sequence[str] = (), **settings: Any) -> Config:
@@ -178,6 +91,12 @@ def configure(recipe: Recipe, flags: Sequence[str] = (), **settings: Any) -> Con
     return resolve(tables, flags, settings)
 
 
+def _configured(recipe: Recipe | Config, flags: Sequence[str], settings: Tables) -> Config:
+    if isinstance(recipe, Config):
+        return resolve(as_dict(recipe), flags, plain(settings))
+    return configure(recipe, flags, **settings)
+
+
 def plain(value: Any) -> Any:
     """A setting as a recipe has it: a path is a text, a number of NumPy one of Python."""
     if isinstance(value, Mapping):
@@ -185,6 +104,25 @@ def plain(value: Any) -> Any:
     if isinstance(value, os.PathLike):
         return os.fspath(value)
     return value.item() if isinstance(value, np.generic) else value
+
+
+@dataclass(frozen=True)
+class DryRun:
+    """All settings of a run, and what a round of it moves and needs, in lines."""
+
+    config: Config
+    lines: list[str]
+
+    @property
+    def toml(self) -> str:
+        """The settings as a recipe."""
+        return to_toml(self.config)
+
+
+def dry_run(recipe: Recipe | Config, *, flags: Sequence[str] = (), **settings: Any) -> DryRun:
+    """What a run will do, before it does; what cannot be is refused here as it would be there."""
+    config = _configured(recipe, flags, settings)
+    return DryRun(config, train.plan(config))
 
 
 def run(
@@ -203,10 +141,7 @@ def run(
     """
     require_guard()
     called = list(callbacks)
-    if isinstance(recipe, Config):
-        config = resolve(as_dict(recipe), flags, plain(settings))
-    else:
-        config = configure(recipe, flags, **settings)
+    config = _configured(recipe, flags, settings)
     algorithm = build_algorithm(config)  # what cannot be built leaves no folder behind
     folder = train.start(config, algorithm)
     return _train(config, folder, algorithm, called, progress, started)
@@ -256,6 +191,31 @@ def _train(
     return Run(folder.path)
 
 
+def complete(config: Config) -> Run:
+    """A cell of a grid: begin the run in its place (`grid.find`), or go on with it, to its end.
+
+    A place may have moved since the run was begun, so that `config` counts, not the folder's own.
+    """
+    path = grid.find(config)
+    started = note_accelerator if isinstance(config.algorithm, AgentSettings) else None
+    if path is None:
+        done = run(config, started=started)
+    else:
+        algorithm = build_algorithm(config)
+        before = resolve(read_recipe(path / "config.toml"))
+        longer = ["--rounds", str(config.rounds)] if config.rounds > before.rounds else []
+        _, folder = train.resume(path, longer)
+        done = _train(config, folder, algorithm, (), None, started)
+    RunDir(done.path).keep(1)  # of a finished run one is enough; a language model's are large
+    return done
+
+
+def note_accelerator(path: Path) -> None:
+    """Of language agents, whose minutes say nothing without it."""
+    folder = RunDir(path)
+    folder.write_meta(folder.read_meta() | {"accelerator": grid.accelerator()})
+
+
 def load(runs: str | Path | Iterable[str | Path]) -> Runs:
     """Runs by their folders, or by a pattern of them: `fedrl.load("runs/momentum-*/*")`."""
     named = [runs] if isinstance(runs, str | Path) else list(runs)
@@ -288,20 +248,23 @@ def sweep(
 ) -> Runs:
     """Train one recipe in several variants and seeds, as many at a time as there are cores.
 
-    A sweep is a file or its tables: `{"recipe": …, "seeds": […], "runs": {name: flags}}`. Runs that
+    A sweep is a file or its tables: `{"recipe": …, "seeds": […], "runs": {name: flags}}`, where
+    flags may also be a dict of settings, and a "name" says which folder of `runs` it is. Runs that
     are there are only read and stopped ones go on, so the same call goes on where it was. The runs
     that were begun come back.
     """
     from fedrl.runs import sweep as sweeps
 
     require_guard()
-    plan = sweeps.read(sweep)
+    planned = sweeps.read(plain(sweep) if isinstance(sweep, Mapping) else sweep)
     if seeds is not None:
-        plan = plan.with_seeds(seeds)
-    place = Path("runs") / plan.name if out is None else Path(out)
-    begun, whole = sweeps.run(plan, flags, place, processes, minutes, plain(settings), progress)
+        planned = planned.with_seeds(seeds)
+    place = Path("runs") / planned.name if out is None else Path(out)
+    begun, whole = sweeps.run(
+        planned, complete, flags, place, processes, minutes, plain(settings), progress
+    )
     runs = Runs(map(Run, begun))
-    runs.whole, runs.place, runs.title = whole, place, f"{plan.recipe}: {plan.name}"
+    runs.whole, runs.place, runs.title = whole, place, f"{planned.recipe}: {planned.name}"
     return runs
 
 
@@ -314,26 +277,15 @@ def require_guard() -> None:
         )
 
 
-def frame(records: Sequence[Tables]) -> pd.DataFrame:
-    """A table of pandas; without it, a line that says how to get it."""
-    try:
-        import pandas as pd
-    except ModuleNotFoundError as error:
-        raise UserError(
-            'tables need the package pandas: pip install "fedrl[notebook]"; without it, '
-            "`Run.rounds` has the metrics by round"
-        ) from error
-    return pd.DataFrame.from_records([dict(record) for record in records])
-
-
 def register(thing: object, name: str = "") -> str:
-    """A method or a world of one's own under a name, in this process and the workers it starts.
+    """A method, world or rule of one's own under a name, in this process and workers it starts.
 
     The name is the class's own if none is given. A recipe that others shall use names it
     `package.module:Name`, or the package offers it as an entry point.
     """
     named = name or str(getattr(thing, "__name__", ""))
-    table = "algorithm" if callable(getattr(thing, "local", None)) else "world"
+    method = callable(getattr(thing, "local", None))
+    table = "aggregate" if isinstance(thing, Rule) else "algorithm" if method else "world"
     parts.TABLES[table].register(named, thing)
     try:
         parts.find(table, named)  # says at once what it lacks

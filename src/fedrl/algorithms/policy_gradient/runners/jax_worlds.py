@@ -6,24 +6,24 @@ cohort times two dozen seeds are the same program.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from fedrl.algorithms.momentum import gradient_estimators as estimators
-from fedrl.algorithms.momentum.gradient_estimators import Array, Batch
-from fedrl.algorithms.momentum.local_steps import Start, Stats
-from fedrl.algorithms.momentum.local_steps.directions import (
+from fedrl.algorithms.policy_gradient.gradient_estimators import Array, Batch
+from fedrl.algorithms.policy_gradient.local_step import LocalStep
+from fedrl.algorithms.policy_gradient.policies import Params, Policy
+from fedrl.algorithms.policy_gradient.runners import Method, Start, Stats
+from fedrl.algorithms.policy_gradient.runners.steps import (
     client_stats,
-    initial_gradient,
+    estimated,
+    finished,
     local_step,
-    one_step_stats,
     to_numpy,
 )
-from fedrl.algorithms.momentum.policies import Params, Policy
-from fedrl.algorithms.momentum.settings import Settings
 from fedrl.core.types import Tensors
 from fedrl.envs.interfaces import JaxWorld
 
@@ -42,24 +42,31 @@ def repeat(tree: Tensors, times: int) -> Tensors:
 class JaxRunner:
     """Samples and steps a batch of pairs in a JAX world."""
 
-    def __init__(self, world: JaxWorld, settings: Settings, policy: Policy) -> None:
+    def __init__(self, world: JaxWorld, method: Method, policy: Policy) -> None:
         self.world = world
-        self.settings = settings
+        self.method = method
         self.policy = policy
         self.init = policy.init
         self._local = jax.jit(self._local_traced)
-        self._initial = jax.jit(self._initial_traced, static_argnames="batch")
+        self._estimate = jax.jit(self._estimate_traced, static_argnames=("hook", "count"))
         self._returns = jax.jit(self._returns_traced, static_argnames="episodes")
 
-    def local(self, start: Start, params: Tensors, seeds: np.ndarray) -> tuple[Tensors, Stats]:
-        delta, stats = self._local(start, params, keys_from(seeds))
-        return to_numpy(delta), to_numpy(stats)
+    def local(
+        self, start: Start, params: Tensors, seeds: np.ndarray
+    ) -> tuple[Tensors, Tensors, Stats]:
+        update, kept, stats = self._local(start, params, keys_from(seeds))
+        return to_numpy(update), to_numpy(kept), to_numpy(stats)
 
-    def initial_exchange(
-        self, theta: Tensors, params: Tensors, seeds: np.ndarray, batch: int
+    def estimate(
+        self,
+        hook: Callable[[LocalStep], Params],
+        start: Start,
+        params: Tensors,
+        seeds: np.ndarray,
+        count: int,
     ) -> tuple[Tensors, Stats]:
-        gradient, stats = self._initial(theta, params, keys_from(seeds), batch=batch)
-        return to_numpy(gradient), to_numpy(stats)
+        u, stats = self._estimate(start, params, keys_from(seeds), hook=hook, count=count)
+        return to_numpy(u), to_numpy(stats)
 
     def returns(
         self, theta: Tensors, params: Tensors, seeds: np.ndarray, episodes: int
@@ -79,31 +86,37 @@ class JaxRunner:
         )
         return Batch(*(x.reshape(pairs, count, *x.shape[1:]) for x in raw))
 
-    def _local_traced(self, start: Start, params: Tensors, keys: Array) -> tuple[Params, Tensors]:
-        s, gamma = self.settings, self.world.gamma
+    def _local_traced(
+        self, start: Start, params: Tensors, keys: Array
+    ) -> tuple[Tensors, Tensors, Tensors]:
+        method, gamma, s = self.method, self.world.gamma, self.method.settings
 
         def step(theta: Params, k: Array) -> tuple[Params, Tensors]:
             keys_k = jax.vmap(lambda key: jax.random.fold_in(key, k))(keys)
-            sample_keys, alpha_keys = jax.vmap(jax.random.split, out_axes=1)(keys_k)
+            sample_keys, other_keys = jax.vmap(jax.random.split, out_axes=1)(keys_k)
             at = theta
-            if s.method == "hapg":
-                alpha = jax.vmap(jax.random.uniform)(alpha_keys)
-                at = jax.vmap(estimators.interpolate)(theta, start.previous, alpha)
+            if method.sampled_at is not None:
+                uniform = jax.vmap(jax.random.uniform)(other_keys)
+                at = jax.vmap(method.sampled_at)(theta, start.server, uniform)
             batch = self._sample(at, params, sample_keys, s.trajectories)
-            now = start._replace(theta=theta)
-            return local_step(self.policy, s, gamma, now, at, batch)
+            return local_step(method, self.policy, gamma, start, theta, at, k, batch)
 
-        last, stats = jax.lax.scan(step, start.theta, jnp.arange(s.local_steps))
-        return jax.tree.map(jnp.subtract, last, start.theta), client_stats(stats)
+        count = s.local_steps if start.steps is None else s.most_steps
+        last, stats = jax.lax.scan(step, start.theta, jnp.arange(count))
+        update, kept = finished(method, start, last, len(keys))
+        return update, kept, client_stats(method, stats, start.steps)
 
-    def _initial_traced(
-        self, theta: Params, params: Tensors, keys: Array, batch: int
+    def _estimate_traced(
+        self,
+        start: Start,
+        params: Tensors,
+        keys: Array,
+        hook: Callable[[LocalStep], Params],
+        count: int,
     ) -> tuple[Params, Tensors]:
-        trajectories = self._sample(theta, params, keys, batch)
-        gradient, stats = initial_gradient(
-            self.policy, self.settings, self.world.gamma, theta, trajectories
-        )
-        return gradient, one_step_stats(stats)
+        batch = self._sample(start.theta, params, keys, count)
+        u, stats = estimated(hook, self.method, self.policy, self.world.gamma, start, batch)
+        return u, client_stats(self.method, stats, None)
 
     def _returns_traced(self, theta: Params, params: Tensors, keys: Array, episodes: int) -> Array:
         batch = self._sample(theta, params, keys, episodes)

@@ -134,6 +134,29 @@ def gaussian_mlp(
     return Policy(init, sample, gaussian_sample_numpy, log_prob, (actions,), "normal")
 
 
+def table(states: int, actions: int) -> Policy:
+    """A softmax over the logits of a state; observations are one-hot."""
+
+    def init(seed: int) -> Tensors:
+        """The uniform policy; it needs no randomness, so `seed` changes nothing."""
+        return {"logits": np.zeros((states, actions), np.float32)}
+
+    def sample(params: Params, observation: Array, uniform: Array) -> Array:
+        logits = (params["logits"] * observation[:, None]).sum(0)  # [A,B]
+        below = jnp.cumsum(jax.nn.softmax(logits, axis=0), axis=0)[:-1]
+        return (uniform >= below).sum(0).astype(jnp.int32)
+
+    def sample_rows(params: Tensors, observations: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+        scores = np.einsum("bs,bsa->ba", observations, params["logits"])
+        return _categorical_rows(scores, uniform)
+
+    def log_prob(params: Params, observation: Array, action: Array) -> Array:
+        log_p = observation @ jax.nn.log_softmax(params["logits"])
+        return jnp.take_along_axis(log_p, action[..., None], -1)[..., 0]
+
+    return Policy(init, sample, sample_rows, log_prob, (), "uniform")
+
+
 def _mlp_rows(params: Tensors, observations: np.ndarray) -> np.ndarray:
     """Outputs [b,out] for observations [b,in], each with its own row of parameters."""
     x = observations[:, None, :]
@@ -156,7 +179,11 @@ def categorical_sample_numpy(
     params: Tensors, observations: np.ndarray, uniform: np.ndarray
 ) -> np.ndarray:
     """`categorical_mlp`'s actions [b]."""
-    scores = _mlp_rows(params, observations)
+    return _categorical_rows(_mlp_rows(params, observations), uniform)
+
+
+def _categorical_rows(scores: np.ndarray, uniform: np.ndarray) -> np.ndarray:
+    """Actions [b] by the inverse of the distribution function of softmax(scores [b,A])."""
     p = np.exp(scores - scores.max(1, keepdims=True))
     below = (p / p.sum(1, keepdims=True)).cumsum(1)[:, :-1]
     return (uniform[:, None] >= below).sum(1).astype(np.int32)

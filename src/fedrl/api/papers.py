@@ -1,0 +1,108 @@
+"""`fedrl.reproduce`: measure what a paper reports, then write the page about it."""
+
+from __future__ import annotations
+
+import importlib
+import logging
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import fedrl
+from fedrl.core.limits import one_of
+from fedrl.core.types import Json, UserError
+from fedrl.runs import provenance
+
+
+@dataclass(frozen=True)
+class Paper:
+    """The scales of a paper's published page, and whether a model may be chosen."""
+
+    published: tuple[str, ...]
+    model: bool = False
+
+
+PAPERS = {
+    "momentum": Paper(("full",)),
+    "fedagent": Paper(("small", "full"), model=True),
+    "fedqhd": Paper(("small",)),
+    "fedrlhf": Paper(("small", "full"), model=True),
+    # No paper's: what fedrl's own rules of aggregation are worth against clients that lie.
+    "robustness": Paper(("full",)),
+}
+SCALES = ("smoke", "small", "full")
+
+
+def reproduce(
+    paper: str,
+    scale: Literal["smoke", "small", "full"] = "small",
+    *,
+    only: Iterable[str] = (),
+    out: str | Path = "runs/reproduce",
+    page: str | Path | None = None,
+    records: str | Path | None = None,
+    processes: int | None = None,
+    minutes: float | None = None,
+    model: str | None = None,
+    say: Callable[[str], None] | None = None,
+) -> Path:
+    """Compute what has no record, write the page; where it is.
+
+    `only` are parts to compute, `say` hears how it goes on. Stopped, the same call goes on where it
+    was.
+    """
+    one_of("paper", paper, list(PAPERS))
+    one_of("scale", scale, SCALES)
+    if model is not None and not PAPERS[paper].model:
+        readers = ", ".join(name for name, about in PAPERS.items() if about.model)
+        raise UserError(f"--model is not for {paper}, only for {readers}: remove it")
+    if model is not None and scale != "full":
+        raise UserError(f"--model is for the full scale: the scale {scale} has a model of its own")
+    if (processes or 0) < 0 or (minutes is not None and minutes <= 0):
+        raise UserError("--processes must not be negative, and --minutes must be above 0")
+    find_reproductions()
+    provenance.commit()  # before the first cell, which may take hours
+    folder = Path(out) / paper / scale
+    place = default_page(paper, scale, folder) if page is None else Path(page)
+    kept = place.with_suffix("") / "records" if records is None else Path(records)
+    study = importlib.import_module("reproductions.study")
+    prepared = study.prepare(paper, scale, folder, kept, model=model)
+    parts = tuple(only)
+    study.wanted(prepared.grid, parts)
+    make_writable(folder, place)
+    limits: Json = {"processes": processes, "minutes": minutes}
+    given = {name: value for name, value in limits.items() if value is not None}
+    measured = study.measure(prepared, parts, say or logging.getLogger("fedrl").info, **given)
+    study.write_page(measured, place, published=scale in PAPERS[paper].published)
+    return place
+
+
+def make_writable(folder: Path, page: Path) -> None:
+    """Say what cannot be written before anything is computed."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.touch()
+    except OSError as error:
+        raise UserError(f"cannot write to {error.filename}: {error.strerror}") from error
+
+
+def find_reproductions() -> None:
+    """Put the folder of reproductions on the path: in the package, or beside `src` in a checkout.
+
+    Processes that are started inherit it.
+    """
+    package = Path(fedrl.__file__).parent
+    inside = package / "papers"
+    place = str(inside if inside.is_dir() else package.parent.parent)
+    if place not in sys.path:
+        sys.path.append(place)
+
+
+def default_page(paper: str, scale: str, folder: Path) -> Path:
+    """In a checkout some scales' page is published; that of others stays with their numbers."""
+    docs = Path(fedrl.__file__).parent.parent.parent / "docs" / "results"
+    published = scale in PAPERS[paper].published and docs.is_dir()
+    return docs / f"{paper}.md" if published else folder / f"{paper}.md"

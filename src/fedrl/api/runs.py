@@ -1,0 +1,139 @@
+"""A run, or several to be compared, by their folders: what `fedrl.load` gives."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from fedrl.config.loading import read_recipe
+from fedrl.core.types import Json, Tables, UserError
+from fedrl.runs import read
+from fedrl.runs.evaluate import Evaluation, evaluate
+from fedrl.runs.run_dir import RunDir, require_run
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from fedrl.runs.agents import SplitEvaluation
+
+
+class Run:
+    """A run's folder, and what can be asked of it. Nothing is read before it is asked for."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+
+    def __repr__(self) -> str:
+        return f"<fedrl.Run {self.path}: {self.status}, round {self.round}>"
+
+    @cached_property
+    def config(self) -> Json:
+        """All settings, nested as in a recipe."""
+        require_run(self.path)
+        return read_recipe(self.path / "config.toml")
+
+    @property
+    def status(self) -> str:
+        """running, stopped or finished."""
+        return str(RunDir(self.path).read_meta().get("status", "unknown"))
+
+    @property
+    def round(self) -> int:
+        """The last one that is logged; −1 before the first."""
+        return read.last_round(self.path)
+
+    @property
+    def rounds(self) -> dict[int, dict[str, float]]:
+        """Metrics by round, without pandas."""
+        return read.load(self.path).rounds
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """A row per round, a column per metric."""
+        return frame([{"round": r} | m for r, m in self.rounds.items()]).set_index("round")
+
+    @property
+    def clients(self) -> pd.DataFrame:
+        """A row per client and round: status, the reason of a failure, what the client reported."""
+        require_run(self.path)
+        return frame(read.client_records(self.path))
+
+    def evaluate(self, episodes: int = 100, seed: int = 0) -> Evaluation:
+        """The newest checkpoint in every client's environment, on fresh episodes."""
+        return evaluate(self.path, episodes, seed)
+
+    def report(self, out: str | Path | None = None, *, episodes: bool | None = None) -> Path:
+        """Write one HTML page with curves and tables; where it is."""
+        return Runs([self]).report(out, episodes=episodes)
+
+    def evaluate_split(self, split: str, seed: int = 0) -> SplitEvaluation:
+        """A language agent on every task of one split, such as "unseen", by type of task."""
+        from fedrl.runs.agents import evaluate_split
+
+        return evaluate_split(self.path, split, seed)
+
+    def label(self, out: str | Path, seed: int = 0) -> np.ndarray:
+        """Write which training tasks the agent solves, for the hardness partition; 1 for each."""
+        from fedrl.runs.agents import label
+
+        return label(self.path, Path(out), seed)
+
+    def export(self, out: str | Path) -> Path:
+        """The newest checkpoint's language model as an ordinary folder; where it is."""
+        from fedrl.runs.agents import export
+
+        export(self.path, Path(out))
+        return Path(out)
+
+
+class Runs(list[Run]):
+    """Several runs, to be compared.
+
+    Those of a sweep lie in `place` and have a `title`; `whole` says whether all are finished.
+    """
+
+    whole = True
+    place = Path("runs")
+    title = ""
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """All runs' metrics, with the columns run, seed and algorithm in front."""
+        return frame(
+            [
+                {
+                    "run": str(run.path),
+                    "seed": run.config["seed"],
+                    "algorithm": run.config["algorithm"]["name"],
+                    "round": number,
+                }
+                | metrics
+                for run in self
+                for number, metrics in run.rounds.items()
+            ]
+        )
+
+    def report(
+        self, out: str | Path | None = None, title: str = "", *, episodes: bool | None = None
+    ) -> Path:
+        """Write one HTML page that compares them; where it is."""
+        from fedrl.report.page import build
+
+        page = None if out is None else Path(out)
+        return build([run.path for run in self], page, title or self.title, episodes)
+
+
+def frame(records: Sequence[Tables]) -> pd.DataFrame:
+    """A table of pandas; without it, a line that says how to get it."""
+    try:
+        import pandas as pd
+    except ModuleNotFoundError as error:
+        raise UserError(
+            'tables need the package pandas: pip install "fedrl[notebook]"; without it, '
+            "`Run.rounds` has the metrics by round"
+        ) from error
+    return pd.DataFrame.from_records([dict(record) for record in records])
