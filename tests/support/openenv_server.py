@@ -69,7 +69,11 @@ class StandIn:
             full = self.sessions > self.capacity
         try:
             if full:
-                detail = {"message": "full", "code": "CAPACITY_REACHED", "max_sessions": self.capacity}
+                detail = {
+                    "message": "full",
+                    "code": "CAPACITY_REACHED",
+                    "max_sessions": self.capacity,
+                }
                 connection.send(json.dumps({"type": "error", "data": detail}))
                 return
             self._episodes(connection, number)
@@ -96,7 +100,9 @@ class StandIn:
             elif self.mode == "nonsense":
                 connection.send("<html>busy</html>")
             elif self.mode == "nan":
-                connection.send('{"type": "observation", "data": {"observation": {}, "reward": NaN}}')
+                connection.send(
+                    '{"type": "observation", "data": {"observation": {}, "reward": NaN}}'
+                )
             elif not 1 <= data.get("guess", 0) <= 7:
                 detail = {"message": "Invalid message", "code": "VALIDATION_ERROR"}
                 connection.send(json.dumps({"type": "error", "data": detail}))

@@ -66,7 +66,9 @@ def test_task_ids_come_from_a_file(server: StandIn, tmp_path) -> None:
     assert [task.id for task in here.tasks("train")] == ["train/c", "train/d"]
     here.start("train/d")
     assert server.resets == [{"task_id": "d"}]
-    with pytest.raises(UserError, match="has 4 tasks, and world.public, unseen and train ask for 9"):
+    with pytest.raises(
+        UserError, match="has 4 tasks, and world.public, unseen and train ask for 9"
+    ):
         world(server, ids=str(tmp_path / "ids"), task="task_id", unseen=7, train=2)
 
 

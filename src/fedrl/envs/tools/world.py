@@ -24,7 +24,7 @@ from fedrl.core.limits import at_least_one
 from fedrl.core.types import Json, Word
 from fedrl.envs.prompts import settings as prompts
 from fedrl.envs.prompts.records import Row
-from fedrl.envs.prompts.rewards import Answer
+from fedrl.envs.prompts.rewards import Answer, Prompt
 from fedrl.envs.prompts.world import Prompts, readable
 from fedrl.envs.text import Episode, Turn
 from fedrl.envs.tools.calls import Parsed, message, parse_calls
@@ -52,13 +52,12 @@ class ToolEpisode:
 
     def __init__(self, world: ToolWorld, row: Row) -> None:
         self.world, self.row, self.steps, self.done = world, row, 0, False
-        prompt = row[world.settings.prompt]
-        self.prompt: Json | str = prompt  # type: ignore[assignment]
-        self.goal = readable(prompt)  # type: ignore[arg-type]
+        prompt: Prompt = row[world.settings.prompt]  # type: ignore[assignment]
+        self.prompt, self.goal = prompt, readable(prompt)
         self.messages: list[Json] = (
             [{"role": "user", "content": prompt}]
             if isinstance(prompt, str)
-            else [dict(each) for each in prompt]  # type: ignore[union-attr, call-overload]
+            else [dict(each) for each in prompt]
         )
         self.asked = len(self.messages)
         self.tokens: list[int] = []
@@ -98,7 +97,7 @@ class ToolEpisode:
         key = self.world.settings.prompt
         columns = {name: value for name, value in self.row.items() if name != key}
         text = str(said[-1]["content"])
-        return Answer(self.row[key], text, self.tokens, columns, said)  # type: ignore[arg-type]
+        return Answer(self.prompt, text, self.tokens, columns, said)
 
 
 class ToolWorld(Prompts):

@@ -1,0 +1,109 @@
+"""Train a small agent in each of the environments here, over several seeds, and print the curve.
+
+    python train.py higher_lower --seeds 0 1 2         # needs openenv-core
+    python train.py hot_words                          # needs "verifiers<0.4"
+    python train.py prices                             # needs nothing more
+
+Every seed is a federation of two clients; minutes on a CPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+from pathlib import Path
+
+import prices
+from beginner import Player, make_beginner
+from transformers import PreTrainedTokenizerFast
+
+import fedrl
+from fedrl.config import parts
+from fedrl.config.loading import read_recipe, resolve
+from fedrl.envs.text import Turn
+from fedrl.llm.builtin_tokenizers import bpe_tokenizer
+
+WORDS = ("bat", "bit", "but", "cat", "cut", "hat", "hit", "hut")
+TEMPLATE = (
+    "{% for tool in tools %}{{ tool.function.name }}({{ tool.function.parameters.properties | join }}) "
+    "{% endfor %}{% for message in messages %}\n{{ message.role }}: {{ message.content }}"
+    "{% for call in message.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>"
+    "{% endfor %}{% endfor %}\nassistant:"
+)
+
+
+def guess_number(task: str, turn: Turn, rng: random.Random) -> str:
+    return str(rng.randint(1, 7))
+
+
+def guess_word(task: str, turn: Turn, rng: random.Random) -> str:
+    return rng.choice(WORDS)
+
+
+def clumsy_shopper(task: str, turn: Turn, rng: random.Random) -> str:
+    """Asks for the right item every second time, and says the price that it was told likewise."""
+    messages = turn.info.get("messages", ())
+    if messages and messages[-1]["role"] == "user":
+        wanted = messages[-1]["content"].split()[-2]
+        item = wanted if rng.random() < 0.5 else rng.choice(list(prices.PRICES))
+        call = {"name": "price", "arguments": {"item": item}}
+        return f"<tool_call>{json.dumps(call)}</tool_call>"
+    told = turn.observation
+    return told if rng.random() < 0.5 else str(rng.choice(list(prices.PRICES.values())))
+
+
+def shop_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
+    tokenizer = bpe_tokenizer(texts, 360)
+    tokenizer.chat_template = TEMPLATE
+    return tokenizer
+
+
+PLAYERS: dict[str, Player] = {
+    "higher_lower": guess_number,
+    "hot_words": guess_word,
+    "prices": clumsy_shopper,
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("name", choices=PLAYERS)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
+    parser.add_argument("flags", nargs="*", help="settings after --, as in `fedrl run`")
+    asked = parser.parse_args()
+    os.chdir(Path(__file__).parent)
+    recipe = Path(f"{asked.name}.toml")
+    if asked.name == "prices":
+        prices.write(Path("questions"))
+    config = resolve(read_recipe(recipe), asked.flags)
+    world = parts.world(config.world.name).make("world.name", config.world, 2, 0)
+    more = {}
+    if asked.name == "prices":
+        more = {"tokenizer": shop_tokenizer, "steps": 400, "episodes": 400}
+    make_beginner(world, PLAYERS[asked.name], Path(config.algorithm.model), **more)
+    for seed in asked.seeds:
+        run = fedrl.run(recipe, seed=seed, flags=asked.flags) if False else _run(recipe, seed, asked)
+        table = run.metrics
+        rows = table[table["eval/success"].notna()]
+        curve = " ".join(f"{value:.0%}" for value in rows["eval/success"])
+        print(f"seed {seed}: success {curve} in rounds {' '.join(map(str, rows['round']))}", flush=True)
+
+
+def _run(recipe: Path, seed: int, asked: argparse.Namespace):
+    from fedrl.config.flag_parsing import split_flags
+
+    settings: dict = {}
+    for key, text in split_flags(asked.flags):
+        table, _, inner = key.partition(".")
+        value = int(text) if text and text.isdigit() else text
+        if inner:
+            settings.setdefault(table, {})[inner] = value
+        else:
+            settings[table] = value
+    return fedrl.run(recipe, seed=seed, **settings)
+
+
+if __name__ == "__main__":
+    main()
