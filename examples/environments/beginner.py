@@ -6,6 +6,7 @@ learning then has something to choose from; where you have a model that can read
 
 from __future__ import annotations
 
+import copy
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -28,10 +29,10 @@ def make_beginner(
     world: TextWorld,
     player: Player,
     out: Path,
-    episodes: int = 200,
-    steps: int = 200,
+    episodes: int = 100,
+    steps: int = 100,
     tokenizer: Callable[[list[str]], PreTrainedTokenizerFast] = builtin_tokenizers.word_tokenizer,
-    width: int = 64,
+    width: int = 32,
     layers: int = 2,
 ) -> Path:
     """Write a model folder that imitates this player; one that exists is left alone."""
@@ -48,7 +49,7 @@ def make_beginner(
         answers = [player(task, turn, rng) for task, turn in zip(tasks, turns)]
         prompts = [format.prompt(notes[i]) for i in running]
         texts += [text for i, prompt in zip(running, prompts) for text in (prompt, answers[i])]
-        played += [(_copy(notes[i]), answers[i]) for i in running]
+        played += [(copy.deepcopy(notes[i]), answers[i]) for i in running]
         turns = batch.step(answers)
         for i in running:
             format.observe(notes[i], answers[i], turns[i], answers[i])
@@ -61,13 +62,6 @@ def make_beginner(
         Sample(0, 0, prompt, [*answer, words.eos_token_id], [], "")
         for prompt, answer in zip(prompts, said)
     ]
-    train_supervised(policy, samples, Supervised(steps, 4e-3, 64))
+    train_supervised(policy, samples, Supervised(steps, 4e-3, 32))
     write_model(policy.model, words, out)
     return out
-
-
-def _copy(notes):
-    """As they are now: a format writes on in them."""
-    import copy
-
-    return copy.deepcopy(notes)

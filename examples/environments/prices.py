@@ -1,7 +1,7 @@
 """A tool of one's own: questions about prices that only a function knows, and a reward for them.
 
-    python prices.py questions                    # writes questions/train.jsonl and test.jsonl
-    fedrl run prices.toml
+python prices.py questions                    # writes questions/train.jsonl and test.jsonl
+fedrl run prices.toml
 """
 
 from __future__ import annotations

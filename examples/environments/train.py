@@ -27,8 +27,8 @@ from fedrl.llm.builtin_tokenizers import bpe_tokenizer
 
 WORDS = ("bat", "bit", "but", "cat", "cut", "hat", "hit", "hut")
 TEMPLATE = (
-    "{% for tool in tools %}{{ tool.function.name }}({{ tool.function.parameters.properties | join }}) "
-    "{% endfor %}{% for message in messages %}\n{{ message.role }}: {{ message.content }}"
+    "{% for tool in tools %}{{ tool.function.name }}"
+    "({{ tool.function.parameters.required | join }}) {% endfor %}{% for message in messages %}\n{{ message.role }}: {{ message.content }}"
     "{% for call in message.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>"
     "{% endfor %}{% endfor %}\nassistant:"
 )
@@ -71,38 +71,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", choices=PLAYERS)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("flags", nargs="*", help="settings after --, as in `fedrl run`")
-    asked = parser.parse_args()
+    asked, flags = parser.parse_known_args()  # the others are settings, as in `fedrl run`
     os.chdir(Path(__file__).parent)
     recipe = Path(f"{asked.name}.toml")
     if asked.name == "prices":
         prices.write(Path("questions"))
-    config = resolve(read_recipe(recipe), asked.flags)
+    config = resolve(read_recipe(recipe), flags)
     world = parts.world(config.world.name).make("world.name", config.world, 2, 0)
     more = {}
     if asked.name == "prices":
-        more = {"tokenizer": shop_tokenizer, "steps": 400, "episodes": 400}
+        more = {"tokenizer": shop_tokenizer, "steps": 300, "episodes": 200}
     make_beginner(world, PLAYERS[asked.name], Path(config.algorithm.model), **more)
     for seed in asked.seeds:
-        run = fedrl.run(recipe, seed=seed, flags=asked.flags) if False else _run(recipe, seed, asked)
-        table = run.metrics
-        rows = table[table["eval/success"].notna()]
-        curve = " ".join(f"{value:.0%}" for value in rows["eval/success"])
-        print(f"seed {seed}: success {curve} in rounds {' '.join(map(str, rows['round']))}", flush=True)
-
-
-def _run(recipe: Path, seed: int, asked: argparse.Namespace):
-    from fedrl.config.flag_parsing import split_flags
-
-    settings: dict = {}
-    for key, text in split_flags(asked.flags):
-        table, _, inner = key.partition(".")
-        value = int(text) if text and text.isdigit() else text
-        if inner:
-            settings.setdefault(table, {})[inner] = value
-        else:
-            settings[table] = value
-    return fedrl.run(recipe, seed=seed, **settings)
+        run = fedrl.run(recipe, flags=[*flags, "--seed", str(seed)])
+        lines = [json.loads(line) for line in (run.path / "metrics.jsonl").open()]
+        curve = [f"{x['round']}: {x['eval/success']:.0%}" for x in lines if "eval/success" in x]
+        print(f"seed {seed}, success by round   {'   '.join(curve)}", flush=True)
 
 
 if __name__ == "__main__":

@@ -9,10 +9,11 @@ import pytest
 
 pytest.importorskip("openenv.core", reason="openenv-core is not installed (docs/environments.md)")
 
-from fedrl.envs.batch import Batch
-from fedrl.envs.openenv.world import Settings, World
 from support.openenv_server import stand_in
 from support.repository import ROOT
+
+from fedrl.envs.batch import Batch
+from fedrl.envs.openenv.world import Settings, World
 
 ECHO = """
 from openenv.core.env_server import Action, Environment, Observation, State, create_fastapi_app

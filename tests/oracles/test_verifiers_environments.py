@@ -16,12 +16,13 @@ vf = pytest.importorskip("verifiers", reason="verifiers is not installed (docs/e
 if not hasattr(vf, "load_environment"):
     pytest.skip("verifiers 0.4 has another interface", allow_module_level=True)
 
+from support.repository import ROOT
+
 from fedrl.core.registry import only_packages
 from fedrl.core.types import Shareable, UserError
 from fedrl.envs.batch import Batch
 from fedrl.envs.verifiers.rollout import EnvironmentFailed
 from fedrl.envs.verifiers.world import Settings, World, read_arguments
-from support.repository import ROOT
 
 GAME = f"{ROOT / 'examples' / 'environments' / 'hot_words.py'}:load_environment"
 CODE = '''

@@ -1,7 +1,7 @@
 """A small server that speaks OpenEnv's wire in this process, and can be made to misbehave.
 
 Its game: a number from 1 to 7 that the seed decides; three guesses, and each answer says between
-which numbers it lies. `tests/oracles/test_openenv_servers.py` holds it to the real package's server.
+which numbers it lies. `tests/oracles/test_openenv_servers.py` holds it to the real package.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Episodes that wait for something outside this process, all at once: an event loop in a thread.
 
-A server or a library that speaks asyncio is asked for hundreds of steps in one call, and the slowest
-answer is what they take together.
+A server or a library that speaks asyncio is asked for hundreds of steps in one call, and the
+slowest answer is what they take together.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
     url = "http://127.0.0.1:8000"      # or serve = "package.server.app:app"
 
 A task is what `reset` gets: a seed, or an id of the environment's own from a file. The agent's
-command becomes an action, and fields of the observation become what it sees (`fields`). Every episode
-has a session of its own (`session`); a rollout's are stepped side by side.
+command becomes an action, and fields of the observation become what it sees (`fields`). Every
+episode has a session of its own (`session`); a rollout's are stepped side by side.
 
 Nobody is asked before the first episode, and a server that is lost costs the client that plays
 there its update. On another's machine the address is the owner's: a recipe's is refused.

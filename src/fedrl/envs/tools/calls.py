@@ -1,6 +1,6 @@
 """Calls of tools in a model's answer, in the forms that chat templates teach.
 
-    <tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>        Hermes, Qwen, SmolLM; several
+    <tool_call>{"name": "add", "arguments": {"a": 1}}</tool_call>        Hermes, Qwen, SmolLM
     <tool_call><function=add><parameter=a>1</parameter></function></tool_call>      Qwen3-Coder
     <function=add>{"a": 1}</function>                                    Llama 3
     [TOOL_CALLS] [{"name": "add", "arguments": {"a": 1}}]                Mistral

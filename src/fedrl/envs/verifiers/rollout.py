@@ -1,8 +1,8 @@
 """A rollout of a verifiers environment, turned inside out: it asks, and the caller answers.
 
-An environment of verifiers runs its own loop and calls a client for every answer of a model. Here it
-does just that (its turns, tools, stops and rubric are its own code, untouched), in an event loop of
-its own, and the client is a line on which its question waits for our policy:
+An environment of verifiers runs its own loop and calls a client for every answer of a model. Here
+it does just that (its turns, tools, stops and rubric are its own code, untouched), in an event loop
+of its own, and the client is a line on which its question waits for our policy:
 
     question = await rollout.begin()                a `Question`: the conversation and the tools
     outcome  = await rollout.answer("…")            the next one, or an `Outcome` with the reward
