@@ -55,7 +55,7 @@ for line in sys.stdin:
 
 def rollouts(world: Any, count: int, steps: int) -> Play:
     """Batches of `count` trajectories until there are so many steps."""
-    from fedrl.algorithms.momentum.policies import network_policy
+    from fedrl.algorithms.policy_gradient.policies import network_policy
 
     policy = network_policy(world, 0.0)
     theta = {name: np.repeat(leaf[None], count, 0) for name, leaf in policy.init(0).items()}

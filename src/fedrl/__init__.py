@@ -27,6 +27,8 @@ if TYPE_CHECKING:
         flower,
         gap,
         load,
+        load_policy,
+        new_package,
         open_world,
         parity,
         partition_tasks,
@@ -44,8 +46,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 __all__ = [
     "Run", "Runs", "UserError", "answer_queries", "catalogue", "configure", "data_sets", "draw",
-    "dry_run", "fetch_data", "flower", "gap", "load", "open_world", "parity", "partition_tasks",
-    "plan", "play_world", "register", "reproduce", "resume", "run", "sweep", "warm_start",
+    "dry_run", "fetch_data", "flower", "gap", "load", "load_policy", "new_package", "open_world",
+    "parity", "partition_tasks", "plan", "play_world", "register", "reproduce", "resume", "run",
+    "sweep", "warm_start",
 ]  # fmt: skip
 
 gymnasium_registration.install()

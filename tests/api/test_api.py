@@ -397,7 +397,7 @@ def test_every_command_is_a_call():
         "run": "run", "sweep": "sweep", "list": "catalogue", "reproduce": "reproduce",
         "play": "play_world", "partition": "partition_tasks", "parity": "parity",
         "data": "fetch_data", "warmstart": "warm_start", "plan": "plan", "gap": "gap",
-        "feedback": "answer_queries", "flower": "flower",
+        "feedback": "answer_queries", "flower": "flower", "new": "new_package",
     }  # fmt: skip
     of_runs = {"report": "report", "eval": "evaluate", "label": "label", "export": "export"}
     assert {*calls, *of_runs} == set(COMMANDS)
@@ -421,3 +421,26 @@ def test_a_partition_a_plan_and_their_pictures(tmp_path: Path):
         fedrl.partition_tasks({"name": "household", "sise": "tiny"})
     with pytest.raises(fedrl.UserError, match="omega is '1'; it must be a number"):
         fedrl.partition_tasks(world, omega="1")
+
+
+def test_a_run_without_a_round_adds_no_rows_and_is_left_out_of_the_page(tmp_path: Path, caplog):
+    pytest.importorskip("pandas", reason="tables need the extra notebook")
+    whole = trained(tmp_path)
+    (tmp_path / "mine.py").write_text("def rule(updates):\n    return None\n")
+    with pytest.raises(fedrl.UserError, match="returned a NoneType"):
+        trained(tmp_path, aggregate={"name": f"{tmp_path}/mine.py:rule"})
+    runs = fedrl.load(f"{tmp_path}/*/*")
+    assert [run.round for run in runs].count(-1) == 1
+    assert set(runs.metrics["run"]) == {str(whole.path)}
+    page = runs.report(tmp_path / "page.html")
+    assert "has no metrics yet" in page.read_text()
+    assert "left out" in caplog.text
+
+
+def test_an_attack_that_a_method_cannot_show_leaves_no_folder(tmp_path: Path, monkeypatch):
+    from fedrl.algorithms.policy_gradient import PolicyGradient
+
+    monkeypatch.delattr(PolicyGradient, "poisoned")
+    with pytest.raises(fedrl.UserError, match=r'"poison", which Momentum cannot show'):
+        trained(tmp_path, attack={"kind": "poison", "share": 0.5})
+    assert not list(tmp_path.iterdir())

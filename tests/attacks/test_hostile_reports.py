@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.liars import NAMES
 from support.rounds import play
 from support.toy import Toy
 
 from fedrl.aggregation import mean as aggregate
-from fedrl.aggregation import rules
 from fedrl.clients.wrapped_algorithm import Wrapped
 from fedrl.config.build import build_algorithm
 from fedrl.config.loading import resolve
@@ -34,7 +34,7 @@ RECIPE: dict[str, Any] = {
     "world": {"name": "random_mdp", "horizon": 20},
     "federation": {"clients": CLIENTS},
 }
-ROBUST = [name for name in rules.AGGREGATORS.builtin if name not in ("mean", "weighted")]
+ROBUST = [name for name in NAMES if name not in ("mean", "weighted")]
 
 
 class Lying(Wrapped):

@@ -107,6 +107,8 @@ def test_an_attack_from_outside_is_a_function_of_the_change(tmp_path, monkeypatc
     same(found.update, Attacked(Toy(), Settings(kind="free-rider"), {0}).local(work).update)
     with pytest.raises(UserError, match="there is no file"):
         Settings(kind=f"{tmp_path}/other.py:none")
+    with pytest.raises(UserError, match=r"is no function .change, strength, random."):
+        Attacked(Toy(), Settings(kind="json:JSONDecoder"), {0})
 
 
 # Who lies

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fedrl.cli import notes_printed
 from fedrl.config.flag_parsing import fields
 from fedrl.config.loading import (
     find_recipe,
@@ -149,7 +150,8 @@ def test_one_flag_changes_the_method_of_a_recipe(name, capsys):
         "algorithm": {"name": "fedqhd", **QHD_ONLY, **SHARED_BY_Q_LEARNERS},
         "world": {"name": "acrobot-v1"},
     }
-    chosen = resolve(recipe, ["--algorithm.name", name]).algorithm
+    with notes_printed():
+        chosen = resolve(recipe, ["--algorithm.name", name]).algorithm
     assert chosen == type(chosen)(name=name, **SHARED_BY_Q_LEARNERS)
     said = capsys.readouterr().err
     assert said.count("\n") == 1
@@ -166,8 +168,9 @@ def test_every_recipe_of_the_family_takes_every_method(path, name):
 
 
 def test_nothing_is_said_where_nothing_is_left_out(capsys):
-    resolve({"algorithm": {"name": "fedqhd", "gamma": 0.9}}, ["--algorithm.name", "feddqn"])
-    resolve({"algorithm": {"name": "fedqhd", **QHD_ONLY}}, ["--algorithm.name", "fedqhd"])
+    with notes_printed():
+        resolve({"algorithm": {"name": "fedqhd", "gamma": 0.9}}, ["--algorithm.name", "feddqn"])
+        resolve({"algorithm": {"name": "fedqhd", **QHD_ONLY}}, ["--algorithm.name", "fedqhd"])
     assert capsys.readouterr().err == ""
 
 

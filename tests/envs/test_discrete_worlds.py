@@ -16,6 +16,7 @@ from fedrl.core.types import UserError
 from fedrl.envs.discrete import classic_kernels as classic
 from fedrl.envs.discrete import lunarlander
 from fedrl.envs.discrete import worlds as discrete
+from fedrl.envs.interfaces import HostWorld, Trajectories
 
 
 def test_the_left_wall_stops_the_car():
@@ -204,6 +205,36 @@ def test_a_missing_simulator_is_a_sentence(monkeypatch):
     settings = discrete.Settings(name="lunarlander-v3")
     with pytest.raises(UserError, match=r'needs a simulator: .*"gymnasium\[box2d\]'):
         discrete.World(settings, 5, 0)
+
+
+# Policy gradients
+
+
+@pytest.mark.parametrize("name", [pytest.param("lunarlander-v3", marks=ANY), "acrobot-v1"])
+def test_policy_gradients_play_trajectories_that_are_their_own(name):
+    """Beside others or alone, in any order; ends are marked, and nothing follows them."""
+    world = discrete.World(discrete.Settings(name=name), 2, 0)
+    assert isinstance(world, HostWorld)
+
+    def act(observations: np.ndarray, noise: np.ndarray, alive: np.ndarray) -> np.ndarray:
+        assert observations.dtype == np.float32
+        return (noise * world.action_size).astype(np.int32)
+
+    def roll(seeds: list[int]) -> Trajectories:
+        pools = {"client": np.zeros((len(seeds), 1), np.int64)}
+        return world.rollout(act, pools, np.array(seeds, np.uint64))
+
+    together, alone, turned = roll([7, 2**63 + 1, 9]), roll([2**63 + 1]), roll([9, 7])
+    for three, one, two in zip(together, alone, turned):
+        np.testing.assert_array_equal(three[1:2], one)
+        np.testing.assert_array_equal(three[[2, 0]], two)
+    lengths = together.mask.sum(1).astype(int)
+    assert (np.diff(together.mask, axis=1) <= 0).all()
+    assert lengths.min() > 40
+    if name == "lunarlander-v3":
+        assert lengths.max() < world.horizon
+        assert (together.rewards[[0, 1, 2], lengths - 1] == -100).any(), "somebody crashes"
+    assert not (together.observations * (1 - together.mask[..., None])).any()
 
 
 # Settings, scaling, anchors

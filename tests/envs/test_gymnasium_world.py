@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -13,7 +11,7 @@ gymnasium = pytest.importorskip("gymnasium", reason="the world is Gymnasium's")
 from support import gym_environments as toys
 
 from fedrl.core.types import UserError
-from fedrl.envs.gymnasium.settings import packages, parse_keyword, parse_wrapper
+from fedrl.envs.gymnasium.settings import parse_keyword, parse_wrapper
 from fedrl.envs.gymnasium.world import Settings, World
 from fedrl.envs.interfaces import HostWorld
 from fedrl.envs.simulated import EpisodeSeeds
@@ -300,22 +298,62 @@ def test_wrong_settings_are_one_line(settings, message):
 
 
 def test_texts_say_values():
-    found = [parse_keyword(f"a={text}", "k")[1:] for text in ("1", "1.5", "true", "8x8", "1:3", "1:2.5", "-1e-3:.5")]  # fmt: skip
+    texts = ("1", "1.5", "true", "8x8", "1:3", "1:2.5", "-1e-3:.5")
+    found = [parse_keyword(f"a={text}", "k")[1:] for text in texts]
     assert found == [
         (1, None), (1.5, None), (True, None), ("8x8", None), (1, 3), (1.0, 2.5), (-0.001, 0.5),
     ]  # fmt: skip
     assert parse_wrapper("a.b:C((8, 8), key='x')") == ("a.b", "C", ((8, 8),), {"key": "x"})
 
 
-def test_packages_are_listed_and_not_imported():
-    settings = Settings(
-        id="some_zoo.envs:Bird-v0", wrappers=("other.wrap:Up(1)", "gymnasium.wrappers:ClipReward")
-    )
-    assert packages(settings) == ("gymnasium", "some_zoo", "other")
-    assert packages(Settings()) == ("gymnasium",)
-    code = (
-        "import sys; from fedrl.envs.gymnasium.settings import Settings, packages; "
-        "packages(Settings(id='json.tool:X-v0')); "
-        "assert not {'gymnasium', 'json.tool', 'jax'} & set(sys.modules)"
-    )
-    subprocess.run([sys.executable, "-c", code], check=True)
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("kwargs", "xml_file=/etc/passwd"),
+        ("attributes", "path=../x"),
+        ("wrappers", "os:system"),
+        ("wrappers", "gymnasium.wrappers:RecordVideo('videos')"),
+    ],
+)
+def test_a_node_takes_texts_of_a_recipe_only_if_its_owner_says_so(key, value, tmp_path):
+    from fedrl.config.loading import resolve
+    from fedrl.engines.flower.node import Refused
+    from fedrl.engines.flower.node_policy import Policy, check
+
+    said = value if key == "id" else [value]
+    config = resolve({"world": {"name": "gymnasium", key: said}})
+    with pytest.raises(Refused, match=rf"world\.{key}: .*--allow world\.{key}"):
+        check(config, Policy(tmp_path))
+    check(config, Policy(tmp_path, allowed=frozenset({f"world.{key}"})))
+
+
+def test_a_node_takes_gymnasium_s_own_environments_and_numbers(tmp_path):
+    from fedrl.config.loading import resolve
+    from fedrl.engines.flower.node_policy import Policy, check
+
+    plain = {"id": "Pendulum-v1", "kwargs": ["g=2.0:4.0"], "attributes": ["max_speed=-8.5"]}
+    check(resolve({"world": {"name": "gymnasium", **plain}}), Policy(tmp_path))
+
+
+@pytest.mark.parametrize("id", ["os:CartPole-v1", "support.gym_environments:Toy-v0"])
+def test_a_node_imports_no_package_for_an_id_that_its_owner_has_not_allowed(id):
+    from fedrl.engines.flower.node_recipes import configuration
+
+    recipe = f'[world]\nname = "gymnasium"\nid = "{id}"'
+    with pytest.raises(UserError, match=r"world\.id is .*: no package that is installed here"):
+        configuration(recipe, ())
+
+
+def test_an_id_that_another_package_registered_is_that_package_s_code(monkeypatch):
+    """Gymnasium loads what packages register by themselves; on a node they need to be allowed."""
+    import gymnasium
+
+    from fedrl.core.registry import only_packages
+
+    gymnasium.register("Foreign-v0", entry_point="numpy.testing:assert_equal")
+    monkeypatch.setitem(gymnasium.registry, "Foreign-v0", gymnasium.registry["Foreign-v0"])
+    try:
+        with only_packages([]), pytest.raises(UserError, match="package numpy, which this node"):
+            world(id="Foreign-v0")
+    finally:
+        del gymnasium.registry["Foreign-v0"]

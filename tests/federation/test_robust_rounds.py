@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from support.liars import PER_ATTACKER, RULES, drawn, stream, vector
+from support.liars import NAMES, PER_ATTACKER, RULES, drawn, stream, vector
 from support.rounds import Memory, play
 from support.toy import Toy
 
@@ -68,7 +68,7 @@ def test_such_a_round_is_tried_again_with_other_clients():
     assert store.last.round == 6
 
 
-@pytest.mark.parametrize("name", rules.AGGREGATORS.builtin)
+@pytest.mark.parametrize("name", NAMES)
 def test_a_round_in_which_everybody_fails_ends_with_a_reason(name):
     faulty = Faulty(Toy(), Faults(clients=tuple(range(6)), kind="raise"))
     with pytest.raises(QuorumLost, match="a fault on purpose"):

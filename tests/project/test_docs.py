@@ -5,12 +5,16 @@ from __future__ import annotations
 import dataclasses
 import re
 
+import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 from support.repository import DOCS
 
 from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.config.loading import find_recipe, read_recipe, resolve
+from fedrl.envs.gymnasium.settings import Settings as GymnasiumSettings
+from fedrl.envs.interfaces import HostWorld
+from fedrl.envs.simulated import repeats
 
 PAGE = (DOCS / "worlds.md").read_text(encoding="utf-8")
 BLOCKS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
@@ -53,6 +57,30 @@ def test_the_example_of_a_world_is_a_whole_one():
     assert [turn.done for turn in batch.step(["3", "6"])] == [True, False]
     classes = code.split("class Guess:")[1].split("env = ")[0]
     assert len([line for line in classes.splitlines() if line.strip()]) <= 30
+
+
+def test_the_example_of_a_gymnasium_world_plays_with_both_families():
+    page = (DOCS / "gymnasium.md").read_text(encoding="utf-8")
+    code = re.search(r"```python\n(.*?)```", page.split("<!-- example -->")[1], re.DOTALL)[1]
+    names: dict = {"__name__": "__main__"}
+    exec(compile(code, "docs/gymnasium.md", "exec"), names)
+    world = names["Corridors"](names["Settings"](length=5), 3, 0)
+    assert isinstance(world, HostWorld)
+    assert repeats(world, 0)
+    played = world.rollout(
+        lambda seen, noise, alive: (noise < 0.5).astype(int),
+        {"client": np.arange(3)[:, None]},
+        np.arange(3, dtype=np.uint64),
+    )
+    assert played.mask.sum() > 3
+    simulator = world.simulator([world.own])
+    simulator.reset([0])
+    assert len(simulator.step_alone(1)) == 4
+    assert len([line for line in code.splitlines() if line.strip()]) < 50
+    settings = {field.name for field in dataclasses.fields(GymnasiumSettings)}
+    rows = [row for line in re.findall(r"^\| (.*?) \|", page, re.M) for row in line.split(", ")]
+    named = {row.strip("`") for row in rows if row.startswith("`")}
+    assert named == settings - {"name", "id"}
 
 
 PYTHON = re.findall(r"```python\n(.*?)```", (DOCS / "python.md").read_text("utf-8"), re.DOTALL)

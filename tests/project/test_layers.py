@@ -30,6 +30,7 @@ LAYERS = [
     {"__main__"},
 ]
 FAMILIES = {"momentum", "qhd", "fedagent", "fedrlhf"}
+ALGORITHMS = {p.name for p in (PACKAGE / "algorithms").iterdir() if (p / "__init__.py").is_file()}
 HEAVY = {"jax", "torch", "numba", "mujoco", "gymnasium", "flwr", "transformers", "matplotlib"}
 LIGHT = {"core", "partition", "aggregation", "privacy", "datasets"} | {
     "clients",
@@ -84,6 +85,18 @@ def test_families_of_methods_do_not_know_each_other(path: Path):
             names = module.split(".")
             if names[1:2] == ["algorithms"] and len(names) > 2:
                 assert names[2] not in FAMILIES - {parts[1]}, f"{path} must not import {module}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_the_classics_stand_on_the_families(path: Path):
+    """Nothing in `algorithms` imports them, and the bases do not know each other."""
+    folder = path.relative_to(PACKAGE).parts[:2]
+    above = {("algorithms", name): {"classics"} for name in ALGORITHMS - {"classics"}} | {
+        ("algorithms", "policy_gradient"): {"classics", "q_learning", *FAMILIES},
+        ("algorithms", "q_learning"): {"classics", "policy_gradient", *FAMILIES - {"qhd"}},
+    }
+    found = {tuple(module.split(".")[1:3]) for module in imports(path)}
+    assert not found & {("algorithms", name) for name in above.get(folder, set())}, path
 
 
 ADAPTER = PACKAGE / "engines" / "flower" / "adapter"

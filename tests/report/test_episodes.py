@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from support.pages import Page
 
-from fedrl.cli import call
+from fedrl.cli import call, notes_printed
 from fedrl.config.loading import resolve, to_toml
 from fedrl.core.types import UserError
 from fedrl.envs.text import Task, Turn
@@ -226,7 +226,8 @@ def test_played_once_and_again_for_a_newer_checkpoint(
     run: tuple[Path, Agent], capsys: pytest.CaptureFixture[str]
 ) -> None:
     path, agent = run
-    first = episodes.episodes(path)
+    with notes_printed():
+        first = episodes.episodes(path)
     assert len(agent.asked) == len(set(agent.asked)) == 64
     assert "64 of 64 evaluation tasks played" in capsys.readouterr().err
     evens = sum(int(task) % 2 == 0 for task in agent.asked)

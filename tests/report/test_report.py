@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from support.pages import Page, write_run
 
+from fedrl.cli import notes_printed
 from fedrl.core.types import UserError
 from fedrl.report import page as report
 from fedrl.report import plots, tables
@@ -262,7 +263,8 @@ def test_one_run_that_cannot_be_read_is_left_out_and_named(
     damaged = write_run(tmp_path / "damaged")
     (damaged / "config.toml").write_bytes(b"\xff")
     for folders in ([empty, *whole], [*whole, damaged]):
-        page = report.build(folders, tmp_path / "x.html")
+        with notes_printed():
+            page = report.build(folders, tmp_path / "x.html")
         (line,) = capsys.readouterr().err.splitlines()
         odd = next(folder for folder in folders if folder not in whole)
         assert line.startswith("left out: ")
@@ -279,7 +281,8 @@ def test_one_run_that_cannot_be_read_is_left_out_and_named(
         return read(path, *words, **options)
 
     monkeypatch.setattr(Path, "read_text", read_text)
-    report.build([shut, *whole], tmp_path / "x.html")
+    with notes_printed():
+        report.build([shut, *whole], tmp_path / "x.html")
     assert f"left out: {shut / 'config.toml'}: Permission denied" in capsys.readouterr().err
     with pytest.raises(UserError, match=r"none of these 2 can be shown: .* no metrics yet"):
         report.build([empty, damaged], tmp_path / "x.html")
@@ -341,3 +344,18 @@ def test_failed_clients_are_counted_and_named(tmp_path: Path) -> None:
 def test_matplotlib_is_loaded_only_to_draw() -> None:
     program = "import sys, fedrl.report.page; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
+
+
+def test_the_seeds_of_a_sweep_are_one_group(tmp_path: Path):
+    """A grid's runs have names of their own, of a hash and the seed: they are repetitions."""
+    import fedrl
+
+    runs = fedrl.sweep(
+        {"recipe": "momentum/random_mdp", "seeds": [0, 1], "runs": {"b": "", "a": ""}},
+        out=tmp_path, processes=1, rounds=1, federation={"clients": 2},
+        world={"states": 3, "actions": 2},
+    )  # fmt: skip
+    groups = group_runs([load(run.path) for run in runs])
+    assert [(group.name, len(group.runs)) for group in groups] == [("name=b", 2), ("name=a", 2)]
+    page = fedrl.Runs(runs).report(tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<h1>b and a</h1>" in page

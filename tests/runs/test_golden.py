@@ -50,7 +50,13 @@ REVIEWS = (
     "--algorithm.batch", "6", "--algorithm.answer_tokens", "8", "--algorithm.eval_prompts", "4",
     "--algorithm.device", "cpu",
 )  # fmt: skip
+CLASSIC = ("--rounds", "2", "--eval_every", "1", "--world.horizon", "40")
 SMOKE = {
+    "classics/fednova": CLASSIC,
+    "classics/fedpg_br": CLASSIC,
+    "classics/fedprox": CLASSIC,
+    "classics/scaffold": CLASSIC,
+    "classics/qavg": ("--rounds", "3", "--algorithm.samples", "2"),
     "fedagent/demo": HOME,
     "fedagent/household": HOME,
     "fedagent/webshop": SHOP,
@@ -61,6 +67,10 @@ SMOKE = {
     "fedqhd/mountaincar": QHD,
     "fedrlhf/imdb": REVIEWS,
     "fedrlhf/movielens": RATINGS,
+    "gymnasium/acrobot": (*QHD, "--world.horizon", "60"),
+    "gymnasium/cartpole": ("--rounds", "2", "--world.horizon", "40", "--eval_every", "1"),
+    "gymnasium/halfcheetah": ("--rounds", "2", "--world.horizon", "10", "--eval_every", "1"),
+    "gymnasium/pendulum": ("--rounds", "2", "--world.horizon", "10", "--eval_every", "1"),
     "momentum/random_mdp": ("--rounds", "2", "--world.horizon", "30"),
     "momentum/cartpole": ("--rounds", "3", "--world.horizon", "40"),
     "momentum/halfcheetah": ("--rounds", "2", "--world.horizon", "10", "--eval_every", "1"),
@@ -68,9 +78,11 @@ SMOKE = {
 }
 
 
-NEEDS = {"fedagent": "torch", "imdb": "torch", "webshop": "rapidfuzz", "fedqhd": "numba",
-         "movielens": "numba", "lunarlander": "Box2D",
-         "momentum/cartpole": "jax", "halfcheetah": "mujoco", "walker": "mujoco"}  # fmt: skip
+NEEDS = {"classics": "jax", "fedagent": "torch", "imdb": "torch", "webshop": "rapidfuzz",
+         "fedqhd": "numba", "movielens": "numba", "lunarlander": "Box2D",
+         "momentum/cartpole": "jax", "halfcheetah": "mujoco", "walker": "mujoco",
+         "gymnasium/": "gymnasium", "gymnasium/acrobot": "numba", "gymnasium/cartpole": "jax",
+         "gymnasium/pendulum": "jax"}  # fmt: skip
 
 
 def hardly_trained(config: configs.Config, folder: Path) -> Path:

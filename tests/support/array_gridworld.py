@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from support.gridworld import MOVES, Settings
 
 from fedrl.envs.interfaces import Step
 from fedrl.envs.simulated import EpisodeSeeds, SimulatedWorld
+from support.gridworld import MOVES, Settings
 
 
 class Walkers:

@@ -46,6 +46,11 @@ def install(folder: Path, example: str, version: str = "", scratch: Path | None 
     if version:
         about = source / "pyproject.toml"
         about.write_text(about.read_text().replace('version = "0.1.0"', f'version = "{version}"'))
+    install_from(folder, source)
+
+
+def install_from(folder: Path, source: Path) -> None:
+    """Install the package in this folder with pip."""
     subprocess.run(
         [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation",
          "--no-index", "--target", str(packages(folder)), str(source)],

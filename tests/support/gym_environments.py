@@ -1,4 +1,4 @@
-"""Gymnasium environments of a package that is not Gymnasium's: `support.gym_environments:Toy-v0`."""
+"""Environments of a package that is not Gymnasium's: `support.gym_environments:Toy-v0`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OBSERVED: dict[str, spaces.Space] = {
 CHOSEN: dict[str, spaces.Space] = {
     "three": spaces.Discrete(3),
     "from5": spaces.Discrete(3, start=5),
-    "box": spaces.Box(np.array([-4.0, 0.0]), np.array([4.0, 1.0])),
+    "box": spaces.Box(np.float32([-4.0, 0.0]), np.float32([4.0, 1.0])),
     "open": spaces.Box(-np.inf, np.inf, (1,)),
     "table": spaces.Box(-1.0, 1.0, (2, 2)),
     "many": spaces.MultiDiscrete([2, 3]),

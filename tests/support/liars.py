@@ -7,12 +7,15 @@ from functools import partial
 import numpy as np
 from hypothesis import strategies as st
 
-from fedrl.aggregation import robust
+from fedrl.aggregation import robust, rules
+from fedrl.aggregation.settings import Settings
 from fedrl.core import tree
 
 SIZE = 11
 
 
+NAMES = [n for n in rules.AGGREGATORS.builtin if rules.find(n).Settings is Settings]
+"""Rules that share the keys of `[aggregate]`, which `rules.get` takes."""
 PER_ATTACKER = {"krum": 2, "multi-krum": 2, "bulyan": 4}
 
 

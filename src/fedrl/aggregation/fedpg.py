@@ -17,10 +17,43 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from fedrl.core.types import TooFew
+from fedrl.aggregation.rule import Updates, as_update, rule, vectors
+from fedrl.core.limits import above_zero, at_least_one
+from fedrl.core.types import Tensors, TooFew, UserError, Word
+
+
+@dataclass(frozen=True)
+class FedPGSettings:
+    """FedPG-BR's filter of gradients."""
+
+    name: Word = "fedpg-br"
+    # σ: how far the gradient of one trajectory may lie from its mean.
+    sigma: float = 1.0
+    # B: trajectories of each gradient.
+    batch: int = 16
+    # δ: chance that honest gradients are further apart than the filter expects.
+    delta: float = 0.6
+    # α: share of clients that are assumed to lie, below a half.
+    alpha: float = 0.3
+
+    def __post_init__(self) -> None:
+        above_zero(self, "aggregate.", "sigma")
+        at_least_one(self, "aggregate.", "batch")
+        if not 0 < self.delta < 1:
+            raise UserError(f"aggregate.delta is {self.delta}; it must lie in (0, 1)")
+        if not 0 <= self.alpha < 0.5:
+            raise UserError(f"aggregate.alpha is {self.alpha}; it must lie in [0, 0.5)")
+
+
+@rule("fedpg-br", Settings=FedPGSettings, least=3, by_number=False)
+def fedpg_br(updates: Updates, sigma: float, batch: int, delta: float, alpha: float) -> Tensors:
+    """The mean of the gradients that lie together, if more than half of them do."""
+    middle = fedpg_aggregate(list(vectors(updates)), sigma, batch, delta, alpha)
+    return as_update(middle, updates[0][0])
 
 
 def fedpg_aggregate(

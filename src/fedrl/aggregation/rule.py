@@ -27,10 +27,14 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Concatenate, Generic, NamedTuple, ParamSpec
 
+import numpy as np
+
+from fedrl.core import tree
 from fedrl.core.types import Tensors, TooFew, UserError
 
 P = ParamSpec("P")
@@ -128,3 +132,24 @@ def rule(
         return Rule(function, name, **needs)
 
     return declared
+
+
+def vectors(updates: Updates) -> np.ndarray:
+    """[n, d]: all numbers of every update in one row, in double precision; for small updates."""
+    return np.stack(
+        [np.concatenate([np.ravel(leaf) for _, leaf in tree.leaves(one)]) for one, _ in updates],
+        dtype=np.float64,
+    )
+
+
+def as_update(vector: np.ndarray, like: Tensors) -> Tensors:
+    """The numbers of one row [d] as an update with the names, shapes and dtypes of another."""
+    flat = tree.flatten(like)
+    ends = itertools.accumulate(leaf.size for leaf in flat.values())
+    parts = np.split(vector, list(ends)[:-1])
+    return tree.unflatten(
+        {
+            name: part.reshape(leaf.shape).astype(leaf.dtype)
+            for part, (name, leaf) in zip(parts, flat.items())
+        }
+    )

@@ -18,8 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from fedrl.aggregation import fedpg, robust
 from fedrl.aggregation import mean as means
-from fedrl.aggregation import robust
 from fedrl.aggregation.rule import Aggregator, Need, Rule, Stream
 from fedrl.aggregation.settings import Settings
 from fedrl.core import tree
@@ -39,7 +39,7 @@ KEY = "aggregate.name"
 
 
 def _declared() -> Iterator[tuple[str, Entry]]:
-    for module in (means, robust):
+    for module in (means, robust, fedpg):
         for attribute, thing in vars(module).items():
             if isinstance(thing, Rule) and thing.__module__ == module.__name__:
                 summary = str(thing.__doc__).splitlines()[0]

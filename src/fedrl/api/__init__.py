@@ -37,6 +37,7 @@ from fedrl.algorithms.fedagent.settings import Settings as AgentSettings  # noqa
 from fedrl.api import flower  # noqa: E402
 from fedrl.api.figures import draw  # noqa: E402
 from fedrl.api.listing import catalogue  # noqa: E402
+from fedrl.api.packages import new_package  # noqa: E402
 from fedrl.api.papers import reproduce  # noqa: E402
 from fedrl.api.people import answer_queries  # noqa: E402
 from fedrl.api.real_data import data_sets, fetch_data  # noqa: E402
@@ -63,13 +64,14 @@ from fedrl.config.schema import Config  # noqa: E402
 from fedrl.core.types import Algorithm, Tables, UserError  # noqa: E402
 from fedrl.federation.round_loop import Round  # noqa: E402
 from fedrl.runs import grid, train  # noqa: E402
+from fedrl.runs.policies import load_policy  # noqa: E402
 from fedrl.runs.run_dir import RunDir, require_run  # noqa: E402
 
 __all__ = [
     "DryRun", "Round", "Run", "Runs", "UserError", "answer_queries", "catalogue", "complete",
     "configure", "data_sets", "draw", "dry_run", "fetch_data", "flower", "frame", "gap", "load",
-    "open_world", "parity", "partition_tasks", "plan", "play_world", "register", "reproduce",
-    "resume", "run", "sweep", "warm_start",
+    "load_policy", "new_package", "open_world", "parity", "partition_tasks", "plan", "play_world",
+    "register", "reproduce", "resume", "run", "sweep", "warm_start",
 ]  # fmt: skip
 
 Callback = Callable[[Round], object]

@@ -31,6 +31,8 @@ PAPERS = {
     "fedrlhf": Paper(("small", "full"), model=True),
     # No paper's: what fedrl's own rules of aggregation are worth against clients that lie.
     "robustness": Paper(("full",)),
+    # No paper's: methods of every family in Gymnasium's own environments.
+    "gymnasium": Paper(("small",)),
 }
 SCALES = ("smoke", "small", "full")
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedrl.config.loading import read_recipe
-from fedrl.core.types import Json, Tables, UserError
+from fedrl.core.types import Json, Policy, Tables, UserError
 from fedrl.runs import read
 from fedrl.runs.evaluate import Evaluation, evaluate
 from fedrl.runs.run_dir import RunDir, require_run
@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from fedrl.runs.agents import SplitEvaluation
+    from fedrl.runs.exports import Exported
+    from fedrl.runs.record import Recording
 
 
 class Run:
@@ -82,12 +84,40 @@ class Run:
 
         return label(self.path, Path(out), seed)
 
-    def export(self, out: str | Path) -> Path:
-        """The newest checkpoint's language model as an ordinary folder; where it is."""
-        from fedrl.runs.agents import export
+    def policy(self, client: int | None = None, *, own: bool = False) -> Policy:
+        """What the newest checkpoint has learned to do: `policy.act(observation)`.
 
-        export(self.path, Path(out))
-        return Path(out)
+        `client` says whose, where clients have one each; `own` is what that client held itself at
+        the end of its last round, where that is not what the server would give it.
+        """
+        from fedrl.runs.policies import learned
+
+        return learned(self.path, client, own).policy
+
+    def export(self, out: str | Path, *, client: int | None = None, own: bool = False) -> Exported:
+        """The newest checkpoint as a folder of its own: a language model, or a policy.
+
+        A policy's is read by `fedrl.load_policy`; a model's by `transformers`.
+        """
+        from fedrl.runs.exports import export
+
+        return export(self.path, Path(out), client, own)
+
+    def record(
+        self,
+        out: str | Path | None = None,
+        *,
+        client: int = 0,
+        episodes: int = 1,
+        seed: int = 0,
+        own: bool = False,
+        greedy: bool = False,
+    ) -> Recording:
+        """Write an animation of the policy in this client's environment (a control world)."""
+        from fedrl.runs.record import record
+
+        place = None if out is None else Path(out)
+        return record(self.path, place, client, episodes, seed, own, greedy)
 
 
 class Runs(list[Run]):
@@ -113,6 +143,7 @@ class Runs(list[Run]):
                 }
                 | metrics
                 for run in self
+                if run.round >= 0  # one that stopped before its first round has nothing to add
                 for number, metrics in run.rounds.items()
             ]
         )

@@ -20,7 +20,8 @@ usage: fedrl COMMAND …
 
   run RECIPE          train; every key of a recipe is a flag: fedrl run momentum/cartpole --rounds 9
   sweep SWEEP         several variants of a recipe side by side, and a page that compares them
-  list                methods, worlds and recipes
+  list                methods, worlds, rules, attacks and recipes
+  new KIND NAME       a package of your own: a method, a world or a rule, with test and recipe
   report RUN…         one page with curves and tables; several runs are compared
   eval RUN            evaluate a run's last checkpoint, client by client
   reproduce PAPER     regenerate a paper's tables and figures, or ours about clients that lie
@@ -30,7 +31,8 @@ usage: fedrl COMMAND …
   flower PART         federations across machines: up, keys, link, node
   feedback RUN        answer what a client of a FedRLHF run asks its person, on a page or here
   label RUN           which tasks a run's agent solves: labels for the hardness partition
-  export RUN          a run's language model as an ordinary folder
+  export RUN          a run's policy or language model as a folder of its own
+  record RUN          an animation of a run's policy in a control world
   play WORLD          play the household in the terminal, or the shop in your browser
   partition WORLD     deal a world's tasks out to clients, measure and draw how they differ
   parity WORLD …      replay recorded transcripts of the real engines against ours
@@ -119,6 +121,7 @@ COMMANDS = {
     "run": "run:run",
     "sweep": "sweep:sweep",
     "list": "listing:list_",
+    "new": "new:new",
     "report": "report:report",
     "eval": "evaluate:eval_",
     "reproduce": "reproduce:command",
@@ -129,6 +132,7 @@ COMMANDS = {
     "warmstart": "warmstart:warmstart",
     "label": "label:label",
     "export": "export:export",
+    "record": "record:record",
     "plan": "plan:plan",
     "gap": "gap:gap",
     "feedback": "feedback:feedback",

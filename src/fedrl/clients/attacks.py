@@ -103,6 +103,14 @@ def poison(change: Change, strength: float, random: np.random.Generator) -> Chan
     return change
 
 
+def find(kind: str) -> Attack:
+    """The attack of a name."""
+    attack: Attack = load(ATTACKS.find(kind), ATTACKS.key, kind)
+    if isinstance(attack, type) or not callable(attack):
+        raise UserError(f"attack.kind = {kind!r} is no function (change, strength, random)")
+    return attack
+
+
 @dataclass(frozen=True)
 class Settings:
     """Which clients lie, and how."""
@@ -153,6 +161,7 @@ class Attacked(ResultWrapper):
         super().__init__(algorithm)
         self.settings = settings
         self.byzantine = byzantine
+        find(settings.kind)  # says what is wrong with it before a client would
         self.poison: Callable[[Job], Result] | None = None
         if settings.kind == "poison":
             if not isinstance(algorithm, Poisonable):
@@ -189,8 +198,7 @@ def attack_update(update: Tensors, base: Tensors, settings: Settings, seed: int)
     flat = tree.flatten(update)
     start = {name: np.asarray(base.get(name, 0.0), np.float64) for name in flat}
     change = {name: leaf.astype(np.float64) - start[name] for name, leaf in flat.items()}
-    attack: Attack = load(ATTACKS.find(settings.kind), ATTACKS.key, settings.kind)
-    wrong = attack(change, settings.strength, seeding.generator(seed, "attack"))
+    wrong = find(settings.kind)(change, settings.strength, seeding.generator(seed, "attack"))
     sent = {}
     for name, leaf in flat.items():
         most = np.finfo(leaf.dtype).max

@@ -42,7 +42,9 @@ def packages(config: Config) -> tuple[str, ...]:
             "world": config.world.name,
             "aggregate": config.aggregate.name,
             "attack": config.attack.kind,
-        }
+        },
+        ("algorithm.", config.algorithm),
+        ("world.", config.world),
     )
 
 

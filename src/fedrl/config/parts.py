@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from collections.abc import Callable, Mapping
+import typing
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -23,8 +24,8 @@ from fedrl.aggregation import rules
 from fedrl.aggregation.rules import AGGREGATORS
 from fedrl.algorithms import METHODS
 from fedrl.clients.attacks import ATTACKS
-from fedrl.core.registry import Entry, fingerprint, load, missing_extra
-from fedrl.core.types import UserError, Word
+from fedrl.core.registry import Entry, code, fingerprint, load, missing_extra
+from fedrl.core.types import CodeCall, CodeName, UserError, Word
 from fedrl.envs import WORLDS
 
 TABLES = {"algorithm": METHODS, "world": WORLDS, "aggregate": AGGREGATORS, "attack": ATTACKS}
@@ -120,9 +121,24 @@ def _named(settings: type) -> type:
     return named
 
 
-def packages(names: Mapping[str, str]) -> tuple[str, ...]:
-    """`package:version:hash` of what comes from outside, by the tables and names that say so."""
+def code_settings(settings: object, prefix: str) -> Iterator[Entry]:
+    """Where the settings lead that name code (`types.CodeName`, `CodeCall`)."""
+    hints = typing.get_type_hints(type(settings), include_extras=True)
+    for key, hint in hints.items():
+        said = getattr(settings, key, ())
+        inner = typing.get_args(hint)[0] if isinstance(said, tuple) and said else hint
+        if inner not in (CodeName, CodeCall):
+            continue
+        for text in said if isinstance(said, tuple) else (said,):
+            if (entry := code(text, f"{prefix}{key}")) is not None:
+                yield entry
+
+
+def packages(names: Mapping[str, str], *settings: tuple[str, object]) -> tuple[str, ...]:
+    """`package:version:hash` of what comes from outside, by the tables and names that say so, and
+    by settings that name code (each with what stands before its keys)."""
     entries = [TABLES[table].find(name) for table, name in names.items()]
+    entries += [entry for prefix, one in settings for entry in code_settings(one, prefix)]
     return tuple(sorted({fingerprint(entry) for entry in entries if entry.outside}))
 
 

@@ -26,7 +26,7 @@ def package_toml(package: str, name: str) -> Json:
     return tomllib.loads(package_text(package, name))
 
 
-def render(package: str, name: str, **values: object) -> str:
+def render(package: str, name: str, /, **values: object) -> str:
     """The page that the template `name` in the folder of `package` makes of the values.
 
     Values are text and come out escaped; only what a template marks as safe is HTML already.

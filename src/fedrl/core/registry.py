@@ -37,6 +37,9 @@ from fedrl.core.types import UserError
 _allowed: ContextVar[frozenset[str] | None] = ContextVar("allowed", default=None)
 """Packages of others that may be imported; None on one's own machine: all, and files."""
 
+OURS = ("fedrl", "gymnasium")
+"""Packages whose code a node that runs fedrl runs anyway."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -163,22 +166,24 @@ def absolute(name: str) -> str:
 
 def fingerprint(entry: Entry) -> str:
     """`package:version:hash` of the code behind an entry from outside, file by file."""
-    place = entry.module.rpartition(":")[0]
+    place = entry.module.partition(":")[0]
     if place.endswith(".py"):
         return f"{Path(place).name}:file:{_digest([Path(place)])}"
-    module = sys.modules.get(place.split(".")[0]) or sys.modules.get(place)
-    files = _sources(module)
     version = metadata.version(entry.package) if entry.package else "script"
-    return f"{entry.package or place}:{version}:{_digest(files)}"
+    return f"{entry.package or place}:{version}:{_digest(_sources(place))}"
 
 
-def _sources(module: ModuleType | None) -> list[Path]:
-    """The Python files of a package, or the one of a module."""
-    folders = [Path(place) for place in getattr(module, "__path__", ())]
-    if folders:
-        return sorted(file for folder in folders for file in folder.rglob("*.py"))
-    file = getattr(module, "__file__", None)
-    return [Path(file)] if file else []
+def _sources(module: str) -> list[Path]:
+    """The Python files of a module's package, or its own; nothing is imported."""
+    try:
+        spec = importlib.util.find_spec(module.partition(".")[0])
+    except (ImportError, ValueError):  # such as of __main__
+        spec = None
+    if spec is None:
+        return []
+    if folders := spec.submodule_search_locations:
+        return sorted(file for folder in folders for file in Path(folder).rglob("*.py"))
+    return [Path(spec.origin)] if spec.has_location and spec.origin else []
 
 
 def _digest(files: list[Path]) -> str:
@@ -186,6 +191,19 @@ def _digest(files: list[Path]) -> str:
     for file in files:
         total.update(file.name.encode() + b"\0" + file.read_bytes())
     return total.hexdigest()[:16]
+
+
+def code(text: str, key: str) -> Entry | None:
+    """Where a setting that names code leads: `package.module:Name(…)`, `package:Id`, a file's.
+
+    Nothing without a colon, which is a name of somebody's own.
+    """
+    place, colon, attribute = text.partition(":")
+    if not colon:
+        return None
+    if place.endswith(".py"):
+        return _of_path(f"{place}:{attribute.partition('(')[0]}", key)
+    return _of_path(f"{place}:_", key)
 
 
 def _is_path(name: str) -> bool:
@@ -208,7 +226,7 @@ def _of_path(name: str, key: str) -> Entry:
     if not all(part.isidentifier() for part in place.split(".")):
         raise UserError(f"{key} is {name!r}; {place} is no name of a module")
     top = place.split(".")[0]
-    if top == "fedrl":
+    if top in OURS:
         return Entry(name, "all", "")
     packages = metadata.packages_distributions().get(top, [])
     if not packages and _allowed.get() is not None:

@@ -48,6 +48,12 @@ Address = Annotated[str, "address"]
 Assignment = Annotated[str, "assignment"]
 """A setting's text that gives an argument a value: `words=200`, `hard=true`, `level=easy`."""
 
+CodeName = Annotated[str, "code"]
+"""A setting's text that names code, as `package.module:Name` or `package:Id`, if it has a colon."""
+
+CodeCall = Annotated[str, "call"]
+"""The same with arguments: on another's machine its owner's to say."""
+
 
 class UserError(Exception):
     """A mistake that the user can mend: shown as it is, one or two lines, without a traceback."""
@@ -203,6 +209,32 @@ class SavesModel(Protocol):
     """An algorithm that trains a language model, which can be written as an ordinary folder."""
 
     def save(self, theta: Tensors, folder: Path) -> None: ...
+
+
+@runtime_checkable
+class Policy(Protocol):
+    """What was learned to do, in NumPy. See `fedrl.core.policies` for those that can be written."""
+
+    def act(self, observation: Any, rng: np.random.Generator | None = None) -> Any:
+        """The action for an observation, or those for a batch [b, …].
+
+        With `rng` as in training, without it the most likely or most valuable one.
+        """
+        ...
+
+
+@runtime_checkable
+class GivesPolicy(Protocol):
+    """An algorithm whose server's state is a policy; one per client where clients differ."""
+
+    def policy(self, state: Tensors, client: int | None = None) -> Policy: ...
+
+
+@runtime_checkable
+class KeepsPolicies(Protocol):
+    """An algorithm whose clients hold a policy of their own in what they keep between rounds."""
+
+    def own_policy(self, kept: Tensors, state: Tensors, client: int) -> Policy: ...
 
 
 @runtime_checkable

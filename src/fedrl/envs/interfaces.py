@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Generic, NamedTuple, Protocol, TypeVar, runtim
 
 import numpy as np
 
+from fedrl.core.policies import ActionBox
+from fedrl.core.policies import Scaling as Scaling
 from fedrl.core.types import Tensors
 
 if TYPE_CHECKING:
@@ -83,21 +85,6 @@ class TabularWorld(ControlWorld, Protocol):
     initial: np.ndarray  # [S], the distribution of the first state
 
 
-class Scaling(NamedTuple):
-    """How features see a state: (s - shift) / scale."""
-
-    shift: np.ndarray  # [dimension] float64
-    scale: np.ndarray
-
-    def __call__(self, states: np.ndarray) -> np.ndarray:
-        return (states - self.shift) / self.scale
-
-    @property
-    def single(self) -> tuple[np.ndarray, np.ndarray]:
-        """Both in float32, as kernels read them."""
-        return self.shift.astype(np.float32), self.scale.astype(np.float32)
-
-
 class Step(NamedTuple):
     """What became of the stepped episodes. One may be terminated and truncated at once."""
 
@@ -153,3 +140,24 @@ class DiscreteWorld(Protocol):
 
     def simulator(self, pools: Sequence[Sequence[int]] | np.ndarray) -> Simulator:
         """An environment for each of `pools`: every episode plays one of that row's clients'."""
+
+
+@runtime_checkable
+class ScalesObservations(Protocol):
+    """A world that shows its policies (s - shift) / scale instead of s, if `shown` is not None."""
+
+    shown: Scaling | None
+
+
+@runtime_checkable
+class BoundsActions(Protocol):
+    """A world of continuous actions that plays them otherwise than a Gaussian says them."""
+
+    def action_box(self) -> ActionBox | None: ...
+
+
+def seen_and_played(world: object) -> tuple[Scaling | None, ActionBox | None]:
+    """How a policy of the world sees its observations, and how its actions are played."""
+    shown = world.shown if isinstance(world, ScalesObservations) else None
+    box = world.action_box() if isinstance(world, BoundsActions) else None
+    return shown, box

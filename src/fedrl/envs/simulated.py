@@ -2,8 +2,8 @@
 
     EnvironmentWorld   made of one client's environment, any object with Gymnasium's `reset` and
                        `step`: `environment(client)` is all that a world of one's own must write
-    SimulatedWorld     made of a `Simulator`, which steps many episodes in one call: for worlds whose
-                       arithmetic is vectorised
+    SimulatedWorld     made of a `Simulator`, which steps many episodes in one call: for vectorised
+                       arithmetic
 
 An episode depends on its seed and its client's environment, and on nothing else: not on what is
 played beside it or was played before. Of a row's seed s come the action noise (the stream of s that
@@ -58,7 +58,7 @@ class EpisodeSeeds:
         if not self._streams:
             raise ValueError("the first episodes begin with reset")
         stream, pool = self._streams[row], self._pools[row]
-        return int(pool[stream.integers(len(pool))]), int(stream.integers(2**31))
+        return int(pool[int(stream.integers(len(pool)))]), int(stream.integers(2**31))
 
 
 class SimulatedWorld:

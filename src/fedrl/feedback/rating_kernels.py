@@ -18,6 +18,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+import scipy  # noqa: F401 - numba's products of matrices are its BLAS: without it Python dies
 from numba import njit
 from numpy.typing import NDArray
 

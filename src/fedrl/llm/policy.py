@@ -23,6 +23,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from fedrl.core.registry import missing_extra
 from fedrl.core.types import WORKER, UserError
 from fedrl.llm.model_types import LanguageModel, ModelConfig, Tokenizer
 
@@ -223,6 +224,8 @@ def loading(name: str, key: str = "algorithm.model") -> Iterator[None]:
     except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
         if isinstance(error, torch.OutOfMemoryError):
             raise
+        if isinstance(error, ModuleNotFoundError) and error.name:
+            raise missing_extra(error, f"{key} = {name!r}", "llm") from error
         first = str(error).strip().splitlines()[0]
         if "couldn't connect" in first or "offline mode" in first:
             raise UserError(unreachable(name, key)) from error

@@ -65,8 +65,7 @@ def html_page(
 ) -> str:
     """The page as text; its figures are also written as PNGs into the folder `pictures`."""
     metric = main_metric(groups)
-    runs = [run for group in groups for run in group.runs]
-    names = dict.fromkeys(str(run.config.get("name", "run")) for run in runs)
+    names = dict.fromkeys(str(group.config.get("name", "run")) for group in groups)
     rows = [summary_row(group, metric) for group in groups]
     main, others = main_panels(groups, metric), other_panels(groups, metric)
     for name, panels in {metric: main, **{name: [panel] for name, panel in others.items()}}.items():

@@ -22,6 +22,8 @@ from fedrl.runs.read import Run
 
 NO_SETTING = ("seed", "out", "track", "checkpoint_every")
 """Keys that may differ within a group: a seed is a repetition, the others move no number."""
+OF_A_SEED = re.compile(r"-seed\d+\.[0-9a-f]{12}$")
+"""What a grid adds to a variant's name, for a folder of its own."""
 OF_ONE_CLIENT = re.compile(r"_client\d+$")
 """Numbers that a run has once for every client: too many to draw."""
 MAIN = ("eval/success", "eval/accuracy", "eval/return", "eval/reward")
@@ -40,7 +42,8 @@ class Group:
 
 
 def settings(run: Run) -> Config:
-    return {key: value for key, value in run.config.items() if key not in NO_SETTING}
+    said = {key: value for key, value in run.config.items() if key not in NO_SETTING}
+    return said | {"name": OF_A_SEED.sub("", str(said["name"]))} if "name" in said else said
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:

@@ -1,4 +1,4 @@
-"""What is done with a trained agent: `fedrl eval RUN --split`, `fedrl label`, `fedrl export`."""
+"""What is done with a trained agent: `fedrl eval RUN --split`, `fedrl label`."""
 
 from __future__ import annotations
 
@@ -14,12 +14,11 @@ from fedrl.config.loading import read_recipe, resolve
 from fedrl.config.schema import Config
 from fedrl.core import seeding
 from fedrl.core.registry import suggestion
-from fedrl.core.types import Algorithm, SavesModel, Tensors, UserError
+from fedrl.core.types import Algorithm, Tensors, UserError
 from fedrl.envs.text import Task
 from fedrl.federation import round_loop
 from fedrl.partition import write_labels
 from fedrl.runs.evaluate import PlaysTasks, newest
-from fedrl.runs.new_folder import new_folder
 from fedrl.runs.run_dir import RunDir, require_run
 
 AT_ONCE = 256
@@ -28,19 +27,21 @@ AT_ONCE = 256
 
 def load_agent(path: Path) -> tuple[PlaysTasks, round_loop.Snapshot]:
     """The algorithm and the newest checkpoint of a run of language agents."""
-    config, algorithm = _build(path)
+    config, algorithm = build(path)
     if not isinstance(algorithm, PlaysTasks):
         raise UserError(f"{path} is a run of {config.algorithm.name}, which trains no text agent")
-    return algorithm, _newest(path, config)
+    return algorithm, newest_checkpoint(path, config)
 
 
-def _build(path: Path) -> tuple[Config, Algorithm]:
+def build(path: Path) -> tuple[Config, Algorithm]:
+    """The settings of a run, and its method."""
     require_run(path)
     config = resolve(read_recipe(path / "config.toml"))
     return config, build_algorithm(config)
 
 
-def _newest(path: Path, config: Config) -> round_loop.Snapshot:
+def newest_checkpoint(path: Path, config: Config) -> round_loop.Snapshot:
+    """The newest one that is whole."""
     snapshot = newest(RunDir(path).checkpoints(), config)
     if snapshot is None:
         raise UserError(f"{path} has no whole checkpoint")
@@ -103,24 +104,6 @@ def write_successes(algorithm: PlaysTasks, state: Tensors, out: Path, seed: int)
     won = _won(algorithm, state, tasks, seed)
     write_labels(out, {task.id: bool(w) for task, w in zip(tasks, won, strict=True)})
     return won
-
-
-def export(path: Path, out: Path) -> int:
-    """Write the newest checkpoint's model as an ordinary folder; the round that it is of."""
-    config, algorithm = _build(path)
-    if not isinstance(algorithm, SavesModel):
-        raise UserError(
-            f"{path} is a run of {config.algorithm.name}, which trains no language model"
-        )
-    snapshot = _newest(path, config)
-    if len(snapshot.states) > 1:
-        raise UserError(
-            f"{path} has {len(snapshot.states)} models, one per client: only a run with one model "
-            "can be exported"
-        )
-    with new_folder(out) as folder:
-        algorithm.save(snapshot.states[0]["theta"], folder)
-    return snapshot.round
 
 
 def _won(algorithm: PlaysTasks, state: Tensors, tasks: Sequence[Task], seed: int) -> np.ndarray:

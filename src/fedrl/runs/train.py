@@ -67,6 +67,7 @@ def start(config: Config, algorithm: Algorithm | None = None) -> RunDir:
     check_packages(config)
     check_connection(config)
     if algorithm is not None:
+        build_clients(config, algorithm)  # an attack that it cannot show
         check_model(config, algorithm)
     root = Path(config.out) / config.name
     return RunDir.create(

@@ -217,7 +217,7 @@ def test_an_export_that_fails_is_one_line_and_leaves_nothing(model, tmp_path, mo
 
 
 def test_a_run_of_many_models_is_not_exported(model, tmp_path):
-    from fedrl.runs.agents import export
+    from fedrl.runs.exports import export
 
     alone = {"kind": "independent", "clients": 2, "cohort": 0}
     path = train(recipe(model, rounds=1, federation=alone), tmp_path / "runs")

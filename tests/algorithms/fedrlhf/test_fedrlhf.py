@@ -139,8 +139,12 @@ def fit_of_policies(algorithm: FedRLHF, seed: int) -> tuple[float, float]:
     for client in range(algorithm.world.clients):
         held = user_states(algorithm.world, client, "held")
         network = algorithm.personal_policy(state, kept[client], client)
-        own.append(metrics.spearman(algorithm.policy(network, held.examples), held.rating))
-        common.append(metrics.spearman(algorithm.policy(state, held.examples), held.rating))
+        own.append(
+            metrics.spearman(algorithm.probability_high(network, held.examples), held.rating)
+        )
+        common.append(
+            metrics.spearman(algorithm.probability_high(state, held.examples), held.rating)
+        )
     return float(np.nanmean(own)), float(np.nanmean(common))
 
 
@@ -249,7 +253,10 @@ def test_evaluation_counts_held_out_ratings_only():
         high = shelf.rating >= 4
         for row in shelf.held:
             one = user_states(algorithm.world, client, "all").examples
-            chosen = algorithm.policy(state, type(one)(*(c[row : row + 1] for c in one)))[0] > 0.5
+            chosen = (
+                algorithm.probability_high(state, type(one)(*(c[row : row + 1] for c in one)))[0]
+                > 0.5
+            )
             right, count = right + (chosen == high[row]), count + 1
         often += (high[shelf.held] == (high[shelf.train].mean() > 0.5)).sum()
     found = algorithm.evaluate([state], [list(range(CLIENTS))], 1, 0)
@@ -646,7 +653,9 @@ def test_personalization_is_measured_on_all_movies_and_on_the_held_out_ones():
     own = algorithm.personal_policy(sent, result.state, 2)
     for name, part in (("divergence", "all"), ("divergence_held", "held")):
         some = user_states(algorithm.world, 2, part).examples
-        apart = metrics.divergence(algorithm.policy(own, some), algorithm.policy(sent, some))
+        apart = metrics.divergence(
+            algorithm.probability_high(own, some), algorithm.policy(sent, some)
+        )
         assert result.metrics[f"personal/{name}"] == apart > 0
 
 

@@ -149,7 +149,7 @@ def test_measured_values_are_those_of_the_policy():
     gaps, noises = [], []
     random = np.random.default_rng(0)
     for client, mine in enumerate(algorithm.client_data):
-        high = algorithm.policy(start, algorithm.train_examples(mine))
+        high = algorithm.probability_high(start, algorithm.train_examples(mine))
         gaps.append(np.mean(np.abs(mine.appeal) - mine.appeal * (2 * high - 1)))
         gradients = [one_step(algorithm, client, start, random) for _ in range(4000)]
         noises.append(np.var(gradients, 0).sum())

@@ -18,7 +18,15 @@ from fedrl.config.flag_parsing import fields
 from fedrl.config.loading import find_recipe, read_recipe, recipes_folder, resolve
 from fedrl.config.schema import SECTIONS, Config
 from fedrl.core.registry import load
-from fedrl.core.types import FilePath, ModelName, Word
+from fedrl.core.types import (
+    Address,
+    Assignment,
+    CodeCall,
+    CodeName,
+    FilePath,
+    ModelName,
+    Word,
+)
 from fedrl.engines.flower.node import Refused
 from fedrl.engines.flower.node_policy import Policy, check
 from fedrl.envs import WORLDS
@@ -40,7 +48,8 @@ def texts() -> Iterator[tuple[str, Any]]:
 
 def test_every_text_says_what_it_names():
     """Else nodes take no other value of it than its default, and its users wonder why."""
-    known = (Word, FilePath, ModelName, tuple[Word, ...])
+    single = (Word, Address, Assignment, CodeName, CodeCall, FilePath, ModelName)
+    known = (*single, *(tuple[hint, ...] for hint in single))
     assert len(list(texts())) >= 25
     assert [key for key, hint in texts() if hint not in known] == []
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 
 import jax
 import numpy as np
-from fedrl.algorithms.policy_gradient import LocalStep, PolicyGradient, Settings
 
+from fedrl.algorithms.policy_gradient import LocalStep, PolicyGradient, Settings
 from fedrl.core.types import Tensors, UserError
 
 

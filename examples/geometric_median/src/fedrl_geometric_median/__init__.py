@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from fedrl.aggregation.rule import Updates, rule
-from fedrl.core import tree
+from fedrl.aggregation.rule import Updates, as_update, rule, vectors
 from fedrl.core.types import Tensors
 
 
@@ -31,20 +30,9 @@ class GeometricMedianSettings:
 @rule(Settings=GeometricMedianSettings, least=3, values=True, by_number=False)
 def geometric_median(updates: Updates, iterations: int = 20, smooth: float = 1e-6) -> Tensors:
     """the point with the least sum of distances to all updates"""
-    flat = [tree.flatten(update) for update, _ in updates]
-    names = list(flat[0])
-    points = np.stack(
-        [np.concatenate([np.ravel(one[name]) for name in names]) for one in flat], dtype=np.float64
-    )
+    points = vectors(updates)
     middle = points.mean(0)
     for _ in range(iterations):
         weights = 1 / np.maximum(smooth, np.linalg.norm(points - middle, axis=1))
         middle = weights @ points / weights.sum()
-    ends = np.cumsum([flat[0][name].size for name in names])
-    parts = np.split(middle, ends[:-1])
-    return tree.unflatten(
-        {
-            name: part.reshape(flat[0][name].shape).astype(flat[0][name].dtype)
-            for name, part in zip(names, parts)
-        }
-    )
+    return as_update(middle, updates[0][0])

@@ -10,10 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from fedrl.envs.simulated import EnvironmentWorld
 
 from fedrl.core import seeding
 from fedrl.core.limits import at_least_one
+from fedrl.envs.simulated import EnvironmentWorld
 
 MOVES = np.array([(0, 1), (0, -1), (1, 0), (-1, 0)])
 

@@ -4,7 +4,7 @@ Paper: Fan et al., "Fault-Tolerant Federated Reinforcement Learning with Theoret
 (NeurIPS 2021), Algorithms 1 and 1.1.
 
     client    μ_i = mean of g(τ|θ_r) over B trajectories; sends μ_i
-    rule      μ = FedPG-Aggregate(μ_1, …)            `[aggregate] name = "fedpg"`
+    rule      μ = FedPG-Aggregate(μ_1, …)            `[aggregate] name = "fedpg-br"`
     server    θ_0 = θ_r;  N ~ Geom(b/(B+b));  N times, in an environment of its own:
                 b trajectories at θ_n,  w = p(τ|θ_0) / p(τ|θ_n)
                 v_n = mean [g(τ|θ_n) − w g(τ|θ_0)] + μ,   θ_{n+1} = θ_n + η v_n

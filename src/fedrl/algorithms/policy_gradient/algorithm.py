@@ -42,8 +42,9 @@ from fedrl.algorithms.policy_gradient.runners import (
     make_runner,
 )
 from fedrl.core import seeding, tree
+from fedrl.core.policies import TensorPolicy, of_parameters
 from fedrl.core.types import Job, Metrics, Range, Result, Spec, Tensors
-from fedrl.envs.interfaces import ControlWorld
+from fedrl.envs.interfaces import ControlWorld, seen_and_played
 
 if TYPE_CHECKING:
     from fedrl.algorithms.policy_gradient.policies import Array, Params
@@ -280,6 +281,10 @@ class PolicyGradient(ABC):
     def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
         """Mean return of one policy in every client's environment [N]."""
         return self.returns(stack([state["theta"]]), self.environments(1), [seed], episodes)[0]
+
+    def policy(self, state: Tensors, client: int | None = None) -> TensorPolicy:
+        """π_θ: one for all clients."""
+        return of_parameters(state["theta"], *seen_and_played(self.world))
 
     @cached_property
     def _everyone(self) -> Tensors:

@@ -34,6 +34,7 @@ from fedrl.algorithms.q_learning.settings import Settings
 from fedrl.algorithms.q_learning.td_step import Params, TDStep, half_square, picked
 from fedrl.algorithms.qhd.q_learning import round_report
 from fedrl.core import tree
+from fedrl.core.policies import TensorPolicy
 from fedrl.core.types import Job, Metrics, Result, Spec, Tensors
 from fedrl.envs.interfaces import DiscreteWorld, TabularWorld
 
@@ -199,6 +200,10 @@ class QLearning:
     def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
         """Mean return of one state's greedy policy in every client's environment [N]."""
         return self.runner.returns(state["theta"], seed, episodes)
+
+    def policy(self, state: Tensors, client: int | None = None) -> TensorPolicy:
+        """Greedy by Q: one for all clients."""
+        return self.runner.policy(state["theta"])
 
 
 def _prefixed(optimizer: Tensors) -> Tensors:

@@ -23,9 +23,11 @@ from fedrl.algorithms.q_learning.settings import NETWORK_LR
 from fedrl.algorithms.q_learning.td_step import Params, TDStep
 from fedrl.algorithms.qhd.dqn import network as dqn
 from fedrl.algorithms.qhd.dqn.episodes import evaluate as play_greedily
+from fedrl.algorithms.qhd.dqn.policy import network_policy
 from fedrl.algorithms.qhd.q_learning import REPORTS, step_by_step
 from fedrl.algorithms.qhd.q_learning_kernels import EPISODES, UPDATES
 from fedrl.core import seeding
+from fedrl.core.policies import NetworkPolicy
 from fedrl.core.threads import kernel_threads
 from fedrl.core.types import Metrics, Range, Tensors, UserError
 from fedrl.envs.discrete import classic_kernels as worlds
@@ -104,6 +106,9 @@ class NetworkRunner:
             return [play(start) for start in starts]
         with ThreadPoolExecutor(threads) as pool:
             return list(pool.map(play, starts))
+
+    def policy(self, theta: Tensors) -> NetworkPolicy:
+        return network_policy(theta[NAME], self.shape, self.world.scaling)
 
     def warm_up(self, start: Start) -> None:
         """One update; the kernels are kept on disk."""

@@ -16,6 +16,7 @@ import numpy as np
 
 from fedrl.algorithms.q_learning.settings import Settings
 from fedrl.algorithms.q_learning.td_step import TDStep
+from fedrl.core.policies import TensorPolicy
 from fedrl.core.types import Metrics, Range, Tensors
 from fedrl.envs.interfaces import DiscreteWorld, TabularWorld
 
@@ -74,6 +75,9 @@ class Runner(Protocol):
 
     def returns(self, theta: Tensors, seed: int, episodes: int) -> np.ndarray:
         """Mean return of the greedy policy in every client's environment [N]."""
+
+    def policy(self, theta: Tensors) -> TensorPolicy:
+        """Greedy by Q."""
 
     def diagnostics(self, theta: Tensors) -> Metrics:
         """What only exact solutions can tell."""

@@ -23,6 +23,7 @@ from fedrl.algorithms.q_learning.runners import End, Method, Start, update_loss
 from fedrl.algorithms.q_learning.settings import TABLE_LR
 from fedrl.algorithms.q_learning.td_step import Params, TDStep
 from fedrl.core import tree
+from fedrl.core.policies import TablePolicy
 from fedrl.core.types import Metrics, Range, Tensors
 from fedrl.envs.control import random_mdp
 from fedrl.envs.interfaces import TabularWorld
@@ -60,8 +61,8 @@ class TableRunner:
         server = _stacked([start.server for start in starts])
         client = _stacked([start.client for start in starts])
         with self.precision():
-            keys = jax.vmap(jax.random.key)(np.array([start.seed for start in starts], np.uint64))
-            last, error = self._local(theta, server, client, kernel, reward, keys, sign)
+            seeds = np.array([start.seed for start in starts], np.uint64)
+            last, error = self._local(theta, server, client, kernel, reward, seeds, sign)
             tables, errors = np.asarray(last[NAME]), np.asarray(error)
         steps, drawn = self.method.settings.local_steps, float(self.drawn)
         return [
@@ -79,6 +80,9 @@ class TableRunner:
         policy = (np.arange(rewards.shape[-1]) == choice[:, None]).astype(np.float64)
         world = self.world
         return random_mdp.performance(policy, kernels, rewards, world.initial, world.gamma)
+
+    def policy(self, theta: Tensors) -> TablePolicy:
+        return TablePolicy(theta[NAME], "values")
 
     def diagnostics(self, theta: Tensors) -> Metrics:
         """`q_error`: the largest distance to Q* of the mean environment."""
@@ -106,7 +110,7 @@ class TableRunner:
         client: Tensors,
         kernel: Array,
         reward: Array,
-        key: Array,
+        seed: Array,
         sign: Array,
     ) -> tuple[Params, Array]:
         """(θ after E updates, the largest entry of the last one's gradient: its TD error)."""
@@ -115,6 +119,7 @@ class TableRunner:
         each = s.samples or states  # transitions of a pair
         at, taken = (jnp.repeat(x.ravel(), each) for x in np.indices((states, actions)))
         everywhere = jnp.tile(jnp.arange(states), states * actions)
+        key = jax.random.key(seed)
         edges = jnp.cumsum(kernel, -1)[..., None, :-1]
 
         def values(theta: Params, where: Array) -> Array:

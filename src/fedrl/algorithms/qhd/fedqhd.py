@@ -47,6 +47,7 @@ from fedrl.algorithms.qhd.q_learning_kernels import Rules
 from fedrl.algorithms.qhd.ridge import Compiler
 from fedrl.core import seeding
 from fedrl.core.limits import above_zero, at_least_one, not_negative
+from fedrl.core.policies import FourierPolicy
 from fedrl.core.types import FilePath, Job, Metrics, Result, Spec, Tensors, UserError
 from fedrl.envs.interfaces import DiscreteWorld
 
@@ -264,6 +265,21 @@ class FedQHD(FederatedQLearner):
     def _parts(self, rows: np.ndarray) -> list[np.ndarray]:
         """Views of the cosine lanes and, if complex, of the sine lanes: [|A|, D] each."""
         return np.split(rows, 2, axis=1) if self.settings.complex else [rows]
+
+    def policy(self, state: Tensors, client: int | None = None) -> FourierPolicy:
+        """The readout that all share; of own encoders, what this client would compile from it."""
+        if self.own and client is None:
+            raise UserError("every client has an encoder of its own: say whose policy (--client 0)")
+        number = client or 0
+        return self._policy(self.client(number, state), self.readout(number, state))
+
+    def own_policy(self, kept: Tensors, state: Tensors, client: int) -> FourierPolicy:
+        """What the client had learned when its last round ended."""
+        return self._policy(self.client(client, state), kept["online"])
+
+    def _policy(self, client: Client, rows: np.ndarray) -> FourierPolicy:
+        omega, phase, scale = rff.lanes(client.encoder)
+        return FourierPolicy(omega, phase, np.array(rows), scale, self.world.scaling)
 
     # Evaluation
 

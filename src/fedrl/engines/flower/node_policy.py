@@ -7,8 +7,9 @@ good for filling its memory. What its owner says himself, as flags after `--`, i
 `--allow KEY` takes a setting from recipes as it comes.
 
 Every setting is looked at, whatever the method and the world: a text is refused unless its field
-says what it names (`types.Word`, `Assignment`, `FilePath`, `ModelName`) and it is that. A new
-setting is safe before anybody has thought of it here. A server's `Address` is the owner's to say.
+says what it names (`types.Word`, `Assignment`, `CodeName`, `FilePath`, `ModelName`) and it is that.
+A new setting is safe before anybody has thought of it here. A server's `Address`, and code that is
+called with arguments (`CodeCall`), are the owner's to say.
 """
 
 from __future__ import annotations
@@ -25,7 +26,16 @@ from typing import Any, Literal
 
 from fedrl.config.build import terms
 from fedrl.config.schema import Config
-from fedrl.core.types import Address, Assignment, FilePath, ModelName, UserError, Word
+from fedrl.core.types import (
+    Address,
+    Assignment,
+    CodeCall,
+    CodeName,
+    FilePath,
+    ModelName,
+    UserError,
+    Word,
+)
 from fedrl.engines.flower.node import OWN, Refused
 
 SWITCHES = ("attack.clients", "attack.share", "faults.clients")
@@ -124,6 +134,10 @@ def _objection(key: str, hint: Any, value: Any, policy: Policy) -> str:
         return "" if ASSIGNMENT.fullmatch(value) else "takes only name=value, of plain words"
     if hint == Address:
         return "calls only servers that its owner names" if value else ""
+    if hint == CodeName:  # whose code it is, `node_recipes.configuration` has asked
+        return "" if WORD.fullmatch(value) else "takes only plain names of code"
+    if hint == CodeCall:
+        return "calls only code that its owner names"
     if hint == FilePath:
         return "" if _inside(value, policy.folder) else "opens only files of its own folder"
     if hint == ModelName:

@@ -18,6 +18,7 @@ from fedrl.core import seeding
 from fedrl.core.limits import at_least_one
 from fedrl.core.types import Tensors, UserError
 from fedrl.envs.interfaces import JaxSample, Trajectories
+from fedrl.envs.rendering import RenderedEnvironment, twin
 
 Array = jax.Array
 Carry = tuple[Array | int, Array, Array, Array, Array, Array]
@@ -89,6 +90,18 @@ class World:
         """The private physics of these clients' carts, [n] each."""
         index = np.asarray(clients)
         return {name: values[index].astype(np.float32) for name, values in self._all.items()}
+
+    def rendered(self, client: int) -> RenderedEnvironment:
+        """Gymnasium's CartPole with this client's physics and start."""
+        own = {name: float(values[client]) for name, values in self._all.items()}
+        physics = {
+            "length": own["length"],
+            "polemass_length": MASS_POLE * own["length"],
+            "gravity": own["gravity"],
+            "force_mag": own["force"],
+        }
+        start = {"low": -own["initial"], "high": own["initial"]}
+        return twin("CartPole-v1", physics, start, max_episode_steps=self.horizon)
 
     def rollout_jax(
         self,

@@ -15,6 +15,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import math
+import tempfile
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -28,7 +29,9 @@ import numpy as np
 from fedrl.core import seeding
 from fedrl.core.limits import at_least_one
 from fedrl.core.types import Tensors, UserError
+from fedrl.envs.control.body_lengths import stretched
 from fedrl.envs.interfaces import Act, Trajectories
+from fedrl.envs.rendering import RenderedEnvironment, twin
 
 if TYPE_CHECKING:
     import mujoco
@@ -80,6 +83,9 @@ TASKS = {
         health=Health(height=(0.7, math.inf), angle=(-0.2, 0.2), state=100.0),
     ),
 }
+
+TWINS = {"halfcheetah": "HalfCheetah-v5", "walker2d": "Walker2d-v5", "hopper": "Hopper-v5"}
+"""Gymnasium's names of the same worlds."""
 
 LONGEST_SPREAD = 0.3
 """Beyond it a body may start outside of the healthy heights: its episodes would end at once."""
@@ -167,6 +173,20 @@ class World:
     def params(self, clients: Sequence[int]) -> Tensors:
         """The environments of these clients; of several, every trajectory draws one uniformly."""
         return {"client": np.array(clients, np.int64)}
+
+    def rendered(self, client: int) -> RenderedEnvironment:
+        """Gymnasium's environment with this client's body and start."""
+        assets = _load_mujoco(self.settings.name)[1]
+        body = stretched((assets / self._task.xml).read_text(), float(self.lengths[client]))
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / self._task.xml
+            file.write_text(ElementTree.tostring(body, encoding="unicode"))
+            return twin(
+                TWINS[self.settings.name],
+                xml_file=str(file),
+                reset_noise_scale=float(self.bounds[client]),
+                max_episode_steps=self.horizon,
+            )
 
     def rollout(self, act: Act, params: Tensors, seeds: np.ndarray) -> Trajectories[np.ndarray]:
         """`params["client"]` [B, n] and `seeds` [B] give B episodes, whose rows are independent.
@@ -302,9 +322,7 @@ def _draws(seed: int, purpose: str, clients: int) -> np.ndarray:
 
 def _build(mujoco: ModuleType, xml: str, length: float) -> mujoco.MjModel:
     """The model of Gymnasium's `xml`, its body and limbs `length` times as long, no thicker."""
-    root = ElementTree.fromstring(xml)
-    for body in root.iterfind("worldbody/body"):
-        _stretch(body, length)
+    root = stretched(xml, length)
     # The compiler would do the same at the price of a deprecation warning on every build.
     mass = root.find("compiler").attrib.pop("settotalmass", None)  # type: ignore[union-attr]
     model = mujoco.MjModel.from_xml_string(ElementTree.tostring(root, encoding="unicode"))
@@ -314,22 +332,3 @@ def _build(mujoco: ModuleType, xml: str, length: float) -> mujoco.MjModel:
     # One body alone is one island of constraints: looking for more finds none and costs 6%.
     model.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_ISLAND)
     return model
-
-
-def _stretch(body: ElementTree.Element, length: float) -> None:
-    """Scale where every part sits, how long its capsules are, and the height that z counts from."""
-    for part in body.iter():
-        if part.tag not in ("body", "joint", "geom"):
-            continue
-        for key in ("pos", "fromto"):
-            if key in part.attrib:
-                part.set(key, _scaled(part.attrib[key], length))
-        if part.tag == "geom":
-            radius, *half = part.attrib["size"].split()
-            part.set("size", " ".join([radius, *(_scaled(value, length) for value in half)]))
-        if part.get("type") == "slide" and "ref" in part.attrib:
-            part.set("ref", _scaled(part.attrib["ref"], length))
-
-
-def _scaled(numbers: str, factor: float) -> str:
-    return " ".join(repr(float(number) * float(factor)) for number in numbers.split())

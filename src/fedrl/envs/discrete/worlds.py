@@ -25,6 +25,7 @@ from fedrl.envs.discrete import classic_kernels as classic
 from fedrl.envs.discrete import lunarlander
 from fedrl.envs.discrete.compiled import Compiled
 from fedrl.envs.interfaces import DiscreteWorld, Scaling, Simulator
+from fedrl.envs.rendering import RenderedEnvironment, twin
 from fedrl.envs.simulated import ONE, SimulatedWorld
 
 POOL = 20
@@ -53,6 +54,15 @@ TASKS = {
         None, lunarlander.DIMENSION, lunarlander.ACTIONS, lunarlander.LIMIT, (0.0,) * 8, (1.0,) * 8
     ),
 }
+
+
+TWINS = {
+    "cartpole-v1": "CartPole-v1",
+    "acrobot-v1": "Acrobot-v1",
+    "mountaincar-v0": "MountainCar-v0",
+    "lunarlander-v3": "LunarLander-v3",
+}
+"""Gymnasium's names of the same worlds."""
 
 
 @dataclass(frozen=True)
@@ -113,7 +123,10 @@ class World(SimulatedWorld):
     def simulator(self, pools: Sequence[Sequence[int]] | np.ndarray) -> Simulator:
         if self.kernel is not None:
             return Compiled(self.kernel, pools)
-        return lunarlander.Lunar(len(pools), self.backend)
+        return lunarlander.Lunar(len(pools), self.backend)  # type: ignore[arg-type]
+
+    def rendered(self, client: int) -> RenderedEnvironment:
+        return twin(TWINS[self.name])
 
 
 def random_states(world: DiscreteWorld, count: int, seed: int) -> np.ndarray:

@@ -17,7 +17,7 @@ from typing import Any, Literal, NamedTuple
 
 from fedrl.core import seeding
 from fedrl.core.limits import not_negative
-from fedrl.core.types import UserError
+from fedrl.core.types import Assignment, CodeCall, CodeName, UserError
 
 Value = bool | int | float | str
 
@@ -38,7 +38,7 @@ class Keyword(NamedTuple):
             return self.value
         random = seeding.generator(seed, f"gymnasium/{self.name}", client=client)
         if isinstance(self.value, int):
-            return int(random.integers(self.value, self.high, endpoint=True))
+            return int(random.integers(self.value, int(self.high), endpoint=True))
         return float(random.uniform(float(self.value), self.high))
 
 
@@ -57,13 +57,13 @@ class Settings:
 
     name: Literal["gymnasium"] = "gymnasium"
     # The environment's id; "package:Name-v0" imports the package that registers it first.
-    id: str = "CartPole-v1"
+    id: CodeName = "CartPole-v1"
     # Keywords of gymnasium.make: "g=9.81", or "g=8.0:12.0" for a draw per client.
-    kwargs: tuple[str, ...] = ()
+    kwargs: tuple[Assignment, ...] = ()
     # Attributes that are set on the bare environment, in the same words: "masspole=0.1:0.3".
-    attributes: tuple[str, ...] = ()
+    attributes: tuple[Assignment, ...] = ()
     # Wrappers by import path, the innermost first: "gymnasium.wrappers:ClipReward(min_reward=-1)".
-    wrappers: tuple[str, ...] = ()
+    wrappers: tuple[CodeCall, ...] = ()
     # Steps after which an episode is cut; 0 is the environment's own limit.
     horizon: int = 0
     # Discount factor of policy gradients' returns; Q-learners have their own.
@@ -97,15 +97,6 @@ class Settings:
                 raise UserError(f"world.{key} says {', '.join(sorted(twice))} twice")
         for text in self.wrappers:
             parse_wrapper(text)
-
-
-def packages(settings: Settings) -> tuple[str, ...]:
-    """The Python packages that a world of these settings imports by name; nothing is imported.
-
-    What an id's own registration imports is that package's affair.
-    """
-    named = [text.partition(":")[0] for text in (settings.id, *settings.wrappers) if ":" in text]
-    return tuple(dict.fromkeys(["gymnasium", *(name.partition(".")[0] for name in named)]))
 
 
 def check_module(module: str, key: str) -> None:

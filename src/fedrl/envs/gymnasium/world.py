@@ -27,21 +27,22 @@ from gymnasium import spaces
 from gymnasium.envs.registration import EnvSpec
 
 from fedrl.core import seeding
-from fedrl.core.registry import suggestion
+from fedrl.core.policies import ActionBox
+from fedrl.core.registry import code, suggestion
 from fedrl.core.types import UserError
 from fedrl.envs.gymnasium.settings import (
     Keyword,
     Settings,
     Value,
     Wrapper,
-    packages,
     parse_keyword,
     parse_wrapper,
 )
 from fedrl.envs.interfaces import Scaling
+from fedrl.envs.rendering import RenderedEnvironment
 from fedrl.envs.simulated import Environment, EnvironmentWorld, random_play, repeats
 
-__all__ = ["Settings", "World", "packages"]
+__all__ = ["Settings", "World"]
 
 Env = gymnasium.Env[Any, Any]
 CHECKS = (
@@ -57,7 +58,7 @@ HUGE = 1e6
 
 
 class Bounds(NamedTuple):
-    """Of continuous actions in one row [A]; without both bounds, the middle is 0 and the reach 1."""
+    """Of continuous actions in one row [A]; without both, the middle is 0 and the reach 1."""
 
     low: np.ndarray
     high: np.ndarray
@@ -68,8 +69,6 @@ class Bounds(NamedTuple):
 
 class World(EnvironmentWorld):
     """An environment per client; `kwargs` and `attributes` with a range make them differ."""
-
-    Settings = Settings
 
     def __init__(self, settings: Settings, clients: int, seed: int) -> None:
         self.settings = settings
@@ -84,14 +83,18 @@ class World(EnvironmentWorld):
             raise UserError(f"{settings.id} has no limit of steps: set world.horizon, to 200 say")
         space = first.action_space
         self._box = _bounds(space) if isinstance(space, spaces.Box) else None
-        if self._box is None and not isinstance(space, spaces.Discrete):
+        if self._box is not None:
+            actions = len(self._box.low)
+        elif isinstance(space, spaces.Discrete):
+            actions = int(space.n)
+        else:
             raise UserError(
                 f"{settings.id} has {type(space).__name__} actions; worlds have Discrete or Box "
                 "ones: name a wrapper in world.wrappers that makes one of these"
             )
         super().__init__(
             settings.id, clients, first.observation_space.shape[0],  # type: ignore[index]
-            len(self._box.low) if self._box else int(space.n), horizon, settings.gamma, continuous=self._box is not None,
+            actions, horizon, settings.gamma, continuous=self._box is not None,
         )  # fmt: skip
         self.give_back(0, first)
         if not repeats(self, seeding.derive(seed, "gymnasium/repeats")):
@@ -127,12 +130,25 @@ class World(EnvironmentWorld):
             actions = np.clip(actions, box.low, box.high)
         return actions.astype(np.float32).reshape(-1, *box.shape)
 
+    def action_box(self) -> ActionBox | None:
+        """The same for a policy that is used without this world."""
+        box, how = self._box, self.settings.action_bounds
+        if box is None or how == "ignore":
+            return None
+        rescaled = how == "rescale"
+        middle = box.middle if rescaled else np.zeros_like(box.low)
+        reach = box.reach if rescaled else np.ones_like(box.low)
+        return ActionBox(*(x.reshape(box.shape) for x in (middle, reach, box.low, box.high)))
+
+    def rendered(self, client: int) -> RenderedEnvironment:
+        return self._make(client, render_mode="rgb_array")
+
     def _values(self, words: list[Keyword], client: int) -> dict[str, Value]:
         return {word.name: word.of_client(client, self._seed) for word in words}
 
-    def _make(self, client: int) -> Env:
+    def _make(self, client: int, **more: Value) -> Env:
         """The client's environment, bare but for the wrappers that were asked for."""
-        env = _created(self._spec, self._values(self._kwargs, client))
+        env = _created(self._spec, self._values(self._kwargs, client) | more)
         for name, value in self._values(self._attributes, client).items():
             if not hasattr(env.unwrapped, name):
                 known = [key for key in vars(env.unwrapped) if not key.startswith("_")]
@@ -192,8 +208,9 @@ def _registered(id: str) -> EnvSpec:
     module, _, name = id.rpartition(":")
     try:
         if module:
+            code(id, "world.id")  # a node's owner has a say in what is imported
             importlib.import_module(module)
-        return gymnasium.spec(name)
+        found = gymnasium.spec(name)
     except ModuleNotFoundError as error:
         raise _missing(f"world.id = {id!r}", error) from error
     except gymnasium.error.Error as error:
@@ -201,6 +218,9 @@ def _registered(id: str) -> EnvSpec:
         if not near.startswith("did"):  # the whole choice is hundreds of names
             near = '"package:Name-v0" imports the package that registers it'
         raise UserError(f"world.id is {id!r}, which is not registered; {near}") from error
+    if isinstance(found.entry_point, str):
+        code(found.entry_point, "world.id")
+    return found
 
 
 def _created(spec: EnvSpec, kwargs: dict[str, Value]) -> Env:
@@ -219,8 +239,9 @@ def _created(spec: EnvSpec, kwargs: dict[str, Value]) -> Env:
     while isinstance(env, CHECKS):
         env = env.env
     bare = env.unwrapped
-    if type(vars(bare).get("action_space")) is spaces.Discrete:
-        bare.action_space = _Discrete(bare.action_space)
+    space = vars(bare).get("action_space")
+    if isinstance(space, spaces.Discrete) and type(space) is spaces.Discrete:
+        bare.action_space = _Discrete(space)
     return env
 
 

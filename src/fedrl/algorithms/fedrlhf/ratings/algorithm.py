@@ -204,7 +204,7 @@ class FedRLHF:
         model = self.reward_model(job)
         if settings.feedback == "none":
             return memory, model
-        scores = metrics.stars(self.policy(job.broadcast, self.train_examples(data)))
+        scores = metrics.stars(self.probability_high(job.broadcast, self.train_examples(data)))
         counts = settings.rating_queries, settings.preference_queries
         person = self.feedback_source(data)
         source = (lambda user: OppositeSource(person(user))) if opposite else person
@@ -289,7 +289,7 @@ class FedRLHF:
         train = data.train
         return Examples(data.users[train.user], data.movies[train.movie], train.genres)
 
-    def policy(self, weights: network.Weights, examples: Examples) -> np.ndarray:
+    def probability_high(self, weights: network.Weights, examples: Examples) -> np.ndarray:
         """π(high | s) [n]."""
         q = network.outputs(weights, self.sizes, examples).astype(np.float64)
         return 0.5 * (1 + np.tanh(0.5 * (q[:, 1] - q[:, 0]) / self.settings.temperature))
@@ -311,10 +311,13 @@ class FedRLHF:
         for owner in self.client_env_ids[job.client]:
             held = user_states(self.world, owner, "held")
             every = user_states(self.world, owner, "all")
-            high = self.policy(own, held.examples)
+            high = self.probability_high(own, held.examples)
             apart = [
-                metrics.divergence(policy, self.policy(job.broadcast, states.examples))
-                for policy, states in ((self.policy(own, every.examples), every), (high, held))
+                metrics.divergence(policy, self.probability_high(job.broadcast, states.examples))
+                for policy, states in (
+                    (self.probability_high(own, every.examples), every),
+                    (high, held),
+                )
             ]
             rows.append(metrics.PersonalRow(held, high, *apart))
         return metrics.mean_personal(rows)
@@ -331,7 +334,7 @@ class FedRLHF:
         held = user_states(self.world, owner, "held")
         train = user_states(self.world, owner, "train")
         final = state["average"] if self.settings.average else state
-        high, train_high = (self.policy(final, part.examples) for part in (held, train))
+        high, train_high = (self.probability_high(final, part.examples) for part in (held, train))
         return metrics.user_metrics(held, high, train, train_high)
 
     def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:

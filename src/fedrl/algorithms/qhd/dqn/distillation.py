@@ -28,9 +28,11 @@ import numpy as np
 from fedrl.algorithms.qhd import anchors as anchoring
 from fedrl.algorithms.qhd.dqn import feddqn
 from fedrl.algorithms.qhd.dqn import network as dqn
+from fedrl.algorithms.qhd.dqn.policy import network_policy
 from fedrl.algorithms.qhd.q_learning import REPORTS
 from fedrl.core import seeding
 from fedrl.core.limits import above_zero, not_negative
+from fedrl.core.policies import NetworkPolicy
 from fedrl.core.types import FilePath, Job, Metrics, Result, Spec, Tensors, UserError
 from fedrl.envs.interfaces import DiscreteWorld
 
@@ -142,6 +144,16 @@ class Distillation(feddqn.DeepQLearner):
     def _states(self, sent: Tensors) -> np.ndarray:
         return self.world.scaling(sent["anchors"]).astype(np.float32)
 
+    def policy(self, state: Tensors, client: int | None = None) -> NetworkPolicy:
+        """A newcomer's, with nothing but the teacher fitted; see `own_policy`."""
+        if client is None:
+            raise UserError("every client has a network of its own: say whose policy (--client 0)")
+        return network_policy(self._fitted(client, state), self.shape(client), self.world.scaling)
+
+    def own_policy(self, kept: Tensors, state: Tensors, client: int) -> NetworkPolicy:
+        """What the client had learned when its last round ended."""
+        return network_policy(kept["online"], self.shape(client), self.world.scaling)
+
     # Evaluation
 
     def evaluate(
@@ -160,10 +172,15 @@ class Distillation(feddqn.DeepQLearner):
         return np.array([self._newcomer(client, state, seed, episodes) for client in clients])
 
     def _newcomer(self, client: int, state: Tensors, seed: int, episodes: int = 0) -> float:
-        shape, weights = self.shape(client), self.initial_weights(client, state)
+        weights = self._fitted(client, state)
+        return self.greedy(self.shape(client), weights, seed, [client], episodes)
+
+    def _fitted(self, client: int, state: Tensors) -> np.ndarray:
+        """A newcomer's weights in the place of this client."""
+        weights = self.initial_weights(client, state)
         if state["teacher"].any():
-            self.fit(weights, shape, state)
-        return self.greedy(shape, weights, seed, [client], episodes)
+            self.fit(weights, self.shape(client), state)
+        return weights
 
 
 def build(

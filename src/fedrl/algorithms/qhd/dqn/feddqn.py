@@ -27,6 +27,7 @@ import numpy as np
 from fedrl.algorithms.qhd.dqn import network as dqn
 from fedrl.algorithms.qhd.dqn.episodes import evaluate as play_greedily
 from fedrl.algorithms.qhd.dqn.episodes import run_episodes
+from fedrl.algorithms.qhd.dqn.policy import network_policy
 from fedrl.algorithms.qhd.q_learning import (
     FederatedQLearner,
     Practice,
@@ -35,6 +36,7 @@ from fedrl.algorithms.qhd.q_learning import (
 )
 from fedrl.core import seeding
 from fedrl.core.limits import above_zero, at_least_one
+from fedrl.core.policies import NetworkPolicy
 from fedrl.core.types import Job, Metrics, Result, Spec, Tensors, UserError
 from fedrl.envs.interfaces import DiscreteWorld
 
@@ -145,6 +147,14 @@ class FedDQN(DeepQLearner):
         kept, metrics = self.play(job, self.shape, learner)
         weight = metrics["env/steps"]
         return Result(job.client, {"weights": learner.online.copy()}, weight, kept, metrics)
+
+    def policy(self, state: Tensors, client: int | None = None) -> NetworkPolicy:
+        """One for all clients."""
+        return network_policy(state["weights"], self.shape, self.world.scaling)
+
+    def own_policy(self, kept: Tensors, state: Tensors, client: int) -> NetworkPolicy:
+        """What the client had learned when its last round ended."""
+        return network_policy(kept["online"], self.shape, self.world.scaling)
 
     # Evaluation
 

@@ -1,0 +1,63 @@
+"""FedNova: equal steps are PAvg, unequal ones by hand, and no client's objective counts more."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from support.policy_gradients import Plain, jobs, make, played
+from support.rounds import same
+
+from fedrl.aggregation.mean import mean
+from fedrl.algorithms.classics.fednova import FedNova
+
+
+def test_equal_steps_are_pavg():
+    """Division by a power of two is exact: to the last bit; by three to rounding."""
+    nova, pavg = (played(make(cls, "cartpole", local_steps=4)).last for cls in (FedNova, Plain))
+    same(nova.states[0], pavg.states[0])
+    nova, pavg = (played(make(cls, "cartpole"), rounds=1).last for cls in (FedNova, Plain))
+    for name, leaf in pavg.states[0]["theta"].items():
+        np.testing.assert_allclose(nova.states[0]["theta"][name], leaf, rtol=1e-5, atol=1e-7)
+
+
+def test_unequal_steps_by_hand():
+    steps = np.array([1, 2, 5])
+    nova, plain = (make(cls, client_steps=(1, 2, 5)) for cls in (FedNova, Plain))
+    changes = np.array([r.update["logits"] for r in plain.local_many(jobs(plain))], float)
+    results = nova.local_many(jobs(nova))
+    assert [float(r.update["steps"]) for r in results] == [1.0, 2.0, 5.0]
+    state = nova.step(nova.init(0), mean([(r.update, 1.0) for r in results]), 1)
+    by_hand = steps.mean() * (changes / steps[:, None, None]).mean(0)
+    np.testing.assert_allclose(state["theta"]["logits"], by_hand, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize(("cls", "weights"), [(FedNova, [1, 1, 1]), (Plain, [1, 2, 9])])
+def test_more_steps_do_not_weigh_more(cls, weights):
+    """J_i(θ) = −½ (θ − a_i)² with small steps: PAvg ends at the mean of a_i weighted by K_i."""
+    best, steps = np.array([-2.0, 1.0, 6.0]), [1, 2, 9]
+    method = make(cls, lr=1e-4, local_steps=4, client_steps=(1, 2, 9))
+    state = {"theta": {"x": np.zeros(1)}}
+    method.server_lr = 4e-2  # 100 times the clients' mean step: sooner at the end
+    for number in range(800):
+        updates = []
+        for i, count in enumerate(steps):
+            theta = state["theta"]
+            for _ in range(count):
+                now = SimpleNamespace(gradient=lambda x=theta["x"], i=i: {"x": best[i] - x})
+                theta = {"x": theta["x"] + 1e-4 * method.direction(now)["x"]}
+            updates.append(
+                (method.finish(state["theta"], theta, {}, {}, np.float64(count))[0], 1.0)
+            )
+        state = method.step(state, mean(updates), number)
+    wanted = np.average(best, weights=weights)
+    np.testing.assert_allclose(state["theta"]["x"], wanted, atol=0.01)
+
+
+def test_what_clients_say_of_their_steps_has_bounds():
+    method = make(FedNova, client_steps=(1, 2, 5))
+    d = {"logits": np.ones((5, 5), np.float32)}
+    for said, used in ((1e9, 5), (-3.0, 1)):
+        moved = method.step(method.init(0), {"theta": d, "steps": np.float32(said)}, 1)
+        np.testing.assert_allclose(moved["theta"]["logits"], used, rtol=1e-5)
