@@ -1,7 +1,8 @@
-"""A model for an agent to begin from: it says what the world understands, and knows nothing else.
+"""A model for an agent to begin from: it says what the world understands, and is clumsy.
 
-A small Llama over the world's own words imitates a player who answers at random. Reinforcement
-learning then has something to choose from; where you have a model that can read, use that instead.
+A small Llama over the world's own words imitates a player half of whose answers are at random.
+Reinforcement learning then has something to choose from; where you have a model that can read, use
+that instead.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ def make_beginner(
     world: TextWorld,
     player: Player,
     out: Path,
-    episodes: int = 100,
-    steps: int = 100,
+    episodes: int = 200,
+    steps: int = 300,
     tokenizer: Callable[[list[str]], PreTrainedTokenizerFast] = builtin_tokenizers.word_tokenizer,
     width: int = 32,
     layers: int = 2,

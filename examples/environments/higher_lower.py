@@ -4,7 +4,7 @@
     uvicorn higher_lower:app --port 8000          # in this folder
     fedrl run higher_lower.toml                   # or serve = "./higher_lower.py:app" in the recipe
 
-Who halves what is left always wins; guesses at random win 52% of the games.
+Who halves what is left always wins; guesses at random win 37% of the games.
 """
 
 from uuid import uuid4

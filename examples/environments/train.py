@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import random
+import re
 from pathlib import Path
 
 import prices
@@ -28,18 +29,34 @@ from fedrl.llm.builtin_tokenizers import bpe_tokenizer
 WORDS = ("bat", "bit", "but", "cat", "cut", "hat", "hit", "hut")
 TEMPLATE = (
     "{% for tool in tools %}{{ tool.function.name }}"
-    "({{ tool.function.parameters.required | join }}) {% endfor %}{% for message in messages %}\n{{ message.role }}: {{ message.content }}"
+    "({{ tool.function.parameters.required | join }}) {% endfor %}"
+    "{% for message in messages %}\n{{ message.role }}: {{ message.content }}"
     "{% for call in message.tool_calls or [] %}<tool_call>{{ call.function | tojson }}</tool_call>"
     "{% endfor %}{% endfor %}\nassistant:"
 )
 
 
 def guess_number(task: str, turn: Turn, rng: random.Random) -> str:
-    return str(rng.randint(1, 7))
+    """Every second time one of the numbers that are left."""
+    low, high = re.findall(r"\d+", turn.observation) if rng.random() < 0.5 else (1, 7)
+    return str(rng.randint(int(low), int(high)))
 
 
 def guess_word(task: str, turn: Turn, rng: random.Random) -> str:
-    return rng.choice(WORDS)
+    """Every second time a word that agrees with all answers."""
+    said = [message["content"] for message in turn.info.get("messages", ())[1:]]
+    left = [
+        word
+        for word in WORDS
+        if all(
+            f"{_alike(word, guess)} letters" in told for guess, told in zip(said[::2], said[1::2])
+        )
+    ]
+    return rng.choice(left if left and rng.random() < 0.5 else WORDS)
+
+
+def _alike(word: str, other: str) -> int:
+    return sum(a == b for a, b in zip(word, other))
 
 
 def clumsy_shopper(task: str, turn: Turn, rng: random.Random) -> str:
@@ -78,9 +95,7 @@ def main() -> None:
         prices.write(Path("questions"))
     config = resolve(read_recipe(recipe), flags)
     world = parts.world(config.world.name).make("world.name", config.world, 2, 0)
-    more = {}
-    if asked.name == "prices":
-        more = {"tokenizer": shop_tokenizer, "steps": 300, "episodes": 200}
+    more = {"tokenizer": shop_tokenizer} if asked.name == "prices" else {}
     make_beginner(world, PLAYERS[asked.name], Path(config.algorithm.model), **more)
     for seed in asked.seeds:
         run = fedrl.run(recipe, flags=[*flags, "--seed", str(seed)])

@@ -40,6 +40,7 @@ class StandIn:
 
     url: str = ""
     mode: str = "well"
+    hang_ups: int = 0  # so many of the next steps end their connection
     capacity: int = 1000
     sessions: int = 0  # open now
     opened: int = 0
@@ -96,6 +97,9 @@ class StandIn:
             if self.mode == "hang":
                 time.sleep(1.0)
             elif self.mode == "close":
+                return
+            elif self.hang_ups:
+                self.hang_ups -= 1
                 return
             elif self.mode == "nonsense":
                 connection.send("<html>busy</html>")

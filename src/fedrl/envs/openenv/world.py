@@ -26,7 +26,7 @@ from typing import Literal
 
 from fedrl.core.limits import above_zero, at_least_one, not_negative
 from fedrl.core.registry import absolute
-from fedrl.core.types import Address, FilePath, Json, UserError, Word
+from fedrl.core.types import Address, CodeName, FilePath, Json, UserError, Word
 from fedrl.envs.openenv import fields
 from fedrl.envs.openenv.loopback_server import SERVERS, LoopbackServer
 from fedrl.envs.openenv.session import LARGEST, Answer, Place, ServerLost, Session, Sessions
@@ -44,7 +44,7 @@ class Settings:
     # Address of a server, such as http://127.0.0.1:8000.
     url: Address = ""
     # In its place: an environment's server application, package.module:app, to start on loopback.
-    serve: Word = ""
+    serve: CodeName = ""
     # Field of an action that gets the agent's text. Empty: its only field that must be given, else
     # the text is the whole action in JSON.
     action: Word = ""

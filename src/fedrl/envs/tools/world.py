@@ -21,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from fedrl.core.limits import at_least_one
-from fedrl.core.types import Json, Word
+from fedrl.core.types import CodeName, Json, Word
 from fedrl.envs.prompts import settings as prompts
 from fedrl.envs.prompts.records import Row
 from fedrl.envs.prompts.rewards import Answer, Prompt
@@ -38,7 +38,7 @@ class Settings(prompts.Settings):
     name: Word = "tools"
     # Functions that the agent may call: package.module:function or ./file.py:function. Type hints
     # and a docstring in Google's form describe them to the model.
-    tools: tuple[Word, ...] = ()
+    tools: tuple[CodeName, ...] = ()
     # Most answers of an episode, calls and the final one.
     max_steps: int = 8
 

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from fedrl.core.limits import above_zero, not_negative, one_of
 from fedrl.core.registry import Table, load
-from fedrl.core.types import Assignment, Json, UserError, Word
+from fedrl.core.types import Assignment, CodeName, Json, UserError
 from fedrl.envs.side_by_side import run_all
 from fedrl.envs.text import Episode, Task, Turn, spaced
 
@@ -50,7 +50,7 @@ class Settings:
     name: Literal["verifiers"] = "verifiers"
     # The id of an installed environment, as load_environment takes it; or its function,
     # package.module:load_environment or ./file.py:load_environment.
-    environment: Word = ""
+    environment: CodeName = ""
     # Arguments of load_environment: name=value, the value in JSON or a plain word.
     arguments: tuple[Assignment, ...] = ()
     # Share of the rows that is only evaluated on, where the environment has no evaluation dataset.
