@@ -10,12 +10,13 @@ import pytest
 pytest.importorskip("websockets", reason="the extra openenv is not installed")
 pytest.importorskip("torch", reason="the extra llm is not installed")
 
+from support.openenv_server import DESCRIPTION, stand_in
+from support.small_talkers import talker
+
 import fedrl
 from fedrl.core.types import UserError
 from fedrl.engines.flower.node import Refused
 from fedrl.engines.flower.node_policy import Policy, check
-from support.openenv_server import DESCRIPTION, stand_in
-from support.small_talkers import talker
 
 
 def tables(folder: Path, url: str, **more: object) -> dict[str, object]:
