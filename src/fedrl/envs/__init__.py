@@ -79,7 +79,7 @@ _BUILTIN = {
     ),
     "verifiers": Entry(
         "fedrl.envs.verifiers.world",
-        "",
+        "verifiers",
         "an environment of the package verifiers, played by its own loop",
         kinds=("text",),
     ),
