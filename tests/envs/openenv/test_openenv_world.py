@@ -184,7 +184,11 @@ def test_actions_of_one_field_and_of_many() -> None:
     assert whole.hint == (
         'Each command is a JSON object with the fields "x" (integer), "y" (number), "ok" (boolean).'
     )
-    for text in ("[1]", "move", "{" * 100_000):
+    assert fields.action_fields(many, "x").action(" 3 ") == {"x": 3}
+    for text in ("nan", "inf", "-Infinity", "1e999", "three"):
+        with pytest.raises(fields.NoAction):
+            fields.action_fields(many, "y").action(text)
+    for text in ("[1]", "move", "{" * 100_000, '{"x": NaN}'):
         with pytest.raises(fields.NoAction):
             whole.action(text)
     with pytest.raises(fields.NoAction):

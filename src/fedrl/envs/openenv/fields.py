@@ -11,21 +11,36 @@ Settings name other fields where that is not what is meant.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from fedrl.core.registry import suggestion
-from fedrl.core.types import Json, UserError
+from fedrl.core.types import Json, JsonValue, UserError
 
 NOT_THE_AGENTS = ("metadata",)
 """Of an action: for programs."""
 NOT_SHOWN = ("metadata", "done", "reward")
-READERS = {"integer": int, "number": float, "array": json.loads, "object": json.loads}
 BOOLEANS = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
 class NoAction(Exception):
     """A text that is no action; the message is for the agent."""
+
+
+def _json(text: str) -> JsonValue:
+    """Without NaN and infinity, which Python's reader takes and a server may not."""
+    value: JsonValue = json.loads(text)
+    json.dumps(value, allow_nan=False)
+    return value
+
+
+def _number(text: str) -> JsonValue:
+    return _json(str(float(text)))
+
+
+READERS: Mapping[str, Callable[[str], JsonValue]] = {
+    "integer": int, "number": _number, "array": _json, "object": _json,
+}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,7 +76,7 @@ class ActionFields:
 
 def _object(text: str) -> Json:
     try:
-        value = json.loads(text)
+        value = _json(text)
     except (ValueError, RecursionError) as error:
         raise NoAction("Error: a command must be a JSON object.") from error
     if not isinstance(value, dict):

@@ -45,7 +45,7 @@ class Outcome(NamedTuple):
     scored: bool
 
 
-class _Line(vf.Client):  # type: ignore[misc]
+class _Line(vf.Client):
     """verifiers' client of one rollout: hands questions out and waits for their answers."""
 
     def __init__(self) -> None:
