@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedrl.core.types import UserError
+from fedrl.envs.side_by_side import StartsMany
 from fedrl.envs.text import Episode, StepsMany, Task, TextWorld, Turn
 
 
@@ -28,7 +29,11 @@ class Batch:
         if isinstance(tasks, str):
             raise UserError(f"a batch needs a list of tasks: [{tasks!r}]")
         ids = [task.id if isinstance(task, Task) else task for task in tasks]
-        begun = [self.world.start(id, seed) for id in ids]
+        begun = (
+            self.world.start_many(ids, seed)
+            if isinstance(self.world, StartsMany)
+            else [self.world.start(id, seed) for id in ids]
+        )
         self.episodes = [episode for episode, _ in begun]
         self.turns = [turn for _, turn in begun]
         self.steps = [0] * len(begun)

@@ -61,12 +61,22 @@ class Scored(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """One completion of one prompt: its text, its tokens, and the other columns of its row."""
+    """One completion of one prompt: its text, its tokens, and the other columns of its row.
+
+    `messages` are those of a completion that called tools, the calls and their results included.
+    """
 
     prompt: Prompt
     text: str
     tokens: Sequence[int]
     columns: Mapping[str, Any]
+    messages: Sequence[Mapping[str, Any]] = ()
+
+    def completion(self) -> Any:
+        """As a reward function gets it: chat messages where the prompt has such."""
+        if isinstance(self.prompt, str):
+            return self.text
+        return list(self.messages) or [{"role": "assistant", "content": self.text}]
 
 
 @dataclass(frozen=True)
@@ -94,13 +104,9 @@ class Rewards:
 
     def __call__(self, answers: Sequence[Answer]) -> list[Scored]:
         """Of every answer, in one call of each function."""
-        chat = not isinstance(answers[0].prompt, str)
         asked = {
             "prompts": [answer.prompt for answer in answers],
-            "completions": [
-                [{"role": "assistant", "content": answer.text}] if chat else answer.text
-                for answer in answers
-            ],
+            "completions": [answer.completion() for answer in answers],
             "completion_ids": [list(answer.tokens) for answer in answers],
             **{
                 column: [answer.columns[column] for answer in answers]

@@ -94,6 +94,10 @@ class Prompts:
             episode.done = True
             columns = {k: v for k, v in episode.row.items() if k != self.settings.prompt}
             answers.append(Answer(episode.prompt, command, ids, columns))
+        return self.scored(answers)
+
+    def scored(self, answers: Sequence[Answer]) -> list[Turn]:
+        """The last turns of episodes, with what their answers are worth."""
         return [
             Turn(
                 f"reward {scored.reward:g}",

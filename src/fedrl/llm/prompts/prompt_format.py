@@ -21,6 +21,9 @@ NAMES = ("compact", "chat")
 COMPACT = ("household", "webshop")
 """The worlds of ours that have a compact format to themselves."""
 
+CONVERSATIONS = ("tools", "verifiers")
+"""The worlds whose turns are chat messages."""
+
 Notes = TypeVar("Notes")
 """What a format remembers of one episode."""
 
@@ -72,6 +75,10 @@ def prompt_format(name: str, world: str, thinking: bool = True) -> PromptFormat[
     """
     if name not in NAMES:
         raise UserError(f"algorithm.format is {name!r}; {suggestion(name, list(NAMES))}")
+    if world in CONVERSATIONS:
+        from fedrl.llm.prompts.conversation import Conversation
+
+        return Conversation()
     if world == "prompts":
         from fedrl.llm.prompts.single_turn import SingleTurn
 
