@@ -1,6 +1,6 @@
 """A model for an agent to begin from: it says what the world understands, and is clumsy.
 
-A small Llama over the world's own words imitates a player half of whose answers are at random.
+A small Llama over the world's own words imitates a player most of whose answers are at random.
 Reinforcement learning then has something to choose from; where you have a model that can read, use
 that instead.
 """
@@ -31,7 +31,7 @@ def make_beginner(
     player: Player,
     out: Path,
     episodes: int = 200,
-    steps: int = 300,
+    steps: int = 150,
     tokenizer: Callable[[list[str]], PreTrainedTokenizerFast] = builtin_tokenizers.word_tokenizer,
     width: int = 32,
     layers: int = 2,
