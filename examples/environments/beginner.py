@@ -31,7 +31,7 @@ def make_beginner(
     player: Player,
     out: Path,
     episodes: int = 200,
-    steps: int = 150,
+    steps: int = 300,
     tokenizer: Callable[[list[str]], PreTrainedTokenizerFast] = builtin_tokenizers.word_tokenizer,
     width: int = 32,
     layers: int = 2,

@@ -82,8 +82,9 @@ def main() -> None:
         prices.write(Path("questions"))
     config = resolve(read_recipe(recipe), flags)
     world = parts.world(config.world.name).make("world.name", config.world, 2, 0)
-    more = {"tokenizer": shop_tokenizer} if asked.name == "prices" else {}
-    make_beginner(world, PLAYERS[asked.name], Path(config.algorithm.model), **more)
+    more = {"prices": {"tokenizer": shop_tokenizer}, "word_hints": {"steps": 150}}
+    folder = Path(config.algorithm.model)
+    make_beginner(world, PLAYERS[asked.name], folder, **more.get(asked.name, {}))
     for seed in asked.seeds:
         run = fedrl.run(recipe, flags=[*flags, "--seed", str(seed)])
         lines = [json.loads(line) for line in (run.path / "metrics.jsonl").open()]
