@@ -399,7 +399,8 @@ def test_every_command_is_a_call():
         "data": "fetch_data", "warmstart": "warm_start", "plan": "plan", "gap": "gap",
         "feedback": "answer_queries", "flower": "flower", "new": "new_package",
     }  # fmt: skip
-    of_runs = {"report": "report", "eval": "evaluate", "label": "label", "export": "export"}
+    same = ("report", "label", "export", "record")
+    of_runs = {"eval": "evaluate", **{name: name for name in same}}
     assert {*calls, *of_runs} == set(COMMANDS)
     assert all(name in fedrl.__all__ and getattr(fedrl, name) for name in calls.values())
     assert all(callable(getattr(fedrl.Run, name)) for name in of_runs.values())

@@ -17,6 +17,7 @@ from fedrl.algorithms.qhd.dqn import network as dqn
 from fedrl.algorithms.splitmix64 import uniform
 from fedrl.cli import call
 from fedrl.config.build import build_algorithm
+from fedrl.config.loading import to_toml
 from fedrl.core.types import GivesPolicy, Policy
 from fedrl.envs.control import random_mdp
 from fedrl.envs.discrete import classic_kernels as classic
@@ -230,7 +231,8 @@ def test_what_is_no_exported_policy_is_told(carts, tmp_path: Path):
 
 
 def test_a_method_without_a_policy_is_told(tmp_path: Path):
-    said = {"algorithm": {"name": "fedrlhf"}, "world": {"name": "movielens"}, "rounds": 1}
-    run = fedrl.run(said | {"federation": {"clients": 2}, "out": str(tmp_path)})
+    said = {"algorithm": {"name": "fedrlhf"}, "world": {"name": "movielens"}}
+    config = fedrl.configure(said, federation={"clients": 2})
+    (tmp_path / "config.toml").write_text(to_toml(config))
     with pytest.raises(fedrl.UserError, match="a run of fedrlhf, which gives no policy"):
-        run.export(tmp_path / "mine")
+        fedrl.Run(tmp_path).export(tmp_path / "mine")

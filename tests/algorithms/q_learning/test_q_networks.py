@@ -10,6 +10,8 @@ import pytest
 pytest.importorskip("numba", reason="Q-learning needs the extra classic")
 pytest.importorskip("jax", reason="Q-learning needs the extra classic")
 
+from support.gridworld import Gridworld
+from support.gridworld import Settings as GridSettings
 from support.rounds import Memory, play, same
 
 from fedrl.algorithms.q_learning import QLearning, Settings
@@ -268,3 +270,40 @@ def test_a_client_learns_to_balance():
         if result.metrics["train/return"] > 60:
             return
     pytest.fail(f"it learned nothing: {kept['returns']}")
+
+
+class Watched(Gridworld):
+    """Remembers whose environments were played."""
+
+    def __init__(self) -> None:
+        super().__init__(GridSettings(size=3), 3, 0)
+        self.seen: list[int] = []
+
+    def take(self, client: int):
+        self.seen.append(client)
+        return super().take(client)
+
+
+def test_where_environments_differ_each_client_plays_its_own():
+    """And a centralized one everybody's; evaluation says what each client gets."""
+    grids = Watched()
+    apart = QLearning(Settings(**SMALL), grids, 1, [[0], [1], [2]])
+    state = apart.init(0)
+    apart.local(Job(2, apart.broadcast(state, 1), None, 5))
+    assert set(grids.seen) == {2}
+    grids.seen.clear()
+    together = QLearning(Settings(**SMALL | {"episodes": 20}), grids, 1, [[0, 1, 2]])
+    result = together.local(Job(0, together.broadcast(state, 1), None, 5))
+    assert set(grids.seen) == {0, 1, 2}
+    assert result.metrics["env/episodes"] == 60
+    told = apart.evaluate([state], [[0, 1, 2]], 0, 3)
+    each = apart.evaluate_clients(state, 3, SMALL["eval_episodes"])
+    assert told["eval/return"] == pytest.approx(each.mean())
+    assert told["eval/return_min"] == pytest.approx(each.min())
+
+
+def test_continuous_actions_are_refused():
+    gymnasium = pytest.importorskip("fedrl.envs.gymnasium.world", reason="needs gymnasium")
+    pendulum = gymnasium.World(gymnasium.Settings(id="Pendulum-v1"), 1, 0)
+    with pytest.raises(UserError, match="continuous actions"):
+        QLearning(Settings(**SMALL), pendulum, 1, [[0]])

@@ -42,7 +42,7 @@ from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core import tree
 from fedrl.core.limits import one_of
 from fedrl.core.registry import missing_extra
-from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Spec, Tensors, UserError
+from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Shareable, Spec, Tensors, UserError
 from fedrl.envs.text import PartitionedWorld, Task, spaced
 from fedrl.llm.warmstart_record import shown_tasks
 
@@ -205,6 +205,8 @@ class FedAgent:
 
     def _learn(self, job: Job, poisoned: bool = False) -> Result:
         tasks, start = self.shares[job.client], job.broadcast["theta"]
+        if not tasks:
+            raise UserError(Shareable("this client holds no tasks to train on"))
         trained = self.trainer.train(self, job.broadcast, tasks, job.seed, job.state, poisoned)
         now = self.trainer.policy.weights()
         update = {name: now[name] - start[name] for name in start}

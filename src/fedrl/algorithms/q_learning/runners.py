@@ -58,6 +58,8 @@ class Runner(Protocol):
     reports: frozenset[str]
     ranges: dict[str, Range]
     heaviest: float
+    lr: float
+    """Of a client's steps, as they are taken."""
     alike: bool
     """All clients have the same environment."""
 

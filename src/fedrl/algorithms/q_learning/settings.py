@@ -16,8 +16,8 @@ NETWORK_LR, TABLE_LR = 0.0003, 0.1
 class Settings(Practice):
     """How clients play, learn and agree; a method's own settings inherit from these.
 
-    Tables read `lr`, `local_steps`, `samples` and the server's; networks all but the first two of
-    tables.
+    Networks read all but `local_steps` and `samples`; tables read those, `lr`, `double` and the
+    server's.
     """
 
     # The method.

@@ -188,6 +188,11 @@ class ArrowRows:
 SPLITS = ("train", "test", "public")
 
 
+def combined_digest(splits: Mapping[str, Rows]) -> str:
+    parts = "".join(f"{name}:{rows.digest} " for name, rows in splits.items())
+    return blake2b(parts.encode(), digest_size=16).hexdigest()
+
+
 def open_source(source: str, subset: str = "") -> dict[str, Rows]:
     """The splits that the source has, by their names; always `train`."""
     if not source:

@@ -143,9 +143,14 @@ def _checked(
     """What one function gave, a number or None for each answer."""
     what = f"{KEY} {label(name)!r}"
     try:
-        found = list(_called(function, asked))
-    except Exception as error:  # code of others may fail in any way
+        found = _called(function, asked)
+    except (Exception, SystemExit) as error:  # code of others may fail in any way
         said = f"{what} raised {type(error).__name__}{_raised_at(error)}"
+        raise UserError(Shareable(said)) from error
+    try:
+        found = list(found)
+    except TypeError as error:
+        said = f"{what} returned a {type(found).__name__} instead of a list of numbers"
         raise UserError(Shareable(said)) from error
     if len(found) != count:
         raise UserError(Shareable(f"{what} returned {len(found)} rewards for {count} answers"))

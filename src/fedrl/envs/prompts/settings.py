@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from fedrl.core.limits import not_negative
+from fedrl.core.registry import absolute
 from fedrl.core.types import FilePath, UserError, Word
+from fedrl.envs.prompts.records import Rows, combined_digest, open_source
 
 
 @dataclass(frozen=True)
@@ -56,3 +58,12 @@ class Settings:
                 f"world.test + world.public is {self.test + self.public:g}: nothing is left to "
                 "train on; together they are less than 1"
             )
+
+    def pinned(self, digest: str | None = None) -> Settings:
+        """With the digest of the data as it is now, and files of code as named from anywhere."""
+        now = combined_digest(self.open()) if digest is None else digest
+        return replace(self, digest=now, reward=tuple(map(absolute, self.reward)))
+
+    def open(self) -> dict[str, Rows]:
+        """The splits that the source has."""
+        return open_source(self.source, self.subset)

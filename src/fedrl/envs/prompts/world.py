@@ -15,13 +15,12 @@ numbers of rows: they say nothing of the content, and a row keeps its id in anot
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from hashlib import blake2b
+from collections.abc import Sequence
 from typing import Any
 
 from fedrl.core.limits import one_of
 from fedrl.core.types import UserError
-from fedrl.envs.prompts.records import SPLITS, Row, open_source
+from fedrl.envs.prompts.records import SPLITS, Row, combined_digest
 from fedrl.envs.prompts.rewards import Answer, Prompt, Rewards
 from fedrl.envs.prompts.settings import Settings
 from fedrl.envs.prompts.table import Table, split
@@ -58,9 +57,8 @@ class Prompts:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.rewards = Rewards.find(settings.reward, settings.weights)
-        source = open_source(settings.source, settings.subset)
-        self.digest = _digest(rows.digest for rows in source.values())
-        if settings.digest not in ("", self.digest):
+        source = settings.open()
+        if settings.digest and settings.digest != combined_digest(source):
             raise UserError(
                 "world.source: the data is not what the run began with (world.digest); put it "
                 "back, or begin a new run"
@@ -141,10 +139,6 @@ def readable(prompt: Prompt) -> str:
     if isinstance(prompt, str):
         return prompt
     return "\n".join(f"{message['role']}: {message['content']}" for message in prompt)
-
-
-def _digest(parts: Iterable[str]) -> str:
-    return blake2b("".join(parts).encode(), digest_size=16).hexdigest()
 
 
 def World(settings: Settings, clients: int, seed: int) -> Prompts:
