@@ -6,7 +6,7 @@ This is no paper's: it shows what fedrl does in worlds that it did not write.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +17,7 @@ from fedrl.core.types import Json
 from fedrl.report import plots
 from reproductions.pages import Page, Row
 from reproductions.results import Trained, curve
+from reproductions.runner import Task, playable, tasks_of
 from reproductions.study import Study
 from reproductions.verdicts import number, values
 
@@ -71,7 +72,28 @@ def methods(study: Study, part: str, found: Mapping[str, Trained]) -> dict[str, 
     return {name: Method(titles[name], by_lr) for name, by_lr in tried.items()}
 
 
+def tasks(study: Study, parts: Sequence[str]) -> list[Task]:
+    """Tuning seeds of every step size; test seeds of those that they chose, once all are there."""
+    wanted = [cell for part in parts for cell in trimmed(study).grid.cells[part]]
+    return tasks_of(playable(wanted, study.absent), study.grid, study.place)
+
+
+def trimmed(study: Study) -> Study:
+    """The study without the test seeds of step sizes that were not chosen."""
+    found, kept = study.runs(), {}
+    for part, cells in study.grid.cells.items():
+        chosen = {n: method.chosen() for n, method in methods(study, part, found[part]).items()}
+        kept[part] = [
+            cell
+            if cell.labels["lr"] == chosen[cell.labels["method"]]
+            else replace(cell, seeds=tuple(seed for seed in cell.seeds if seed < TUNING))
+            for cell in cells
+        ]
+    return replace(study, grid=replace(study.grid, cells=kept))
+
+
 def write(study: Study, page: Page, path: Path) -> None:
+    study = trimmed(study)
     found = study.runs()
     environments = [
         environment(study, page, part, methods(study, part, found[part]))

@@ -33,8 +33,8 @@ def test_every_recipe_resolves_and_survives_a_round_trip(path):
 @pytest.mark.parametrize("path", RECIPES, ids=lambda p: p.stem)
 def test_recipes_say_only_what_differs_from_the_defaults(path):
     data = tomllib.loads(path.read_text())
-    named = [k for k in ("algorithm", "world", "aggregate") if k in data]
-    names = {k: {"name": data[k]["name"]} for k in named}
+    named = ("algorithm", "world", "aggregate")
+    names = {k: {"name": data[k]["name"]} for k in named if "name" in data.get(k, {})}
     plain = resolve(names)
     for table, value in data.items():
         keys = value.items() if isinstance(value, dict) else [(None, value)]

@@ -78,7 +78,8 @@ def test_the_example_of_a_gymnasium_world_plays_with_both_families():
     assert len(simulator.step_alone(1)) == 4
     assert len([line for line in code.splitlines() if line.strip()]) < 50
     settings = {field.name for field in dataclasses.fields(GymnasiumSettings)}
-    rows = [row for line in re.findall(r"^\| (.*?) \|", page, re.M) for row in line.split(", ")]
+    table = page.split("## Any id")[1].split("## ")[0]
+    rows = [row for line in re.findall(r"^\| (.*?) \|", table, re.M) for row in line.split(", ")]
     named = {row.strip("`") for row in rows if row.startswith("`")}
     assert named == settings - {"name", "id"}
 

@@ -30,7 +30,7 @@ def commands() -> list[str]:
         joined = text(page).replace("\\\n", " ")
         for line in re.findall(r"^ {4}.*?fedrl run (\w+/\w+.*)$", joined, re.M):
             words = shlex.split(line.split(" #")[0].split(";")[0])
-            if not any(re.search(r"[$…|A-Z]{2,}|[$…]", word) for word in words[1:]):
+            if not any(re.search(r"[$…|A-Z]{2,}|[$…]|^\./", word) for word in words[1:]):
                 found.append(shlex.join(words))
     return sorted(set(found))
 

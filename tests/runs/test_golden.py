@@ -18,6 +18,7 @@ import pytest
 sys.path.insert(0, str(Path(__file__).parents[1]))  # where it is a command
 
 from support.agent_runs import won_by_walking
+from support.prompt_files import write_rows
 from support.repository import TESTS
 
 from fedrl.config import schema as configs
@@ -36,6 +37,7 @@ AGENT = (
 HOME = (*AGENT, "--world.source", "generated", "--world.size", "tiny", "--world.train", "60")
 SHOP = (*AGENT, "--world.source", "generated", "--world.products", "60", "--world.validation", "20",
         "--world.public", "20")  # fmt: skip
+PROMPTS = (*AGENT[:-4], "--partition.size", "4", "--world.public", "0.3")
 QHD = (
     "--rounds", "2", "--eval_every", "1", "--algorithm.episodes", "3", "--algorithm.features", "96",
     "--algorithm.eval_episodes", "3",
@@ -71,6 +73,7 @@ SMOKE = {
     "gymnasium/cartpole": ("--rounds", "2", "--world.horizon", "40", "--eval_every", "1"),
     "gymnasium/halfcheetah": ("--rounds", "2", "--world.horizon", "10", "--eval_every", "1"),
     "gymnasium/pendulum": ("--rounds", "2", "--world.horizon", "10", "--eval_every", "1"),
+    "prompts/sort_digits": PROMPTS,
     "momentum/random_mdp": ("--rounds", "2", "--world.horizon", "30"),
     "momentum/cartpole": ("--rounds", "3", "--world.horizon", "40"),
     "momentum/halfcheetah": ("--rounds", "2", "--world.horizon", "10", "--eval_every", "1"),
@@ -78,8 +81,8 @@ SMOKE = {
 }
 
 
-NEEDS = {"classics": "jax", "fedagent": "torch", "imdb": "torch", "webshop": "rapidfuzz",
-         "fedqhd": "numba", "movielens": "numba", "lunarlander": "Box2D",
+NEEDS = {"classics": "jax", "fedagent": "torch", "prompts": "torch", "imdb": "torch",
+         "webshop": "rapidfuzz", "fedqhd": "numba", "movielens": "numba", "lunarlander": "Box2D",
          "momentum/cartpole": "jax", "halfcheetah": "mujoco", "walker": "mujoco",
          "gymnasium/": "gymnasium", "gymnasium/acrobot": "numba", "gymnasium/cartpole": "jax",
          "gymnasium/pendulum": "jax"}  # fmt: skip
@@ -98,8 +101,11 @@ def hardly_trained(config: configs.Config, folder: Path) -> Path:
 
 def measured(recipe: str, out: str) -> list[dict]:
     path = find_recipe(recipe)
-    config = resolve(read_recipe(path), [*SMOKE[recipe], "--out", out])
-    if recipe.startswith("fedagent/"):
+    flags = [*SMOKE[recipe], "--out", out]
+    if recipe.startswith("prompts/"):
+        flags += ["--world.source", str(write_rows(Path(out) / "sums.jsonl"))]
+    config = resolve(read_recipe(path), flags)
+    if recipe.startswith(("fedagent/", "prompts/")):
         model = hardly_trained(config, Path(out) / "models" / recipe)
         config = replace(config, algorithm=replace(config.algorithm, model=str(model)))
     if recipe == "fedrlhf/imdb":

@@ -12,6 +12,7 @@ from fedrl.clients.attacks import ATTACKS
 from fedrl.config.loading import recipes_folder
 from fedrl.core.registry import Entry
 from fedrl.envs import WORLDS
+from fedrl.envs.prompts.rewards import REWARDS
 
 
 class Catalogue(NamedTuple):
@@ -21,6 +22,7 @@ class Catalogue(NamedTuple):
     worlds: Mapping[str, Entry]
     rules: Mapping[str, Entry]
     attacks: Mapping[str, Entry]
+    rewards: Mapping[str, Entry]
     recipes: Mapping[str, str]
     sweeps: Mapping[str, str]
 
@@ -35,7 +37,7 @@ def catalogue() -> Catalogue:
         for path in sorted(folder.glob("*/*.toml"))
     }
     lines = {name: _first_line(path) for name, path in sweeps().items()}
-    return Catalogue(METHODS, WORLDS, AGGREGATORS, ATTACKS, recipes, lines)
+    return Catalogue(METHODS, WORLDS, AGGREGATORS, ATTACKS, REWARDS, recipes, lines)
 
 
 def _first_line(path: Path) -> str:

@@ -17,31 +17,42 @@ from fedrl.config import parts
 from fedrl.config.flag_parsing import checked, fields, nearest, section, split_flags
 from fedrl.core.limits import one_of
 from fedrl.core.types import Json, Tables, UserError
+from fedrl.envs import WORLDS
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
     from fedrl.analysis.partition import PartitionReport
     from fedrl.envs.parity import Line
-    from fedrl.envs.text import ConfiguredTextWorld
+    from fedrl.envs.text import TextWorld
 
     Section = TypeVar("Section", bound=DataclassInstance)
 
-TEXT_WORLDS = ("household", "webshop")
+RECORDED = ("household", "webshop")
+"""Worlds of which there are transcripts of the real engines."""
 REVIEWS = "imdb"
 """The world whose warm start reads; in the others an expert plays."""
 
 World = str | Tables
 
 
-def open_world(world: World, flags: Sequence[str] = ()) -> ConfiguredTextWorld:
+def open_world(world: World, flags: Sequence[str] = ()) -> TextWorld:
     """A text world with all its tasks; `flags` are its settings as texts (`--world.rooms …`)."""
     said = {"name": world} if isinstance(world, str) else dict(world)
     name = said.pop("name", "")
-    part = parts.world(name)
+    part = text_world(name)
     settings: object = _settings(part.settings, flags, said, "world.")
-    opened: ConfiguredTextWorld = part.make("world", settings, 0, 0)
+    opened: TextWorld = part.make("world", settings, 0, 0)
     return opened
+
+
+def text_world(name: str) -> parts.Part:
+    """The text world of this name, wherever it comes from."""
+    part = parts.world(name)
+    if "text" not in part.kinds:
+        texts = [known for known, entry in WORLDS.builtin.items() if "text" in entry.kinds]
+        raise UserError(f"{name} is no text world; choose from {', '.join(texts)}, or your own")
+    return part
 
 
 def _settings(
@@ -127,26 +138,30 @@ def partition_tasks(
 
 
 def play_world(
-    world: World | ConfiguredTextWorld,
+    world: World | TextWorld,
     *,
     task: str | None = None,
     split: str | None = None,
     port: int = 0,
     browser: bool = True,
 ) -> int:
-    """Play a world yourself, until you stop: the household in the terminal, the shop on a page.
+    """Play a world yourself, until you stop: the shop on a page, others in the terminal.
 
     The page is of this machine only; the exit code comes back.
     """
     opened = open_world(world) if isinstance(world, str | Mapping) else world
-    if opened.name == "household" and port:
-        raise UserError("--port is for the shop's page; the household is played in the terminal")
-    chosen = split or opened.splits[1]
+    if opened.name != "webshop" and port:
+        raise UserError(f"--port is for the shop's page; {opened.name} is played in the terminal")
+    chosen = split or opened.splits[min(1, len(opened.splits) - 1)]
     one_of("--split", chosen, opened.splits)
     if opened.name == "household":
         from fedrl.play.terminal import play as in_terminal
 
         return in_terminal(opened, chosen, task)  # type: ignore[arg-type]
+    if opened.name != "webshop":
+        from fedrl.play.any_world import play as by_turns
+
+        return by_turns(opened, chosen, task)
     from fedrl.play.shop_server import serve
 
     return serve(opened, port, task, chosen, browser)  # type: ignore[arg-type]
@@ -160,7 +175,7 @@ def parity(
     `data` is the folder with the real data, if it is in no usual place.
     """
     files = [Path(path) for path in paths]
-    one_of("world", world, TEXT_WORLDS)
+    one_of("world", world, RECORDED)
     name = {"household": "alfworld"}.get(world, world)
     folder = _data(None if data is None else Path(data), files[0], name)
     if world == "household":

@@ -1,4 +1,4 @@
-"""`fedrl list`: methods, worlds, rules, attacks and recipes, and where they come from."""
+"""`fedrl list`: methods, worlds, rules, attacks, rewards and recipes, and where they come from."""
 
 from importlib.metadata import version
 
@@ -13,14 +13,14 @@ def origin(entry: Entry) -> str:
 
 
 def list_(argv: list[str]) -> int:
-    """What is installed: methods, worlds, rules, attacks, recipes."""
+    """What is installed: methods, worlds, rules, attacks, rewards, recipes."""
     from fedrl import api
 
     if argv:
         print("usage: fedrl list\n\nShows what is installed, and where it comes from.")
         return 0 if argv[0] in ("-h", "--help") else 2
     found = api.catalogue()
-    for title in ("methods", "worlds", "rules", "attacks"):
+    for title in ("methods", "worlds", "rules", "attacks", "rewards"):
         print(f"{title}:")
         for name, entry in getattr(found, title).items():
             print(f"  {name:<14}  {entry.summary}{origin(entry)}")

@@ -3,7 +3,6 @@
 from pathlib import Path
 
 from fedrl.cli.parser import Parser
-from fedrl.cli.text_world import TEXT_WORLDS
 
 PARITY = """\
 Replay recorded transcripts of the real engines against ours: household FILE… or webshop FOLDER.
@@ -13,7 +12,9 @@ One line per file; exit code 1 on any mismatch."""
 def parity(argv: list[str]) -> int:
     """Replay recorded transcripts against our engines."""
     parser = Parser("fedrl parity", description=PARITY)
-    parser.add_argument("world", choices=TEXT_WORLDS, metavar="WORLD", help="household or webshop")
+    parser.add_argument(
+        "world", choices=("household", "webshop"), metavar="WORLD", help="household or webshop"
+    )
     parser.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="FILE… or FOLDER")
     parser.add_argument(
         "--data", type=Path, help="folder with the real data (FEDRL_DATA, a folder `data` beside "

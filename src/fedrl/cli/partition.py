@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from fedrl.cli.parser import Parser
-from fedrl.cli.text_world import TEXT_WORLDS, WORLD, meanings, patience
+from fedrl.cli.text_world import NAMED, WORLD, meanings, patience
 
 PARTITION = """\
 Deal a world's training tasks out to clients as a run would, print how much the clients differ, and
@@ -24,7 +24,7 @@ def partition(argv: list[str]) -> int:
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=f"the partition:\n{meanings(dealing.Settings)}\n\n{WORLD}",
     )
-    parser.add_argument("world", choices=TEXT_WORLDS, metavar="WORLD", help="household or webshop")
+    parser.add_argument("world", metavar="WORLD", help=NAMED)
     parser.add_argument("--clients", type=int, default=100, help="how many clients (100)")
     parser.add_argument("--seed", type=int, default=0, help="of the partition (0)")
     parser.add_argument("--plot", metavar="FILE", help="draw the clients: .png, .svg, .pdf")

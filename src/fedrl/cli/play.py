@@ -1,24 +1,24 @@
-"""`fedrl play`: the household in the terminal, the shop in the browser."""
+"""`fedrl play`: the shop in the browser, every other text world in the terminal."""
 
 import argparse
 
 from fedrl.cli.parser import Parser
-from fedrl.cli.text_world import TEXT_WORLDS, WORLD, meanings, patience
+from fedrl.cli.text_world import NAMED, WORLD, meanings, patience
 
 PLAY = """\
-Play a world yourself. The household is played in the terminal; the shop opens a page on this
-machine only (127.0.0.1)."""
+Play a world yourself. The shop opens a page on this machine only (127.0.0.1); the household, and
+text worlds of your own, are played in the terminal."""
 
 
 def play(argv: list[str]) -> int:
-    """The household in the terminal, the shop in the browser."""
+    """A text world in the terminal, the shop in the browser."""
     parser = Parser(
         "fedrl play",
         description=PLAY,
         formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=_world_help(argv),
     )
-    parser.add_argument("world", choices=TEXT_WORLDS, metavar="WORLD", help="household or webshop")
+    parser.add_argument("world", metavar="WORLD", help=NAMED)
     parser.add_argument("--task", help="the id of a task; one of the split otherwise")
     parser.add_argument("--split", help="which tasks to choose from (default: for evaluation)")
     parser.add_argument("--port", type=int, default=0, help="of the shop's page (any free one)")
@@ -35,8 +35,8 @@ def play(argv: list[str]) -> int:
 
 def _world_help(argv: list[str]) -> str:
     """The settings of the world that is asked about, where it can be loaded."""
-    from fedrl.config import parts
+    from fedrl.api.text_worlds import text_world
 
-    if not argv or argv[0] not in TEXT_WORLDS or not {"-h", "--help"} & set(argv):
+    if not argv or argv[0].startswith("-") or not {"-h", "--help"} & set(argv):
         return WORLD
-    return f"the world:\n{meanings(parts.world(argv[0]).settings, 'world.')}"
+    return f"the world:\n{meanings(text_world(argv[0]).settings, 'world.')}"

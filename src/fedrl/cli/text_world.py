@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-TEXT_WORLDS = ("household", "webshop")
+NAMED = "a text world: household, webshop, prompts, or one of your own (package.module:Name)"
 
 
 WORLD = "Settings of the world are flags, as in `fedrl run`; `fedrl play WORLD --help` lists them."

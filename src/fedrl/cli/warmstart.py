@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from fedrl.cli.parser import Parser
-from fedrl.cli.text_world import TEXT_WORLDS, meanings
+from fedrl.cli.text_world import NAMED, meanings
 
 REVIEWS = "imdb"
 """The world whose warm start reads; in the others an expert plays."""
@@ -28,9 +28,7 @@ def warmstart(argv: list[str]) -> int:
         epilog=f"the imitation:\n{meanings(playing.Settings)}\n\nthe reading (imdb):\n"
         f"{meanings(reading.Settings)}\n\nThe world's settings: --world.KEY VALUE.",
     )
-    parser.add_argument(
-        "world", choices=(*TEXT_WORLDS, REVIEWS), metavar="WORLD", help="household, webshop or imdb"
-    )
+    parser.add_argument("world", metavar="WORLD", help=f"{NAMED}; or {REVIEWS}")
     parser.add_argument("--out", type=Path, required=True, metavar="FOLDER", help="to be made")
     asked, rest = parser.parse_known_args(argv)
     from fedrl import api

@@ -27,9 +27,17 @@ from fedrl.clients.attacks import ATTACKS
 from fedrl.core.registry import Entry, code, fingerprint, load, missing_extra
 from fedrl.core.types import CodeCall, CodeName, UserError, Word
 from fedrl.envs import WORLDS
+from fedrl.envs.prompts.rewards import REWARDS
+from fedrl.envs.prompts.settings import Settings as Prompts
 
-TABLES = {"algorithm": METHODS, "world": WORLDS, "aggregate": AGGREGATORS, "attack": ATTACKS}
-"""By the table of a recipe whose `name`, or `kind`, they explain."""
+TABLES = {
+    "algorithm": METHODS,
+    "world": WORLDS,
+    "aggregate": AGGREGATORS,
+    "attack": ATTACKS,
+    "reward": REWARDS,
+}
+"""By the table of a recipe whose `name`, or `kind`, they explain; `reward` is a world's setting."""
 
 
 @dataclass(frozen=True)
@@ -134,11 +142,25 @@ def code_settings(settings: object, prefix: str) -> Iterator[Entry]:
                 yield entry
 
 
+def rewards(world: object) -> tuple[str, ...]:
+    """Names of the reward functions in a world's settings."""
+    return world.reward if isinstance(world, Prompts) else ()
+
+
+def reward_entries(world: object) -> Iterator[Entry]:
+    """Where they lead; a package's files are known when it is imported."""
+    for name in rewards(world):
+        entry = REWARDS.find(name)
+        load(entry, REWARDS.key, name)
+        yield entry
+
+
 def packages(names: Mapping[str, str], *settings: tuple[str, object]) -> tuple[str, ...]:
     """`package:version:hash` of what comes from outside, by the tables and names that say so, and
     by settings that name code (each with what stands before its keys)."""
     entries = [TABLES[table].find(name) for table, name in names.items()]
     entries += [entry for prefix, one in settings for entry in code_settings(one, prefix)]
+    entries += [entry for _, one in settings for entry in reward_entries(one)]
     return tuple(sorted({fingerprint(entry) for entry in entries if entry.outside}))
 
 

@@ -289,6 +289,17 @@ class HeldApart(Protocol):
     without_counts: str
 
 
+@runtime_checkable
+class Pins(Protocol):
+    """Settings that name data of one's own, which a run takes for the same as long as it lasts."""
+
+    digest: str
+
+    def pinned(self, digest: str | None = None) -> Any:
+        """The same settings with the data's digest, its own if none is given, and with files of
+        code as they are named from anywhere."""
+
+
 def sends_parameters(algorithm: Algorithm) -> bool:
     return isinstance(algorithm, SendsParameters) and algorithm.sends_parameters
 

@@ -75,8 +75,11 @@ def attempt(algorithm: Algorithm, job: Job, watch: Watch | None = None) -> Resul
 
 
 def _tell(watch: Watch, client: int, error: Exception) -> None:
-    if not _shareable(error):  # that says all in its one line
-        watch.tell(client, trace(error, watch.texts))
+    """A shareable error says all in its one line; of what may be behind it, where that was."""
+    shareable = _shareable(error)
+    behind = error.__cause__ if shareable else error
+    if behind is not None:
+        watch.tell(client, trace(behind, watch.texts and not shareable))
 
 
 def trace(error: BaseException, text: bool) -> str:

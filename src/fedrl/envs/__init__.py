@@ -59,6 +59,30 @@ _BUILTIN = {
         "WebShop: search, choose, buy; generated or genuine products",
         kinds=("text",),
     ),
+    "prompts": Entry(
+        "fedrl.envs.prompts.world",
+        "llm",
+        "prompts of your own with a reward function: one answer is an episode",
+        kinds=("text",),
+    ),
+    "tools": Entry(
+        "fedrl.envs.tools.world",
+        "llm",
+        "prompts whose answers may call Python functions of your own, over several turns",
+        kinds=("text",),
+    ),
+    "openenv": Entry(
+        "fedrl.envs.openenv.world",
+        "openenv",
+        "an environment of OpenEnv, played on its server",
+        kinds=("text",),
+    ),
+    "verifiers": Entry(
+        "fedrl.envs.verifiers.world",
+        "verifiers",
+        "an environment of the package verifiers, played by its own loop",
+        kinds=("text",),
+    ),
     "movielens": Entry(
         "fedrl.envs.movielens.world",
         "classic",

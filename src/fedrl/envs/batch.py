@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from fedrl.core.types import UserError
-from fedrl.envs.text import Episode, Task, TextWorld, Turn
+from fedrl.envs.side_by_side import StartsMany
+from fedrl.envs.text import Episode, StepsMany, Task, TextWorld, Turn
 
 
 class Batch:
@@ -28,24 +29,46 @@ class Batch:
         if isinstance(tasks, str):
             raise UserError(f"a batch needs a list of tasks: [{tasks!r}]")
         ids = [task.id if isinstance(task, Task) else task for task in tasks]
-        begun = [self.world.start(id, seed) for id in ids]
+        begun = (
+            self.world.start_many(ids, seed)
+            if isinstance(self.world, StartsMany)
+            else [self.world.start(id, seed) for id in ids]
+        )
         self.episodes = [episode for episode, _ in begun]
         self.turns = [turn for _, turn in begun]
         self.steps = [0] * len(begun)
         self.over = [turn.done for turn in self.turns]
         return list(self.turns)
 
-    def step(self, commands: Sequence[str]) -> list[Turn]:
-        """One command per slot. Slots that are over ignore theirs and repeat their last turn."""
+    def step(
+        self, commands: Sequence[str], tokens: Sequence[Sequence[int]] | None = None
+    ) -> list[Turn]:
+        """One command per slot, and the tokens that a model wrote it in.
+
+        Slots that are over ignore theirs and repeat their last turn.
+        """
         if isinstance(commands, str) or len(commands) != len(self.episodes):
             raise UserError(f"{len(commands)} commands for {len(self.episodes)} episodes")
-        for i, command in enumerate(commands):
-            if self.over[i]:
-                continue
-            turn = self.turns[i] = self.episodes[i].step(command)
+        running = self.running
+        for i, turn in zip(running, self._turns(running, commands, tokens), strict=True):
+            self.turns[i] = turn
             self.steps[i] += 1
             self.over[i] = turn.done or self.steps[i] >= self.max_steps
         return list(self.turns)
+
+    def _turns(
+        self,
+        slots: Sequence[int],
+        commands: Sequence[str],
+        tokens: Sequence[Sequence[int]] | None,
+    ) -> list[Turn]:
+        if not isinstance(self.world, StepsMany):
+            return [self.episodes[i].step(commands[i]) for i in slots]
+        return self.world.step_many(
+            [self.episodes[i] for i in slots],
+            [commands[i] for i in slots],
+            [tokens[i] if tokens else () for i in slots],
+        )
 
     @property
     def running(self) -> list[int]:

@@ -2,13 +2,15 @@
 
 A third-party environment plugs in with one class that has `tasks` and `start` (docs/worlds.md
 shows one in thirty lines); everything above (Gymnasium, rollouts, partitions) speaks only this.
+What not every world has are protocols of their own: an expert (`Demonstrates`), rewards that are
+numbers rather than won or lost (`Graded`), episodes that are stepped together (`StepsMany`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -31,7 +33,9 @@ class Turn(NamedTuple):
     reward: float
     done: bool  # the game has ended by itself; a step limit is the caller's
     admissible: Sequence[str]  # commands that would do something now, in the world's order
-    info: Mapping[str, Any]  # always "won"; at the end also the parts of the reward
+    info: Mapping[str, Any]
+    """Always "won"; at the end also the parts of the reward, and "scored", which is false where
+    nobody could say what the episode was worth."""
 
 
 class Episode(Protocol):
@@ -65,13 +69,41 @@ class TextWorld(Protocol):
         """A fresh episode of the task with this id, and what the agent sees first."""
         ...
 
+
+@runtime_checkable
+class Demonstrates(Protocol):
+    """A world with an expert: warm starts imitate it."""
+
     def demonstrate(self, task: str, seed: int = 0) -> list[str]:
         """The expert's commands; played in order they win the task."""
         ...
 
 
-class ConfiguredTextWorld(TextWorld, Protocol):
-    """A text world of ours, which was opened with settings."""
+@runtime_checkable
+class Graded(Protocol):
+    """A world that says whether its rewards are to be learned from as the numbers that they are;
+    without it, an episode is won or lost."""
+
+    graded: bool
+
+
+@runtime_checkable
+class StepsMany(Protocol):
+    """A world that steps many episodes in one call: what it asks outside is asked for all."""
+
+    def step_many(
+        self,
+        episodes: Sequence[Episode],
+        commands: Sequence[str],
+        tokens: Sequence[Sequence[int]],
+    ) -> list[Turn]:
+        """One turn per episode; `tokens` are those that the model wrote, empty if unknown."""
+        ...
+
+
+@runtime_checkable
+class Configured(Protocol):
+    """A world that keeps the settings that it was opened with."""
 
     @property
     def settings(self) -> DataclassInstance: ...

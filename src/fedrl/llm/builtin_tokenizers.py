@@ -1,5 +1,5 @@
-"""Tokenizers of the built-in models: an agent's over its world's own words, and a writer's over
-words or pieces of words.
+"""Tokenizers of the built-in models: an agent's over its world's own words or over bytes, and a
+writer's over words or pieces of words.
 
 They are ordinary fast tokenizers of the `tokenizers` library, so a model folder that holds one
 loads with AutoTokenizer anywhere. An agent's takes entities ("fridge 1") and phrases as tokens.
@@ -63,6 +63,11 @@ def _word_level(tokens: Iterable[str], pattern: str) -> PreTrainedTokenizerFast:
 
 def _split(pattern: str) -> pre_tokenizers.Split:
     return pre_tokenizers.Split(Regex(pattern), behavior="removed", invert=True)
+
+
+def byte_tokenizer() -> PreTrainedTokenizerFast:
+    """Every byte is a token: a digit is one, and any text comes back as it was."""
+    return bpe_tokenizer((), 2 + len(pre_tokenizers.ByteLevel.alphabet()))
 
 
 def bpe_tokenizer(texts: Iterable[str], size: int) -> PreTrainedTokenizerFast:

@@ -43,6 +43,7 @@ def model(policy: TensorPolicy) -> onnx.ModelProto:
         wanted = helper.make_tensor_value_info("observation", TensorProto.FLOAT, ["batch", size])
         last = _scores(graph, policy, "observation")
     graph.add("Identity", last, out=policy.output)
+    shape: list[str | int | None]
     if policy.output == "mean":
         kind, shape = TensorProto.FLOAT, ["batch", policy.actions]
         _continuous(graph, policy, last)
@@ -76,7 +77,11 @@ class _Graph:
         from onnx import helper
 
         name = out or f"{operation.lower()}{len(self.nodes)}"
-        self.nodes.append(helper.make_node(operation, list(inputs), [name], **attributes))
+        node = helper.make_node(operation, list(inputs), [name])
+        node.attribute.extend(
+            helper.make_attribute(key, value) for key, value in attributes.items()
+        )
+        self.nodes.append(node)
         return name
 
 

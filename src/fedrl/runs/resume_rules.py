@@ -10,7 +10,7 @@ from fedrl.config.build import packages
 from fedrl.config.loading import as_dict
 from fedrl.config.schema import Config
 from fedrl.core.registry import absolute
-from fedrl.core.types import Json, Tables, UserError
+from fedrl.core.types import Json, Pins, Tables, UserError
 from fedrl.runs.read import flatten
 
 MAY_CHANGE = {
@@ -36,7 +36,8 @@ FREE_TABLES = ("faults.", "flower.")
 
 
 def placed(config: Config) -> Config:
-    """With the places of people's answers, and of code, as they are named from anywhere.
+    """With the places of people's answers, and of code, as they are named from anywhere, and with a
+    digest of data of one's own.
 
     A run may be resumed, and `fedrl feedback` started, in another folder than the run was.
     """
@@ -47,7 +48,9 @@ def placed(config: Config) -> Config:
     return replace(
         config,
         algorithm=replace(method, **full, name=absolute(method.name)),
-        world=replace(world, name=absolute(world.name)),
+        world=replace(
+            world.pinned() if isinstance(world, Pins) else world, name=absolute(world.name)
+        ),
         aggregate=replace(rule, name=absolute(rule.name)),
         attack=replace(attack, kind=absolute(attack.kind)),
         packages=packages(config),
@@ -57,7 +60,7 @@ def placed(config: Config) -> Config:
 def kept_settings(config: Config) -> Json:
     """What a resumed run must not change, flat: every checkpoint remembers it."""
     flat = flatten(as_dict(placed(config)))
-    free = MAY_CHANGE | {"name", "out", "packages"}
+    free = MAY_CHANGE | {"name", "out", "packages", "world.digest"}
     return {k: v for k, v in flat.items() if k not in free and not k.startswith(FREE_TABLES)}
 
 

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from fedrl.aggregation import rules
+from fedrl.config import parts
 from fedrl.config.build import build_algorithm, build_clients, first_broadcast, packages
 from fedrl.config.flag_parsing import split_flags
 from fedrl.config.loading import as_dict, dotted, read_recipe, resolve, to_toml
 from fedrl.config.schema import Config
 from fedrl.core import tree
 from fedrl.core.registry import is_file, label, missing_extra
-from fedrl.core.types import Algorithm, Tables, UserError, WarmUp
+from fedrl.core.types import Algorithm, Pins, Tables, UserError, WarmUp
 from fedrl.engines.flower import connection as connections
 from fedrl.engines.in_process import InProcess, Watch, one_line
 from fedrl.engines.worker_pool import WorkerPool
@@ -89,7 +90,8 @@ def check_connection(config: Config) -> None:
     """Say what is wrong with it before there is a folder."""
     if config.engine == "flower":
         _flower()
-        for name in (config.algorithm.name, config.world.name, config.attack.kind):
+        names = (config.algorithm.name, config.world.name, config.attack.kind)
+        for name in (*names, *parts.rewards(config.world)):
             if is_file(name):
                 raise UserError(
                     f'{name} is a file, and engine = "flower" takes installed packages only: '
@@ -248,9 +250,11 @@ def open_engine(
     """Where the clients run, as long as the context lasts."""
     watch = Watch(errors.failed, texts=bool(packages(config)))
     if config.engine == "workers":
-        return WorkerPool(partial(build_clients, config), config.workers, watch)
+        return WorkerPool(partial(build_clients, placed(config)), config.workers, watch)
     if config.engine == "flower":
         name = run.path.resolve().name
+        if isinstance(config.world, Pins):  # nodes have data of their own
+            config = replace(config, world=config.world.pinned(digest=""))
         engine: contextlib.AbstractContextManager[round_loop.Engine] = _flower().open_engine(
             config, name, algorithm, warn, KEPT
         )

@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
@@ -19,7 +19,7 @@ from fedrl.algorithms.fedagent import settings as fedagent
 from fedrl.core.limits import above_zero, at_least_one, not_negative
 from fedrl.core.registry import suggestion
 from fedrl.core.types import UserError
-from fedrl.envs.text import ConfiguredTextWorld, Task, TextWorld, spaced
+from fedrl.envs.text import Task, TextWorld, spaced
 from fedrl.llm.warmstart_record import shown_tasks
 from fedrl.runs.warmstart_training import Record, train, training_record, warmstart_folder
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from fedrl.llm.rollout import Sample
 
+PUBLIC = "public"
 HELD_OUT = 50
 """Public tasks, beyond those that are shown, on which the loss is told at the end."""
 
@@ -59,6 +60,9 @@ class Settings:
     lr: float = 4e-3
     # Longest prompt, in tokens, as in the run that follows.
     prompt_tokens: int = 2048
+    # Tokens of the built-in model: the world's words, or bytes, which can write anything. auto:
+    # bytes for prompts, words for the others.
+    tokens: Literal["auto", "words", "bytes"] = "auto"
     # Width of the built-in model.
     width: int = 64
     # Layers of the built-in model.
@@ -84,7 +88,7 @@ class Settings:
 
 
 def warmstart(
-    world: ConfiguredTextWorld, settings: Settings, out: Path, console: Console | None = None
+    world: TextWorld, settings: Settings, out: Path, console: Console | None = None
 ) -> Path:
     """Make the folder `out`; one that exists is left alone."""
     console = console or Console(highlight=False)
@@ -106,7 +110,7 @@ def warmstart(
 
 
 def _imitate_expert(
-    world: ConfiguredTextWorld,
+    world: TextWorld,
     settings: Settings,
     folder: Path,
     shown: Sequence[str],
@@ -120,14 +124,17 @@ def _imitate_expert(
     from fedrl.llm import builtin_model, builtin_tokenizers
     from fedrl.llm.export import write_model
     from fedrl.llm.pretrain import demonstrations, supervised
-    from fedrl.llm.prompts.prompt_format import prompt_format
+    from fedrl.llm.prompts.prompt_format import world_format
 
-    format = prompt_format(settings.format, world.name, settings.thinking)
+    format = world_format(settings.format, world, settings.thinking)
     expert = demonstrations.Expertise(settings.noise, settings.listed, settings.seed)
 
     def tokenizer() -> PreTrainedTokenizerFast:
         pairs = demonstrations.texts(world, format, shown, expert)
-        return builtin_tokenizers.entity_tokenizer(text for pair in pairs for text in pair)
+        texts = (text for pair in pairs for text in pair)
+        if settings.tokens == "bytes" or (settings.tokens == "auto" and world.name == "prompts"):
+            return builtin_tokenizers.byte_tokenizer()
+        return builtin_tokenizers.entity_tokenizer(texts)
 
     def samples_of(tasks: Sequence[str]) -> list[Sample]:
         limit = settings.prompt_tokens
@@ -150,7 +157,7 @@ def _imitate_expert(
         unseen = f", on {len(held_out)} tasks that were not shown {found['held_out_loss']:.3f}"
     console.print(f"{settings.steps:,} steps in {seconds:.0f} s: loss {loss:.3f}{unseen}")
     write_model(policy.model, policy.tokenizer, folder)
-    record = training_record(settings, world.settings, len(samples), policy, found)
+    record = training_record(settings, world, len(samples), policy, found)
     return record, max(len(sample.answer) for sample in samples)
 
 
@@ -161,7 +168,9 @@ def _public_tasks(
 
     Both evenly spaced: a world may list its tasks by type.
     """
-    public = [task.id for task in world.tasks("public")]
+    if PUBLIC not in world.splits:
+        raise UserError(f"the world {world.name!r} has no split public, whose tasks are imitated")
+    public = [task.id for task in world.tasks(PUBLIC)]
     if len(public) < settings.tasks:
         raise UserError(
             f"--tasks is {settings.tasks}, but the world has only {len(public)} public tasks: "

@@ -98,7 +98,7 @@ def _read_reviews(
     loss, seconds = train(policy, samples[:count], plan, console, "reading …")
     held_out = supervised.negative_log_likelihood(policy, samples[count:])
     found = {"loss": loss, "held_out_loss": held_out}
-    record = training_record(settings, world.settings, count, policy, found)
+    record = training_record(settings, world, count, policy, found)
     console.print(
         f"{count:,} public reviews, {settings.steps:,} steps in "
         f"{seconds:.0f} s: loss {loss:.3f}, on {len(texts) - count:,} "

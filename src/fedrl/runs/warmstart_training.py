@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from fedrl.core.registry import missing_extra
+from fedrl.envs.text import Configured
 from fedrl.llm.warmstart_record import write_record
 from fedrl.runs.new_folder import new_folder
 
@@ -71,15 +72,15 @@ def last_tenth(losses: Sequence[float]) -> float:
 
 def training_record(
     settings: DataclassInstance,
-    world: DataclassInstance,
+    world: object,
     examples: int,
     policy: Policy,
     found: dict[str, float],
 ) -> Record:
-    """What was taught to which model; `world` are its settings."""
+    """What was taught to which model, in which world."""
     return {
         "settings": asdict(settings),
-        "world": asdict(world),
+        "world": asdict(world.settings) if isinstance(world, Configured) else {},
         "examples": examples,
         "parameters": sum(p.numel() for p in policy.model.parameters()),
         "found": found,

@@ -20,9 +20,17 @@ from fedrl.envs.webshop.shop import Settings as ShopSettings
 from fedrl.envs.webshop.shop import WebShop
 from fedrl.envs.webshop.store import Store
 from fedrl.llm.prompts.chat import CUT, KEPT_COMMANDS, Chat
+from fedrl.llm.prompts.compact import Compact
 from fedrl.llm.prompts.compact_household import REMEMBERED, CompactHousehold
 from fedrl.llm.prompts.compact_webshop import SHOWN_VALUES, TITLE_WORDS, CompactWebShop, gist
-from fedrl.llm.prompts.prompt_format import COMPACT, PromptFormat, prompt_format, tokenize
+from fedrl.llm.prompts.prompt_format import (
+    COMPACT,
+    PromptFormat,
+    prompt_format,
+    tokenize,
+    world_format,
+)
+from fedrl.llm.prompts.single_turn import SingleTurn
 from fedrl.llm.prompts.webshop_page import SHOWN_ITEMS, words
 
 GENERATIONS = ("2.1.2", "2.1.1")
@@ -62,7 +70,7 @@ class Talkative(Letters):
 
 
 def formats() -> list[PromptFormat]:
-    return [CompactHousehold(), CompactWebShop(), Chat(), Chat(thinking=False)]
+    return [CompactHousehold(), CompactWebShop(), Compact(), Chat(), Chat(thinking=False)]
 
 
 def wander(
@@ -90,10 +98,69 @@ def test_a_format_is_chosen_by_name_and_world():
     assert isinstance(prompt_format("compact", "webshop"), CompactWebShop)
     for world in (*COMPACT, "a third-party world"):
         assert isinstance(prompt_format("chat", world), Chat)
-    with pytest.raises(UserError, match=r'algorithm\.format is "compact".*use "chat"'):
-        prompt_format("compact", "a third-party world")
+    assert isinstance(prompt_format("compact", "a third-party world"), Compact)
+    assert isinstance(prompt_format("compact", "prompts"), SingleTurn)
+    assert prompt_format("chat", "prompts").chat
     with pytest.raises(UserError, match=r"algorithm\.format is 'chats'; did you mean 'chat'"):
         prompt_format("chats", "household")
+
+
+def test_a_world_may_bring_its_own_compact_format():
+    class Short(Compact):
+        """Anything but ours."""
+
+    class World:
+        name, prompt_format = "mine", Short
+
+    assert isinstance(world_format("compact", World()), Short)
+    assert isinstance(world_format("chat", World()), Chat)
+    assert isinstance(world_format("compact", SHOP), CompactWebShop)
+
+
+def test_the_compact_format_of_any_world_tells_all_turns_and_drops_the_oldest():
+    format = Compact()
+    notes = format.start("find it", Turn("a door", 0.0, False, ["Open  Door"], {}))
+    assert format.prompt(notes) == "task find it ; saw a door >"
+    assert format.parse(notes, " open door\n") == ("Open  Door", True)
+    assert format.parse(notes, "dance") == ("dance", True)
+    assert format.parse(notes, "  ") == ("", False)
+    format.observe(notes, "open door", Turn("a hall", 0.0, False, [], {}))
+    format.observe(notes, "", Turn("a hall again", 0.0, False, [], {}))
+    whole = (
+        "task find it ; saw a door ; did open door ; saw a hall ; did nothing ; saw a hall again >"
+    )
+    assert format.prompt(notes) == whole
+    texts = [
+        Letters.decode(format.encode(Letters(), [notes], limit)[0])
+        for limit in range(len(whole) + 1)
+    ]
+    last = "task find it ; saw a hall again >"
+    assert set(texts[len(last) :]) == {
+        last, "task find it ; saw a hall ; did nothing ; saw a hall again >", whole,
+    }  # fmt: skip
+    assert all(last.endswith(text) for text in texts[: len(last)])
+
+
+def test_a_single_turn_is_the_prompt_itself_and_the_whole_answer():
+    texts, chat = SingleTurn(), SingleTurn(chat=True)
+    plain = Turn("1+1=", 0.0, False, (), {"won": False, "prompt": "1+1="})
+    said = [{"role": "system", "content": "be short"}, {"role": "user", "content": "1+1="}]
+    talk = Turn("…", 0.0, False, (), {"won": False, "prompt": said})
+
+    def told(format, turn, tokenizer):
+        row = format.encode(tokenizer, [format.start(turn.observation, turn)], 1000)[0]
+        return Letters.decode(row)
+
+    assert told(texts, plain, Talkative()) == "1+1="
+    assert told(chat, plain, Talkative()) == "[user]1+1=[end][agent]"
+    for format in (texts, chat):
+        assert told(format, talk, Talkative()) == "[system]be short[end][user]1+1=[end][agent]"
+        with pytest.raises(UserError, match=r"algorithm\.model has no chat template"):
+            told(format, talk, Letters())
+    notes = texts.start("1+1=", plain)
+    assert texts.parse(notes, " 2\n") == (" 2\n", True)
+    assert texts.render(notes, "2") == "2"
+    assert Letters.decode(texts.encode(Letters(), [notes], 2)[0]) == "1="
 
 
 def test_tokens_are_cut_from_the_left():

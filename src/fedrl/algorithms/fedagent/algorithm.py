@@ -40,8 +40,9 @@ import numpy as np
 from fedrl.aggregation import server_optimizers
 from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core import tree
+from fedrl.core.limits import one_of
 from fedrl.core.registry import missing_extra
-from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Spec, Tensors, UserError
+from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Shareable, Spec, Tensors, UserError
 from fedrl.envs.text import PartitionedWorld, Task, spaced
 from fedrl.llm.warmstart_record import shown_tasks
 
@@ -108,6 +109,7 @@ class FedAgent:
             sorted({task for owner in pool for task in dealt.shares[owner]})
             for pool in client_env_ids
         ]
+        one_of("algorithm.eval_split", settings.eval_split, dealt.world.splits)
         tasks = dealt.world.tasks(settings.eval_split)
         self.eval_tasks = spaced(tasks, min(settings.eval_tasks or len(tasks), len(tasks)))
         if not self.eval_tasks:
@@ -203,6 +205,8 @@ class FedAgent:
 
     def _learn(self, job: Job, poisoned: bool = False) -> Result:
         tasks, start = self.shares[job.client], job.broadcast["theta"]
+        if not tasks:
+            raise UserError(Shareable("this client holds no tasks to train on"))
         trained = self.trainer.train(self, job.broadcast, tasks, job.seed, job.state, poisoned)
         now = self.trainer.policy.weights()
         update = {name: now[name] - start[name] for name in start}

@@ -25,7 +25,7 @@ import torch
 
 from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core.types import Metrics, Tensors, UserError
-from fedrl.envs.text import Task, TextWorld
+from fedrl.envs.text import Graded, Task, TextWorld
 from fedrl.llm import lora
 from fedrl.llm.actor import Actor
 from fedrl.llm.generation.select import select_sampler
@@ -33,7 +33,7 @@ from fedrl.llm.model_setup import compile_layers, prepare_model
 from fedrl.llm.model_types import LanguageModel
 from fedrl.llm.out_of_memory import explain_out_of_memory
 from fedrl.llm.policy import SPREAD, Policy, choose_device, load
-from fedrl.llm.prompts.prompt_format import prompt_format
+from fedrl.llm.prompts.prompt_format import world_format
 from fedrl.llm.rl import anchored_momentum, optimizer_state, policy_gradient, ppo
 from fedrl.llm.rl.advantages import (
     NO_ADVANTAGE,
@@ -80,11 +80,15 @@ class LocalTrainer:
         if not settings.model:
             raise UserError("algorithm.model is empty; name a model folder (`fedrl warmstart`)")
         self.settings = settings
+        graded = isinstance(world, Graded) and world.graded
+        self.pays_success = settings.reward == "success" or (
+            settings.reward == "auto" and not graded
+        )
         with explain_out_of_memory():
             self._load_models(settings)
         self.loop = AgentLoop(
             world,
-            prompt_format(settings.format, world.name, settings.thinking),
+            world_format(settings.format, world, settings.thinking),
             self.policy.tokenizer,
             settings.answer_tokens,
             settings.prompt_tokens,
@@ -135,8 +139,9 @@ class LocalTrainer:
                     settings.group,
                 )  # fmt: skip
                 assert rollout.version == self.actor.version, "rollout made with other weights"
+                rollout = rollout.scored_only()
                 scores = list(rollout.returns)
-                if settings.reward == "success":
+                if self.pays_success:
                     set_success_rewards(rollout)
                 set_penalties(rollout, settings.invalid_penalty)
                 if poisoned:

@@ -75,8 +75,9 @@ class Settings:
     # Longest prompt, in tokens: history is cut first, then the observation.
     prompt_tokens: int = 2048
     # What an episode is paid for: success (1 if it is won), or the world's score, which in a shop
-    # also pays for products that are nearly right.
-    reward: Literal["success", "score"] = "success"
+    # also pays for products that are nearly right. auto: success, and the score where rewards are
+    # numbers of one's own (`prompts`).
+    reward: Literal["auto", "success", "score"] = "auto"
     # What an answer that is not well formed costs: so much off the advantage of its own step, after
     # episodes were compared. In standard deviations; with rloo in units of the reward.
     invalid_penalty: float = 0.0

@@ -18,9 +18,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from fedrl.core.types import UserError
 from fedrl.envs.household.expert import Expert
 from fedrl.envs.household.world import HouseholdEpisode
-from fedrl.envs.text import Episode, TextWorld
+from fedrl.envs.text import Demonstrates, Episode, TextWorld
 from fedrl.envs.webshop.pages import SEARCH_TEMPLATE
 from fedrl.envs.webshop.shop import ShopEpisode
 from fedrl.llm.model_types import Tokenizer
@@ -90,7 +91,7 @@ def _demonstration(
     notes = format.start(episode.goal, turn)
     places = ENTITY.findall(turn.observation) if expert.listed else ()
     adviser = _adviser(world, episode, task, places)
-    plan = iter(() if adviser else world.demonstrate(task))
+    plan = iter(() if adviser else _plan(world, task))
     last = ""
     for _ in range(2 * world.max_steps):
         command = adviser.advise() if adviser else next(plan, "")
@@ -124,8 +125,17 @@ def _adviser(
     if isinstance(episode, HouseholdEpisode):
         return Expert(episode.game, search=True, order=places)
     if isinstance(episode, ShopEpisode):
-        return Shopper(episode, world.demonstrate(task))
+        return Shopper(episode, _plan(world, task))
     return None
+
+
+def _plan(world: TextWorld, task: str) -> list[str]:
+    if not isinstance(world, Demonstrates):
+        raise UserError(
+            f"the world {world.name!r} has no expert to imitate: a method demonstrate(task) that "
+            "returns the commands which win it"
+        )
+    return world.demonstrate(task)
 
 
 class Shopper:

@@ -126,7 +126,7 @@ class Chat:
         valid = bool(choice)
         if self.thinking and not valid:
             choice = _choice(LONE_END.sub("", REASONING.sub("", completion)))
-        return _meant(choice, notes.admissible) if choice else "", valid
+        return meant(choice, notes.admissible) if choice else "", valid
 
     def render(self, notes: Notes, command: str) -> str:
         reasons = f"<think>The next step is: {command}</think>\n" if self.thinking else ""
@@ -202,7 +202,7 @@ def _without_goal(notes: Notes, text: str) -> str:
     return text.replace(notes.goal, "(your task)") if len(notes.goal) >= LONG_GOAL else text
 
 
-def _meant(text: str, admissible: Sequence[str]) -> str:
+def meant(text: str, admissible: Sequence[str]) -> str:
     """The world's own spelling, where only case and blanks differ."""
     if text in admissible:
         return text

@@ -2,23 +2,27 @@
 
 A `PromptFormat` keeps notes of an episode (`start`, `observe`), writes the prompt, and parses the
 completion. `render` is the inverse of `parse`: how a demonstration's command would be said, for
-imitation. Small models get a compact format, made for one world; instruction-tuned ones get `chat`,
-which knows nothing but the interface of text worlds.
+imitation. Small models get a compact format, made for one world or for any; instruction-tuned ones
+get `chat`, which knows nothing but the interface of text worlds. A world may bring a compact format
+of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from fedrl.core.registry import suggestion
 from fedrl.core.types import UserError
-from fedrl.envs.text import Turn
+from fedrl.envs.text import TextWorld, Turn
 from fedrl.llm.model_types import Tokenizer
 
 NAMES = ("compact", "chat")
 COMPACT = ("household", "webshop")
-"""The worlds that a compact format exists for."""
+"""The worlds of ours that have a compact format to themselves."""
+
+CONVERSATIONS = ("tools", "verifiers")
+"""The worlds whose turns are chat messages."""
 
 Notes = TypeVar("Notes")
 """What a format remembers of one episode."""
@@ -50,6 +54,20 @@ class PromptFormat(Protocol[Notes]):
         ...
 
 
+@runtime_checkable
+class OwnFormat(Protocol):
+    """A world with a compact format of its own: a method, or the format's class as an attribute."""
+
+    def prompt_format(self) -> PromptFormat[Any]: ...
+
+
+def world_format(name: str, world: TextWorld, thinking: bool = True) -> PromptFormat[Any]:
+    """The format called `name` for this world: for `compact` its own, if it brings one."""
+    if name == "compact" and isinstance(world, OwnFormat):
+        return world.prompt_format()
+    return prompt_format(name, world.name, thinking)
+
+
 def prompt_format(name: str, world: str, thinking: bool = True) -> PromptFormat[Any]:
     """The format called `name` for the world called `world`.
 
@@ -57,6 +75,14 @@ def prompt_format(name: str, world: str, thinking: bool = True) -> PromptFormat[
     """
     if name not in NAMES:
         raise UserError(f"algorithm.format is {name!r}; {suggestion(name, list(NAMES))}")
+    if world in CONVERSATIONS:
+        from fedrl.llm.prompts.conversation import Conversation
+
+        return Conversation()
+    if world == "prompts":
+        from fedrl.llm.prompts.single_turn import SingleTurn
+
+        return SingleTurn(chat=name == "chat")
     if name == "chat":
         from fedrl.llm.prompts.chat import Chat
 
@@ -69,10 +95,9 @@ def prompt_format(name: str, world: str, thinking: bool = True) -> PromptFormat[
         from fedrl.llm.prompts.compact_webshop import CompactWebShop
 
         return CompactWebShop()
-    raise UserError(
-        f'algorithm.format is "compact", which exists for {" and ".join(COMPACT)} only; '
-        f'use "chat" for the world {world!r}'
-    )
+    from fedrl.llm.prompts.compact import Compact
+
+    return Compact()
 
 
 def tokenize(tokenizer: Tokenizer, texts: Sequence[str], limit: int) -> list[list[int]]:

@@ -1,0 +1,192 @@
+"""Reward functions of one's own, called as TRL's GRPOTrainer calls them.
+
+    reward(prompts=…, completions=…, completion_ids=…, **columns, trainer_state=None,
+           log_extra=…, log_metric=…) -> list[float | None]
+
+One call holds all answers of a rollout. Prompts are texts, or chat messages; then a completion is
+`[{"role": "assistant", "content": …}]`. Every other column of the data is a list of as many values.
+Functions may be `async`. None is no opinion: the other functions count, and an answer on which none
+has one is left out of its group. The reward is the weighted sum.
+
+Where we differ from TRL: `trainer_state` is None, since a client has no training run of its own;
+what is logged goes nowhere, since it would be about single answers; NaN is an error, and no other
+None. What a function raises or returns may quote an answer, so the errors that are raised here say
+no more than its name, a type, and a line of its code.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import traceback
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from fedrl.core.registry import Entry, Table, label, load
+from fedrl.core.types import Shareable, UserError
+
+KEY = "world.reward"
+Message = Mapping[str, str]
+Prompt = str | Sequence[Message]
+RewardFunction = Callable[..., Any]
+"""Somebody else's: `Any` is what it returns, until it is checked."""
+
+_BUILTIN = {
+    name: Entry(f"fedrl.envs.prompts.builtin_rewards:{name}", "", summary)
+    for name, summary in (
+        ("exact_match", "1 for the very text of the column `answer`"),
+        ("number_match", "1 where the last number is that of the column `answer`"),
+        ("contains_answer", "1 where the column `answer` stands in the completion"),
+    )
+}
+REWARDS = Table("rewards", KEY, _BUILTIN)
+
+RESERVED = frozenset({"prompt", "prompts", "completion", "completions", "completion_ids"})
+"""Columns that are never handed on under their own names: the call has them already."""
+
+
+class Scored(NamedTuple):
+    """What one answer got: in all, and from each function; None from all is no score."""
+
+    reward: float
+    parts: Mapping[str, float | None]
+
+    @property
+    def known(self) -> bool:
+        return any(part is not None for part in self.parts.values())
+
+
+class Answer(NamedTuple):
+    """One completion of one prompt: its text, its tokens, and the other columns of its row.
+
+    `messages` are those of a completion that called tools, the calls and their results included.
+    """
+
+    prompt: Prompt
+    text: str
+    tokens: Sequence[int]
+    columns: Mapping[str, Any]
+    messages: Sequence[Mapping[str, Any]] = ()
+
+    def completion(self) -> Any:
+        """As a reward function gets it: chat messages where the prompt has such."""
+        if isinstance(self.prompt, str):
+            return self.text
+        return list(self.messages) or [{"role": "assistant", "content": self.text}]
+
+
+@dataclass(frozen=True)
+class Rewards:
+    """The functions of a recipe with their names and weights."""
+
+    functions: tuple[RewardFunction, ...]
+    names: tuple[str, ...]
+    weights: tuple[float, ...]
+
+    @classmethod
+    def find(cls, names: Sequence[str], weights: Sequence[float]) -> Rewards:
+        if not names:
+            raise UserError(
+                f"{KEY} is empty; it names functions, such as package.module:function or "
+                f"{', '.join(REWARDS.builtin)}"
+            )
+        functions = []
+        for name in names:
+            function = load(REWARDS.find(name), KEY, name)
+            if not callable(function):
+                raise UserError(f"{KEY} = {name!r} is no function")
+            functions.append(function)
+        return cls(tuple(functions), tuple(names), tuple(weights) or (1.0,) * len(names))
+
+    def __call__(self, answers: Sequence[Answer]) -> list[Scored]:
+        """Of every answer, in one call of each function."""
+        asked = {
+            "prompts": [answer.prompt for answer in answers],
+            "completions": [answer.completion() for answer in answers],
+            "completion_ids": [list(answer.tokens) for answer in answers],
+            **{
+                column: [answer.columns[column] for answer in answers]
+                for column in answers[0].columns
+                if column not in RESERVED
+            },
+            "trainer_state": None,
+            "log_extra": _forget,
+            "log_metric": _forget,
+        }
+        table = [
+            _checked(name, function, asked, len(answers))
+            for name, function in zip(self.names, self.functions, strict=True)
+        ]
+        shown = list(map(label, self.names))
+        return [
+            Scored(
+                sum(
+                    w * part for w, part in zip(self.weights, row, strict=True) if part is not None
+                ),
+                dict(zip(shown, row, strict=True)),
+            )
+            for row in zip(*table, strict=True)
+        ]
+
+
+def _forget(name: str, value: object) -> None:
+    """What is logged about single answers stays nowhere."""
+
+
+def _checked(
+    name: str, function: RewardFunction, asked: Mapping[str, Any], count: int
+) -> list[float | None]:
+    """What one function gave, a number or None for each answer."""
+    what = f"{KEY} {label(name)!r}"
+    try:
+        found = _called(function, asked)
+    except (Exception, SystemExit) as error:  # code of others may fail in any way
+        said = f"{what} raised {type(error).__name__}{_raised_at(error)}"
+        raise UserError(Shareable(said)) from error
+    try:
+        found = list(found)
+    except TypeError as error:
+        said = f"{what} returned a {type(found).__name__} instead of a list of numbers"
+        raise UserError(Shareable(said)) from error
+    if len(found) != count:
+        raise UserError(Shareable(f"{what} returned {len(found)} rewards for {count} answers"))
+    numbers = [_number(what, value) for value in found]
+    if strange := [x for x in numbers if x is not None and not math.isfinite(x)]:
+        raise UserError(
+            Shareable(f"{what} returned {strange[0]} for {len(strange)} of {count} answers")
+        )
+    return numbers
+
+
+def _called(function: RewardFunction, asked: Mapping[str, Any]) -> Any:
+    found = function(**asked)
+    if not inspect.isawaitable(found):
+        return found
+    with ThreadPoolExecutor(1) as beside:  # a notebook's loop runs in this thread already
+        return beside.submit(asyncio.run, _awaited(found)).result()
+
+
+async def _awaited(found: Awaitable[Any]) -> Any:
+    return await found
+
+
+def _number(what: str, value: Any) -> float | None:
+    if value is None:
+        return None
+    try:
+        if isinstance(value, str | bytes):
+            raise TypeError
+        return float(value)
+    except (TypeError, ValueError) as error:
+        kind = type(value).__name__
+        raise UserError(Shareable(f"{what} returned a {kind} where a number belongs")) from error
+
+
+def _raised_at(error: BaseException) -> str:
+    """ " (mine.py, line 12)": the innermost line of the function's own code."""
+    own = [f for f in traceback.extract_tb(error.__traceback__) if f.filename != __file__]
+    return f" ({Path(own[-1].filename).name}, line {own[-1].lineno})" if own else ""

@@ -1,0 +1,1 @@
+"""Environments of the package `verifiers` as text worlds."""
