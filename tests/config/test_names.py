@@ -6,6 +6,7 @@ import importlib
 import pickle
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -18,7 +19,7 @@ from fedrl.algorithms import METHODS
 from fedrl.cli.listing import list_
 from fedrl.config import parts
 from fedrl.config.loading import resolve
-from fedrl.core.registry import only_packages
+from fedrl.core.registry import fingerprint, only_packages
 from fedrl.core.types import UserError
 
 WORLD = {"name": "random_mdp", "horizon": 5}
@@ -206,6 +207,41 @@ def test_no_name_leads_through_a_module_that_is_only_imported_there(name: str, t
 def test_within_a_node_names_lead_only_where_the_things_of_recipes_are(name: str, table: str):
     with only_packages([]), pytest.raises(UserError, match="a node looks for nothing there"):
         parts.TABLES[table].find(name)
+
+
+def test_what_a_script_registered_is_known_by_its_lines(tmp_path: Path, monkeypatch):
+    """Else all scripts' code would have one hash, and no resumed run would say that it changed."""
+    found = set()
+    for number, factor in enumerate(("2.0", "3.0")):
+        file = tmp_path / f"script{number}.py"
+        file.write_text(METHOD.replace("factor: float = 2.0", f"factor: float = {factor}"))
+        script = ModuleType("a_script")
+        script.__file__ = str(file)
+        monkeypatch.setitem(sys.modules, "a_script", script)
+        exec(compile(file.read_text(), file, "exec"), vars(script))
+        fedrl.register(script.Doubled, "scripted")
+        found.add(fingerprint(METHODS.registered.pop("scripted")))
+    assert len(found) == 2
+    assert all(one.startswith("a_script:script:") for one in found)
+
+
+def test_a_plain_function_cannot_be_registered():
+    """It could be a rule, an attack or a reward, and was told that it is no world."""
+    with pytest.raises(UserError, match=r"halved is a plain function: declare a rule by @fedrl"):
+        fedrl.register(lambda updates: updates, "halved")
+
+
+@pytest.mark.parametrize("name", ["gone", "fedrl_gone:Gone"])
+def test_a_run_whose_package_is_gone_says_which(name: str):
+    """Resumed, evaluated or reported: the nearest other name would be no help."""
+    used = {"packages": ["fedrl-gone:0.1:0123456789abcdef", "mine.py:file:0123456789abcdef"]}
+    with pytest.raises(
+        UserError, match=r"\nfedrl-gone 0.1 is not installed here, and the run used"
+    ):
+        resolve(recipe(name) | used)
+    with pytest.raises(UserError) as without:
+        resolve(recipe(name))
+    assert "the run used it" not in str(without.value)
 
 
 def share(site: Path, package: str, part: str) -> None:

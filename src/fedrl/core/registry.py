@@ -20,6 +20,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 from collections.abc import Collection, Iterator, Mapping
@@ -193,7 +194,22 @@ def fingerprint(entry: Entry) -> str:
     if place.endswith(".py"):
         return f"{Path(place).name}:file:{_digest([Path(place)])}"
     version = metadata.version(entry.package) if entry.package else "script"
-    return f"{entry.package or place}:{version}:{_digest(_sources(place))}"
+    sources = _sources(place)
+    digest = _digest(sources) if sources or entry.thing is None else _digest_of(entry.thing)
+    return f"{entry.package or place}:{version}:{digest}"
+
+
+def not_installed(packages: object) -> str:
+    """Which of a run's packages (`package:version:hash`) are not here, with their versions."""
+    texts = packages if isinstance(packages, list | tuple) else ()
+    named = [str(text).split(":")[:2] for text in texts]
+    here = {normal(str(dist.name)) for dist in metadata.distributions()} if named else set()
+    gone = [
+        " ".join(one)
+        for one in named
+        if len(one) == 2 and one[1] not in ("file", "script") and normal(one[0]) not in here
+    ]
+    return ", ".join(gone)
 
 
 def _sources(module: str) -> list[Path]:
@@ -214,6 +230,15 @@ def _digest(files: list[Path]) -> str:
     for file in files:
         total.update(file.name.encode() + b"\0" + file.read_bytes())
     return total.hexdigest()[:16]
+
+
+def _digest_of(thing: Any) -> str:
+    """Of what was registered in a script or a notebook: its own lines, as far as they are known."""
+    try:
+        text = inspect.getsource(inspect.unwrap(thing))
+    except (OSError, TypeError):
+        text = ""
+    return sha256(text.encode()).hexdigest()[:16]
 
 
 def code(text: str, key: str) -> Entry | None:
