@@ -6,6 +6,7 @@ import importlib
 import pickle
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -18,7 +19,7 @@ from fedrl.algorithms import METHODS
 from fedrl.cli.listing import list_
 from fedrl.config import parts
 from fedrl.config.loading import resolve
-from fedrl.core.registry import only_packages
+from fedrl.core.registry import fingerprint, only_packages
 from fedrl.core.types import UserError
 
 WORLD = {"name": "random_mdp", "horizon": 5}
@@ -179,6 +180,109 @@ def test_within_a_node_nothing_that_is_not_allowed_is_imported(installed: str):
     with only_packages([]), pytest.raises(UserError):
         parts.method(installed)
     assert "fedrl_doubled" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["fedrl.core.registry:os.system", "fedrl.core.registry:os", "fedrl.algorithms:momentum"],
+)
+@pytest.mark.parametrize("table", ["algorithm", "world", "aggregate"])
+def test_no_name_leads_through_a_module_that_is_only_imported_there(name: str, table: str):
+    with pytest.raises(UserError, match="leads to the module"):
+        parts.find(table, name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "fedrl.__main__:main",
+        "fedrl.api:run",
+        "fedrl.engines.flower.adapter:OFFLINE",
+        "fedrl.envsx:World",
+        "gymnasium.utils.play:play",
+        "fedrl:run",
+    ],
+)
+@pytest.mark.parametrize("table", ["algorithm", "world", "aggregate", "attack"])
+def test_within_a_node_names_lead_only_where_the_things_of_recipes_are(name: str, table: str):
+    with only_packages([]), pytest.raises(UserError, match="a node looks for nothing there"):
+        parts.TABLES[table].find(name)
+
+
+def test_what_a_script_registered_is_known_by_its_lines(tmp_path: Path, monkeypatch):
+    """Else all scripts' code would have one hash, and no resumed run would say that it changed."""
+    found = set()
+    for number, factor in enumerate(("2.0", "3.0")):
+        file = tmp_path / f"script{number}.py"
+        file.write_text(METHOD.replace("factor: float = 2.0", f"factor: float = {factor}"))
+        script = ModuleType("a_script")
+        script.__file__ = str(file)
+        monkeypatch.setitem(sys.modules, "a_script", script)
+        exec(compile(file.read_text(), file, "exec"), vars(script))
+        fedrl.register(script.Doubled, "scripted")
+        found.add(fingerprint(METHODS.registered.pop("scripted")))
+    assert len(found) == 2
+    assert all(one.startswith("a_script:script:") for one in found)
+
+
+def test_a_plain_function_cannot_be_registered():
+    """It could be a rule, an attack or a reward, and was told that it is no world."""
+    with pytest.raises(UserError, match=r"halved is a plain function: declare a rule by @fedrl"):
+        fedrl.register(lambda updates: updates, "halved")
+
+
+@pytest.mark.parametrize("name", ["gone", "fedrl_gone:Gone"])
+def test_a_run_whose_package_is_gone_says_which(name: str):
+    """Resumed, evaluated or reported: the nearest other name would be no help."""
+    used = {"packages": ["fedrl-gone:0.1:0123456789abcdef", "mine.py:file:0123456789abcdef"]}
+    with pytest.raises(
+        UserError, match=r"\nfedrl-gone 0.1 is not installed here, and the run used"
+    ):
+        resolve(recipe(name) | used)
+    with pytest.raises(UserError) as without:
+        resolve(recipe(name))
+    assert "the run used it" not in str(without.value)
+
+
+def share(site: Path, package: str, part: str) -> None:
+    """A distribution with one module of the namespace `shared_names`."""
+    (site / "shared_names").mkdir(parents=True, exist_ok=True)
+    (site / "shared_names" / f"{part}.py").write_text(METHOD)
+    info = site / f"{package.replace('-', '_')}-0.1.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {package}\nVersion: 0.1\n")
+    (info / "RECORD").write_text(f"shared_names/{part}.py,,\n")
+
+
+def test_of_a_namespace_each_package_is_allowed_by_itself(tmp_path: Path, monkeypatch):
+    """Several distributions have modules under one first name; an owner allows one of them."""
+    share(tmp_path, "a-trusted", "good")
+    share(tmp_path, "z-other", "bad")
+    share(tmp_path, "0-first", "worse")
+    monkeypatch.syspath_prepend(tmp_path)
+    with only_packages(["a-trusted"]):
+        assert METHODS.find("shared_names.good:Doubled").package == "a-trusted"
+        for name in ("shared_names.bad:Doubled", "shared_names.worse:Doubled", "shared_names:D"):
+            with pytest.raises(UserError, match="has not allowed"):
+                METHODS.find(name)
+    assert METHODS.find("shared_names.bad:Doubled").package == "z-other"
+
+
+def test_a_name_that_two_packages_offer_is_nobody_s(installed: str, tmp_path: Path, monkeypatch):
+    """Which one is found first depends on folders and machines."""
+    points = {
+        "fedrl.algorithms": {"doubled": "fedrl_twice:Doubled [extra]", "pavg": "fedrl_twice:P"}
+    }
+    monkeypatch.syspath_prepend(install(tmp_path / "two", "fedrl-twice", METHOD, points=points))
+    line = "fedrl-doubled and fedrl-twice offer: say fedrl_doubled:Doubled or fedrl_twice:Doubled"
+    with pytest.raises(UserError, match=line):
+        METHODS.find("doubled")
+    with only_packages(["fedrl-twice"]):
+        assert METHODS.find("doubled").package == "fedrl-twice"
+    assert not METHODS.find("pavg").outside
+    assert {"fedrl_doubled:Doubled", "fedrl_twice:Doubled", "fedrl_twice:P"} < set(METHODS)
+    assert "doubled" not in METHODS
+    assert list_([]) == 0
 
 
 def test_the_list_says_where_things_come_from(installed: str, capsys: pytest.CaptureFixture[str]):

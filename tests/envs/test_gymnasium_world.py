@@ -357,3 +357,37 @@ def test_an_id_that_another_package_registered_is_that_package_s_code(monkeypatc
             world(id="Foreign-v0")
     finally:
         del gymnasium.registry["Foreign-v0"]
+
+
+def test_an_id_whose_class_was_registered_is_asked_for_as_well():
+    """`entry_point` may be the class itself, which no text names."""
+    from fractions import Fraction
+
+    from fedrl.core.registry import only_packages
+
+    gymnasium.register("ForeignClass-v0", entry_point=Fraction)
+    try:
+        with only_packages([]), pytest.raises(UserError, match="no package that is installed here"):
+            world(id="ForeignClass-v0")
+    finally:
+        del gymnasium.registry["ForeignClass-v0"]
+
+
+@pytest.mark.parametrize("key", ["kwargs", "attributes"])
+def test_no_recipe_opens_a_window(key):
+    """With render_mode=human every step of CartPole draws on somebody's screen."""
+    with pytest.raises(UserError, match=rf"world\.{key} says render_mode: training shows nothing"):
+        Settings(**{key: ("render_mode=human",)})
+
+
+@pytest.mark.parametrize("name", ["__class__", "__dict__", "step", "reset"])
+def test_an_attribute_is_a_number_of_the_environment_and_none_of_its_methods(name):
+    with pytest.raises(UserError, match=rf"world\.attributes: CartPole-v1 has no '{name}'"):
+        world(attributes=(f"{name}=3",))
+
+
+def test_an_environment_that_needs_a_package_by_its_own_words_is_one_line():
+    with pytest.raises(
+        UserError, match=r"world\.id = 'GymV21Environment-v0' cannot be made: To use"
+    ):
+        world(id="GymV21Environment-v0")

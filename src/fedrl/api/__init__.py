@@ -18,6 +18,7 @@ Loading this module asks numeric libraries for one thread each, unless the envir
 from __future__ import annotations
 
 import glob
+import inspect
 import multiprocessing
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -286,6 +287,11 @@ def register(thing: object, name: str = "") -> str:
     `package.module:Name`, or the package offers it as an entry point.
     """
     named = name or str(getattr(thing, "__name__", ""))
+    if inspect.isroutine(thing):
+        raise UserError(
+            f"{named} is a plain function: declare a rule by @fedrl.aggregation.rule.rule(…), and "
+            "name an attack or a reward by its module or file"
+        )
     method = callable(getattr(thing, "local", None))
     table = "aggregate" if isinstance(thing, Rule) else "algorithm" if method else "world"
     parts.TABLES[table].register(named, thing)

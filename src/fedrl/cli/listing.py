@@ -9,7 +9,7 @@ def origin(entry: Entry) -> str:
     """ "  [classic]": the extra that it needs, or the package that it comes from."""
     if not entry.outside:
         return f"  [{entry.extra}]" if entry.extra else ""
-    return f"  [{entry.package} {version(entry.package)}]"
+    return f"  [{entry.package} {version(entry.package)}]" if entry.package else ""
 
 
 def list_(argv: list[str]) -> int:

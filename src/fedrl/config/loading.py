@@ -22,7 +22,7 @@ from fedrl.config import parts
 from fedrl.config.flag_parsing import checked, fields, nearest, parse, split_flags
 from fedrl.config.renamed import RENAMED
 from fedrl.config.schema import SECTIONS, Config
-from fedrl.core.registry import suggestion
+from fedrl.core.registry import not_installed, suggestion
 from fedrl.core.types import Json, Tables, UserError
 
 LOG = logging.getLogger("fedrl")
@@ -92,11 +92,18 @@ def resolve(data: Tables, flags: Sequence[str] = (), settings: Tables | None = N
     for key, name, _ in pairs:  # names first: they choose what the other keys are checked against
         if key in ("algorithm.name", "world.name", "aggregate.name"):
             _choose_name(merged.setdefault(key.split(".")[0], {}), key, name)
-    classes = {
-        "algorithm": _chosen(merged, "algorithm", "fedsvrpg-m"),
-        "world": _chosen(merged, "world", "cartpole"),
-        "aggregate": _chosen(merged, "aggregate", "mean"),
-    }
+    try:
+        classes = {
+            "algorithm": _chosen(merged, "algorithm", "fedsvrpg-m"),
+            "world": _chosen(merged, "world", "cartpole"),
+            "aggregate": _chosen(merged, "aggregate", "mean"),
+        }
+    except UserError as error:
+        if gone := not_installed(merged.get("packages")):
+            raise UserError(
+                f"{error}\n{gone} is not installed here, and the run used it"
+            ) from error
+        raise
     for key, value, typed in pairs:
         _override(merged, classes, key, value, typed)
     return _fill(Config, merged, "", classes)

@@ -20,6 +20,7 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 from collections.abc import Collection, Iterator, Mapping
@@ -39,6 +40,11 @@ _allowed: ContextVar[frozenset[str] | None] = ContextVar("allowed", default=None
 
 OURS = ("fedrl", "gymnasium")
 """Packages whose code a node that runs fedrl runs anyway."""
+PLACES = (
+    "fedrl.aggregation", "fedrl.algorithms", "fedrl.clients", "fedrl.envs",
+    "gymnasium.envs", "gymnasium.wrappers",
+)  # fmt: skip
+"""Where the things of recipes are in these: a node imports nothing else of them by a name."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +79,12 @@ class Table(Mapping[str, Entry]):
         return self.find(name)
 
     def __iter__(self) -> Iterator[str]:
-        yield from dict.fromkeys([*self.builtin, *self.registered, *self._entry_points()])
+        """Every thing by a name that finds it: by its place, where another has its name."""
+        taken = dict.fromkeys([*self.builtin, *self.registered])
+        yield from taken
+        for name, offers in self._entry_points().items():
+            alone = name not in taken and len(offers) == 1
+            yield from [name] if alone else filter(_is_path, offers.values())
 
     def __len__(self) -> int:
         return len(list(iter(self)))
@@ -97,17 +108,25 @@ class Table(Mapping[str, Entry]):
             return _of_path(name, key)
         if name in self.registered and _allowed.get() is None:
             return self.registered[name]
-        if name in (points := self._entry_points()):
-            package, where = points[name]
+        if offers := self._entry_points().get(name):
+            allowed = _allowed.get()
+            mine = {p: w for p, w in offers.items() if allowed is None or normal(p) in allowed}
+            if len(mine) > 1:
+                raise UserError(
+                    f"{key} is {name!r}, which the packages {' and '.join(sorted(mine))} offer: "
+                    f"say {' or '.join(sorted(mine.values()))}"
+                )
+            package, where = next(iter((mine or offers).items()))
             return Entry(where, "", _summary(package), package=_permitted(package, key, name))
         raise UserError(f"{key} is {name!r}; {suggestion(name, list(self))}")
 
-    def _entry_points(self) -> dict[str, tuple[str, str]]:
-        """Package and place of each name that installed packages offer; the first has it."""
-        found: dict[str, tuple[str, str]] = {}
+    def _entry_points(self) -> dict[str, dict[str, str]]:
+        """By the names that installed packages offer, each package's place of it."""
+        found: dict[str, dict[str, str]] = {}
         for point in metadata.entry_points(group=f"fedrl.{self.group}"):
             if point.dist is not None:
-                found.setdefault(point.name, (point.dist.name, point.value))
+                where = f"{point.module}:{point.attr}" if point.attr else point.module
+                found.setdefault(point.name, {})[point.dist.name] = where
         return found
 
 
@@ -136,6 +155,11 @@ def load(entry: Entry, key: str, name: str) -> Any:
             found = getattr(found, part)
         except AttributeError as error:
             raise UserError(f"{key} = {name!r}: {place} has no {attribute}") from error
+        if isinstance(found, ModuleType):  # such as os of a module that imports it
+            raise UserError(
+                f"{key} = {name!r} leads to the module {found.__name__}: name a class or function "
+                "by the module that it is in"
+            )
     return found
 
 
@@ -170,7 +194,22 @@ def fingerprint(entry: Entry) -> str:
     if place.endswith(".py"):
         return f"{Path(place).name}:file:{_digest([Path(place)])}"
     version = metadata.version(entry.package) if entry.package else "script"
-    return f"{entry.package or place}:{version}:{_digest(_sources(place))}"
+    sources = _sources(place)
+    digest = _digest(sources) if sources or entry.thing is None else _digest_of(entry.thing)
+    return f"{entry.package or place}:{version}:{digest}"
+
+
+def not_installed(packages: object) -> str:
+    """Which of a run's packages (`package:version:hash`) are not here, with their versions."""
+    texts = packages if isinstance(packages, list | tuple) else ()
+    named = [str(text).split(":")[:2] for text in texts]
+    here = {normal(str(dist.name)) for dist in metadata.distributions()} if named else set()
+    gone = [
+        " ".join(one)
+        for one in named
+        if len(one) == 2 and one[1] not in ("file", "script") and normal(one[0]) not in here
+    ]
+    return ", ".join(gone)
 
 
 def _sources(module: str) -> list[Path]:
@@ -191,6 +230,15 @@ def _digest(files: list[Path]) -> str:
     for file in files:
         total.update(file.name.encode() + b"\0" + file.read_bytes())
     return total.hexdigest()[:16]
+
+
+def _digest_of(thing: Any) -> str:
+    """Of what was registered in a script or a notebook: its own lines, as far as they are known."""
+    try:
+        text = inspect.getsource(inspect.unwrap(thing))
+    except (OSError, TypeError):
+        text = ""
+    return sha256(text.encode()).hexdigest()[:16]
 
 
 def code(text: str, key: str) -> Entry | None:
@@ -227,12 +275,30 @@ def _of_path(name: str, key: str) -> Entry:
         raise UserError(f"{key} is {name!r}; {place} is no name of a module")
     top = place.split(".")[0]
     if top in OURS:
+        known = any(f"{place}.".startswith(f"{one}.") for one in PLACES)
+        if _allowed.get() is not None and not known:
+            raise UserError(f"{key} is {name!r}: a node looks for nothing there")
         return Entry(name, "all", "")
-    packages = metadata.packages_distributions().get(top, [])
+    packages = _owners(place)
     if not packages and _allowed.get() is not None:
         raise UserError(f"{key} is {name!r}: no package that is installed here has {top}")
+    for package in packages:
+        _permitted(package, key, name)
     package = packages[0] if packages else ""
-    return Entry(name, "", _summary(package), package=_permitted(package, key, name))
+    return Entry(name, "", _summary(package), package=package)
+
+
+def _owners(module: str) -> list[str]:
+    """The distributions that a module is of: the one that has its file, else all that have its
+    first name, which several may share (a namespace)."""
+    top = module.partition(".")[0]
+    sharing = sorted(set(metadata.packages_distributions().get(top, [])))
+    if len(sharing) < 2:
+        return sharing
+    base = module.replace(".", "/")
+    files = {f"{base}.py", f"{base}/__init__.py"}
+    having = [p for p in sharing if files & {f.as_posix() for f in metadata.files(p) or ()}]
+    return having or sharing
 
 
 def _permitted(package: str, key: str, name: str) -> str:

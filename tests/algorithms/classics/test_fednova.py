@@ -11,6 +11,9 @@ from support.rounds import same
 
 from fedrl.aggregation.mean import mean
 from fedrl.algorithms.classics.fednova import FedNova
+from fedrl.clients.attacks import Settings as Attack
+from fedrl.clients.attacks import attack_update
+from fedrl.privacy import clipping
 
 
 def test_equal_steps_are_pavg():
@@ -27,7 +30,6 @@ def test_unequal_steps_by_hand():
     nova, plain = (make(cls, client_steps=(1, 2, 5)) for cls in (FedNova, Plain))
     changes = np.array([r.update["logits"] for r in plain.local_many(jobs(plain))], float)
     results = nova.local_many(jobs(nova))
-    assert [float(r.update["steps"]) for r in results] == [1.0, 2.0, 5.0]
     state = nova.step(nova.init(0), mean([(r.update, 1.0) for r in results]), 1)
     by_hand = steps.mean() * (changes / steps[:, None, None]).mean(0)
     np.testing.assert_allclose(state["theta"]["logits"], by_hand, rtol=1e-4, atol=1e-6)
@@ -55,9 +57,38 @@ def test_more_steps_do_not_weigh_more(cls, weights):
     np.testing.assert_allclose(state["theta"]["x"], wanted, atol=0.01)
 
 
-def test_what_clients_say_of_their_steps_has_bounds():
+def test_a_bound_on_the_length_of_updates_is_about_updates():
+    """One that is longer than every change leaves them as they are: K_i is no part of them."""
+    method = make(FedNova, client_steps=(1, 2, 5))
+    work = jobs(method)
+    form = clipping.layout(method, work[0].broadcast)
+    for result in method.local_many(work):
+        change = result.update["logits"]
+        assert form.size == change.size
+        assert clipping.clip(result.update, 1.01 * np.linalg.norm(change), form) is result.update
+
+
+@pytest.mark.parametrize("kind", ["noise", "same-value"])
+def test_a_lie_is_as_large_as_an_honest_change(kind: str):
+    method = make(FedNova, client_steps=(1, 2, 5))
+    honest = method.local_many(jobs(method))[2].update
+    lie = attack_update(honest, {}, Attack(kind=kind, strength=1.0, clients=(2,)), 0)
+    size = np.linalg.norm(lie["logits"]) / np.linalg.norm(honest["logits"])
+    assert 0.5 < size < 2
+
+
+def test_some_clients_of_a_round_move_as_far_as_all_would():
+    """τ_eff is everybody's: without the client of 5 steps the others' d_i count the same."""
     method = make(FedNova, client_steps=(1, 2, 5))
     d = {"logits": np.ones((5, 5), np.float32)}
-    for said, used in ((1e9, 5), (-3.0, 1)):
-        moved = method.step(method.init(0), {"theta": d, "steps": np.float32(said)}, 1)
-        np.testing.assert_allclose(moved["theta"]["logits"], used, rtol=1e-5)
+    moved = method.step(method.init(0), d, 1)
+    np.testing.assert_allclose(moved["theta"]["logits"], 8 / 3, rtol=1e-5)
+
+
+def test_drawn_numbers_of_steps_are_the_clients_own():
+    method = make(FedNova, local_steps=10, local_steps_spread=0.9)
+    state = method.init(3)
+    each = method.steps_of(method.broadcast(state, 1), range(len(method.client_env_ids)))
+    d = {"logits": np.ones((5, 5), np.float32)}
+    moved = method.step(state, d, 1)
+    np.testing.assert_allclose(moved["theta"]["logits"], each.mean(), rtol=1e-5)

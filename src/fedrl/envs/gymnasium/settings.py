@@ -95,6 +95,10 @@ class Settings:
             names = [parse_keyword(text, f"world.{key}").name for text in getattr(self, key)]
             if twice := {name for name in names if names.count(name) > 1}:
                 raise UserError(f"world.{key} says {', '.join(sorted(twice))} twice")
+            if "render_mode" in names:
+                raise UserError(
+                    f"world.{key} says render_mode: training shows nothing; fedrl record does"
+                )
         for text in self.wrappers:
             parse_wrapper(text)
 

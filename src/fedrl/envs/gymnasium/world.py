@@ -150,8 +150,9 @@ class World(EnvironmentWorld):
         """The client's environment, bare but for the wrappers that were asked for."""
         env = _created(self._spec, self._values(self._kwargs, client) | more)
         for name, value in self._values(self._attributes, client).items():
-            if not hasattr(env.unwrapped, name):
-                known = [key for key in vars(env.unwrapped) if not key.startswith("_")]
+            known = [key for key in vars(env.unwrapped) if not key.startswith("_")]
+            there = getattr(env.unwrapped, name, None)
+            if not hasattr(env.unwrapped, name) or name.startswith("__") or callable(there):
                 raise UserError(
                     f"world.attributes: {self.settings.id} has no {name!r}; "
                     f"{suggestion(name, known)}"
@@ -220,6 +221,8 @@ def _registered(id: str) -> EnvSpec:
         raise UserError(f"world.id is {id!r}, which is not registered; {near}") from error
     if isinstance(found.entry_point, str):
         code(found.entry_point, "world.id")
+    elif found.entry_point is not None:  # a class or function that a package has registered
+        code(f"{found.entry_point.__module__}:_", "world.id")
     return found
 
 
@@ -233,7 +236,7 @@ def _created(spec: EnvSpec, kwargs: dict[str, Value]) -> Env:
         raise _missing(f"world.id = {id!r}", error) from error
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"world.id = {id!r} needs another package: {error}") from error
-    except (gymnasium.error.Error, TypeError, ValueError, OSError) as error:
+    except (gymnasium.error.Error, ImportError, TypeError, ValueError, OSError) as error:
         said = f" with {', '.join(kwargs)}" if kwargs else ""
         raise UserError(f"world.id = {id!r} cannot be made{said}: {_first_line(error)}") from error
     while isinstance(env, CHECKS):
