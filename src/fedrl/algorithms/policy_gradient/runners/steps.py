@@ -19,7 +19,7 @@ from fedrl.algorithms.policy_gradient.local_step import LocalStep
 from fedrl.algorithms.policy_gradient.policies import Params, Policy
 from fedrl.algorithms.policy_gradient.runners import Method, Start
 from fedrl.algorithms.policy_gradient.settings import Settings
-from fedrl.core.types import Tensors
+from fedrl.core.types import Tensors, UserError
 
 Hook = Callable[[LocalStep], tuple[Params, Tensors]]
 PLAYED = ("returns", "steps")
@@ -77,6 +77,7 @@ def local_step(
     s = method.settings
     psi = rewards_to_go(batch, s, gamma)
     u, stats = directions(method.measured_direction, policy, psi, start, theta, at, k, batch)
+    require_alike(u, theta, "direction")
     if s.direction_clip > 0:
         u = jax.vmap(partial(estimators.shortened, longest=s.direction_clip))(u)
     moved = jax.tree.map(lambda x, d: x + s.lr * d, theta, u)
@@ -88,6 +89,22 @@ def local_step(
 
         moved = jax.tree.map(stopped, theta, moved)
     return moved, stats
+
+
+def require_alike(said: object, theta: Params, hook: str) -> None:
+    """Names and shapes [B,…] of what a hook returned: broadcasting would hide that they differ."""
+    if not isinstance(said, dict):
+        raise UserError(
+            f"{hook} must return tensors by the parameters' names, not {type(said).__name__}"
+        )
+    if {*said} != {*theta}:
+        raise UserError(f"{hook} returns {sorted(said)}; the parameters are {sorted(theta)}")
+    for name, leaf in theta.items():
+        if jnp.shape(said[name]) != leaf.shape:
+            found, wanted = jnp.shape(said[name])[1:], leaf.shape[1:]
+            raise UserError(
+                f"{hook} returns {name} in the shape {found}; the parameter's is {wanted}"
+            )
 
 
 def finished(method: Method, start: Start, last: Params, pairs: int) -> tuple[Tensors, Tensors]:
