@@ -19,7 +19,7 @@ from fedrl.algorithms.policy_gradient.local_step import LocalStep
 from fedrl.algorithms.policy_gradient.policies import Params, Policy
 from fedrl.algorithms.policy_gradient.runners import Method, Start
 from fedrl.algorithms.policy_gradient.settings import Settings
-from fedrl.core.types import Tensors, UserError
+from fedrl.core.types import Shareable, Tensors, UserError
 
 Hook = Callable[[LocalStep], tuple[Params, Tensors]]
 PLAYED = ("returns", "steps")
@@ -92,19 +92,23 @@ def local_step(
 
 
 def require_alike(said: object, theta: Params, hook: str) -> None:
-    """Names and shapes [B,…] of what a hook returned: broadcasting would hide that they differ."""
+    """Names and shapes [B,…] of what a hook returned: broadcasting would hide that they differ.
+
+    Nothing of this is a client's secret: its words may leave it.
+    """
+    why = ""
     if not isinstance(said, dict):
-        raise UserError(
-            f"{hook} must return tensors by the parameters' names, not {type(said).__name__}"
-        )
-    if {*said} != {*theta}:
-        raise UserError(f"{hook} returns {sorted(said)}; the parameters are {sorted(theta)}")
-    for name, leaf in theta.items():
-        if jnp.shape(said[name]) != leaf.shape:
-            found, wanted = jnp.shape(said[name])[1:], leaf.shape[1:]
-            raise UserError(
-                f"{hook} returns {name} in the shape {found}; the parameter's is {wanted}"
-            )
+        why = f"a {type(said).__name__}, not tensors by the parameters' names"
+    elif missing := sorted({*theta} - {*said}):
+        why = f"nothing for {', '.join(missing)}"
+    elif {*said} - {*theta}:
+        why = f"more than the parameters {', '.join(sorted(theta))}"
+    else:
+        for name, leaf in theta.items():
+            if (found := jnp.shape(said[name])) != leaf.shape:
+                why = f"{name} in the shape {found[1:]}; the parameter's is {leaf.shape[1:]}"
+    if why:
+        raise UserError(Shareable(f"{hook} returns {why}"))
 
 
 def finished(method: Method, start: Start, last: Params, pairs: int) -> tuple[Tensors, Tensors]:
