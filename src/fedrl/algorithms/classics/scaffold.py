@@ -10,8 +10,8 @@ Paper: Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federa
 
 c and all c_i start at 0, so c stays the mean of all c_i, of clients that were never asked too: to
 rounding, as long as the rule of aggregation is the mean and nothing changes what is sent
-(`privacy.clip` and noise reach c, and not the c_i that clients keep). With one client c_i = c, and it
-is PAvg.
+(`privacy.clip` and noise reach c, and not the c_i that clients keep). With one client c_i = c, and
+it is PAvg.
 
 Where we differ: signs, for we go uphill; |S| are the clients whose updates were used, so that one
 that failed changes nothing. A cap on the direction (`direction_clip`) is on u with its correction.
