@@ -1,6 +1,6 @@
 """A model for an agent to begin from: it says what the world understands, and is clumsy.
 
-A small Llama over the world's own words imitates a player half of whose answers are at random.
+A small Llama over the world's own words imitates a player most of whose answers are at random.
 Reinforcement learning then has something to choose from; where you have a model that can read, use
 that instead.
 """

@@ -1,7 +1,7 @@
 """Train a small agent in each of the environments here, over several seeds, and print the curve.
 
     python train.py higher_lower --seeds 0 1 2         # needs openenv-core
-    python train.py hot_words                          # needs "verifiers<0.4"
+    python train.py word_hints                          # needs "verifiers<0.4"
     python train.py prices                             # needs nothing more
 
 Every seed is a federation of two clients; minutes on a CPU.
@@ -26,7 +26,7 @@ from fedrl.config.loading import read_recipe, resolve
 from fedrl.envs.text import Turn
 from fedrl.llm.builtin_tokenizers import bpe_tokenizer
 
-WORDS = ("bat", "bit", "but", "cat", "cut", "hat", "hit", "hut")
+WORDS = ("bat", "bit", "but", "cat", "cot", "cut", "hat", "hot", "hut")
 TEMPLATE = (
     "{% for tool in tools %}{{ tool.function.name }}"
     "({{ tool.function.parameters.required | join }}) {% endfor %}"
@@ -43,20 +43,7 @@ def guess_number(task: str, turn: Turn, rng: random.Random) -> str:
 
 
 def guess_word(task: str, turn: Turn, rng: random.Random) -> str:
-    """Every second time a word that agrees with all answers."""
-    said = [message["content"] for message in turn.info.get("messages", ())[1:]]
-    left = [
-        word
-        for word in WORDS
-        if all(
-            f"{_alike(word, guess)} letters" in told for guess, told in zip(said[::2], said[1::2])
-        )
-    ]
-    return rng.choice(left if left and rng.random() < 0.5 else WORDS)
-
-
-def _alike(word: str, other: str) -> int:
-    return sum(a == b for a, b in zip(word, other))
+    return rng.choice(WORDS)
 
 
 def clumsy_shopper(task: str, turn: Turn, rng: random.Random) -> str:
@@ -79,7 +66,7 @@ def shop_tokenizer(texts: list[str]) -> PreTrainedTokenizerFast:
 
 PLAYERS: dict[str, Player] = {
     "higher_lower": guess_number,
-    "hot_words": guess_word,
+    "word_hints": guess_word,
     "prices": clumsy_shopper,
 }
 
@@ -95,8 +82,9 @@ def main() -> None:
         prices.write(Path("questions"))
     config = resolve(read_recipe(recipe), flags)
     world = parts.world(config.world.name).make("world.name", config.world, 2, 0)
-    more = {"tokenizer": shop_tokenizer} if asked.name == "prices" else {}
-    make_beginner(world, PLAYERS[asked.name], Path(config.algorithm.model), **more)
+    more = {"prices": {"tokenizer": shop_tokenizer}, "word_hints": {"steps": 150}}
+    folder = Path(config.algorithm.model)
+    make_beginner(world, PLAYERS[asked.name], folder, **more.get(asked.name, {}))
     for seed in asked.seeds:
         run = fedrl.run(recipe, flags=[*flags, "--seed", str(seed)])
         lines = [json.loads(line) for line in (run.path / "metrics.jsonl").open()]

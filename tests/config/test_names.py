@@ -18,6 +18,7 @@ import fedrl
 from fedrl.algorithms import METHODS
 from fedrl.cli.listing import list_
 from fedrl.config import parts
+from fedrl.config.help import show
 from fedrl.config.loading import resolve
 from fedrl.core.registry import fingerprint, only_packages
 from fedrl.core.types import UserError
@@ -126,6 +127,16 @@ def test_workers_compute_the_same(file: Path, tmp_path: Path):
         (METHOD.replace("factor: float = 2.0", "factor: float"), "default"),
         (METHOD.replace('kinds = ("control",)', "kinds = ()"), "has no kinds"),
         (METHOD.replace("class Doubled", "class Other"), "has no Doubled"),
+        (
+            METHOD.replace("factor: float = 2.0", "factor: list = None"),
+            "factor .* is a list; a recipe",
+        ),
+        (
+            METHOD.replace("(Momentum)", "(PolicyGradient)").replace(
+                "Momentum\nfrom", "Momentum, PolicyGradient\nfrom"
+            ),
+            "must say direction",
+        ),
         ("import not_there_at_all", "needs the package not_there_at_all: pip install"),
     ],
 )
@@ -141,6 +152,29 @@ def test_a_name_that_leads_nowhere_is_one_line(name: str, tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UserError, match=r"algorithm.name is"):
         resolve(recipe(name))
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("./mine.py", r"say what in that file: ./mine.py:Name"),
+        ("mine:Doubled", r"for the file here say ./mine.py:Doubled"),
+        ("./yours.py:Doubled", "no file ./yours.py in .*, where fedrl was started"),
+    ],
+)
+def test_a_file_that_is_named_wrongly_says_how(file: Path, name: str, why: str):
+    with pytest.raises(UserError, match=why):
+        resolve(recipe(name))
+
+
+def test_settings_without_a_docstring_show_no_signature(
+    file: Path, capsys: pytest.CaptureFixture[str]
+):
+    show(resolve(recipe("./mine.py:Doubled")), "fedrl run mine")
+    shown = capsys.readouterr().out
+    assert "[algorithm]" in shown
+    assert "Settings(" not in shown
+    assert "./file.py:Name" in " ".join(shown.split())
 
 
 def test_settings_need_no_name_of_their_own(file: Path):

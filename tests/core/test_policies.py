@@ -179,6 +179,12 @@ def test_onnx_computes_the_same(policy: TensorPolicy):
         assert np.array_equal(action, outputs.argmax(1))
 
 
+def test_a_policy_is_shown_in_a_line():
+    """Not with its thousands of weights."""
+    assert repr(POLICIES[0]) == f"<fedrl NetworkPolicy of {POLICIES[0].output}>"
+    assert all(len(repr(policy)) < 50 for policy in POLICIES)
+
+
 def test_a_network_of_another_kind_is_refused():
     with pytest.raises(ValueError, match="no policy is of the kind 'tree'"):
         restored({"kind": "tree", "output": "values"}, {})

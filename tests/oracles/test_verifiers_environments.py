@@ -24,7 +24,7 @@ from fedrl.envs.batch import Batch
 from fedrl.envs.verifiers.rollout import EnvironmentFailed
 from fedrl.envs.verifiers.world import Settings, World, read_arguments
 
-GAME = f"{ROOT / 'examples' / 'environments' / 'hot_words.py'}:load_environment"
+GAME = f"{ROOT / 'examples' / 'environments' / 'word_hints.py'}:load_environment"
 CODE = '''
 import asyncio
 import verifiers as vf

@@ -88,6 +88,13 @@ def test_seeds_form_groups_named_by_what_differs(tmp_path: Path) -> None:
         assert [run.config["seed"] for run in one.runs] == [0, 1]
 
 
+def test_what_is_of_a_file_goes_by_its_name_and_not_its_folder() -> None:
+    mine = {"algorithm.name": "/home/me/study/mine.py:FedDyn", "world.name": "/home/me/w.py:Plane"}
+    ours = {"algorithm.name": "pavg", "world.name": "cartpole"}
+    assert not any("/" in name for name in group_names([mine, ours]))
+    assert "FedDyn" in group_names([mine, ours])[0]
+
+
 def test_names_of_settings_that_share_their_last_word() -> None:
     configs = [
         {"algorithm.clip": 1.0, "privacy.clip": 0.5, "rounds": 3},

@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from fedrl.cli.parser import Parser
+from fedrl.core.registry import label
 from fedrl.core.types import UserError
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ def show(run: "Run", found: "Evaluation") -> None:
     from rich.console import Console
     from rich.table import Table
 
-    names = run.config["algorithm"]["name"], run.config["world"]["name"]
+    names = [label(run.config[table]["name"]) for table in ("algorithm", "world")]
     table = Table(title=f"{names[0]} on {names[1]}, round {found.round}")
     table.add_column("client", justify="right")
     table.add_column(found.measure, justify="right")

@@ -66,6 +66,16 @@ def parse(text: str, hint: Any, key: str) -> Any:
         return text
 
 
+def sayable(hint: Any) -> bool:
+    """Whether a recipe can say values of this type, and `checked` can check them."""
+    origin, args = typing.get_origin(hint), typing.get_args(hint)
+    if origin is types.UnionType:
+        return len(args) == 2 and type(None) in args and all(map(sayable, {*args} - {type(None)}))
+    if origin is tuple:
+        return len(args) == 2 and args[1] is ... and sayable(args[0])
+    return origin is Literal or hint in (int, float, bool, str)
+
+
 def checked(value: Any, hint: Any, key: str) -> Any:
     """The value as the hinted type, or an error that names the key."""
     origin, args = typing.get_origin(hint), typing.get_args(hint)

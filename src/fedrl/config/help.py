@@ -9,7 +9,6 @@ import dataclasses
 import inspect
 import re
 import typing
-from collections.abc import Collection
 from typing import Any
 
 from rich.console import Console
@@ -43,18 +42,23 @@ def show(config: Config, prog: str) -> None:
     for field in dataclasses.fields(config):
         section = getattr(config, field.name)
         if _is_section(section):
-            doc = (inspect.getdoc(type(section)) or "").splitlines()[0]
-            console.print(f"\n\\[{field.name}] {doc}", style="bold")
+            console.print(f"\n\\[{field.name}] {_summary(type(section))}", style="bold")
             names = [f.name for f in dataclasses.fields(section)]
             console.print(_table(f"{field.name}.", section, names))
+
+
+def _summary(settings: type) -> str:
+    """The first line of its docstring, unless that is the signature that dataclasses write."""
+    doc = inspect.getdoc(settings) or ""
+    return "" if doc.startswith(f"{settings.__name__}(") else doc.partition("\n")[0]
 
 
 def _choice(prefix: str, name: str, hint: Any) -> str:
     """The values to choose from, where there are few."""
     tables = {table.key: table for table in parts.TABLES.values()}
-    values: Collection[Any] = tables.get(prefix + name) or (
-        typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
-    )
+    if table := tables.get(prefix + name):
+        return f"({', '.join(table)}, or your own: ./file.py:Name, package.module:Name)"
+    values = typing.get_args(hint) if typing.get_origin(hint) is typing.Literal else ()
     return f"({', '.join(map(str, values))})" if values else ""
 
 

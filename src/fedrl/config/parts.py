@@ -24,6 +24,7 @@ from fedrl.aggregation import rules
 from fedrl.aggregation.rules import AGGREGATORS
 from fedrl.algorithms import METHODS
 from fedrl.clients.attacks import ATTACKS
+from fedrl.config.flag_parsing import sayable
 from fedrl.core.registry import Entry, code, fingerprint, load, missing_extra
 from fedrl.core.types import CodeCall, CodeName, UserError, Word
 from fedrl.envs import WORLDS
@@ -79,6 +80,8 @@ def find(table: str, name: str) -> Part:
         maker = thing.World if names is WORLDS else thing.build
         return Part(name, entry, thing.Settings, maker, entry.kinds, entry.defaults)
     settings, kinds = _settings(thing, what), _kinds(thing, what)
+    if lacking := sorted(getattr(thing, "__abstractmethods__", ())):
+        raise UserError(f"{what} must say {', '.join(lacking)}: spelled so, in the class or a base")
     defaults = {**getattr(thing, "defaults", {}), **entry.defaults}
     return Part(name, entry, _named(settings), thing, kinds, defaults)
 
@@ -93,6 +96,12 @@ def _settings(thing: Any, what: str) -> type:
     for field in dataclasses.fields(settings):
         if field.default is field.default_factory is dataclasses.MISSING:
             raise UserError(f"{what}: {field.name} of its Settings has no default")
+    for name, hint in typing.get_type_hints(settings).items():
+        if typing.get_origin(hint) is not typing.ClassVar and not sayable(hint):
+            raise UserError(
+                f"{what}: {name} of its Settings is a {getattr(hint, '__name__', hint)}; a recipe "
+                "can say int, float, bool, str, Literal[…], and tuple[…, ...] of these"
+            )
     return settings
 
 

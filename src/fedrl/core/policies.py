@@ -69,6 +69,9 @@ class TensorPolicy(ABC):
     rank = 1
     """Axes of one observation."""
 
+    def __repr__(self) -> str:
+        return f"<fedrl {type(self).__name__} of {self.output}>"
+
     @abstractmethod
     def outputs(self, observations: Array) -> Array:
         """Logits, probabilities, Q-values or means [b, A] of observations [b, …]."""
@@ -118,7 +121,7 @@ class TensorPolicy(ABC):
         return (rng.random(len(p))[:, None] >= below).sum(1)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class NetworkPolicy(TensorPolicy):
     """Layers (weight [in, out], bias [out]) with an activation between them, in float32."""
 
@@ -158,7 +161,7 @@ class NetworkPolicy(TensorPolicy):
         }  # fmt: skip
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class FourierPolicy(TensorPolicy):
     """FedQHD's features: ω [d, L] and b [L] in turns, rows [A, L]."""
 
@@ -186,7 +189,7 @@ class FourierPolicy(TensorPolicy):
         return {"kind": "fourier", "output": self.output, "scale": self.scale, "sizes": sizes}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TablePolicy(TensorPolicy):
     """A row [A] for every state."""
 

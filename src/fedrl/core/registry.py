@@ -118,6 +118,8 @@ class Table(Mapping[str, Entry]):
                 )
             package, where = next(iter((mine or offers).items()))
             return Entry(where, "", _summary(package), package=_permitted(package, key, name))
+        if name.endswith(".py"):
+            raise UserError(f"{key} is {name!r}; say what in that file: {name}:Name")
         raise UserError(f"{key} is {name!r}; {suggestion(name, list(self))}")
 
     def _entry_points(self) -> dict[str, dict[str, str]]:
@@ -148,6 +150,11 @@ def load(entry: Entry, key: str, name: str) -> Any:
     try:
         module = _from_file(place) if place.endswith(".py") else importlib.import_module(place)
     except ModuleNotFoundError as error:
+        if error.name == place and Path(f"{place}.py").is_file():
+            raise UserError(
+                f"{key} is {name!r}, and no package {place} is installed; "
+                f"for the file here say ./{place}.py:{attribute}"
+            ) from error
         raise missing_extra(error, f"{key} = {name!r}", entry.extra) from error
     found: object = module
     for part in filter(None, attribute.split(".")):
@@ -265,7 +272,8 @@ def _of_path(name: str, key: str) -> Entry:
         if _allowed.get() is not None:
             raise UserError(f"{key} is {name!r}, a file: a node takes installed packages only")
         if not Path(place).is_file():
-            raise UserError(f"{key} is {name!r}, and there is no file {place}")
+            seen = "" if Path(place).is_absolute() else f" in {Path.cwd()}, where fedrl was started"
+            raise UserError(f"{key} is {name!r}, and there is no file {place}{seen}")
         return Entry(absolute(name), "", f"of {place}", package="")
     if not all(part.isidentifier() for part in place.split(".")):
         raise UserError(f"{key} is {name!r}; {place} is no name of a module")

@@ -27,6 +27,9 @@ DEBUG = "FEDRL_DEBUG"
 """Environment variable: unless it is empty or 0, clients' errors reach the server with their texts
 and the lines of code that raised them."""
 
+JAX_NOTE = "\n--------------------\nFor simplicity, JAX has removed"
+"""What JAX writes below its tracebacks, about a next one that is not there."""
+
 
 @dataclass(frozen=True)
 class Watch:
@@ -85,7 +88,7 @@ def _tell(watch: Watch, client: int, error: Exception) -> None:
 def trace(error: BaseException, text: bool) -> str:
     """The traceback as Python writes it; without `text` all but what the error says."""
     if text or debugging():
-        return "".join(traceback.format_exception(error)).rstrip()
+        return "".join(traceback.format_exception(error)).partition(JAX_NOTE)[0].rstrip()
     lines = ["Traceback (most recent call last):\n", *traceback.format_tb(error.__traceback__)]
     return "".join(lines) + f"{type(error).__name__} (with {DEBUG}=1: what it says)"
 

@@ -24,12 +24,14 @@ Type a command. These words cost no step:
 """
 
 
-def play(world: TextWorld, split: str, task: str | None, ask: Callable[[str], str] = input) -> int:
+def play(
+    world: TextWorld, split: str, task: str | None, ask: Callable[[str], str] | None = None
+) -> int:
     """Tasks until the player leaves: `task` first if given, then any of the split."""
     tasks = world.tasks(split)
     if not len(tasks):
         raise UserError(f"the split {split} has no tasks; --split names another")
-    player = Player(world, ask)
+    player = Player(world, ask or input)
     try:
         while True:
             player.episode(task or tasks[random.randrange(len(tasks))].id)

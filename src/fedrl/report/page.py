@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from fedrl.core import registry
 from fedrl.core.atomic_files import OWNER_ONLY, is_private
 from fedrl.core.number_format import counted, is_share, label, sentence_case
 from fedrl.core.package_files import package_text, render
@@ -146,7 +147,11 @@ def _what_was_run(groups: Sequence[Group]) -> list[str]:
     for key in differing([group.config for group in groups]):
         shared.pop(key, None)
     method = groups[0].name if len(groups) == 1 else f"{len(groups)} settings"
-    parts = [f"{method} on {shared['world.name']}" if "world.name" in shared else method]
+    parts = [
+        f"{method} on {registry.label(str(shared['world.name']))}"
+        if "world.name" in shared
+        else method
+    ]
     if shared.get("federation.kind", "federated") != "federated":
         parts.append(str(shared["federation.kind"]))
     if isinstance(clients := shared.get("federation.clients"), int):

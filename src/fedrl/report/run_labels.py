@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 
 from fedrl.core.number_format import TITLES
+from fedrl.core.registry import label
 
 Setting = str | float | bool | list["Setting"] | None
 Config = Mapping[str, Setting]
@@ -59,7 +60,7 @@ def group_names(configs: Sequence[Config]) -> list[str]:
 
 def _method(config: Config) -> str:
     name = str(config.get("algorithm.name", ""))
-    return TITLES.get(name, name)
+    return TITLES.get(name, label(name))
 
 
 def _words(config: Config, kinds: Sequence[str]) -> list[str]:
@@ -69,6 +70,8 @@ def _words(config: Config, kinds: Sequence[str]) -> list[str]:
     "FedAgent", "Local (client 21)", "Centralized".
     """
     named = {key: str(config[key]) for key in kinds if key in config}
+    if "world.name" in named:
+        named["world.name"] = label(named["world.name"])
     if "algorithm.name" in named:
         named["algorithm.name"] = _method(config)
     if kind := named.get("federation.kind"):

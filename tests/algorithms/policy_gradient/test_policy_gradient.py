@@ -170,3 +170,47 @@ def test_the_server_optimiser_is_in_the_state():
 def test_impossible_settings(fields, words):
     with pytest.raises(UserError, match=words):
         Settings(**fields)
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (
+            lambda g: tree.map(lambda x: x.sum(), g),
+            r"returns \w+ in the shape \(\); the parameter's",
+        ),
+        (lambda g: None, "a NoneType, not tensors"),
+        (lambda g: {}, "direction returns nothing for "),
+    ],
+)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_direction_that_is_unlike_the_parameters_is_refused(kind, said, why):
+    """One client's scalar would be broadcast, and learn something else, without a word."""
+
+    class Wrong(Plain):
+        def direction(self, now):
+            return said(now.gradient())
+
+    method = make(Wrong, kind)
+    with pytest.raises(UserError, match=why):
+        method.local(jobs(method, method.init(0))[0])
+
+
+@pytest.mark.parametrize(
+    ("finish", "why"),
+    [
+        (lambda *a: a[1], "two trees"),
+        (lambda *a: (a[1], {}), "does not keep own, which client_tensors has"),
+    ],
+)
+def test_a_finish_that_forgets_is_refused_before_clients_work(finish, why):
+    class Wrong(Plain):
+        def client_tensors(self, theta):
+            return {"own": tree.zeros_like(theta)}
+
+        def finish(self, start, last, server, client, steps):
+            return finish(start, last, server, client, steps)
+
+    method = make(Wrong, "cartpole")
+    with pytest.raises(UserError, match=why):
+        method.declare(method.broadcast(method.init(0), 1))

@@ -43,7 +43,7 @@ from fedrl.algorithms.policy_gradient.runners import (
 )
 from fedrl.core import seeding, tree
 from fedrl.core.policies import TensorPolicy, of_parameters
-from fedrl.core.types import Job, Metrics, Range, Result, Spec, Tensors
+from fedrl.core.types import Job, Metrics, Range, Result, Spec, Tensors, UserError
 from fedrl.envs.interfaces import ControlWorld, seen_and_played
 
 if TYPE_CHECKING:
@@ -186,7 +186,12 @@ class PolicyGradient(ABC):
 
         start = self.start_of([Job(0, broadcast, None, 0)])
         one = tree.map(lambda x: x[0], {"t": start.theta, "s": start.server, "c": start.client})
-        shapes, _ = jax.eval_shape(self.finish, one["t"], one["t"], one["s"], one["c"], np.int32(1))
+        said = jax.eval_shape(self.finish, one["t"], one["t"], one["s"], one["c"], np.int32(1))
+        if not (isinstance(said, tuple) and len(said) == 2):
+            raise UserError("finish must return two trees: what is sent, and what is kept")
+        shapes, kept = said
+        if missing := sorted({*one["c"]} - {*kept}):
+            raise UserError(f"finish does not keep {', '.join(missing)}, which client_tensors has")
         return {name: Spec(leaf.shape, leaf.dtype.name) for name, leaf in tree.leaves(shapes)}
 
     def local(self, job: Job) -> Result:

@@ -19,7 +19,7 @@ from fedrl.algorithms.policy_gradient.local_step import LocalStep
 from fedrl.algorithms.policy_gradient.policies import Params, Policy
 from fedrl.algorithms.policy_gradient.runners import Method, Start
 from fedrl.algorithms.policy_gradient.settings import Settings
-from fedrl.core.types import Tensors
+from fedrl.core.types import Shareable, Tensors, UserError
 
 Hook = Callable[[LocalStep], tuple[Params, Tensors]]
 PLAYED = ("returns", "steps")
@@ -77,6 +77,7 @@ def local_step(
     s = method.settings
     psi = rewards_to_go(batch, s, gamma)
     u, stats = directions(method.measured_direction, policy, psi, start, theta, at, k, batch)
+    require_alike(u, theta, "direction")
     if s.direction_clip > 0:
         u = jax.vmap(partial(estimators.shortened, longest=s.direction_clip))(u)
     moved = jax.tree.map(lambda x, d: x + s.lr * d, theta, u)
@@ -88,6 +89,26 @@ def local_step(
 
         moved = jax.tree.map(stopped, theta, moved)
     return moved, stats
+
+
+def require_alike(said: object, theta: Params, hook: str) -> None:
+    """Names and shapes [B,…] of what a hook returned: broadcasting would hide that they differ.
+
+    Nothing of this is a client's secret: its words may leave it.
+    """
+    why = ""
+    if not isinstance(said, dict):
+        why = f"a {type(said).__name__}, not tensors by the parameters' names"
+    elif missing := sorted({*theta} - {*said}):
+        why = f"nothing for {', '.join(missing)}"
+    elif {*said} - {*theta}:
+        why = f"more than the parameters {', '.join(sorted(theta))}"
+    else:
+        for name, leaf in theta.items():
+            if (found := jnp.shape(said[name])) != leaf.shape:
+                why = f"{name} in the shape {found[1:]}; the parameter's is {leaf.shape[1:]}"
+    if why:
+        raise UserError(Shareable(f"{hook} returns {why}"))
 
 
 def finished(method: Method, start: Start, last: Params, pairs: int) -> tuple[Tensors, Tensors]:
