@@ -259,6 +259,23 @@ def test_what_a_script_registered_is_known_by_its_lines(tmp_path: Path, monkeypa
     assert all(one.startswith("a_script:script:") for one in found)
 
 
+def test_what_a_run_does_not_use_is_not_sent_to_its_workers(installed: str):
+    """A class within a function cannot be sent at all, and stopped every run with workers."""
+    base = parts.method("doubled").maker
+
+    class Hidden(base):
+        pass
+
+    fedrl.register(Hidden, "hidden")
+    try:
+        config = resolve(recipe("pavg"))
+        assert pickle.loads(pickle.dumps(config)) == config
+        with pytest.raises((AttributeError, pickle.PicklingError)):
+            pickle.dumps(resolve(recipe("hidden")))
+    finally:
+        del METHODS.registered["hidden"]
+
+
 def test_a_plain_function_cannot_be_registered():
     """It could be a rule, an attack or a reward, and was told that it is no world."""
     with pytest.raises(UserError, match=r"halved is a plain function: declare a rule by @fedrl"):

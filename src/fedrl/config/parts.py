@@ -14,7 +14,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import dataclass
 from functools import cache
 from types import ModuleType
@@ -173,10 +173,11 @@ def packages(names: Mapping[str, str], *settings: tuple[str, object]) -> tuple[s
     return tuple(sorted({fingerprint(entry) for entry in entries if entry.outside}))
 
 
-def registered() -> dict[str, dict[str, object]]:
-    """What `fedrl.register` was given, by tables, for processes that this one starts."""
+def registered(used: Set[str]) -> dict[str, dict[str, object]]:
+    """What `fedrl.register` was given under these names, by tables, for processes that this one
+    starts. What a run does not use may be anything, also what cannot be sent."""
     return {
-        table: {name: entry.thing for name, entry in names.registered.items()}
+        table: {name: e.thing for name, e in names.registered.items() if name in used}
         for table, names in TABLES.items()
-        if names.registered
+        if names.registered.keys() & used
     }

@@ -115,7 +115,11 @@ class Config:
         """To another process as the recipe that it is: classes may come from anywhere."""
         from fedrl.config import loading, parts
 
-        return loading.rebuilt, (loading.as_dict(self), parts.registered())
+        used = {
+            self.algorithm.name, self.world.name, self.aggregate.name, self.attack.kind,
+            *parts.rewards(self.world),
+        }  # fmt: skip
+        return loading.rebuilt, (loading.as_dict(self), parts.registered(used))
 
     @property
     def combined(self) -> int:

@@ -210,13 +210,9 @@ def not_installed(packages: object) -> str:
     """Which of a run's packages (`package:version:hash`) are not here, with their versions."""
     texts = packages if isinstance(packages, list | tuple) else ()
     named = [str(text).split(":")[:2] for text in texts]
-    here = {normal(str(dist.name)) for dist in metadata.distributions()} if named else set()
-    gone = [
-        " ".join(one)
-        for one in named
-        if len(one) == 2 and one[1] not in ("file", "script") and normal(one[0]) not in here
-    ]
-    return ", ".join(gone)
+    asked = [one for one in named if len(one) == 2 and one[1] not in ("file", "script")]
+    here = {normal(str(dist.name)) for dist in metadata.distributions()} if asked else set()
+    return ", ".join(" ".join(one) for one in asked if normal(one[0]) not in here)
 
 
 def _sources(module: str) -> list[Path]:
