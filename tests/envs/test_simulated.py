@@ -16,7 +16,7 @@ from support.gridworld import Gridworld, Settings
 from fedrl.cli import call
 from fedrl.core.types import UserError
 from fedrl.envs.interfaces import HostWorld
-from fedrl.envs.simulated import repeats
+from fedrl.envs.simulated import EnvironmentWorld, repeats
 
 BOTH = pytest.mark.parametrize("world", [Gridworld, ArrayGridworld])
 
@@ -148,3 +148,27 @@ def test_continuous_actions_are_no_choice_for_q_learners():
     world = EnvironmentWorld("stick", 2, 3, 1, 10, continuous=True)
     with pytest.raises(UserError, match=r"stick has continuous actions.*pavg"):
         fedqhd.FedQHD(fedqhd.Settings(), world, [[0], [1]])
+
+
+class _OneNumber:
+    def reset(self, *, seed: int):
+        return np.zeros(1), {}
+
+    def step(self, action: int):
+        return np.zeros(1), 0.0, True, False, {}
+
+
+class _Mistaken(EnvironmentWorld):
+    def environment(self, client: int) -> _OneNumber:
+        return _OneNumber()
+
+
+def test_observations_of_another_size_are_refused_and_not_broadcast():
+    world = _Mistaken("mistaken", 1, observation_size=3, action_size=2, horizon=5)
+    with pytest.raises(UserError, match="mistaken gives 1 numbers, and its observation_size is 3"):
+        world.simulator([[0]]).reset([0])
+
+
+def test_a_world_without_environments_says_what_it_lacks():
+    with pytest.raises(UserError, match=r"EnvironmentWorld must say environment\(client\)"):
+        EnvironmentWorld("bare", 1, 3, 2, horizon=5).simulator([[0]]).reset([0])

@@ -23,7 +23,7 @@ from typing import Any, ClassVar, Protocol, SupportsFloat, TypeVar
 
 import numpy as np
 
-from fedrl.core.types import Tensors
+from fedrl.core.types import Tensors, UserError
 from fedrl.envs.interfaces import Act, Scaling, Simulator, Step, Trajectories
 
 ONE = np.zeros(1, np.int64)
@@ -160,7 +160,7 @@ class EnvironmentWorld(SimulatedWorld):
 
     def environment(self, client: int) -> Environment:
         """A new environment of this client."""
-        raise NotImplementedError
+        raise UserError(f"{type(self).__name__} must say environment(client)")
 
     def simulator(self, pools: Sequence[Sequence[int]] | np.ndarray) -> Environments:
         return Environments(self, pools)
@@ -203,7 +203,13 @@ class Environments:
             client, seed = self._seeds.next(row)
             environment = self._world.take(client)
             self._held[row] = client, environment
-            first[i], _ = environment.reset(seed=seed)
+            seen, _ = environment.reset(seed=seed)
+            if np.size(seen) != first.shape[1]:  # one number would be broadcast
+                raise UserError(
+                    f"reset of the world {self._world.name} gives {np.size(seen)} numbers, and its "
+                    f"observation_size is {first.shape[1]}"
+                )
+            first[i] = seen
         return first
 
     def step(self, actions: np.ndarray, rows: np.ndarray | None = None) -> Step:
