@@ -376,7 +376,7 @@ def test_an_id_whose_class_was_registered_is_asked_for_as_well():
 @pytest.mark.parametrize("key", ["kwargs", "attributes"])
 def test_no_recipe_opens_a_window(key):
     """With render_mode=human every step of CartPole draws on somebody's screen."""
-    with pytest.raises(UserError, match=rf"world\.{key} says render_mode: training shows nothing"):
+    with pytest.raises(UserError, match=rf"world\.{key} says render_mode=human: training opens"):
         Settings(**{key: ("render_mode=human",)})
 
 

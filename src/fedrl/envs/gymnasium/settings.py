@@ -92,12 +92,14 @@ class Settings:
         if min(self.scale, default=1.0) <= 0:
             raise UserError(f"world.scale is {list(self.scale)}; every number must be above 0")
         for key in ("kwargs", "attributes"):
-            names = [parse_keyword(text, f"world.{key}").name for text in getattr(self, key)]
+            words = [parse_keyword(text, f"world.{key}") for text in getattr(self, key)]
+            names = [word.name for word in words]
             if twice := {name for name in names if names.count(name) > 1}:
                 raise UserError(f"world.{key} says {', '.join(sorted(twice))} twice")
-            if "render_mode" in names:
+            if any(word.name == "render_mode" and word.value == "human" for word in words):
                 raise UserError(
-                    f"world.{key} says render_mode: training shows nothing; fedrl record does"
+                    f"world.{key} says render_mode=human: training opens no windows; fedrl record "
+                    "draws what was learned"
                 )
         for text in self.wrappers:
             parse_wrapper(text)
