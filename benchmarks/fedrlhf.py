@@ -35,13 +35,13 @@ from fedrl.aggregation import mean as aggregate
 from fedrl.algorithms.fedrlhf.ratings import policy as rating_policy
 from fedrl.algorithms.fedrlhf.ratings.algorithm import FedRLHF, Settings
 from fedrl.algorithms.fedrlhf.ratings.client_data import ClientRatings
+from fedrl.api import complete
 from fedrl.api.papers import find_reproductions
 from fedrl.core import seeding
 from fedrl.core.types import Job, Tensors
 from fedrl.envs.movielens import world as movielens
 from fedrl.feedback import rating_kernels
 from fedrl.feedback import rating_network as network
-from fedrl.runs.grid import compute
 from fedrl.runs.process_pool import Job as Run
 from fedrl.runs.process_pool import finish, pool
 
@@ -232,7 +232,7 @@ def reproduction(results: harness.Results, quick: bool) -> None:
         if not quick:
             cell = with_settings(cell, {f"world.{k}": v for k, v in asdict(WORLD).items()})
         jobs = [
-            Run(f"seed {seed}", 1.0, partial(compute, cell.config(seed, Path(folder))))
+            Run(f"seed {seed}", 1.0, partial(complete, cell.config(seed, Path(folder))))
             for seed in cell.seeds
         ]
         begin = time.perf_counter()

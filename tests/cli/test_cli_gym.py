@@ -29,7 +29,7 @@ def test_a_partition_is_measured_and_drawn(fedrl, tmp_path):
         ("partition household --world.siz tiny", "did you mean 'world.size'"),
         ("partition household --omega much", "omega is 'much'; it must be a number"),
         ("partition household --strategy hardness", "--success-rate"),
-        ("partition houshold", "choose from"),
+        ("partition houshold", "did you mean 'household'"),
         ("partition household --world.train 50 --size 100", "size"),
         ("play household --split tset", "'tset'"),
         ("play household --task train/abc", "train/00042"),

@@ -9,7 +9,7 @@ from support.rounds import SECRET, Talkative, play
 from support.toy import BatchedToy, Toy
 
 import fedrl
-from fedrl.core.types import UserError
+from fedrl.core.types import Failure, Job, Result, UserError
 from fedrl.engines.in_process import InProcess, Watch
 from fedrl.engines.worker_pool import WorkerPool
 from fedrl.runs.error_log import MOST, ErrorLog
@@ -151,3 +151,20 @@ def test_an_error_of_the_server_is_in_the_log():
     errors.stopped(KeyboardInterrupt())
     errors.stopped(UserError("no such file"))
     assert len(logged) == 1
+
+
+def test_a_stop_within_compiled_code_is_no_error_of_a_client():
+    """A signal's KeyboardInterrupt comes out of a kernel as another error."""
+    told: list[int] = []
+
+    class Stopped(Toy):
+        def local(self, job: Job) -> Result:
+            try:
+                raise KeyboardInterrupt
+            except KeyboardInterrupt as stop:
+                raise SystemError("returned a result with an exception set") from stop
+
+    jobs = [Job(0, {}, None, 0)]
+    (outcome,) = InProcess(Stopped(), Watch(lambda client, _: told.append(client))).run(jobs)
+    assert isinstance(outcome, Failure)
+    assert not told

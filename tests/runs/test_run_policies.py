@@ -36,7 +36,8 @@ QUICK = {
 
 
 def recipe(method: str, kind: str, clients: int = 2, **more) -> dict:
-    quick = QUICK.get(method, {"local_steps": 2, "eval_episodes": 2} if kind == "control" else {})
+    steps = {} if method == "fedpg-br" else {"local_steps": 2}  # it sends one gradient
+    quick = QUICK.get(method, {**steps, "eval_episodes": 2} if kind == "control" else {})
     algorithm = {"name": method, **quick}
     return {
         "algorithm": algorithm, "federation": {"clients": clients}, "rounds": 1,

@@ -79,10 +79,19 @@ def attempt(algorithm: Algorithm, job: Job, watch: Watch | None = None) -> Resul
 
 def _tell(watch: Watch, client: int, error: Exception) -> None:
     """A shareable error says all in its one line; of what may be behind it, where that was."""
+    if _interrupted(error):
+        return
     shareable = _shareable(error)
     behind = error.__cause__ if shareable else error
     if behind is not None:
         watch.tell(client, trace(behind, watch.texts and not shareable))
+
+
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind it: compiled code makes another error of what a signal raises."""
+    while error is not None and not isinstance(error, KeyboardInterrupt):
+        error = error.__cause__ or error.__context__
+    return error is not None
 
 
 def trace(error: BaseException, text: bool) -> str:

@@ -181,8 +181,8 @@ def moved_by_flipping(client: int, seed: int) -> np.ndarray:
     apart = []
     for other in range(8):
         every = user_states(found, other, "all").examples
-        before = flipped.policy(flipped.personal_policy(state, kept[other], other), every)
-        now = flipped.policy(flipped.personal_policy(after, turned[other], other), every)
+        before = flipped.probability_high(flipped.personal_policy(state, kept[other], other), every)
+        now = flipped.probability_high(flipped.personal_policy(after, turned[other], other), every)
         apart.append(metrics.divergence(now, before))
     return np.array(apart)
 
@@ -654,7 +654,7 @@ def test_personalization_is_measured_on_all_movies_and_on_the_held_out_ones():
     for name, part in (("divergence", "all"), ("divergence_held", "held")):
         some = user_states(algorithm.world, 2, part).examples
         apart = metrics.divergence(
-            algorithm.probability_high(own, some), algorithm.policy(sent, some)
+            algorithm.probability_high(own, some), algorithm.probability_high(sent, some)
         )
         assert result.metrics[f"personal/{name}"] == apart > 0
 

@@ -226,7 +226,7 @@ def test_policies_come_to_earn_most_of_what_there_is_to_earn():
     def earned(state: Tensors) -> float:
         found = []
         for mine in algorithm.client_data:
-            high = algorithm.policy(state, algorithm.train_examples(mine))
+            high = algorithm.probability_high(state, algorithm.train_examples(mine))
             found.append((mine.appeal * (2 * high - 1)).mean())
         return float(np.mean(found))
 
