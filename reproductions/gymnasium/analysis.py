@@ -140,7 +140,7 @@ def figure(title: str, compared: Sequence[Method]) -> Figure:
         kept = method.tested()
         at, lines[method.title] = curve([kept], METRIC, kept.cell.rounds)
         taken = [[steps(run.rounds[int(r)]) for r in at] for run in kept.runs.values()]
-        x[method.title] = np.mean(taken, axis=0)
+        x[method.title] = np.mean(taken, axis=0) if taken else np.empty(0)
     panel = plots.Panel(title, "environment steps of all clients", x, lines)
     return plots.curves([panel])
 

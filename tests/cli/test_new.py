@@ -42,11 +42,10 @@ def test_a_package_is_written(kind, tmp_path, capsys):
 
 
 @pytest.mark.slow
+@environments.needs_pip
 def test_each_is_green_at_once(tmp_path):
     """Installed with pip into one environment: its tests, its recipe, and its name in the list."""
     pytest.importorskip("jax", reason="needs the extra classic")
-    pytest.importorskip("pip", reason="packages are installed with pip")
-    pytest.importorskip("setuptools", reason="packages are built with setuptools")
     python = environments.make(tmp_path / "environment")
     for kind, name in NAMES.items():
         assert call(["new", kind, name, "--in", str(tmp_path)]) == 0
