@@ -12,6 +12,7 @@ from support.liars import SIZE, in_order, stream, vector
 
 from fedrl.aggregation import rules
 from fedrl.aggregation.fedpg import fedpg_aggregate, kept
+from fedrl.config.build import build_algorithm
 from fedrl.config.loading import resolve
 from fedrl.core.types import TooFew, UserError
 
@@ -107,3 +108,14 @@ def test_impossible_settings_are_a_line(setting, words):
     recipe = {"algorithm": {"name": "pavg"}, "world": {"name": "random_mdp"}}
     with pytest.raises(UserError, match=words):
         resolve(recipe, ["--aggregate.name", "fedpg-br", f"--aggregate.{setting}"])
+
+
+def test_the_filter_is_for_as_many_trajectories_as_a_gradient_has():
+    recipe = {
+        "algorithm": {"name": "fedpg-br", "trajectories": 64},
+        "world": {"name": "random_mdp"},
+        "aggregate": {"name": "fedpg-br"},
+    }
+    with pytest.raises(UserError, match=r"aggregate\.batch is 16.*trajectories = 64: set both"):
+        build_algorithm(resolve(recipe))
+    build_algorithm(resolve({**recipe, "aggregate": {"name": "fedpg-br", "batch": 64}}))

@@ -80,12 +80,23 @@ def build_algorithm(config: Config) -> Algorithm:
             world.make, "world.name", config.world, places, config.seed
         )
     noisy = config.privacy.noise > 0
+    check_filter(config)
     config.rule.check_method(name, algorithm, noisy, config.async_buffer.size)
     if config.async_buffer.size:
         beta = getattr(config.algorithm, "beta", 1.0)
         check_method(algorithm, beta)
         check_broadcast(algorithm, first_broadcast(config, algorithm)[0], beta)
     return algorithm
+
+
+def check_filter(config: Config) -> None:
+    """FedPG-BR's filter knows how far apart means of so many trajectories lie."""
+    rule, method = config.aggregate, config.algorithm
+    if rule.name == method.name == "fedpg-br" and rule.batch != method.trajectories:
+        raise UserError(
+            f"aggregate.batch is {rule.batch}, but a gradient is of algorithm.trajectories = "
+            f"{method.trajectories}: set both alike, or the filter is too wide or too narrow"
+        )
 
 
 def build_clients(

@@ -20,19 +20,17 @@ from __future__ import annotations
 import difflib
 import importlib
 import importlib.util
-import inspect
 import os
-import sys
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from hashlib import sha256
 from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from fedrl.core.source_code import files_digest, module_of_file, python_files, source_digest
 from fedrl.core.types import UserError
 
 _allowed: ContextVar[frozenset[str] | None] = ContextVar("allowed", default=None)
@@ -148,7 +146,7 @@ def load(entry: Entry, key: str, name: str) -> Any:
         entry.module, "", "",
     )  # fmt: skip
     try:
-        module = _from_file(place) if place.endswith(".py") else importlib.import_module(place)
+        module = module_of_file(place) if place.endswith(".py") else importlib.import_module(place)
     except ModuleNotFoundError as error:
         if error.name == place and Path(f"{place}.py").is_file():
             raise UserError(
@@ -199,10 +197,10 @@ def fingerprint(entry: Entry) -> str:
     """`package:version:hash` of the code behind an entry from outside, file by file."""
     place = entry.module.partition(":")[0]
     if place.endswith(".py"):
-        return f"{Path(place).name}:file:{_digest([Path(place)])}"
+        return f"{Path(place).name}:file:{files_digest([Path(place)])}"
     version = metadata.version(entry.package) if entry.package else "script"
-    sources = _sources(place)
-    digest = _digest(sources) if sources or entry.thing is None else _digest_of(entry.thing)
+    sources = python_files(place)
+    digest = files_digest(sources) if sources or entry.thing is None else source_digest(entry.thing)
     return f"{entry.package or place}:{version}:{digest}"
 
 
@@ -213,35 +211,6 @@ def not_installed(packages: object) -> str:
     asked = [one for one in named if len(one) == 2 and one[1] not in ("file", "script")]
     here = {normal(str(dist.name)) for dist in metadata.distributions()} if asked else set()
     return ", ".join(" ".join(one) for one in asked if normal(one[0]) not in here)
-
-
-def _sources(module: str) -> list[Path]:
-    """The Python files of a module's package, or its own; nothing is imported."""
-    try:
-        spec = importlib.util.find_spec(module.partition(".")[0])
-    except (ImportError, ValueError):  # such as of __main__
-        spec = None
-    if spec is None:
-        return []
-    if folders := spec.submodule_search_locations:
-        return sorted(file for folder in folders for file in Path(folder).rglob("*.py"))
-    return [Path(spec.origin)] if spec.has_location and spec.origin else []
-
-
-def _digest(files: list[Path]) -> str:
-    total = sha256()
-    for file in files:
-        total.update(file.name.encode() + b"\0" + file.read_bytes())
-    return total.hexdigest()[:16]
-
-
-def _digest_of(thing: Any) -> str:
-    """Of what was registered in a script or a notebook: its own lines, as far as they are known."""
-    try:
-        text = inspect.getsource(inspect.unwrap(thing))
-    except (OSError, TypeError):
-        text = ""
-    return sha256(text.encode()).hexdigest()[:16]
 
 
 def code(text: str, key: str) -> Entry | None:
@@ -322,24 +291,6 @@ def normal(package: str) -> str:
 
 def _summary(package: str) -> str:
     return metadata.metadata(package)["Summary"] or "" if package else ""
-
-
-def _from_file(place: str) -> ModuleType:
-    """The module of a file, once per process and content of its path."""
-    path = Path(place).resolve()
-    name = f"fedrl_file_{path.stem}_{sha256(str(path).encode()).hexdigest()[:8]}"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        assert spec is not None
-        assert spec.loader is not None
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        try:
-            spec.loader.exec_module(module)
-        except BaseException:
-            del sys.modules[name]
-            raise
-    return sys.modules[name]
 
 
 def missing_extra(error: ModuleNotFoundError, what: str, extra: str) -> UserError:
