@@ -129,9 +129,9 @@ def test_a_federation_of_real_processes(trapped: Trapped):
     import sys
     from pathlib import Path
     from fedrl.cli import call
-    from fedrl.engines.flower.local_federation import Federation
+    from fedrl.engines.flower.local_federation import LocalFederation
     if __name__ == "__main__":
-        with Federation(Path("up").resolve(), 2, name="traps"):
+        with LocalFederation(Path("up").resolve(), 2, name="traps"):
             words = ["--engine", "flower", "--connection", "traps"]
             sys.exit(call(["run", "momentum/random_mdp", *words, *sys.argv[1:]]))
     """
