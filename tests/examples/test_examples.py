@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import signal
 import subprocess
@@ -52,12 +51,7 @@ def only_run(folder: Path) -> Path:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_its_own_tests_pass(python: Path, package: str, tmp_path: Path):
-    done = subprocess.run(
-        [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull,
-         "--rootdir", str(tmp_path), str(EXAMPLES / package / "tests")],
-        cwd=tmp_path, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-3000:]
+    environments.run_own_tests(python, package, tmp_path)
 
 
 def test_the_list_names_their_packages(python: Path, tmp_path: Path):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 from pathlib import Path
 
@@ -28,12 +27,7 @@ def python(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_its_own_tests_pass(python: Path, package: str, tmp_path: Path):
-    done = subprocess.run(
-        [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull,
-         "--rootdir", str(tmp_path), str(EXAMPLES / package / "tests")],
-        cwd=tmp_path, capture_output=True, text=True, timeout=500,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout[-3000:]
+    environments.run_own_tests(python, package, tmp_path)
 
 
 def test_recipes_name_them_by_their_entry_points(python: Path, tmp_path: Path):

@@ -5,6 +5,7 @@ They see the packages of the environment that runs the tests, and what was insta
 
 from __future__ import annotations
 
+import os
 import shutil
 import site
 import subprocess
@@ -56,3 +57,13 @@ def install_from(folder: Path, source: Path) -> None:
          "--no-index", "--target", str(packages(folder)), str(source)],
         check=True, capture_output=True, text=True,
     )  # fmt: skip
+
+
+def run_own_tests(python: Path, example: str, folder: Path) -> None:
+    """The tests that a package of `examples/` has, in an environment, from another folder."""
+    done = subprocess.run(
+        [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "-c", os.devnull,
+         "--rootdir", str(folder), str(EXAMPLES / example / "tests")],
+        cwd=folder, capture_output=True, text=True, timeout=500, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout[-3000:]

@@ -44,6 +44,31 @@ def run_all(work: Iterable[Coroutine[object, object, Answer]]) -> list[Answer]:
     return [answer for answer in answers if not isinstance(answer, BaseException)]
 
 
+@runtime_checkable
+class AsyncEpisode(Protocol):
+    """An episode whose next turn is awaited."""
+
+    async def take(self, command: str) -> Turn: ...
+
+
+class StepsTogether:
+    """A world whose episodes are `AsyncEpisode`s: all take their steps at once."""
+
+    def step_many(
+        self,
+        episodes: Sequence[Episode],
+        commands: Sequence[str],
+        tokens: Sequence[Sequence[int]] = (),
+    ) -> list[Turn]:
+        pairs = list(zip(episodes, commands, strict=True))
+        taken = [one.take(said) for one, said in pairs if isinstance(one, AsyncEpisode)]
+        if len(taken) < len(pairs):
+            for work in taken:
+                work.close()
+            raise TypeError("an episode of another world is among them")
+        return run_all(taken)
+
+
 def call_soon(work: Coroutine[object, object, None]) -> None:
     """Without waiting for it."""
     asyncio.run_coroutine_threadsafe(work, _loop())

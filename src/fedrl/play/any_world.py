@@ -7,13 +7,12 @@ comes from the interface of text worlds. An empty line and the words of this pag
 from __future__ import annotations
 
 import random
-import sys
 from collections.abc import Callable
 
 from fedrl.core.number_format import counted
 from fedrl.core.types import UserError
 from fedrl.envs.text import Demonstrates, TextWorld, Turn
-from fedrl.play.terminal import Left, Screen, numbered
+from fedrl.play.terminal import Left, Screen, numbered, typed_line
 
 INTRODUCTION = """\
 Type a command. These words cost no step:
@@ -69,12 +68,16 @@ class Player:
                 show(turn.observation)
         outcome = "Won" if turn.info["won"] else "Not won"
         show(f"{outcome} after {counted(steps, 'step')}: reward {paid:g}.", "bold")
-        if self._line("another task? [y/N] ").lower() not in ("y", "yes", "next"):
+        if typed_line(self._ask, self._screen, "another task? [y/N] ").lower() not in (
+            "y",
+            "yes",
+            "next",
+        ):
             raise Left(0)
 
     def _command(self, prompt: str, task: str, turn: Turn) -> str:
         """What goes to the world, or "next"; nothing where the line was answered here."""
-        typed = self._line(prompt)
+        typed = typed_line(self._ask, self._screen, prompt)
         if typed.lower() in ("quit", "exit"):
             raise Left(0)
         if typed == "?":
@@ -90,14 +93,3 @@ class Player:
         if not isinstance(self.world, Demonstrates):
             return "this world has no expert"
         return " ; ".join(self.world.demonstrate(task))
-
-    def _line(self, prompt: str) -> str:
-        self._screen.show("")
-        try:
-            typed = self._ask(prompt).strip()
-        except (EOFError, KeyboardInterrupt) as end:
-            self._screen.show("")  # neither key ends the line of the prompt
-            raise Left(0 if isinstance(end, EOFError) else 130) from None
-        if not sys.stdin.isatty():  # from a file or pipe nothing is echoed
-            self._screen.show(typed)
-        return typed

@@ -103,6 +103,19 @@ class Screen:
         self._console.print(line, style="dim")
 
 
+def typed_line(ask: Callable[[str], str], screen: Screen, prompt: str) -> str:
+    """What was typed, stripped; Ctrl-D and Ctrl-C leave."""
+    screen.show("")
+    try:
+        typed = ask(prompt).strip()
+    except (EOFError, KeyboardInterrupt) as end:
+        screen.show("")  # neither key ends the line of the prompt
+        raise Left(0 if isinstance(end, EOFError) else 130) from None
+    if not sys.stdin.isatty():  # from a file or pipe nothing is echoed
+        screen.show(typed)
+    return typed
+
+
 class Player:
     """One person at the keyboard, through one game after the other."""
 
@@ -169,16 +182,7 @@ class Player:
         return meant or typed
 
     def _line(self, prompt: str) -> str:
-        """What was typed, stripped."""
-        self._screen.show("")
-        try:
-            typed = self._ask(prompt).strip()
-        except (EOFError, KeyboardInterrupt) as end:
-            self._screen.show("")  # neither key ends the line of the prompt
-            raise Left(0 if isinstance(end, EOFError) else 130) from None
-        if not sys.stdin.isatty():  # from a file or pipe nothing is echoed
-            self._screen.show(typed)
-        return typed
+        return typed_line(self._ask, self._screen, prompt)
 
     def _warn(self, observation: str) -> None:
         if observation == NOTHING:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,7 +18,7 @@ from fedrl.envs.batch import Batch
 from fedrl.envs.openenv import fields
 from fedrl.envs.openenv.session import ServerLost
 from fedrl.envs.openenv.world import Settings, World
-from fedrl.envs.side_by_side import run_all
+from fedrl.envs.side_by_side import StepsTogether, run_all
 
 
 @pytest.fixture
@@ -216,3 +217,9 @@ def test_actions_of_one_field_and_of_many() -> None:
 def test_impossible_settings_are_one_line(settings: dict[str, object], why: str) -> None:
     with pytest.raises(UserError, match=why):
         Settings(**settings)
+
+
+def test_an_episode_of_another_world_is_no_missing_turn():
+    """As many turns as episodes, or an error: a dropped one would move all that follow it."""
+    with pytest.raises(TypeError, match="another world"):
+        StepsTogether().step_many([SimpleNamespace(goal="")], ["go"])  # type: ignore[list-item]

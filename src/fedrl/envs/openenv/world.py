@@ -30,7 +30,7 @@ from fedrl.core.types import Address, CodeName, FilePath, Json, UserError, Word
 from fedrl.envs.openenv import fields
 from fedrl.envs.openenv.loopback_server import SERVERS, LoopbackServer
 from fedrl.envs.openenv.session import LARGEST, Answer, Place, ServerLost, Session, Sessions
-from fedrl.envs.side_by_side import run_all
+from fedrl.envs.side_by_side import StepsTogether, run_all
 from fedrl.envs.text import Episode, Task, Turn
 
 SPLITS = ("public", "unseen", "train")
@@ -102,7 +102,7 @@ class Server:
     process: LoopbackServer | None
 
 
-class World:
+class World(StepsTogether):
     """A `TextWorld` whose episodes are played over there."""
 
     name = "openenv"
@@ -129,18 +129,6 @@ class World:
             server.sessions.begin({self.settings.task: self._value(task)}) for task in tasks
         )
         return [self._episode(server, session, first) for session, first in begun]
-
-    def step_many(
-        self,
-        episodes: Sequence[Episode],
-        commands: Sequence[str],
-        tokens: Sequence[Sequence[int]] = (),
-    ) -> list[Turn]:
-        return run_all(
-            episode.take(command)
-            for episode, command in zip(episodes, commands, strict=True)
-            if isinstance(episode, OpenEnvEpisode)
-        )
 
     def _value(self, task: str) -> int | str:
         if task not in self._values:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from fedrl.core.limits import above_zero, not_negative, one_of
 from fedrl.core.registry import Table, load
 from fedrl.core.types import Assignment, CodeName, Json, UserError
-from fedrl.envs.side_by_side import run_all
+from fedrl.envs.side_by_side import StepsTogether, run_all
 from fedrl.envs.text import Episode, Task, Turn, spaced
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class Settings:
         read_arguments(self.arguments)
 
 
-class World:
+class World(StepsTogether):
     """A `TextWorld` whose turns are conversations (`llm.prompts.conversation`)."""
 
     name = "verifiers"
@@ -108,18 +108,6 @@ class World:
         ]
         begun = run_all(rollout.begin() for rollout in rollouts)
         return [self._episode(rollout, first) for rollout, first in zip(rollouts, begun)]
-
-    def step_many(
-        self,
-        episodes: Sequence[Episode],
-        commands: Sequence[str],
-        tokens: Sequence[Sequence[int]] = (),
-    ) -> list[Turn]:
-        return run_all(
-            episode.take(command)
-            for episode, command in zip(episodes, commands, strict=True)
-            if isinstance(episode, VerifiersEpisode)
-        )
 
     def _row(self, task: str) -> Json:
         if task not in self._rows:
