@@ -21,11 +21,14 @@ if TYPE_CHECKING:
         catalogue,
         configure,
         data_sets,
+        doctor,
         draw,
         dry_run,
         fetch_data,
         flower,
         gap,
+        joining,
+        label_model,
         load,
         load_policy,
         new_package,
@@ -39,16 +42,18 @@ if TYPE_CHECKING:
         resume,
         run,
         sweep,
+        verify,
         warm_start,
+        watch,
     )
     from fedrl.core.types import UserError
 
 __version__ = "0.1.0"
 __all__ = [
-    "Run", "Runs", "UserError", "answer_queries", "catalogue", "configure", "data_sets", "draw",
-    "dry_run", "fetch_data", "flower", "gap", "load", "load_policy", "new_package", "open_world",
-    "parity", "partition_tasks", "plan", "play_world", "register", "reproduce", "resume", "run",
-    "sweep", "warm_start",
+    "Run", "Runs", "UserError", "answer_queries", "catalogue", "configure", "data_sets", "doctor",
+    "draw", "dry_run", "fetch_data", "flower", "gap", "joining", "label_model", "load",
+    "load_policy", "new_package", "open_world", "parity", "partition_tasks", "plan", "play_world",
+    "register", "reproduce", "resume", "run", "sweep", "verify", "warm_start", "watch",
 ]  # fmt: skip
 
 gymnasium_registration.install()

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from fedrl.partition import Measures, Settings, TaskLike, load_labels, measure, partition
+from fedrl.partition.labels import pool_of
 
 
 @dataclass(frozen=True)
@@ -35,8 +36,9 @@ def deal(
     if labels is None:
         labels = load_labels(settings)
     shares = partition(tasks, clients, settings, seed, labels)
-    measures = measure(shares, tasks, labels)
-    return PartitionReport(tasks, settings, shares, measures, labels, notes)
+    pool = pool_of(tasks, settings, labels)
+    measures = measure(shares, pool, labels)
+    return PartitionReport(pool, settings, shares, measures, labels, notes)
 
 
 def lines(measures: Measures) -> list[str]:

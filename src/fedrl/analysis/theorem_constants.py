@@ -20,6 +20,7 @@ from typing import NamedTuple
 import numpy as np
 
 from fedrl.algorithms.fedagent.convergence import Plan
+from fedrl.algorithms.fedagent.settings import Settings as AgentSettings
 from fedrl.analysis.plan import Estimate, require
 from fedrl.config.build import build_algorithm
 from fedrl.config.loading import read_recipe, resolve
@@ -130,7 +131,7 @@ def measure(
         "upper one."
     ]
     unit = 1.0
-    if config.algorithm.name == "fedagent":
+    if isinstance(config.algorithm, AgentSettings):
         unit, note = adam_unit(points, gaps)
         points, lr = [scaled(point, unit) for point in points], lr / unit
         notes.append(note)

@@ -36,13 +36,16 @@ import numpy as np  # noqa: E402
 from fedrl.aggregation.rule import Rule  # noqa: E402
 from fedrl.algorithms.fedagent.settings import Settings as AgentSettings  # noqa: E402
 from fedrl.api import flower  # noqa: E402
+from fedrl.api.diagnosis import doctor  # noqa: E402
 from fedrl.api.figures import draw  # noqa: E402
 from fedrl.api.listing import catalogue  # noqa: E402
+from fedrl.api.membership import joining  # noqa: E402
 from fedrl.api.packages import new_package  # noqa: E402
 from fedrl.api.papers import reproduce  # noqa: E402
 from fedrl.api.people import answer_queries  # noqa: E402
 from fedrl.api.real_data import data_sets, fetch_data  # noqa: E402
 from fedrl.api.runs import Run, Runs, frame  # noqa: E402
+from fedrl.api.signatures import verify  # noqa: E402
 from fedrl.api.text_worlds import (  # noqa: E402
     open_world,
     parity,
@@ -51,6 +54,7 @@ from fedrl.api.text_worlds import (  # noqa: E402
     warm_start,
 )
 from fedrl.api.theorems import gap, plan  # noqa: E402
+from fedrl.api.watching import watch  # noqa: E402
 from fedrl.config import parts  # noqa: E402
 from fedrl.config.build import build_algorithm  # noqa: E402
 from fedrl.config.loading import (  # noqa: E402
@@ -70,9 +74,11 @@ from fedrl.runs.run_dir import RunDir, require_run  # noqa: E402
 
 __all__ = [
     "DryRun", "Round", "Run", "Runs", "UserError", "answer_queries", "catalogue", "complete",
-    "configure", "data_sets", "draw", "dry_run", "fetch_data", "flower", "frame", "gap", "load",
-    "load_policy", "new_package", "open_world", "parity", "partition_tasks", "plan", "play_world",
-    "register", "reproduce", "resume", "run", "sweep", "warm_start",
+    "configure", "data_sets", "doctor", "draw", "dry_run", "fetch_data", "flower", "frame", "gap",
+    "joining", "label_model", "load", "load_policy", "new_package", "open_world", "parity",
+    "partition_tasks", "plan", "play_world", "register", "reproduce", "resume", "run", "sweep",
+    "verify",
+    "warm_start", "watch",
 ]  # fmt: skip
 
 Callback = Callable[[Round], object]
@@ -92,6 +98,23 @@ def configure(recipe: Recipe, flags: Sequence[str] = (), **settings: Any) -> Con
             said[key] = {**tables.get(key, {}), **settings[key]}
     require_names(said)
     return resolve(tables, flags, settings)
+
+
+def label_model(
+    model: str | Path,
+    recipe: Recipe,
+    out: str | Path,
+    *,
+    seed: int = 0,
+    flags: Sequence[str] = (),
+    **settings: Any,
+) -> np.ndarray:
+    """Write which training tasks of a recipe's world a model solves before any training, for the
+    hardness partition; 1 for each."""
+    from fedrl.runs.agents import label_model
+
+    config = configure(recipe, [*flags, "--algorithm.model", str(model)], **settings)
+    return label_model(config, Path(out), seed)
 
 
 def _configured(recipe: Recipe | Config, flags: Sequence[str], settings: Tables) -> Config:

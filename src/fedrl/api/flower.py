@@ -8,11 +8,17 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, NamedTuple
 
-from fedrl.core.registry import missing_extra
+from fedrl.api.flower_check import check as check
+from fedrl.api.flower_check import status as status
+from fedrl.api.flower_review import Audit as Audit
+from fedrl.api.flower_review import approve as approve
+from fedrl.api.flower_review import audit as audit
+from fedrl.api.flower_review import describe as describe
+from fedrl.api.flower_review import needs_flower, policy_file
+from fedrl.api.flower_review import waiting as waiting
 from fedrl.core.types import UserError
 
 if TYPE_CHECKING:
@@ -21,22 +27,8 @@ if TYPE_CHECKING:
 PORT = 9092
 HERE = ("localhost", "127.0.0.1")
 
-Arguments = ParamSpec("Arguments")
-Returned = TypeVar("Returned")
 
-
-def _needs_flower(call: Callable[Arguments, Returned]) -> Callable[Arguments, Returned]:
-    @wraps(call)
-    def called(*words: Arguments.args, **named: Arguments.kwargs) -> Returned:
-        try:
-            return call(*words, **named)
-        except ModuleNotFoundError as error:
-            raise missing_extra(error, "fedrl flower", "flower") from error
-
-    return called
-
-
-@_needs_flower
+@needs_flower
 def make_server_keys(folder: str | Path, hosts: Iterable[str] = ()) -> Path:
     """A CA, a server certificate for these names, and the driver's secret; nothing is replaced."""
     from fedrl.engines.flower import keys
@@ -45,16 +37,56 @@ def make_server_keys(folder: str | Path, hosts: Iterable[str] = ()) -> Path:
     return Path(folder)
 
 
-@_needs_flower
-def make_node_keys(file: str | Path) -> Path:
-    """A node's key pair: `file`, which stays, and `file`.pub, which goes to the server's side."""
+@needs_flower
+def make_signing_key(path: str | Path) -> str:
+    """A key that signs models: `path` and `path`.pub, or of the server's folder signing.key, for
+    which its CA vouches. Returns its fingerprint."""
+    from fedrl.core import signatures
     from fedrl.engines.flower import keys
 
+    place = Path(path)
+    if place.is_dir():
+        return keys.make_signer(place)
+    return signatures.fingerprint(signatures.make_key(place))
+
+
+@needs_flower
+def renew_server_certificate(folder: str | Path, hosts: Iterable[str] = ()) -> Path:
+    """A new key and certificate of the same CA for the server; one that runs takes them up."""
+    from fedrl.engines.flower import keys
+
+    given = list(hosts)
+    keys.renew_server(Path(folder), [*given, *HERE] if given else [])
+    return Path(folder)
+
+
+@needs_flower
+def coordinator(ca: str | Path) -> str:
+    """How policies and audit logs call the coordinator of a ca.pem: SHA-256 of its CA's key."""
+    from fedrl.engines.flower import keys
+
+    return keys.coordinator_digest(Path(ca))
+
+
+@needs_flower
+def make_node_keys(
+    file: str | Path, folder: str | Path | None = None, ca: str | Path | None = None
+) -> Path:
+    """A node's key pair: `file`, which stays, and `file`.pub, which goes to the server's side.
+
+    A commented policy.toml is written into the node's `folder`, or beside the key, if there is
+    none; it names the coordinator of `ca`. Returns its path.
+    """
+    from fedrl.engines.flower import keys, policy
+
+    said = {"coordinators": (keys.coordinator_digest(Path(ca)),)} if ca else {}
     keys.make_node(Path(file))
-    return Path(file)
+    place = Path(folder) if folder else Path(file).parent
+    policy.write_template(place, **said)
+    return place / policy.FILE
 
 
-@_needs_flower
+@needs_flower
 def link(
     folder: str | Path,
     *,
@@ -102,7 +134,7 @@ def _check_folder(folder: Path, insecure: bool) -> None:
         )
 
 
-@_needs_flower
+@needs_flower
 def node(
     superlink: str,
     folder: str | Path,
@@ -111,19 +143,21 @@ def node(
     ca: str | Path | None = None,
     key: str | Path | None = None,
     peers: str | Path | None = None,
-    least_clients: int = 1,
+    policy: str | Path | None = None,
+    least_clients: int | None = None,
     allow: Sequence[str] = (),
     packages: Sequence[str] = (),
     regroup: bool = False,
     insecure: bool = False,
     data: str | Path = "",
+    keep_model: bool = False,
     poll: float = 3.0,
     own: Sequence[str] = (),
 ) -> None:
     """Run one client's node until it is stopped; `fedrl flower node --help` says what is what.
 
-    `own` are flags of settings that go over those of every recipe that is sent, `packages` those of
-    others whose methods and worlds a recipe may name.
+    `policy` is a file of the node's rules, policy.toml in its folder by default; what is given here
+    goes over it. `own` are flags of settings that go over those of every recipe that is sent.
     """
     _check_poll(poll)
     if client < 0:
@@ -137,17 +171,94 @@ def node(
         if path is not None and not path.is_file():
             raise UserError(f"{path} is no file")
 
-    from fedrl.engines.flower import node_recipes
+    from fedrl.engines.flower import address, keys, node_recipes
+    from fedrl.engines.flower.policy import Flags
     from fedrl.engines.flower.supernode import SuperNode, serve
     from fedrl.privacy.secure_aggregation import identity
 
+    address.parse(superlink)
     place = str(Path(data).resolve()) if data else ""
+    said = Flags(least_clients, tuple(allow), tuple(packages), None, keep_model or None,
+                 regroup or None)  # fmt: skip
+    file = policy_file(Path(folder), policy, private)
     served = node_recipes.client(
-        client, Path(folder).resolve(), place, tuple(own), allow, least_clients, packages
+        client,
+        Path(folder).resolve(),
+        place,
+        tuple(own),
+        said,
+        identity.load(private, others, client),
+        keys.coordinator_digest(certificate) if certificate else "",
+        (*_secrets(private), file),
+        file,
+        others,
     )
-    served.identity = identity.load(private, others, client)
-    served.regroup = regroup
     serve(SuperNode(superlink, certificate, private, poll), served)
+
+
+def _secrets(key: Path | None) -> list[Path]:
+    """Files that no recipe may name: its key, the next one and the last one."""
+    return [key.with_name(key.name + end) for end in ("", ".next", ".old")] if key else []
+
+
+@needs_flower
+def renew_node_key(file: str | Path) -> Path:
+    """A new key beside a node's, `file`.next; returns `file`.renewal, which the old one has signed,
+    for the coordinator and the peers: `register`."""
+    from fedrl.engines.flower import registered
+
+    return registered.renew(Path(file))
+
+
+@needs_flower
+def use_node_key(file: str | Path) -> None:
+    """Put `file`.next in the place of `file`, once it is registered; a node that runs takes it up
+    in the next moment in which nothing is under way."""
+    from fedrl.engines.flower import registered
+
+    registered.use(Path(file))
+
+
+@needs_flower
+def register(
+    folder: str | Path, file: str | Path, *, client: int | None = None, name: str = ""
+) -> tuple[int, str]:
+    """Put a node's public key into the register of a server's folder, or of a folder of peers,
+    under a client's number and name; or the renewal of a key that is there. Returns both."""
+    from fedrl.engines.flower import registered
+
+    if client is not None and client < 0:
+        raise UserError(f"--client is {client}; clients are numbered from 0")
+    return registered.at(Path(folder)).add(Path(file), client, name)
+
+
+@needs_flower
+def revoke(folder: str | Path, client: int, *, old: bool = False) -> int:
+    """Take a client out of a register, or with `old` all but its newest key: how many keys. A
+    SuperLink that runs takes note within seconds."""
+    from fedrl.engines.flower import registered
+
+    return registered.at(Path(folder)).remove(client, old)
+
+
+class Member(NamedTuple):
+    """A client in a register: `keys` are digests, oldest first."""
+
+    client: int
+    name: str
+    keys: list[str]
+
+
+@needs_flower
+def members(folder: str | Path) -> list[Member]:
+    """Who is in the register of a server's folder, or of a folder of peers."""
+    from fedrl.engines.flower import registered
+    from fedrl.engines.flower.keys import key_digest
+
+    found = registered.at(Path(folder)).clients()
+    return [
+        Member(n, named[-1].name, [key_digest(k) for k, _ in named]) for n, named in found.items()
+    ]
 
 
 def _check_poll(seconds: float) -> None:
@@ -155,7 +266,7 @@ def _check_poll(seconds: float) -> None:
         raise UserError(f"--poll is {seconds:g}; it lies between 0.1 and Flower's own 3 seconds")
 
 
-@_needs_flower
+@needs_flower
 def up(
     clients: int = 3,
     folder: str | Path = "flower",
@@ -168,10 +279,11 @@ def up(
     allow: Sequence[str] = (),
     packages: Sequence[str] = (),
     own: Sequence[str] = (),
+    data: str | Path | None = None,
 ) -> LocalFederation:
     """A SuperLink and nodes on this machine, with keys made on the spot, as a context.
 
-    `name` is the connection by which runs find it.
+    `name` is the connection by which runs find it; `data` has a folder for each client's own.
     """
     _check_poll(poll)
     if insecure and peers:
@@ -192,5 +304,6 @@ def up(
         allowed=allow,
         packages=packages,
         own=own,
+        data=Path(data) if data else None,
         regroup=True,  # all nodes are one person's, who tries things out
     )

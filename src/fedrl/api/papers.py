@@ -31,6 +31,8 @@ PAPERS = {
     "fedrlhf": Paper(("small", "full"), model=True),
     # No paper's: what fedrl's own rules of aggregation are worth against clients that lie.
     "robustness": Paper(("full",)),
+    # No paper's: what models and updates give away of what they were trained on.
+    "exposure": Paper(("small",)),
     # No paper's: methods of every family in Gymnasium's own environments.
     "gymnasium": Paper(("small",)),
 }
@@ -78,6 +80,18 @@ def reproduce(
     given = {name: value for name, value in limits.items() if value is not None}
     measured = study.measure(prepared, parts, say or logging.getLogger("fedrl").info, **given)
     study.write_page(measured, place, published=scale in PAPERS[paper].published)
+    return place
+
+
+def write_index(page: str | Path | None = None) -> Path:
+    """Every statement of the papers on one page, from the records of a checkout; where it is."""
+    results = Path(fedrl.__file__).parent.parent.parent / "docs" / "results"
+    if not results.is_dir():
+        raise UserError("the index is made of the records in docs/results: run it in a checkout")
+    find_reproductions()
+    place = results / "index.md" if page is None else Path(page)
+    make_writable(place.parent, place)
+    importlib.import_module("reproductions.index").write(place, results)
     return place
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -19,11 +20,18 @@ def answer_queries(
     port: int = 0,
     limit: int = 50,
     terminal: bool = False,
+    people: Sequence[str] = (),
+    new_links: bool = False,
+    host: str = "",
+    certificate: str | Path | None = None,
+    private_key: str | Path | None = None,
+    plain_http: bool = False,
 ) -> int:
     """Answer what one client of a run asks its person, until you stop; the exit code.
 
     On a page of this machine, or in the terminal. `folder`, instead of a run, is where the private
-    folders of clients are.
+    folders of clients are. With `people` each of them has a link, on `host` if that is named
+    (see `feedback.network`); `new_links` makes the old ones void.
     """
     if (run is None) == (folder is None):
         raise UserError("name a run's folder, or the private folders with --folder; one of the two")
@@ -33,8 +41,14 @@ def answer_queries(
         raise UserError(f"--client is {client}; clients are numbered from 0")
     if not 0 <= port <= 65535:
         raise UserError(f"--port is {port}; choose one from 1 to 65535, or 0 for any free one")
+    from fedrl.feedback.network import listening
     from fedrl.feedback.store import Folder, client_folder
 
+    if len(set(people)) < len(people):
+        raise UserError(f"--people is {','.join(people)}, which names somebody twice")
+    if terminal and (people or host):
+        raise UserError("--terminal is for one person at this machine: leave out --people, --host")
+    at = listening(host, people, _path(certificate), _path(private_key), plain_http)
     if folder is not None:
         private = Path(folder)
         place = client_folder(private, client)
@@ -58,9 +72,18 @@ def answer_queries(
         from fedrl.feedback.terminal import converse
 
         return converse(Folder(place), limit)
+    from fedrl.feedback import links
     from fedrl.feedback.page import serve
 
-    return serve(Folder(place), client, port, limit, over)
+    mine = Folder(place)
+    if new_links:
+        for one in (mine, *map(mine.of, people)):
+            links.renew(one)
+    return serve(mine, client, port, limit, over, people, at)
+
+
+def _path(name: str | Path | None) -> Path | None:
+    return None if name is None else Path(name)
 
 
 def private_folder(run: Path, client: int) -> Path:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from fedrl.runs.agents import SplitEvaluation
     from fedrl.runs.exports import Exported
     from fedrl.runs.record import Recording
+    from fedrl.runs.serving import Endpoint, ServerName
 
 
 class Run:
@@ -85,7 +86,8 @@ class Run:
         return label(self.path, Path(out), seed)
 
     def policy(self, client: int | None = None, *, own: bool = False) -> Policy:
-        """What the newest checkpoint has learned to do: `policy.act(observation)`.
+        """What the newest checkpoint has learned to do: `policy.act(observation)`; of a language
+        model `policy.act(prompt)` (`fedrl.llm.text_policy`).
 
         `client` says whose, where clients have one each; `own` is what that client held itself at
         the end of its last round, where that is not what the server would give it.
@@ -94,14 +96,39 @@ class Run:
 
         return learned(self.path, client, own).policy
 
-    def export(self, out: str | Path, *, client: int | None = None, own: bool = False) -> Exported:
-        """The newest checkpoint as a folder of its own: a language model, or a policy.
+    def export(
+        self,
+        out: str | Path,
+        *,
+        client: int | None = None,
+        own: bool = False,
+        adapters: bool = False,
+        license: str = "",
+        sign: str | Path | None = None,
+    ) -> Exported:
+        """The newest checkpoint as a folder of its own, with a model card: a language model, or a
+        policy.
 
-        A policy's is read by `fedrl.load_policy`; a model's by `transformers`.
+        A policy's is read by `fedrl.load_policy`; a model's by `transformers`, its `adapters` alone
+        by `peft`. `license` is for the card, where a first model's card does not say one. `sign` is
+        a signing key (`fedrl.flower.make_signing_key`); a run on Flower has its coordinator's.
         """
         from fedrl.runs.exports import export
 
-        return export(self.path, Path(out), client, own)
+        key = Path(sign) if sign else None
+        return export(self.path, Path(out), client, own, adapters, license, key)
+
+    def serve(
+        self, *, host: str = "127.0.0.1", port: int = 0, server: ServerName = "auto"
+    ) -> Endpoint:
+        """A language model's newest checkpoint behind an OpenAI-compatible endpoint of this
+        machine, by transformers' own server or vLLM's: `with run.serve() as endpoint: …`.
+
+        `endpoint.url` is where it is, `endpoint.model` what requests call it.
+        """
+        from fedrl.runs.serving import serve
+
+        return serve(self.path, host, port, server)
 
     def record(
         self,

@@ -23,19 +23,24 @@ usage: fedrl COMMAND …
   list                methods, worlds, rules, attacks and recipes
   new KIND NAME       a package of your own: a method, a world or a rule, with test and recipe
   report RUN…         one page with curves and tables; several runs are compared
+  watch [RUN…]        a page that follows runs while they train
   eval RUN            evaluate a run's last checkpoint, client by client
   reproduce PAPER     regenerate a paper's tables and figures, or ours about clients that lie
   warmstart WORLD     teach a model to act by imitating the expert on public tasks
   plan [RUN]          what clients per round, local steps and rounds buy, by FedAgent's theorem
   gap RUN             what agreeing on anchors costs FedQHD's clients, by its theorem
-  flower PART         federations across machines: up, keys, link, node
+  flower PART         federations across machines: up, keys, link, node, register, revoke
+  joining FOLDER      what joining a federation brings one client, on its own held-out data
   feedback RUN        answer what a client of a FedRLHF run asks its person, on a page or here
-  label RUN           which tasks a run's agent solves: labels for the hardness partition
+  label RUN|MODEL     which tasks an agent solves: labels for the hardness partition
   export RUN          a run's policy or language model as a folder of its own
+  verify PATH         whether a model or a checkpoint is whole, and who has signed it
+  serve RUN           a run's language model behind an OpenAI-compatible endpoint
   record RUN          an animation of a run's policy in a control world
   play WORLD          play the household in the terminal, or the shop in your browser
   partition WORLD     deal a world's tasks out to clients, measure and draw how they differ
   parity WORLD …      replay recorded transcripts of the real engines against ours
+  doctor              what is installed here, which devices, data and space there are
   data NAME           get real data (ALFWorld, WebShop, MovieLens, IMDb) from its publisher
 
 `fedrl COMMAND --help` says more; `fedrl run RECIPE --help` lists every setting of that recipe.
@@ -123,6 +128,7 @@ COMMANDS = {
     "list": "listing:list_",
     "new": "new:new",
     "report": "report:report",
+    "watch": "watch:watch",
     "eval": "evaluate:eval_",
     "reproduce": "reproduce:command",
     "play": "play:play",
@@ -132,9 +138,13 @@ COMMANDS = {
     "warmstart": "warmstart:warmstart",
     "label": "label:label",
     "export": "export:export",
+    "verify": "verify:verify",
+    "serve": "serve:serve",
     "record": "record:record",
     "plan": "plan:plan",
     "gap": "gap:gap",
+    "joining": "joining:joining",
+    "doctor": "doctor:doctor",
     "feedback": "feedback:feedback",
     "flower": "flower:flower",
 }

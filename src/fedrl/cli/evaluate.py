@@ -1,5 +1,7 @@
 """`fedrl eval`: a run's last checkpoint, client by client, or on one split of tasks."""
 
+import json
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from fedrl.api import Run
+    from fedrl.core.types import Json
     from fedrl.runs.agents import SplitEvaluation
     from fedrl.runs.evaluate import Evaluation
 
@@ -24,17 +27,48 @@ def eval_(argv: list[str]) -> int:
     parser.add_argument("--episodes", type=int, default=100, help="per client (100)")
     parser.add_argument("--seed", type=int, default=0, help="of these episodes (0)")
     parser.add_argument("--split", help="language agents: which tasks, by type (seen, unseen, …)")
+    parser.add_argument("--json", action="store_true", help="print the numbers for programs")
     asked = parser.parse_args(argv)
     if asked.seed < 0:
         raise UserError(f"--seed is {asked.seed}; it must not be negative")
     from fedrl import api
 
-    if asked.split is not None:
-        show_split(api.Run(asked.run).evaluate_split(asked.split, asked.seed))
-        return 0
     run = api.Run(asked.run)
-    show(run, run.evaluate(asked.episodes, asked.seed))
+    if asked.split is not None:
+        split = run.evaluate_split(asked.split, asked.seed)
+        print(json.dumps(split_numbers(split), indent=1)) if asked.json else show_split(split)
+        return 0
+    found = run.evaluate(asked.episodes, asked.seed)
+    print(json.dumps(numbers(found), indent=1)) if asked.json else show(run, found)
     return 0
+
+
+def numbers(found: "Evaluation") -> "Json":
+    """Null where a client holds nothing out."""
+
+    def listed(values: "np.ndarray") -> list[float | None]:
+        return [None if math.isnan(value) else float(value) for value in values]
+
+    return {
+        "round": found.round,
+        "measure": found.measure,
+        "mean": found.mean,
+        "by_client": listed(found.by_client),
+        "own": None if found.own is None else listed(found.own),
+    }
+
+
+def split_numbers(found: "SplitEvaluation") -> "Json":
+    kinds = sorted(set(map(str, found.category)))
+    by_kind = {kind: found.won[[str(one) == kind for one in found.category]] for kind in kinds}
+    return {
+        "round": found.round,
+        "split": found.split,
+        "models": found.models,
+        "tasks": len(found.won),
+        "success": found.mean,
+        "by_type": {k: {"tasks": len(w), "success": float(w.mean())} for k, w in by_kind.items()},
+    }
 
 
 def show(run: "Run", found: "Evaluation") -> None:
@@ -50,14 +84,22 @@ def show(run: "Run", found: "Evaluation") -> None:
         table.add_column("of its own model", justify="right")
     for client, value in enumerate(found.by_client):
         own = [] if found.own is None else [f"{found.own[client]:.3f}"]
-        table.add_row(str(client), f"{value:.3f}", *own)
+        table.add_row(str(client), "–" if math.isnan(value) else f"{value:.3f}", *own)
     console = Console(highlight=False)
     console.print(table)
-    worst, best = found.by_client.min(), found.by_client.max()
+    known = [
+        value for value in found.by_client if not math.isnan(value)
+    ]  # the others hold nothing out
+    worst, best = min(known), max(known)
     console.print(
-        f"all {len(found.by_client)} clients: mean {found.mean:.4f}, worst {worst:.4f}, "
-        f"best {best:.4f}"
+        f"all {len(known)} clients: mean {found.mean:.4f}, worst {worst:.4f}, best {best:.4f}"
     )
+    if found.own is not None:
+        mine = found.own
+        console.print(
+            f"of their own models: mean {mine.mean():.4f}, worst {mine.min():.4f}, "
+            f"best {mine.max():.4f}"
+        )
 
 
 def show_split(found: "SplitEvaluation") -> None:

@@ -8,7 +8,8 @@ from fedrl.cli.text_world import NAMED, WORLD, meanings, patience
 
 PARTITION = """\
 Deal a world's training tasks out to clients as a run would, print how much the clients differ, and
-draw it. The strategy's knob: --omega (preference), --xi (coverage, hardness)."""
+draw it. The strategy's knob: --omega (preference), --xi (coverage, hardness), --divergence
+(scenes)."""
 
 
 def partition(argv: list[str]) -> int:

@@ -7,7 +7,8 @@ from fedrl.cli.parser import Parser
 RECORD = """\
 Play episodes with the policy of a run's newest checkpoint, in one client's environment, and write
 them as an animation. For control worlds: CartPole, Acrobot, MountainCar, LunarLander, MuJoCo's
-bodies, and whatever of Gymnasium has pictures."""
+bodies, whatever of Gymnasium has pictures, and worlds of your own whose environments have a method
+render() or frame()."""
 
 
 def record(argv: list[str]) -> int:

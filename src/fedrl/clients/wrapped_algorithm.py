@@ -7,10 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
+from fedrl.core.own_data import Agrees
 from fedrl.core.types import (
     Algorithm,
     Batched,
     Bounded,
+    HeldApart,
     Job,
     Metrics,
     Result,
@@ -37,8 +39,13 @@ class Wrapped:
             self.ranges = algorithm.ranges
         if isinstance(algorithm, SendsParameters):
             self.sends_parameters = algorithm.sends_parameters
+        if isinstance(algorithm, HeldApart):
+            self.held_apart, self.counts = algorithm.held_apart, algorithm.counts
+            self.without_counts = algorithm.without_counts
         if isinstance(algorithm, Weighs):
             self.heaviest = algorithm.heaviest
+        if isinstance(algorithm, Agrees):
+            self.agreement = algorithm.agreement
 
     def warm_up(self) -> None:
         if isinstance(self.algorithm, WarmUp):

@@ -3,35 +3,128 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
+from functools import lru_cache, partial
+from pathlib import Path
 from typing import Any
 
 from fedrl.clients.wrap import wrap
 from fedrl.config import parts
 from fedrl.config.schema import Config
 from fedrl.core import seeding
-from fedrl.core.types import Algorithm, Outlined, ServerSamples, Tensors, UserError
+from fedrl.core.types import (
+    Algorithm,
+    HeldApart,
+    Outlined,
+    ServerSamples,
+    TellsWhatIsHeld,
+    Tensors,
+    UserError,
+    sends_parameters,
+)
 from fedrl.envs import WORLDS
-from fedrl.envs.text import PartitionedWorld
+from fedrl.envs.client_worlds import KEPT, ClientWorlds, OwnShares, each_in_its_own
+from fedrl.envs.text import DiffersByClient, PartitionedWorld, TextWorld
 from fedrl.federation.async_settings import check_broadcast, check_method
 from fedrl.federation.client_sampling import client_env_ids, groups
-from fedrl.partition import load_labels, partition
+from fedrl.partition import OwnFolders, load_labels, partition
 from fedrl.privacy.secure_aggregation import Terms
 
 
-def build_world(config: Config) -> Any:
+def build_world(config: Config, data: Path | None = None) -> Any:
+    """`data` is a node's own folder, for clients that bring data of their own."""
     part = parts.world(config.world.name)
+    if config.partition.strategy == "own":
+        return own_world(config, part, own_folders(config, data))
     world = part.make("world.name", config.world, config.federation.clients, config.seed)
     if "text" not in part.kinds:
         return world
-    if config.federation.kind == "centralized":  # the whole pool, not what was dealt out of it
-        everything = tuple(task.id for task in world.tasks("train"))
-        return PartitionedWorld(world, (everything,) * config.federation.clients)
-    labels = load_labels(config.partition)
-    shares = partition(
-        world.tasks("train"), config.federation.clients, config.partition, config.seed, labels
-    )
-    return PartitionedWorld(world, tuple(tuple(share) for share in shares))
+    shares = dealt_out(config, world)
+    if isinstance(world, DiffersByClient):
+        return each_in_its_own(world, shares)
+    return PartitionedWorld(world, shares)
+
+
+def dealt_out(config: Config, world: TextWorld) -> tuple[tuple[str, ...], ...]:
+    """The ids of the tasks that each client trains on."""
+    tasks, clients = world.tasks("train"), config.federation.clients
+    if config.federation.kind != "centralized":
+        labels = load_labels(config.partition)
+        shares = partition(tasks, clients, config.partition, config.seed, labels)
+        return tuple(tuple(share) for share in shares)
+    everything = tuple(task.id for task in tasks)  # the whole pool, not what was dealt out of it
+    if isinstance(world, DiffersByClient):  # once, and as much of it in each client's world
+        return tuple(everything[client::clients] for client in range(clients))
+    return (everything,) * clients
+
+
+def own_folders(config: Config, data: Path | None = None) -> OwnFolders:
+    """Where each client's data lies, here; without `data` this is no node."""
+    folders = OwnFolders(Path(config.partition.folder), config.federation.clients, data)
+    if data is None and config.engine != "flower":
+        folders.of(0)  # as many as there are clients
+    if data is None and not folders.public.is_dir():
+        needed = config.partition.held_out == "public" or config.engine == "flower"
+        if needed:
+            raise UserError(
+                f"partition.folder: there is no folder {folders.public}, the coordinator's own: "
+                "what the model is evaluated on, and what clients' data is compared with"
+            )
+    if data is None and config.partition.digests:
+        folders.require_unchanged(config.partition.digests, config.engine != "flower")
+    return folders
+
+
+def own_world(config: Config, part: parts.Part, folders: OwnFolders) -> Any:
+    """Every client's world is of its own folder, opened when it is first asked for."""
+    if "text" not in part.kinds:
+        return part.make(
+            "world.name", in_folder(config.world, None), config.federation.clients, config.seed,
+            folders, config.partition, own=True,
+        )  # fmt: skip
+
+    @lru_cache(maxsize=KEPT)
+    def opened(folder: Path) -> TextWorld:
+        settings, clients = in_folder(config.world, folder), config.federation.clients
+        made: TextWorld = part.make("world.name", settings, clients, config.seed, own=True)
+        if isinstance(made, DiffersByClient):
+            raise UserError(
+                'partition.strategy is "own": every client has a world of its own as it is, of its '
+                "own folder; let nothing else differ (world.variants)"
+            )
+        return made
+
+    def client_world(client: int) -> TextWorld:
+        with folders.naming(client):
+            world = opened(folders.of(client))
+            if not world.tasks("train"):
+                raise UserError(f"{folders.of(client)} holds no tasks to train on")
+            return world
+
+    def plain() -> TextWorld:
+        if not folders.public.is_dir():
+            return client_world(0)
+        with folders.naming():
+            return opened(folders.public)
+
+    worlds = ClientWorlds(plain, client_world, config.federation.clients)
+    chosen = config.partition
+    return PartitionedWorld(worlds, OwnShares(worlds), float(chosen.size), chosen.held_out)
+
+
+def in_folder(world: Any, folder: Path | None) -> Any:
+    """The settings of a world whose files lie in this folder."""
+    source = getattr(world, "source", None)
+    if source is None:
+        raise UserError(
+            f'partition.strategy is "own", but the world {world.name} reads no files: it has no '
+            "setting `source`"
+        )
+    if source == "generated" or Path(source).is_absolute() or ".." in Path(source).parts:
+        raise UserError(
+            f'world.source is {source!r}: with partition.strategy = "own" it names what lies in '
+            "each client's folder"
+        )
+    return world if folder is None else replace(world, source=str(folder / source))
 
 
 def packages(config: Config) -> tuple[str, ...]:
@@ -51,14 +144,26 @@ def packages(config: Config) -> tuple[str, ...]:
 def settled(config: Config) -> Any:
     """The method's settings, with what "auto" means in this federation."""
     settings = config.algorithm
+    alone = all(len(group) == 1 for group in groups(config.federation))
+    if (
+        alone
+        and config.federation.kind != "federated"
+        and getattr(settings, "personal_rank", False)
+    ):
+        raise UserError(
+            "algorithm.personal_rank is for clients that share a model, and here each learns alone "
+            f'(federation.kind = "{config.federation.kind}"): set it to 0'
+        )
     if getattr(settings, "optimizer_state", None) != "auto":
         return settings
-    alone = all(len(group) == 1 for group in groups(config.federation))
     return replace(settings, optimizer_state="kept" if alone else "fresh")
 
 
-def build_algorithm(config: Config) -> Algorithm:
-    """The method over its world, as its paper has it: nothing is put around its clients."""
+def build_algorithm(config: Config, data: Path | None = None) -> Algorithm:
+    """The method over its world, as its paper has it: nothing is put around its clients.
+
+    `data` is a node's own folder, for clients that bring data of their own.
+    """
     name = config.algorithm.name
     part, world = parts.method(name), parts.world(config.world.name)
     if not set(part.kinds) & set(world.kinds):
@@ -70,7 +175,7 @@ def build_algorithm(config: Config) -> Algorithm:
     algorithm: Algorithm = part.make(
         "algorithm.name",
         settled(config),
-        build_world(config),
+        build_world(config, data),
         config.rounds,
         client_env_ids(config.federation),
     )
@@ -81,6 +186,8 @@ def build_algorithm(config: Config) -> Algorithm:
         )
     noisy = config.privacy.noise > 0
     check_filter(config)
+    check_secrets(config, algorithm)
+    check_precision(config, algorithm)
     config.rule.check_method(name, algorithm, noisy, config.async_buffer.size)
     if config.async_buffer.size:
         beta = getattr(config.algorithm, "beta", 1.0)
@@ -97,6 +204,46 @@ def check_filter(config: Config) -> None:
             f"aggregate.batch is {rule.batch}, but a gradient is of algorithm.trajectories = "
             f"{method.trajectories}: set both alike, or the filter is too wide or too narrow"
         )
+
+
+def check_precision(config: Config, algorithm: Algorithm) -> None:
+    """A 127th of the largest change is little; of the largest weight or count it is not."""
+    name = config.algorithm.name
+    if config.flower.precision != "int8":
+        return
+    if sends_parameters(algorithm):
+        raise UserError(
+            f'flower.precision = "int8" is for changes, but {name} sends values: choose '
+            '"bfloat16" or "float16"'
+        )
+    if isinstance(algorithm, HeldApart) and algorithm.counts and not config.privacy.secure:
+        raise UserError(
+            f'flower.precision = "int8" would spoil the counts of holders that {name} divides by: '
+            f'choose "float16", or {algorithm.without_counts}'
+        )
+
+
+def check_secrets(config: Config, algorithm: Algorithm) -> None:
+    """What tells of a client's data leaves its machine in secure sums alone, where a method says
+    so."""
+    if not isinstance(algorithm, TellsWhatIsHeld) or not algorithm.in_secret:
+        return
+    if config.engine == "flower" and not config.privacy.secure:
+        raise UserError(
+            f"{config.algorithm.name}: which rows a client changes tells what its data are about, "
+            "and would leave its machine in plain: set privacy.secure = true and privacy.clip"
+        )
+
+
+def notes(config: Config) -> list[str]:
+    """What a run's settings change of its method, where that is easily missed."""
+    method = config.algorithm
+    if method.name != "fedpg-br" or not method.standardize:
+        return []
+    return [
+        "algorithm.standardize scales the clients' and the server's trajectories apart, which "
+        "biases FedPG-BR's correction: the paper does without"
+    ]
 
 
 def build_clients(

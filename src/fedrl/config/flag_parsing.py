@@ -10,7 +10,8 @@ import math
 import tomllib
 import types
 import typing
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, Literal, TypeVar
 
 from fedrl.core.registry import suggestion
@@ -39,7 +40,9 @@ def split_flags(flags: Sequence[str]) -> list[tuple[str, str | None]]:
     return pairs
 
 
-def fields(cls: type) -> Json:
+@cache
+def fields(cls: type) -> Mapping[str, Any]:
+    """The types of its fields; once, because hints are texts that Python evaluates anew."""
     hints = typing.get_type_hints(cls)
     return {f.name: hints[f.name] for f in dataclasses.fields(cls)}
 
@@ -112,7 +115,7 @@ def require_text(value: str, key: str) -> None:
 
 def section(cls: type[Section], pairs: Sequence[tuple[str, str | None]], prefix: str) -> Section:
     """An instance of a settings class from flags: `--omega 0.9` where the prefix is empty."""
-    hints = fields(cls)
+    hints = fields(typing.cast(type, cls))
     known = [prefix + name for name in hints if name != "name"]
     values: Json = {}
     for key, text in pairs:

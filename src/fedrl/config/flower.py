@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import typing
 from dataclasses import dataclass
 
-from fedrl.core.limits import not_negative
+from fedrl.core.limits import not_negative, one_of
+from fedrl.core.narrow_numbers import Precision
 from fedrl.core.types import UserError
 
 SMALLEST_PIECE_MB = 0.25
@@ -16,9 +18,10 @@ LARGEST_PIECE_MB = 32.0
 class Settings:
     """How broadcasts and updates travel; only read by engine = "flower"."""
 
-    # Send float32 tensors as float16, both ways (in a secure sum only down): half the bytes, three
-    # decimal digits. Tensors with numbers beyond 65,504 stay as they are.
-    half: bool = False
+    # What float32 tensors travel as, both ways (in a secure sum only down): float16 and bfloat16
+    # are half the bytes; int8 is a quarter of an update's, for methods that send changes, and goes
+    # down as float16. Tensors with numbers that a form cannot have stay as they are.
+    precision: Precision = "float32"
     # Largest piece of a message, in MB; Flower carries every piece by itself.
     piece_mb: float = 4.0
     # Keep the algorithm loaded on the nodes between rounds; false builds it for every message.
@@ -28,7 +31,13 @@ class Settings:
     # Seconds without a SuperLink after which the run stops with its checkpoint.
     patience: float = 600.0
 
+    @property
+    def down(self) -> Precision:
+        """Of broadcasts, which are values."""
+        return "float16" if self.precision == "int8" else self.precision
+
     def __post_init__(self) -> None:
+        one_of("flower.precision", self.precision, typing.get_args(Precision))
         not_negative(self, "flower.", "wait", "patience")
         if not SMALLEST_PIECE_MB <= self.piece_mb <= LARGEST_PIECE_MB:
             raise UserError(

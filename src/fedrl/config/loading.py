@@ -22,7 +22,7 @@ from fedrl.config import parts
 from fedrl.config.flag_parsing import checked, fields, nearest, parse, split_flags
 from fedrl.config.renamed import RENAMED
 from fedrl.config.schema import SECTIONS, Config
-from fedrl.core.registry import not_installed, suggestion
+from fedrl.core.registry import not_installed, scripts, suggestion
 from fedrl.core.types import Json, Tables, UserError
 
 LOG = logging.getLogger("fedrl")
@@ -99,6 +99,8 @@ def resolve(data: Tables, flags: Sequence[str] = (), settings: Tables | None = N
             "aggregate": _chosen(merged, "aggregate", "mean"),
         }
     except UserError as error:
+        if lost := _registered_elsewhere(merged):
+            raise UserError(lost) from error
         if gone := not_installed(merged.get("packages")):
             raise UserError(
                 f"{error}\n{gone} is not installed here, and the run used it"
@@ -107,6 +109,20 @@ def resolve(data: Tables, flags: Sequence[str] = (), settings: Tables | None = N
     for key, value, typed in pairs:
         _override(merged, classes, key, value, typed)
     return _fill(Config, merged, "", classes)
+
+
+def _registered_elsewhere(data: Tables) -> str:
+    """Of a run's tables: that a name in them was a script's own, which no other name is near."""
+    modules = scripts(data.get("packages"))
+    for table in ("algorithm", "world", "aggregate"):
+        name = data.get(table, {}).get("name", "")
+        if modules and name and ":" not in name and name not in parts.TABLES[table]:
+            return (
+                f"{table}.name is {name!r}, which a program had registered (fedrl.register, of "
+                f"{' or '.join(modules)}): register it again and call fedrl.resume or fedrl.load "
+                "there\nRuns named package.module:Name or ./file.py:Name are found from anywhere"
+            )
+    return ""
 
 
 def dotted(settings: Tables) -> list[tuple[str, Any]]:

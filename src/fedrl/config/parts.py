@@ -1,7 +1,8 @@
 """What a name in a recipe stands for, wherever it comes from: settings, kinds, a maker.
 
 One that comes with fedrl is a module with `Settings` and `build` or `World`; one from outside is a
-class with `Settings`, a frozen dataclass, and `kinds`. Both are made by a call:
+class with `Settings`, a frozen dataclass, and `kinds`. Both are made by a call (`OwnWorld` instead
+of `World`, where a module has it, for a folder that is a client's own):
 
     method(settings, world, rounds, client_env_ids)        world(settings, clients, seed)
 
@@ -25,6 +26,7 @@ from fedrl.aggregation.rules import AGGREGATORS
 from fedrl.algorithms import METHODS
 from fedrl.clients.attacks import ATTACKS
 from fedrl.config.flag_parsing import sayable
+from fedrl.config.near_hooks import tell_near_hooks
 from fedrl.core.registry import Entry, code, fingerprint, load, missing_extra
 from fedrl.core.types import CodeCall, CodeName, UserError, Word
 from fedrl.envs import WORLDS
@@ -51,10 +53,13 @@ class Part:
     maker: Callable[..., Any]
     kinds: tuple[str, ...]
     defaults: Mapping[str, Any]
+    own: Callable[..., Any] | None = None
+    """What opens a world of a folder of one's own, where that is another maker."""
 
-    def make(self, key: str, *arguments: Any) -> Any:
+    def make(self, key: str, *arguments: Any, own: bool = False) -> Any:
+        maker = self.own if own and self.own is not None else self.maker
         try:
-            return self.maker(*arguments)
+            return maker(*arguments)
         except ModuleNotFoundError as error:
             raise missing_extra(error, f"{key} = {self.name!r}", self.entry.extra) from error
 
@@ -78,10 +83,14 @@ def find(table: str, name: str) -> Part:
     thing = load(entry, names.key, name)
     if isinstance(thing, ModuleType):
         maker = thing.World if names is WORLDS else thing.build
-        return Part(name, entry, thing.Settings, maker, entry.kinds, entry.defaults)
+        own = getattr(thing, "OwnWorld", None)
+        return Part(name, entry, thing.Settings, maker, entry.kinds, entry.defaults, own)
     settings, kinds = _settings(thing, what), _kinds(thing, what)
     if lacking := sorted(getattr(thing, "__abstractmethods__", ())):
         raise UserError(f"{what} must say {', '.join(lacking)}: spelled so, in the class or a base")
+    if entry.outside and inspect.isclass(thing):
+        _require_heir(thing, settings, what)
+        tell_near_hooks(table, thing, what)
     defaults = {**getattr(thing, "defaults", {}), **entry.defaults}
     return Part(name, entry, _named(settings), thing, kinds, defaults)
 
@@ -91,18 +100,39 @@ def _settings(thing: Any, what: str) -> type:
     settings = getattr(thing, "Settings", None)
     if not (inspect.isclass(settings) and dataclasses.is_dataclass(settings)):
         raise UserError(f"{what} has no Settings: a frozen dataclass, a default for each field")
+    if wrong := _unsayable(settings):
+        raise UserError(f"{what}{wrong}")
+    return settings
+
+
+@cache
+def _unsayable(settings: type) -> str:
+    """Why no recipe can fill such settings, as the end of a line; nothing if one can."""
     if not _frozen(settings):
-        raise UserError(f"{what}: its Settings must be frozen: @dataclass(frozen=True)")
+        return ": its Settings must be frozen: @dataclass(frozen=True)"
     for field in dataclasses.fields(settings):
         if field.default is field.default_factory is dataclasses.MISSING:
-            raise UserError(f"{what}: {field.name} of its Settings has no default")
+            return f": {field.name} of its Settings has no default"
     for name, hint in typing.get_type_hints(settings).items():
         if typing.get_origin(hint) is not typing.ClassVar and not sayable(hint):
-            raise UserError(
-                f"{what}: {name} of its Settings is a {getattr(hint, '__name__', hint)}; a recipe "
+            return (
+                f": {name} of its Settings is a {getattr(hint, '__name__', hint)}; a recipe "
                 "can say int, float, bool, str, Literal[…], and tuple[…, ...] of these"
             )
-    return settings
+    return ""
+
+
+def _require_heir(thing: type, settings: type, what: str) -> None:
+    """A base of fedrl reads its own settings: they must be among the class's."""
+    for base in thing.__mro__:
+        theirs = vars(base).get("Settings")
+        if base.__module__.partition(".")[0] != "fedrl" or not inspect.isclass(theirs):
+            continue
+        if missing := sorted({n for n in dir(theirs) if not n.startswith("_")} - {*dir(settings)}):
+            raise UserError(
+                f"{what}: its Settings lack {', '.join(missing[:3])}{', …' * (len(missing) > 3)}, "
+                f"which {base.__name__} reads: class Settings({base.__name__}.Settings)"
+            )
 
 
 def _kinds(thing: Any, what: str) -> tuple[str, ...]:
@@ -138,13 +168,13 @@ def _named(settings: type) -> type:
     return named
 
 
-def code_settings(settings: object, prefix: str) -> Iterator[Entry]:
-    """Where the settings lead that name code (`types.CodeName`, `CodeCall`)."""
+def code_settings(settings: object, prefix: str, only: Set[str] | None = None) -> Iterator[Entry]:
+    """Where the settings lead that name code (`types.CodeName`, `CodeCall`); all, or these keys."""
     hints = typing.get_type_hints(type(settings), include_extras=True)
     for key, hint in hints.items():
         said = getattr(settings, key, ())
         inner = typing.get_args(hint)[0] if isinstance(said, tuple) and said else hint
-        if inner not in (CodeName, CodeCall):
+        if inner not in (CodeName, CodeCall) or (only is not None and f"{prefix}{key}" not in only):
             continue
         for text in said if isinstance(said, tuple) else (said,):
             if (entry := code(text, f"{prefix}{key}")) is not None:

@@ -20,5 +20,6 @@ RENAMED: dict[str, str] = {
     "buffer.spread": "async_buffer.spread",
     "buffer.staleness": "async_buffer.staleness",
     "buffer.times": "async_buffer.times",
+    "flower.half": "flower.precision",
 }
 """From the old key to the new one; what means the same in several methods has one name."""

@@ -51,6 +51,9 @@ class Config:
     # Where the method and the world come from, if not from fedrl: package:version:hash of the code.
     # A run writes it into its config.toml, and nodes compare it with what they have.
     packages: tuple[Word, ...] = ()
+    # What all clients must hold alike (model, tokenizer, movies, …), as name:digest. The driver of
+    # nodes sends it, and nodes compare it with what they have before they compute.
+    agree: tuple[Word, ...] = ()
     federation: Settings = field(default_factory=Settings)
     # Classes of the chosen method's and world's own modules, also of ones from outside.
     algorithm: Any = None

@@ -10,10 +10,11 @@ from __future__ import annotations
 import errno
 import re
 import socketserver
+import ssl
 import sys
 from collections.abc import Sequence
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, NamedTuple
 
 from fedrl.core.types import UserError
 
@@ -39,27 +40,47 @@ def length(told: Sequence[str]) -> int | None:
     return int(told[0]) if len(told) == 1 and LENGTH.fullmatch(told[0]) else None
 
 
+class Listen(NamedTuple):
+    """The name that people type, the address behind it, and TLS if there is any."""
+
+    name: str
+    address: str
+    tls: ssl.SSLContext | None = None
+
+
+HERE = Listen(LOOPBACK, LOOPBACK)
+
+
 class LoopbackServer(ThreadingHTTPServer):
-    """Listens on 127.0.0.1 only; port 0 is any free one."""
+    """Listens on 127.0.0.1 unless it is told elsewhere; port 0 is any free one."""
 
     request_queue_size = 64
 
-    def __init__(self, port: int, handler: type[BaseHTTPRequestHandler]) -> None:
+    def __init__(self, port: int, handler: type[BaseHTTPRequestHandler], at: Listen = HERE) -> None:
         try:
-            super().__init__((LOOPBACK, port), handler)
+            super().__init__((at.address, port), handler)
         except (OSError, OverflowError) as error:
             raise UserError(_why_not(port, error)) from error
-        self.hosts = {f"{name}:{self.server_port}" for name in (LOOPBACK, "localhost")}
-        self.origins = {f"http://{host}" for host in self.hosts}
+        names = {at.name, at.address} | ({LOOPBACK, "localhost"} if at.name == LOOPBACK else set())
+        standard = 443 if at.tls else 80  # browsers leave it out
+        ends = ["", f":{standard}"] if self.server_port == standard else [f":{self.server_port}"]
+        self.hosts = {name + end for name in names for end in ends}
+        scheme = "https" if at.tls else "http"
+        self.origins = {f"{scheme}://{host}" for host in self.hosts}
+        self.site = f"{scheme}://{at.name}:{self.server_port}"
+        if at.tls is not None:  # shaken hands on in the thread of each request
+            self.socket = at.tls.wrap_socket(
+                self.socket, server_side=True, do_handshake_on_connect=False
+            )
 
     def server_bind(self) -> None:
         """As the base class, without asking the network for this machine's name."""
         socketserver.TCPServer.server_bind(self)
-        self.server_name, self.server_port = LOOPBACK, self.server_address[1]
+        self.server_name, self.server_port = str(self.server_address[0]), self.server_address[1]
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A browser that goes away in the middle is no error."""
-        if not isinstance(sys.exception(), ConnectionError):
+        """A browser that goes away in the middle, or does not like a certificate, is no error."""
+        if not isinstance(sys.exception(), ConnectionError | ssl.SSLError | TimeoutError):
             super().handle_error(request, client_address)
 
     def addressed(self, request: BaseHTTPRequestHandler) -> bool:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from fedrl.core import file_locks
 from fedrl.core.atomic_files import OWNER_ONLY, write_atomically
 from fedrl.core.types import UserError
 
@@ -44,5 +44,5 @@ def locked(folder: Path) -> Iterator[None]:
     descriptor = os.open(folder / "memory.lock", os.O_RDWR | os.O_CREAT, 0o600)
     with open(descriptor, "a") as lock:
         os.fchmod(descriptor, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        file_locks.lock(lock)
         yield

@@ -30,7 +30,13 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from fedrl.core.source_code import files_digest, module_of_file, python_files, source_digest
+from fedrl.core.source_code import (
+    absent_imports,
+    files_digest,
+    module_of_file,
+    python_files,
+    source_digest,
+)
 from fedrl.core.types import UserError
 
 _allowed: ContextVar[frozenset[str] | None] = ContextVar("allowed", default=None)
@@ -67,10 +73,16 @@ class Entry:
 
 
 class Table(Mapping[str, Entry]):
-    """The names of one group, such as `algorithms`; `key` is the setting that takes them."""
+    """The names of one group, such as `algorithms`; `key` is the setting that takes them.
 
-    def __init__(self, group: str, key: str, builtin: Mapping[str, Entry]) -> None:
-        self.group, self.key, self.builtin = group, key, builtin
+    `by_place` says whether a node also takes things of fedrl and Gymnasium by their places: not
+    functions that are called with what a model wrote, which a coordinator chooses.
+    """
+
+    def __init__(
+        self, group: str, key: str, builtin: Mapping[str, Entry], by_place: bool = True
+    ) -> None:
+        self.group, self.key, self.builtin, self.by_place = group, key, builtin, by_place
         self.registered: dict[str, Entry] = {}
 
     def __getitem__(self, name: str) -> Entry:
@@ -103,6 +115,11 @@ class Table(Mapping[str, Entry]):
         if name in self.builtin:
             return self.builtin[name]
         if _is_path(name):
+            if not self.by_place and _allowed.get() is not None and name.split(".")[0] in OURS:
+                raise UserError(
+                    f"{key} is {name!r}: a node takes functions of packages that its owner allows, "
+                    f"and of ours {', '.join(self.builtin) or 'none'}"
+                )
             return _of_path(name, key)
         if name in self.registered and _allowed.get() is None:
             return self.registered[name]
@@ -165,6 +182,10 @@ def load(entry: Entry, key: str, name: str) -> Any:
                 f"{key} = {name!r} leads to the module {found.__name__}: name a class or function "
                 "by the module that it is in"
             )
+    if _allowed.get() is not None and attribute:
+        made = getattr(found, "__module__", None) or type(found).__module__
+        if made.split(".")[0] != place.split(".")[0]:  # what a module imports is another's
+            raise UserError(f"{key} = {name!r} is of {made.split('.')[0]}: a node takes it there")
     return found
 
 
@@ -211,6 +232,14 @@ def not_installed(packages: object) -> str:
     asked = [one for one in named if len(one) == 2 and one[1] not in ("file", "script")]
     here = {normal(str(dist.name)) for dist in metadata.distributions()} if asked else set()
     return ", ".join(" ".join(one) for one in asked if normal(one[0]) not in here)
+
+
+def scripts(packages: object) -> list[str]:
+    """Modules of a run's code (`module:script:hash`) that are of no package: what a script or a
+    notebook had registered."""
+    texts = packages if isinstance(packages, list | tuple) else ()
+    named = [str(text).split(":") for text in texts]
+    return [one[0] for one in named if len(one) == 3 and one[1] == "script"]
 
 
 def code(text: str, key: str) -> Entry | None:
@@ -296,8 +325,11 @@ def _summary(package: str) -> str:
 def missing_extra(error: ModuleNotFoundError, what: str, extra: str) -> UserError:
     if error.name is not None and error.name.split(".")[0] == "fedrl":
         raise error  # our own bug, not the user's installation
-    how = f'pip install "fedrl[{extra}]"' if extra else f"pip install {error.name}"
-    return UserError(f"{what} needs the package {error.name}: {how}")
+    if extra:
+        return UserError(f'{what} needs the package {error.name}: pip install "fedrl[{extra}]"')
+    absent = list(dict.fromkeys([str(error.name), *absent_imports(error)]))
+    some = "packages" if len(absent) > 1 else "package"
+    return UserError(f"{what} needs the {some} {', '.join(absent)}: pip install {' '.join(absent)}")
 
 
 def suggestion(wrong: str, right: Mapping[str, Any] | list[str]) -> str:

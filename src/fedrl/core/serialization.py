@@ -6,12 +6,11 @@ what is unpacked has the structure, the types and the bits of what was packed.
 
 Who reads does not trust who wrote. Names, shapes and dtypes are read from the two heads, which are
 small, and compared with what was declared before any tensor is restored; each stored tensor is used
-once. So what is restored has at most twice the bytes that came (`half`), and with a declaration the
-bytes that it declares.
+once. So what is restored has at most four times the bytes that came (int8), and with a declaration
+the bytes that it declares.
 
-With `half`, a float32 tensor travels as float16 (round to nearest: a relative error of at most
-2⁻¹¹ for numbers of 6·10⁻⁵ to 65,504, an absolute one of 3·10⁻⁸ below) and is float32 again where it
-arrives. A tensor with a finite number beyond 65,504 stays float32.
+float32 tensors may travel in fewer bytes (`narrow_numbers`); they are float32 again where they
+arrive.
 """
 
 from __future__ import annotations
@@ -24,12 +23,17 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedrl.core import narrow_numbers
+from fedrl.core.narrow_numbers import Precision
 from fedrl.core.tree import SEPARATOR
 from fedrl.core.types import JsonValue, Spec, Tensors
 from fedrl.core.update_refusal import undeclared
 
 HEAD = "head"
-KINDS = ("array", "number", "half array", "half number")
+SCALES = "scales"
+"""The kind of what stands behind an int8 tensor of the same name."""
+KINDS = ("array", "number", SCALES, *(f"{form} {kind}" for form in narrow_numbers.STORED
+                                      for kind in ("array", "number")))  # fmt: skip
 TYPES = {
     "BOOL": "bool", "U8": "uint8", "I8": "int8", "U16": "uint16", "I16": "int16", "U32": "uint32",
     "I32": "int32", "U64": "uint64", "I64": "int64", "F16": "float16", "F32": "float32",
@@ -73,7 +77,7 @@ class Entry(NamedTuple):
     value: Scalar
 
 
-def pack(tensors: Tensors, half: bool = False) -> bytes:
+def pack(tensors: Tensors, precision: Precision = "float32") -> bytes:
     from safetensors.numpy import save
 
     arrays: dict[str, np.ndarray] = {}
@@ -82,11 +86,12 @@ def pack(tensors: Tensors, half: bool = False) -> bytes:
         if isinstance(leaf, np.ndarray | np.generic):
             array = np.asarray(leaf, order="C")
             kind = "array" if isinstance(leaf, np.ndarray) else "number"
-            if half and array.dtype == np.float32 and _fits(array):
-                kind, array = f"half {kind}", array.astype(np.float16)
-            number = str(len(arrays))
-            arrays[number] = array
-            entries.append(Entry(group, name, kind, number))
+            form = narrow_numbers.narrow(array, precision)
+            kinds = (f"{precision} {kind}", SCALES) if form else (kind,)
+            for what, stored in zip(kinds, form or (array,), strict=False):
+                number = str(len(arrays))
+                arrays[number] = stored
+                entries.append(Entry(group, name, what, number))
         else:
             entries.append(Entry(group, name, "plain", _plain(leaf)))
     arrays[HEAD] = np.frombuffer(json.dumps(entries).encode(), np.uint8)
@@ -102,12 +107,15 @@ def unpack(data: bytes, declared: Mapping[str, Spec] | None = None) -> Tensors:
         if declared is not None:
             _check_declared(entries, stored, declared)
         tensors: Tensors = {}
+        scales = {entry[:2]: entry for entry in entries if entry.kind == SCALES}
         for entry in entries:
+            if entry.kind == SCALES:
+                continue
             inside = tensors if entry.group is None else tensors.setdefault(entry.group, {})
             if not isinstance(inside, dict) or entry.name in inside:
                 raise ValueError("one name for two things")
             if entry.name is not None:
-                inside[entry.name] = _leaf(entry, data, stored, begin)
+                inside[entry.name] = _leaf(entry, scales.get(entry[:2]), data, stored, begin)
         return tensors
     except (
         KeyError, TypeError, ValueError, AttributeError, IndexError, OverflowError, RecursionError,
@@ -117,10 +125,11 @@ def unpack(data: bytes, declared: Mapping[str, Spec] | None = None) -> Tensors:
 
 
 def _largest_head(declared: Mapping[str, Spec] | None) -> int:
-    """Bytes. A character may be written as six, a tensor needs less than the rest."""
+    """Bytes. A character may be written as six, once more for its scales; a tensor needs less than
+    the rest."""
     if declared is None:
         return LARGEST_HEAD
-    return HEAD_ROOM + sum(256 + 6 * len(n) + 24 * len(s.shape) for n, s in declared.items())
+    return HEAD_ROOM + sum(384 + 12 * len(n) + 24 * len(s.shape) for n, s in declared.items())
 
 
 def _stored(data: bytes, largest: int) -> tuple[dict[str, Stored], int]:
@@ -178,16 +187,26 @@ def _check_uses(entries: Sequence[Entry], stored: Mapping[str, Stored]) -> None:
         about = stored[str(entry.value)]
         if entry.kind not in KINDS:
             raise ValueError("no such kind")
-        if entry.kind.startswith("half") and about.dtype != "float16":
-            raise ValueError("half of a float32 is a float16")
+        form = _narrowed(entry)
+        if form and about.dtype != narrow_numbers.STORED[form]:
+            raise ValueError("a form has its dtype")
         if entry.kind.endswith("number") and about.shape:
             raise ValueError("a number has no shape")
+    small = {entry[:2]: stored[str(entry.value)] for entry in entries if _narrowed(entry) == "int8"}
+    scales = [entry for entry in entries if entry.kind == SCALES]
+    if len(scales) != len(small):
+        raise ValueError("int8 has scales")
+    for entry in scales:
+        about, blocks = stored[str(entry.value)], narrow_numbers.blocks(small[entry[:2]].shape)
+        if (about.dtype, about.shape) != ("float32", (blocks,)):
+            raise ValueError("a scale is for a block")
 
 
 def _check_declared(
     entries: Sequence[Entry], stored: Mapping[str, Stored], declared: Mapping[str, Spec]
 ) -> None:
     """The same names, shapes and dtypes, of arrays only; a reason that may stand in a log."""
+    entries = [entry for entry in entries if entry.kind != SCALES]
     named = {
         str(e.name) if e.group is None else f"{e.group}{SEPARATOR}{e.name}": e for e in entries
     }
@@ -203,18 +222,33 @@ def _form(entry: Entry, stored: Mapping[str, Stored]) -> Spec | str:
     if not entry.kind.endswith("array"):
         return f"{entry.kind} value"
     about = stored[str(entry.value)]
-    return Spec(about.shape, "float32" if entry.kind.startswith("half") else about.dtype)
+    return Spec(about.shape, "float32" if _narrowed(entry) else about.dtype)
 
 
-def _leaf(entry: Entry, data: bytes, stored: Mapping[str, Stored], begin: int) -> Leaf:
+def _narrowed(entry: Entry) -> str:
+    """The form that it travels in; empty for its own."""
+    form, _, kind = entry.kind.partition(" ")
+    return form if kind else ""
+
+
+def _leaf(
+    entry: Entry, scales: Entry | None, data: bytes, stored: Mapping[str, Stored], begin: int
+) -> Leaf:
     if entry.kind == "plain":
         return entry.value
-    about = stored[str(entry.value)]
-    flat = np.frombuffer(data, about.dtype, math.prod(about.shape), begin + about.start)
-    if about.dtype == "bool" and (flat.view(np.uint8) > 1).any():
-        raise ValueError("true is 1")
-    kind = np.float32 if entry.kind.startswith("half") else about.dtype
-    array = flat.reshape(about.shape).astype(kind)  # a copy: what arrived need not be kept
+
+    def read(number: Scalar) -> np.ndarray:
+        about = stored[str(number)]
+        flat = np.frombuffer(data, about.dtype, math.prod(about.shape), begin + about.start)
+        if about.dtype == "bool" and (flat.view(np.uint8) > 1).any():
+            raise ValueError("true is 1")
+        return flat.reshape(about.shape)
+
+    found, form = read(entry.value), _narrowed(entry)
+    if form:
+        array = narrow_numbers.widen(form, found, None if scales is None else read(scales.value))
+    else:
+        array = found.copy()  # what arrived need not be kept
     return array[()] if entry.kind.endswith("number") else array
 
 
@@ -251,11 +285,6 @@ def _walk(tensors: Tensors) -> Iterator[tuple[str | None, str | None, Leaf]]:
             yield name, None, None
         for inner, leaf in value.items() if isinstance(value, dict) else ():
             yield name, inner, leaf
-
-
-def _fits(array: np.ndarray) -> bool:
-    largest = np.finfo(np.float16).max
-    return bool((np.abs(array[np.isfinite(array)]) <= largest).all())
 
 
 def cut(data: bytes, size: int) -> list[bytes]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import inspect
 import sys
+import traceback
 from hashlib import sha256
 from pathlib import Path
 from types import ModuleType
@@ -56,3 +58,26 @@ def module_of_file(place: str) -> ModuleType:
             del sys.modules[name]
             raise
     return sys.modules[name]
+
+
+def absent_imports(error: ModuleNotFoundError) -> list[str]:
+    """Packages that the file with the failed import asks for at its top and that are not here."""
+    files = [Path(frame.filename) for frame in traceback.extract_tb(error.__traceback__)]
+    asking = [file for file in files if file.is_file()]  # none of the import system's own
+    if not asking:
+        return []
+    asked: list[str] = []
+    for node in ast.parse(asking[-1].read_bytes()).body:
+        if isinstance(node, ast.Import):
+            asked += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            asked.append(node.module)
+    tops = dict.fromkeys(name.partition(".")[0] for name in asked)
+    return [name for name in tops if not _is_here(name)]
+
+
+def _is_here(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except (ImportError, ValueError):
+        return False

@@ -14,6 +14,8 @@ from typing import Annotated, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
+from fedrl.core.data_outline import DataOutline
+
 Tensors = dict[str, Any]
 """`{"name": ndarray}` or `{"group": {"name": ndarray}}`; leaves may also be int, float or str."""
 
@@ -206,14 +208,23 @@ class Outlined(Protocol):
 
 @runtime_checkable
 class SavesModel(Protocol):
-    """An algorithm that trains a language model, which can be written as an ordinary folder."""
+    """An algorithm that trains a language model, which can be written as an ordinary folder.
 
-    def save(self, theta: Tensors, folder: Path) -> None: ...
+    `adapters` writes LoRA's alone. `prompt_outline` is a prompt with words that stand for a task's
+    own.
+    """
+
+    def save(self, theta: Tensors, folder: Path, adapters: bool = False) -> None: ...
+
+    def data_outline(self) -> DataOutline: ...
+
+    def prompt_outline(self) -> str: ...
 
 
 @runtime_checkable
 class Policy(Protocol):
-    """What was learned to do, in NumPy. See `fedrl.core.policies` for those that can be written."""
+    """What was learned to do. `fedrl.core.policies` are in NumPy and can be written, those of
+    language models are in `fedrl.llm.text_policy`."""
 
     def act(self, observation: Any, rng: np.random.Generator | None = None) -> Any:
         """The action for an observation, or those for a batch [b, …].
@@ -235,6 +246,21 @@ class KeepsPolicies(Protocol):
     """An algorithm whose clients hold a policy of their own in what they keep between rounds."""
 
     def own_policy(self, kept: Tensors, state: Tensors, client: int) -> Policy: ...
+
+
+@runtime_checkable
+class KeepsAdapters(Protocol):
+    """A `SavesModel` whose clients may keep a part of the model for themselves (`Result.state`)."""
+
+    def evaluate_own(
+        self, state: Tensors, kept: Mapping[int, Tensors], seed: int, episodes: int
+    ) -> np.ndarray:
+        """As `evaluate_clients`, with what each client has kept, if anything."""
+        ...
+
+    def own_theta(self, state: Tensors, kept: Tensors) -> Tensors | None:
+        """The shared weights and those that a client kept; None where it keeps none."""
+        ...
 
 
 @runtime_checkable
@@ -290,14 +316,11 @@ class HeldApart(Protocol):
 
 
 @runtime_checkable
-class Pins(Protocol):
-    """Settings that name data of one's own, which a run takes for the same as long as it lasts."""
+class TellsWhatIsHeld(HeldApart, Protocol):
+    """A `HeldApart` of which some tensors tell what a client's data are about, so that these may
+    leave its machine in secure sums alone: `in_secret` names them."""
 
-    digest: str
-
-    def pinned(self, digest: str | None = None) -> Any:
-        """The same settings with the data's digest, its own if none is given, and with files of
-        code as they are named from anywhere."""
+    in_secret: frozenset[str]
 
 
 def sends_parameters(algorithm: Algorithm) -> bool:
@@ -309,5 +332,13 @@ def server_step(
 ) -> Tensors:
     """The server's step with the mean of this share of its clients."""
     if isinstance(algorithm, PartialParticipation):
-        return algorithm.step_partial(state, mean, round, share)
-    return algorithm.step(state, mean, round)
+        hook, after = "step_partial", algorithm.step_partial(state, mean, round, share)
+    else:
+        hook, after = "step", algorithm.step(state, mean, round)
+    if not isinstance(after, dict) or ("theta" in state and "theta" not in after):
+        got = "no theta" if isinstance(after, dict) else type(after).__name__
+        raise UserError(
+            f"{hook} of {type(algorithm).__name__} returned {got}: return the server's next state, "
+            'such as {**state, "theta": …}'
+        )
+    return after

@@ -38,25 +38,41 @@ class GameRecord(NamedTuple):
     generation: str  # of the published texts: 2.1.1, or 2.1.2 with its `help`
 
 
-def games(folder: Path, split: str) -> Iterator[GameRecord]:
-    """The games of a split in ascending order of their ids, one at a time: a split is 184 MB."""
+def games(folder: Path, split: str, name: str = "alfworld") -> Iterator[GameRecord]:
+    """The games of a split in ascending order of their ids, one at a time: a split is 184 MB.
+
+    `name` is empty for games of one's own, of which nothing can be got anew.
+    """
     if split not in SPLITS:
         raise UserError(f"split is {split!r}; {suggestion(split, list(SPLITS))}")
     packed = folder / f"{split}.jsonl.xz"
     if packed.is_file():
-        return _from_lines(packed)
+        return _from_lines(packed, name)
     for tree in (folder / _TREE / split, folder / split):
         if tree.is_dir():
-            return _from_tree(tree, split)
+            return _from_tree(tree, split, name)
     archives = sorted(folder.glob("*tw-pddl.zip"))
     if archives:
-        return _from_archive(archives[-1], split)
-    raise missing("alfworld", f"{packed.name}, {_TREE}/{split}/ or *tw-pddl.zip", folder)
+        return _from_archive(archives[-1], split, name)
+    raise missing(name, f"{packed.name}, {_TREE}/{split}/ or *tw-pddl.zip", folder)
 
 
-def _from_lines(path: Path) -> Iterator[GameRecord]:
+def has(folder: Path, split: str) -> bool:
+    """Whether a folder of one's own has games of a split."""
+    trees = (folder / _TREE / split, folder / split)
+    packed = (folder / f"{split}.jsonl.xz").is_file() or any(folder.glob("*tw-pddl.zip"))
+    return packed or any(any(tree.glob(f"*/*/{_GAME}")) for tree in trees)
+
+
+def require_some(folder: Path) -> None:
+    """Whether a folder of one's own has games at all."""
+    if not any(has(folder, split) for split in SPLITS):
+        raise missing("", f"{_TREE}/train/TASK/TRIAL/{_GAME} or train/TASK/TRIAL/{_GAME}", folder)
+
+
+def _from_lines(path: Path, name: str) -> Iterator[GameRecord]:
     last = ""
-    with readable("alfworld", path), lzma.open(path, "rt", encoding="utf-8") as lines:
+    with readable(name, path), lzma.open(path, "rt", encoding="utf-8") as lines:
         for line in lines:
             game = json.loads(line)
             record = GameRecord(
@@ -73,38 +89,40 @@ def _from_lines(path: Path) -> Iterator[GameRecord]:
             yield record
 
 
-def _from_tree(tree: Path, split: str) -> Iterator[GameRecord]:
+def _from_tree(tree: Path, split: str, name: str) -> Iterator[GameRecord]:
     trials = (path.parent.relative_to(tree) for path in tree.glob(f"*/*/{_GAME}"))
     ids = [f"{split}/{trial.as_posix()}" for trial in trials]
     if not ids:
-        raise missing("alfworld", f"TASK/TRIAL/{_GAME}", tree)
+        raise missing(name, f"TASK/TRIAL/{_GAME}", tree)
 
     def where(id: str) -> Path:
         return tree.parent / id / _GAME
 
-    return _select(ids, where, lambda id: where(id).read_bytes())
+    return _select(ids, where, lambda id: where(id).read_bytes(), name)
 
 
-def _from_archive(path: Path, split: str) -> Iterator[GameRecord]:
-    with readable("alfworld", path), zipfile.ZipFile(path) as archive:
+def _from_archive(path: Path, split: str, name: str) -> Iterator[GameRecord]:
+    with readable(name, path), zipfile.ZipFile(path) as archive:
         start, end = f"{_TREE}/{split}/", f"/{_GAME}"
         ids = [
-            name.removeprefix(f"{_TREE}/").removesuffix(end)
-            for name in archive.namelist()
-            if name.startswith(start) and name.endswith(end)
+            file.removeprefix(f"{_TREE}/").removesuffix(end)
+            for file in archive.namelist()
+            if file.startswith(start) and file.endswith(end)
         ]
         if not ids:
-            raise missing("alfworld", f"{start}TASK/TRIAL{end}", path)
-        yield from _select(ids, lambda id: path, lambda id: archive.read(f"{_TREE}/{id}{end}"))
+            raise missing(name, f"{start}TASK/TRIAL{end}", path)
+        yield from _select(
+            ids, lambda id: path, lambda id: archive.read(f"{_TREE}/{id}{end}"), name
+        )
 
 
 def _select(
-    ids: Iterable[str], where: Callable[[str], Path], read: Callable[[str], bytes]
+    ids: Iterable[str], where: Callable[[str], Path], read: Callable[[str], bytes], name: str
 ) -> Iterator[GameRecord]:
     for id in sorted(ids):
         if "movable" in id or "Sliced" in id:
             continue
-        with readable("alfworld", where(id)):
+        with readable(name, where(id)):
             game = json.loads(read(id))
             # A game that was never checked counts as unsolvable, as in ALFWorld.
             record = _record(id, game) if game.get("solvable") else None

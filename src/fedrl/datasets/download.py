@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import fcntl
 import hashlib
 import http.client
 import os
@@ -26,6 +25,7 @@ from rich.progress import (
 )
 
 import fedrl
+from fedrl.core import file_locks
 from fedrl.core.types import UserError
 
 CHUNK = 1 << 18
@@ -77,7 +77,7 @@ def _start_over(file: BinaryIO) -> None:
 def _claim(file: BinaryIO, part: Path) -> None:
     """Two processes that append to one file would spoil it."""
     try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        file_locks.lock(file, wait=False)
     except BlockingIOError:
         raise UserError(f"another process is downloading {part}; wait for it") from None
 

@@ -12,7 +12,7 @@ import re
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import IO, NamedTuple, cast
 
 from fedrl.core.registry import suggestion
 from fedrl.core.types import UserError
@@ -51,6 +51,61 @@ def load(folder: Path, split: str) -> list[Review]:
     if not reviews:
         raise missing("imdb", f"{packed.name}, aclImdb/{split}/ or {_ARCHIVE}", folder)
     return sorted(reviews, key=_place)
+
+
+class OwnReviews(NamedTuple):
+    """Of a folder of one's own: `test` is what lies apart there, as nobody's to train on."""
+
+    reviews: list[Review]
+    test: list[Review]
+
+
+def load_own(source: Path) -> OwnReviews:
+    """All reviews of a folder of one's own, or of a file, in the order of its files and lines."""
+    names = [f"{name}.jsonl{end}" for name in ("reviews", *SPLITS) for end in ("", ".gz")]
+    files = [source] if source.is_file() else [source / n for n in names if (source / n).is_file()]
+    trees = [tree for tree in (source / "aclImdb", source) if (tree / "train" / "pos").is_dir()]
+    if files:
+        apart = [path for path in files if path.name.startswith("test.") and len(files) > 1]
+        return OwnReviews(
+            [review for path in files if path not in apart for review in _own_lines(path)],
+            [review for path in apart for review in _own_lines(path)],
+        )
+    if trees:
+        found = {
+            split: sorted(_from_tree(trees[0], split), key=_place)
+            for split in SPLITS
+            if (trees[0] / split / "pos").is_dir()
+        }
+        return OwnReviews(found["train"], found.get("test", []))
+    raise missing("", "reviews.jsonl, train.jsonl or train/pos/", source)
+
+
+def _own_lines(path: Path) -> Iterator[Review]:
+    """Columns `text` and `label`; `id` and `rating` where they are."""
+    with readable("", path), _open(path) as lines:
+        for number, line in enumerate(lines, start=1):
+            if line.strip():
+                yield _own_line(line, number, f"{path.name.split('.')[0]}/{number}")
+
+
+def _own_line(line: str, number: int, id: str) -> Review:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise ValueError(f"line {number} is not JSON ({error})") from error
+    if not isinstance(row, dict) or not {"text", "label"} <= row.keys():
+        raise ValueError(f'line {number} is not {{"text": …, "label": 0 or 1}}')
+    text, label = row["text"], row["label"]
+    if not isinstance(text, str) or label not in (0, 1):
+        raise ValueError(f"line {number}: text is no text, or label is neither 0 nor 1")
+    return Review(str(row.get("id", id)), int(label), int(row.get("rating", 0)), text)
+
+
+def _open(path: Path) -> IO[str]:
+    if path.suffix == ".gz":
+        return cast("IO[str]", gzip.open(path, "rt", encoding="utf-8"))
+    return path.open(encoding="utf-8")
 
 
 def _place(review: Review) -> tuple[int, int]:

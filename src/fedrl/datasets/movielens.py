@@ -37,29 +37,35 @@ class Ratings(NamedTuple):
     movies: tuple[Movie, ...]
 
 
-def load(folder: Path) -> Ratings:
-    path, text = _table(folder, "ratings", "userId,movieId,rating,timestamp")
-    with readable("movielens", path):
+def load(folder: Path, name: str = "movielens") -> Ratings:
+    """`name` is empty for data of one's own, of which nothing can be got anew."""
+    path, text = _table(folder, name, "ratings", "userId,movieId,rating,timestamp")
+    with readable(name, path):
+        if not text.strip():
+            raise ValueError("it holds no ratings")
         rows = np.loadtxt(io.StringIO(text), delimiter=",", ndmin=2, dtype=np.float64)
         if rows.shape[1:] != (4,):
             raise ValueError(f"{rows.shape[1:]} columns instead of 4")
-    path, text = _table(folder, "movies", "movieId,title,genres")
-    with readable("movielens", path):
-        movies = tuple(
+    user, movie, timestamp = (rows[:, i].astype(np.int64) for i in (0, 1, 3))
+    return Ratings(user, movie, rows[:, 2], timestamp, load_movies(folder, name))
+
+
+def load_movies(folder: Path, name: str = "movielens") -> tuple[Movie, ...]:
+    path, text = _table(folder, name, "movies", "movieId,title,genres")
+    with readable(name, path):
+        return tuple(
             Movie(int(id), title, () if genres == _NO_GENRES else tuple(genres.split("|")))
             for id, title, genres in csv.reader(io.StringIO(text))
         )
-    user, movie, timestamp = (rows[:, i].astype(np.int64) for i in (0, 1, 3))
-    return Ratings(user, movie, rows[:, 2], timestamp, movies)
 
 
-def _table(folder: Path, name: str, header: str) -> tuple[Path, str]:
+def _table(folder: Path, name: str, table: str, header: str) -> tuple[Path, str]:
     """The file that a table was found in, and its text after the header."""
-    path = _find(folder, name)
-    with readable("movielens", path):
+    path = _find(folder, name, table)
+    with readable(name, path):
         if path.suffix == ".zip":
             with zipfile.ZipFile(path) as archive:
-                data = archive.read(f"{_NAME}/{name}.csv")
+                data = archive.read(f"{_NAME}/{table}.csv")
         elif path.suffix == ".gz":
             data = gzip.decompress(path.read_bytes())
         else:
@@ -70,13 +76,15 @@ def _table(folder: Path, name: str, header: str) -> tuple[Path, str]:
         return path, rest
 
 
-def _find(folder: Path, name: str) -> Path:
+def _find(folder: Path, name: str, table: str) -> Path:
     for path in (
-        folder / f"{name}.csv.gz",
-        folder / f"{name}.csv",
-        folder / _NAME / f"{name}.csv",
+        folder / f"{table}.csv.gz",
+        folder / f"{table}.csv",
+        folder / _NAME / f"{table}.csv",
         folder / f"{_NAME}.zip",
     ):
         if path.is_file():
             return path
-    raise missing("movielens", f"{name}.csv.gz, {_NAME}/{name}.csv or {_NAME}.zip", folder)
+    if not name:
+        raise missing(name, f"{table}.csv or {table}.csv.gz", folder)
+    raise missing(name, f"{table}.csv.gz, {_NAME}/{table}.csv or {_NAME}.zip", folder)

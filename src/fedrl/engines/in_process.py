@@ -74,17 +74,18 @@ def attempt(algorithm: Algorithm, job: Job, watch: Watch | None = None) -> Resul
     except Exception as error:  # noqa: BLE001 - a client may fail in any way
         if watch is not None:
             _tell(watch, job.client, error)
-        return Failure(job.client, reason(error))
+        return Failure(job.client, reason(error, watched=watch is not None))
 
 
 def _tell(watch: Watch, client: int, error: Exception) -> None:
     """A shareable error says all in its one line; of what may be behind it, where that was."""
     if _interrupted(error):
         return
-    shareable = _shareable(error)
-    behind = error.__cause__ if shareable else error
+    told = shareable(error)
+    behind = error.__cause__ if told else error
     if behind is not None:
-        watch.tell(client, trace(behind, watch.texts and not shareable))
+        line = f"\n{error}" if told else ""
+        watch.tell(client, trace(behind, watch.texts and not told) + line)
 
 
 def _interrupted(error: BaseException | None) -> bool:
@@ -102,16 +103,19 @@ def trace(error: BaseException, text: bool) -> str:
     return "".join(lines) + f"{type(error).__name__} (with {DEBUG}=1: what it says)"
 
 
-def reason(error: Exception) -> str:
-    """What the server may know of a client's error."""
+def reason(error: Exception, watched: bool = False) -> str:
+    """What the server may know of a client's error; where it is watched, the log has the rest."""
     if debugging():
         return one_line(error) + raised_at(error)
-    if _shareable(error):
+    if shareable(error):
         return one_line(error)
+    if watched:
+        return f"{type(error).__name__} (its traceback is in log.txt)"
     return f"{type(error).__name__} (details stay with the client unless {DEBUG} is set)"
 
 
-def _shareable(error: Exception) -> bool:
+def shareable(error: Exception) -> bool:
+    """Whether its text was written for the server."""
     return len(error.args) == 1 and isinstance(error.args[0], Shareable)
 
 

@@ -16,12 +16,22 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 
 from fedrl.core.threads import pinned_children
 from fedrl.core.types import WORKER as NUMBER
-from fedrl.core.types import Algorithm, Failure, Job, Result, Tensors, UserError, WarmUp
-from fedrl.engines.in_process import Watch, attempt, debugging, one_line, raised_at
+from fedrl.core.types import (
+    Algorithm,
+    Failure,
+    Job,
+    Result,
+    Shareable,
+    Tensors,
+    UserError,
+    WarmUp,
+)
+from fedrl.engines.in_process import Watch, attempt, debugging, one_line, raised_at, shareable
 
 START_SECONDS = 600.0
 """A worker that has not built and compiled its algorithm by then is taken for broken."""
@@ -75,6 +85,12 @@ class WorkerPool:
             # Left before the end: what is still under way must not answer a later round.
             for worker in [w for w in self._workers if w.job is not None]:
                 self._replace(worker)
+
+    def start(self) -> None:
+        """Have a worker built and compiled before there is work for it."""
+        self._staff(1)
+        while not self._workers[0].ready:
+            self._collect(0.0)
 
     def submit(self, jobs: Sequence[Job]) -> None:
         """More work for whoever is free, not more than one job of a client at a time."""
@@ -167,6 +183,8 @@ class _Worker:
         elif late:
             trouble = f"no answer within {START_SECONDS:g} s"
         if trouble is not None:
+            if isinstance(trouble, Shareable):  # about what a client holds, not about processes
+                raise UserError(trouble)
             raise UserError(f"a worker process could not start: {trouble}")
 
     def give(self, index: int, job: Job) -> None:
@@ -175,7 +193,7 @@ class _Worker:
         self.job, self.started = (index, job), time.monotonic()
         # If the process is dead, `take` finds the closed pipe and says so.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.pipe.send((job.client, job.broadcast if new else None, job.state, job.seed))
+            self.pipe.send((job if new else replace(job, broadcast={}), new))
 
     def take(self) -> Result | Failure:
         assert self.job is not None
@@ -230,7 +248,8 @@ def _serve(
             algorithm.warm_up()
     except Exception as error:  # noqa: BLE001 - reported to the parent, which stops the run
         # In full: no client's work has begun, so this is about settings.
-        pipe.send(one_line(error) + (raised_at(error) if debugging() else ""))
+        text = one_line(error) + (raised_at(error) if debugging() else "")
+        pipe.send(Shareable(" ".join(str(error).split())) if shareable(error) else text)
         return
     pipe.send(None)
     broadcast: Tensors = {}
@@ -238,11 +257,11 @@ def _serve(
     watch = None if texts is None else Watch(lambda _, text: told.append(text), texts)
     while True:
         try:
-            client, new, state, seed = pipe.recv()
+            job, new = pipe.recv()
         except EOFError:
             return
-        broadcast = broadcast if new is None else new
-        pipe.send((attempt(algorithm, Job(client, broadcast, state, seed), watch), told))
+        broadcast = job.broadcast if new else broadcast
+        pipe.send((attempt(algorithm, replace(job, broadcast=broadcast), watch), told))
         told.clear()
 
 

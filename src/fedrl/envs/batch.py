@@ -49,12 +49,20 @@ class Batch:
         """
         if isinstance(commands, str) or len(commands) != len(self.episodes):
             raise UserError(f"{len(commands)} commands for {len(self.episodes)} episodes")
-        running = self.running
-        for i, turn in zip(running, self._turns(running, commands, tokens), strict=True):
+        self.advance(self.running, commands, tokens)
+        return list(self.turns)
+
+    def advance(
+        self,
+        slots: Sequence[int],
+        commands: Sequence[str],
+        tokens: Sequence[Sequence[int]] | None = None,
+    ) -> None:
+        """`step` of these slots alone, which must be running; commands are those of all slots."""
+        for i, turn in zip(slots, self._turns(slots, commands, tokens), strict=True):
             self.turns[i] = turn
             self.steps[i] += 1
             self.over[i] = turn.done or self.steps[i] >= self.max_steps
-        return list(self.turns)
 
     def _turns(
         self,

@@ -77,6 +77,27 @@ class HostWorld(SampledWorld, Protocol):
         """B episodes, each of its own `params` [B, n] and seed [B]."""
 
 
+class Network(NamedTuple):
+    """Policies of B rows: layers of `sizes` with tanh between them, then normal noise.
+
+    `weights` [B, P] are, layer by layer, w [in, out] and b [out]; `deviation` is [B, actions].
+    """
+
+    sizes: tuple[int, ...]
+    weights: np.ndarray
+    deviation: np.ndarray
+
+
+@runtime_checkable
+class NetworkWorld(HostWorld, Protocol):
+    """A world on the host that can play such policies without asking anybody."""
+
+    def rollout_network(
+        self, network: Network, params: Tensors, seeds: np.ndarray
+    ) -> Trajectories[np.ndarray] | None:
+        """As `rollout`; None where it cannot here, and is to be asked step by step."""
+
+
 @runtime_checkable
 class TabularWorld(ControlWorld, Protocol):
     """A world of finitely many states and actions, known exactly: `params` are its tables."""

@@ -1,15 +1,19 @@
 """The interface of a world of ratings: what each client's user gave to which movies.
 
-A world that has these four plugs into FedRLHF (`algorithms.fedrlhf.ratings`).
+A world that has the four of `RatingsWorld` plugs into FedRLHF (`algorithms.fedrlhf.ratings`). Where
+clients bring ratings of their own (`partition.strategy = "own"`) it is an `OwnRatings`.
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from collections.abc import Callable
+from functools import cached_property
+from typing import Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from fedrl.core.lazy_sequence import LazySequence
 from fedrl.core.types import UserError
 from fedrl.datasets.movielens import Movie
 
@@ -38,6 +42,46 @@ class RatingsWorld(Protocol):
     movies: tuple[Movie, ...]
     genres: Floats
     ratings: tuple[UserRatings, ...]
+
+
+class RatingsFolder(NamedTuple):
+    """What one folder holds: the catalogue, and the ratings of all its users."""
+
+    movies: tuple[Movie, ...]
+    genres: Floats
+    users: tuple[UserRatings, ...]
+
+
+class OwnRatings:
+    """Clients with users of their own, any number each; a client's folder is opened when it is
+    first asked for, on a node one, by the driver of nodes none.
+
+    `plain` opens the folder that nobody owns (where there is none, any), `open` a client's.
+    `heaviest` is the most that a client can weigh; `held_out` says whether the network is evaluated
+    on nobody's ratings or on those that each client holds out.
+    """
+
+    def __init__(
+        self,
+        clients: int,
+        plain: Callable[[], RatingsFolder],
+        open: Callable[[int], RatingsFolder],
+        heaviest: float,
+        held_out: Literal["public", "clients"],
+    ) -> None:
+        self.clients, self.heaviest, self.held_out = clients, heaviest, held_out
+        self._plain = plain
+        self._folders = LazySequence(clients, open)
+
+    def of(self, client: int) -> RatingsFolder:
+        return self._folders[client]
+
+    @cached_property
+    def plain(self) -> RatingsFolder:
+        return self._plain()
+
+
+World = RatingsWorld | OwnRatings
 
 
 def check_split(ratings: UserRatings, movies: tuple[Movie, ...]) -> None:

@@ -1,7 +1,8 @@
 """Environments that can be looked at: Gymnasium's own pictures, or ours where pygame is missing.
 
 A world that can be recorded (`fedrl record`) gives a client's environment with `rendered(client)`:
-Gymnasium's interface, with `render()` as a picture [height, width, 3] of bytes.
+Gymnasium's interface, with `render()` as a picture [height, width, 3] of bytes. Of a world of one's
+own (`EnvironmentWorld`) it is enough that its environments have `render()` or `frame()`.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, SupportsFloat, runtime_checkable
 
 import numpy as np
 
 from fedrl.core.types import UserError
+from fedrl.envs.simulated import Environment, EnvironmentWorld
 
 WIDTH, HEIGHT = 600, 400
 Options = Mapping[str, Any]
@@ -40,6 +42,85 @@ class Rendered(Protocol):
     """A world whose episodes can be drawn; of a batch of clients, one at a time."""
 
     def rendered(self, client: int) -> RenderedEnvironment: ...
+
+
+@runtime_checkable
+class Renders(Protocol):
+    """An environment with pictures, as Gymnasium has them."""
+
+    def render(self) -> Any: ...
+
+
+@runtime_checkable
+class Frames(Protocol):
+    """The same in a word of its own."""
+
+    def frame(self) -> Any: ...
+
+
+def drawn(world: object, name: str, client: int) -> RenderedEnvironment:
+    """The client's environment with pictures, or in a line what its world lacks for them."""
+    if isinstance(world, Rendered):
+        return world.rendered(client)
+    if not isinstance(world, EnvironmentWorld):
+        raise UserError(
+            f"the world {name} has no pictures: only control worlds have, and those with a method "
+            "rendered(client), an environment with render()"
+        )
+    env = world.environment(client)
+    if isinstance(env, Frames):
+        return OwnPictures(env, env.frame, name)
+    if isinstance(env, Renders):
+        return OwnPictures(env, env.render, name)
+    raise _without_pictures(name)
+
+
+def _without_pictures(name: str) -> UserError:
+    return UserError(
+        f"the world {name} has no pictures: its environments need a method render() or frame(), "
+        "a picture [height, width, 3] of bytes"
+    )
+
+
+class OwnPictures:
+    """An environment of one's own with its pictures, small ones enlarged."""
+
+    def __init__(self, env: Environment, picture: Callable[[], Any], name: str) -> None:
+        self.env, self.picture, self.name = env, picture, name
+        self.metadata: dict[str, Any] = getattr(env, "metadata", {})
+        bare = getattr(env, "unwrapped", env)
+        if getattr(bare, "render_mode", "") is None:  # Gymnasium's default
+            setattr(bare, "render_mode", "rgb_array")  # noqa: B010 - others' environments
+
+    def reset(self, *, seed: int | None = None) -> tuple[Any, dict[str, Any]]:
+        assert seed is not None
+        seen, info = self.env.reset(seed=seed)
+        return seen, dict(info)
+
+    def step(self, action: Any) -> tuple[Any, SupportsFloat, bool, bool, dict[str, Any]]:
+        seen, reward, terminated, truncated, info = self.env.step(action)
+        return seen, reward, terminated, truncated, dict(info)
+
+    def render(self) -> np.ndarray:
+        try:
+            given = self.picture()
+        except NotImplementedError as error:  # of Gymnasium's own class
+            raise _without_pictures(self.name) from error
+        shown = np.asarray(given)
+        if shown.ndim == 2:  # shades of grey
+            shown = np.stack([shown] * 3, -1)
+        if shown.ndim != 3 or shown.shape[-1] != 3 or shown.dtype.kind not in "iu":
+            raise UserError(
+                f"the world {self.name} shows {type(given).__name__} {list(shown.shape)} of "
+                f"{shown.dtype}; a picture is [height, width, 3] of bytes"
+            )
+        times = max(1, HEIGHT // max(shown.shape[:2]))
+        return shown.repeat(times, 0).repeat(times, 1).astype(np.uint8)
+
+    def close(self) -> None:
+        close = getattr(self.env, "close", None)
+        if callable(close):
+            close()
 
 
 def twin(

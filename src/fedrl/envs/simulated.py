@@ -18,12 +18,13 @@ restarts by itself, which loses who plays what. So the environment's own `step` 
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Protocol, SupportsFloat, TypeVar
 
 import numpy as np
 
-from fedrl.core.types import Tensors, UserError
+from fedrl.core.types import Shareable, Tensors, UserError
 from fedrl.envs.interfaces import Act, Scaling, Simulator, Step, Trajectories
 
 ONE = np.zeros(1, np.int64)
@@ -116,6 +117,19 @@ class SimulatedWorld:
         """The environments of these clients; of several, every trajectory draws one uniformly."""
         return {"client": np.array(clients, np.int64)}
 
+    def require_finite(
+        self, client: Any, step: int, action: Any, observation: Any, reward: Any = 0.0
+    ) -> None:
+        """Blame the world for what is no number, unless the policy's action was none before.
+
+        Step 0 is the reset. The text quotes nothing: it may leave a client.
+        """
+        for what, values in (("an observation", observation), ("a reward", reward)):
+            if not np.isfinite(values).all() and np.isfinite(action).all():
+                who = ", ".join(map(str, np.ravel(client)))
+                line = f"the world {self.name} gives {what} that is None, NaN or infinite"
+                raise UserError(Shareable(f"{line}: client {who}, step {step} of an episode"))
+
     def rollout(self, act: Act, params: Tensors, seeds: np.ndarray) -> Trajectories[np.ndarray]:
         """`params["client"]` [B, n] and `seeds` [B] give B episodes, whose rows are independent."""
         batch, steps = len(seeds), self.horizon
@@ -140,7 +154,12 @@ class SimulatedWorld:
             actions = act(seen, noise[at, step], alive)
             record.observations[at, step] = seen
             record.actions[at, step] = actions
-            after = simulator.step(self.played(actions), alive)
+            played = self.played(actions)
+            after = simulator.step(played, alive)
+            if not (np.isfinite(after.rewards).all() and np.isfinite(after.observations).all()):
+                for i, pool in enumerate(params["client"][alive]):
+                    given = after.observations[i], after.rewards[i]
+                    self.require_finite(pool, step + 1, played[i], *given)
             record.rewards[at, step] = after.rewards
             record.mask[at, step] = 1
             over, now = after.terminated | after.truncated, after.observations
@@ -203,14 +222,38 @@ class Environments:
             client, seed = self._seeds.next(row)
             environment = self._world.take(client)
             self._held[row] = client, environment
-            seen, _ = environment.reset(seed=seed)
+            seen = self._begun(environment, seed)
             if np.size(seen) != first.shape[1]:  # one number would be broadcast
                 raise UserError(
                     f"reset of the world {self._world.name} gives {np.size(seen)} numbers, and its "
                     f"observation_size is {first.shape[1]}"
                 )
             first[i] = seen
+            if not np.isfinite(first[i]).all():
+                self._world.require_finite(client, 0, 0, first[i])
         return first
+
+    def _begun(self, environment: Environment, seed: int) -> Any:
+        """The first observation of an episode."""
+        how = f"reset of the world {self._world.name} must"
+        try:
+            given = environment.reset(seed=seed)
+        except TypeError as error:
+            if "unexpected keyword argument 'seed'" not in str(error):
+                raise
+            raise UserError(
+                Shareable(f"{how} take a seed: def reset(self, *, seed, options=None)")
+            ) from None
+        if not isinstance(given, tuple | list) or len(given) != 2:
+            raise UserError(Shareable(f"{how} return (observation, info), as Gymnasium's does"))
+        return given[0]
+
+    def _unlike(self, given: Any) -> UserError:
+        """Of a step that is none of Gymnasium's, such as an older one of four values."""
+        many = isinstance(given, tuple | list)
+        got = f"{len(given)} values" if many else type(given).__name__
+        five = "return five: (observation, reward, terminated, truncated, info)"
+        return UserError(Shareable(f"step of the world {self._world.name} returns {got}; {five}"))
 
     def step(self, actions: np.ndarray, rows: np.ndarray | None = None) -> Step:
         rows = self._all if rows is None else rows
@@ -224,8 +267,17 @@ class Environments:
         for i, (row, action) in enumerate(zip(numbers, each, strict=True)):
             if row not in held:
                 raise ValueError("an episode that is over must be restarted first")
-            observations[i], rewards[i], terminated[i], truncated[i], _ = held[row][1].step(action)
+            given = held[row][1].step(action)
+            try:
+                seen, reward, ended, cut, _ = given
+            except (TypeError, ValueError):
+                raise self._unlike(given) from None
+            observations[i], rewards[i], terminated[i], truncated[i] = seen, reward, ended, cut
         self._steps[rows] += 1
+        if not (np.isfinite(rewards).all() and np.isfinite(observations).all()):
+            for i, row in enumerate(numbers):
+                at = held[row][0], int(self._steps[row])
+                self._world.require_finite(*at, each[i], observations[i], rewards[i])
         truncated |= self._steps[rows] >= self._world.horizon
         for i in np.flatnonzero(terminated | truncated).tolist():
             self._release(numbers[i])
@@ -234,12 +286,22 @@ class Environments:
     def step_alone(self, action: int) -> tuple[np.ndarray, float, bool, bool]:
         if self.count != 1 or 0 not in self._held:
             raise ValueError("one environment whose episode is not over is needed")
-        seen, reward, terminated, truncated, _ = self._held[0][1].step(action)
+        given = self._held[0][1].step(action)
+        try:
+            shown, reward, terminated, truncated, _ = given
+        except (TypeError, ValueError):
+            raise self._unlike(given) from None
         self._steps[0] += 1
+        seen = np.asarray(shown, np.float32)
+        paid = math.nan if reward is None else float(reward)
+        # A sum of squares is the quickest sign of a number that is none.
+        if not math.isfinite(paid + np.vdot(seen, seen)):
+            client, step = self._held[0][0], int(self._steps[0])
+            self._world.require_finite(client, step, action, seen, paid)
         cut = bool(truncated) or bool(self._steps[0] >= self._world.horizon)
         if terminated or cut:
             self._release(0)
-        return np.asarray(seen, np.float32), float(reward), bool(terminated), cut
+        return seen, paid, bool(terminated), cut
 
     def _release(self, row: int) -> None:
         held = self._held.pop(row, None)
@@ -275,3 +337,12 @@ def repeats(world: SimulatedWorld, seed: int, steps: int = 30) -> bool:
     simulator = world.simulator([[0]])
     once, _, again = (random_play(world, simulator, steps, seed + i % 2) for i in range(3))
     return all(np.array_equal(*pair, equal_nan=True) for pair in zip(once, again))
+
+
+def require_repeats(world: SimulatedWorld, seed: int) -> None:
+    """Refuse a world of one's own whose episodes do not come again: no run of it could."""
+    if not repeats(world, seed):
+        raise UserError(
+            f"an episode of the world {world.name} does not come again from its seed, so no run "
+            "could be resumed: draw all that is random from the seed that reset is given"
+        )

@@ -1,8 +1,12 @@
 """What one person has said to one client, and what still waits: all of it follows from the lines.
 
-Every answer, "cannot say", skip and undo is a line of the private folder (`store`). "Cannot say"
-closes a query and is no answer: no learner hears of it, and no count of answers holds it. A
-skipped query still waits, behind all others.
+Every answer, "cannot say", skip, change, undo and deletion is a line of the private folder
+(`store`). "Cannot say" closes a query and is no answer: no learner hears of it, and no count of
+answers holds it. A skipped query still waits, behind all others. A deleted answer leaves a line
+that says only which query is not to be asked again.
+
+Every query has a version, the number of things that were done about it: whoever changes an answer
+says which version he saw, so that two open pages cannot overwrite each other unnoticed.
 """
 
 from __future__ import annotations
@@ -13,31 +17,41 @@ from typing import Literal, NamedTuple, TypedDict
 
 from fedrl.feedback.queries import Answer, Query
 
-Act = Literal["answer", "skip", "undo"]
+Act = Literal["answer", "skip", "undo", "change", "forget"]
 
 
 class Line(TypedDict, total=False):
-    """A line of the answers' file: of `sit`, `undo`, `skip` and `question` it has one."""
+    """A line of the answers' file: of `sit`, `undo`, `skip`, `change`, `forget` and `question` it
+    has one."""
 
     time: float
     once: str
     sit: int
     undo: str
     skip: str
+    change: str
+    forget: str
     question: str
     value: float | None
+    comment: str
+    version: int
 
 
 class Entry(NamedTuple):
-    """A person's entry: an answer (`value` None: cannot say), a skip, or the last entry undone.
+    """A person's entry: an answer (`value` None: cannot say), a skip, a change or deletion of an
+    earlier answer, or the last entry undone.
 
-    An undo that names a query does nothing unless the last entry is about that query.
+    An undo that names a query does nothing unless the last entry is about that query. `version` is
+    what the person saw of the query; None where nobody else can have written. A change without a
+    comment leaves the comment as it is.
     """
 
     question: str
     value: float | None = None
     once: str = ""
     act: Act = "answer"
+    version: int | None = None
+    comment: str | None = None
 
 
 class StandingEntry(NamedTuple):
@@ -46,6 +60,8 @@ class StandingEntry(NamedTuple):
     question: str
     value: float | None
     skip: bool = False
+    comment: str = ""
+    time: float = 0.0
 
 
 class Progress(NamedTuple):
@@ -68,18 +84,34 @@ class AnswerLog:
     undone: list[str] = field(default_factory=list)  # whose queries come first, the last undone
     seen: set[str] = field(default_factory=set)  # the words `once`
     seated: int = 0  # entries that stood when the person sat down
+    versions: dict[str, int] = field(default_factory=dict)
+    forgotten: set[str] = field(default_factory=set)  # answered once, deleted, not asked again
 
     def apply(self, line: Line) -> None:
         """One line of the file."""
         self.seen.add(line.get("once", ""))
         if "sit" in line:
             self.seated = len(self.entries)
-        elif "undo" in line:
-            self._undo(line["undo"])
-        elif "skip" in line:
-            self._add(StandingEntry(line["skip"], None, skip=True))
+            return
+        name = about(line)
+        self.versions[name] = line.get("version", self.version(name) + 1)
+        if "undo" in line:
+            self._undo(name)
+        elif "forget" in line:
+            self._forget(name)
+        elif "change" in line:
+            self._change(name, line)
         else:
-            self._add(StandingEntry(line["question"], line["value"]))
+            said = None if "skip" in line else line["value"]
+            comment, time = line.get("comment", ""), line.get("time", 0.0)
+            self._add(StandingEntry(name, said, "skip" in line, comment, time))
+
+    def version(self, name: str) -> int:
+        return self.versions.get(name, 0)
+
+    def standing(self, name: str) -> StandingEntry | None:
+        """The last entry about a query."""
+        return next((entry for entry in self.entries[::-1] if entry.question == name), None)
 
     def _add(self, entry: StandingEntry) -> None:
         self.entries.append(entry)
@@ -93,6 +125,19 @@ class AnswerLog:
             self.undone.insert(0, name)
             self.seated -= places[-1] < self.seated
 
+    def _change(self, name: str, line: Line) -> None:
+        """In its place: the order of answers is the order in which they were first given."""
+        for at, entry in enumerate(self.entries):
+            if entry.question == name and not entry.skip:
+                comment = line.get("comment", entry.comment)
+                self.entries[at] = entry._replace(value=line["value"], comment=comment)
+
+    def _forget(self, name: str) -> None:
+        self.seated -= sum(entry.question == name for entry in self.entries[: self.seated])
+        self.entries = [entry for entry in self.entries if entry.question != name]
+        self.undone = [other for other in self.undone if other != name]
+        self.forgotten.add(name)
+
     @property
     def answers(self) -> list[Answer]:
         """Those that stand, in the order in which they were given."""
@@ -104,13 +149,21 @@ class AnswerLog:
         return {entry.question for entry in self.entries if not entry.skip}
 
 
+def about(line: Line) -> str:
+    """The query that a line is about."""
+    for name in (line.get("undo"), line.get("skip"), line.get("change"), line.get("forget")):
+        if name is not None:
+            return name
+    return line["question"]
+
+
 def _answers(entries: Iterable[StandingEntry]) -> list[Answer]:
     return [Answer(entry.question, entry.value) for entry in entries if entry.value is not None]
 
 
 @dataclass(frozen=True)
 class FolderView:
-    """A client's private folder at one moment."""
+    """A client's private folder at one moment, as one person sees it."""
 
     queries: dict[str, Query]
     log: AnswerLog
@@ -118,7 +171,7 @@ class FolderView:
     @property
     def pending(self) -> list[Query]:
         """In a person's order: what was undone, then the newest, then what was skipped."""
-        waiting = self.queries.keys() - self.log.closed
+        waiting = self.queries.keys() - self.log.closed - self.log.forgotten
         skips = [entry.question for entry in self.log.entries if entry.skip]
         last = list(dict.fromkeys(skips[::-1]))[::-1]  # by when each was skipped last
         new = [name for name in self.queries if name not in skips]
@@ -140,3 +193,9 @@ class FolderView:
     def recent(self, count: int) -> list[tuple[Query, StandingEntry]]:
         """The last entries, newest first, with their queries."""
         return [(self.queries[entry.question], entry) for entry in self.undoable[-count:][::-1]]
+
+    @property
+    def history(self) -> list[tuple[Query, StandingEntry]]:
+        """All that stands but skips, newest first."""
+        said = [entry for entry in self.undoable[::-1] if not entry.skip]
+        return [(self.queries[entry.question], entry) for entry in said]

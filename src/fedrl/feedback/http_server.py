@@ -14,7 +14,7 @@ from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 
 from fedrl.core import loopback
-from fedrl.core.loopback import PATIENCE, LoopbackServer
+from fedrl.core.loopback import HERE, PATIENCE, Listen, LoopbackServer
 from fedrl.core.types import UserError
 
 Json = Mapping[str, "Json"] | Sequence["Json"] | str | float | None
@@ -39,9 +39,9 @@ class Refused(Exception):
 class KeyedServer(LoopbackServer):
     """Gives what passes the guard to `answer`."""
 
-    def __init__(self, port: int, answer: Callable[[Request], None]) -> None:
+    def __init__(self, port: int, answer: Callable[[Request], None], at: Listen = HERE) -> None:
         self.answer = answer
-        super().__init__(port, Request)
+        super().__init__(port, Request, at)
 
 
 class Request(BaseHTTPRequestHandler):
@@ -69,9 +69,15 @@ class Request(BaseHTTPRequestHandler):
 
     def require(self, key: str) -> None:
         """Refuse a request that does not bring the key."""
+        self.require_one({key: ""})
+
+    def require_one(self, keys: Mapping[str, str]) -> str:
+        """Whose key the request brings; refused if it is nobody's. All are compared, always."""
         brought = self.headers.get(KEY_HEADER, "").encode("utf-8", "replace")
-        if not secrets.compare_digest(brought, key.encode()):
+        whose = [one for key, one in keys.items() if secrets.compare_digest(brought, key.encode())]
+        if not whose:
             raise Refused(HTTPStatus.FORBIDDEN, "This address lacks its key.")
+        return whose[0]
 
     def body(self) -> Json:
         """The request's JSON."""

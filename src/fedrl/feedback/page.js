@@ -4,333 +4,393 @@
 // Nobody answers what they have not seen: a press counts for the question that was on the screen
 // when the pointer or the key went down, and only if that had been there for a glance by then. The
 // second half of a double click falls on the next question, and is nothing.
-"use strict";
-(() => {
-  const LATELY = 6, BATCH = 100, SOON = 2000, LATER = 15000, AGAIN = [300, 1000, 2000, 4000];
-  const GLANCE = 500;  // longer than the two clicks of a double click are apart
-  const WORDS = {
-    rate: { ask: "Is the model’s score right?", choices: ["Too high", "About right", "Too low"] },
-    compare: { ask: "Which one is better?",
-               choices: ["First is better", "About the same", "Second is better"] },
-  };
-  const KEYS = { ArrowLeft: -1, 1: -1, ArrowDown: 0, 2: 0, ArrowRight: 1, 3: 1,
-                 0: "unsure", s: "skip", u: "undo", Backspace: "undo" };
-  const OTHERWISE = { unsure: "Cannot say", skip: "Skipped" };
-  const $ = (id) => document.getElementById(id);
-  const key = decodeURIComponent(location.hash.slice(1));
-  const box = `fedrl-feedback ${location.pathname} ${key} `;
+//
+// Every entry says which version of the question it is about. Where the person has done something
+// else in another place meanwhile, the server writes nothing, and the person decides here.
+import { apply } from "./applying.js";
+import { $, make, stars, continuation, saidWord, UNSURE, WORDS } from "./drawing.js";
+import { showConflicts, showEffect, showHistory, sure } from "./history.js";
+import { showEnd, showLately, showQuiet } from "./sitting.js";
 
-  let queue = [];        // entries not yet known to be on the disk
-  let known = null;      // the server's last word
-  let now = null;        // `known` with the queue applied: what is shown
-  let talking = false, failures = 0, timer = 0, entered = 0, shown = "", trouble = "";
-  let seen = "", glances = 0;  // what has been on the screen for a glance: `shown`, or nothing yet
-  let pressed = null;          // what `seen` was when the pointer or a key went down on a button
+const BATCH = 100, SOON = 2000, LATER = 15000, AGAIN = [300, 1000, 2000, 4000];
+const GLANCE = 500;  // longer than the two clicks of a double click are apart
+const KEYS = { ArrowLeft: -1, 1: -1, ArrowDown: 0, 2: 0, ArrowRight: 1, 3: 1,
+               0: "unsure", s: "skip", u: "undo", Backspace: "undo" };
+const OTHERWISE = { unsure: UNSURE, skip: "Skipped" };
+const key = decodeURIComponent(location.hash.slice(1));
+const box = `fedrl-feedback ${location.pathname} ${key} `;
+const apart = `fedrl-conflict ${location.pathname} ${key} `;  // answers that wait for a decision
+const tabs = new BroadcastChannel(box);  // the same person's other tabs
 
-  // The queue ------------------------------------------------------------------------------------
+let queue = [];        // entries not yet known to be on the disk
+let known = null;      // the server's last word
+let now = null;        // `known` with the queue applied: what is shown
+let conflicts = [];    // what the person has to decide between
+let view = "ask", history = null, effect = null, edition = "";
+let drafts = {};       // notes that were typed to questions which come again
+let talking = false, again = false, failures = 0, timer = 0, entered = 0, shown = "", trouble = "";
+let seen = "", glances = 0;  // what has been on the screen for a glance: `shown`, or nothing yet
+let pressed = null;          // what `seen` was when the pointer or a key went down on a button
 
-  // Every entry is stored under its own name: two tabs then cannot overwrite each other's. The
-  // server knows the names, so that an entry which is sent twice counts once.
-  function restore() {
-    const names = Object.keys(localStorage).filter((name) => name.startsWith(box)).sort();
-    queue = names.map((name) => JSON.parse(localStorage.getItem(name)));
-  }
+// The queue ------------------------------------------------------------------------------------
 
-  function enter(entry) {
-    const random = crypto.getRandomValues(new Uint32Array(1))[0].toString(36);
-    const number = String(entered++).padStart(6, "0");
-    entry.once = `${Date.now().toString(36).padStart(9, "0")}-${number}-${random}`;
-    try {
-      localStorage.setItem(box + entry.once, JSON.stringify(entry));
-    } catch { /* storage is full or switched off: a reload before sending would lose this one */ }
-    queue.push(entry);
-    apply(now, entry);
-    show();
-    talk();
-  }
+// Every entry is stored under its own name: two tabs then cannot overwrite each other's. The
+// server knows the names, so that an entry which is sent twice counts once.
+function restore() {
+  const names = Object.keys(localStorage).filter((name) => name.startsWith(box)).sort();
+  queue = names.map((name) => JSON.parse(localStorage.getItem(name)));
+  const kept = Object.keys(localStorage).filter((name) => name.startsWith(apart)).sort();
+  conflicts = kept.map((name) => JSON.parse(localStorage.getItem(name)));
+}
 
-  function apply(state, entry) {
-    const { progress, questions, recent } = state;
-    if (entry.more) {
-      progress.sitting = 0;
-    } else if (entry.undo !== undefined) {
-      if (!recent.length || recent[0].id !== entry.undo) return;
-      const { value, skip, ...question } = recent.shift();
-      const rest = questions.filter((one) => one.id !== question.id);
-      state.questions = [question, ...rest];
-      if (!skip) progress.pending++;
-      if (value !== null) {
-        progress.answered--; progress.sitting = Math.max(0, progress.sitting - 1);
-      } else if (!skip) progress.unsure--;
-    } else if (entry.skip !== undefined) {
-      const at = questions.findIndex((one) => one.id === entry.skip);
-      if (at < 0) return;
-      const [question] = questions.splice(at, 1);
-      if (questions.length === progress.pending - 1) questions.push(question);
-      recent.unshift({ ...question, value: null, skip: true });
-    } else {
-      const at = questions.findIndex((one) => one.id === entry.question);
-      if (at < 0) return;
-      const [question] = questions.splice(at, 1);
-      recent.unshift({ ...question, value: entry.value, skip: false });
-      progress.pending--;
-      if (entry.value === null) progress.unsure++;
-      else { progress.answered++; progress.sitting++; }
-    }
-  }
-
-  function adopt(state) {
-    known = state;
-    const current = now && now.questions[0];
-    now = structuredClone(known);
-    for (const entry of queue) apply(now, entry);
-    // A question that somebody is looking at stays, also when newer ones come in.
-    const at = current ? now.questions.findIndex((one) => one.id === current.id) : -1;
-    if (at > 0) now.questions.unshift(...now.questions.splice(at, 1));
-  }
-
-  // Talking to the server: one request at a time, so that no old answer overtakes a new one ---------
-
-  async function talk() {
-    if (talking) return;
-    talking = true;
-    clearTimeout(timer);
-    const batch = queue.slice(0, BATCH);
-    try {
-      const reply = await fetch(batch.length ? "entries" : "state", {
-        method: batch.length ? "POST" : "GET",
-        headers: { "X-Fedrl-Key": key, "Content-Type": "application/json" },
-        body: batch.length ? JSON.stringify({ entries: batch }) : undefined,
-        credentials: "omit", cache: "no-store", signal: AbortSignal.timeout(10000),
-      });
-      const said = await reply.json();
-      if (reply.ok) {
-        queue.splice(0, batch.length);
-        for (const entry of batch) localStorage.removeItem(box + entry.once);
-        failures = 0; trouble = "";
-        adopt(said);
-      } else {
-        failures++;
-        trouble = reply.status === 403
-          ? "This address lacks its key. Open the whole address that fedrl feedback has printed."
-          : `${said.error} ${kept()}`;
-      }
-    } catch {
-      failures++;
-      trouble = `The page cannot reach fedrl. If you have stopped it, start it again. ${kept()}`;
-    }
-    talking = false;
-    show();
-    plan();
-  }
-
-  function kept() {
-    const count = queue.length;
-    if (!count) return "";
-    return `${count === 1 ? "Your last entry is" : `Your last ${count} entries are`} kept here ` +
-      "and will be sent then.";
-  }
-
-  function plan() {
-    let wait = now && now.questions.length ? LATER : SOON;
-    if (queue.length) wait = 0;
-    if (failures) wait = AGAIN[Math.min(failures, AGAIN.length) - 1];
-    timer = setTimeout(talk, wait);
-  }
-
-  // What a person does ---------------------------------------------------------------------------
-
-  const ended = () => now.progress.sitting >= now.limit;
-
-  // `choice` is an answer's value, "unsure" or "skip"; `of` is what was seen when it was pressed.
-  function choose(choice, of) {
-    if (!now || ended() || !now.questions.length || !of || of !== shown) return;
-    const question = now.questions[0];
-    if (choice === "skip" && now.progress.pending < 2) return;  // nothing could come before it
-    const button = document.querySelector(`[data-choice="${choice}"]`);
-    button.classList.add("pressed");
-    setTimeout(() => button.classList.remove("pressed"), 130);
-    say(OTHERWISE[choice] ?? WORDS[question.kind].choices[choice + 1]);
-    if (choice === "skip") enter({ skip: question.id });
-    else enter({ question: question.id, value: choice === "unsure" ? null : choice });
-  }
-
-  function undo() {
-    if (!now || !now.recent.length) return;
-    say("Taken back");
-    enter({ undo: now.recent[0].id });
-  }
-
-  function goOn(of) {
-    if (now && ended() && of && of === shown) enter({ more: true });
-  }
-
-  document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey) return;
-    const onButton = event.target instanceof HTMLButtonElement;
-    if (onButton && (event.key === "Enter" || event.key === " ")) {
-      if (event.repeat) event.preventDefault();  // a key that is held down is one press
-      else pressed = { seen };
-      return;
-    }
-    const act = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-    if (act === undefined) return;
-    event.preventDefault();
-    if (event.repeat) return;
-    if (act === "undo") undo(); else choose(act, seen);
-  });
-  document.addEventListener("pointerdown", () => { pressed = { seen }; });
-  for (const name of ["pointerup", "pointercancel", "keyup"])
-    document.addEventListener(name, () => {
-      const over = pressed;
-      setTimeout(() => { if (pressed === over) pressed = null; }, GLANCE);  // its click has been
-    });
-
-  // A screen reader may click without a pointer or a key: then what is seen now counts.
-  function onPress(button, act) {
-    button.addEventListener("click", (event) => {
-      const of = (pressed ?? { seen }).seen;
-      pressed = null;
-      if (event.detail !== 2) act(of);  // 2: the second of a double click, however slow
-    });
-  }
-  for (const button of document.querySelectorAll("[data-choice]")) {
-    const name = button.dataset.choice;
-    onPress(button, (of) => choose(name in OTHERWISE ? name : Number(name), of));
-  }
-  onPress($("more"), goOn);
-  $("undo").addEventListener("click", (event) => { if (event.detail !== 2) undo(); });
-  document.addEventListener("visibilitychange", () => {
-    look();
-    if (!document.hidden) talk();
-  });
-  addEventListener("pageshow", (event) => { if (event.persisted) { look(); talk(); } });
-  addEventListener("hashchange", () => location.reload());
-
-  // From now on `shown` is being looked at, if it can be: a hidden page draws nothing.
-  function look() {
-    const glance = ++glances;
-    seen = "";
-    document.body.classList.remove("seen");
-    if (document.hidden) return;
-    requestAnimationFrame(() => setTimeout(() => {  // drawn, and then for a while
-      if (glance !== glances) return;
-      seen = shown;
-      document.body.classList.add("seen");
-    }, GLANCE));
-  }
-
-  // What a person sees: all text is set as text, never as HTML -------------------------------------
-
-  function show() {
-    $("trouble").hidden = !trouble;
-    if (trouble) $("trouble").replaceChildren(make("span", "", trouble));
-    if (!now) return;
-    const { progress, limit } = now, question = now.questions[0];
-    const view = ended() ? "end" : question ? "question" : "quiet";
-    for (const name of ["question", "quiet", "end"]) $(name).hidden = name !== view;
-    $("who").textContent = `client ${now.client}`;
-    const done = Math.min(progress.sitting, limit);
-    $("count").textContent = `${done} of ${limit}`;
-    $("bar").setAttribute("aria-valuemax", limit);
-    $("bar").setAttribute("aria-valuenow", done);
-    $("bar").firstElementChild.style.width = `${(100 * done) / limit}%`;
-    const mark = view === "question" ? `question ${question.id}` : `${view} ${progress.answered}`;
-    const fresh = mark !== shown;
-    if (view === "question" && fresh) showQuestion(question);
-    if (view === "quiet") showQuiet(progress);
-    if (view === "end") showEnd(progress, limit);
-    if (view === "end" && fresh) $("more").focus({ preventScroll: true });
-    $("skip").disabled = progress.pending < 2;
-    showLately();
-    if (!fresh) return;
-    shown = mark;
-    scrollTo(0, 0);  // the question may be out of sight, far above the buttons
-    look();
-  }
-
-  function showQuestion(question) {
-    const words = WORDS[question.kind];
-    $("ask").textContent = words.ask;
-    const alone = question.items.length === 1;
-    $("items").replaceChildren(...question.items.map((text, place) => {
-      const card = make("article", alone ? "item alone" : "item");
-      if (text.length > 160) card.classList.add("long");
-      if (!alone) card.append(make("h2", "", ["First", "Second"][place]));
-      const body = make("p", "", text);
-      card.append(body);
-      if (alone) {
-        const score = make("div", "score", "The model says ");
-        score.append(make("b", "", number(question.scores[0])));
-        card.append(score);
-      }
-      return card;
-    }));
-    document.querySelectorAll(".choice span").forEach((label, place) => {
-      label.textContent = words.choices[place];
-    });
-    say(`${words.ask} ${question.items.join(" — ")}`, true);
-  }
-
-  function showQuiet({ answered, unsure, pending }) {
-    const again = answered + unsure ? "ask again" : "ask";
-    const title = unsure ? "Nothing is left to answer"
-      : answered ? "All answered" : "Nothing to answer yet";
-    const [head, text] = pending
-      ? ["One moment", "The next question is on its way."]
-      : [title, now.over
-        ? `The run has ended. It will ${again} if it is resumed with more rounds.`
-        : `The run will ${again} in its next round, and this page will show it.`];
-    $("quiet").querySelector("h1").textContent = head;
-    $("quiet").querySelector("p").textContent = text;
-  }
-
-  function showEnd({ answered, sitting, pending }, limit) {
-    const total = answered > sitting ? `, ${answered} in all` : "";
-    const then = now.over ? "if it is resumed with more rounds" : "from its next round on";
-    const rest = pending ? `${plural(pending, "question is", "questions are")} still waiting: ` : "";
-    const end = rest ? "go on, or close this page." : "You can close this page.";
-    $("sum").textContent =
-      `You have given ${plural(sitting, "answer", "answers")}${total}. ` +
-      `The run uses them ${then}. ${rest}${end}`;
-    $("more").textContent = `Go on with ${limit} more`;
-  }
-
-  function showLately() {
-    $("lately").hidden = !now.recent.length;
-    $("recent").replaceChildren(...now.recent.slice(0, LATELY).map((one) => {
-      if (one.value === null) {
-        const row = make("li", "none"), word = one.skip ? "Skipped" : "Cannot say";
-        row.append(make("b", "", word), make("span", "", one.items.join(" · ")));
-        return row;
-      }
-      const sign = Math.sign(one.value), pick = one.kind === "compare" && sign;
-      const row = make("li", pick ? "pick" : ["down", "even", "up"][sign + 1]);
-      const chosen = pick ? one.items[sign < 0 ? 0 : 1] : one.items.join(" · ");
-      const word = one.kind === "rate" ? WORDS.rate.choices[sign + 1]
-        : ["First", "The same", "Second"][sign + 1];
-      row.append(make("b", "", word), make("span", "", chosen));
-      return row;
-    }));
-  }
-
-  function make(tag, kind, text) {
-    const element = document.createElement(tag);
-    if (kind) element.className = kind;
-    if (text !== undefined) element.textContent = text;
-    return element;
-  }
-
-  let saying = "";
-  function say(text, more) {
-    saying = more ? `${saying} ${text}` : `${text}.`;
-    $("said").textContent = saying;
-    if (more) saying = "";
-  }
-
-  const plural = (count, one, many) => `${count} ${count === 1 ? one : many}`;
-  const number = (value) => String(Math.round(value * 100) / 100);
-
-  restore();
+function enter(entry) {
+  const random = crypto.getRandomValues(new Uint32Array(1))[0].toString(36);
+  const number = String(entered++).padStart(6, "0");
+  entry.once = `${Date.now().toString(36).padStart(9, "0")}-${number}-${random}`;
+  try {
+    localStorage.setItem(box + entry.once, JSON.stringify(entry));
+  } catch { /* storage is full or switched off: a reload before sending would lose this one */ }
+  queue.push(entry);
+  apply(now, entry);
+  show();
   talk();
-})();
+}
+
+function adopt(state) {
+  known = state;
+  edition ||= state.page;
+  const current = now && now.questions[0];
+  now = structuredClone(known);
+  for (const entry of queue) apply(now, entry);
+  // A question that somebody is looking at stays, also when newer ones come in.
+  const at = current ? now.questions.findIndex((one) => one.id === current.id) : -1;
+  if (at > 0) now.questions.unshift(...now.questions.splice(at, 1));
+}
+
+// Talking to the server: one request at a time, so that no old answer overtakes a new one ---------
+
+async function talk() {
+  if (talking) { again = true; return; }
+  talking = true; again = false;
+  clearTimeout(timer);
+  const batch = queue.slice(0, BATCH);
+  try {
+    const reply = await fetch(batch.length ? "entries" : "state", {
+      method: batch.length ? "POST" : "GET",
+      headers: { "X-Fedrl-Key": key, "Content-Type": "application/json" },
+      body: batch.length ? JSON.stringify({ entries: batch }) : undefined,
+      credentials: "omit", cache: "no-store", signal: AbortSignal.timeout(10000),
+    });
+    const said = await reply.json();
+    if (reply.ok) {
+      queue.splice(0, batch.length);
+      for (const entry of batch) localStorage.removeItem(box + entry.once);
+      failures = 0; trouble = "";
+      for (const one of said.conflicts ?? []) setApart(one);
+      adopt(said);
+      if (batch.length) tabs.postMessage("entered");
+      if (batch.length || view !== "ask") await lookUp();
+    } else {
+      failures++;
+      trouble = reply.status === 403
+        ? "This link is not complete, or no longer valid. Open the whole link that you were given."
+        : `${said.error} ${kept()}`;
+    }
+  } catch {
+    failures++;
+    trouble = `The page cannot reach fedrl. If you have stopped it, start it again. ${kept()}`;
+  }
+  talking = false;
+  show();
+  plan();
+}
+
+// What a view beyond the questions shows; trouble with it is told by the next talk.
+async function lookUp() {
+  if (view === "ask") return;
+  const reply = await fetch(view, { headers: { "X-Fedrl-Key": key }, credentials: "omit",
+                                    cache: "no-store", signal: AbortSignal.timeout(10000) });
+  if (!reply.ok) return;
+  const said = await reply.json();
+  if (said.history) history = said.history;
+  else effect = said.effect;
+}
+
+function setApart(conflict) {
+  conflicts.push(conflict);
+  try {
+    localStorage.setItem(apart + conflict.once, JSON.stringify(conflict));
+  } catch { /* as with entries */ }
+}
+
+function kept() {
+  const count = queue.length;
+  if (!count) return "";
+  return `${count === 1 ? "Your last entry is" : `Your last ${count} entries are`} kept here ` +
+    "and will be sent then.";
+}
+
+function plan() {
+  let wait = now && now.questions.length ? LATER : SOON;
+  if (queue.length || again) wait = 0;
+  if (failures) wait = AGAIN[Math.min(failures, AGAIN.length) - 1];
+  timer = setTimeout(talk, wait);
+}
+
+// What a person does ---------------------------------------------------------------------------
+
+const ended = () => now.progress.sitting >= now.limit;
+
+// `choice` is an answer's value, "unsure" or "skip"; `of` is what was seen when it was pressed.
+function choose(choice, of) {
+  if (!now || ended() || !now.questions.length || !of || of !== shown) return;
+  const question = now.questions[0];
+  if (choice === "skip" && now.progress.pending < 2) return;  // nothing could come before it
+  const button = document.querySelector(`[data-choice="${choice}"]`);
+  button.classList.add("pressed");
+  setTimeout(() => button.classList.remove("pressed"), 130);
+  say(OTHERWISE[choice] ?? WORDS[question.kind].choices[choice + 1]);
+  const version = question.version, note = $("note").value.trim();
+  $("note").value = "";
+  $("noting").open = false;
+  if (choice === "skip") drafts[question.id] = note;
+  if (choice === "skip") enter({ skip: question.id, version });
+  else enter({ question: question.id, value: choice === "unsure" ? null : choice, version, note });
+}
+
+const edit = {
+  change(one, value, note) {
+    const entry = { change: one.id, value, version: one.version };
+    say(note === undefined ? `Changed to ${saidWord(one, value)}` : "Note kept");
+    one.version++;  // until the server says so, too
+    one.value = value;
+    one.note = note ?? one.note;
+    enter(note === undefined ? entry : { ...entry, note });
+  },
+  forget(one) {
+    say("Deleted");
+    history = history.filter((other) => other.id !== one.id);
+    enter({ forget: one.id });
+  },
+};
+
+// Of two answers to one question, given in two places.
+function decide(one, mine) {
+  conflicts = conflicts.filter((other) => other.once !== one.once);
+  localStorage.removeItem(apart + one.once);
+  if (!mine) { show(); return; }
+  const act = one.stands === "answered" ? "change" : "question";
+  enter({ [act]: one.query.id, value: one.mine, version: one.query.version, note: one.note });
+}
+
+async function forgetAll() {
+  if (!await sure("Delete all your answers and notes? They cannot be brought back.")) return;
+  try {
+    const reply = await fetch("forget", {
+      method: "POST", body: JSON.stringify({ all: true }), credentials: "omit",
+      headers: { "X-Fedrl-Key": key, "Content-Type": "application/json" },
+    });
+    if (!reply.ok) throw new Error();
+    history = []; effect = null;
+    adopt(await reply.json());
+    say("All your answers are deleted");
+    tabs.postMessage("entered");
+  } catch {
+    trouble = "Your answers could not be deleted: the page cannot reach fedrl. Try it again.";
+  }
+  show();
+}
+
+async function download(kind) {
+  try {
+    const reply = await fetch(`export?as=${kind}`, { headers: { "X-Fedrl-Key": key } });
+    if (!reply.ok) throw new Error();
+    const link = make("a");
+    link.href = URL.createObjectURL(await reply.blob());
+    link.download = `my-answers.${kind}`;
+    link.click();
+    URL.revokeObjectURL(link.href);
+    say("Downloaded");
+  } catch {
+    trouble = "Your answers could not be downloaded: the page cannot reach fedrl. Try it again.";
+    show();
+  }
+}
+
+function turnTo(name) {
+  view = name;
+  show();
+  talk();
+}
+
+function undo() {
+  if (!now || !now.recent.length) return;
+  say("Taken back");
+  drafts[now.recent[0].id] = now.recent[0].note ?? "";
+  enter({ undo: now.recent[0].id });
+}
+
+function goOn(of) {
+  if (now && ended() && of && of === shown) enter({ more: true });
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || view !== "ask") return;
+  if (event.target instanceof Element && event.target.matches("textarea, select, summary")) return;
+  const onButton = event.target instanceof HTMLButtonElement;
+  if (onButton && (event.key === "Enter" || event.key === " ")) {
+    if (event.repeat) event.preventDefault();  // a key that is held down is one press
+    else pressed = { seen };
+    return;
+  }
+  const act = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
+  if (act === undefined) return;
+  event.preventDefault();
+  if (event.repeat) return;
+  if (act === "undo") undo(); else choose(act, seen);
+});
+document.addEventListener("pointerdown", () => { pressed = { seen }; });
+for (const name of ["pointerup", "pointercancel", "keyup"])
+  document.addEventListener(name, () => {
+    const over = pressed;
+    setTimeout(() => { if (pressed === over) pressed = null; }, GLANCE);  // its click has been
+  });
+
+// A screen reader may click without a pointer or a key: then what is seen now counts.
+function onPress(button, act) {
+  button.addEventListener("click", (event) => {
+    const of = (pressed ?? { seen }).seen;
+    pressed = null;
+    if (event.detail !== 2) act(of);  // 2: the second of a double click, however slow
+  });
+}
+for (const button of document.querySelectorAll("[data-choice]")) {
+  const name = button.dataset.choice;
+  onPress(button, (of) => choose(name in OTHERWISE ? name : Number(name), of));
+}
+onPress($("more"), goOn);
+for (const button of document.querySelectorAll("[data-view]"))
+  button.addEventListener("click", () => turnTo(button.dataset.view));
+for (const button of document.querySelectorAll("[data-export]"))
+  button.addEventListener("click", () => download(button.dataset.export));
+$("forget-all").addEventListener("click", forgetAll);
+$("reload").addEventListener("click", () => location.reload());
+tabs.addEventListener("message", () => talk());
+$("undo").addEventListener("click", (event) => { if (event.detail !== 2) undo(); });
+document.addEventListener("visibilitychange", () => {
+  look();
+  if (!document.hidden) talk();
+});
+addEventListener("pageshow", (event) => { if (event.persisted) { look(); talk(); } });
+addEventListener("hashchange", () => location.reload());
+
+// From now on `shown` is being looked at, if it can be: a hidden page draws nothing.
+function look() {
+  const glance = ++glances;
+  seen = "";
+  document.body.classList.remove("seen");
+  if (document.hidden) return;
+  requestAnimationFrame(() => setTimeout(() => {  // drawn, and then for a while
+    if (glance !== glances) return;
+    seen = shown;
+    document.body.classList.add("seen");
+  }, GLANCE));
+}
+
+// What a person sees: all text is set as text, never as HTML -------------------------------------
+
+function show() {
+  $("trouble").hidden = !trouble;
+  if (trouble) $("trouble").replaceChildren(make("span", "", trouble));
+  if (!now) return;
+  showConflicts(conflicts, decide);
+  $("renewed").hidden = !edition || now.page === edition;
+  showHead();
+  for (const button of document.querySelectorAll("[data-view]")) {
+    const current = button.dataset.view === view;
+    $(`${button.dataset.view}-view`).hidden = !current;
+    if (current) button.setAttribute("aria-current", "page");
+    else button.removeAttribute("aria-current");
+  }
+  if (view === "history" && history) showHistory(history, edit);
+  if (view === "effect") showEffect(effect, now.progress.answered);
+  showAsk();
+}
+
+// The bar is about what there is: as many as wait, and no more than a sitting has.
+function showHead() {
+  const { progress, limit } = now, done = Math.min(progress.sitting, limit);
+  const all = Math.min(limit, progress.sitting + progress.pending);
+  $("who").textContent = now.person || `client ${now.client}`;
+  $("count").textContent = all ? `${done} of ${all}` : "";
+  $("bar").setAttribute("aria-valuemax", Math.max(all, 1));
+  $("bar").setAttribute("aria-valuenow", done);
+  $("bar").firstElementChild.style.width = `${(100 * done) / Math.max(all, 1)}%`;
+}
+
+function showAsk() {
+  const { progress } = now, question = now.questions[0];
+  const part = ended() ? "end" : question ? "question" : "quiet";
+  for (const name of ["question", "quiet", "end"]) $(name).hidden = name !== part;
+  const mark = view !== "ask" ? view
+    : part === "question" ? `question ${question.id}` : `${part} ${progress.answered}`;
+  const fresh = mark !== shown;
+  $("why").hidden = part !== "question";
+  if (view === "ask" && part === "question" && fresh) showQuestion(question);
+  if (part === "quiet") showQuiet(now);
+  if (part === "end") showEnd(now);
+  if (view === "ask" && part === "end" && fresh) $("more").focus({ preventScroll: true });
+  $("skip").disabled = progress.pending < 2;
+  showLately(now);
+  if (!fresh) return;
+  shown = mark;
+  scrollTo(0, 0);  // the question may be out of sight, far above the buttons
+  look();
+}
+
+let asked = "";  // the question that a note was typed to
+function showQuestion(question) {
+  const words = WORDS[question.kind], draft = $("note").value.trim();
+  if (draft && asked && asked !== question.id)  // it was answered elsewhere meanwhile
+    setApart({ once: `note ${asked} ${Date.now()}`, why: "gone", note: draft });
+  if (asked !== question.id) {
+    $("note").value = drafts[question.id] ?? "";
+    $("noting").open = Boolean($("note").value);
+  }
+  asked = question.id;
+  if (conflicts.length) showConflicts(conflicts, decide);
+  $("ask").textContent = words.ask;
+  $("why").textContent = words.why;
+  const alone = question.items.length === 1;
+  $("given").hidden = !question.prompt;
+  $("given").querySelector("h2").textContent =
+    alone ? "It goes on from this text" : "Both go on from this text";
+  $("given").querySelector("p").textContent = question.prompt;
+  $("items").replaceChildren(...question.items.map((text, place) => {
+    const card = make("article", alone ? "item alone" : "item");
+    const told = continuation(text, question.prompt);
+    if (told.length > 160) card.classList.add("long");
+    if (!alone) card.append(make("h2", "", ["First", "Second"][place]));
+    card.append(make("p", "", told));
+    if (alone) {
+      const score = make("div", "score", "Our guess ");
+      score.append(stars(question.scores[0]));
+      card.append(score);
+    }
+    return card;
+  }));
+  document.querySelectorAll(".choice span").forEach((label, place) => {
+    label.textContent = words.choices[place];
+  });
+  say(`${words.ask} ${question.items.join(" — ")}`, true);
+}
+
+let saying = "";
+function say(text, more) {
+  saying = more ? `${saying} ${text}` : `${text}.`;
+  $("said").textContent = saying;
+  if (more) saying = "";
+}
+
+restore();
+talk();

@@ -1,181 +1,209 @@
 """The page of `fedrl feedback`: one client's queries, one at a time, for the person at it.
 
-    GET  /client-0003/          the page, page.css, page.js, icon.svg: the same for everybody
-    GET  /client-0003/state     questions that wait, the last answers, how far the person is
-    POST /client-0003/entries   answers, skips, undos and "go on", in their order; the state after
+    GET  /client-0003/           the page, its style and scripts: the same for everybody
+    GET  /client-0003/state      questions that wait, the last answers, how far the person is
+    POST /client-0003/entries    answers, changes, deletions, skips, undos and "go on", in their
+                                 order; the state after, and what was not written because the
+                                 person has done something else elsewhere
+    GET  /client-0003/history    all answers that stand
+    GET  /client-0003/effect     what they changed
+    GET  /client-0003/export     the answers as a file, ?as=csv or json
+    POST /client-0003/forget     delete all of them
+    GET  /client-0003/overview   of all people, for whoever runs it
 
-The last two need the key. The address ends in `#KEY`, which browsers do not send by themselves; key
-and port are kept in the client's folder, so that an open page goes on when the server comes back.
+All but the page needs a key. The address ends in `#KEY`, which browsers do not send by themselves;
+keys and port are kept in the client's folder, so that an open page goes on when the server comes
+back. Where several people answer, each has a key, and the folder's own opens the overview.
 """
 
 from __future__ import annotations
 
-import json
-import secrets
+import hashlib
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from importlib.resources import files
 from itertools import groupby
-from typing import NamedTuple
 
-from fedrl.core.loopback import LOOPBACK
+from fedrl.core.loopback import HERE, Listen
 from fedrl.core.types import UserError
+from fedrl.feedback import effect, export, page_state
 from fedrl.feedback.answer_log import Entry, FolderView
+from fedrl.feedback.entries import Conflict
 from fedrl.feedback.http_server import Json, KeyedServer, Refused, Request
-from fedrl.feedback.queries import Query
+from fedrl.feedback.links import Address, last_address, save_address
+from fedrl.feedback.overview import overview
 from fedrl.feedback.store import Folder
 
-AHEAD = 40
-"""Queries that the page holds ready: a quick person never waits for the server."""
-BEHIND = 30
-"""Entries that the page knows: as many can be undone in one go."""
-MOST_ENTRIES = 200
-PARTS = {"": "page.html", "page.css": "page.css", "page.js": "page.js", "icon.svg": "icon.svg"}
+PARTS = {
+    "": "page.html", "page.css": "page.css", "page.js": "page.js", "icon.svg": "icon.svg",
+    "applying.js": "applying.js", "drawing.js": "drawing.js", "history.js": "history.js",
+    "sitting.js": "sitting.js", "people": "overview.html", "overview.js": "overview.js",
+}  # fmt: skip
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-ADDRESS = "page.json"
 Over = Callable[[], bool]
 
 
-class Address(NamedTuple):
-    port: int
-    key: str
-
-
 class FeedbackServer(KeyedServer):
-    """One client's page. `url` holds the key: whoever has it can read and answer."""
+    """One client's page. `url` holds a key: whoever has it can read and answer.
+
+    With `people` everybody has a link of their own (`links`), and `url` is the overview.
+    """
 
     def __init__(
-        self, folder: Folder, client: int, port: int, limit: int, over: Over | None
+        self,
+        folder: Folder,
+        client: int,
+        port: int,
+        limit: int,
+        over: Over | None,
+        people: Sequence[str] = (),
+        at: Listen = HERE,
     ) -> None:
         self.folder, self.client, self.limit, self.over = folder, client, limit, over
-        last = _last_address(folder)
-        super().__init__(port or last.port, self._respond)
+        last = last_address(folder)
+        super().__init__(port or last.port, self._respond, at)
         self.key = last.key
         self.root = f"/{folder.path.name}/"
-        self.url = f"http://{LOOPBACK}:{self.server_port}{self.root}#{self.key}"
-        _save_address(folder, Address(self.server_port, self.key))
-        folder.sit(limit)
+        save_address(folder, Address(self.server_port, self.key))
+        self.people = {name: folder.of(name) for name in people}
+        keys = {name: last_address(one).key for name, one in self.people.items()}
+        for name, one in self.people.items():
+            save_address(one, Address(self.server_port, keys[name]))
+        self.keys = {key: name for name, key in keys.items()} | {self.key: ""}
+        place = f"{self.site}{self.root}"
+        self.url = f"{place}people#{self.key}" if people else f"{place}#{self.key}"
+        self.links = {name: f"{place}#{key}" for name, key in keys.items()}
+        self.page = _digest()
+        for one in self.people.values() or (folder,):
+            one.sit(limit)
 
     def _respond(self, request: Request) -> None:
-        path = request.path.partition("?")[0]
+        path, _, words = request.path.partition("?")
         name = path.removeprefix(self.root)
         if name == path:
             raise _nothing()  # other clients are not here
         if request.command == "GET" and name in PARTS:
             file = PARTS[name]
-            text = files(__package__).joinpath(file).read_text(encoding="utf-8")
-            request.send(text, KINDS[file.rpartition(".")[2]])
+            request.send(_text(file), KINDS[file.rpartition(".")[2]])
             return
-        request.require(self.key)
-        if (request.command, name) == ("GET", "state"):
-            view = self.folder.view()
-        elif (request.command, name) == ("POST", "entries"):
-            view = self._give(_entries(request.body()))
+        person = request.require_one(self.keys)
+        if self.people and not person:
+            self._respond_overview(request, name)
+        elif request.command == "GET":
+            self._respond_get(request, self.people.get(person, self.folder), name, words)
+        else:
+            self._respond_post(request, self.people.get(person, self.folder), name)
+
+    def _respond_get(self, request: Request, folder: Folder, name: str, words: str) -> None:
+        view = folder.view()
+        if name == "state":
+            request.send_json(self._state(folder, view))
+        elif name == "history":
+            request.send_json(page_state.history(view))
+        elif name == "effect":
+            request.send_json(page_state.effect(effect.read(folder)))
+        elif (name, words) == ("export", "as=csv"):
+            request.send(export.as_csv(view), "text/csv")
+        elif (name, words) == ("export", "as=json"):
+            request.send(export.as_json(view), "application/json")
         else:
             raise _nothing()
-        over = self.over is not None and self.over()
-        about = {"client": self.client, "limit": self.limit, "over": over}
-        request.send_json(about | state(view))
 
-    def _give(self, entries: Sequence[Entry | None]) -> FolderView:
+    def _respond_post(self, request: Request, folder: Folder, name: str) -> None:
+        if name == "entries":
+            view, conflicts = self._give(folder, page_state.parse_entries(request.body()))
+            told = {"conflicts": page_state.conflicts(view, conflicts)}
+            request.send_json(self._state(folder, view) | told)
+        elif name == "forget":
+            if request.body() != {"all": True}:
+                raise page_state.unreadable()
+            request.send_json(self._state(folder, folder.forget_all()))
+        else:
+            raise _nothing()
+
+    def _respond_overview(self, request: Request, name: str) -> None:
+        if (request.command, name) != ("GET", "overview"):
+            raise Refused(HTTPStatus.FORBIDDEN, "This address is for the overview only.")
+        views = {person: folder.view() for person, folder in self.people.items()}
+        request.send_json({"client": self.client, **overview(views)})
+
+    def _state(self, folder: Folder, view: FolderView) -> dict[str, Json]:
+        over = self.over is not None and self.over()
+        about: dict[str, Json] = {
+            "client": self.client, "limit": self.limit, "over": over, "person": folder.person,
+            "page": self.page,
+        }  # fmt: skip
+        return about | page_state.state(view)
+
+    def _give(
+        self, folder: Folder, entries: Sequence[Entry | None]
+    ) -> tuple[FolderView, list[Conflict]]:
         """Entries in their order, those between two "go on" in one write."""
-        view = None
+        view, conflicts = None, list[Conflict]()
         for go_on, some in groupby(entries, key=lambda entry: entry is None):
             if go_on:
-                view = self.folder.sit(self.limit)
+                view = folder.sit(self.limit)
             else:
-                view = self.folder.give(entry for entry in some if entry is not None)
-        return view or self.folder.view()
+                view, found = folder.take(entry for entry in some if entry is not None)
+                conflicts += found
+        return view or folder.view(), conflicts
 
 
 def open_page(
-    folder: Folder, client: int, port: int = 0, limit: int = 50, over: Over | None = None
+    folder: Folder,
+    client: int,
+    port: int = 0,
+    limit: int = 50,
+    over: Over | None = None,
+    people: Sequence[str] = (),
+    at: Listen = HERE,
 ) -> FeedbackServer:
     """The server, listening but not yet answering. Port 0: the one of last time, or a free one.
 
     `over` says whether the run has ended.
     """
     try:
-        return FeedbackServer(folder, client, port, limit, over)
+        return FeedbackServer(folder, client, port, limit, over, people, at)
     except UserError:
-        if port or not _last_address(folder).port:
+        if port or not last_address(folder).port:
             raise
-        _save_address(folder, _last_address(folder)._replace(port=0))  # the port has a new owner
-        return FeedbackServer(folder, client, port, limit, over)
+        save_address(folder, last_address(folder)._replace(port=0))  # the port has a new owner
+        return FeedbackServer(folder, client, port, limit, over, people, at)
 
 
-def serve(folder: Folder, client: int, port: int, limit: int, over: Over | None = None) -> int:
+def serve(
+    folder: Folder,
+    client: int,
+    port: int,
+    limit: int,
+    over: Over | None = None,
+    people: Sequence[str] = (),
+    at: Listen = HERE,
+) -> int:
     """Serve until Ctrl-C; the exit code."""
-    with open_page(folder, client, port, limit, over) as server:
+    with open_page(folder, client, port, limit, over, people, at) as server:
         try:
-            print(f"client {client} answers at {server.url} (Ctrl-C closes it)", flush=True)
+            if people:
+                for name, link in server.links.items():
+                    print(f"{name} answers at {link}")
+                print(f"overview at {server.url} (Ctrl-C closes it)", flush=True)
+            else:
+                print(f"client {client} answers at {server.url} (Ctrl-C closes it)", flush=True)
             server.serve_forever()
         except KeyboardInterrupt:
-            count = folder.progress().answered
+            count = len(folder.answers())
             print(f"\nclosed; {count} answer{'s' * (count != 1)} kept in {folder.path}")
     return 0
 
 
-def state(view: FolderView) -> dict[str, Json]:
-    """What the page is told of the folder."""
-    return {
-        "progress": view.progress._asdict(),
-        "questions": [_shown(query) for query in view.pending[:AHEAD]],
-        "recent": [
-            _shown(query) | {"value": entry.value, "skip": entry.skip}
-            for query, entry in view.recent(BEHIND)
-        ],
-    }
+def _text(file: str) -> str:
+    return files(__package__).joinpath(file).read_text(encoding="utf-8")
 
 
-def _shown(query: Query) -> dict[str, Json]:
-    """Without the keys: they say nothing to a person."""
-    return {"id": query.id, "kind": query.kind, "items": query.items, "scores": query.scores}
-
-
-def _entries(body: Json) -> list[Entry | None]:
-    """The page's entries; None is "go on"."""
-    match body:
-        case {"entries": [*entries]} if len(entries) <= MOST_ENTRIES:
-            return [_entry(entry) for entry in entries]
-    raise _unreadable()
-
-
-def _entry(entry: Json) -> Entry | None:
-    match entry:
-        case {"more": True}:
-            return None
-        case {"undo": str(question), "once": str(once)} if question and once:
-            return Entry(question, None, once, "undo")
-        case {"skip": str(question), "once": str(once)} if once:
-            return Entry(question, None, once, "skip")
-        case {"question": str(question), "value": None, "once": str(once)} if once:
-            return Entry(question, None, once)
-        case {"question": str(question), "value": -1 | 0 | 1 as value, "once": str(once)} if once:
-            return Entry(question, float(value), once)
-    raise _unreadable()
+def _digest() -> str:
+    """Of the page's parts: an open page of another version says so."""
+    return hashlib.sha256("".join(map(_text, PARTS.values())).encode()).hexdigest()[:16]
 
 
 def _nothing() -> Refused:
     return Refused(HTTPStatus.NOT_FOUND, "There is nothing at this address.")
-
-
-def _unreadable() -> Refused:
-    return Refused(HTTPStatus.BAD_REQUEST, "The request could not be read.")
-
-
-def _last_address(folder: Folder) -> Address:
-    """Where the page was last time; a new key where it never was."""
-    try:
-        address = json.loads((folder.path / ADDRESS).read_text(encoding="utf-8"))
-        return Address(int(address["port"]), str(address["key"]))
-    except FileNotFoundError:
-        return Address(0, secrets.token_urlsafe(16))
-    except (ValueError, KeyError, TypeError) as error:
-        raise UserError(
-            f"{folder.path / ADDRESS} is damaged; remove it to get a new one"
-        ) from error
-
-
-def _save_address(folder: Folder, address: Address) -> None:
-    folder.replace(ADDRESS, json.dumps(address._asdict()).encode())

@@ -25,6 +25,7 @@ class Query(NamedTuple):
     keys: tuple[str, ...]  # of the items in the client's own data: one to rate, two to compare
     items: tuple[str, ...]  # as a person reads them
     scores: tuple[float, ...]  # the model's, on the scale that the query is about
+    prompt: str = ""  # how all items begin, where a model went on from something that was given
 
 
 class Answer(NamedTuple):

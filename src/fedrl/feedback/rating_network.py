@@ -48,10 +48,15 @@ def init_weights(sizes: Sizes, seed: int) -> Weights:
     counts = ((d + 1) * h1, d), ((h1 + 1) * h2, h1), ((h2 + 1) * sizes.outputs, h2)
     dense = [random.uniform(-1, 1, count) / math.sqrt(inputs) for count, inputs in counts]
     tables = {
-        name: random.uniform(-SPREAD, SPREAD, (count, sizes.embedding)).astype(np.float32)
+        name: init_rows((count, sizes.embedding), random)
         for name, count in (("user", sizes.users), ("movie", sizes.movies))
     }
     return tables | {"layers": np.concatenate(dense).astype(np.float32)}
+
+
+def init_rows(shape: tuple[int, int], random: np.random.Generator) -> Single:
+    """First rows of an embedding."""
+    return random.uniform(-SPREAD, SPREAD, shape).astype(np.float32)
 
 
 def pack(weights: Weights, users: Ints, movies: Ints) -> Single:

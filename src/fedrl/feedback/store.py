@@ -2,13 +2,19 @@
 
     FOLDER/client-0003/     mode 0700, its files 0600
       questions.jsonl       what may be answered and what was: the learner rewrites it, whole
-      answers.jsonl         what a person did, with its time: only ever appended to
+      answers.jsonl         what a person did, with its time: only a deletion takes lines away
+      people/NAME/          where several people answer for one client: the answers.jsonl of each
+      effect.json           what the answers changed (`effect`)
       .lock                 held for an instant by whoever reads or writes
 
 The learner and the page are two processes, and either may be killed at any moment. The queries
 are written beside and renamed. An answer counts once its line is on the disk with its end; half a
 line that a kill left behind is not read, and is cut off before the next one is added. An entry may
-carry a word of its own (`once`): sent a second time, it does nothing.
+carry a word of its own (`once`): sent a second time, it does nothing. What a person deletes is gone
+from the disk, with every earlier line about it.
+
+Where several people answer, all are asked the same, and the learner hears the mean of what they say
+to a query.
 
 In a deployment this folder lives on the client's own machine. Nothing in it is ever sent.
 """
@@ -16,25 +22,26 @@ In a deployment this folder lives on the client's own machine. Nothing in it is 
 from __future__ import annotations
 
 import contextlib
-import fcntl
-import json
-import math
 import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
+from fedrl.core import file_locks
 from fedrl.core.atomic_files import OWNER_ONLY, write_atomically
 from fedrl.core.types import UserError
-from fedrl.feedback.answer_log import AnswerLog, Entry, FolderView, Line, Progress
+from fedrl.feedback import entries as rules
+from fedrl.feedback import folder_lines
+from fedrl.feedback.answer_log import AnswerLog, Entry, FolderView, Line, Progress, about
+from fedrl.feedback.entries import Conflict
 from fedrl.feedback.queries import Answer, Query
 
 MOST = 200
 """Queries that may wait for an answer; of more, the last in a person's order are dropped."""
-QUESTIONS, ANSWERS, LOCK = "questions.jsonl", "answers.jsonl", ".lock"
-ITEMS = {"rate": 1, "compare": 2}
-"""How many items a query is about."""
+QUESTIONS, ANSWERS, EFFECT, LOCK = "questions.jsonl", "answers.jsonl", "effect.json", ".lock"
+PEOPLE = "people"
+PERSON = re.compile(r"\w[\w .-]{0,39}")
 Parsed = TypeVar("Parsed")
 
 
@@ -43,17 +50,43 @@ def client_folder(folder: Path | str, client: int) -> Path:
     return Path(folder) / f"client-{client:04d}"
 
 
-class Folder:
-    """One client's queries and answers, for as many processes as like to use them."""
+class Taken(NamedTuple):
+    """The folder after some entries, and those that were not written."""
 
-    def __init__(self, path: Path, most: int = MOST) -> None:
-        self.path, self.most = path, most
+    view: FolderView
+    conflicts: list[Conflict]
+
+
+class Folder:
+    """One client's queries and answers, for as many processes as like to use them.
+
+    `person` is whose answers these are, where several people answer for one client.
+    """
+
+    def __init__(self, path: Path, most: int = MOST, person: str = "") -> None:
+        self.path, self.most, self.person = path, most, person
+        if person and not PERSON.fullmatch(person):
+            raise UserError(
+                f"{person!r} is no name for a person: letters, digits, spaces, . and -, at most 40"
+            )
+        self.answers_file = f"{PEOPLE}/{person}/{ANSWERS}" if person else ANSWERS
         with self._trouble():
-            for folder in (path.parent, path):
+            mine = (path / PEOPLE, path / PEOPLE / person) if person else ()
+            for folder in (path.parent, path, *mine):
                 if not folder.is_dir():
                     folder.parent.mkdir(parents=True, exist_ok=True)
                     folder.mkdir(mode=0o700, exist_ok=True)
             path.chmod(0o700)
+
+    @property
+    def people(self) -> list[str]:
+        """Those who have a place of their own here."""
+        place = self.path / PEOPLE
+        return sorted(one.name for one in place.iterdir()) if place.is_dir() else []
+
+    def of(self, person: str) -> Folder:
+        """The same client, for one of its people."""
+        return Folder(self.path, self.most, person)
 
     # The learner's side --------------------------------------------------------------------------
 
@@ -66,14 +99,34 @@ class Folder:
             view = self._view()
             asked = {query.id: view.queries.get(query.id, query) for query in queries}
             after = FolderView(asked | view.queries, view.log)
-            dropped = {query.id for query in after.pending[self.most :]}
+            answered = {name for log in self._logs() for name in log.closed}
+            waiting = [query.id for query in after.pending if query.id not in answered]
+            dropped = set(waiting[self.most :])
             kept = [query for name, query in after.queries.items() if name not in dropped]
             if kept != list(view.queries.values()):
-                self.replace(QUESTIONS, _json_lines(query._asdict() for query in kept))
+                self.replace(QUESTIONS, folder_lines.json_lines(query._asdict() for query in kept))
 
     def answers(self) -> list[Answer]:
-        """Those that stand, in the order in which they were given; "cannot say" is none."""
-        return self.view().log.answers
+        """Those that stand, in the order in which they were given; "cannot say" is none.
+
+        Of several people's answers to one query it is the mean.
+        """
+        return [Answer(query.id, value) for query, value in self.heard()]
+
+    def heard(self) -> list[tuple[Query, float]]:
+        """The same with their queries."""
+        with self._locked():
+            queries, logs = self._view().queries, self._logs()
+        given: dict[str, list[float]] = {}
+        for log in logs:
+            for answer in log.answers:
+                given.setdefault(answer.question, []).append(answer.value)
+        return [(queries[name], sum(values) / len(values)) for name, values in given.items()]
+
+    def _logs(self) -> list[AnswerLog]:
+        """Of everybody who answers here."""
+        names = ["", *self.people]
+        return [self._log(f"{PEOPLE}/{name}/{ANSWERS}" if name else ANSWERS) for name in names]
 
     # The person's side ---------------------------------------------------------------------------
 
@@ -94,13 +147,39 @@ class Folder:
         """
         return bool(self._write([Entry(question, value, once)])[1])
 
+    def change(
+        self, question: str, value: float | None, version: int | None = None, once: str = "",
+        comment: str | None = None,
+    ) -> bool:  # fmt: skip
+        """Whether an answer that stands was changed."""
+        entry = Entry(question, value, once, "change", version, comment)
+        return bool(self._write([entry])[1])
+
+    def forget(self, question: str) -> bool:
+        """Delete what was said to a query, from the disk; whether there was anything."""
+        return bool(self._write([Entry(question, act="forget")])[1])
+
+    def forget_all(self) -> FolderView:
+        """Delete all that this person ever said, and what was made of it; nothing of it is asked
+        again."""
+        with self._locked():
+            view = self._view()
+            names = view.log.closed | view.log.forgotten
+            lines = [
+                Line(time=rules.now(), forget=name, version=view.log.version(name) + 1)
+                for name in sorted(names)
+            ]
+            self.replace(self.answers_file, folder_lines.json_lines(lines))
+            (self.path / EFFECT).unlink(missing_ok=True)
+            return self._view()
+
     def skip(self, question: str, once: str = "") -> bool:
         """Whether it was taken; the query waits behind all others."""
         return bool(self._write([Entry(question, None, once, "skip")])[1])
 
     def undo(self, question: str = "", once: str = "") -> Query | None:
         """Take the last entry back (if it is about `question`); the query that waits again."""
-        view, lines = self._write([Entry(question, None, once, "undo")])
+        view, lines, _ = self._write([Entry(question, None, once, "undo")])
         return view.queries[lines[0]["undo"]] if lines else None
 
     def give(self, entries: Iterable[Entry]) -> FolderView:
@@ -111,19 +190,40 @@ class Folder:
         """
         return self._write(entries)[0]
 
-    def _write(self, entries: Iterable[Entry]) -> tuple[FolderView, list[Line]]:
+    def take(self, entries: Iterable[Entry]) -> Taken:
+        """As `give`; says which entries were not written because of what was done elsewhere."""
+        view, _, conflicts = self._write(entries)
+        return Taken(view, conflicts)
+
+    def _write(self, entries: Iterable[Entry]) -> tuple[FolderView, list[Line], list[Conflict]]:
         with self._locked():
             view = self._view()
-            lines = [line for entry in entries if (line := _applied(view, entry))]
-            self._append(lines)
-            return view, lines
+            found = [rules.apply(view, entry) for entry in entries]
+            lines = [one for one in found if one is not None and not isinstance(one, Conflict)]
+            conflicts = [one for one in found if isinstance(one, Conflict)]
+            deleted = {line["forget"] for line in lines if "forget" in line}
+            if deleted:
+                self._erase(deleted, lines)
+            else:
+                self._append(lines)
+            return view, lines, conflicts
+
+    def _erase(self, deleted: set[str], lines: Sequence[Line]) -> None:
+        """Add the lines, and leave of all about these queries only that they were deleted."""
+        before = self._parsed(self.answers_file, folder_lines.answer_line)
+        kept = [
+            line for line in (*before, *lines)
+            if "sit" in line or "forget" in line or about(line) not in deleted
+        ]  # fmt: skip
+        self.replace(self.answers_file, folder_lines.json_lines(kept))
+        (self.path / EFFECT).unlink(missing_ok=True)  # it follows from the answers
 
     def sit(self, limit: int) -> FolderView:
         """Begin a sitting of `limit` answers, unless the last one is unfinished: then go on."""
         with self._locked():
             view = self._view()
             if view.progress.sitting >= limit:
-                line = Line(time=_now(), sit=limit)
+                line = Line(time=rules.now(), sit=limit)
                 self._append([line])
                 view.log.apply(line)
             return view
@@ -143,20 +243,25 @@ class Folder:
     def _locked(self) -> Iterator[None]:
         """Alone with the files. The lock is opened each time: it holds between threads too."""
         with self._trouble(), _opened(self.path / LOCK) as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            file_locks.lock(lock)
             yield
 
     def _view(self) -> FolderView:
-        queries = {query.id: query for query in self._parsed(QUESTIONS, _query)}
-        log = AnswerLog()
-        for line in self._parsed(ANSWERS, _answer_line):
-            log.apply(line)
-        if not log.closed <= queries.keys():
+        queries = {one.id: one for one in self._parsed(QUESTIONS, folder_lines.query)}
+        log = self._log(self.answers_file)
+        lacking = {name for one in (log, *self._logs()) for name in one.closed} - queries.keys()
+        if lacking:
             raise UserError(
                 f"{self.path / QUESTIONS} is damaged: it lacks a question that was answered; put "
-                f"it back, or move {ANSWERS} away to begin anew"
+                f"it back, or move {self.answers_file} away to begin anew"
             )
         return FolderView(queries, log)
+
+    def _log(self, name: str) -> AnswerLog:
+        log = AnswerLog()
+        for line in self._parsed(name, folder_lines.answer_line):
+            log.apply(line)
+        return log
 
     def _parsed(self, name: str, parse: Callable[[bytes], Parsed]) -> list[Parsed]:
         """Whole lines; what follows the last line's end was never finished."""
@@ -177,11 +282,11 @@ class Folder:
     def _append(self, lines: Sequence[Line]) -> None:
         if not lines:
             return
-        with _opened(self.path / ANSWERS) as file:
+        with _opened(self.path / self.answers_file) as file:
             end = os.lseek(file, 0, os.SEEK_END)
             whole = os.pread(file, end, 0).rfind(b"\n") + 1
             os.ftruncate(file, whole)
-            data = _json_lines(lines)
+            data = folder_lines.json_lines(lines)
             while data:
                 written = os.pwrite(file, data, whole)
                 data, whole = data[written:], whole + written
@@ -191,68 +296,6 @@ class Folder:
         """Write a file of this folder: all of it or nothing, also if the power goes; otherwise
         answers might outlive the queries that they belong to."""
         write_atomically(self.path / name, data, OWNER_ONLY)
-
-
-def _query(line: bytes) -> Query:
-    """A line of the queries, if it is one."""
-    fields = json.loads(line)
-    keys, items, scores = (tuple(fields[name]) for name in ("keys", "items", "scores"))
-    if {len(keys), len(items), len(scores)} != {ITEMS[fields["kind"]]}:
-        raise ValueError
-    return Query(str(fields["id"]), fields["kind"], keys, items, scores)
-
-
-def _answer_line(line: bytes) -> Line:
-    """A line of the answers, if it is one."""
-    parsed = Line(**json.loads(line))
-    if "undo" in parsed:
-        return parsed | Line(undo=str(parsed["undo"]))
-    if "skip" in parsed:
-        return parsed | Line(skip=str(parsed["skip"]))
-    if "sit" in parsed:
-        return parsed
-    value = parsed["value"]
-    if value is not None and not -1 <= float(value) <= 1:
-        raise ValueError
-    said = None if value is None else float(value)
-    return parsed | Line(question=str(parsed["question"]), value=said)
-
-
-def _applied(view: FolderView, entry: Entry) -> Line | None:
-    """The line of an entry that does something; the view is brought up to date with it."""
-    if entry.once and entry.once in view.log.seen:
-        return None
-    line = Line(time=_now(), once=entry.once) if entry.once else Line(time=_now())
-    if entry.act == "undo":
-        last = view.undoable[-1].question if view.undoable else ""
-        if not last or entry.question not in ("", last):
-            return None
-        line["undo"] = last
-    elif all(entry.question != query.id for query in view.pending):
-        return None
-    elif entry.act == "skip":
-        line["skip"] = entry.question
-    else:
-        line |= Line(question=entry.question, value=_checked(entry.value))
-    view.log.apply(line)
-    return line
-
-
-def _checked(value: float | None) -> float | None:
-    """None is "cannot say"."""
-    if value is None:
-        return None
-    if not (math.isfinite(value) and -1 <= value <= 1):
-        raise UserError(f"an answer is a number from -1 to 1, not {value}")
-    return float(value)
-
-
-def _json_lines(rows: Iterable[Mapping[str, object]]) -> bytes:
-    return "".join(json.dumps(row) + "\n" for row in rows).encode()
-
-
-def _now() -> float:
-    return round(time.time(), 3)
 
 
 @contextlib.contextmanager

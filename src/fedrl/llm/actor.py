@@ -27,7 +27,14 @@ class Actor:
         """What the server begins with: the folder's weights, or new adapters by the run's seed."""
         if lora.has_adapters(self.policy.model):
             lora.draw_adapters(self.policy.model, seed)
-        return self.policy.weights()
+        weights = self.policy.weights()
+        return {name: array for name, array in weights.items() if not lora.is_personal(name)}
+
+    def new_personal_adapters(self, seed: int) -> Tensors:
+        """What a client's own begin with; they change nothing yet."""
+        lora.draw_adapters(self.policy.model, seed, lora.PERSONAL)
+        weights = self.policy.weights()
+        return {name: array for name, array in weights.items() if lora.is_personal(name)}
 
     def load(self, theta: Tensors) -> None:
         self.policy.set_weights(theta)

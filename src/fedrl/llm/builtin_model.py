@@ -1,4 +1,4 @@
-"""The built-in small model: a Llama of 0.1 to 0.6M parameters over the world's own words.
+"""The built-in small model: a Llama, or a GPT-2, of 0.1 to 0.6M parameters over the world's words.
 
 An entity's first embedding is the sum of its noun's and its number's, so that "drawer 7" is a
 drawer before any training has seen it. Weights begin at 1/√width: with transformers' 0.02, which
@@ -9,14 +9,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
-from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
+from transformers import (
+    GPT2Config,
+    GPT2LMHeadModel,
+    LlamaConfig,
+    LlamaForCausalLM,
+    PreTrainedConfig,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+)
 
 from fedrl.llm.builtin_tokenizers import ENTITY
 from fedrl.llm.policy import Policy, choose_device, load, move
 
+Architecture = Literal["llama", "gpt2"]
 BUILTIN = "builtin"
 """A model's name in settings: a small new one."""
 
@@ -26,11 +35,24 @@ class Shape(NamedTuple):
     layers: int = 2
     seed: int = 0  # of the first weights
     spread: float = 0.0  # their deviation; 0 is 1/√width
+    architecture: Architecture = "llama"
 
 
-def build_model(tokenizer: PreTrainedTokenizerFast, shape: Shape) -> LlamaForCausalLM:
+def build_model(tokenizer: PreTrainedTokenizerFast, shape: Shape) -> PreTrainedModel:
+    config = llama_config(tokenizer, shape)
+    kind: type[PreTrainedModel] = LlamaForCausalLM
+    if shape.architecture == "gpt2":
+        config, kind = gpt2_config(tokenizer, shape), GPT2LMHeadModel
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(shape.seed)
+        model = kind(config)
+        _tie_numbers(model, tokenizer)
+    return model
+
+
+def llama_config(tokenizer: PreTrainedTokenizerFast, shape: Shape) -> PreTrainedConfig:
     width, heads = shape.width, max(shape.width // 16, 1)
-    config = LlamaConfig(
+    return LlamaConfig(
         vocab_size=len(tokenizer),
         hidden_size=width,
         intermediate_size=3 * width,
@@ -44,11 +66,26 @@ def build_model(tokenizer: PreTrainedTokenizerFast, shape: Shape) -> LlamaForCau
         eos_token_id=tokenizer.eos_token_id,
         bos_token_id=None,
     )
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(shape.seed)
-        model = LlamaForCausalLM(config)
-        _tie_numbers(model, tokenizer)
-    return model
+
+
+def gpt2_config(tokenizer: PreTrainedTokenizerFast, shape: Shape) -> PreTrainedConfig:
+    """GPT-2's layers: positions are learned, LayerNorm, GELU; no dropout, which warm starts of so
+    few steps do not need."""
+    width = shape.width
+    return GPT2Config(
+        vocab_size=len(tokenizer),
+        n_positions=512,
+        n_embd=width,
+        n_layer=shape.layers,
+        n_head=max(width // 16, 1),
+        resid_pdrop=0.0,
+        embd_pdrop=0.0,
+        attn_pdrop=0.0,
+        initializer_range=shape.spread or width**-0.5,
+        pad_token_id=tokenizer.pad_token_id,
+        eos_token_id=tokenizer.eos_token_id,
+        bos_token_id=None,
+    )
 
 
 def model_to_teach(
@@ -65,8 +102,8 @@ def model_to_teach(
 
 
 @torch.no_grad()
-def _tie_numbers(model: LlamaForCausalLM, tokenizer: PreTrainedTokenizerFast) -> None:
-    table: torch.Tensor = model.get_parameter("model.embed_tokens.weight")
+def _tie_numbers(model: PreTrainedModel, tokenizer: PreTrainedTokenizerFast) -> None:
+    table = model.get_input_embeddings().get_parameter("weight")
     width, scale = table.shape[1], float(table.std())
     nouns: dict[str, torch.Tensor] = {}
     numbers: dict[str, torch.Tensor] = {}

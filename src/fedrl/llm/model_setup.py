@@ -13,6 +13,7 @@ from torch.utils.checkpoint import checkpoint
 
 from fedrl.core.types import UserError
 from fedrl.llm import lora
+from fedrl.llm.learner.decoder import RECOMPUTED
 from fedrl.llm.model_types import LanguageModel
 from fedrl.llm.rl.logprobs import COMPILED
 from fedrl.llm.rl.ppo import add_value_head
@@ -23,10 +24,10 @@ Output = TypeVar("Output")
 
 
 def prepare_model(
-    model: LanguageModel, lora_rank: int, lora_alpha: int, critic: bool, save_memory: bool
+    model: LanguageModel, adapters: lora.Adapters, critic: bool, save_memory: bool
 ) -> LanguageModel:
     """The model with what a method's settings add: adapters, a critic, checkpointing."""
-    prepared = lora.with_adapters(model, lora_rank, lora_alpha)
+    prepared = lora.with_adapters(model, adapters)
     if critic:
         add_value_head(prepared)
     if save_memory:
@@ -49,6 +50,7 @@ def checkpoint_activations(model: nn.Module) -> None:
         )
     for layer in layers:
         layer.forward = partial(_recomputed, layer.forward)
+        object.__setattr__(layer, RECOMPUTED, True)
 
 
 def _recomputed(

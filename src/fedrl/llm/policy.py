@@ -16,7 +16,7 @@ import socket
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import numpy as np
@@ -25,7 +25,9 @@ from torch import nn
 
 from fedrl.core.registry import missing_extra
 from fedrl.core.types import WORKER, UserError
+from fedrl.llm.lora import is_personal
 from fedrl.llm.model_types import LanguageModel, ModelConfig, Tokenizer
+from fedrl.llm.out_of_memory import is_out_of_memory
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -65,8 +67,12 @@ class Policy:
 
     @torch.no_grad()
     def set_weights(self, weights: dict[str, np.ndarray]) -> None:
+        """Of all that is trained; without a client's own adapters the model is the shared one."""
         for name, parameter in self.trained().items():
-            parameter.copy_(torch.from_numpy(np.ascontiguousarray(weights[name])))
+            if is_personal(name) and name not in weights:
+                parameter.zero_()
+            else:
+                parameter.copy_(torch.from_numpy(np.ascontiguousarray(weights[name])))
 
 
 TOKENIZER = re.compile(r"(tokenizer|vocab|spiece|sentencepiece)\.|tekken|.*\.tiktoken$")
@@ -108,19 +114,51 @@ def choose_device(name: str) -> torch.device:
     return device
 
 
-def load(name: str, device: torch.device, spread: bool = False) -> Policy:
+def load(name: str, device: torch.device, spread: bool = False, four_bit: bool = False) -> Policy:
     """The model of a folder, a GGUF file or a Hugging Face id, in single precision.
 
-    `spread` puts its layers on all GPUs, `device` first.
+    `spread` puts its layers on all GPUs, `device` first; `four_bit` keeps the weights of its linear
+    layers, which are then not to be trained, in 4 bits.
     """
+    more: dict[str, Any] = {"device_map": "auto"} if spread else {}
     with loading(name):
         config = read_config(name)
-        model, tokenizer = _load_pretrained(name, config, spread)
+        if four_bit:
+            more = {"device_map": {"": str(device)}} | more | quantisation(name, device)
+        model, tokenizer = _load_pretrained(name, config, spread, more)
     if device.type == "cuda":
         torch.cuda.set_device(device.index or 0)  # kernels of ours run on the current one
-    if not spread:
+    if not more:  # else each weight was put where it belongs
         move(model, device)
     return Policy(model.eval(), tokenizer, device, name, spread)
+
+
+def quantisation(name: str, device: torch.device) -> dict[str, Any]:
+    """How transformers is asked for QLoRA's weights (Dettmers et al. 2023): NF4, its scales in
+    8 bits; products are computed as the learner computes."""
+    from importlib.util import find_spec
+
+    from transformers import BitsAndBytesConfig
+
+    from fedrl.llm import gguf
+
+    if find_spec("bitsandbytes") is None:
+        raise UserError(
+            "algorithm.four_bit needs the package bitsandbytes, which is not installed here: "
+            "pip install bitsandbytes, or leave four_bit false"
+        )
+    if gguf.is_gguf(name):
+        raise UserError(
+            f"algorithm.four_bit needs a model folder: make one of {name} with "
+            "`fedrl warmstart --model`"
+        )
+    how = BitsAndBytesConfig(
+        load_in_4bit=True,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_use_double_quant=True,
+        bnb_4bit_compute_dtype=torch.bfloat16 if device.type == "cuda" else torch.float32,
+    )
+    return {"quantization_config": how}
 
 
 def move(model: nn.Module, device: torch.device) -> None:
@@ -190,7 +228,7 @@ def unreachable(name: str, key: str) -> str:
 
 
 def _load_pretrained(
-    name: str, config: ModelConfig, spread: bool
+    name: str, config: ModelConfig, spread: bool, more: dict[str, Any]
 ) -> tuple[PreTrainedModel, Tokenizer]:
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -209,7 +247,6 @@ def _load_pretrained(
             f"algorithm.model: {name} has no tokenizer; copy the model's tokenizer.json and "
             "tokenizer_config.json there"
         )
-    more = {"device_map": "auto"} if spread else {}
     model = AutoModelForCausalLM.from_pretrained(name, config=config, dtype=torch.float32, **more)
     return model, AutoTokenizer.from_pretrained(name)
 
@@ -222,7 +259,7 @@ def loading(name: str, key: str = "algorithm.model") -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, RuntimeError, ImportError, SafetensorError) as error:
-        if isinstance(error, torch.OutOfMemoryError):
+        if is_out_of_memory(error):
             raise
         if isinstance(error, ModuleNotFoundError) and error.name:
             raise missing_extra(error, f"{key} = {name!r}", "llm") from error

@@ -12,10 +12,17 @@ from typing import Generic
 
 import torch
 
+from fedrl.core import seeding
 from fedrl.core.types import Shareable, UserError
 from fedrl.envs.batch import Batch
 from fedrl.envs.text import TextWorld
-from fedrl.llm.generation.sampler import Sampler
+from fedrl.llm.generation.sampler import (
+    Answer,
+    Completions,
+    Request,
+    Sampler,
+    StreamingSampler,
+)
 from fedrl.llm.model_types import Tokenizer
 from fedrl.llm.prompts.prompt_format import Notes, PromptFormat
 
@@ -60,6 +67,10 @@ class Rollout:
         kept = [i for i, scored in enumerate(self.scored) if scored]
         if not kept:
             raise UserError(Shareable("no answer got a reward: every function returned None"))
+        return self.only(kept)
+
+    def only(self, kept: Sequence[int]) -> Rollout:
+        """These episodes alone; they and their groups are numbered anew."""
         now = {episode: number for number, episode in enumerate(kept)}
         samples = [
             replace(sample, episode=now[sample.episode])
@@ -78,7 +89,7 @@ class Rollout:
             self.version,
             [self.transcripts[i] for i in kept] if self.transcripts else [],
             [self.truncated[i] for i in kept],
-            [True] * len(kept),
+            [self.scored[i] for i in kept],
         )
 
 
@@ -92,6 +103,7 @@ class AgentLoop(Generic[Notes]):
     answer_tokens: int
     prompt_tokens: int = 2048
     max_steps: int | None = None  # the world's own
+    rows: int | None = None  # most episodes that a stream answers at a time; None: all
 
 
 def collect_rollout(
@@ -104,42 +116,107 @@ def collect_rollout(
     transcripts: bool = False,
 ) -> Rollout:
     """Play every task `group` times, all side by side."""
-    format, batch = loop.format, Batch(loop.world, loop.max_steps)
-    ids = [task for task in tasks for _ in range(group)]
-    turns = batch.reset(ids)
-    notes = [
-        format.start(episode.goal, turn)
-        for episode, turn in zip(batch.episodes, turns, strict=True)
-    ]
-    rollout = Rollout(
-        [], [i // group for i in range(len(ids))], [0.0] * len(ids), [False] * len(ids),
-        [0] * len(ids), [0] * len(ids), sampler.version, [[] for _ in ids] if transcripts else [],
-        [False] * len(ids), [True] * len(ids),
-    )  # fmt: skip
-    while running := batch.running:
-        words = [format.prompt(notes[i]) for i in running]
-        prompts = format.encode(loop.tokenizer, [notes[i] for i in running], loop.prompt_tokens)
-        completions = sampler.generate(prompts, loop.answer_tokens, temperature, generator)
-        said = loop.tokenizer.batch_decode(completions.tokens, skip_special_tokens=True)
-        commands, written = [""] * len(ids), [list[int]()] * len(ids)
-        for row, i in enumerate(running):
+    play = _Play(loop, sampler.version, tasks, group, transcripts)
+    if isinstance(sampler, StreamingSampler) and sampler.streams:
+        _play_in_stream(play, sampler, temperature, generator)
+    else:
+        while running := play.batch.running:
+            prompts = play.ask(running)
+            completions = sampler.generate(prompts, loop.answer_tokens, temperature, generator)
+            play.answer(running, prompts, completions)
+    return play.rollout
+
+
+def _play_in_stream(
+    play: _Play[Notes],
+    sampler: StreamingSampler,
+    temperature: float,
+    generator: torch.Generator,
+) -> None:
+    """No episode waits for another: its next prompt begins when its answer has ended and there is
+    room. What an episode says depends on its number and step, not on who is done when."""
+    first = int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
+    asked: dict[int, list[int]] = {}
+
+    def requests(slots: Sequence[int]) -> list[Request]:
+        asked.update(zip(slots, play.ask(slots), strict=True))
+        steps = play.batch.steps
+        return [Request(i, asked[i], seeding.derive(first, "answer", steps[i], i)) for i in slots]
+
+    def answered(answers: list[Answer]) -> list[Request]:
+        answers = sorted(answers)
+        slots = [answer.key for answer in answers]
+        said = Completions([a.tokens for a in answers], [a.logprobs for a in answers])
+        play.answer(slots, [asked[i] for i in slots], said)
+        running = set(play.batch.running)
+        return requests([i for i in slots if i in running])
+
+    if play.batch.running:
+        sampler.stream(
+            requests(play.batch.running), play.loop.answer_tokens, temperature, answered,
+            play.loop.rows, play.loop.prompt_tokens,
+        )  # fmt: skip
+    play.rollout.samples.sort(key=lambda sample: (sample.step, sample.episode))
+
+
+class _Play(Generic[Notes]):
+    """The episodes of a rollout while they are played."""
+
+    def __init__(
+        self,
+        loop: AgentLoop[Notes],
+        version: int,
+        tasks: Sequence[str],
+        group: int,
+        transcripts: bool,
+    ) -> None:
+        self.loop, self.batch = loop, Batch(loop.world, loop.max_steps)
+        ids = [task for task in tasks for _ in range(group)]
+        turns = self.batch.reset(ids)
+        self.notes = [
+            loop.format.start(episode.goal, turn)
+            for episode, turn in zip(self.batch.episodes, turns, strict=True)
+        ]
+        self.rollout = Rollout(
+            [], [i // group for i in range(len(ids))], [0.0] * len(ids), [False] * len(ids),
+            [0] * len(ids), [0] * len(ids), version, [[] for _ in ids] if transcripts else [],
+            [False] * len(ids), [True] * len(ids),
+        )  # fmt: skip
+
+    def ask(self, slots: Sequence[int]) -> list[list[int]]:
+        """What these episodes are told."""
+        loop = self.loop
+        notes = [self.notes[i] for i in slots]
+        return loop.format.encode(loop.tokenizer, notes, loop.prompt_tokens)
+
+    def answer(
+        self, slots: Sequence[int], prompts: Sequence[list[int]], completions: Completions
+    ) -> None:
+        """Step these episodes with what was said, and note what came of it."""
+        format, batch, rollout, notes = self.loop.format, self.batch, self.rollout, self.notes
+        words = [format.prompt(notes[i]) for i in slots] if rollout.transcripts else []
+        said = self.loop.tokenizer.batch_decode(completions.tokens, skip_special_tokens=True)
+        count = len(batch.episodes)
+        commands, written = [""] * count, [list[int]()] * count
+        for row, i in enumerate(slots):
             commands[i], valid = format.parse(notes[i], said[row])
             rollout.invalid[i] += not valid
             sample = Sample(
                 i, batch.steps[i], prompts[row], completions.tokens[row],
-                completions.logprobs[row], turns[i].observation, valid=valid, command=commands[i],
+                completions.logprobs[row], batch.turns[i].observation, valid=valid,
+                command=commands[i],
             )  # fmt: skip
             rollout.samples.append(sample)
             written[i] = completions.tokens[row]
-        turns = batch.step(commands, written)
-        for row, i in enumerate(running):
-            format.observe(notes[i], commands[i], turns[i], said[row])
-            rollout.returns[i] += turns[i].reward
-            rollout.samples[row - len(running)].reward = turns[i].reward
-            rollout.won[i] = bool(turns[i].info["won"])
+        batch.advance(slots, commands, written)
+        for row, i in enumerate(slots):
+            turn = batch.turns[i]
+            format.observe(notes[i], commands[i], turn, said[row])
+            rollout.returns[i] += turn.reward
+            rollout.samples[row - len(slots)].reward = turn.reward
+            rollout.won[i] = bool(turn.info["won"])
             rollout.lengths[i] = batch.steps[i]
-            rollout.truncated[i] = not turns[i].done
-            rollout.scored[i] = bool(turns[i].info.get("scored", True))
-            if transcripts:
-                rollout.transcripts[i].append((words[row], said[row], turns[i].observation))
-    return rollout
+            rollout.truncated[i] = not turn.done
+            rollout.scored[i] = bool(turn.info.get("scored", True))
+            if rollout.transcripts:
+                rollout.transcripts[i].append((words[row], said[row], turn.observation))

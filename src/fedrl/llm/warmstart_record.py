@@ -21,6 +21,14 @@ def shown_tasks(model: str) -> set[str]:
     )
 
 
+def shown_contents(model: str) -> set[str]:
+    """Digests of what these tasks hold, where their world has such (`Fingerprinted`)."""
+    record = Path(model) / FILE
+    if not record.is_file():
+        return set()
+    return set(json.loads(record.read_text(encoding="utf-8")).get("contents", ()))
+
+
 def write_record(folder: Path, record: Mapping[str, Any]) -> None:
     """Keep how the model was made, and under "tasks" all that it has been shown."""
     text = json.dumps(record, indent=1) + "\n"

@@ -10,16 +10,20 @@ matters, and the first clients of many are the same as of few where the algorith
     preference   a mix of categories of the client's own (omega)        category shares
     coverage     many tasks or few (xi), every task in as many clients  sizes
     hardness     many successful tasks or few (xi), size in all         success rates
-    scenes       no two clients share a scene                           environments
+    scenes       scenes that no other client has (divergence)           environments
+
+`strategy = "own"` deals nothing: a client holds what its folder holds (`own_folders`).
 """
 
 from fedrl.partition.labels import draw_labels, load_labels, read_labels, write_labels
 from fedrl.partition.measures import Measures, measure
+from fedrl.partition.own_folders import OwnFolders
 from fedrl.partition.settings import Settings, TaskLike
 from fedrl.partition.strategies import partition
 
 __all__ = [
     "Measures",
+    "OwnFolders",
     "Settings",
     "TaskLike",
     "draw_labels",

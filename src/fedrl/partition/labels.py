@@ -1,11 +1,14 @@
-"""Which tasks succeed: a JSON file `{"task id": true, …}`, one entry for every task.
+"""Which tasks succeed: a JSON file `{"task id": true, …}`, plain or .gz, one entry for every task.
 
-Whoever has rolled out a model on the tasks writes it with `write_labels`.
+Whoever has rolled out a model on the tasks writes it with `write_labels`. Labels of other people's
+may lack some of a world's tasks: `unlabelled = "leave_out"` then deals out the others alone.
 """
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
@@ -20,7 +23,10 @@ FORMAT = 'a JSON object {"task id": true or false} (fedrl.partition.write_labels
 
 def read_labels(path: str | Path) -> dict[str, bool]:
     try:
-        labels = json.loads(Path(path).read_text(encoding="utf-8"))
+        raw = Path(path).read_bytes()
+        labels = json.loads(gzip.decompress(raw) if Path(path).suffix == ".gz" else raw)
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        raise UserError(f"{path}: not a .gz file: {error}") from error
     except OSError as error:
         raise UserError(
             f"{path}: cannot read the labels ({error.strerror}); they are {FORMAT}"
@@ -57,6 +63,20 @@ def draw_labels(tasks: Iterable[TaskLike], rate: float, seed: int) -> dict[str, 
     return dict(zip(ids, drawn.tolist(), strict=True))
 
 
+def pool_of(
+    tasks: Sequence[TaskLike], settings: Settings, labels: Mapping[str, bool] | None
+) -> Sequence[TaskLike]:
+    """What is dealt out: all tasks, or those that the labels speak of."""
+    if labels is None or settings.unlabelled == "refuse":
+        return tasks
+    known = [task for task in tasks if task.id in labels]
+    if not known:
+        raise UserError(
+            f"labels says nothing of any of the {len(tasks)} tasks: it is of another world"
+        )
+    return known
+
+
 def successes(tasks: Sequence[TaskLike], labels: Mapping[str, bool] | None) -> np.ndarray:
     """Whether each task succeeds [N]."""
     if labels is None:
@@ -68,6 +88,6 @@ def successes(tasks: Sequence[TaskLike], labels: Mapping[str, bool] | None) -> n
     if unknown:
         raise UserError(
             f"labels says nothing of {len(unknown)} of {len(tasks)} tasks, such as {unknown[0]!r}: "
-            "it needs true or false for every task"
+            'it needs true or false for every task, or unlabelled = "leave_out"'
         )
     return np.array([labels[task.id] for task in tasks], dtype=bool)

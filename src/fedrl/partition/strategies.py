@@ -23,7 +23,7 @@ import numpy as np
 from fedrl.core import seeding
 from fedrl.core.types import UserError
 from fedrl.partition import coverage as spread
-from fedrl.partition.labels import successes
+from fedrl.partition.labels import pool_of, successes
 from fedrl.partition.settings import Settings, TaskLike, require_seed
 
 
@@ -38,7 +38,11 @@ def partition(
     if clients < 1:
         raise UserError(f"clients is {clients}; it must be at least 1")
     require_seed(seed)
-    tasks = sorted(tasks, key=lambda task: task.id)
+    if settings.strategy == "own":
+        raise UserError(
+            'strategy is "own", which deals nothing: every client holds what its folder holds'
+        )
+    tasks = sorted(pool_of(tasks, settings, labels), key=lambda task: task.id)
     ids = np.array([task.id for task in tasks], dtype=object)
     for first, second in pairwise(ids):
         if first == second:
@@ -61,7 +65,7 @@ def partition(
     elif settings.strategy == "hardness":
         rows = hardness(successes(tasks, labels), clients, settings, seed)
     else:
-        rows = scenes(_groups([task.scene for task in tasks]), clients, settings.size, seed)
+        rows = scenes(_groups([task.scene for task in tasks]), clients, settings, seed)
     return [ids[np.sort(row)].tolist() for row in rows]
 
 
@@ -183,8 +187,35 @@ def _require_room(settings: Settings, clients: int, total: int, lowest: int, hig
         )
 
 
-def scenes(rooms: Sequence[np.ndarray], clients: int, size: int, seed: int) -> list[np.ndarray]:
-    """Scenes in random order, each to the client with the fewest tasks so far."""
+def scenes(
+    rooms: Sequence[np.ndarray], clients: int, settings: Settings, seed: int
+) -> list[np.ndarray]:
+    """Scenes in random order, each to the client with the fewest tasks so far; round(div · L) of a
+    client's tasks are of its own scenes, the others any."""
+    own = own_scenes(rooms, clients, seed)
+    wanted = round(settings.divergence * settings.size)
+    fewest = min(range(clients), key=lambda client: len(own[client]))
+    if wanted > len(own[fewest]) and settings.fallback == "refuse":
+        most = len(own[fewest])
+        raise UserError(
+            f"size = {settings.size} but the scenes of client {fewest} hold only {most} "
+            f"tasks: at most size = {most} with clients = {clients}, fewer clients, or "
+            'fallback = "fewer" or "shared"'
+        )
+    everything = np.concatenate(rooms)
+    rows = []
+    for client, held in enumerate(own):
+        rng = seeding.generator(seed, "partition scenes", client=client)
+        row = _sample(held, min(wanted, len(held)), rng)
+        more = settings.size - (wanted if settings.fallback == "fewer" else len(row))
+        if more:
+            row = np.concatenate([row, _sample(np.setdiff1d(everything, row), more, rng)])
+        rows.append(row)
+    return rows
+
+
+def own_scenes(rooms: Sequence[np.ndarray], clients: int, seed: int) -> list[np.ndarray]:
+    """The tasks of every client's own scenes."""
     if clients > len(rooms):
         raise UserError(
             f"clients = {clients} but there are only {len(rooms)} scenes, and every client needs "
@@ -196,13 +227,4 @@ def scenes(rooms: Sequence[np.ndarray], clients: int, size: int, seed: int) -> l
         held, client = fewest[0]
         heapq.heapreplace(fewest, (held + len(rooms[room]), client))
         own[client].append(rooms[room])
-    if size > fewest[0][0]:
-        raise UserError(
-            f"size = {size} but the scenes of client {fewest[0][1]} hold only {fewest[0][0]} "
-            f"tasks: at most size = {fewest[0][0]} with clients = {clients}, or fewer clients"
-        )
-    rows = []
-    for client, parts in enumerate(own):
-        rng = seeding.generator(seed, "partition scenes", client=client)
-        rows.append(_sample(np.concatenate(parts), size, rng))
-    return rows
+    return [np.concatenate(parts) for parts in own]

@@ -3,6 +3,9 @@
 The bound is on all numbers together (flat clipping): Δ ← Δ · min(1, C / ‖Δ‖₂). Methods that send
 values instead of changes (FedQHD's readouts and teachers, DQN's weights: `SendsParameters`) are
 bounded in the difference from the values that were broadcast, which everybody knows already.
+
+Counts of who holds a row (`HeldApart`) are within the bound like all else, but half a count is
+none: of an update that is too long the change gives way.
 """
 
 from __future__ import annotations
@@ -14,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedrl.core import tree
-from fedrl.core.types import Algorithm, Tensors, UserError, sends_parameters
+from fedrl.core.types import Algorithm, HeldApart, Tensors, UserError, sends_parameters
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,7 @@ class Layout:
     shapes: dict[str, tuple[int, ...]]
     dtypes: dict[str, np.dtype]
     reference: dict[str, np.ndarray]
+    counts: frozenset[str] = frozenset()
 
     @property
     def size(self) -> int:
@@ -50,6 +54,20 @@ class Layout:
             first = after
         return tree.unflatten(flat)
 
+    def shorten(self, vector: np.ndarray, bound: float) -> np.ndarray:
+        """`shorten`, of the change alone if the counts leave room for it."""
+        if not self.counts or not length(vector) > bound:
+            return shorten(vector, bound)
+        sizes = [math.prod(shape) for shape in self.shapes.values()]
+        counted = np.repeat([name in self.counts for name in self.shapes], sizes)
+        room = bound**2 - length(vector[counted]) ** 2
+        if not room > 0:
+            return shorten(vector, bound)
+        short = vector.copy()
+        # A little less than the room, or rounding would leave the whole a little too long.
+        short[~counted] = shorten(vector[~counted], math.sqrt(room) * (1 - 1e-12))
+        return short
+
 
 def layout(algorithm: Algorithm, broadcast: Tensors) -> Layout:
     """The layout of a round's updates, and what they are differences from."""
@@ -64,7 +82,8 @@ def layout(algorithm: Algorithm, broadcast: Tensors) -> Layout:
             "nothing to bound their difference from: remove [privacy]"
         )
     base = {name: np.asarray(known[name], np.float64) for name in specs} if known else {}
-    return Layout({name: tuple(spec.shape) for name, spec in specs.items()}, dtypes, base)
+    counts = algorithm.counts if isinstance(algorithm, HeldApart) else frozenset()
+    return Layout({name: tuple(spec.shape) for name, spec in specs.items()}, dtypes, base, counts)
 
 
 def length(vector: np.ndarray) -> float:
@@ -94,7 +113,7 @@ def bounded(vector: np.ndarray, bound: float) -> np.ndarray:
 def clip(update: Tensors, bound: float, form: Layout) -> Tensors:
     """The update with its change scaled down to length `bound`; a short one is left untouched."""
     vector = form.vector(update)
-    short = shorten(vector, bound)
+    short = form.shorten(vector, bound)
     return update if short is vector else form.update(short)
 
 
@@ -102,4 +121,4 @@ def vectors(
     stream: Iterable[tuple[Tensors, float]], bound: float, form: Layout
 ) -> Iterable[np.ndarray]:
     """The server's own look: a client that did not keep to the bound is made to."""
-    return (shorten(form.vector(update), bound) for update, _ in stream)
+    return (form.shorten(form.vector(update), bound) for update, _ in stream)

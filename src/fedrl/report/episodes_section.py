@@ -15,7 +15,7 @@ from fedrl.core.package_files import render
 from fedrl.core.types import UserError
 from fedrl.engines.in_process import one_line
 from fedrl.report.episodes import Episode, Played, episodes
-from fedrl.report.run_groups import Group, curve
+from fedrl.report.run_groups import Group, curve, trains_agents
 
 MOST_GROUPS = 3
 """With more groups than this, only the best one's agent is shown."""
@@ -37,7 +37,7 @@ def agents_episodes(
 
     `asked` plays them also where that is slow.
     """
-    agents = [group for group in groups if group.config.get("algorithm.name") == "fedagent"]
+    agents = [group for group in groups if trains_agents(group.config)]
     if len(agents) > MOST_GROUPS:
         agents = [max(agents, key=lambda g: _final(g, metric))]
     return [(group.name, agent_html(group.runs[0].path, asked)) for group in agents]

@@ -14,23 +14,29 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from fedrl.core import registry
 from fedrl.core.atomic_files import OWNER_ONLY, is_private
 from fedrl.core.number_format import counted, is_share, label, sentence_case
 from fedrl.core.package_files import package_text, render
 from fedrl.core.types import UserError
-from fedrl.report import plots, tables
+from fedrl.report import differences, numbers_file, plots, tables
+from fedrl.report.client_panel import client_panels
 from fedrl.report.episodes_section import agents_episodes
 from fedrl.report.panels import main_panels, other_panels
 from fedrl.report.run_groups import Group, curve, group_runs, main_metric, mean_text, summary_row
 from fedrl.report.run_labels import differing
 from fedrl.runs.read import load_all
 
+NUMBERS = "numbers.csv"
+
 
 def build(
     runs: Sequence[Path], out: Path | None = None, title: str = "", episodes: bool | None = None
 ) -> Path:
-    """Write the page (and its PNGs beside it) and say where it is; titled by the runs' names.
+    """Write the page, with its figures (PNG, SVG) and numbers (CSV) beside it, and say where it is;
+    titled by the runs' names.
 
     `episodes` of language agents are played where that is quick, if nothing is said.
     """
@@ -49,6 +55,7 @@ def build(
         if any(is_private(run.path) for run in loaded):  # its table of failures names clients
             page.touch(OWNER_ONLY)
             page.chmod(OWNER_ONLY)
+            (pictures / NUMBERS).chmod(OWNER_ONLY)
         page.write_text(text, encoding="utf-8", errors="replace")  # odd bytes in folders' names
     except OSError as error:
         raise UserError(
@@ -64,13 +71,16 @@ def html_page(
     episodes: bool | None = None,
     left_out: Sequence[str] = (),
 ) -> str:
-    """The page as text; its figures are also written as PNGs into the folder `pictures`."""
+    """The page as text; its figures and numbers are also written into the folder `pictures`."""
     metric = main_metric(groups)
     names = dict.fromkeys(str(group.config.get("name", "run")) for group in groups)
     rows = [summary_row(group, metric) for group in groups]
     main, others = main_panels(groups, metric), other_panels(groups, metric)
+    clients = client_panels(groups)
     for name, panels in {metric: main, **{name: [panel] for name, panel in others.items()}}.items():
-        plots.save(plots.curves(panels), pictures / _file_name(name))
+        for ending in (".png", ".svg"):
+            plots.save(plots.curves(panels), pictures / _file_name(name, ending))
+    numbers_file.write(groups, pictures / NUMBERS)
     return render(
         __package__,
         "page.html.jinja",
@@ -79,9 +89,12 @@ def html_page(
         plots=plots,
         groups=groups,
         headline=headline(groups, metric),
-        warnings=warnings(groups, left_out),
+        warnings=[*differences.more_than_the_method(groups), *warnings(groups, left_out)],
         figures=rows[0],
-        comparison=tables.comparison(groups, rows),
+        comparison=tables.comparison(groups, with_iqm(groups, rows, metric)),
+        differences=differences.table(groups, metric),
+        numbers=f"{pictures.name}/{NUMBERS}",
+        client_panels=[picture(panel, names=True) for panel in clients],
         metric=sentence_case(label(metric)),
         panels=[picture(panel) for panel in main],
         notes=notes(groups, main),
@@ -93,8 +106,21 @@ def html_page(
     )
 
 
-def _file_name(metric: str) -> str:
-    return re.sub(r"[^\w.-]+", "_", metric) + ".png"
+def with_iqm(
+    groups: Sequence[Group], rows: Sequence[dict[str, str]], metric: str
+) -> list[dict[str, str]]:
+    """Rows of the comparison with a column more, where a group has seeds enough for it."""
+    texts = []
+    for group in groups:
+        values = curve(group.runs, metric)[1]
+        texts.append(differences.iqm_text(values[:, -1] if values.size else np.empty(0), metric))
+    if all(text == "–" for text in texts):
+        return list(rows)
+    return [row | {"final IQM": text} for row, text in zip(rows, texts, strict=True)]
+
+
+def _file_name(metric: str, ending: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", metric) + ending
 
 
 class Picture(NamedTuple):
@@ -104,7 +130,7 @@ class Picture(NamedTuple):
     uri: str
 
 
-def picture(panel: plots.Panel) -> Picture:
+def picture(panel: plots.Panel, names: bool = False) -> Picture:
     ends = "; ".join(
         f"{name} ends at {mean_text(values[:, -1], panel.share)}"
         for name, values in panel.lines.items()
@@ -112,7 +138,7 @@ def picture(panel: plots.Panel) -> Picture:
     )
     return Picture(
         f"Line plot of {panel.title} against {panel.x_label}: {ends}.",
-        plots.as_data_uri(plots.curves([panel], names=False)),
+        plots.as_data_uri(plots.curves([panel], names=names)),
     )
 
 
@@ -123,6 +149,7 @@ class Headline(NamedTuple):
     metric: str
     finals: list[tuple[str, str]]  # a group's name and its value
     seeds: int  # most of one group
+    winner: str  # the group that is told apart from all others; empty if none is
 
 
 def headline(groups: Sequence[Group], metric: str) -> Headline:
@@ -139,6 +166,7 @@ def headline(groups: Sequence[Group], metric: str) -> Headline:
         label(metric),
         [shown for _, shown in finals],
         max(len(group.runs) for group in groups),
+        differences.winner(groups, metric),
     )
 
 

@@ -17,6 +17,7 @@ from fedrl.report.run_groups import (
     env_steps,
     episodes_played,
     failure_count,
+    trains_agents,
 )
 
 MOST_POINTS = 600
@@ -48,7 +49,7 @@ def panel(
 
 def warm_start(groups: Sequence[Group], metric: str) -> float | None:
     """What the first model of language agents can do, which all their runs begin with."""
-    agents = all(group.config.get("algorithm.name") == "fedagent" for group in groups)
+    agents = all(trains_agents(group.config) for group in groups)
     if not agents or not metric.startswith("eval/success"):
         return None
     models = {group.config.get("algorithm.model") for group in groups}

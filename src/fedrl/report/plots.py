@@ -81,6 +81,8 @@ class Panel:
     start: float | None = None  # what there was before training: a dotted line
     halves: Mapping[str, np.ndarray] = field(default_factory=dict)
     """Half widths [points] of lines that are means already, with one row each."""
+    possible: tuple[float, float] = (-np.inf, np.inf)  # no band leaves it
+    styles: Mapping[str, int] = field(default_factory=dict)  # of lines, not by their order
 
 
 def _tick_labels(axis: Axis, unit: str = "", share: bool = False) -> None:
@@ -161,24 +163,27 @@ def band_plot(
     *,
     log: bool = False,
     halves: Mapping[str, np.ndarray] | None = None,
+    possible: tuple[float, float] = (-np.inf, np.inf),
+    styles: Mapping[str, int] | None = None,
 ) -> None:
     """The mean over seeds and its 95% band of every line [seeds, points]; one seed has no band.
 
     `x` is shared, or given per line. A line without points is not drawn but keeps its colour, so
     that a name has the same colour in every panel. The axis follows the bands to half as far again
     as the seeds went: the band of two seeds, 12.7 standard errors, would press every curve flat.
+    No band leaves what is `possible`. `styles` has lines whose style does not go by their order.
     """
     alpha = 0.2 if len(lines) <= 4 else 0.12
     seen = [np.empty(0)]
     for index, (name, samples) in enumerate(lines.items()):
         if not np.size(samples):
             continue
-        colour, dash = line_style(index)
+        colour, dash = line_style((styles or {}).get(name, index))
         at = np.asarray(x[name] if isinstance(x, Mapping) else x, dtype=float)
         mean, half = interval(samples)
         half = (halves or {}).get(name, half)
         seen.append(np.ravel(samples)[np.isfinite(np.ravel(samples))])
-        low, high = mean - half, mean + half
+        low, high = np.maximum(mean - half, possible[0]), np.minimum(mean + half, possible[1])
         if log:  # a lower end at or below zero has no place on the axis: stop at the lowest seed
             lowest = np.min(samples, axis=0)
             low = np.where(low > 0, low, lowest) if halves else np.maximum(low, lowest)
@@ -219,7 +224,11 @@ def curves(panels: Sequence[Panel], *, names: bool = True) -> Figure:
         for axes, panel in zip(row, panels, strict=True):
             if panel.start is not None:
                 axes.axhline(panel.start, color=INK, linestyle=":", linewidth=1, label="round 0")
-            band_plot(axes, panel.x, panel.lines, log=panel.log, halves=panel.halves)
+            possible = (0.0, 1.0) if panel.share else panel.possible
+            band_plot(
+                axes, panel.x, panel.lines, log=panel.log, halves=panel.halves, possible=possible,
+                styles=panel.styles,
+            )  # fmt: skip
             if panel.share:
                 axes.set_ylim(max(axes.get_ylim()[0], -0.02), min(axes.get_ylim()[1], 1.02))
                 _tick_labels(axes.yaxis, share=True)
@@ -234,12 +243,14 @@ def curves(panels: Sequence[Panel], *, names: bool = True) -> Figure:
 
 
 def save(figure: Figure, path: Path, dpi: int = 160) -> None:
-    """The figure as a file of the kind that the path's ending names, legend included."""
+    """The figure as a file of the kind that the path's ending names, legend included; drawn again,
+    a vector file is the same to the byte."""
     import matplotlib
 
     path.parent.mkdir(parents=True, exist_ok=True)
+    undated = {"Date": None} if path.suffix == ".svg" else None
     with matplotlib.rc_context(STYLE):
-        figure.savefig(path, dpi=dpi, bbox_inches="tight", pad_inches=0.12)
+        figure.savefig(path, dpi=dpi, bbox_inches="tight", pad_inches=0.12, metadata=undated)
 
 
 def as_data_uri(figure: Figure) -> str:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedrl.algorithms import METHODS
 from fedrl.core.intervals import interval
 from fedrl.core.number_format import duration, is_share, label, plus_minus, si
 from fedrl.core.types import UserError
@@ -26,6 +27,8 @@ OF_A_SEED = re.compile(r"-seed\d+\.[0-9a-f]{12}$")
 """What a grid adds to a variant's name, for a folder of its own."""
 OF_ONE_CLIENT = re.compile(r"_client\d+$")
 """Numbers that a run has once for every client: too many to draw."""
+OF_AGENTS = ("model", "group", "estimator", "answer_tokens")
+"""Settings that all methods have that are built on FedAgent, and no others."""
 MAIN = ("eval/success", "eval/accuracy", "eval/return", "eval/reward")
 
 
@@ -44,6 +47,15 @@ class Group:
 def settings(run: Run) -> Config:
     said = {key: value for key, value in run.config.items() if key not in NO_SETTING}
     return said | {"name": OF_A_SEED.sub("", str(said["name"]))} if "name" in said else said
+
+
+def trains_agents(config: Config) -> bool:
+    """Whether these are runs of language agents: by the kind of the method, or, of one from
+    outside, by the settings that it has of FedAgent. Its code may be nowhere here."""
+    name = config.get("algorithm.name")
+    if name in METHODS.builtin:
+        return "text" in METHODS.builtin[str(name)].kinds
+    return all(f"algorithm.{key}" in config for key in OF_AGENTS)
 
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:

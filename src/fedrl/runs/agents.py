@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -85,17 +85,32 @@ def label(path: Path, out: Path, seed: int) -> np.ndarray:
     It sees the tasks of all clients, as only a simulation can.
     """
     algorithm, snapshot = load_agent(path)
+    require_new_file(out)
+    return write_successes(algorithm, snapshot.states[0], out, seed)
+
+
+def label_model(config: Config, out: Path, seed: int) -> np.ndarray:
+    """The same of the model that a recipe begins with, before any training."""
+    whole = replace(config, seed=0, partition=type(config.partition)(size=1))  # dealt out or not
+    algorithm = build_algorithm(whole)
+    if not isinstance(algorithm, PlaysTasks):
+        raise UserError(f"a recipe of {config.algorithm.name} trains no text agent")
+    require_new_file(out)
+    return write_successes(algorithm, algorithm.init(seeding.derive(seed, "init")), out, seed)
+
+
+def require_new_file(out: Path) -> None:
+    """A place that cannot be written is found out before the episodes."""
     if out.exists():
         raise UserError(f"{out} exists already; name another file, or delete it")
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
-        out.touch()  # a place that cannot be written is found out before the episodes
+        out.touch()
         out.unlink()
     except OSError as error:
         raise UserError(
             f"--out {out}: cannot write this file ({error.strerror}); name another place"
         ) from error
-    return write_successes(algorithm, snapshot.states[0], out, seed)
 
 
 def write_successes(algorithm: PlaysTasks, state: Tensors, out: Path, seed: int) -> np.ndarray:

@@ -15,7 +15,7 @@ from fedrl.config.build import build_algorithm
 from fedrl.config.loading import read_recipe, resolve
 from fedrl.config.schema import Config
 from fedrl.core import seeding
-from fedrl.core.types import Tensors, UserError
+from fedrl.core.types import KeepsAdapters, Tensors, UserError
 from fedrl.envs.text import Task, TextWorld
 from fedrl.federation import client_sampling, round_loop
 from fedrl.runs.checkpoint import Damaged, read_checkpoint
@@ -63,7 +63,8 @@ class Evaluation:
     """What every client gets from a run's newest checkpoint.
 
     `by_client` are means over episodes, and over models where each client has its own; `own` are
-    those of each client's own model then. `measure` is a mean return, or a success rate.
+    those of each client's own model then, or of the shared one with what a client keeps for itself.
+    `measure` is a mean return, or a success rate.
     """
 
     round: int
@@ -73,7 +74,8 @@ class Evaluation:
 
     @property
     def mean(self) -> float:
-        return float(self.by_client.mean())
+        """Over the clients that hold something to be evaluated on."""
+        return float(np.nanmean(self.by_client))
 
 
 def evaluate(path: Path, episodes: int, seed: int) -> Evaluation:
@@ -90,10 +92,18 @@ def evaluate(path: Path, episodes: int, seed: int) -> Evaluation:
     rows = np.stack(
         [algorithm.evaluate_clients(state, drawn, episodes) for state in snapshot.states]
     )
-    alone = len(client_sampling.groups(config.federation)) > 1
+    if config.partition.strategy == "own" and np.isnan(rows).all():
+        raise UserError(f"no client of {path} holds anything out to be evaluated on")
+    own: np.ndarray | None = None
+    if len(client_sampling.groups(config.federation)) > 1:
+        own = np.diagonal(rows).copy()
+    elif isinstance(algorithm, KeepsAdapters) and any(
+        algorithm.own_theta(snapshot.states[0], kept) for kept in snapshot.clients.values()
+    ):
+        own = algorithm.evaluate_own(snapshot.states[0], snapshot.clients, drawn, episodes)
     return Evaluation(
         snapshot.round,
         "success" if isinstance(algorithm, PlaysTasks) else "mean return",
         rows.mean(0),
-        np.diagonal(rows).copy() if alone else None,
+        own,
     )

@@ -2,38 +2,113 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from fedrl.core.types import SavesModel, UserError
+from fedrl.config.schema import Config
+from fedrl.core.registry import missing_extra
+from fedrl.core.types import KeepsAdapters, SavesModel, UserError
+from fedrl.engines.flower import connection as connections
 from fedrl.runs import policies
 from fedrl.runs.agents import build, newest_checkpoint
+from fedrl.runs.model_card import FILE, Origin, card
 from fedrl.runs.new_folder import new_folder
 
 
 class Exported(NamedTuple):
-    """Where the folder is, of which round, and what could not be written into it, if anything."""
+    """Where the folder is, of which round, and what could not be written into it, if anything.
+
+    `signer` is the fingerprint of the key that has signed it; empty if none has.
+    """
 
     path: Path
     round: int
-    what: Literal["model", "policy"]
+    what: Literal["model", "adapters", "policy"]
     lacking: str = ""
+    signer: str = ""
 
 
-def export(path: Path, out: Path, client: int | None = None, own: bool = False) -> Exported:
-    """Make the folder `out` of the newest checkpoint."""
+Seal = Callable[[Path, str, int], str]
+"""Signs a folder of a run, what it is and of which round; says by which key, if by any."""
+
+
+def sealing(run: Path, config: Config, key: Path | None = None) -> Seal:
+    """By the key that is named, or else by the coordinator's, if this machine has it."""
+    path = key or coordinator_key(config)
+    if path is None:
+        return lambda folder, what, round: ""
+    try:
+        from fedrl.core.signatures import Signer
+        from fedrl.runs.signing import sign_export
+    except ModuleNotFoundError as error:
+        raise missing_extra(error, "a signature", "flower") from error
+    by = Signer.load(path)
+
+    def seal(folder: Path, what: str, round: int) -> str:
+        sign_export(by, folder, run, what, round)
+        return by.fingerprint
+
+    return seal
+
+
+def coordinator_key(config: Config) -> Path | None:
+    if config.engine != "flower":
+        return None
+    try:
+        return connections.find(config.connection).signing_key
+    except UserError:  # a run that was copied: its coordinator is elsewhere
+        return None
+
+
+def export(
+    path: Path,
+    out: Path,
+    client: int | None = None,
+    own: bool = False,
+    adapters: bool = False,
+    license: str = "",
+    key: Path | None = None,
+) -> Exported:
+    """Make the folder `out` of the newest checkpoint, signed where there is a key."""
     config, algorithm = build(path)
+    seal = sealing(path, config, key)
     if not isinstance(algorithm, SavesModel):
-        round, lacking = policies.write(path, out, client, own)
-        return Exported(out, round, "policy", lacking)
-    if client is not None or own:
-        raise UserError(f"{path} is a run of a language model: leave --client and --own out")
+        if adapters or license:
+            raise UserError(f"{path} is no run of a language model: leave --adapters and --license")
+        round, lacking, signer = policies.write(path, out, client, own, seal)
+        return Exported(out, round, "policy", lacking, signer)
+    if own != (client is not None):
+        raise UserError(
+            f"{path} is a run of a language model: leave --client and --own out, or give both for "
+            "the model of a client that keeps adapters for itself"
+        )
+    if own and adapters:
+        raise UserError("--adapters are those that all clients share: leave --own out")
+    if not re.fullmatch(r"[\w.+-]*", license):
+        raise UserError(f"--license is {license!r}; name it in one word: apache-2.0, mit")
     snapshot = newest_checkpoint(path, config)
     if len(snapshot.states) > 1:
         raise UserError(
             f"{path} has {len(snapshot.states)} models, one per client: only a run with one model "
             "can be exported"
         )
+    theta = snapshot.states[0]["theta"]
+    if client is not None:
+        kept, mine = snapshot.clients.get(client), None
+        if isinstance(algorithm, KeepsAdapters) and kept is not None:
+            mine = algorithm.own_theta(snapshot.states[0], kept)
+        if mine is None:
+            raise UserError(
+                f"--client {client}: {path} holds no adapters of this client's own; clients keep "
+                "them with algorithm.personal_rank, on Flower on their own machines"
+            )
+        theta = mine
+    what: Literal["model", "adapters"] = "adapters" if adapters else "model"
+    origin = Origin(path, config, snapshot.round, algorithm, adapters, client)
     with new_folder(out) as folder:
-        algorithm.save(snapshot.states[0]["theta"], folder)
-    return Exported(out, snapshot.round, "model")
+        algorithm.save(theta, folder, adapters)
+        (folder / FILE).write_text(card(origin, out.name, license), encoding="utf-8")
+        signer = seal(folder, what, snapshot.round)
+    return Exported(out, snapshot.round, what, signer=signer)

@@ -12,16 +12,18 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from pathlib import Path
 
 from fedrl.algorithms.fedagent.settings import Settings as AgentSettings
+from fedrl.config import parts
 from fedrl.config.build import packages
 from fedrl.config.loading import as_dict, resolve
 from fedrl.config.schema import Config
-from fedrl.core.types import Tables
+from fedrl.core.types import Tables, UserError
 from fedrl.federation.client_sampling import groups
 from fedrl.runs.logs import last_round
 from fedrl.runs.read import flatten
@@ -49,9 +51,10 @@ class RunCell:
     mark: str = ""
 
     def config(self, seed: int, folder: Path) -> Config:
-        """The run of one seed, with its place under `folder`."""
+        """The run of one seed, with its place under `folder`; what no folder is called is _."""
         plain = resolve({**self.recipe, "seed": seed})
-        name = f"{self.name}-seed{seed}.{digest(plain, self.mark)}"
+        called = re.sub(r"[^\w.+-]+", "_", self.name)
+        name = f"{called}-seed{seed}.{digest(plain, self.mark)}"
         return replace(plain, name=name, out=str(folder / "runs" / self.part))
 
 
@@ -81,10 +84,16 @@ def digest(config: Config, mark: str = "") -> str:
         flat[key] = Path(flat.get(key, "")).name
     if files := flat.get("algorithm.feedback_file"):  # one per client: their folder has the hash
         flat["algorithm.feedback_file"] = Path(files).parent.name
-    if not isinstance(config.algorithm, AgentSettings):  # others plan with their rounds
+    if plans_with_rounds(config):
         flat["rounds"] = config.rounds
     code = packages(config)
     return short_hash([names, flat, *SALT, *repaired(config), *([mark] if mark else []), *code])
+
+
+def plans_with_rounds(config: Config) -> bool:
+    """Whether a run's first rounds are others if there shall be more of them."""
+    method = config.algorithm
+    return not isinstance(method, AgentSettings) or method.lr_schedule != "constant"
 
 
 def repaired(config: Config) -> list[str]:
@@ -97,9 +106,19 @@ def repaired(config: Config) -> list[str]:
 
 @cache
 def defaults(algorithm: str, world: str) -> Tables:
-    """Every setting, flat, where nothing but these two are named."""
+    """Every setting, flat, where nothing but these two are named.
+
+    Of a world that must be told more (a server, an environment) its fields' own defaults.
+    """
     names = {"algorithm": {"name": algorithm}, "world": {"name": world}}
-    return flatten(as_dict(resolve(names)))
+    try:
+        return flatten(as_dict(resolve(names)))
+    except UserError:
+        usual = flatten(as_dict(resolve({"algorithm": names["algorithm"]})))
+        own = {
+            f"world.{field.name}": field.default for field in fields(parts.world(world).settings)
+        }
+        return {key: value for key, value in usual.items() if key.split(".")[0] != "world"} | own
 
 
 def short_hash(data: object) -> str:

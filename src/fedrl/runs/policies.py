@@ -9,6 +9,7 @@ README.md            a model card
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -88,8 +89,15 @@ def _place(path: Path, config: Config, client: int | None) -> int:
 # A folder of its own
 
 
-def write(path: Path, out: Path, client: int | None = None, own: bool = False) -> tuple[int, str]:
-    """Write the folder `out`; the round that it is of, and a line about what is left out."""
+def write(
+    path: Path,
+    out: Path,
+    client: int | None = None,
+    own: bool = False,
+    seal: Callable[[Path, str, int], str] = lambda folder, what, round: "",
+) -> tuple[int, str, str]:
+    """Write the folder `out`: the round that it is of, a line about what is left out, and by whom
+    `seal` has signed it."""
     found = learned(path, client, own)
     policy = found.policy
     if not isinstance(policy, TensorPolicy):
@@ -113,7 +121,8 @@ def write(path: Path, out: Path, client: int | None = None, own: bool = False) -
         (folder / TENSORS).write_bytes(save(tensors))
         lacking = write_onnx(policy, folder / ONNX)
         (folder / CARD).write_text(card(path, found, out.name, lacking), encoding="utf-8")
-    return found.round, lacking
+        signer = seal(folder, "policy", found.round)
+    return found.round, lacking, signer
 
 
 def load_policy(folder: str | Path) -> TensorPolicy:

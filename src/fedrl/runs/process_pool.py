@@ -13,7 +13,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from multiprocessing.sharedctypes import Synchronized
@@ -29,11 +29,16 @@ from fedrl.runs.interrupt import Interrupt
 
 @dataclass(frozen=True)
 class Job:
-    """`work()` must be picklable; `cost` is in any unit, the same for all jobs of a list."""
+    """`work()` must be picklable; `cost` is in any unit, the same for all jobs of a list.
+
+    Those of more `worth` come first. `then()` tells, here, what follows from a job that is done.
+    """
 
     name: str
     cost: float
     work: Callable[[], object]
+    worth: float = 0.0
+    then: Callable[[], Sequence[Job]] | None = None
 
 
 @dataclass(frozen=True)
@@ -73,38 +78,52 @@ def finish(
     say: Callable[[str], None],
     until: float | None,
     warn: Callable[[str], None] | None = None,
+    slots: int = 0,
 ) -> bool:
     """Do the jobs, the longest first, with a line for each; False if some are not finished.
 
     `until` is a time of `time.time()`: the processes have no other clock in common. `warn`, if
-    there is one, hears of errors instead of `say`.
+    there is one, hears of errors instead of `say`. With `slots`, no more than so many are handed
+    over at a time, so that what follows from a job may come before others that wait.
     """
-    ordered = sorted(jobs, key=lambda job: -job.cost)
+    waiting = in_order(jobs)
     started, done, total = time.monotonic(), 0.0, sum(job.cost for job in jobs)
-    futures: dict[Future[Outcome], Job] = {
-        executor.submit(perform, job.work, until): job for job in ordered
-    }
+    futures: dict[Future[Outcome], Job] = {}
+    number, count = 0, len(jobs)
     whole = True
     try:
-        for number, future in enumerate(as_completed(futures), 1):
-            job, outcome = futures[future], future.result()
-            done += job.cost
-            whole &= outcome.finished
-            if not outcome.finished:
-                if outcome.trouble:
-                    (warn or say)(f"{job.name}: {outcome.trouble}")
-                elif outcome.seconds:  # those that never began are counted by whoever asked
-                    say(f"{job.name}: stopped, the time is over")
-                continue
-            rest = (time.monotonic() - started) * (total - done) / done
-            left = f", about {duration(rest)} left" if number < len(jobs) else ""
-            say(f"{job.name} in {duration(outcome.seconds)}; {number} of {len(jobs)}{left}")
+        while waiting or futures:
+            while waiting and (not slots or len(futures) < slots):
+                job = waiting.pop(0)
+                futures[executor.submit(perform, job.work, until)] = job
+            ended = wait(futures, return_when=FIRST_COMPLETED).done  # a set, in no order
+            for future in [one for one in futures if one in ended]:
+                job, outcome = futures.pop(future), future.result()
+                number += 1
+                done += job.cost
+                whole &= outcome.finished
+                if not outcome.finished:
+                    if outcome.trouble:
+                        (warn or say)(f"{job.name}: {outcome.trouble}")
+                    elif outcome.seconds:  # those that never began are counted by whoever asked
+                        say(f"{job.name}: stopped, the time is over")
+                    continue
+                if job.then is not None and (more := job.then()):
+                    waiting = in_order([*waiting, *more])
+                    total, count = total + sum(one.cost for one in more), count + len(more)
+                rest = (time.monotonic() - started) * (total - done) / done
+                left = f", about {duration(rest)} left" if number < count else ""
+                say(f"{job.name} in {duration(outcome.seconds)}; {number} of {count}{left}")
     except BrokenProcessPool as error:
         raise UserError(
             "a process that was computing has been killed (out of memory?): the same command goes "
             "on where it was, perhaps with fewer --processes"
         ) from error
     return whole
+
+
+def in_order(jobs: Sequence[Job]) -> list[Job]:
+    return sorted(jobs, key=lambda job: (-job.worth, -job.cost))
 
 
 def perform(work: Callable[[], object], until: float | None) -> Outcome:

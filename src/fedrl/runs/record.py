@@ -13,7 +13,7 @@ from fedrl.config.build import build_world
 from fedrl.config.loading import read_recipe, resolve
 from fedrl.core.types import Policy, UserError
 from fedrl.engines.in_process import one_line
-from fedrl.envs.rendering import Rendered, RenderedEnvironment
+from fedrl.envs.rendering import RenderedEnvironment, drawn
 from fedrl.runs.policies import learned
 from fedrl.runs.run_dir import require_run
 
@@ -56,10 +56,8 @@ def record(
         os.environ.setdefault("SDL_VIDEODRIVER", "dummy")
     config = resolve(read_recipe(path / "config.toml"))
     world = build_world(config)
-    if not isinstance(world, Rendered):
-        raise UserError(f"the world {config.world.name} has no pictures: only control worlds have")
     policy = _policy(path, client, own)
-    env = world.rendered(client)
+    env = drawn(world, config.world.name, client)
     rng = None if greedy else np.random.default_rng([seed, client])
     limit = int(getattr(world, "horizon", 0) or getattr(world, "limit", MOST))
     frames: list[np.ndarray] = []
@@ -106,6 +104,8 @@ def _add(frames: list[np.ndarray], env: RenderedEnvironment, caption: str) -> No
         return
     try:
         shown = np.asarray(env.render(), np.uint8)
+    except UserError:
+        raise
     except Exception as error:
         raise UserError(
             f"this world cannot be drawn here: {one_line(error)}; MuJoCo draws with OpenGL: try "

@@ -6,11 +6,12 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from fedrl.config.build import packages
+from fedrl.config.build import own_folders, packages
 from fedrl.config.loading import as_dict
 from fedrl.config.schema import Config
+from fedrl.core.own_data import Pins
 from fedrl.core.registry import absolute
-from fedrl.core.types import Json, Pins, Tables, UserError
+from fedrl.core.types import Json, Tables, UserError
 from fedrl.runs.read import flatten
 
 MAY_CHANGE = {
@@ -41,16 +42,23 @@ def placed(config: Config) -> Config:
 
     A run may be resumed, and `fedrl feedback` started, in another folder than the run was.
     """
-    keys = ("feedback_file", "feedback_folder")
+    keys = ["feedback_file", "feedback_folder"]
+    if config.engine != "flower":  # nodes have a template of this name in their own folder
+        keys.append("template")
     said = {key: getattr(config.algorithm, key, "") for key in keys}
     full = {key: str(Path(path).absolute()) for key, path in said.items() if path}
     method, world, rule, attack = config.algorithm, config.world, config.aggregate, config.attack
+    dealt = config.partition
+    own = dealt.strategy == "own"
+    if own and not dealt.digests:  # nodes know their own
+        dealt = replace(dealt, digests=own_folders(config).digests(config.engine != "flower"))
+    if isinstance(world, Pins):
+        world = world.pinned(digest="") if own else world.pinned()
     return replace(
         config,
         algorithm=replace(method, **full, name=absolute(method.name)),
-        world=replace(
-            world.pinned() if isinstance(world, Pins) else world, name=absolute(world.name)
-        ),
+        world=replace(world, name=absolute(world.name)),
+        partition=dealt,
         aggregate=replace(rule, name=absolute(rule.name)),
         attack=replace(attack, kind=absolute(attack.kind)),
         packages=packages(config),
@@ -60,7 +68,7 @@ def placed(config: Config) -> Config:
 def kept_settings(config: Config) -> Json:
     """What a resumed run must not change, flat: every checkpoint remembers it."""
     flat = flatten(as_dict(placed(config)))
-    free = MAY_CHANGE | {"name", "out", "packages", "world.digest"}
+    free = MAY_CHANGE | {"name", "out", "packages", "world.digest", "partition.digests", "agree"}
     return {k: v for k, v in flat.items() if k not in free and not k.startswith(FREE_TABLES)}
 
 

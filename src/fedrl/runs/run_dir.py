@@ -18,7 +18,6 @@ A folder that only its owner may enter has files that only its owner may read.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
@@ -32,6 +31,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TextIO
 
+from fedrl.core import file_locks
 from fedrl.core.atomic_files import OWNER_ONLY, is_private, kind_of, set_aside, write_atomically
 from fedrl.core.types import Json, Metrics, Tables, UserError
 from fedrl.federation.round_loop import Round, Snapshot
@@ -41,6 +41,8 @@ from fedrl.runs.logs import LOGS, METRICS, Logs, Mark, last_round, marks, mend, 
 
 KEPT = 3
 """Checkpoints kept: the newest, and two to fall back to."""
+SIGNATURE = ".sig"
+"""After the name of a checkpoint: its signature (`core/signatures.py`)."""
 FILES = (*LOGS, "config.toml", "meta.json", "summary.json", "log.txt", ".lock")
 
 
@@ -120,7 +122,7 @@ class RunDir:
         """One process per run: a second one would tear the logs."""
         self._lock = (self.path / ".lock").open("a")
         try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            file_locks.lock(self._lock, wait=False)
         except BlockingIOError as error:
             self._lock.close()
             raise UserError(f"{self.path} is in use by another fedrl process") from error
@@ -195,8 +197,8 @@ class RunDir:
                 self.warn(f"the checkpoint is of round {last}: rounds to {logged} are done again")
             for name, why in found.lost:
                 self.warn(f"{name} {why} that the checkpoint remembers; going on without those")
-                lengths[name] = mend(self.path / name, last, self._mode)
-            self._latest = self._logs.open(lengths, self._mode, last)
+                lengths[name] = mend(self.path / name, last, self.mode)
+            self._latest = self._logs.open(lengths, self.mode, last)
         return found.snapshot
 
     def log(self, done: Round) -> None:
@@ -218,7 +220,7 @@ class RunDir:
         notes = self._logs.marks(snapshot.round)._asdict() | {"settings": self.settings}
         with self._writing():
             self._logs.sync()
-            write_checkpoint(self.path / "checkpoints", snapshot, notes, self._mode)
+            write_checkpoint(self.path / "checkpoints", snapshot, notes, self.mode)
             self.keep(KEPT)
 
     def keep(self, count: int) -> None:
@@ -226,6 +228,7 @@ class RunDir:
         for old in self.checkpoints()[count:]:
             if old.is_file() or old.is_symlink():
                 old.unlink()
+            old.with_name(old.name + SIGNATURE).unlink(missing_ok=True)
 
     @contextmanager
     def _writing(self) -> Iterator[None]:
@@ -265,12 +268,12 @@ class RunDir:
                     path.chmod(OWNER_ONLY)
 
     @property
-    def _mode(self) -> int:
+    def mode(self) -> int:
         """Of new files: as private as the folder."""
         return OWNER_ONLY if is_private(self.path) else 0o666
 
     def _opener(self, path: str, flags: int) -> int:
-        return os.open(path, flags, self._mode)
+        return os.open(path, flags, self.mode)
 
     def say(self, line: str) -> None:
         """A line for people, with the time."""
@@ -289,7 +292,7 @@ class RunDir:
         self.write_meta(meta | {"status": status, "seconds": round(spent + seconds, 3)})
         if self._latest is not None:  # a run that never came to its rounds has nothing to sum up
             text = json.dumps(plain(self._latest), indent=1, sort_keys=True)
-            write_atomically(self.path / "summary.json", text.encode(), self._mode)
+            write_atomically(self.path / "summary.json", text.encode(), self.mode)
 
     def read_meta(self) -> Json:
         """Nothing if it is damaged or was never written: the run itself does not need it."""
@@ -300,10 +303,10 @@ class RunDir:
         return found if isinstance(found, dict) else {}
 
     def write_config(self, config: str) -> None:
-        write_atomically(self.path / "config.toml", config.encode(), self._mode)
+        write_atomically(self.path / "config.toml", config.encode(), self.mode)
 
     def write_meta(self, meta: Json) -> None:
-        write_atomically(self.path / "meta.json", json.dumps(meta, indent=1).encode(), self._mode)
+        write_atomically(self.path / "meta.json", json.dumps(meta, indent=1).encode(), self.mode)
 
     def checkpoints(self) -> list[Path]:
         """Newest first."""

@@ -3,31 +3,41 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from fedrl.aggregation import rules
 from fedrl.config import parts
-from fedrl.config.build import build_algorithm, build_clients, first_broadcast, packages
+from fedrl.config.build import (
+    build_algorithm,
+    build_clients,
+    first_broadcast,
+    notes,
+    own_folders,
+    packages,
+)
 from fedrl.config.flag_parsing import split_flags
 from fedrl.config.loading import as_dict, dotted, read_recipe, resolve, to_toml
 from fedrl.config.schema import Config
-from fedrl.core import tree
+from fedrl.core import agreement, seeding, tree
+from fedrl.core.own_data import Agrees, ComparesContents, Pins
 from fedrl.core.registry import is_file, label, missing_extra
-from fedrl.core.types import Algorithm, Pins, Tables, UserError, WarmUp
+from fedrl.core.types import Algorithm, Tables, UserError, WarmUp
 from fedrl.engines.flower import connection as connections
 from fedrl.engines.in_process import InProcess, Watch, one_line
 from fedrl.engines.worker_pool import WorkerPool
+from fedrl.envs.simulated import SimulatedWorld, require_repeats
 from fedrl.federation import round_loop
 from fedrl.federation.async_buffer import AsyncBuffer
-from fedrl.federation.client_sampling import groups
+from fedrl.federation.client_sampling import client_env_ids, first_cohort, groups
 from fedrl.federation.simulated_clock import SimulatedClock, durations
 from fedrl.runs.error_log import ErrorLog
 from fedrl.runs.interrupt import Interrupt
@@ -37,6 +47,8 @@ from fedrl.runs.resume_rules import FREE_TABLES, MAY_CHANGE, kept_settings, plac
 from fedrl.runs.run_dir import KEPT, RunDir, require_run
 from fedrl.runs.tracking import check_sinks, open_sinks
 
+LOG = logging.getLogger("fedrl")
+
 SHOWN = 8
 """Names of tensors that a plan lists; more are counted."""
 
@@ -44,6 +56,7 @@ SHOWN = 8
 def plan(config: Config) -> list[str]:
     """What a run will move and do, before it does: the size of a model and of a round."""
     algorithm = build_algorithm(config)
+    check_world(config, algorithm)
     sent, needs = first_broadcast(config, algorithm)
     specs = algorithm.declare(sent)
     numbers = sum(math.prod(spec.shape) for spec in specs.values())
@@ -59,6 +72,7 @@ def plan(config: Config) -> list[str]:
         f"{tree.nbytes(sent) * clients:,} bytes down",
         *outlook(config, algorithm),
         *needs,
+        *notes(config),
     ]
 
 
@@ -69,7 +83,11 @@ def start(config: Config, algorithm: Algorithm | None = None) -> RunDir:
     check_connection(config)
     if algorithm is not None:
         build_clients(config, algorithm)  # an attack that it cannot show
+        check_world(config, algorithm)
         check_model(config, algorithm)
+        check_own_data(config, algorithm)
+    for line in notes(config):
+        LOG.info("note: %s", line)
     root = Path(config.out) / config.name
     return RunDir.create(
         root,
@@ -84,6 +102,35 @@ def check_model(config: Config, algorithm: Algorithm) -> None:
     """Load the language model, if one trains: it, its device or an extra may be missing."""
     if hasattr(config.algorithm, "model") and isinstance(algorithm, WarmUp):
         algorithm.warm_up()
+
+
+def check_own_data(config: Config, algorithm: Algorithm) -> None:
+    """Where clients bring their own: whether what must agree does. Nodes say it themselves."""
+    if (
+        config.partition.strategy != "own"
+        or config.engine == "flower"
+        or not isinstance(algorithm, Agrees)
+    ):
+        return
+    agreed = agreement.written(algorithm.agreement())
+    folders = own_folders(config)
+    for client in range(config.federation.clients):
+        agreement.require(algorithm, agreed, client, folders.named(client))
+    if not isinstance(algorithm, ComparesContents):
+        return
+    for client in range(len(client_env_ids(config.federation))):
+        if count := algorithm.contents_in_common(client):
+            raise UserError(
+                f"{folders.named(client)} trains on {count} of the tasks that the model is "
+                f"evaluated on: take them out of its folder or of {folders.public}"
+            )
+
+
+def check_world(config: Config, algorithm: Algorithm) -> None:
+    """Play a world of one's own for a moment: its episodes must come again from their seeds."""
+    world = getattr(algorithm, "world", None)
+    if parts.world(config.world.name).entry.outside and isinstance(world, SimulatedWorld):
+        require_repeats(world, seeding.derive(config.seed, "world/repeats"))
 
 
 def check_connection(config: Config) -> None:
@@ -187,6 +234,8 @@ def train(
         errors = ErrorLog(run.say, shown.note)
         engine = stack.enter_context(open_engine(config, run, algorithm, warn, errors))
         interrupt = stack.enter_context(Interrupt())
+        if isinstance(engine, Prepares):
+            engine.prepare(first_cohort(config.federation, config.seed, 1))
         sinks = open_sinks(config.track, run.path, as_dict(config))
         for sink in sinks:
             stack.callback(sink.close)
@@ -215,6 +264,8 @@ def train(
                 exchange=asynchronous(config, engine) if config.async_buffer.size else None,
             )
             status = "stopped" if call_back.stopped else "finished"
+            if isinstance(engine, SendsRecipes):
+                sign(config, run, engine.recipe_digest, warn)
             return last
         except BaseException as error:
             with contextlib.suppress(UserError):
@@ -224,6 +275,34 @@ def train(
         finally:
             with contextlib.suppress(OSError):
                 run.finish(status, time.monotonic() - started)
+
+
+@runtime_checkable
+class Prepares(Protocol):
+    """An engine whose clients can be asked, before round 1, whether they will be able to work."""
+
+    def prepare(self, clients: Sequence[int]) -> None: ...
+
+
+@runtime_checkable
+class SendsRecipes(Protocol):
+    """An engine of clients elsewhere, who know a run by the digest of what they were sent."""
+
+    @property
+    def recipe_digest(self) -> str: ...
+
+
+def sign(config: Config, run: RunDir, recipe: str, warn: Callable[[str], None]) -> None:
+    """The last checkpoint, where its coordinator has a key; without one, the run is no worse."""
+    from fedrl.core.signatures import Signer
+    from fedrl.runs.signing import sign_checkpoint
+
+    path = connections.find(config.connection).signing_key
+    try:
+        if path is not None:
+            sign_checkpoint(Signer.load(path), run, recipe)
+    except (UserError, OSError) as error:
+        warn(f"its checkpoint is not signed: {error}")
 
 
 class Callbacks:

@@ -19,8 +19,8 @@ from fedrl.algorithms.fedagent import settings as fedagent
 from fedrl.core.limits import above_zero, at_least_one, not_negative
 from fedrl.core.registry import suggestion
 from fedrl.core.types import UserError
-from fedrl.envs.text import Task, TextWorld, spaced
-from fedrl.llm.warmstart_record import shown_tasks
+from fedrl.envs.text import Fingerprinted, Task, TextWorld, spaced
+from fedrl.llm.warmstart_record import shown_contents, shown_tasks
 from fedrl.runs.warmstart_training import Record, train, training_record, warmstart_folder
 
 if TYPE_CHECKING:
@@ -43,6 +43,11 @@ class Settings:
     format: str = "compact"
     # Chat: answers carry their reasoning in <think> before the choice in <action>.
     thinking: bool = True
+    # Turns before the present one that a prompt shows, as in the run that follows; -1 is the
+    # format's own.
+    history: int = -1
+    # A text file with the prompt in words of one's own, as in the run that follows.
+    template: str = ""
     # Public tasks that the expert plays; further ones tell the loss on tasks that were not shown.
     tasks: int = 300
     # How often the expert plays each of them, with other mistakes.
@@ -106,6 +111,9 @@ def warmstart(
             )
             record["found"] |= found
         record["tasks"] = [*sorted(before.difference(shown)), *dict.fromkeys(shown)]
+        if isinstance(world, Fingerprinted):
+            seen = shown_contents(settings.model) | world.fingerprints(shown)
+            record["contents"] = sorted(seen)
     return out
 
 
@@ -126,7 +134,9 @@ def _imitate_expert(
     from fedrl.llm.pretrain import demonstrations, supervised
     from fedrl.llm.prompts.prompt_format import world_format
 
-    format = world_format(settings.format, world, settings.thinking)
+    format = world_format(
+        settings.format, world, settings.thinking, settings.history, settings.template
+    )
     expert = demonstrations.Expertise(settings.noise, settings.listed, settings.seed)
 
     def tokenizer() -> PreTrainedTokenizerFast:
@@ -206,6 +216,8 @@ def _evaluate(
         model=str(model),
         format="chat" if settings.format == "chat" else "compact",
         thinking=settings.thinking,
+        history=settings.history,
+        template=settings.template,
         answer_tokens=2 * longest,
         prompt_tokens=settings.prompt_tokens,
         kl=0.0,

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from rich.console import Console
 
 from fedrl.core.limits import above_zero, at_least_one, not_negative
 from fedrl.core.types import UserError
-from fedrl.envs.imdb.world import World
+from fedrl.envs.imdb.world import Imdb
 from fedrl.llm.warmstart_record import shown_tasks
 from fedrl.runs.warmstart_training import Record, train, training_record, warmstart_folder
 
@@ -48,6 +48,8 @@ class Settings:
     width: int = 64
     # Layers of the built-in model.
     layers: int = 2
+    # Architecture of the built-in model: llama, or gpt2 (the paper's model's).
+    architecture: Literal["llama", "gpt2"] = "llama"
     # Of the model's first weights and the order of reviews.
     seed: int = 0
 
@@ -61,7 +63,7 @@ class Settings:
             raise UserError(f"--vocabulary is {self.vocabulary}; it must be at least 300")
 
 
-def warmstart(world: World, settings: Settings, out: Path, console: Console | None = None) -> Path:
+def warmstart(world: Imdb, settings: Settings, out: Path, console: Console | None = None) -> Path:
     """Make the folder `out`; one that exists is left alone."""
     console = console or Console(highlight=False)
     count = round((1 - HELD_OUT) * len(world.public))
@@ -77,7 +79,7 @@ def warmstart(world: World, settings: Settings, out: Path, console: Console | No
 
 
 def _read_reviews(
-    world: World, settings: Settings, folder: Path, count: int, console: Console
+    world: Imdb, settings: Settings, folder: Path, count: int, console: Console
 ) -> Record:
     """Read and save; the record so far."""
     from fedrl.llm import builtin_model, builtin_tokenizers
@@ -91,7 +93,9 @@ def _read_reviews(
             return builtin_tokenizers.word_tokenizer(texts[:count])
         return builtin_tokenizers.bpe_tokenizer(texts[:count], settings.vocabulary)
 
-    shape = builtin_model.Shape(settings.width, settings.layers, settings.seed)
+    shape = builtin_model.Shape(
+        settings.width, settings.layers, settings.seed, architecture=settings.architecture
+    )
     policy = builtin_model.model_to_teach(settings.model, tokenizer, shape)
     samples = language_modelling.text_samples(policy.tokenizer, texts, settings.window)
     plan = supervised.Supervised(settings.steps, settings.lr, settings.batch, settings.seed)

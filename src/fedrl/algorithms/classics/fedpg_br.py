@@ -17,6 +17,8 @@ Where we differ: N ≥ 1 with mean 1 + B/b, as in the authors' code, so that eve
 paper's Geom has mean B/b and may be 0). The filter is a rule of aggregation of its own, so any
 other can take its place, and with the mean it is federated SCSG. B is the same in every round. A
 cap on the importance weight and a server optimiser are settings; the authors' code uses Adam.
+`standardize`, which most recipes for control set, scales the clients' B and the server's b
+trajectories each by their own returns: v_n is then no unbiased estimate. A run says so.
 """
 
 from __future__ import annotations
@@ -52,6 +54,9 @@ class FedPGBRSettings(Settings):
     trajectories: int = 16
     # b: trajectories of the server's own in each of its steps.
     server_trajectories: int = 4
+    # Shift and scale rewards-to-go, the clients' B trajectories and the server's b apart: g(τ|θ_0)
+    # of the server is then not the clients' μ on average, and v_n is biased. The paper does not.
+    standardize: bool = False
     # Cap on the importance weight; 0 is off.
     weight_clip: float = 0.0
 

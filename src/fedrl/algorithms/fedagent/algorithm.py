@@ -21,7 +21,8 @@ trains on, which is asserted. AdamW starts anew in every round of a federation, 
 has no state to keep; one that learns alone keeps the moments, so that its rounds are one unbroken
 run as in the paper's baselines (`optimizer_state`). Options of ours, off by default: FedProx
 (`prox`), server momentum and Adam, episodes that count the same whatever their length
-(`by_episode`), and FedSVRPG-M's anchored momentum carried over to language agents (`beta` < 1): the
+(`by_episode`), adapters that a client keeps for itself (`personal_rank`, `llm.lora`), and
+FedSVRPG-M's anchored momentum carried over to language agents (`beta` < 1): the
 server also broadcasts θ_{t-1} and its direction u, and the clients send the mean of their
 directions, which becomes the next u.
 
@@ -31,20 +32,21 @@ what a client's steps go down (`loss`); docs/extend/language_agents.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
 from fedrl.aggregation import server_optimizers
+from fedrl.algorithms.fedagent import held_out
+from fedrl.algorithms.fedagent.agent_model import OWN, AgentModel
 from fedrl.algorithms.fedagent.settings import Settings
-from fedrl.core import tree
+from fedrl.core import seeding, tree
 from fedrl.core.limits import one_of
-from fedrl.core.registry import missing_extra
 from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Shareable, Spec, Tensors, UserError
+from fedrl.envs.client_worlds import ClientWorlds
 from fedrl.envs.text import PartitionedWorld, Task, spaced
-from fedrl.llm.warmstart_record import shown_tasks
+from fedrl.llm.rl.lr_schedule import LearningRates
 
 if TYPE_CHECKING:
     import torch
@@ -59,13 +61,17 @@ DIRECTION = "u."
 """Before a parameter's name: the mean of a client's anchored directions, sent if β < 1."""
 
 
+MOST_TASKS = 10_000_000
+"""That a client may say it holds out."""
+
 SHARES = (
     "train/success", "train/invalid", "train/no_think", "train/truncated", "train/no_act",
-    "train/zero_advantage", "train/ratio_far", "train/weight_clipped",
+    "train/zero_advantage", "train/ratio_far", "train/weight_clipped", "held/success",
+    "held/own_success",
 )  # fmt: skip
 
 
-class FedAgent:
+class FedAgent(AgentModel):
     """Language agents: groups of episodes on each client's own tasks, averaged.
 
     `trainer` remembers nothing: every call sets its weights.
@@ -82,8 +88,9 @@ class FedAgent:
             "train/success", "train/return", "train/steps", "train/invalid", "train/no_think",
             "train/truncated", "train/no_act", "train/zero_advantage", "train/loss",
             "train/entropy", "train/ratio_far", "train/kl", "train/drift", "train/gradient_norm",
-            "train/value_loss", "train/weight_mean", "train/weight_clipped",
-            "env/steps", "env/episodes", "env/tokens",
+            "train/value_loss", "train/weight_mean", "train/weight_clipped", "train/sampler_gap",
+            "env/steps", "env/episodes", "env/tokens", "held/success", "held/tasks",
+            "held/own_success",
         }
     )  # fmt: skip
 
@@ -95,8 +102,8 @@ class FedAgent:
         client_env_ids: Sequence[Sequence[int]],
     ) -> None:
         self._check_hooks(settings)
-        self.settings, self.world = settings, dealt.world
-        episodes = settings.local_epochs * settings.tasks * settings.group
+        self.settings, self.world, self.dealt = settings, dealt.world, dealt
+        episodes = settings.local_epochs * settings.tasks * settings.group * (settings.resample + 1)
         self.ranges = dict.fromkeys(SHARES, SHARE) | {
             "env/episodes": Range(0, episodes, whole=True),
             "env/steps": Range(0, episodes * dealt.world.max_steps, whole=True),
@@ -104,28 +111,24 @@ class FedAgent:
                 0, episodes * dealt.world.max_steps * settings.answer_tokens, whole=True
             ),
             "train/steps": Range(0, dealt.world.max_steps),
+            "held/tasks": Range(0, MOST_TASKS, whole=True),
         }
-        self.shares = [
-            sorted({task for owner in pool for task in dealt.shares[owner]})
-            for pool in client_env_ids
-        ]
+        self.client_env_ids = client_env_ids
+        self.shares = dealt.pools(client_env_ids)
         one_of("algorithm.eval_split", settings.eval_split, dealt.world.splits)
-        tasks = dealt.world.tasks(settings.eval_split)
-        self.eval_tasks = spaced(tasks, min(settings.eval_tasks or len(tasks), len(tasks)))
-        if not self.eval_tasks:
-            raise UserError(f"algorithm.eval_split: {settings.eval_split!r} has no tasks")
-        evaluated = {task.id for task in self.eval_tasks}
-        trained = {task for share in self.shares for task in share}
-        if shared := evaluated & trained:
-            raise UserError(f"task {min(shared)} is both trained on and evaluated")
-        known = shown_tasks(settings.model)
-        for what, ids in (("evaluated", evaluated), ("a client's", trained)):
-            if shared := known & ids:
-                raise UserError(
-                    f"algorithm.model: its warm start was shown task {min(shared)}, which is {what}"
-                    " here; choose the world's splits (world.public, …) as the warm start did"
-                )
-        self.heaviest = float(max(map(len, self.shares)))
+        held_out.check_own(settings, dealt.world)
+        if dealt.heaviest is None:
+            trained = held_out.plain_names(dealt.world, self.shares)
+            held_out.check_apart(self.eval_tasks, trained, settings.model)
+        if settings.lr_warmup >= rounds:
+            raise UserError(
+                f"algorithm.lr_warmup is {settings.lr_warmup}, and rounds is {rounds}: the rate "
+                "would never be at its highest"
+            )
+        self.rates = LearningRates(
+            settings.lr_schedule, rounds, settings.local_epochs, settings.lr_warmup
+        )
+        self.heaviest = dealt.heaviest or float(max(map(len, self.shares)))
         self._trainer: LocalTrainer | None = None
 
     # What a method of one's own may say otherwise
@@ -136,9 +139,14 @@ class FedAgent:
         Not asked where a critic judges (estimator = "ppo"). Penalties of ill-formed answers come
         off afterwards.
         """
-        from fedrl.llm.rl.advantages import ESTIMATORS
+        from fedrl.llm.rl.advantages import ESTIMATORS, gigpo
 
-        return ESTIMATORS[self.settings.estimator](rollout)
+        settings = self.settings
+        if settings.estimator == "gigpo":
+            return gigpo(
+                rollout, settings.gigpo_gamma, settings.gigpo_omega, episode_gamma=settings.gamma
+            )
+        return ESTIMATORS[settings.estimator](rollout, gamma=settings.gamma)
 
     def loss(self, now: TokenStep) -> torch.Tensor:
         """What a client's steps go down: per answer token [A], weighed by `now.weight`, or a
@@ -207,76 +215,93 @@ class FedAgent:
         tasks, start = self.shares[job.client], job.broadcast["theta"]
         if not tasks:
             raise UserError(Shareable("this client holds no tasks to train on"))
-        trained = self.trainer.train(self, job.broadcast, tasks, job.seed, job.state, poisoned)
+        own = self._own_adapters(job)
+        judged = self._judge_own(job, own) if self.dealt.held_out == "clients" else {}
+        begin = job.broadcast | {"theta": start | own}
+        shares = [self.rates.share(job.round, n) for n in range(self.settings.local_epochs)]
+        trained = self.trainer.train(self, begin, tasks, job.seed, job.state, poisoned, shares)
         now = self.trainer.policy.weights()
         update = {name: now[name] - start[name] for name in start}
         update |= {DIRECTION + name: array for name, array in trained.direction.items()}
-        moments = trained.moments or None
-        return Result(job.client, update, float(len(tasks)), moments, trained.metrics)
+        kept = trained.moments | ({OWN: {name: now[name] for name in own}} if own else {})
+        metrics = trained.metrics | judged
+        return Result(job.client, update, float(len(tasks)), kept or None, metrics)
+
+    def _own_adapters(self, job: Job) -> Tensors:
+        """What a client keeps for itself: as its last round left it, or new."""
+        if not self.settings.personal_rank:
+            return {}
+        if job.state is not None and OWN in job.state:
+            return dict(job.state[OWN])
+        return self.trainer.actor.new_personal_adapters(seeding.derive(job.seed, OWN))
+
+    def _judge_own(self, job: Job, own: Tensors) -> Metrics:
+        """How the model that a client was sent does on what the client holds out, and how the
+        client's own does, which it kept adapters for."""
+        won = self.judge(job, {})
+        if not len(won):
+            return {}
+        found = {"held/success": float(won.mean()), "held/tasks": float(len(won))}
+        return found | ({"held/own_success": float(self.judge(job, own).mean())} if own else {})
+
+    def judge(self, job: Job, own: Tensors | None = None) -> np.ndarray:
+        """Of every task that a client holds out, whether the model that it was sent wins it [n],
+        with the adapters that it keeps, or with those of `own`."""
+        tasks = [task.id for task in self.own_held_out(job.client)]
+        seed = seeding.derive(job.seed, "held out")
+        if not tasks:
+            return np.zeros(0)
+        if own is None:
+            own = (job.state or {}).get(OWN, {})
+        theta = job.broadcast["theta"] | own
+        return np.array(self.trainer.play(theta, tasks, seed).won, float)
 
     # Evaluation
 
     def evaluate(
         self, states: Sequence[Tensors], owners: Sequence[Sequence[int]], round: int, seed: int
     ) -> Metrics:
+        if self.dealt.held_out == "clients":  # they say it themselves
+            return {}
         rows = [self.trainer.evaluate(state["theta"], self.eval_tasks, seed) for state in states]
+        if self.settings.eval_own:
+            for row, state, own in zip(rows, states, owners, strict=True):
+                row["eval/own_success"] = self._own_success(state["theta"], own, seed)
         return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
+    def _own_success(self, theta: Tensors, owners: Sequence[int], seed: int) -> float:
+        """In each of these clients' own worlds, and their mean."""
+        assert isinstance(self.world, ClientWorlds)
+        parts = held_out.own_parts(self.world, owners, self.settings, self.eval_tasks)
+        ids = [task for part in parts for task in part]
+        won = self.trainer.play(theta, ids, seeding.derive(seed, "own worlds")).won
+        return held_out.mean_over_worlds(won, parts)
+
     def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
-        """Success on (some of) every client's own tasks."""
+        """Success on (some of) every client's own tasks: those that are held out, where it has a
+        world or data of its own, else those that it trains on."""
+        return self.evaluate_own(state, {}, seed, episodes)
+
+    def evaluate_own(
+        self, state: Tensors, kept: Mapping[int, Tensors], seed: int, episodes: int
+    ) -> np.ndarray:
+        """The same of the shared model with each client's own adapters."""
         rates = []
-        for share in self.shares:
-            own = set(share)
-            tasks = [task for task in self.world.tasks("train") if task.id in own]
+        for client, share in enumerate(self.shares):
+            if isinstance(self.world, ClientWorlds):
+                tasks = self.own_held_out(client)
+            else:
+                own = set(share)
+                tasks = [task for task in self.world.tasks("train") if task.id in own]
             some = spaced(tasks, min(episodes, len(tasks)))
-            rates.append(self.trainer.evaluate(state["theta"], some, seed)["eval/success"])
+            theta = self.own_theta(state, kept.get(client, {})) or state["theta"]
+            found = self.trainer.evaluate(theta, some, seed) if some else {}
+            rates.append(found.get("eval/success", np.nan))  # nobody's, of who holds nothing out
         return np.array(rates)
 
     def play_tasks(self, theta: Tensors, tasks: Sequence[Task], seed: int) -> Rollout:
         """Episodes of these tasks at the evaluation's temperature, with their transcripts."""
         return self.trainer.play(theta, [task.id for task in tasks], seed, transcripts=True)
-
-    def save(self, theta: Tensors, out: Path) -> None:
-        """The model with these weights as an ordinary folder."""
-        from fedrl.llm.export import save
-
-        settings = self.settings
-        save(settings.model, settings.lora_rank, settings.lora_alpha, theta, out)
-
-    def outline(self) -> tuple[Tensors, list[str]]:
-        """The server's state in shapes alone, and what a client needs; no weights are read."""
-        if not self.settings.model:
-            raise UserError("algorithm.model is empty; name a model folder (`fedrl warmstart`)")
-        try:
-            from fedrl.algorithms.fedagent.memory_estimate import estimate_lines, estimate_memory
-        except ModuleNotFoundError as error:
-            raise missing_extra(error, f"algorithm.name = {self.settings.name!r}", "llm") from error
-        estimate = estimate_memory(self.settings, len(self.eval_tasks))
-        nothing = np.zeros((), np.float32)  # seen as if it were an array, without one's memory
-        theta = {name: np.broadcast_to(nothing, shape) for name, shape in estimate.trained.items()}
-        state = {"theta": theta, "previous": theta, "u": theta}
-        return state, estimate_lines(estimate, self.settings)
-
-    def warm_up(self) -> None:
-        """In a worker, what is wrong with the model is said at once, not as a client's error."""
-        assert self.trainer
-
-    @property
-    def trainer(self) -> LocalTrainer:
-        """The model is loaded when it is first needed, in the process that needs it."""
-        if self._trainer is None:
-            try:
-                from fedrl.algorithms.fedagent.local_trainer import LocalTrainer
-
-                self._trainer = LocalTrainer(self.settings, self.world)
-            except ModuleNotFoundError as error:
-                raise missing_extra(
-                    error, f"algorithm.name = {self.settings.name!r}", "llm"
-                ) from error
-        return self._trainer
-
-    def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_trainer": None}
 
 
 def build(

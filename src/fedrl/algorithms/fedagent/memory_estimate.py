@@ -1,62 +1,52 @@
 """An estimate of the memory that a client needs, from a model's shape alone: what `--dry-run`
-prints.
+prints, and what a run on a GPU is refused by before it starts.
 
-P parameters, of which N are trained; d width, h query and k key-value heads of size s, f inner
-width, L layers, V vocabulary. Weights and what is trained are float32 (4 bytes); a GPU computes in
-bfloat16 (c = 2 bytes), a CPU in float32 (c = 4).
+P parameters, of which N are trained; weights and what is trained are float32 (4 bytes).
 
-    weights      4 P
+    weights      4 P; with `four_bit` the linear layers but the output count 0.516 bytes a number:
+                 NF4 in blocks of 64 with a scale of a byte each, and 4 bytes for 256 scales
     gradients    4 N
     optimizer    8 N          AdamW's two moments
     copies       4 P for the KL divergence's reference (none with LoRA: the model without its
                  adapters is the reference); 4 N for FedProx's start; 28 N for β < 1: the model of
                  the round before, u, the mean direction, and four gradients of a minibatch
     sampler      2 P          the engine's copy in bfloat16; the plain sampler shares the weights
-    cache        2 c L k s · rows · length: keys and values of all episodes side by side. The CUDA
-                 engine rounds both up and adds 4 V per row of random numbers
-    activations  of one microbatch, B rows of T tokens with A answer tokens in all
-
-What a layer keeps per token for the way back, in a model of the Llama kind with attention that
-does not write its matrix down:
-
-    both norms   4 · 2 d      inputs in float32, and 4 · 2 d what they became, if norms are trained
-    attention    c (d + 2 h s + 2 k s)     input of the projections, q, the result, k and v
-    MLP          c (d + 4 f)               its input; gate, its activation, up, their product
-
-A layer computed again (`save_memory`) keeps 4 d instead, and one layer is there in full. Then
-8 d per token for the last norm, and 4 · 5 V per answer token: logits, log-probabilities,
-probabilities and two gradients. On a GPU a pass also keeps the weights' bfloat16 copies, 2 P (of
-one layer, if layers are computed again).
+    cache        keys and values of all episodes that are answered side by side, at their longest.
+                 The CUDA engine rounds both up; an evaluation streams through training's rows. The
+                 plain sampler holds all episodes of an evaluation
+    activations  of one forward and backward pass of the learner, or one over prompts of the
+                 sampler, whichever is larger: `llm.memory` counts both. The packed learner cuts its
+                 passes at a number of tokens that follows from P
 
 Weights, gradients, optimizer, copies, sampler and cache are exact; activations are within some
-percent for Llama and Qwen2 and a guide for others. CUDA itself takes another half gigabyte.
+percent for Llama and Qwen2 and a guide for others, with prompts and answers of the lengths that
+settings allow. CUDA itself takes another half gigabyte.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 
-from fedrl.algorithms.fedagent.local_trainer import trained_model
+from fedrl.algorithms.fedagent.local_trainer import rollouts, trained_model
 from fedrl.algorithms.fedagent.settings import Settings
+from fedrl.core.types import UserError
+from fedrl.llm import memory
 from fedrl.llm.generation.decode_buffers import ROUND, bucket_rows, round_up
+from fedrl.llm.generation.packed_weights import is_supported
 from fedrl.llm.generation.select import sampler_name
-from fedrl.llm.model_types import ModelConfig
-from fedrl.llm.policy import SPREAD, skeleton
+from fedrl.llm.lora import is_personal, linear_layers
+from fedrl.llm.memory import CALIBRATION, HALF, SINGLE, Shape, cache_bytes, shape_of
+from fedrl.llm.policy import SPREAD, choose_device, skeleton
 
-SINGLE, HALF = 4, 2
-"""Bytes of a number."""
+FOUR_BIT = 1 / 2 + 1 / 64 + SINGLE / (64 * 256)
+"""Bytes of a number in NF4, with its share of the scales."""
 
 
-class Shape(NamedTuple):
-    layers: int
-    width: int
-    heads: int
-    kv: int
-    size: int
-    inner: int
-    vocabulary: int
+SLOTS = {"sgd": 0, "momentum": 1, "adam": 2}
+"""Copies of the model that each server optimiser remembers."""
 
 
 class Memory(NamedTuple):
@@ -82,6 +72,7 @@ class Estimate(NamedTuple):
     rows: int  # episodes side by side
     device: str
     rollouts: str
+    kept: int  # numbers of a client's own adapters
 
 
 def estimate_memory(settings: Settings, evaluated: int) -> Estimate:
@@ -92,36 +83,36 @@ def estimate_memory(settings: Settings, evaluated: int) -> Estimate:
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     on_gpu = device != "cpu"
-    rollouts = sampler_name(settings.rollouts, base, on_gpu, device == SPREAD)
+    sampler = sampler_name(rollouts(settings), base, on_gpu, device == SPREAD)
+    packs = on_gpu and device != SPREAD and not settings.four_bit and is_supported(base)
+    quantised = sum(x.get_parameter("weight").numel() for x in linear_layers(base).values())
     model = trained_model(base, settings)
-    trained = {name: tuple(p.shape) for name, p in model.named_parameters() if p.requires_grad}
-    rows = max(settings.tasks * settings.group, evaluated)
+    sent = {
+        name: tuple(p.shape)
+        for name, p in model.named_parameters()
+        if p.requires_grad and not is_personal(name)
+    }
+    rows = settings.tasks * settings.group
+    if sampler != "cuda":
+        rows = max(rows, evaluated)
     total = sum(p.numel() for p in model.parameters())
     size = sum(p.numel() for p in model.parameters() if p.requires_grad)
-    memory = Memory(
-        weights=SINGLE * total,
+    kept = sum(p.numel() for name, p in model.named_parameters() if is_personal(name))
+    learning = (
+        packed_pass(settings, shape, plain)
+        if packs
+        else padded_pass(settings, shape, plain, on_gpu)
+    )
+    parts = Memory(
+        weights=SINGLE * total - round((SINGLE - FOUR_BIT) * quantised * settings.four_bit),
         gradients=SINGLE * size,
         optimizer=2 * SINGLE * size,
         copies=copies(settings, total, size),
-        sampler=0 if rollouts == "plain" else HALF * plain,  # adapters are merged
-        cache=cache(settings, shape, rows, rollouts, HALF if on_gpu else SINGLE),
-        activations=activations(settings, shape, plain, on_gpu),
+        sampler=0 if sampler == "plain" else HALF * plain,  # adapters are merged
+        cache=cache(settings, shape, rows, sampler, HALF if on_gpu else SINGLE),
+        activations=max(learning, reading_pass(settings, shape, rows) if sampler == "cuda" else 0),
     )
-    return Estimate(total, trained, memory, rows, device, rollouts)
-
-
-def shape_of(config: ModelConfig) -> Shape:
-    """Of any causal model's configuration; what it does not name has the usual size."""
-    heads, width = config.num_attention_heads, config.hidden_size
-    return Shape(
-        layers=config.num_hidden_layers,
-        width=width,
-        heads=heads,
-        kv=getattr(config, "num_key_value_heads", None) or heads,
-        size=getattr(config, "head_dim", None) or width // heads,
-        inner=getattr(config, "intermediate_size", None) or 4 * width,
-        vocabulary=config.vocab_size,
-    )
+    return Estimate(total, sent, parts, rows, device, sampler, kept)
 
 
 def copies(settings: Settings, total: int, trained: int) -> int:
@@ -136,52 +127,127 @@ def cache(settings: Settings, shape: Shape, rows: int, rollouts: str, number: in
     length = settings.prompt_tokens + settings.answer_tokens
     if rollouts != "cuda":
         return cache_bytes(shape, rows, length, number)
-    rows = bucket_rows(rows)
-    return (
-        cache_bytes(shape, rows, round_up(length, ROUND), number) + SINGLE * rows * shape.vocabulary
-    )
+    return cache_bytes(shape, bucket_rows(rows), round_up(length, ROUND), number)
 
 
-def cache_bytes(shape: Shape, rows: int, length: int, number: int) -> int:
-    return 2 * number * shape.layers * shape.kv * shape.size * rows * length
+def packed_pass(settings: Settings, shape: Shape, parameters: int) -> int:
+    """Of the longest prompts and answers, as many as a pass takes, on a GPU."""
+    longest = settings.prompt_tokens + settings.answer_tokens
+    rows = min(settings.microbatch, settings.minibatch)
+    tokens = min(rows * longest, max(memory.pass_tokens(parameters), longest))
+    each = memory.packed_bytes(shape, HALF, settings.save_memory)
+    each += memory.backward_bytes(shape, HALF)
+    answers = rows * settings.answer_tokens
+    head = memory.vocabulary_bytes(shape, HALF, not settings.lora_rank, answers)
+    return round(CALIBRATION.activations * tokens * each) + head
 
 
-def activations(settings: Settings, shape: Shape, parameters: int, on_gpu: bool) -> int:
-    """Of one microbatch of the longest prompts and answers."""
+def padded_pass(settings: Settings, shape: Shape, parameters: int, on_gpu: bool) -> int:
+    """Of one microbatch of the longest prompts and answers, by transformers' layers: 4 · 5 V per
+    answer token for logits, log-probabilities, probabilities and two gradients, and on a GPU the
+    weights' bfloat16 copies, 2 P (of one layer, if layers are computed again, or unpacked from 4
+    bits)."""
     rows = min(settings.microbatch, settings.minibatch)
     tokens = rows * (settings.prompt_tokens + settings.answer_tokens)
     number = HALF if on_gpu else SINGLE
-    body = tokens * kept(shape, number, settings.save_memory, norms=not settings.lora_rank)
+    targets = settings.lora_targets if settings.lora_rank else ()
+    each = memory.padded_bytes(shape, number, settings.save_memory, not settings.lora_rank, targets)
     head = 5 * SINGLE * rows * settings.answer_tokens * shape.vocabulary
     cast = HALF * parameters if on_gpu else 0
-    return body + head + (cast // shape.layers if settings.save_memory else cast)
+    one_layer = settings.save_memory or settings.four_bit
+    return tokens * each + head + (cast // shape.layers if one_layer else cast)
 
 
-def kept(shape: Shape, number: int, again: bool, norms: bool) -> int:
-    """Bytes per token that the body keeps for the way back."""
-    d, q, kv = shape.width, shape.heads * shape.size, shape.kv * shape.size
-    layer = SINGLE * (4 if norms else 2) * d + number * (2 * d + 2 * q + 2 * kv + 4 * shape.inner)
-    whole = SINGLE * d * shape.layers + layer if again else shape.layers * layer
-    return whole + SINGLE * 2 * d
+def reading_pass(settings: Settings, shape: Shape, rows: int) -> int:
+    """Of the CUDA engine over prompts, and the logits of a step of all rows."""
+    tokens = min(rows * settings.prompt_tokens, memory.read_tokens(shape))
+    scratch = round(CALIBRATION.reading * tokens * memory.reading_bytes(shape))
+    return scratch + SINGLE * bucket_rows(rows) * shape.vocabulary
 
 
-def estimate_lines(needs: Estimate, settings: Settings) -> list[str]:
+# What helps, and what cannot be
+
+
+def remedies(settings: Settings, evaluated: int, most: int = 3) -> list[tuple[str, int]]:
+    """Settings that need less, and the bytes that each alone saves: the most helpful first."""
+    longest = settings.prompt_tokens + settings.answer_tokens
+    options: dict[str, dict[str, object]] = {
+        "algorithm.lora_rank = 32": {"lora_rank": 32},
+        "algorithm.kl = 0": {"kl": 0.0},
+        "algorithm.save_memory = true": {"save_memory": True},
+        "algorithm.microbatch = 1": {"microbatch": 1},
+        f"algorithm.tasks = {settings.tasks // 2}": {"tasks": settings.tasks // 2},
+        f"algorithm.prompt_tokens = {settings.prompt_tokens // 2}": {
+            "prompt_tokens": settings.prompt_tokens // 2
+        },
+        f"algorithm.eval_tasks = {settings.tasks * settings.group}": {
+            "eval_tasks": settings.tasks * settings.group
+        },
+    }  # fmt: skip
+    if settings.lora_rank:
+        del options["algorithm.lora_rank = 32"]
+    if settings.tasks < 2:
+        del options[f"algorithm.tasks = {settings.tasks // 2}"]
+    if longest < ROUND:
+        del options[f"algorithm.prompt_tokens = {settings.prompt_tokens // 2}"]
+    now, found = estimate_memory(settings, evaluated).memory.total, []
+    for words, change in options.items():
+        fewer = min(evaluated, int(str(change.get("eval_tasks", evaluated))))
+        saved = now - estimate_memory(replace(settings, **change), fewer).memory.total  # type: ignore[arg-type]
+        if saved > 0.01 * now:
+            found.append((words, saved))
+    return sorted(found, key=lambda remedy: -remedy[1])[:most]
+
+
+def least_memory(settings: Settings, evaluated: int) -> int:
+    """What a run cannot do without, however short its prompts and answers are."""
+    short = replace(settings, prompt_tokens=1, answer_tokens=1)
+    return estimate_memory(short, evaluated).memory.total + CALIBRATION.context
+
+
+def require_memory(settings: Settings, available: int | None = None) -> None:
+    """Refuse what cannot fit, before anything is loaded: by what the GPU has free, if it is one."""
+    if available is None:
+        if settings.device == SPREAD or choose_device(settings.device).type != "cuda":
+            return
+        available = torch.cuda.mem_get_info(choose_device(settings.device))[0]
+    needed = least_memory(settings, 0)
+    if needed <= available:
+        return
+    helps = [f"{words} ({in_bytes(saved)} less)" for words, saved in remedies(settings, 0)]
+    raise UserError(
+        f"algorithm.model needs at least {in_bytes(needed)} to train so, and the GPU has "
+        f"{in_bytes(available)} free: " + (", ".join(helps) or "choose a smaller model")
+    )
+
+
+def estimate_lines(needs: Estimate, settings: Settings, evaluated: int = 0) -> list[str]:
     """The estimate in words."""
-    trained = sum(torch.Size(shape).numel() for shape in needs.trained.values())
+    sent = sum(torch.Size(shape).numel() for shape in needs.trained.values())
+    trained = sent + needs.kept
     where = "all GPUs together" if settings.device == SPREAD else f"{needs.device}"
     parts = ", ".join(f"{name} {in_bytes(n)}" for name, n in needs.memory._asdict().items() if n)
     keeps = [
         f"a client keeps {in_bytes(2 * SINGLE * trained)} of AdamW's moments between its rounds, "
         "in the checkpoint or on its own disk"
     ]
+    own = [
+        f"a client keeps {needs.kept:,} of them for itself ({in_bytes(SINGLE * needs.kept)}), in "
+        "the checkpoint or on its own disk"
+    ]
+    helps = [f"{words} ({in_bytes(saved)})" for words, saved in remedies(settings, evaluated)]
+    states = 1 + SLOTS[settings.server_optimizer] + 2 * (settings.beta < 1)
     return [
         f"the model has {needs.parameters:,} parameters, {trained:,} of them trained",
         *(keeps if settings.optimizer_state == "kept" else []),
+        *(own if needs.kept else []),
         f"memory at most {in_bytes(needs.memory.total)} on {where}, in each process that trains: "
         f"{parts}",
         f"that is with {needs.rows:,} episodes side by side ({needs.rollouts} rollouts), prompts "
         f"of {settings.prompt_tokens:,} and answers of {settings.answer_tokens:,} tokens; lower "
         "algorithm.prompt_tokens if yours are shorter",
+        f"the server's part of a checkpoint holds {in_bytes(SINGLE * sent * states)}",
+        *([f"what would save most, each alone: {', '.join(helps)}"] if helps else []),
     ]
 
 

@@ -17,11 +17,12 @@ The clients' K steps are done by the runners of `policy_gradient`, and for table
 `local_steps.tabular_kernels`; the importance weight w, Λ and u_{r,k} are in `gradient_estimators`.
 
 Where we differ from the paper, all by settings that are off by default: several trajectories per
-local step, a scale on or standardisation of the returns, caps on the importance weight and on the
-direction's norm (FedHAPG-M's ⟨∇log p, v⟩ g grows with v, so with H in the hundreds a constant step
-diverges without one), a server optimiser other than plain ascent, cohorts smaller than N (the
-server's mean is then over the cohort), and clients that take unequal numbers of local steps. λ
-defaults to ηK, the value of the paper's Figure 2.
+local step, a scale on or standardisation of the returns, gradients per step played, local steps
+that get shorter with the gradients seen (`adaptive_offset`; the authors' release has them), caps on
+the importance weight and on the direction's norm (FedHAPG-M's ⟨∇log p, v⟩ g grows with v, so with H
+in the hundreds a constant step diverges without one), a server optimiser other than plain ascent,
+cohorts smaller than N (the server's mean is then over the cohort), and clients that take unequal
+numbers of local steps. λ defaults to ηK, the value of the paper's Figure 2.
 """
 
 from __future__ import annotations
@@ -65,6 +66,8 @@ class Momentum(PolicyGradient):
             self.measures = ("weight_mean", "weight_var", "weight_clipped")
         if settings.method == "hapg":
             self.sampled_at = self.interpolated
+        if settings.adaptive_offset:
+            self.step_size = self.adaptive_step
         super().__init__(settings, world, rounds, client_env_ids)
         self.ranges["train/weight_clipped"] = SHARE
         self.initial_batch = settings.initial_trajectories or math.ceil(
@@ -90,10 +93,14 @@ class Momentum(PolicyGradient):
             )
         if not (self.closed_form and isinstance(world, TabularWorld)):
             return super().make_runner()
-        if s.standardize or s.direction_clip or s.return_scale != 1.0:
+        if s.standardize or s.direction_clip or s.return_scale != 1.0 or s.mean_over_steps:
             raise UserError(
-                "algorithm.standardize, direction_clip and return_scale are for sampled worlds; "
-                "remove them for a tabular one"
+                "algorithm.standardize, direction_clip, return_scale and mean_over_steps are for "
+                "sampled worlds; remove them for a tabular one"
+            )
+        if s.adaptive_offset:
+            raise UserError(
+                "algorithm.adaptive_offset is for sampled worlds; remove it for a tabular one"
             )
         from fedrl.algorithms.momentum.local_steps.tabular_worlds import TabularRunner
 
@@ -129,6 +136,18 @@ class Momentum(PolicyGradient):
                 now.policy, now.theta, previous, u, now.batch, now.psi, **limits
             )
         return u, {"weights": weight, "clipped": clipped} if self.anchored else {}
+
+    def adaptive_step(self, now: LocalStep, total: Array) -> tuple[Array, Array]:
+        """η_k = lr/(w + c Σ_{j≤k} ‖g_j‖²)^{1/3}, g the gradient that β multiplies, and the sum."""
+        import jax
+
+        s = self.settings
+        weight: Array | float = 1.0
+        if s.method == "hapg":
+            weight = now.importance_weight(now.theta, s.weight_clip)
+        gradient = now.gradient(weight=weight)
+        total = total + sum((leaf**2).sum() for leaf in jax.tree.leaves(gradient))
+        return s.lr / (s.adaptive_offset + s.adaptive_factor * total) ** (1 / 3), total
 
     def interpolated(self, theta: Params, server: Tensors, uniform: Array) -> Params:
         """θ(α), where FedHAPG-M samples."""

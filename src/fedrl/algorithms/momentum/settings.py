@@ -22,6 +22,11 @@ class Settings(policy_gradient.Settings):
     initial_trajectories: int = 0
     # Cap on the importance weight; 0 is off.
     weight_clip: float = 0.0
+    # w > 0: local step k is lr/(w + adaptive_factor·Σ_{j≤k} ‖g_j‖²)^{1/3}, a sum from each round's
+    # beginning, as in the authors' release; 0: all are lr, as in the paper. It needs a server_lr.
+    adaptive_offset: float = 0.0
+    # Factor of the sum of squared gradients; the authors' release has 5.
+    adaptive_factor: float = 1.0
     # Table policy of tabular worlds: softmax logits, or the probabilities themselves.
     policy: Literal["softmax", "direct"] = "softmax"
     # Smallest probability of the direct table policy.
@@ -37,7 +42,13 @@ class Settings(policy_gradient.Settings):
         if self.name == "pavg" and self.beta != 1:
             raise UserError("algorithm.name is pavg, which is β = 1: set algorithm.beta = 1.0")
         super().__post_init__()
-        not_negative(self, "algorithm.", "initial_trajectories", "weight_clip")
+        not_negative(self, "algorithm.", "initial_trajectories", "weight_clip", "adaptive_offset",
+                     "adaptive_factor")  # fmt: skip
+        if self.adaptive_offset and not self.server_lr:
+            raise UserError(
+                "algorithm.adaptive_offset makes local steps shorter than lr, so that λ = lr·K is "
+                "not what clients go: set algorithm.server_lr"
+            )
         if self.policy == "direct" and self.name == "fedhapg-m":
             raise UserError(
                 "algorithm.policy is direct, for which J is not twice differentiable: "

@@ -71,6 +71,10 @@ class PolicyGradient(ABC):
     sampled_at: Callable[[Params, Tensors, Array], Params] | None = None
     """`(theta, server, uniform) -> θ` at which a step's trajectories are drawn, if not at θ_{r,k};
     `uniform` is a number of [0, 1). Plain arithmetic: on the host it is given NumPy's arrays."""
+    step_size: Callable[[LocalStep, Array], tuple[Array, Array]] | None = None
+    """`(now, total) -> (η_k, total)` where steps are not all η: `total` is any number that a client
+    carries from step to step, 0 at first. Δ is then scaled to Σ_k η_k = ηK: u is the steps' mean,
+    whatever their lengths."""
 
     def __init__(
         self,

@@ -36,6 +36,11 @@ def standardized(psi: Array, mask: Array) -> Array:
     return (psi - mean) / (jnp.sqrt(variance) + 1e-6)
 
 
+def per_step(psi: Array, mask: Array) -> Array:
+    """Ψ divided by the minibatch's mean length: g becomes a mean over steps instead of a sum."""
+    return psi * (mask.shape[0] / mask.sum())
+
+
 def log_likelihood(policy: Policy, theta: Params, batch: Batch) -> Array:
     """Σ_t log π_θ(a_t|s_t) per trajectory [M]: log p(τ|θ) without the terms that θ cannot move."""
     return (policy.log_prob(theta, batch.observations, batch.actions) * batch.mask).sum(-1)

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from fedrl.core.types import Tensors
-from fedrl.envs.interfaces import SampledWorld
+from fedrl.envs.interfaces import Network, SampledWorld
 
 Array = jax.Array
 Params = dict[str, Array]
@@ -37,6 +37,8 @@ class Policy:
     log_prob: Callable[[Params, Array, Array], Array]
     noise_shape: tuple[int, ...]
     noise: str  # "uniform" or "normal"
+    network: Callable[[Tensors], Network] | None = None
+    """Rows of parameters for worlds that play networks themselves, where it is one with normals."""
 
 
 def network_policy(world: SampledWorld, log_std: float) -> Policy:
@@ -131,7 +133,12 @@ def gaussian_mlp(
         z = (action - mean) * jnp.exp(-params["log_std"])
         return (-0.5 * z * z - params["log_std"] - 0.5 * np.log(2 * np.pi)).sum(-1)
 
-    return Policy(init, sample, gaussian_sample_numpy, log_prob, (actions,), "normal")
+    def network(params: Tensors) -> Network:
+        names = [f"{kind}{layer}" for layer in range(len(sizes) - 1) for kind in "wb"]
+        rows = [np.asarray(params[name]).reshape(len(params[name]), -1) for name in names]
+        return Network(tuple(sizes), np.concatenate(rows, 1), np.exp(params["log_std"]))
+
+    return Policy(init, sample, gaussian_sample_numpy, log_prob, (actions,), "normal", network)
 
 
 def table(states: int, actions: int) -> Policy:

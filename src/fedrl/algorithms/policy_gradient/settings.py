@@ -35,6 +35,8 @@ class Settings:
     return_scale: float = 1.0
     # Shift and scale the rewards-to-go of each minibatch to mean 0 and variance 1.
     standardize: bool = False
+    # Gradients per step played, not per trajectory: g is divided by the minibatch's mean length.
+    mean_over_steps: bool = False
     # Standard deviation (its logarithm) with which a Gaussian policy starts.
     log_std: float = 0.0
     # Episodes per client in an evaluation (sampled worlds; tabular ones are solved exactly).

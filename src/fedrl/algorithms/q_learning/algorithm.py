@@ -35,7 +35,7 @@ from fedrl.algorithms.q_learning.td_step import Params, TDStep, half_square, pic
 from fedrl.algorithms.qhd.q_learning import round_report
 from fedrl.core import tree
 from fedrl.core.policies import TensorPolicy
-from fedrl.core.types import Job, Metrics, Result, Spec, Tensors
+from fedrl.core.types import Job, Metrics, Result, Spec, Tensors, UserError
 from fedrl.envs.interfaces import DiscreteWorld, TabularWorld
 
 if TYPE_CHECKING:
@@ -174,7 +174,7 @@ class QLearning:
         update, kept = (tree.map(np.asarray, tensors) for tensors in (sent, client))
         metrics, weight = dict(end.metrics), 1.0
         if end.episodes is not None:
-            recent, played = round_report(job, *end.episodes)
+            recent, played = round_report(job, *end.episodes, self.settings.recent)
             kept |= {"learner": end.learner, "returns": recent}
             metrics |= played
             weight = played["env/steps"]
@@ -204,6 +204,12 @@ class QLearning:
     def policy(self, state: Tensors, client: int | None = None) -> TensorPolicy:
         """Greedy by Q: one for all clients."""
         return self.runner.policy(state["theta"])
+
+    def own_policy(self, kept: Tensors, state: Tensors, client: int) -> TensorPolicy:
+        """Greedy by the Q that the client had when its last round ended."""
+        if "learner" not in kept:
+            raise UserError("clients of tables keep no Q of their own: they take the server's")
+        return self.runner.policy({"weights": kept["learner"]["online"]})
 
 
 def _prefixed(optimizer: Tensors) -> Tensors:

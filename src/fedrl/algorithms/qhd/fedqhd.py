@@ -169,7 +169,7 @@ class FedQHD(FederatedQLearner):
         returns, lengths = episodes.run_episodes(
             world, count, client.blocks, learner, self.rules, job.seed
         )
-        recent, metrics = round_report(job, returns, lengths)
+        recent, metrics = round_report(job, returns, lengths, self.settings.recent)
         if self.own:
             seed = seeding.derive(job.seed, "greedy")  # other starts than the training's
             metrics["train/greedy"] = self._greedy(world, client, learner.online, seed)

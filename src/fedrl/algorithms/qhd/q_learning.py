@@ -26,8 +26,9 @@ LAST = 100
 """Episodes behind `train/return_last100`, the paper's figure of merit."""
 
 REPORTS = frozenset(
-    {"train/return", "train/return_last100", "train/steps", "env/steps", "env/episodes"}
-)
+    {"train/return", "train/return_last100", "train/return_recent", "train/steps", "env/steps",
+     "env/episodes"}
+)  # fmt: skip
 
 Bundle = tuple[Any, ...]
 """A NamedTuple of arrays as a plain tuple, which numba unpacks in half the time: it counts where
@@ -72,11 +73,14 @@ class Practice:
     replay: int = 10_000
     # Greedy episodes per evaluation and client.
     eval_episodes: int = 20
+    # Also report the mean return of the last so many of a round's episodes; 0 does not.
+    recent: int = 0
 
     def __post_init__(self) -> None:
         at_least_one(self, "algorithm.", "episodes", "replay", "eval_episodes", "train_every")
         not_negative(self, "algorithm.", "gradient_steps", "learning_starts", "sync_steps")
         not_negative(self, "algorithm.", "sync_episodes", "epsilon_steps", "huber", "max_grad_norm")
+        not_negative(self, "algorithm.", "recent")
         for key in ("gamma", "epsilon", "epsilon_decay", "epsilon_floor"):
             if not 0 <= getattr(self, key) <= 1:
                 raise UserError(f"algorithm.{key} is {getattr(self, key)}; it is a share, 0 to 1")
@@ -105,11 +109,14 @@ def remembers_a_batch(replay: int, batch: int) -> None:
         )
 
 
-def round_report(job: Job, returns: np.ndarray, lengths: np.ndarray) -> tuple[np.ndarray, Metrics]:
+def round_report(
+    job: Job, returns: np.ndarray, lengths: np.ndarray, last: int = 0
+) -> tuple[np.ndarray, Metrics]:
     """The last returns, which the client keeps, and what it reports of a round's episodes."""
     before = returns[:0] if job.state is None else job.state["returns"]
     recent = np.concatenate([before, returns])[-LAST:]
-    return recent, {
+    asked = {"train/return_recent": float(returns[-last:].mean())} if last else {}
+    return recent, asked | {
         "train/return": float(returns.mean()),
         "train/return_last100": float(recent.mean()),
         "train/steps": float(lengths.mean()),

@@ -10,7 +10,11 @@ on it and never a program that came over the network, a model stays loaded betwe
 round waits for the SuperNode to ask for messages and not for processes to start.
 
     driver      driver, engine, node_calls, client_nodes, superlink_client, secure_rounds
-    node        supernode, node_executor, node, node_policy, node_recipes, client_state_store
+    node        supernode, node_executor, node, node_plan, node_recipes, client_state_store
+      tells     node_check (before it joins), node_story (while it runs), status
+      decides   policy, policy_check, setting_classes, approval, recipe_words
     SuperLink   superlink, superlink_guard, superlink_listener, driver_auth
-    all         messages (what is asked and answered), connection, keys, adapter/ (Flower's API)
+    logs        audit_log: node_audit, coordinator_audit; audit_story reads and compares them
+    all         messages (what is asked and answered), connection, address, keys, adapter/ (Flower's
+                API)
 """

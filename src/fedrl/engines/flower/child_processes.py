@@ -1,7 +1,7 @@
 """Child processes that end with their parent, also when it is killed.
 
 A SuperNode without its executor would keep a message for ever; a SuperLink that nobody stops keeps
-its port. On Linux the kernel ends them; elsewhere a parent that is killed leaves them behind.
+its port.
 """
 
 from __future__ import annotations
@@ -17,16 +17,10 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from fedrl.core.child_process import python
+from fedrl.core.child_process import stop as stop
 from fedrl.engines.flower.adapter import HOME_VARIABLE, OFFLINE
 
-LAUNCH = """
-import ctypes, os, sys
-ctypes.CDLL(None).prctl(1, 9)  # PR_SET_PDEATHSIG, SIGKILL
-if os.getppid() == int(sys.argv[1]):  # else it died before that line
-    os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
-"""
-"""Asks the kernel in the child itself: a parent with threads may hang between fork and exec."""
-STOP_SECONDS = 10.0
 TABLE = Path("/proc/net/tcp")
 """Sockets by address, with the state (0A: it listens) and the owner's number."""
 
@@ -38,29 +32,16 @@ def start(words: Sequence[str], home: Path, log: Path | None = None) -> subproce
     children.
     """
     environment = os.environ | OFFLINE | {HOME_VARIABLE: str(home), "PYTHONSAFEPATH": "1"}
-    first = ["-I", "-S", "-c", LAUNCH, str(os.getpid())] if sys.platform == "linux" else []
     with contextlib.ExitStack() as stack:
         out = None if log is None else stack.enter_context(log.open("ab"))
         return subprocess.Popen(
-            [sys.executable, *first, "-P", *words],
+            [*python(), "-P", *words],
             env=environment,
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
             start_new_session=True,  # Ctrl-C is the parent's to handle
         )
-
-
-def stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Ask all to end, then make those that have not."""
-    for process in processes:
-        process.terminate()
-    for process in processes:
-        try:
-            process.wait(STOP_SECONDS)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
 
 
 def free_port() -> int:

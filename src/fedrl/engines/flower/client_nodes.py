@@ -19,7 +19,9 @@ from fedrl.core.update_refusal import one_line
 from fedrl.engines.flower import messages
 from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.adapter.records import Content
-from fedrl.engines.flower.keys import Registered
+from fedrl.engines.flower.coordinator_audit import CoordinatorAudit
+from fedrl.engines.flower.keys import key_digest
+from fedrl.engines.flower.registered import Registered
 from fedrl.engines.flower.superlink_client import Outgoing, SuperLinkClient
 
 ANSWER_SECONDS = 30.0
@@ -40,9 +42,14 @@ class ClientNodes:
     """The nodes that are connected, and whose they are; `owners` are those of the clients."""
 
     def __init__(
-        self, warn: Callable[[str], None], registered: Registered | None = None, met: bool = False
+        self,
+        warn: Callable[[str], None],
+        registered: Registered | None = None,
+        met: bool = False,
+        audit: CoordinatorAudit | None = None,
     ) -> None:
         self.warn = warn
+        self.audit = audit or CoordinatorAudit(None)
         self.registered = registered  # none where nodes have no keys
         self.owners: dict[int, int] = {}  # client → node
         self.met = met  # whether a meeting has ended: mistakes in numbers are found in the first
@@ -105,7 +112,11 @@ class ClientNodes:
     def _skip(self, node: int, why: str) -> None:
         if node not in self._silent:
             self._silent.add(node)
-            self.warn(f"node {node} {why}")
+            self._leave_out(f"node {node} {why}")
+
+    def _leave_out(self, why: str) -> None:
+        self.warn(why)
+        self.audit.refuse("left out", reason=one_line(why))
 
     def _introduce(self, link: SuperLinkClient, said: Content, sender: int, asked: _Asked) -> None:
         node, nonce = asked.node, asked.nonce
@@ -115,10 +126,10 @@ class ClientNodes:
             if name.nonce != nonce or sender != node:
                 raise serialization.Damaged("an answer to another question")
         except serialization.Damaged as error:
-            self.warn(f"node {node} is left out: {error}")
+            self._leave_out(f"node {node} is left out: {error}")
             return
         if name.version != fedrl.__version__:
-            self.warn(
+            self._leave_out(
                 f"node {node} (client {name.client}) is left out: it runs fedrl "
                 f"{one_line(name.version)}, the driver {fedrl.__version__}"
             )
@@ -129,6 +140,12 @@ class ClientNodes:
             self._skip(node, f"is left out: it says that it is client {name.client}, but {doubt}")
         elif (other := self.owners.get(name.client)) is None:
             self.owners[name.client] = node
+            key = None if self.registered is None else link.key_of(node)
+            known = "" if key is None else key_digest(key)
+            called = "" if self.registered is None else self.registered.name(name.client)
+            self.audit.add(
+                "joined", client=name.client, name=called, key=known, version=name.version
+            )
         elif not self.met:
             raise UserError(
                 f"two nodes, {other} and {node}, say that they are client {name.client}: give "

@@ -10,6 +10,9 @@ because a clock that was set back would make the newest state the oldest.
 With a state of secure sums goes the hash of all jobs that it comes from, the same for all clients
 who were asked the same: a node wants everybody in a sum to start from one history
 (`secure_aggregation/client.py`).
+
+With every state goes what kind of run it is of: its method, world and privacy. The coordinator
+names runs and tags, and must not have one recipe send what another left behind under a promise.
 """
 
 from __future__ import annotations
@@ -30,15 +33,17 @@ ORDER = "order.txt"
 """Tags of a run's states, one a line, the one used last at the end."""
 
 
-HISTORY = "fedrl history"
-"""Name of that hash among a state's tensors."""
+HISTORY, ORIGIN = "fedrl history", "fedrl origin"
+"""Names of that hash, and of the kind of run, among a state's tensors."""
 
 
 class ClientStateStore:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def load(self, run: str, tag: str) -> Tensors:
+    def load(self, run: str, tag: str, origin: str | None = None) -> Tensors:
+        """Refused if it is of another kind of run than `origin`, where that is given; a state of an
+        earlier version has no kind."""
         path = self._path(run, tag)
         try:
             state = serialization.unpack(path.read_bytes())
@@ -46,17 +51,22 @@ class ClientStateStore:
             raise StateError("the state that its round starts from is not on its disk") from error
         except serialization.Damaged as error:
             raise StateError("the state that its round starts from is damaged") from error
+        kind = state.pop(ORIGIN, origin)
+        if origin is not None and kind != origin:
+            raise StateError("the state that its round starts from is of other settings")
         # What rounds still start from is not old, however often they are tried.
         self._use(path.parent, tag)
         return state
 
-    def save(self, run: str, tag: str, state: Tensors, keep: int, used: str | None) -> None:
+    def save(
+        self, run: str, tag: str, state: Tensors, keep: int, used: str | None, origin: str = ""
+    ) -> None:
         """Then drop all but the `keep` newest and the one that was `used`."""
         path = self._path(run, tag)
         # Before the file: one that is not in the list may be dropped, a tag without a file does
         # no harm.
         order = self._use(path.parent, tag)
-        write_private(path, serialization.pack(state))
+        write_private(path, serialization.pack(state | {ORIGIN: origin}))
         newest = order[-max(keep, 1) :]
         if len(newest) < keep:  # files that are not in the list may be newer: theirs was lost
             return

@@ -17,10 +17,12 @@ from typing import TYPE_CHECKING
 from fedrl.core.types import UserError
 
 if TYPE_CHECKING:
-    from fedrl.engines.flower.keys import Registered
+    from fedrl.engines.flower.registered import Registered
 
 FOLDER = "FEDRL_CONNECTIONS"
 KEYS = {"address", "ca", "secret", "nodes"}
+SIGNING_KEY = "signing.key"
+"""In the folder of `fedrl flower keys server`."""
 
 
 class Lost(Exception):
@@ -60,9 +62,16 @@ class Connection:
         """Whose key is whose; nobody has one where the connection is plain text."""
         if self.insecure:
             return None
-        from fedrl.engines.flower.keys import Registered
+        from fedrl.engines.flower.registered import Registered
 
         return Registered(Path(self.nodes or Path(self.secret).parent / "nodes"))
+
+    @property
+    def signing_key(self) -> Path | None:
+        """The key that signs what leaves this coordinator's runs, where it can be read: beside
+        `secret`."""
+        path = Path(self.secret).parent / SIGNING_KEY
+        return path if self.secret and os.access(path, os.R_OK) else None
 
     def read_secret(self) -> bytes | None:
         return _bytes_of(self.secret, "the executor's secret") if self.secret else None

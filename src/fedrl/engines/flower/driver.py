@@ -14,8 +14,12 @@ from fedrl.aggregation.settings import Settings as Aggregate
 from fedrl.config.build import packages, terms
 from fedrl.config.loading import to_toml
 from fedrl.config.schema import Config
+from fedrl.core import agreement
+from fedrl.core.own_data import Agrees
 from fedrl.core.types import Algorithm
 from fedrl.engines.flower import connection as connections
+from fedrl.engines.flower import coordinator_audit
+from fedrl.engines.flower.approval import digest
 from fedrl.engines.flower.engine import FlowerEngine, Recipe
 
 
@@ -28,14 +32,19 @@ def open_engine(
     """
     # As many states as attempts can be made since the oldest checkpoint of the run, and one more.
     keep = (kept * config.checkpoint_every + 1) * (config.federation.retries + 1) + 1
-    recipe = Recipe(name, to_toml(sent(config)), keep)
+    agreed = agreement.written(algorithm.agreement()) if isinstance(algorithm, Agrees) else ()
+    recipe = Recipe(name, to_toml(replace(sent(config), agree=agreed)), keep)
     here = connections.find(config.connection)
     if (registered := here.registered()) is not None:
         registered.check()
+    audit = coordinator_audit.of(here, warn)
+    clients = config.federation.clients
+    audit.add("run", run=name, recipe=digest(recipe.text), clients=clients)
     own_noise = bool(config.privacy.noise) and config.privacy.where == "local"
     return FlowerEngine(
-        algorithm, recipe, here, config.flower, warn, terms=terms(config), once=own_noise
-    )
+        algorithm, recipe, here, config.flower, warn, terms=terms(config), once=own_noise,
+        audit=audit,
+    )  # fmt: skip
 
 
 def sent(config: Config) -> Config:
@@ -54,6 +63,7 @@ def sent(config: Config) -> Config:
         out="runs",
         track=(),
         federation=driven,
+        partition=replace(config.partition, folder="data", digests=()),
         aggregate=Aggregate() if outside else config.aggregate,
     )
     return replace(common, packages=packages(common))

@@ -2,8 +2,9 @@
 
 Checkpoints, retries and the quorum belong to `round_loop.py`. If the SuperLink goes away, its run
 is submitted again as soon as it is back and the jobs that had no answer yet are sent again, with
-new nonces and new clocks. Where updates are added up secretly (`secure_rounds.py`), every step of
-that is an exchange of questions and answers, as a job is (`node_calls.py`).
+new nonces and new clocks; so is the job of a client whose node has changed its key meanwhile. Where
+updates are added up secretly (`secure_rounds.py`), every step of that is an exchange of questions
+and answers, as a job is (`node_calls.py`).
 """
 
 from __future__ import annotations
@@ -20,14 +21,18 @@ import numpy as np
 
 from fedrl.config.flower import Settings
 from fedrl.core import serialization
+from fedrl.core.own_data import Agrees
 from fedrl.core.types import Algorithm, Failure, Job, Tensors, UserError
 from fedrl.core.update_refusal import ranges
 from fedrl.engines.flower import messages
+from fedrl.engines.flower.approval import digest
 from fedrl.engines.flower.client_nodes import BUSY_SECONDS
 from fedrl.engines.flower.connection import Connection, Lost
+from fedrl.engines.flower.coordinator_audit import CoordinatorAudit
 from fedrl.engines.flower.node_calls import KEPT, NodeCalls, Opens, Outcome, Question, Sent
 from fedrl.engines.flower.secure_rounds import SecureSum
 from fedrl.engines.flower.superlink_client import wait_for
+from fedrl.engines.worker_pool import START_SECONDS
 from fedrl.privacy import clipping
 from fedrl.privacy.secure_aggregation import Terms, identity
 from fedrl.privacy.secure_aggregation import messages as secure_messages
@@ -60,14 +65,16 @@ class FlowerEngine:
         opens: Opens = wait_for,
         terms: Terms | None = None,
         once: bool = False,
+        audit: CoordinatorAudit | None = None,
     ) -> None:
+        self.audit = audit or CoordinatorAudit(None)
         self.algorithm = algorithm
         self.recipe = recipe
         self.settings = settings
         self.warn = warn
         self.terms = terms
         self.once = once
-        self.calls = NodeCalls(connection, settings, warn, opens)
+        self.calls = NodeCalls(connection, settings, warn, opens, self.audit)
         self._submitted: dict[int, Job] = {}  # by client, until its outcome is here
         self._sent: dict[str, Sent] = {}  # of those, what is at a node
         self._until: dict[int, float] = {}  # of those, how long to wait for their nodes
@@ -85,21 +92,82 @@ class FlowerEngine:
         self, kind: type[BaseException] | None, _: BaseException | None, __: TracebackType | None
     ) -> None:
         self.calls.close(finished=kind is None)
+        self.audit.add("ended", **self._run(), completed=kind is None)
+
+    @property
+    def recipe_digest(self) -> str:
+        """How nodes' audit logs call what they were sent."""
+        return digest(self.recipe.text)
+
+    def _run(self) -> dict[str, str]:
+        return {"run": self.recipe.run, "recipe": self.recipe_digest}
+
+    def _audited(self, asked: Sequence[Job], found: Mapping[int, Outcome]) -> None:
+        """What came of a round's jobs."""
+        first = asked[0]
+        about = {"round": first.round, "attempt": first.attempt, "summed": self.terms is not None}
+        self.audit.outcomes("round", found, **self._run(), **about)
+
+    def prepare(self, clients: Sequence[int]) -> None:
+        """Have these clients build what the recipe asks for; say who cannot, and why.
+
+        What must agree and does not is found here, before a round has begun; where nothing must,
+        rounds find out the rest.
+        """
+        if not isinstance(self.algorithm, Agrees):
+            return
+        questions = {client: self._readiness(client) for client in clients}
+        failed: dict[int, str] = {}
+        found: dict[int, Outcome] = {}
+        try:
+            for client, outcome in self.calls.ask(questions, START_SECONDS, ROOM):
+                found[client] = outcome
+                if isinstance(outcome, Failure):
+                    failed[client] = outcome.reason
+                    self.warn(f"client {client} is not ready: {outcome.reason}")
+        except Lost as lost:  # the rounds find out the same
+            self.calls.reopen(lost)
+            return
+        self.audit.outcomes("ready", found, **self._run())
+        if len(failed) == len(questions):
+            raise UserError(
+                f"none of {len(failed)} clients is ready: {next(iter(failed.values()))}"
+            )
+
+    def _readiness(self, client: int) -> Question:
+        def heading(nonce: str, digest: str) -> messages.Ready:
+            return messages.Ready(nonce, client, self.recipe.run, self.recipe.text, digest)
+
+        return Question(client, {}, heading, {})
 
     def run(self, jobs: Sequence[Job], deadline: float = 0.0) -> Iterator[Outcome]:
         """Outcomes in the order of the jobs; early ones of later jobs wait for their turn."""
         if self.terms is not None:
-            yield from self._summed(jobs, deadline, self.terms)
+            outcomes = self._summed(jobs, deadline, self.terms)
+            self._audited(jobs, {outcome.client: outcome for outcome in outcomes})
+            yield from outcomes
             return
+        found: dict[int, Outcome] = {}
+        for outcome in self._each(jobs, deadline):
+            found[outcome.client] = outcome
+            if len(found) == len(jobs):
+                self._audited(jobs, found)
+            yield outcome
+
+    def _each(self, jobs: Sequence[Job], deadline: float) -> Iterator[Outcome]:
+        """Updates that travel as they are."""
         questions = [self._question(job, deadline) for job in jobs]
         finished: dict[int, Outcome] = {}
         before = self.calls.tries
         limit = max(self._limit(job.broadcast) for job in jobs)
-        turn = 0
+        turn, moved = 0, set[int]()
         while turn < len(jobs):
             left = {i: questions[i] for i in range(turn, len(jobs)) if i not in finished}
             try:
                 for i, outcome in self.calls.ask(left, deadline, limit):
+                    if i not in moved and not self.once and self.calls.has_moved(outcome):
+                        moved.add(i)  # it is asked once more, where it is now
+                        continue
                     finished[i] = outcome
                     while turn in finished:
                         yield finished.pop(turn)
@@ -144,8 +212,8 @@ class FlowerEngine:
     def _summed(self, jobs: Sequence[Job], deadline: float, terms: Terms) -> list[Outcome]:
         """The mean as the update of everybody in the sum; from the start if the SuperLink goes."""
         broadcast = jobs[0].broadcast
-        if self.settings.half:  # what clients take as the values that they differ from
-            broadcast = serialization.unpack(serialization.pack(broadcast, half=True))
+        if self.settings.down != "float32":  # what clients take as the values that they differ from
+            broadcast = serialization.unpack(serialization.pack(broadcast, self.settings.down))
         form = clipping.layout(self.algorithm, broadcast)
         while True:
             exchange = messages.nonce()
@@ -220,8 +288,8 @@ class FlowerEngine:
         return self.calls.send(ready, deadline, BUSY_SECONDS, self._sent)
 
     def _note(self, outcomes: Mapping[int, Outcome]) -> None:
-        for client in outcomes:
-            del self._submitted[client]
+        for client, outcome in outcomes.items():
+            self._audited([self._submitted.pop(client)], {client: outcome})
             self._until.pop(client, None)
         self._done.extend(outcomes.items())
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fedrl.core.types import UserError
-from fedrl.engines.flower import child_processes, connection, keys
+from fedrl.engines.flower import child_processes, connection, keys, policy
 from fedrl.engines.flower.adapter import HOME
+from fedrl.partition import OwnFolders
 
 START_SECONDS = 60.0
 POLL_SECONDS = 0.5
@@ -18,9 +19,11 @@ POLL_SECONDS = 0.5
 class LocalFederation:
     """A SuperLink and a node per client, from `__enter__` to `__exit__`.
 
-    `program` is what a node runs: words for Python, before those of `fedrl flower node`. With
+    `program` is what a node runs: words for Python, before those of `fedrl flower node`; `link` is
+    the same for the SuperLink. With
     `peers` nodes know each other's keys, and only take part in secure sums. What nodes take from
-    recipes is `allowed`, and `own` are settings of theirs.
+    recipes is `allowed`, and `own` are settings of theirs; `data` has a folder for each of them, as
+    in a simulation of clients who bring their own.
     """
 
     def __init__(
@@ -37,8 +40,11 @@ class LocalFederation:
         allowed: Sequence[str] = (),
         packages: Sequence[str] = (),
         own: Sequence[str] = (),
+        data: Path | None = None,
+        link: Sequence[str] = ("-m", "fedrl", "flower", "link"),
     ) -> None:
         self.folder = folder
+        self.data = None if data is None else OwnFolders(data.resolve(), clients)
         self.insecure = insecure
         self.name = name
         self.port = port or child_processes.free_port()
@@ -46,7 +52,7 @@ class LocalFederation:
         self.link: subprocess.Popen[bytes] | None = None
         self.nodes: dict[int, subprocess.Popen[bytes]] = {}
         self.clients = clients
-        self.program = list(program)
+        self.program, self.link_program = list(program), list(link)
         self.poll = poll
         self.regroup = regroup
         self.peers = peers
@@ -61,7 +67,8 @@ class LocalFederation:
         for client in range(self.clients):
             key = self.folder / f"node-{client}" / "key"
             if not key.is_file():
-                keys.make_node(key)
+                keys.make_node(key, f"node-{client}")
+            policy.write_template(key.parent)
             public = key.with_name("key.pub").read_bytes()
             (server / "nodes" / f"client-{client}.pub").write_bytes(public)
         ca = "" if self.insecure else str(server / "ca.pem")
@@ -84,7 +91,7 @@ class LocalFederation:
         self._stack.__exit__(None, None, None)
 
     def start_link(self) -> None:
-        words = ["-m", "fedrl", "flower", "link", "--folder", str(self.folder / "server")]
+        words = [*self.link_program, "--folder", str(self.folder / "server")]
         words += ["--host", "127.0.0.1", "--port", str(self.port)]
         words += ["--insecure"] if self.insecure else []
         log = self.folder / "link.log"
@@ -97,6 +104,7 @@ class LocalFederation:
         words = [*self.program, "--client", str(client)]
         words += ["--superlink", self.address, "--folder", str(folder), "--poll", str(self.poll)]
         words += ["--regroup"] if self.regroup else []
+        words += ["--data", str(self.data.of(client))] if self.data is not None else []
         if self.insecure:
             words += ["--insecure"]
         else:

@@ -71,6 +71,16 @@ class Job(Heading):
 
 
 @dataclass(frozen=True)
+class Ready(Heading):
+    """Before round 1: read this recipe, build what it asks for, and say whether you can."""
+
+    client: int
+    run: str
+    recipe: str
+    digest: str
+
+
+@dataclass(frozen=True)
 class Step(Heading):
     """The next step of a secure sum: share, mask or unmask, with what it needs beside it."""
 
@@ -78,6 +88,10 @@ class Step(Heading):
     exchange: str
     step: str
     digest: str
+
+
+Asked = Ready | Job | Step
+"""What a client is asked for, once it is known which it is."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +110,7 @@ KINDS: dict[str, type[Heading]] = {
     "who": Who,
     "name": Name,
     "job": Job,
+    "ready": Ready,
     "step": Step,
     "answer": Answer,
 }

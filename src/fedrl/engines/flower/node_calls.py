@@ -22,6 +22,7 @@ from fedrl.engines.flower import messages
 from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.client_nodes import ClientNodes
 from fedrl.engines.flower.connection import Connection, Lost
+from fedrl.engines.flower.coordinator_audit import CoordinatorAudit
 from fedrl.engines.flower.superlink_client import Arrived, Outgoing, SuperLinkClient
 
 KEPT = "kept"
@@ -45,7 +46,7 @@ class Question(NamedTuple):
 
     client: int
     beside: Tensors
-    heading: Callable[[str, str], messages.Job | messages.Step]
+    heading: Callable[[str, str], messages.Asked]
     declared: Mapping[str, Spec] | None = None
 
 
@@ -76,13 +77,19 @@ class NodeCalls:
     """The driver's calls to the nodes of one SuperLink."""
 
     def __init__(
-        self, connection: Connection, settings: Settings, warn: Callable[[str], None], opens: Opens
+        self,
+        connection: Connection,
+        settings: Settings,
+        warn: Callable[[str], None],
+        opens: Opens,
+        audit: CoordinatorAudit | None = None,
     ) -> None:
         self.connection, self.settings = connection, settings
+        self.audit = audit or CoordinatorAudit(None)
         self.warn, self.opens = warn, opens
         self.bytes_sent = 0  # of broadcasts and headings, each once for every client
         self.tries = 0  # to send one
-        self.nodes = ClientNodes(warn, connection.registered())
+        self.nodes = ClientNodes(warn, connection.registered(), audit=self.audit)
         self._link: SuperLinkClient | None = None
         self._fruitless = 0
 
@@ -95,6 +102,13 @@ class NodeCalls:
         """By which the SuperLink knows a client's node; None where nodes have none."""
         node = self.nodes.owners.get(client)
         return None if node is None or self.connection.insecure else self.link().key_of(node)
+
+    def has_moved(self, outcome: Outcome) -> bool:
+        """Whether its node went away while its client changes keys: it comes back with the other
+        one, and the job may have come to it too late."""
+        known = self.nodes.registered
+        gone = isinstance(outcome, Failure) and outcome.reason == records.NODE_GONE
+        return gone and known is not None and known.renewing(outcome.client)
 
     def ask(
         self, questions: Mapping[int, Question], deadline: float, limit: int
@@ -144,7 +158,7 @@ class NodeCalls:
         return failures
 
     def _body(self, beside: Tensors) -> Body:
-        data = serialization.pack(beside, self.settings.half)
+        data = serialization.pack(beside, self.settings.down)
         pieces = serialization.cut(data, int(self.settings.piece_mb * 1e6))
         return Body(records.body(pieces), serialization.checksum(pieces), len(data))
 
@@ -197,7 +211,8 @@ class NodeCalls:
         self.warn(f"{lost}; waiting for it, then the jobs without an answer are sent again")
         self.close(finished=False)
         self._link = None
-        self.nodes = ClientNodes(self.warn, self.nodes.registered, self.nodes.met)
+        registered, met = self.nodes.registered, self.nodes.met
+        self.nodes = ClientNodes(self.warn, registered, met, self.audit)
 
     def close(self, finished: bool) -> None:
         if self._link is not None:

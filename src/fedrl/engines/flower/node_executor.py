@@ -14,20 +14,37 @@ from collections.abc import Callable
 import httpx
 
 from fedrl.engines.flower.adapter.node import Overtaken, Task, Tasks
-from fedrl.engines.flower.node import NodeClient, say
+from fedrl.engines.flower.adapter.records import Content
+from fedrl.engines.flower.node import NodeClient
+from fedrl.engines.flower.owner_log import say
 from fedrl.engines.flower.superlink_client import HEARTBEAT_SECONDS
 
 POLL_SECONDS = 0.1
 WATCH_SECONDS = 1.0
+QUIET_SECONDS = 3.0
+"""Without a message after an answer, and the time that the answer takes with so many bytes a second
+to the SuperLink: only then is it surely there."""
+SLOWEST = 2**20
 
 
-def serve(client: NodeClient, address: str, secret: bytes, going_on: Callable[[], bool]) -> None:
+def serve(
+    client: NodeClient,
+    address: str,
+    secret: bytes,
+    going_on: Callable[[], bool],
+    changed: Callable[[], bool] = lambda: False,
+    answer: Callable[[Content], Content] | None = None,
+) -> None:
     """Answer message after message of the SuperNode at `address` while `going_on`.
 
-    Ends where the SuperNode might wait for the rest of an answer for ever: start another one.
+    `answer` is in the place of the client's own, to tell its owner what it is about.
+
+    Ends where the SuperNode might wait for the rest of an answer for ever: start another one. Ends,
+    too, if `changed` asks for another one and nothing is under way: no answer is lost by that.
     """
     with contextlib.closing(Tasks(address, secret)) as tasks:
         tokens: list[str] = []
+        quiet = time.monotonic() + QUIET_SECONDS
 
         def next_task() -> bool:
             """Whether there is a task to do, of which `tokens` then has the token."""
@@ -38,6 +55,8 @@ def serve(client: NodeClient, address: str, secret: bytes, going_on: Callable[[]
         while going_on():
             try:
                 if not (tokens or next_task()):
+                    if time.monotonic() > quiet and changed() and not client.in_sum():
+                        return
                     time.sleep(POLL_SECONDS)
                     continue
             except httpx.ConnectError as error:  # it is starting, or on its way out
@@ -49,7 +68,10 @@ def serve(client: NodeClient, address: str, secret: bytes, going_on: Callable[[]
                 return
             try:
                 with contextlib.closing(Task(address, tokens.pop(), next_task)) as task:
-                    _answer(client, task, going_on)
+                    _answer(
+                        client, task, going_on, answer or (lambda content: client.answer(content))
+                    )
+                quiet = time.monotonic() + QUIET_SECONDS + client.sent / SLOWEST
             except Overtaken:
                 say("a message was given up: its run ended while it arrived")
             except Exception as error:  # noqa: BLE001 - a new SuperNode waits for nothing
@@ -57,12 +79,17 @@ def serve(client: NodeClient, address: str, secret: bytes, going_on: Callable[[]
                 return
 
 
-def _answer(client: NodeClient, task: Task, going_on: Callable[[], bool]) -> None:
+def _answer(
+    client: NodeClient,
+    task: Task,
+    going_on: Callable[[], bool],
+    answer: Callable[[Content], Content],
+) -> None:
     over = threading.Event()
     beat = threading.Thread(target=_beat, args=(task, over, client, going_on), daemon=True)
     beat.start()
     try:
-        task.answer(lambda content: client.answer(content))
+        task.answer(answer)
     finally:
         over.set()
         beat.join()

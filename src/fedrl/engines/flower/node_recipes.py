@@ -1,33 +1,48 @@
 """What a node makes of a recipe that came over the network: its algorithm, and how it sends.
 
 Paths in it, and FEDRL_DATA, mean the node's own: a node reads it in its own folder, and its flags
-go over it. What a node refuses is in `node_policy.py`.
+go over it. Nothing is done with it before the node's policy was asked (`policy.py`): what the node
+refuses is in `policy_check.py`, what waits for a person in `approval.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import hashlib
+import json
 import os
 import re
+import time
 import tomllib
 from collections.abc import Collection, Sequence
+from dataclasses import replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from fedrl.config.build import build_clients, packages, terms
+from fedrl.config.build import build_algorithm, build_clients, packages, terms
 from fedrl.config.flag_parsing import split_flags
 from fedrl.config.loading import resolve
+from fedrl.config.parts import TABLES, code_settings
 from fedrl.config.schema import Config
+from fedrl.core import agreement
+from fedrl.core.own_data import Pins
 from fedrl.core.registry import normal, only_packages
-from fedrl.core.types import Algorithm, UserError
-from fedrl.engines.flower import node_policy
+from fedrl.core.types import Algorithm, Shareable, Spec, UserError
+from fedrl.engines.flower import approval, policy_check
 from fedrl.engines.flower.adapter.records import Content
-from fedrl.engines.flower.node import NodeClient, Plan, Refused
-from fedrl.engines.flower.node_policy import Policy
+from fedrl.engines.flower.node import NodeClient
+from fedrl.engines.flower.node_audit import NodeAudit
+from fedrl.engines.flower.node_plan import Plan, Refused
+from fedrl.engines.flower.owner_log import say
+from fedrl.engines.flower.policy import FILE, Flags, Policy, parsed, text_of
+from fedrl.engines.flower.policy_check import Node
 from fedrl.privacy import accounting, secure_aggregation
 from fedrl.privacy.client_ledger import Budget
+from fedrl.privacy.secure_aggregation.identity import Identity
+from fedrl.privacy.secure_aggregation.identity import load as load_identity
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
 
 if TYPE_CHECKING:
@@ -36,6 +51,21 @@ if TYPE_CHECKING:
 PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,99}")
 """A package's name or version, as far as a node repeats it."""
 
+NAMES = {
+    "algorithm.name": "algorithm",
+    "world.name": "world",
+    "aggregate.name": "aggregate",
+    "attack.kind": "attack",
+}
+"""Settings that name what may be of a package, and their tables."""
+
+
+class Outline(NamedTuple):
+    """What leaves a client in a round, as its method declares it, and the metrics that it tells."""
+
+    tensors: dict[str, Spec]
+    metrics: list[str]
+
 
 def configuration(
     recipe: str, flags: Sequence[str], allowed: Collection[str] = frozenset()
@@ -43,7 +73,7 @@ def configuration(
     """A recipe that came over the network, with the node's own flags over it.
 
     Code of others is only taken from the `allowed` packages that are installed here, and if it is
-    the driver's.
+    the driver's; what the node's own flags name is its owner's word.
     """
     try:
         tables = tomllib.loads(recipe)
@@ -51,39 +81,69 @@ def configuration(
         raise UserError(f"the recipe that was sent is not TOML: {error}") from error
     _require_packages(tables.get("packages"), allowed)
     with only_packages(allowed):
-        config = resolve(tables, flags)
-        here = packages(config)
-    if here != config.packages:
+        asked = resolve(tables)
+        here = packages(asked)
+    if here != asked.packages:
         raise Refused(
-            f"packages: the run has {_listed(config.packages)}, and this node "
+            f"packages: the run has {_listed(asked.packages)}, and this node "
             f"{_listed(here)}: other code under the same version"
         )
-    return config
+    with only_packages({*allowed, *_named(flags)}):
+        config = resolve(tables, flags)
+    # A digest in a recipe would let its writer find out whether a guess of the data is right.
+    return replace(config, world=replace(config.world, digest="")) if _pinned(config) else config
+
+
+def _pinned(config: Config) -> bool:
+    return isinstance(config.world, Pins) and bool(config.world.digest)
+
+
+def owners_packages(config: Config, flags: Sequence[str]) -> frozenset[str]:
+    """Packages that the node's own flags name: its owner need not allow them a second time."""
+    tables = (("algorithm.", config.algorithm), ("world.", config.world))
+    own = own_keys(flags)
+    coded = [entry for prefix, one in tables for entry in code_settings(one, prefix, own)]
+    return _named(flags) | {entry.package for entry in coded if entry.outside}
+
+
+def _named(flags: Sequence[str]) -> frozenset[str]:
+    """Those of methods, worlds, rules and attacks."""
+    asked = [(TABLES[NAMES[key]], key, name) for key, name in split_flags(flags) if key in NAMES]
+    found = [table.find(name, key) for table, key, name in asked if name]
+    return frozenset(entry.package for entry in found if entry.outside)
 
 
 def _require_packages(asked: object, allowed: Collection[str]) -> None:
-    """Say which of the run's packages this node lacks, has in another version, or may not run."""
+    """Say which of the run's packages this node lacks, has in another version, or may not run: all
+    of them, so that its owner mends it once."""
+    forbidden, absent, other = [], [], []
     for text in asked if isinstance(asked, list) else ():
         package, _, rest = str(text).partition(":")
         wanted = rest.partition(":")[0]
         if not PACKAGE.fullmatch(package) or not PACKAGE.fullmatch(wanted):
             raise Refused("packages: names no package")
         if normal(package) not in set(map(normal, allowed)):
-            raise Refused(
-                f"packages: the run needs {package} {wanted}, which this node's owner has not "
-                f"allowed (--allow-package {package})"
-            )
+            forbidden.append((package, wanted))
+            continue  # what else is here is its owner's to tell
         try:
             version = metadata.version(package)
-        except metadata.PackageNotFoundError as error:
-            raise Refused(
-                f"packages: the run needs {package} {wanted}, which is not installed on this node"
-            ) from error
-        if version != wanted:
-            raise Refused(
-                f"packages: the run has {package} {wanted}, and this node {version}: install the "
-                "same"
-            )
+        except metadata.PackageNotFoundError:
+            absent.append(f"{package} {wanted}")
+        else:
+            if version != wanted:
+                other.append(f"{package} {wanted}, and this node {version}")
+    why = []
+    if forbidden:
+        flags = " ".join(f"--allow-package {package}" for package, _ in forbidden)
+        needed = ", ".join(map(" ".join, forbidden))
+        why.append(f"the run needs {needed}, which this node's owner has not allowed ({flags})")
+    if absent:
+        one = "is" if len(absent) == 1 else "are"
+        why.append(f"the run needs {', '.join(absent)}, which {one} not installed on this node")
+    if other:
+        why.append(f"the run has {'; '.join(other)}: install the same")
+    if why:
+        raise Refused(f"packages: {'; '.join(why)}")
 
 
 def _listed(found: Sequence[str]) -> str:
@@ -107,39 +167,80 @@ def build(
         os.environ |= {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1"}
     if data:
         os.environ["FEDRL_DATA"] = data
-    with only_packages(allowed):
-        return build_clients(configuration(recipe, flags, allowed), masked=True)
+    config = configuration(recipe, flags, allowed)
+    with only_packages(allowed | owners_packages(config, flags)):
+        own = Path(data) if data else None
+        if config.partition.strategy == "own" and own is None:
+            raise UserError(Shareable("it was started without --data: there is nothing of its own"))
+        algorithm = build_algorithm(config, own)
+        agreement.require(algorithm, config.agree, 0, "this node")
+        return build_clients(config, algorithm, masked=True)
+
+
+def outline(
+    recipe: str, folder: str, data: str, flags: tuple[str, ...], allowed: frozenset[str]
+) -> Outline:
+    """In a process of its own, for a person who decides: nothing is computed, fetched or sent."""
+    algorithm = build(recipe, folder, data, flags, False, allowed)
+    sent = algorithm.broadcast(algorithm.init(0), 1)
+    return Outline(dict(algorithm.declare(sent)), sorted(algorithm.reports))
 
 
 def plan(
-    recipe: str, folder: Path, data: str, flags: tuple[str, ...], policy: Policy | None = None
+    recipe: str,
+    folder: Path,
+    data: str,
+    flags: tuple[str, ...],
+    policy: Policy | None = None,
+    node: Node | None = None,
 ) -> Plan:
-    policy = policy or Policy(folder, own_keys(flags))
+    """`Refused`, or another error, unless the policy allows all of the recipe and, where it asks
+    for that, a person has approved it."""
+    policy, node = policy or Policy(), node or Node(folder, own_keys(flags))
+    if len(recipe) > policy_check.LONGEST:
+        raise Refused(f"a recipe of more than {policy_check.LONGEST:,} characters")
     config = configuration(recipe, flags, policy.packages)
-    node_policy.check(config, policy)
+    policy_check.check(config, policy, node)
     _insist(config, flags)
-    fetch = any(map(policy.trusts, node_policy.models(config)))
-    make = partial(build, recipe, str(folder), data, flags, fetch, policy.packages)
+    approval.require(folder, policy, recipe)
+    fetch = policy_check.fetches(config, policy, node)
+    make = partial(build, recipe, str(folder), data, flags, fetch, frozenset(policy.packages))
     sent = config.flower
-    budget = _budget(config, flags)
-    reports = config.privacy.reports and not policy.trusts("privacy.reports")
+    budget = _budget(config, flags, policy)
+    reports = config.privacy.reports and not policy_check.trusts(policy, node, "privacy.reports")
     piece = int(sent.piece_mb * 1e6)
+    own = config.partition.strategy == "own" and bool(data)
     return Plan(
-        make, sent.half, piece, sent.warm, terms(config), budget, reports, config.seed
+        make, sent.precision, piece, sent.warm, terms(config), budget, reports, config.seed,
+        Path(data, config.world.source) if own else None, policy,
+        policy_check.own_noise(config, node.peers), config.rounds, _origin(config),
     )  # fmt: skip
 
 
-def _budget(config: Config, flags: Sequence[str]) -> Budget | None:
-    """A node's own ε. Its δ is its own, too: a recipe's could make any ε small."""
+def _origin(config: Config) -> str:
+    """A digest of what a run keeps when it is resumed, and what its clients' states are under."""
+    promised = dataclasses.asdict(replace(config.privacy, epsilon=0.0))
+    kind = [config.algorithm.name, config.world.name, config.seed, promised]
+    return hashlib.sha256(json.dumps(kind).encode()).hexdigest()
+
+
+def _budget(config: Config, flags: Sequence[str], policy: Policy) -> Budget | None:
+    """A node's own ε: of its flags, of its policy, or the smaller of both.
+
+    Its δ is its own, too: a recipe's could make any ε small.
+    """
     own, chosen, common = dict(split_flags(flags)), config.privacy, terms(config)
-    if not chosen.epsilon or "privacy.epsilon" not in own:
+    said: list[tuple[float, float]] = []
+    if chosen.epsilon and "privacy.epsilon" in own:
+        delta = chosen.delta if "privacy.delta" in own else 0.0
+        said.append((chosen.epsilon, delta or accounting.default_delta(1)))
+    if policy.epsilon:
+        said.append((policy.epsilon, policy.delta))
+    if not said:
         return None
-    delta = chosen.delta if "privacy.delta" in own else 0.0
-    needed = 1 if common is None else common.needed
-    return Budget(
-        chosen.epsilon, delta or accounting.default_delta(1), chosen.noise,
-        secure_aggregation.part(chosen.noise, needed),
-    )  # fmt: skip
+    epsilons, deltas = zip(*said, strict=True)
+    part = secure_aggregation.part(chosen.noise, 1 if common is None else common.needed)
+    return Budget(min(epsilons), min(deltas), chosen.noise, part)
 
 
 def own_keys(flags: Sequence[str]) -> frozenset[str]:
@@ -161,18 +262,76 @@ def _insist(config: Config, flags: Sequence[str]) -> None:
             raise ProtocolError(f"its own settings do not allow privacy.{key} = true")
 
 
+SETTLE_SECONDS = 0.5
+"""That a changed policy must stay as it is: an editor may empty a file before it writes it."""
+
+
+class Rules:
+    """A node's policy as it is now: the file, read anew each time, and the command line over it.
+
+    A file that was there and is gone is no policy of defaults, and neither is half of one.
+    """
+
+    def __init__(self, file: Path, said: Flags, audit: NodeAudit) -> None:
+        self.file, self.said, self.audit = file, said, audit
+        self._text: str | None = None
+        self._begun = False
+
+    def __call__(self) -> Policy:
+        text = text_of(self.file)
+        if self._begun and text != self._text:
+            time.sleep(SETTLE_SECONDS)
+            if text_of(self.file) != text:
+                raise UserError(f"{self.file} is being written: nothing is answered meanwhile")
+            if text is None:
+                raise UserError(f"{self.file} is gone: nothing is answered until it is back")
+        policy = self.said.over(Policy() if text is None else parsed(text, self.file))
+        self._begun, self._text = True, text
+        self.audit.ruled(policy)
+        return policy
+
+    def data(self, policy: Policy) -> str:
+        """The client's own data; paths of the file begin in its folder."""
+        return str((self.file.parent / policy.data).resolve()) if policy.data else ""
+
+
 def client(
     number: int,
     folder: Path,
     data: str = "",
     flags: tuple[str, ...] = (),
-    allowed: Sequence[str] = (),
-    least: int = 1,
-    packages: Sequence[str] = (),
+    said: Flags | None = None,
+    identity: Identity | None = None,
+    coordinator: str = "",
+    private: tuple[Path, ...] = (),
+    file: Path | None = None,
+    peers: Path | None = None,
 ) -> NodeClient:
-    policy = Policy(folder, own_keys(flags), frozenset(allowed), least, frozenset(packages))
-    made = partial(plan, folder=folder, data=data, flags=flags, policy=policy)
-    return NodeClient(number, folder, made)
+    """A node by the policy of its folder, or of `file`. `coordinator` is the digest of the key that
+    it trusts, `private` are files that no recipe may name, `peers` is the folder of its peers'
+    keys, which is read anew for every job: they may change them."""
+    said, identity = said or Flags(), identity or Identity()
+    audit = NodeAudit(folder, number, coordinator)
+    rules = Rules(file or folder / FILE, replace(said, data=data) if data else said, audit)
+    node = Node(folder, own_keys(flags), identity.peers is not None, coordinator, private)
+
+    def made(recipe: str) -> Plan:
+        policy = rules()
+        return plan(recipe, folder, rules.data(policy), flags, policy, node)
+
+    def acquaint(known: Identity) -> Identity:
+        if peers is None:
+            return known
+        try:
+            found = load_identity(None, peers)
+        except UserError as error:
+            say(str(error))
+            raise ProtocolError("its folder of peers' keys cannot be used now") from error
+        return replace(known, peers=found.peers, older=found.older)
+
+    return NodeClient(
+        number, folder, made, identity=identity, audit=audit, rules=rules, acquaint=acquaint
+    )
 
 
 def client_app() -> ClientApp:

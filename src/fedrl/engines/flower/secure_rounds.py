@@ -172,8 +172,8 @@ class SecureSum:
         vector = secure_messages.read_vector(answer.update, self.form.size)
         self.server.add(answer.client, vector)
 
-    def _noting(self, job: Question) -> Callable[[str, str], messages.Job | messages.Step]:
-        def heading(nonce: str, digest: str) -> messages.Job | messages.Step:
+    def _noting(self, job: Question) -> Callable[[str, str], messages.Asked]:
+        def heading(nonce: str, digest: str) -> messages.Asked:
             self._broadcast = digest
             return job.heading(nonce, digest)
 

@@ -8,28 +8,25 @@ driver is, and to addresses that are named. `superlink_listener.py` bounds how m
 there are.
 
 Nodes are known by their public keys, the files `*.pub` of a folder: put one there and its node is
-registered within seconds. Messages are held in memory: no update is written to this machine's disk.
+registered within seconds, take it away and it is none (`superlink_register.py`). Messages are held
+in memory: no update is written to this machine's disk.
 """
 
 from __future__ import annotations
 
 import socket
 import threading
-import time
 from collections.abc import Collection
 from pathlib import Path
 
-import httpx
-from cryptography.hazmat.primitives.serialization import load_ssh_public_key
-
+import fedrl
 from fedrl.engines.flower.adapter import superlink as adapter
 from fedrl.engines.flower.connection import Connection
-from fedrl.engines.flower.node import say
+from fedrl.engines.flower.coordinator_audit import CoordinatorAudit
 from fedrl.engines.flower.superlink_guard import Guard
+from fedrl.engines.flower.superlink_register import KeptCertificate, KeptRegister
 
 LOOPBACK = ("127.0.0.1", "::1")
-REGISTER_SECONDS = 3.0
-PATIENT_TRIES = 10
 ANYWHERE = {"0.0.0.0": "127.0.0.1", "::": "localhost"}
 
 
@@ -55,6 +52,8 @@ def serve(
 
     from fedrl.engines.flower.superlink_listener import Doorkeeper, Impatient, listen
 
+    audit = CoordinatorAudit(folder)
+    audit.add("link", host=host, port=port, version=fedrl.__version__)
     options = ["--isolation", "process", "--host", host, "--port", str(port)]
     options += ["--superexec-auth-secret-file", str(folder / "secret")]
     if insecure:
@@ -63,16 +62,16 @@ def serve(
         options += ["--enable-supernode-auth", "--ssl-ca-certfile", str(folder / "ca.pem")]
         options += ["--ssl-certfile", str(folder / "server.pem")]
         options += ["--ssl-keyfile", str(folder / "server.key")]
-        here = Connection(f"{local(host)}:{port}", str(folder / "ca.pem"), str(folder / "secret"))
-        threading.Thread(target=_register, args=(here, folder / "nodes"), daemon=True).start()
     superlink = adapter.application(options)
     guard = Guard(
         superlink.app,
         {*LOOPBACK, *addresses(host), *insiders},
         (folder / "secret").read_bytes(),
         adapter.signing_key,
-        superlink.is_registered,
+        superlink.node_of,
         opened=insecure,
+        audit=audit,
+        announced=adapter.announced,
     )
     settings = uvicorn.Config(
         guard,
@@ -85,30 +84,12 @@ def serve(
         ssl_keyfile=superlink.ssl_keyfile,
         ssl_certfile=superlink.ssl_certfile,
     )
+    settings.load()
+    if settings.ssl is not None:
+        here = Connection(f"{local(host)}:{port}", str(folder / "ca.pem"), str(folder / "secret"))
+        registry = adapter.Registry(here, superlink.node_of)
+        register = KeptRegister(registry, folder / "nodes", audit)
+        certificate = KeptCertificate(settings.ssl, folder, audit)
+        for kept in (register.keep, certificate.keep):
+            threading.Thread(target=kept, daemon=True).start()
     uvicorn.Server(settings).run(list(listen(host, port, Doorkeeper())))
-
-
-def _register(here: Connection, folder: Path) -> None:
-    """Register the nodes whose keys lie in the folder, now and when new ones come."""
-    register = adapter.registry(here)
-    done: set[tuple[str, bytes]] = set()
-    tries = 0
-    while True:
-        for path in sorted(folder.glob("*.pub")):
-            text = b""
-            try:
-                text = path.read_bytes()
-                if (path.name, text) in done:
-                    continue
-                register(load_ssh_public_key(text))
-                say(f"registered the node of {path.name}")
-            except httpx.TransportError as error:  # the SuperLink is starting
-                tries += 1
-                if tries == PATIENT_TRIES:
-                    say(f"no node is registered: nothing answers at {here.address} ({error})")
-                break
-            except Exception as error:  # noqa: BLE001 - one bad file must not keep the others out
-                if (path.name, text) not in done:
-                    say(f"{path.name} was not registered: {type(error).__name__}")
-            done.add((path.name, text))
-        time.sleep(REGISTER_SECONDS)

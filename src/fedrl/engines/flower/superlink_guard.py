@@ -26,12 +26,19 @@ from fedrl.config.flower import LARGEST_PIECE_MB
 from fedrl.core.loopback import length
 from fedrl.core.update_refusal import one_line
 from fedrl.engines.flower import driver_auth
-from fedrl.engines.flower.node import say
+from fedrl.engines.flower.coordinator_audit import CoordinatorAudit
+from fedrl.engines.flower.keys import pem_digest
+from fedrl.engines.flower.owner_log import say
+from fedrl.engines.flower.superlink_waiting import Announced, Reply, WaitingNodes
 
 NODES = "/v1/fleet/"
 ACTIVATE, REGISTER = f"{NODES}activate-node", f"{NODES}register-node"
-PIECES = (f"{NODES}push-object", "/v1/runtime/push-object")
+PULL, HEARTBEAT = f"{NODES}pull-messages", f"{NODES}send-node-heartbeat"
+DRIVERS_MESSAGE, DRIVERS_PIECE = "/v1/runtime/push-messages", "/v1/runtime/push-object"
+PIECES = (f"{NODES}push-object", DRIVERS_PIECE)
 LARGEST_PIECE = int(LARGEST_PIECE_MB * 1e6) + 2**20
+LARGEST_QUESTION = 2**10
+"""Bytes of a node's question for messages that may be kept until there is one."""
 LARGEST_MESSAGE = 2**20
 """Bytes. A message names its pieces, each in some 80 bytes: 3 GB in the smallest pieces."""
 PATH, HOST = re.compile(r"[A-Za-z0-9/_.-]*"), re.compile(r"[A-Za-z0-9._:\[\]-]*")
@@ -54,6 +61,8 @@ Receive = Callable[[], Awaitable[Scope]]
 Send = Callable[[Scope], Awaitable[None]]
 Signer = Callable[[dict[str, str]], bytes | None]
 """The public key whose owner has signed a request's headers, or None."""
+Reader = Callable[[bytes, bytes], Announced]
+"""What a driver's request, and the SuperLink's answer to it, have announced."""
 
 
 class Refused(Exception):
@@ -71,8 +80,9 @@ class Gone(Exception):
 class Guard:
     """An ASGI application that passes on what the sender may ask.
 
-    `insiders` are addresses from which runs may be driven, `registered` says whether a public key
-    is a node's. `opened` lets nodes register themselves, with a key that they make up: on loopback.
+    `insiders` are addresses from which runs may be driven, `node_of` says which node's a public key
+    is: its number, or 0 for nobody's. `opened` lets nodes register themselves, with a key that they
+    make up: on loopback. With `announced` nodes' questions wait for messages.
     """
 
     def __init__(
@@ -81,14 +91,18 @@ class Guard:
         insiders: Collection[str],
         secret: bytes,
         signer: Signer,
-        registered: Callable[[bytes], bool],
+        node_of: Callable[[bytes], int],
         opened: bool = False,
+        audit: CoordinatorAudit | None = None,
+        announced: Reader | None = None,
     ) -> None:
+        self.announced, self.waiting = announced, WaitingNodes()
+        self.audit = audit or CoordinatorAudit(None)
         self.app = app
         self.insiders = frozenset(insiders)
         self.secret = secret
         self.signer = signer
-        self.registered = registered
+        self.node_of = node_of
         self.opened = opened
         self.memory = Memory()
 
@@ -100,7 +114,10 @@ class Guard:
         async def logged(event: Scope) -> None:
             """A node whose key is not registered is refused by Flower, which does not say so."""
             if event["type"] == "http.response.start" and event["status"] in REFUSALS:
-                say(f"refused {_who_and_what(scope)} ({event['status']})")
+                status, what = event["status"], _who_and_what(scope)
+                say(f"refused {what} ({status})")
+                if self.audit.admits():
+                    await asyncio.to_thread(self.audit.add, "unknown", asked=what, status=status)
             await send(event)
 
         try:
@@ -123,7 +140,7 @@ class Guard:
         large = path in PIECES
         if size > (LARGEST_PIECE if large else LARGEST_MESSAGE):
             raise Refused(413)
-        peer, digest = await asyncio.to_thread(self._authenticated, scope)
+        peer, node, digest = await asyncio.to_thread(self._authenticated, scope)
         patience = BODY_SECONDS + size / SLOWEST
         async with self.memory.taken(peer, size * (PIECE_COSTS if large else COSTS)):
             try:
@@ -135,12 +152,44 @@ class Guard:
                 raise Refused(401, read=True)
             try:
                 async with asyncio.timeout(ANSWER_SECONDS):
-                    await self.app(scope, _again(body, receive), send)
+                    await self._pass_on(scope, body, receive, send, node)
             except TimeoutError as error:
                 raise Gone from error
 
-    def _authenticated(self, scope: Scope) -> tuple[str, str | None]:
-        """Who asks, and the digest that the body must have; `Refused` if nobody who may."""
+    async def _pass_on(
+        self, scope: Scope, body: bytes, receive: Receive, send: Send, node: int
+    ) -> None:
+        """To the SuperLink; a question for messages stays until there is one."""
+        path = scope["path"]
+        if self.announced is None or path not in (PULL, DRIVERS_MESSAGE):
+            if path.startswith(NODES) and path not in (ACTIVATE, HEARTBEAT):
+                self.waiting.heard(node)
+            await self.app(scope, _again(body, receive), send)
+            if path == DRIVERS_PIECE:
+                self.waiting.piece_came()
+            return
+
+        async def ask() -> Reply:
+            return await _asked(self.app, scope, body)
+
+        if path == DRIVERS_MESSAGE:
+            reply = await ask()
+            if reply.status == 200:
+                self.waiting.coming(self.announced(body, reply.body))
+        elif len(body) > LARGEST_QUESTION:
+            reply = await ask()
+        else:
+            found = await self.waiting.ask(node, ask, lambda: _gone(receive))
+            if found is None:
+                raise Gone
+            reply = found
+        head = {"type": "http.response.start", "status": reply.status, "headers": reply.headers}
+        await send(head)
+        await send({"type": "http.response.body", "body": reply.body})
+
+    def _authenticated(self, scope: Scope) -> tuple[str, int, str | None]:
+        """Who asks, which node that is, and the digest that the body must have; `Refused` if nobody
+        who may."""
         path, headers = scope["path"], _headers(scope)
         if not path.startswith(NODES):
             if _sender(scope) not in self.insiders:
@@ -148,13 +197,16 @@ class Guard:
             digest = driver_auth.digest(self.secret, path, headers.get(driver_auth.HEADER, ""))
             if digest is None:
                 raise Refused(401)
-            return "driver", digest
+            return "driver", 0, digest
         key = self.signer(headers)
         if key is None:
             raise Refused(401)
-        if not self.registered(key) and not (self.opened and path == REGISTER):
+        node = self.node_of(key)
+        if not node and not (self.opened and path == REGISTER):
             raise Refused(412 if path == ACTIVATE else 401)  # as Flower does: nodes know these
-        return key.hex(), None
+        if path == ACTIVATE:
+            self.audit.refuse("activated", key=pem_digest(key), address=_sender(scope))
+        return key.hex(), node, None
 
 
 class Memory:
@@ -221,6 +273,31 @@ async def _body(receive: Receive) -> bytes:
         whole += event.get("body", b"")
         if not event.get("more_body"):
             return bytes(whole)
+
+
+async def _gone(receive: Receive) -> None:
+    """Until who asked has closed the connection."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _asked(app: Callable[..., Awaitable[None]], scope: Scope, body: bytes) -> Reply:
+    """What the application answers, as a whole. It may be asked again: it gets a copy."""
+    status, headers, parts = 500, [], []
+
+    async def keep(event: Scope) -> None:
+        nonlocal status, headers
+        if event["type"] == "http.response.start":
+            status, headers = event["status"], list(event.get("headers", []))
+        else:
+            parts.append(event.get("body", b""))
+
+    async def nothing_more() -> Scope:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    await app(dict(scope), _again(body, nothing_more), keep)
+    return Reply(status, headers, b"".join(parts))
 
 
 async def _drained(scope: Scope, receive: Receive) -> None:

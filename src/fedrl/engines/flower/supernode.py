@@ -1,7 +1,9 @@
 """`fedrl flower node`: a SuperNode and its executor, kept running until they are stopped.
 
 A SuperNode ends when the SuperLink no longer knows it, after a restart of the SuperLink say; it is
-then started again, with the same key and so as the same node.
+then started again, with the same key and so as the same node. If its owner has put another key in
+the place of its own (`registered.py`), that is done in the next moment in which nothing is under
+way.
 """
 
 from __future__ import annotations
@@ -10,12 +12,19 @@ import contextlib
 import secrets
 import subprocess
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import fedrl
+from fedrl.core.private_files import StateError
 from fedrl.core.types import UserError
 from fedrl.engines.flower import adapter, child_processes, node_executor
-from fedrl.engines.flower.node import NodeClient, say
+from fedrl.engines.flower.node import NodeClient
+from fedrl.engines.flower.node_check import Joining
+from fedrl.engines.flower.node_story import Story, telling
+from fedrl.engines.flower.owner_log import say
+from fedrl.privacy.secure_aggregation import identity
+from fedrl.privacy.secure_aggregation.identity import Identity
 
 PAUSE_SECONDS = 2.0
 
@@ -24,7 +33,8 @@ PAUSE_SECONDS = 2.0
 class SuperNode:
     """Where its SuperLink is, and how they know each other: a CA and a key, or plain text.
 
-    `poll` are seconds between two questions for messages, up to Flower's own.
+    `poll` are the seconds that its process sleeps at most when it finds nothing, up to Flower's.
+    Questions for messages wait at the SuperLink (`superlink_waiting.py`), so that it seldom does.
     """
 
     superlink: str
@@ -39,18 +49,48 @@ def serve(node: SuperNode, client: NodeClient) -> None:
         client.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise UserError(f"--folder {client.folder}: {error.strerror}") from error
-    with child_processes.ended_by_signals(), contextlib.closing(client):
+    _begin(client)
+    joining = Joining(node.superlink, node.ca, node.key)
+    story = Story(joining, client.number, client.folder)
+    with child_processes.ended_by_signals(), contextlib.closing(client), telling(story):
         while True:
-            _serve_once(node, client)
+            _serve_once(node, client, story)
             time.sleep(PAUSE_SECONDS)
 
 
-def _serve_once(node: SuperNode, client: NodeClient) -> None:
+def _begin(client: NodeClient) -> None:
+    """By which policy, for whom: in the node's logs, before anything is asked of it."""
+    audit, peers = client.audit, client.identity.peers
+    if audit is None:
+        return
+    try:
+        audit.started(fedrl.__version__, None if peers is None else len(peers))
+        policy = client.rules()
+    except StateError as error:
+        raise UserError(
+            f"--folder {client.folder}: {error}; `fedrl flower audit {client.folder}` shows it, "
+            "and moved away with audit.head a new one begins"
+        ) from error
+    if policy.coordinators and audit.coordinator not in policy.coordinators:
+        raise UserError(
+            f"coordinators of the policy have not {audit.coordinator or 'one without a CA'}, which "
+            "this node is started for: is this its ca.pem?"
+        )
+    said = ", ".join(f"{key} = {value}" for key, value in policy.said().items())
+    say(f"coordinator {audit.coordinator or '(none: --insecure)'}; policy: {said or 'defaults'}")
+
+
+def _serve_once(node: SuperNode, client: NodeClient, story: Story | None = None) -> None:
+    key = _contents(node.key)
+    if node.key is not None and not key:  # being replaced: what comes next would look changed
+        say(f"{node.key} cannot be read; the SuperNode is started when it can")
+        return
     port, secret = child_processes.free_port(), secrets.token_bytes(32)
     path = client.folder / "secret"
     path.unlink(missing_ok=True)
     path.touch(mode=0o600)
     path.write_bytes(secret)
+    client.identity = _own(node, client.identity)
     process = _start(node, client, port, path)
     try:
         # Its executor's interface opens before it looks for the SuperLink.
@@ -58,11 +98,34 @@ def _serve_once(node: SuperNode, client: NodeClient) -> None:
         if process.poll() is None and not child_processes.listens(port):
             say(f"port {port} is somebody else's; the SuperNode is started again on another")
             return
-        node_executor.serve(client, f"127.0.0.1:{port}", secret, lambda: process.poll() is None)
+        node_executor.serve(
+            client,
+            f"127.0.0.1:{port}",
+            secret,
+            lambda: process.poll() is None,
+            lambda: _contents(node.key) != key,
+            story.told(client.answer) if story else None,
+        )
         ended = "is ended" if process.poll() is None else f"ended (exit code {process.returncode})"
         say(f"the SuperNode {ended}; it is started again")
     finally:
         child_processes.stop([process])
+
+
+def _contents(path: Path | None) -> bytes:
+    try:
+        return b"" if path is None else path.read_bytes()
+    except OSError:  # being replaced
+        return b""
+
+
+def _own(node: SuperNode, known: Identity) -> Identity:
+    """The key by which the SuperLink will know it is that with which it signs in secure sums."""
+    try:
+        return replace(known, key=identity.load(node.key, None).key)
+    except UserError as error:
+        say(str(error))
+        return known
 
 
 def _start(node: SuperNode, client: NodeClient, port: int, secret: Path) -> subprocess.Popen[bytes]:

@@ -1,4 +1,4 @@
-"""MuJoCo's models with longer or shorter limbs: how clients' bodies differ."""
+"""MuJoCo's models with longer or shorter limbs, and under another gravity: how clients differ."""
 
 from __future__ import annotations
 
@@ -11,6 +11,20 @@ def stretched(xml: str, length: float) -> ElementTree.Element:
     for body in root.iterfind("worldbody/body"):
         _stretch(body, length)
     return root
+
+
+EARTH = "0 0 -9.81"
+"""MuJoCo's gravity where a model says nothing."""
+
+
+def heavier(root: ElementTree.Element, gravity: float) -> None:
+    """The model under `gravity` times its own pull; with 1 it stays as it was."""
+    if gravity == 1.0:
+        return
+    option = root.find("option")
+    if option is None:
+        option = ElementTree.SubElement(root, "option")
+    option.set("gravity", _scaled(option.get("gravity", EARTH), gravity))
 
 
 def _stretch(body: ElementTree.Element, length: float) -> None:

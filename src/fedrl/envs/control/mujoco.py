@@ -1,8 +1,9 @@
 """HalfCheetah, Walker2d and Hopper with different clients: "Momentum for the Win", section 7, E.2.
 
 Every client has the same state and action spaces but another environment: client i's initial
-state deviates by at most noise·(1 + noise_spread·x_i), and its body is 1 + length_spread·y_i times
-as long, with x_i, y_i ~ U(-1, 1). With both spreads 0 the worlds are Gymnasium's HalfCheetah-v5,
+state deviates by at most noise·(1 + noise_spread·x_i), its body is 1 + length_spread·y_i times as
+long, and it weighs 1 + gravity_spread·z_i times as much, with x_i, y_i, z_i ~ U(-1, 1). With all
+spreads 0 the worlds are Gymnasium's HalfCheetah-v5,
 Walker2d-v5 and Hopper-v5 to the last bit: the same XML files, observations, rewards, terminations.
 
 MuJoCo is driven directly rather than through Gymnasium, because the physics of one step takes about
@@ -29,63 +30,14 @@ import numpy as np
 from fedrl.core import seeding
 from fedrl.core.limits import at_least_one
 from fedrl.core.types import Tensors, UserError
-from fedrl.envs.control.body_lengths import stretched
-from fedrl.envs.interfaces import Act, Trajectories
+from fedrl.envs.control.body_lengths import heavier, stretched
+from fedrl.envs.control.mujoco_tasks import TASKS, TWINS, Health
+from fedrl.envs.interfaces import Act, Network, Trajectories
 from fedrl.envs.rendering import RenderedEnvironment, twin
 
 if TYPE_CHECKING:
     import mujoco
 
-
-class Health(NamedTuple):
-    """The open ranges outside of which a walking body has fallen: the episode ends."""
-
-    height: tuple[float, float]
-    angle: tuple[float, float]
-    state: float = math.inf
-
-
-@dataclass(frozen=True)
-class Task:
-    """The default arguments of one of Gymnasium's v5 environments."""
-
-    xml: str
-    frame_skip: int
-    noise: float
-    control_cost: float
-    # Environments that a thread must get before handing them over costs less than it saves:
-    # measured; the cheetah's integrator is the cheap one.
-    smallest_share: int
-    velocity_limit: float = math.inf
-    health: Health | None = None
-
-
-TASKS = {
-    "halfcheetah": Task(
-        "half_cheetah.xml", frame_skip=5, noise=0.1, control_cost=0.1, smallest_share=4
-    ),
-    "walker2d": Task(
-        "walker2d_v5.xml",
-        frame_skip=4,
-        noise=5e-3,
-        control_cost=1e-3,
-        smallest_share=2,
-        velocity_limit=10.0,
-        health=Health(height=(0.8, 2.0), angle=(-1.0, 1.0)),
-    ),
-    "hopper": Task(
-        "hopper.xml",
-        frame_skip=4,
-        noise=5e-3,
-        control_cost=1e-3,
-        smallest_share=2,
-        velocity_limit=10.0,
-        health=Health(height=(0.7, math.inf), angle=(-0.2, 0.2), state=100.0),
-    ),
-}
-
-TWINS = {"halfcheetah": "HalfCheetah-v5", "walker2d": "Walker2d-v5", "hopper": "Hopper-v5"}
-"""Gymnasium's names of the same worlds."""
 
 LONGEST_SPREAD = 0.3
 """Beyond it a body may start outside of the healthy heights: its episodes would end at once."""
@@ -107,6 +59,8 @@ class Settings:
     noise_spread: float = 0.1
     # Client i's body and limbs are 1 + length_spread·y_i times as long, y_i ~ U(-1, 1).
     length_spread: float = 0.0
+    # Client i's gravity is 1 + gravity_spread·z_i times the Earth's, z_i ~ U(-1, 1).
+    gravity_spread: float = 0.0
     # Threads that share the physics of one batch; the numbers are the same with any.
     threads: int = 1
 
@@ -125,6 +79,8 @@ class Settings:
                 f"world.length_spread is {self.length_spread}; it must lie in "
                 f"[0, {LONGEST_SPREAD}], or episodes would start fallen"
             )
+        if not 0 <= self.gravity_spread < 1:
+            raise UserError(f"world.gravity_spread is {self.gravity_spread}; it must lie in [0, 1)")
         at_least_one(self, "world.", "threads")
 
 
@@ -157,9 +113,11 @@ class World:
         noise = self._task.noise if settings.noise is None else settings.noise
         self.bounds = noise * (1 + settings.noise_spread * _draws(seed, "world.noise", clients))
         self.lengths = 1 + settings.length_spread * _draws(seed, "world.length", clients)
+        self.gravities = 1 + settings.gravity_spread * _draws(seed, "world.gravity", clients)
         xml = (assets / self._task.xml).read_text()
-        distinct = {length: _build(self._mujoco, xml, length) for length in set(self.lengths)}
-        self.models = [distinct[length] for length in self.lengths]
+        own = list(zip(self.lengths, self.gravities))
+        distinct = {body: _build(self._mujoco, xml, *body) for body in set(own)}
+        self.models = [distinct[body] for body in own]
 
         model = self.models[0]
         self.observation_size = model.nq - 1 + model.nv
@@ -178,6 +136,7 @@ class World:
         """Gymnasium's environment with this client's body and start."""
         assets = _load_mujoco(self.settings.name)[1]
         body = stretched((assets / self._task.xml).read_text(), float(self.lengths[client]))
+        heavier(body, float(self.gravities[client]))
         with tempfile.TemporaryDirectory() as folder:
             file = Path(folder) / self._task.xml
             file.write_text(ElementTree.tostring(body, encoding="unicode"))
@@ -193,21 +152,8 @@ class World:
 
         Row b draws from its own seed: the environment, the initial state, then all action noise.
         """
-        batch, steps = len(seeds), self.horizon
-        record = Trajectories(
-            np.zeros((batch, steps, self.observation_size), np.float32),
-            np.zeros((batch, steps, self.action_size), np.float32),
-            np.zeros((batch, steps), np.float32),
-            np.zeros((batch, steps), np.float32),
-        )
-        noise = np.empty((batch, steps, self.action_size), np.float32)
-        bodies = []
-        for row, (choices, seed) in enumerate(zip(params["client"], seeds, strict=True)):
-            random = np.random.Generator(np.random.PCG64(np.random.SeedSequence(int(seed))))
-            client = int(choices[random.integers(len(choices))])
-            bodies.append(self.place(row, client, *self._initial(client, random)))
-            noise[row] = random.standard_normal((steps, self.action_size), np.float32)
-
+        record, noise, bodies = self._begin(params, seeds)
+        batch, steps = noise.shape[:2]
         alive = np.arange(batch)
         state = states_of(bodies)
         for step in range(steps):
@@ -224,6 +170,45 @@ class World:
                 if not bodies:
                     break
         return record
+
+    def rollout_network(
+        self, network: Network, params: Tensors, seeds: np.ndarray
+    ) -> Trajectories[np.ndarray] | None:
+        """`rollout` of networks in compiled code; None without numba. See `mujoco_kernel`."""
+        if importlib.util.find_spec("numba") is None:
+            return None
+        from fedrl.envs.control import mujoco_kernel as kernel
+
+        record, noise, bodies = self._begin(params, seeds)
+        rules = kernel.rules(self._mujoco, self._task, self._seconds)
+        play = kernel.player(bodies, rules, network, noise, record)
+        rows = np.arange(len(seeds))
+        shares = np.array_split(rows, max(1, min(self.settings.threads, len(seeds))))
+        waiting = [self._pool.submit(play, share) for share in shares[1:]]
+        play(shares[0])
+        for future in waiting:
+            future.result()
+        return record
+
+    def _begin(
+        self, params: Tensors, seeds: np.ndarray
+    ) -> tuple[Trajectories[np.ndarray], np.ndarray, list[Body]]:
+        """Nothing yet of B episodes, their action noise, and the bodies where they start."""
+        batch, steps = len(seeds), self.horizon
+        record = Trajectories(
+            np.zeros((batch, steps, self.observation_size), np.float32),
+            np.zeros((batch, steps, self.action_size), np.float32),
+            np.zeros((batch, steps), np.float32),
+            np.zeros((batch, steps), np.float32),
+        )
+        noise = np.empty((batch, steps, self.action_size), np.float32)
+        bodies = []
+        for row, (choices, seed) in enumerate(zip(params["client"], seeds, strict=True)):
+            random = np.random.Generator(np.random.PCG64(np.random.SeedSequence(int(seed))))
+            client = int(choices[random.integers(len(choices))])
+            bodies.append(self.place(row, client, *self._initial(client, random)))
+            noise[row] = random.standard_normal((steps, self.action_size), np.float32)
+        return record, noise, bodies
 
     def place(self, slot: int, client: int, position: np.ndarray, velocity: np.ndarray) -> Body:
         """Client's body in `slot`, at rest in time and at this state, as Gymnasium's reset does."""
@@ -320,9 +305,11 @@ def _draws(seed: int, purpose: str, clients: int) -> np.ndarray:
     )
 
 
-def _build(mujoco: ModuleType, xml: str, length: float) -> mujoco.MjModel:
-    """The model of Gymnasium's `xml`, its body and limbs `length` times as long, no thicker."""
+def _build(mujoco: ModuleType, xml: str, length: float, gravity: float) -> mujoco.MjModel:
+    """The model of Gymnasium's `xml`, its body and limbs `length` times as long, no thicker, and
+    under `gravity` times the Earth's pull."""
     root = stretched(xml, length)
+    heavier(root, gravity)
     # The compiler would do the same at the price of a deprecation warning on every build.
     mass = root.find("compiler").attrib.pop("settotalmass", None)  # type: ignore[union-attr]
     model = mujoco.MjModel.from_xml_string(ElementTree.tostring(root, encoding="unicode"))

@@ -28,6 +28,9 @@ from fedrl.envs.text import Task, Turn
 SPLITS = {"train": "train", "seen": "valid_seen", "unseen": "valid_unseen", "public": "valid_train"}
 """Our splits, and what ALFWorld calls them; its valid_train shares no game with train."""
 
+WITHHELD = "withheld"
+"""Training tasks in scenes that `world.withheld` sets aside."""
+
 OPEN = {"won": False}
 WON = {"won": True}
 
@@ -51,6 +54,8 @@ class Settings:
     public: int = 300
     # which family of generated games; runs with other seeds still play the same games
     games: int = 0
+    # scenes whose training tasks nobody trains on: these are the split "withheld", for evaluation
+    withheld: tuple[Word, ...] = ()
     # steps after which an episode is cut off
     max_steps: int = 50
 
@@ -89,21 +94,31 @@ class Household:
     """The world of a recipe's [world] section; see `Settings`."""
 
     name = "household"
-    splits = tuple(SPLITS)
 
-    def __init__(self, settings: Settings | None = None) -> None:
+    def __init__(self, settings: Settings | None = None, own: bool = False) -> None:
+        """`own`: the games are a client's own, or nobody's, who may lack any of the splits."""
         self.settings = settings = settings or Settings()
         self.max_steps = settings.max_steps
         generated = settings.source == "generated"
         self._games: _Generated | _Genuine = (
-            _Generated(settings) if generated else _genuine(_folder(settings.source))
+            _Generated(settings) if generated else _genuine(_folder(settings.source), own)
         )
         # A compiled game is some 50 KB: keep those of a few rounds, not of a whole split.
         self._layout = lru_cache(maxsize=1024)(self._compile)
 
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return (*SPLITS, WITHHELD) if self.settings.withheld else tuple(SPLITS)
+
     def tasks(self, split: str) -> Sequence[Task]:
         one_of("split", split, self.splits)
-        return self._games.tasks(split)
+        withheld = self.settings.withheld
+        if not withheld or split not in ("train", WITHHELD):
+            return self._games.tasks(split)
+        tasks = self._games.tasks("train")
+        if unknown := set(withheld) - {task.scene for task in tasks}:
+            raise UserError(f"world.withheld: no training task plays in scene {min(unknown)!r}")
+        return [task for task in tasks if (task.scene in withheld) == (split == WITHHELD)]
 
     def start(self, task: str, seed: int = 0) -> tuple[HouseholdEpisode, Turn]:
         """The seed changes nothing here: a household game has no chance in it."""
@@ -148,20 +163,37 @@ class _Generated:
 class _Genuine:
     """ALFWorld's own games, kept compressed: a split is 184 MB of PDDL."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, own: bool = False) -> None:
+        self.folder, self.own = folder, own
+        if own:
+            alfworld.require_some(folder)
         self._splits: dict[str, list[Task]] = {}
         self._records: dict[str, tuple[bytes, str, str]] = {}
+        self._games: dict[bytes, str] = {}  # of own folders: which one has this content
 
     def tasks(self, split: str) -> list[Task]:
         if split not in self._splits:
             self._splits[split] = []
-            for game in alfworld.games(self.folder, SPLITS[split]):
+            if self.own and not alfworld.has(self.folder, SPLITS[split]):
+                return []
+            name = "" if self.own else "alfworld"
+            for game in alfworld.games(self.folder, SPLITS[split], name):
                 kind = FOLDERS.get(game.task_type, game.task_type)
                 self._splits[split].append(Task(game.id, kind, game.floor_plan))
                 packed = zlib.compress(game.pddl_problem.encode(), 1)
                 self._records[game.id] = packed, game.task, game.floor_plan
+                if self.own:
+                    self._require_apart(split, game.id, packed)
         return self._splits[split]
+
+    def _require_apart(self, split: str, task: str, packed: bytes) -> None:
+        """A game that is trained on may not be held out under another name."""
+        known = self._games.setdefault(packed, task)
+        if "train" in {split, known.partition("/")[0]} and known.partition("/")[0] != SPLITS[split]:
+            raise UserError(
+                f"{self.folder}: {task} is the same game as {known}: nothing may be trained on "
+                "that is held out"
+            )
 
     def problem(self, task: str) -> Problem:
         ours = {theirs: split for split, theirs in SPLITS.items()}
@@ -191,3 +223,8 @@ def _folder(source: str) -> Path:
 def World(settings: Settings, clients: int, seed: int) -> Household:
     """What a recipe builds. Clients differ in their tasks, which the partition deals out."""
     return Household(settings)
+
+
+def OwnWorld(settings: Settings, clients: int, seed: int) -> Household:
+    """Of a client's own games, or nobody's."""
+    return Household(settings, own=True)

@@ -29,7 +29,9 @@ from fedrl.core.types import FilePath, UserError
 from fedrl.datasets import imdb
 from fedrl.datasets.fetch import source_folder
 from fedrl.envs.imdb import generate
-from fedrl.envs.reviews import Review, Reviews, ReviewsWorld
+from fedrl.envs.reviews import OwnReviews, Review, Reviews, ReviewsWorld
+from fedrl.partition import OwnFolders
+from fedrl.partition import Settings as Partition
 
 _BREAK = re.compile(r"<\s*/?\s*(?:br|p|i|b|em|hr)\s*/?\s*>", re.IGNORECASE)
 
@@ -39,11 +41,12 @@ class Settings:
     name: Literal["imdb"] = "imdb"
     # "generated", "imdb" (what `fedrl data imdb` gets), or a folder with its files
     source: FilePath = "generated"
-    # reviews per client
+    # reviews per client; where clients bring their own, all that each has
     reviews: int = 1000
     # reviews of fewer characters are left out
     shortest: int = 200
-    # share of each client's reviews that is only evaluated on
+    # share of each client's reviews that is only evaluated on; 0, none, where clients bring their
+    # own
     held_out: float = 0.2
     # reviews that belong to no client, for warm starts
     public: int = 0
@@ -53,16 +56,18 @@ class Settings:
     def __post_init__(self) -> None:
         if self.reviews < 2:
             raise UserError(f"world.reviews is {self.reviews}; it must be at least 2")
-        if not 0 < self.held_out < 1:
+        if not 0 <= self.held_out < 1:
             raise UserError(f"world.held_out is {self.held_out}; it is a share between 0 and 1")
         at_least_one(self, "world.", "shortest")
         not_negative(self, "world.", "public", "family")
 
 
-class World:
+class Imdb:
     """A `ReviewsWorld`."""
 
     def __init__(self, settings: Settings, clients: int, seed: int) -> None:
+        if not settings.held_out:
+            raise UserError(f"world.held_out is {settings.held_out}; it is a share above 0 here")
         self.settings, self.clients = settings, clients
         count, review = _source(settings)
         taken: set[str] = set()
@@ -71,10 +76,17 @@ class World:
         order = seeding.generator(seed, "imdb/reviews").permutation(count).tolist()
         dealt = _draw(settings, clients * settings.reviews, order, review, taken)
         shares = [dealt[k * settings.reviews :][: settings.reviews] for k in range(clients)]
-        kept = min(max(round((1 - settings.held_out) * settings.reviews), 1), settings.reviews - 1)
+        kept = trained(settings.held_out, settings.reviews)
         self.train = tuple(share[:kept] for share in shares)  # dealt at random, so this split is
         self.held = tuple(share[kept:] for share in shares)
         check_apart(self)
+
+
+def trained(held_out: float, count: int) -> int:
+    """How many of so many reviews are trained on: all but one at most, unless there is but one or
+    none is to be held out."""
+    most = count - 1 if held_out else count
+    return max(min(round((1 - held_out) * count), most), min(count, 1))
 
 
 def check_apart(world: ReviewsWorld) -> None:
@@ -147,3 +159,16 @@ def _draw(
             f"world.shortest = {settings.shortest} characters or more: lower one of these"
         )
     return tuple(drawn)
+
+
+World = Imdb
+"""What a recipe builds: reviews that are dealt out to clients."""
+
+
+def OwnWorld(
+    settings: Settings, clients: int, seed: int, folders: OwnFolders, chosen: Partition
+) -> OwnReviews:
+    """The same of clients with `folders` of their own."""
+    from fedrl.envs.imdb.own import own_reviews
+
+    return own_reviews(settings, seed, folders, chosen)

@@ -33,7 +33,9 @@ from fedrl.datasets import movielens
 from fedrl.datasets.fetch import source_folder
 from fedrl.datasets.movielens import Movie, Ratings
 from fedrl.envs.movielens.generate import generate
-from fedrl.envs.ratings import Floats, Ints, UserRatings
+from fedrl.envs.ratings import Floats, Ints, OwnRatings, UserRatings
+from fedrl.partition import OwnFolders
+from fedrl.partition import Settings as Partition
 
 
 @dataclass(frozen=True)
@@ -41,11 +43,11 @@ class Settings:
     name: Literal["movielens"] = "movielens"
     # "generated", "movielens" (what `fedrl data movielens` gets), or a folder with its files
     source: FilePath = "generated"
-    # share of each user's ratings that is only evaluated on
+    # share of each user's ratings that is only evaluated on; 0, none, where clients bring their own
     held_out: float = 0.2
     # which ones: "random" by the run's seed, or the latest ones ("time")
     split: Literal["random", "time"] = "random"
-    # users with fewer ratings are no clients
+    # users with fewer ratings are no clients; where clients bring their own, all users count
     least: int = 20
     # generated users, of whom the run's seed makes some the clients
     users: int = 200
@@ -57,7 +59,7 @@ class Settings:
     family: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 < self.held_out < 1:
+        if not 0 <= self.held_out < 1:
             raise UserError(f"world.held_out is {self.held_out}; it is a share between 0 and 1")
         for key, least in (("least", 2), ("users", 2), ("movies", 10), ("ratings", 4)):
             if getattr(self, key) < least:
@@ -65,16 +67,18 @@ class Settings:
         not_negative(self, "world.", "family")
 
 
-class World:
+class MovieLens:
     """A `RatingsWorld`: every client is a user of MovieLens."""
 
     def __init__(self, settings: Settings, clients: int, seed: int) -> None:
+        if not settings.held_out:
+            raise UserError(f"world.held_out is {settings.held_out}; it is a share above 0 here")
         self.settings, self.clients = settings, clients
         table = _load(settings)
         self.movies: tuple[Movie, ...] = table.movies
         place = {movie.id: i for i, movie in enumerate(self.movies)}
         self.genre_names = sorted({genre for movie in self.movies for genre in movie.genres})
-        self.genres = _genre_table(self.movies, self.genre_names)
+        self.genres = genre_table(self.movies, self.genre_names)
         unknown = set(table.movie.tolist()) - set(place)
         if unknown:
             raise UserError(f"movie {min(unknown)} is rated but not in the list of movies")
@@ -85,7 +89,7 @@ class World:
 
         def of_user(client: int, user: int) -> UserRatings:
             rows = np.flatnonzero(table.user == user)
-            train, held = _split(settings, table.timestamp[rows], seed, client)
+            train, held = split(settings, table.timestamp[rows], seed, client)
             rated, stars = movie[rows], table.rating[rows].astype(np.float32)
             return UserRatings(user, rated, stars, watched.appeal(rated, rated[train]), train, held)
 
@@ -107,11 +111,15 @@ class _Watching:
         below = np.searchsorted(self.ranked, self.count[movie], "left")
         above = np.searchsorted(self.ranked, self.count[movie], "right")
         fame = (below + above) / max(len(self.ranked), 1) - 1 if self.ranked.size else 0.0
-        own = self.genres[known].mean(0)
-        lift = np.log((own + 0.02) / (self.share + 0.02))  # of a genre; 0.02 tames rare ones
-        has = self.genres[movie]
-        fondness = np.tanh(has @ lift / np.maximum(has.sum(1), 1))
-        return (0.5 * fame + 0.5 * fondness).astype(np.float32)
+        return appeal(fame, self.genres[movie], self.genres[known].mean(0), self.share)
+
+
+def appeal(fame: np.ndarray | float, has: Floats, own: np.ndarray, share: np.ndarray) -> Floats:
+    """R0 of "high" [n] for movies with these genres [n, G]: half of it how often others watch them,
+    half how often somebody watches their genres, with shares `own`, where others have `share`."""
+    lift = np.log((own + 0.02) / (share + 0.02))  # of a genre; 0.02 tames rare ones
+    fondness = np.tanh(has @ lift / np.maximum(has.sum(1), 1))
+    return (0.5 * fame + 0.5 * fondness).astype(np.float32)
 
 
 def _load(settings: Settings) -> Ratings:
@@ -120,7 +128,7 @@ def _load(settings: Settings) -> Ratings:
     return movielens.load(source_folder(settings.source, "movielens"))
 
 
-def _genre_table(movies: tuple[Movie, ...], names: list[str]) -> Floats:
+def genre_table(movies: tuple[Movie, ...], names: list[str]) -> Floats:
     """Row i is movie i of the catalogue, whatever its id."""
     column = {name: j for j, name in enumerate(names)}
     table = np.zeros((len(movies), len(names)), np.float32)
@@ -142,10 +150,26 @@ def _choose(ratings: Ratings, clients: int, least: int, seed: int) -> list[int]:
     return generator(seed, "movielens/users").permutation(able)[:clients].tolist()
 
 
-def _split(settings: Settings, timestamp: np.ndarray, seed: int, client: int) -> tuple[Ints, Ints]:
+def split(settings: Settings, timestamp: np.ndarray, seed: int, user: int) -> tuple[Ints, Ints]:
+    """Places of the ratings that a user trains on, and of those that are held out: at least one,
+    unless there is but one or the share is 0."""
     count = len(timestamp)
     order = np.argsort(timestamp, kind="stable")
     if settings.split == "random":
-        order = generator(seed, "movielens/split", client=client).permutation(count)
-    kept = min(max(round((1 - settings.held_out) * count), 1), count - 1)
+        order = generator(seed, "movielens/split", client=user).permutation(count)
+    most = count - 1 if settings.held_out else count
+    kept = max(min(round((1 - settings.held_out) * count), most), 1)
     return np.sort(order[:kept]), np.sort(order[kept:])
+
+
+World = MovieLens
+"""What a recipe builds: users that are dealt out to clients."""
+
+
+def OwnWorld(
+    settings: Settings, clients: int, seed: int, folders: OwnFolders, chosen: Partition
+) -> OwnRatings:
+    """The same of clients with `folders` of their own."""
+    from fedrl.envs.movielens.own import own_ratings
+
+    return own_ratings(settings, seed, folders, chosen)

@@ -194,7 +194,7 @@ def combined_digest(splits: Mapping[str, Rows]) -> str:
 
 
 def open_source(source: str, subset: str = "") -> dict[str, Rows]:
-    """The splits that the source has, by their names; always `train`."""
+    """The splits that the source has, by their names."""
     if not source:
         raise UserError(
             "world.source is empty; it names a JSONL file, a folder with train.jsonl, or a "
@@ -216,12 +216,21 @@ def _folder(path: Path) -> dict[str, Rows]:
         files = [path / f"{split}.jsonl"] if (path / f"{split}.jsonl").is_file() else []
         if files := files or sorted((path / split).glob("*.jsonl")):
             found[split] = JsonLines(files)
-    if "train" not in found:
+    if not found:
+        require_train(str(path), found)
+    return found
+
+
+def require_train(source: str, found: Mapping[str, Rows]) -> None:
+    """Whether there is something to train on."""
+    if "train" in found:
+        return
+    if Path(source).is_dir() and not _saved_to_disk(Path(source)):
         raise UserError(
-            f"world.source: {path} has no train.jsonl, no folder train with .jsonl files, and is "
+            f"world.source: {source} has no train.jsonl, no folder train with .jsonl files, and is "
             "no dataset of save_to_disk"
         )
-    return found
+    raise UserError(f"world.source: {source} has no split train; it has {', '.join(found)}")
 
 
 def _saved_to_disk(path: Path) -> bool:
@@ -248,7 +257,7 @@ def _hugging_face(source: str, subset: str, local: bool) -> dict[str, Rows]:
         first = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise UserError(f"world.source is {source!r}, which cannot be opened: {first}") from error
     splits = found if isinstance(found, dict) else {"train": found}
-    if "train" not in splits:
+    if not set(splits) & set(SPLITS):
         raise UserError(
             f"world.source: {source} has no split train; it has {', '.join(map(str, splits))}"
         )

@@ -17,6 +17,7 @@ no more than its name, a type, and a line of its code.
 from __future__ import annotations
 
 import asyncio
+import builtins
 import inspect
 import math
 import traceback
@@ -43,10 +44,14 @@ _BUILTIN = {
         ("contains_answer", "1 where the column `answer` stands in the completion"),
     )
 }
-REWARDS = Table("rewards", KEY, _BUILTIN)
+REWARDS = Table("rewards", KEY, _BUILTIN, by_place=False)
 
 RESERVED = frozenset({"prompt", "prompts", "completion", "completions", "completion_ids"})
 """Columns that are never handed on under their own names: the call has them already."""
+
+
+GIVEN = RESERVED | {"trainer_state", "log_extra", "log_metric"}
+"""What every call has beside the columns."""
 
 
 class Scored(NamedTuple):
@@ -102,6 +107,14 @@ class Rewards:
             functions.append(function)
         return cls(tuple(functions), tuple(names), tuple(weights) or (1.0,) * len(names))
 
+    def columns(self) -> dict[str, str]:
+        """Columns of the data that a function cannot do without, and which asks for each."""
+        return {
+            column: label(name)
+            for name, function in zip(self.names, self.functions, strict=True)
+            for column in _needed(function)
+        }
+
     def __call__(self, answers: Sequence[Answer]) -> list[Scored]:
         """Of every answer, in one call of each function."""
         asked = {
@@ -133,6 +146,20 @@ class Rewards:
         ]
 
 
+def _needed(function: RewardFunction) -> list[str]:
+    """Its arguments that have no default and are nothing that every call has."""
+    try:
+        arguments = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):  # some callables have none to show
+        return []
+    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    return [
+        each.name
+        for each in arguments
+        if each.kind in plain and each.default is each.empty and each.name not in GIVEN
+    ]
+
+
 def _forget(name: str, value: object) -> None:
     """What is logged about single answers stays nowhere."""
 
@@ -145,12 +172,12 @@ def _checked(
     try:
         found = _called(function, asked)
     except (Exception, SystemExit) as error:  # code of others may fail in any way
-        said = f"{what} raised {type(error).__name__}{_raised_at(error)}"
+        said = f"{what} raised {_kind(error, 'an error of its own')}{_raised_at(error)}"
         raise UserError(Shareable(said)) from error
     try:
         found = list(found)
     except TypeError as error:
-        said = f"{what} returned a {type(found).__name__} instead of a list of numbers"
+        said = f"{what} returned {_kind(found, 'something')} instead of a list of numbers"
         raise UserError(Shareable(said)) from error
     if len(found) != count:
         raise UserError(Shareable(f"{what} returned {len(found)} rewards for {count} answers"))
@@ -182,8 +209,16 @@ def _number(what: str, value: Any) -> float | None:
             raise TypeError
         return float(value)
     except (TypeError, ValueError) as error:
-        kind = type(value).__name__
-        raise UserError(Shareable(f"{what} returned a {kind} where a number belongs")) from error
+        kind = _kind(value, "something")
+        raise UserError(Shareable(f"{what} returned {kind} where a number belongs")) from error
+
+
+def _kind(thing: object, other: str) -> str:
+    """The name of a type that Python has; names of others are made by code that reads the data."""
+    name = type(thing).__name__
+    if getattr(builtins, name, None) is not type(thing):
+        return other
+    return name if isinstance(thing, BaseException) else f"a {name}"
 
 
 def _raised_at(error: BaseException) -> str:

@@ -35,7 +35,7 @@ class Table:
             category = str(row[settings.category]) if settings.category else "prompt"
             codes.append(categories.setdefault(category, len(categories)))
         if not len(digests):
-            raise UserError(f"world.source: {settings.source} holds no prompts to {name}")
+            raise UserError(f"world.source: {settings.source} holds no prompts")
         self.digests, self.codes = np.frombuffer(digests, "u8"), np.frombuffer(codes, "i4")
         self.categories = tuple(categories)
 
@@ -47,6 +47,13 @@ class Table:
 
     def task(self, number: int) -> Task:
         return Task(self.id(number), self.categories[self.codes[number]])
+
+    def require_column(self, column: str, why: str) -> None:
+        """`why` begins the line for who lacks it."""
+        if self.columns is not None and column not in self.columns:
+            near = suggestion(column, sorted(self.columns))
+            where = f"world.source: {self.rows.where(0)}"
+            raise UserError(f"{why} {column!r}, which {where} has not; {near}")
 
     def _require_columns(self, number: int, row: Row, settings: Settings) -> None:
         """The first row has those that the settings name, and the others the same."""
@@ -111,17 +118,23 @@ class Tasks(Sequence[Task]):
         return map(self.table.task, self.numbers.tolist())
 
 
-def split(tables: Mapping[str, Table], settings: Settings) -> dict[str, Tasks]:
-    """The tasks of every split: a table's own, or a share of `train` by `split_seed`."""
+def split(tables: Mapping[str, Table], settings: Settings, own: bool = False) -> dict[str, Tasks]:
+    """The tasks of every split: a table's own, or a share of `train` by `split_seed`.
+
+    Of a client's `own` prompts one at least is trained on, however few there are.
+    """
+    if "train" not in tables:
+        return _without_train(tables)
     train = tables["train"]
     prompts = np.unique(train.digests)
+    most = len(prompts) - 1 if own else len(prompts)
     order = np.random.default_rng(settings.split_seed).permutation(len(prompts))
     found, begin = {}, 0
     for name in SPLITS[1:]:
         if name in tables:
             found[name] = Tasks(tables[name], np.arange(len(tables[name])))
             continue
-        end = begin + _count(getattr(settings, name), len(prompts))
+        end = min(begin + _count(getattr(settings, name), len(prompts)), most)
         held = np.isin(train.digests, prompts[order[begin:end]])
         found[name], begin = Tasks(train, np.flatnonzero(held)), end
     left = np.ones(len(train), bool)
@@ -131,6 +144,14 @@ def split(tables: Mapping[str, Table], settings: Settings) -> dict[str, Tasks]:
     if not left.any():
         raise UserError(f"world.source has {len(train)} prompts, and none is left to train on")
     found["train"] = Tasks(train, np.flatnonzero(left))
+    _require_apart(found)
+    return found
+
+
+def _without_train(tables: Mapping[str, Table]) -> dict[str, Tasks]:
+    nothing = Tasks(next(iter(tables.values())), np.zeros(0, np.int64))
+    found = {name: Tasks(table, np.arange(len(table))) for name, table in tables.items()}
+    found = dict.fromkeys(SPLITS, nothing) | found
     _require_apart(found)
     return found
 

@@ -20,7 +20,7 @@ from typing import Any
 
 from fedrl.core.limits import one_of
 from fedrl.core.types import UserError
-from fedrl.envs.prompts.records import SPLITS, Row, combined_digest
+from fedrl.envs.prompts.records import SPLITS, Row, combined_digest, require_train
 from fedrl.envs.prompts.rewards import Answer, Prompt, Rewards
 from fedrl.envs.prompts.settings import Settings
 from fedrl.envs.prompts.table import Table, split
@@ -54,8 +54,10 @@ class Prompts:
     max_steps = 1
     graded = True
 
-    def __init__(self, settings: Settings) -> None:
-        self.settings = settings
+    def __init__(self, settings: Settings, own: bool = False) -> None:
+        """`own`: the data is all of a client's own, whose only prompt is trained on, or nobody's,
+        who may have none to train on."""
+        self.settings, self.own = settings, own
         self.rewards = Rewards.find(settings.reward, settings.weights)
         source = settings.open()
         if settings.digest and settings.digest != combined_digest(source):
@@ -67,7 +69,12 @@ class Prompts:
             name: Table(name if len(source) > 1 else "row", rows, settings)
             for name, rows in source.items()
         }
-        self._tasks = split(self.tables, settings)
+        for column, function in self.rewards.columns().items():
+            for table in self.tables.values():
+                table.require_column(column, f"world.reward {function!r} reads the column")
+        if not own:
+            require_train(settings.source, source)
+        self._tasks = split(self.tables, settings, own)
 
     def tasks(self, split: str) -> Sequence[Task]:
         one_of("split", split, self.splits)
@@ -121,17 +128,26 @@ class Prompts:
             )
         return [str(self.row(task)[self.settings.answer])]
 
+    def fingerprints(self, tasks: Sequence[str]) -> set[str]:
+        """Of their prompts, however the rows are numbered."""
+        return {f"{table.digests[number]:016x}" for table, number in map(self._place, tasks)}
+
     def row(self, task: str) -> Row:
+        table, number = self._place(task)
+        return table.rows[number]
+
+    def _place(self, task: str) -> tuple[Table, int]:
         name, _, number = task.rpartition("-")
         for table in self.tables.values():
             known = table.name == name and number.isascii() and number.isdigit()
             if known and int(number) < len(table) and table.id(int(number)) == task:
-                return table.rows[int(number)]
-        raise UserError(f"no prompt {task!r}; they are called like {self.tasks('train')[0].id}")
+                return table, int(number)
+        like = next(iter(self.tables.values())).id(0)
+        raise UserError(f"no prompt {task!r}; they are called like {like}")
 
     def __reduce__(self) -> tuple[Any, ...]:
         """To another process as its settings: open files and functions of files do not travel."""
-        return Prompts, (self.settings,)
+        return type(self), (self.settings, self.own)
 
 
 def readable(prompt: Prompt) -> str:
@@ -144,3 +160,8 @@ def readable(prompt: Prompt) -> str:
 def World(settings: Settings, clients: int, seed: int) -> Prompts:
     """What a recipe builds. Clients differ in their tasks, which the partition deals out."""
     return Prompts(settings)
+
+
+def OwnWorld(settings: Settings, clients: int, seed: int) -> Prompts:
+    """Of a client's own folder, or nobody's."""
+    return Prompts(settings, own=True)

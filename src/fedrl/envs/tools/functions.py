@@ -26,7 +26,7 @@ from fedrl.envs.side_by_side import run_all
 from fedrl.envs.tools.calls import Call
 
 KEY = "world.tools"
-TOOLS = Table("tools", KEY, {})
+TOOLS = Table("tools", KEY, {}, by_place=False)
 LONGEST = 10_000
 """Characters of a result that the agent is told."""
 Tool = Callable[..., Any]

@@ -106,8 +106,8 @@ class ToolWorld(Prompts):
     name = "tools"
     settings: Settings
 
-    def __init__(self, settings: Settings) -> None:
-        super().__init__(settings)
+    def __init__(self, settings: Settings, own: bool = False) -> None:
+        super().__init__(settings, own)
         self.tools = Tools.find(settings.tools)
         self.max_steps = settings.max_steps
 
@@ -137,10 +137,12 @@ class ToolWorld(Prompts):
         value = self.row(task)[self.settings.answer]
         return [str(each) for each in value] if isinstance(value, list) else [told]
 
-    def __reduce__(self) -> tuple[type[ToolWorld], tuple[Settings]]:
-        return ToolWorld, (self.settings,)
-
 
 def World(settings: Settings, clients: int, seed: int) -> ToolWorld:
     """What a recipe builds."""
     return ToolWorld(settings)
+
+
+def OwnWorld(settings: Settings, clients: int, seed: int) -> ToolWorld:
+    """Of a client's own folder, or nobody's."""
+    return ToolWorld(settings, own=True)

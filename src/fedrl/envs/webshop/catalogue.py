@@ -19,31 +19,39 @@ from typing import IO, cast
 
 from fedrl.core.types import UserError
 from fedrl.datasets.missing_data import readable
+from fedrl.envs.webshop.goals import Wish
 from fedrl.envs.webshop.product import Product, Record
 
 SMALL = ("documents_1k.jsonl", "items_shuffle_1000.json")
 WHOLE = ("items_shuffle.json",)
+PEOPLES = ("items_human_ins.json",)
 INSTRUCTIONS = ("items_ins_v2_1000.json", "items_ins_v2.json")
 SMALL_SIZE = 1000
 LONGEST_ID = 10
+NEEDED = (
+    "asin", "name", "full_description", "small_description", "category", "query", "product_category"
+)  # fmt: skip
 CHUNK = 1 << 20
 BETWEEN = re.compile(r"[,\s]*")
 
 
-def load(folder: Path | str, limit: int | None = None) -> tuple[Product, ...]:
+def load(
+    folder: Path | str, limit: int | None = None, name: str = "webshop"
+) -> tuple[Product, ...]:
     """The products of the first `limit` records of the catalogue in `folder`, in its order.
 
-    A folder may hold both of the publisher's catalogues: the whole one is for larger limits.
+    A folder may hold both of the publisher's catalogues: the whole one is for larger limits. `name`
+    is empty for a catalogue of one's own, of which nothing can be got anew.
     """
     folder = Path(folder)
     whole = limit is not None and limit > SMALL_SIZE
     path = _find(folder, WHOLE + SMALL if whole else SMALL + WHOLE)
     beside = _find(folder, INSTRUCTIONS[::-1] if whole else INSTRUCTIONS)
-    with readable("webshop", beside):
+    with readable(name, beside):
         instructions = json.loads(_text(beside))
     count = itertools.count()
     numbered = zip(itertools.islice(_records(path), limit), count)
-    with readable("webshop", path):
+    with readable(name, path):
         products = clean((record for record, _ in numbered), instructions)
     if limit is not None and (read := next(count)) < limit:
         raise UserError(f"world.products is {limit}; {path} has only {read}")
@@ -56,6 +64,24 @@ def load_lookalikes(path: Path | str) -> tuple[Product, ...]:
         return clean(json.loads(_text(Path(path))), {}, longest_id=None)
 
 
+def load_wishes(folder: Path | str) -> dict[str, tuple[Wish, ...]]:
+    """What people wrote, by product: `{"id": [{"instruction", "instruction_attributes",
+    "instruction_options"}, …]}`, as the publisher has it. Values of options are in lower case."""
+    path = _find(Path(folder), PEOPLES)
+    with readable("webshop", path):
+        return {
+            asin: tuple(
+                Wish(
+                    record["instruction"],
+                    tuple(record["instruction_attributes"]),
+                    tuple(value.strip().lower() for value in record["instruction_options"]),
+                )
+                for record in records
+            )
+            for asin, records in json.loads(_text(path)).items()
+        }
+
+
 def clean(
     records: Iterable[Record],
     instructions: Mapping[str, Record],
@@ -63,6 +89,8 @@ def clean(
 ) -> tuple[Product, ...]:
     products: dict[str, Product] = {}
     for record in records:
+        if lacking := [key for key in NEEDED if key not in record]:
+            raise ValueError(f"product {record.get('asin', '?')} has no {lacking[0]!r}")
         asin = record["asin"]
         fits = longest_id is None or len(asin) <= longest_id
         if asin != "nan" and fits and asin not in products:

@@ -3,6 +3,9 @@
 The draws are the original's, in its order and with Python's own generator, so a seed gives the very
 list that the original gives: first one price for each product with a price range, in catalogue
 order; then one limit for each product with an instruction; then a shuffle with a fixed seed.
+
+People's own instructions (`Wish`, the publisher's `items_human_ins.json`) make one goal each, of
+weight 1, with a limit drawn for each; those that name no attribute are left out, as there.
 """
 
 from __future__ import annotations
@@ -74,6 +77,14 @@ class Goal:
         )
 
 
+class Wish(NamedTuple):
+    """What somebody wrote who was shown a product."""
+
+    instruction: str
+    attributes: tuple[str, ...]
+    options: tuple[str, ...]  # values, without the names of the options
+
+
 class DrawnGoals(NamedTuple):
     """All that chance decides about a shop."""
 
@@ -98,6 +109,42 @@ def draw_goals(
     return DrawnGoals(prices, tuple(goals))
 
 
+def draw_human_goals(
+    products: Sequence[Product],
+    wishes: Mapping[str, Sequence[Wish]],
+    seed: int,
+    shuffle_seed: int = SHUFFLE_SEED,
+) -> DrawnGoals:
+    """The goals of people's instructions, by the product that each was written for."""
+    rng = random.Random(seed)
+    prices = {product.asin: draw_price(product, rng) for product in products}
+    goals = []
+    for product in products:
+        for wish in wishes.get(product.asin, ()):
+            if not wish.attributes:
+                continue
+            limit = draw_limit(prices[product.asin], rng)
+            goals.append(
+                Goal(
+                    asin=product.asin,
+                    category=product.category,
+                    query=product.query,
+                    name=product.title,
+                    path=product.path,
+                    instruction=wish.instruction.strip(".") + _price_words(limit),
+                    attributes=wish.attributes,
+                    price_upper=limit,
+                    options=wish.options,
+                )
+            )
+    random.Random(shuffle_seed).shuffle(goals)
+    return DrawnGoals(prices, tuple(goals))
+
+
+def _price_words(limit: float) -> str:
+    return f", and price lower than {limit:.2f} dollars" if limit != NO_LIMIT else ""
+
+
 def draw_price(product: Product, rng: random.Random) -> float:
     if not product.pricing:
         return MISSING_PRICE
@@ -113,7 +160,7 @@ def draw_limit(price: float, rng: random.Random) -> float:
 
 def _combinations(product: Product, limit: float, weight: float) -> Iterator[Goal]:
     names = sorted(product.options)
-    price = f", and price lower than {limit:.2f} dollars" if limit != NO_LIMIT else ""
+    price = _price_words(limit)
     for values in itertools.product(*(product.options[name] for name in names)):
         chosen = ", and ".join(f"{name}: {value}" for name, value in zip(names, values))
         yield Goal(

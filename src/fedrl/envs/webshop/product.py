@@ -29,12 +29,15 @@ class Product:
     instruction_attributes: tuple[str, ...] = ()
 
 
-def indexed_text(
-    product: Product, fields: tuple[str, ...] = ("title", "description", "bullet", "options")
-) -> str:
+FIELDS = ("title", "description", "bullet", "options")
+"""What the original's search reads of a product: of its bullet points the first."""
+
+
+def indexed_text(product: Product, fields: tuple[str, ...] = FIELDS) -> str:
     """What the search index reads, lower case: title, description, FIRST bullet, options.
 
-    `fields` leaves parts out: a shop with a poorer index (environment heterogeneity).
+    `fields` chooses others, "bullets" (all of them) among them: a shop with another index
+    (environment heterogeneity). A product that has nothing in these is known by its title.
     """
     options = ", and ".join(
         f"{name}: {', '.join(values)}" for name, values in product.options.items()
@@ -45,4 +48,8 @@ def indexed_text(
         "bullet": product.bullets[0] if product.bullets else "",
         "options": options,
     }
-    return " ".join(parts[name] if name in fields else "" for name in parts).lower()
+    if fields == FIELDS:
+        return " ".join(parts.values()).lower()
+    parts["bullets"] = " ".join(product.bullets)
+    text = " ".join(parts[name] for name in fields)
+    return (text if text.strip() else product.title).lower()

@@ -142,6 +142,15 @@ def count_options(product: Product, goal: Goal, bought: Sequence[str], faithful:
     )
 
 
+def stands_for(chosen: str, name: str, wanted: str) -> bool:
+    """Whether some rule takes the chosen value for the wanted one of the option `name`."""
+    if chosen == wanted:
+        return True
+    colours = {_first_colour(chosen), _whole_colour(chosen)}
+    sought = {_written_out((name, wanted)), _first_colour(wanted), _whole_colour(wanted)}
+    return any(close(own, option) for own in colours for option in sought)
+
+
 @lru_cache(maxsize=16384)
 def _written_out(pair: tuple[str, str]) -> str:
     """The original looks for a colour among the two members of the pair, then prints the pair."""
@@ -177,16 +186,16 @@ def unwinnable(
 ) -> list[int]:
     """Positions of the goals that buying their own product does not win."""
     lost = []
-    own: dict[str, tuple[TypeMatch, int, dict[str, str]]] = {}
+    own: dict[tuple[str, tuple[str, ...]], tuple[TypeMatch, int, dict[str, str]]] = {}
     for position, goal in enumerate(goals):
-        product = products[goal.asin]
-        if goal.asin not in own:
-            own[goal.asin] = (
+        product, key = products[goal.asin], (goal.asin, goal.attributes)  # people ask differently
+        if key not in own:
+            own[key] = (
                 match_type(product, goal, rules),
                 count_attributes(product, goal.attributes),
                 clickable_options(product, nested=not rules.faithful),
             )
-        kind, attributes, clicks = own[goal.asin]
+        kind, attributes, clicks = own[key]
         chosen = {clicks[value]: value for value in goal.values if value in clicks}
         price = prices[goal.asin]
         matched = count_options(product, goal, tuple(chosen.values()), rules.faithful)

@@ -10,63 +10,27 @@ from __future__ import annotations
 import random
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from functools import cached_property, lru_cache
-from typing import Literal, NamedTuple, TypedDict
+from pathlib import Path
+from typing import NamedTuple, TypedDict
 
-from fedrl.core.limits import at_least_one, not_negative
-from fedrl.core.types import FilePath, UserError
+from fedrl.core.types import UserError
 from fedrl.envs.text import Task, Turn
 from fedrl.envs.webshop import pages
-from fedrl.envs.webshop.goals import SHUFFLE_SEED, DrawnGoals, Goal, draw_goals, draw_price
+from fedrl.envs.webshop.catalogue import load_wishes
+from fedrl.envs.webshop.goals import DrawnGoals, Goal, draw_goals, draw_human_goals, draw_price
 from fedrl.envs.webshop.nouns import Tagger, plain, spacy_tagger
 from fedrl.envs.webshop.product import Product
 from fedrl.envs.webshop.reward import Rules, reward, unwinnable
-from fedrl.envs.webshop.store import CACHE_SIZE, Ranker, Store, open_store
-
-
-@dataclass(frozen=True)
-class Settings:
-    """Which shop, and how it judges and speaks."""
-
-    name: Literal["webshop"] = "webshop"
-    # Where the products come from: "generated" (nothing to download), "webshop" (the genuine
-    # catalogue of `fedrl data webshop`), or the path of a folder with a catalogue.
-    source: FilePath = "generated"
-    # How many products to generate, or to read from the catalogue.
-    products: int = 1000
-    # Seed of the generated catalogue.
-    catalogue_seed: int = 0
-    # Seed of the sampled prices and of the goals' price limits.
-    goal_seed: int = 0
-    # Seed of the goals' order; the original's is fixed.
-    order_seed: int = SHUFFLE_SEED
-    # The original's reward and goals, those that cannot be won included.
-    faithful: bool = False
-    # How pages read: "text" joins the pieces by [SEP], "text_rich" has a line each, buttons marked.
-    observation: Literal["text", "text_rich"] = "text"
-    # Who says which words of a name are nouns: "plain" (a rule) or "spacy" (its English model).
-    tagger: Literal["plain", "spacy"] = "plain"
-    # The first so many goals are the split "valid", for evaluation.
-    validation: int = 500
-    # The next so many are the split "public": nobody trains or is evaluated on them (warm starts).
-    # All others are the split "train", shared out among the clients.
-    public: int = 0
-    # Steps after which an episode is cut off.
-    max_steps: int = 15
-
-    def __post_init__(self) -> None:
-        at_least_one(self, "world.", "products", "max_steps")
-        if self.observation not in ("text", "text_rich"):
-            raise UserError(
-                f'world.observation is {self.observation!r}; choose "text" or "text_rich"'
-            )
-        if self.tagger not in ("plain", "spacy"):
-            raise UserError(f'world.tagger is {self.tagger!r}; choose "plain" or "spacy"')
-        not_negative(self, "world.", "validation", "public", "catalogue_seed")
-
+from fedrl.envs.webshop.settings import Settings as Settings
+from fedrl.envs.webshop.store import CACHE_SIZE, Ranker, Store, catalogue_folder, open_store
 
 DEFAULTS = Settings()
+
+SPLITS = ("train", "valid", "public")
+UNSEEN = "unseen"
+"""All goals of products that `world.unseen_products` sets aside."""
 
 
 UNSEARCHABLE = re.compile(r"[\[\]\n]")
@@ -79,42 +43,57 @@ class ShopGoals(NamedTuple):
     drawn: DrawnGoals
     rules: Rules
     left_out: frozenset[int]
+    places: Mapping[str, int]  # a goal's name tells its place in the original's order
 
 
 @lru_cache(maxsize=8)
-def _shop_goals(store: Store, seeds: tuple[int, int], faithful: bool, tagger: Tagger) -> ShopGoals:
-    drawn = draw_goals(store.products, *seeds)
+def _shop_goals(
+    store: Store, seeds: tuple[int, int], faithful: bool, tagger: Tagger, people: Path | None = None
+) -> ShopGoals:
+    """`people` is the folder with their instructions, where goals are those."""
+    if people is None:
+        drawn = draw_goals(store.products, *seeds)
+    else:
+        drawn = draw_human_goals(store.products, load_wishes(people), *seeds)
     rules = Rules(faithful, lru_cache(CACHE_SIZE)(tagger))
     lost = [] if faithful else unwinnable(drawn.goals, store.by_asin, drawn.prices, rules)
-    return ShopGoals(drawn, rules, frozenset(lost))
+    places = {f"goal-{place:05d}": place for place in range(len(drawn.goals))}
+    return ShopGoals(drawn, rules, frozenset(lost), places)
 
 
 class WebShop:
     """The text world. `left_out` are the goals that cannot be won and are not among the tasks."""
 
     name = "webshop"
-    splits = ("train", "valid", "public")
 
     def __init__(
         self,
         settings: Settings = DEFAULTS,
         tagger: Tagger | None = None,
         store: Store | None = None,
+        own: bool = False,
     ) -> None:
-        """`tagger` and `store`, where given, are used instead of the ones that settings name.
+        """`tagger` and `store`, where given, are used instead of the ones that settings name. With
+        `own` all products of the catalogue are read, and no split is more than a fifth of the
+        goals but `train`: a client's shop may be small.
 
         Goals are drawn from the store's products and numbered anew. For a client's version of one
         shop, with the same tasks under the same ids, use `variant`.
         """
         named = spacy_tagger() if settings.tagger == "spacy" and tagger is None else plain
-        self.settings = settings
         self.store = store or open_store(
-            settings.source, settings.products, settings.catalogue_seed
+            settings.source, 0 if own else settings.products, settings.catalogue_seed
         )
         seeds = (settings.goal_seed, settings.order_seed)
-        (self.prices, self.goals), self.rules, self.left_out = _shop_goals(
-            self.store, seeds, settings.faithful, tagger or named
+        people = catalogue_folder(settings.source) if settings.goals == "human" else None
+        (self.prices, self.goals), self.rules, self.left_out, self.places = _shop_goals(
+            self.store, seeds, settings.faithful, tagger or named, people
         )
+        if own:
+            most = len(self.goals) // 5
+            valid, public = min(settings.validation, most), min(settings.public, most)
+            settings = replace(settings, validation=valid, public=public)
+        self.settings = settings
         aside = settings.validation + settings.public
         if aside >= len(self.goals):
             raise UserError(
@@ -126,32 +105,61 @@ class WebShop:
     def max_steps(self) -> int:
         return self.settings.max_steps
 
+    @property
+    def splits(self) -> tuple[str, ...]:
+        return (*SPLITS, UNSEEN) if self.settings.unseen_products else SPLITS
+
+    @cached_property
+    def unseen_products(self) -> frozenset[str]:
+        """Ids of the products whose goals are the split "unseen"; the same in every client's shop,
+        and more of them begin with fewer."""
+        asins = sorted({goal.asin for goal in self.goals})
+        count = self.settings.unseen_products
+        if count and count >= len(asins):
+            raise UserError(
+                f"world.unseen_products is {count}, but goals are about {len(asins)} products only"
+            )
+        random.Random(f"{self.settings.order_seed} unseen products").shuffle(asins)
+        return frozenset(asins[:count])
+
     def variant(self, products: Sequence[Product], ranker: Ranker | None = None) -> WebShop:
         """A shop with the same goals and prices, but other products or another search engine.
 
         Goals whose product is gone, or has changed so that it no longer wins, are left out.
         """
+        store = Store(products, ranker)
+        gone = (i for i, goal in enumerate(self.goals) if goal.asin not in store.by_asin)
+        return self.in_store(store, frozenset(gone))
+
+    def in_store(self, store: Store, gone: frozenset[int]) -> WebShop:
+        """The same, of a store that lacks the products of the goals `gone`."""
         other = object.__new__(WebShop)
-        other.settings, other.rules, other.goals = self.settings, self.rules, self.goals
-        other.store = Store(products, ranker)
-        other.prices = {
-            product.asin: self.prices[product.asin]
-            if product.asin in self.prices
-            else draw_price(product, random.Random(f"{self.settings.goal_seed} {product.asin}"))
-            for product in other.store.products
+        other.settings, other.rules, other.store = self.settings, self.rules, store
+        other.goals, other.places, other.prices = self.goals, self.places, self.prices
+        other.left_out = self.left_out | gone
+        if store.by_asin is not self.store.by_asin:
+            other._notice_changes(self)
+        return other
+
+    def _notice_changes(self, plain: WebShop) -> None:
+        """Prices of products that the plain shop has not, and goals that can no longer be won."""
+        seed = self.settings.goal_seed
+        new = {
+            product.asin: draw_price(product, random.Random(f"{seed} {product.asin}"))
+            for product in self.store.products
+            if product.asin not in plain.prices
         }
-        known, now = self.store.by_asin, other.store.by_asin
-        gone = {i for i, goal in enumerate(self.goals) if goal.asin not in now}
+        self.prices = {**plain.prices, **new}
+        known, now = plain.store.by_asin, self.store.by_asin
         changed = [
             i
             for i, goal in enumerate(self.goals)
-            if i not in gone and now[goal.asin] is not known.get(goal.asin)
+            if i not in self.left_out and now[goal.asin] is not known.get(goal.asin)
         ]
-        lost: list[int] = []
         if not self.rules.faithful:
-            lost = unwinnable([self.goals[i] for i in changed], now, other.prices, self.rules)
-        other.left_out = self.left_out | gone | {changed[position] for position in lost}
-        return other
+            goals = [self.goals[i] for i in changed]
+            lost = unwinnable(goals, now, self.prices, self.rules)
+            self.left_out |= {changed[position] for position in lost}
 
     def tasks(self, split: str) -> Sequence[Task]:
         if split not in self.splits:
@@ -163,22 +171,20 @@ class WebShop:
         first_public = self.settings.validation
         first_train = first_public + self.settings.public
         tasks: dict[str, list[Task]] = {split: [] for split in self.splits}
-        for id, index in self._indices.items():
+        for id, index in self.places.items():
+            if index in self.left_out:
+                continue
             split = "train" if index >= first_train else "public"
             split = "valid" if index < first_public else split
+            split = UNSEEN if self.goals[index].asin in self.unseen_products else split
             tasks[split].append(Task(id, self.goals[index].category))
         return tasks
 
-    @cached_property
-    def _indices(self) -> Mapping[str, int]:
-        """A goal's name tells its place in the original's order, whatever is left out."""
-        playable = (index for index in range(len(self.goals)) if index not in self.left_out)
-        return {f"goal-{index:05d}": index for index in playable}
-
     def goal(self, task: str) -> Goal:
-        if task not in self._indices:
+        place = self.places.get(task)
+        if place is None or place in self.left_out:
             raise UserError(f"task is {task!r:.40}; the shop has no such goal")
-        return self.goals[self._indices[task]]
+        return self.goals[place]
 
     def start(self, task: str, seed: int = 0) -> tuple[ShopEpisode, Turn]:
         return self.episode(self.goal(task), seed)
@@ -260,16 +266,27 @@ class ShopEpisode:
 
         After the purchase nothing happens any more.
         """
+        before, score = self._state, self._follow(command)
+        return self.turn(score, failed=before == self._state)
+
+    def _follow(self, command: str) -> float:
+        """Do what the command says, if it fits the page; the score of a purchase."""
         name, argument = pages.parse(command, nested=not self.shop.rules.faithful)
         if self.page.kind == "done" or not argument:
-            return self.turn()
+            return 0.0
         if name == "search":
             self._show_results(argument, 1)
         elif name == "click" and argument in self.page.clickables and argument != "search":
-            return self.turn(self._click(argument))
-        return self.turn()
+            return self._click(argument)
+        return 0.0
 
-    def turn(self, score: float = 0.0) -> Turn:
+    @property
+    def _state(self) -> tuple[pages.Page, str, dict[str, str]]:
+        """All that a command can change for the agent."""
+        return self.page, self.query, dict(self.options)
+
+    def turn(self, score: float = 0.0, failed: bool = False) -> Turn:
+        """`failed`: the last command did nothing, which the page does not say."""
         page = self.page
         return Turn(
             self._observation(),
@@ -282,6 +299,7 @@ class ShopEpisode:
                     "has_search_bar": page.kind == "start",
                     "clickables": page.clickables,
                 },
+                **({"failed": True} if failed else {}),
                 **(self.ending or {}),
             },
         )
@@ -333,5 +351,19 @@ class ShopEpisode:
 
 
 def World(settings: Settings, clients: int, seed: int) -> WebShop:
-    """What a recipe builds. Clients differ in their tasks, which the partition deals out."""
-    return WebShop(settings)
+    """What a recipe builds. Clients differ in their tasks, which the partition deals out, and with
+    `world.variants` in their shops."""
+    if not settings.variants:
+        return WebShop(settings)
+    from fedrl.envs.webshop.client_shops import ClientShops
+
+    return ClientShops(settings, seed)
+
+
+def OwnWorld(settings: Settings, clients: int, seed: int) -> WebShop:
+    """Of a client's own catalogue, or nobody's."""
+    if settings.variants:
+        raise UserError(
+            'world.variants: with partition.strategy = "own" every shop is as its owner has it'
+        )
+    return WebShop(settings, own=True)

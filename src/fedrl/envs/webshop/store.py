@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Protocol
@@ -28,9 +28,15 @@ class Ranker(Protocol):
 class Store:
     """Products with their search index; what was shown once is remembered, up to a bound."""
 
-    def __init__(self, products: Sequence[Product], ranker: Ranker | None = None) -> None:
+    def __init__(
+        self,
+        products: Sequence[Product],
+        ranker: Ranker | None = None,
+        by_asin: Mapping[str, Product] | None = None,
+    ) -> None:
+        """`by_asin`, where given, is of a store that has all these products and perhaps more."""
         self.products = tuple(products)
-        self.by_asin = {product.asin: product for product in self.products}
+        self.by_asin = by_asin or {product.asin: product for product in self.products}
         self.ranker = ranker or Index.build(
             [product.asin for product in self.products],
             [indexed_text(product) for product in self.products],
@@ -80,8 +86,15 @@ class Store:
 
 @lru_cache(maxsize=4)
 def open_store(source: str, products: int, seed: int) -> Store:
-    """One store per catalogue and process: shops share it."""
+    """One store per catalogue and process: shops share it. 0 `products` are all that it has."""
     if source == "generated":
         return Store(generate(products, seed))
-    folder = root("webshop") if source == "webshop" else Path(source)
+    folder = catalogue_folder(source)
+    if not products:
+        return Store(catalogue.load(folder, name=""))
     return Store(catalogue.load(folder, products))
+
+
+def catalogue_folder(source: str) -> Path:
+    """Where the catalogue lies that the setting `source` names."""
+    return root("webshop") if source == "webshop" else Path(source)

@@ -1,297 +1,171 @@
-"""Shops that differ from client to client: environment heterogeneity of a federation.
+"""In what clients' shops differ: environment-level heterogeneity, as FedAgent's authors have it.
 
-A `Variant` says in what one client's shop differs from the plain one. Each function below turns one
-knob for a list of variants, so knobs combine; a knob at its identity value leaves the plain shop to
-the bit, and what it draws for a client depends only on (seed, client), so more of a knob goes
-further in the same direction.
+The tasks are dealt out as ever and stand in the prompt; the shop around them does not. Each variant
+is at one stage of a search (the authors' names; D products that no task of the client is about):
 
-    variants = reweighted(split_catalogue(plain(10), products, owned, overlap=0.3), spread=0.5)
-    for variant, ranker in zip(variants, rankers(variants, products)):
-        client_shop = shop.variant(variant.catalogue(products), ranker)
+    catalogue    Catalog Split        what there is: the products of the client's own tasks, and
+                                      of the D others round(keep · D), those with the lowest
+                                      (1 − div) u + div v; u for all clients, v each client's own
+    lookalikes   Lookalike Injection  what there is: copies that fail one part of the reward
+    fields       Field-Subset Index   what is indexed: parts of a product's text
+    ranking      BM25 Reweighting     how it is matched: k1 and b
+    reranking    Rank Wrapper         how it is shown: plain, shuffled, reversed, half at random
+
+`div` decides which products a client has, never how many: two catalogues share 1 of their others at
+div 0, and keep / (2 − keep) of them (Jaccard) at div 1.
+
+Where we differ from the authors' release:
+- Clients have the kinds in turn, client k the (k mod N)-th, where the release draws one for each;
+  combined variants count on: the next one goes by k div N.
+- A shop has no memory: the order that a query gets, and whether it is answered at random, depends
+  on (seed, client, query). There every search draws anew, also for the next page of the same one.
+- The release shuffles or reverses all 200 results that it asks for, so that the best of them comes
+  on page 20, which 15 steps do not reach; here it is the first `reranked`, 50.
+- One search engine for all (BM25 with Lucene's arithmetic). The release has a second one for its
+  variants, to which "description" and "features" are empty; so its third kind of fields reads the
+  titles. Here it reads descriptions, and `options` stand where no product has "features".
+- Of a part of the catalogue 200 results are asked for, as there, and the first 50 that the shop has
+  are shown, as in every other shop.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal, NamedTuple
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from fedrl.core.seeding import derive, generator
-from fedrl.core.types import UserError
-from fedrl.envs.webshop.generate import asin_of
-from fedrl.envs.webshop.goals import NO_LIMIT, Goal
-from fedrl.envs.webshop.product import Product, indexed_text
-from fedrl.envs.webshop.search import K1, B, Index
-from fedrl.envs.webshop.store import MOST_RESULTS, Ranker
+from fedrl.core.seeding import generator
+from fedrl.envs.webshop.product import FIELDS
+from fedrl.envs.webshop.search import K1, B
+from fedrl.envs.webshop.settings import Settings
+from fedrl.envs.webshop.store import Ranker
 
-FIELDS = ("title", "description", "bullet", "options")
-DEPTH = MOST_RESULTS
-"""Results that a re-ranking moves about among themselves: those that a shop shows."""
+SEARCHED = 200
+"""Results that are asked for before those that a shop does not have are left out."""
 
-Change = Literal["color", "size", "price"]
-CHANGES: tuple[Change, ...] = ("color", "size", "price")
-Reranking = Literal["promoted", "shuffled", "demoted"]
+FIELD_SETS: tuple[tuple[str, ...], ...] = (
+    FIELDS,
+    ("title",),
+    ("description",),
+    ("bullets",),
+    ("options",),
+    ("title", "bullets"),
+    ("description", "options"),
+    ("description", "options", "bullets"),
+)
+WEIGHTS = (
+    (1.2, 0.75), (1.2, 0.0), (0.3, 0.75), (5.0, 0.75),
+    (0.1, 0.75), (1.2, 1.0), (2.0, 0.5), (0.3, 0.0),
+)  # fmt: skip
+"""k1 and b; the plain shop has 0.9 and 0.4."""
 
+Attack = Literal["price", "color", "size", "price_color"]
+ATTACKS: tuple[Attack, ...] = ("price", "color", "size", "price_color")
+Reranking = Literal["plain", "shuffled", "reversed", "half"]
+RERANKINGS: tuple[Reranking, ...] = ("plain", "shuffled", "reversed", "half")
 
-class Rerank(NamedTuple):
-    """How a shop re-orders what it found. Products move by up to `strength` times 50 places.
-
-    "promoted": brands that the shop favours, a quarter of all, move up. "shuffled": every product
-    moves down by its own, fixed amount. "demoted": products that goals are made of move down.
-    """
-
-    kind: Reranking = "shuffled"
-    strength: float = 0.0
-    seed: int = 0
-
-    def push(self, product: Product) -> float:
-        """How far down the product moves, in [-1, 1], at full strength."""
-        if self.kind == "shuffled":
-            return self._draw(product.asin)
-        if self.kind == "promoted":
-            return -1.0 if self._draw(product.title.split(" ", 1)[0]) < 0.25 else 0.0
-        return self._draw(product.asin) if product.instruction else 0.0
-
-    def _draw(self, name: str) -> float:
-        return zlib.crc32(f"{self.seed} {name}".encode()) / 2**32
+Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
 class Variant:
-    """What makes one client's shop differ; as it stands by default, nothing."""
+    """What makes one client's shop differ, beside its catalogue; by default nothing."""
 
-    kept: tuple[int, ...] | None = None  # positions in the catalogue; None: all of it
-    lookalikes: tuple[Product, ...] = ()  # products of this shop only, after the catalogue's
-    fields: tuple[str, ...] = FIELDS  # what the search reads of a product
+    attack: Attack | None = None  # the part of the reward that its look-alikes fail
+    fields: tuple[str, ...] = FIELDS
     k1: float = K1
     b: float = B
-    rerank: Rerank = Rerank()  # noqa: RUF009 (a NamedTuple does not change)
+    reranking: Reranking = "plain"
 
-    def catalogue(self, products: Sequence[Product]) -> list[Product]:
-        """The products of this shop; the ranker's positions count in this list."""
-        own = products if self.kept is None else [products[place] for place in self.kept]
-        return [*own, *self.lookalikes]
 
-    def ranker(self, products: Sequence[Product]) -> Ranker:
-        """The search engine of this shop alone; `rankers` shares the work between shops."""
-        return rankers([self], products)[0]
+def variant_of(client: int, settings: Settings) -> Variant:
+    """Which kind of each of the settings' variants a client's shop has."""
+    place = client
+
+    def turn(kind: str, kinds: int, usual: int) -> int | None:
+        nonlocal place
+        if kind not in settings.variants:
+            return None
+        place, which = divmod(place, min(settings.shops or usual, kinds))
+        return which
+
+    attack = turn("lookalikes", len(ATTACKS), 2)
+    fields = turn("fields", len(FIELD_SETS), 4)
+    weights = turn("ranking", len(WEIGHTS), 4)
+    reranking = turn("reranking", len(RERANKINGS), 4)
+    k1, b = (K1, B) if weights is None else WEIGHTS[weights]
+    return Variant(
+        None if attack is None else ATTACKS[attack], FIELD_SETS[fields or 0], k1, b,
+        RERANKINGS[reranking or 0],
+    )  # fmt: skip
+
+
+def kept_products(
+    asins: Sequence[str] | NDArray[np.str_],
+    own: Collection[str],
+    client: int,
+    settings: Settings,
+    seed: int,
+) -> Mask:
+    """Which of the catalogue's products a client's shop has; `own` are those of its tasks.
+
+    Products are drawn in the order of their ids: what a client has depends on neither file nor
+    process.
+    """
+    names = np.asarray(asins)
+    order = np.argsort(names)
+    mine = np.isin(names, list(own))
+    others = order[~mine[order] & ~np.isin(names, settings.withheld)[order]]
+    score = np.empty(len(asins))
+    common = generator(seed, "webshop catalogue").random(len(asins))
+    private = generator(seed, "webshop catalogue", client=client).random(len(asins))
+    score[order] = (1 - settings.divergence) * common + settings.divergence * private
+    first = np.argsort(score[others], kind="stable")[: round(settings.keep * len(others))]
+    mine[others[first]] = True
+    return mine
 
 
 @dataclass(frozen=True, eq=False)
-class Reordered:
-    """A search engine whose results are moved about."""
+class Kept:
+    """A larger catalogue's search engine, of whose results only those are shown that there are."""
 
-    index: Index
-    products: Sequence[Product]
-    rerank: Rerank
+    ranker: Ranker
+    place: NDArray[np.int32]  # of the catalogue's products in this shop's; −1: it has none
+
+    @staticmethod
+    def of(ranker: Ranker, kept: Mask) -> Kept:
+        place = np.full(len(kept), -1, np.int32)
+        place[kept] = np.arange(int(kept.sum()), dtype=np.int32)
+        return Kept(ranker, place)
 
     def search(self, query: str, k: int = 50) -> list[int]:
-        places = self.index.search(query, max(k, DEPTH))
-        reach = DEPTH * self.rerank.strength
-        keys = [
-            rank + reach * self.rerank.push(self.products[place])
-            for rank, place in enumerate(places[:DEPTH])
-        ]
-        moved = [places[rank] for rank in sorted(range(len(keys)), key=keys.__getitem__)]
-        return [*moved, *places[DEPTH:]][:k]
+        found = self.place[self.ranker.search(query, max(k, SEARCHED))]
+        there: list[int] = found[found >= 0][:k].tolist()
+        return there
 
 
-def plain(clients: int) -> list[Variant]:
-    """Equal shops, to turn knobs on."""
-    if clients < 1:
-        raise UserError(f"clients is {clients}; a federation has at least 1")
-    return [Variant()] * clients
+@dataclass(frozen=True, eq=False)
+class Reranked:
+    """A search engine whose `first` results come in another order, or are any `products`."""
 
+    ranker: Ranker
+    kind: Reranking
+    first: int
+    products: int
+    seed: int
 
-def rankers(variants: Sequence[Variant], products: Sequence[Product]) -> list[Ranker]:
-    """One search engine per shop; shops with the same products and fields share an index."""
-    built: dict[object, tuple[Index, list[Product]]] = {}
-    made: list[Ranker] = []
-    for variant in variants:
-        key = (variant.kept, tuple(copy.asin for copy in variant.lookalikes), variant.fields)
-        if key not in built:
-            shown = variant.catalogue(products)
-            texts = (indexed_text(product, variant.fields) for product in shown)
-            built[key] = Index.build([product.asin for product in shown], texts), shown
-        index, shown = built[key]
-        if (variant.k1, variant.b) != (K1, B):
-            index = index.reweighted(variant.k1, variant.b)
-        made.append(
-            index if not variant.rerank.strength else Reordered(index, shown, variant.rerank)
-        )
-    return made
-
-
-def split_catalogue(
-    variants: Sequence[Variant],
-    products: Sequence[Product],
-    owned: Sequence[Sequence[str]],
-    overlap: float,
-    seed: int = 0,
-) -> list[Variant]:
-    """Each shop has its own part of the catalogue, and every other product by chance `overlap`.
-
-    `owned[c]` are the asins of client c's goals: always in its shop. 1 is the whole catalogue.
-    """
-    _within("overlap", overlap)
-    if len(owned) != len(variants):
-        raise UserError(f"owned has {len(owned)} lists for {len(variants)} clients: give one each")
-    if overlap == 1:
-        return list(variants)
-    asins = np.array([product.asin for product in products])
-    home = generator(seed, "webshop home").integers(len(variants), size=len(products))
-    parts = []
-    for client, variant in enumerate(variants):
-        luck = generator(seed, "webshop overlap", client=client).random(len(products))
-        kept = (luck < overlap) | (home == client) | np.isin(asins, np.array(list(owned[client])))
-        parts.append(replace(variant, kept=tuple(np.flatnonzero(kept).tolist())))
-    return parts
-
-
-def field_subsets(variants: Sequence[Variant], missing: int, seed: int = 0) -> list[Variant]:
-    """The search of each shop reads `missing` fields less, its own choice.
-
-    Title or description is always read, or some products could not be found at all. 0 leaves all.
-    """
-    if missing not in (0, 1, 2):
-        raise UserError(f"missing is {missing}; choose 0, 1 or 2 of {', '.join(FIELDS)}")
-    return [
-        replace(
-            variant,
-            fields=tuple(name for name in FIELDS if name not in _lost(missing, seed, client)),
-        )
-        for client, variant in enumerate(variants)
-    ]
-
-
-def _lost(missing: int, seed: int, client: int) -> list[str]:
-    order = generator(seed, "webshop fields", client=client).permutation(len(FIELDS))
-    names = [FIELDS[place] for place in order]
-    if {"title", "description"} == set(names[:2]):
-        names[1], names[2] = names[2], names[1]
-    return names[:missing]
-
-
-def reweighted(variants: Sequence[Variant], spread: float, seed: int = 0) -> list[Variant]:
-    """BM25's k1 and b around the defaults: k1 within a factor 8, b within [0, 1]. 0 leaves them."""
-    _within("spread", spread)
-    changed = []
-    for client, variant in enumerate(variants):
-        first, second = generator(seed, "webshop weights", client=client).uniform(-1, 1, 2).tolist()
-        b = variant.b + spread * second * (1 - variant.b if second > 0 else variant.b)
-        changed.append(replace(variant, k1=variant.k1 * 8 ** (spread * first), b=b))
-    return changed
-
-
-def reranked(
-    variants: Sequence[Variant], kind: Reranking, strength: float, seed: int = 0
-) -> list[Variant]:
-    """Each shop re-orders its results in its own way. 0 leaves the order."""
-    _within("strength", strength)
-    if kind not in ("promoted", "shuffled", "demoted"):
-        raise UserError(f"kind is {kind!r}; choose promoted, shuffled or demoted")
-    return [
-        replace(
-            variant, rerank=Rerank(kind, strength, derive(seed, "webshop rerank", client=client))
-        )
-        for client, variant in enumerate(variants)
-    ]
-
-
-def with_lookalikes(
-    variants: Sequence[Variant],
-    products: Sequence[Product],
-    goals: Sequence[Sequence[Goal]],
-    copies: int,
-    seed: int = 0,
-    given: Sequence[Product] = (),
-) -> list[Variant]:
-    """Put near-copies of the products of client c's `goals[c]` into its shop, `copies` per goal.
-
-    A copy differs in one of color, size and price, so that it cannot win that goal; the product
-    itself stays. `given` are ready-made ones, named after their original (`…_B07XYZ1234`), to take
-    instead. 0 puts in nothing.
-    """
-    if copies < 0:
-        raise UserError(f"copies is {copies}; it must not be negative")
-    if len(goals) != len(variants):
-        raise UserError(f"goals has {len(goals)} lists for {len(variants)} clients: give one each")
-    ready: dict[str, list[Product]] = {}
-    for product in given:
-        ready.setdefault(product.asin.rsplit("_", 1)[-1], []).append(product)
-    by_asin = {product.asin: product for product in products}
-    pools = {name: _values(products, name) for name in ("color", "size")}
-    taken = set(by_asin)
-    made = []
-    for client, variant in enumerate(variants):
-        extra: dict[str, Product] = {}
-        for place, goal in enumerate(goals[client]):
-            if given:
-                new = ready.get(goal.asin, [])[:copies]
-            else:
-                draw = generator(seed, "webshop look-alike", round=place, client=client)
-                new = _copies(by_asin[goal.asin], goal, copies, pools, draw, taken)
-            extra.update((product.asin, product) for product in new)
-        made.append(replace(variant, lookalikes=(*variant.lookalikes, *extra.values())))
-    return made
-
-
-def _copies(
-    product: Product,
-    goal: Goal,
-    count: int,
-    pools: Mapping[str, Sequence[str]],
-    draw: np.random.Generator,
-    taken: set[str],
-) -> list[Product]:
-    wanted = goal.options if isinstance(goal.options, Mapping) else {}
-    able = [change for change in CHANGES if change in wanted]
-    if goal.price_upper < NO_LIMIT:
-        able.append("price")
-    made: list[Product] = []
-    for _ in range(count if able else 0):
-        change = able[int(draw.integers(len(able)))]
-        copy = replace(
-            product, asin=_unused(taken, draw), instruction="", instruction_attributes=()
-        )
-        if change == "price":
-            price = round(goal.price_upper * (1.05 + 0.4 * draw.random()), 2)
-            made.append(replace(copy, pricing=(price,)))
-        elif values := _others(product.options[change], wanted[change], pools[change], draw):
-            made.append(replace(copy, options={**product.options, change: values}))
-    return made
-
-
-def _others(
-    values: Sequence[str], wanted: str, pool: Sequence[str], draw: np.random.Generator
-) -> tuple[str, ...]:
-    """The values with a new one in the place of the wanted one, and none that resembles it."""
-    words = _words(wanted)
-    fresh = [value for value in pool if value not in values and not _words(value) & words]
-    new = fresh[int(draw.integers(len(fresh)))] if fresh else wanted
-    changed = [new if value == wanted else value for value in values]
-    return tuple(value for value in changed if not _words(value) & words)
-
-
-def _words(value: str) -> set[str]:
-    return set("".join(c if c.isalnum() else " " for c in value.lower()).split())
-
-
-def _values(products: Sequence[Product], name: str) -> list[str]:
-    return sorted({value for product in products for value in product.options.get(name, ())})
-
-
-def _unused(taken: set[str], draw: np.random.Generator) -> str:
-    asin = asin_of(int(draw.integers(36**8)))
-    while asin in taken:
-        asin = asin_of(int(draw.integers(36**8)))
-    taken.add(asin)
-    return asin
-
-
-def _within(name: str, value: float) -> None:
-    if not 0 <= value <= 1:
-        raise UserError(f"{name} is {value}; choose a number from 0 to 1")
+    def search(self, query: str, k: int = 50) -> list[int]:
+        chance = random.Random(f"{self.seed} {query}")
+        if self.kind == "half" and chance.random() < 0.5:
+            return chance.sample(range(self.products), min(k, self.products))
+        found = self.ranker.search(query, max(k, self.first))
+        head = found[: self.first]
+        if self.kind == "reversed":
+            head.reverse()
+        elif self.kind == "shuffled":
+            chance.shuffle(head)
+        return [*head, *found[self.first :]][:k]

@@ -1,8 +1,9 @@
 """Answers from a file, one JSON object per line: {"question": ID, "value": H}.
 
 That is also how a person's answers are kept (`store`), so a session can be played again: undone and
-skipped ones are left out here too, and so is "cannot say" (null). What the file does not hold stays
-unanswered. The server may learn that a client's file cannot be read, but nothing of what it says.
+skipped ones are left out here too, and so are "cannot say" (null) and what was deleted. What the
+file does not hold stays unanswered. The server may learn that a client's file cannot be read, but
+nothing of what it says.
 """
 
 from __future__ import annotations
@@ -50,9 +51,12 @@ def _apply(values: dict[str, float], line: str, where: str) -> None:
         if "undo" in entry:
             values.pop(entry["undo"], None)
             return
+        if "forget" in entry:
+            values.pop(entry["forget"], None)
+            return
         if "sit" in entry or "skip" in entry:  # neither says anything
             return
-        question = str(entry["question"])
+        question = str(entry["change"] if "change" in entry else entry["question"])
         if entry["value"] is None:
             values.pop(question, None)
             return

@@ -15,25 +15,57 @@ ROUND = 128
 class DecodeBuffers:
     """What a captured step reads and writes, for one bucket: always at the same addresses.
 
-    Rows of the cache are in the order of reading: different prompts first, by length. `token`,
-    `logprob`, `over` and `noise` are in the caller's order; `row` and `source` lead from one to
-    the other.
+    A row that is `over` neither moves nor says anything more until a prompt is put there.
     """
 
-    token: Tensor
-    logprob: Tensor
+    token: Tensor  # the last that each row said
     over: Tensor
-    position: Tensor
-    row: Tensor  # of the cache, for each of the caller's
-    source: Tensor  # the inverse
+    position: Tensor  # of that token in the row
+    count: Tensor  # tokens said so far
+    limit: Tensor  # most of them
+    said: Tensor  # [rows, length]
+    logprobs: Tensor  # [rows, length]
+    seeds: Tensor  # of each row's random numbers
     temperature: Tensor
     sampling: Tensor  # 1, or 0 for the most likely token
-    noise: Tensor  # uniform, [rows, vocabulary]
+    noise: Tensor  # uniform, [rows, vocabulary]; empty where rows have seeds
     cache: list[tuple[Tensor, Tensor]]  # per layer: keys, values [rows, kv, length, size]
 
     @property
     def shape(self) -> tuple[int, int]:
         return self.cache[0][0].shape[0], self.cache[0][0].shape[2]
+
+    @property
+    def moved(self) -> tuple[Tensor, ...]:
+        """What a step changes, but for what it writes behind the last token."""
+        return self.token, self.over, self.position, self.count
+
+
+def new_buffers(
+    rows: int,
+    length: int,
+    pad: int,
+    noise: Tensor,
+    cache: list[tuple[Tensor, Tensor]],
+    device: torch.device,
+) -> DecodeBuffers:
+    def zeros(*shape: int, dtype: torch.dtype = torch.long) -> Tensor:
+        return torch.zeros(shape, dtype=dtype, device=device)
+
+    return DecodeBuffers(
+        token=zeros(rows).fill_(pad),
+        over=torch.ones(rows, dtype=torch.bool, device=device),
+        position=zeros(rows),
+        count=zeros(rows),
+        limit=zeros(rows),
+        said=zeros(rows, length),
+        logprobs=zeros(rows, length, dtype=torch.float32),
+        seeds=zeros(rows),
+        temperature=zeros(1, dtype=torch.float32),
+        sampling=zeros(1, dtype=torch.float32),
+        noise=noise,
+        cache=cache,
+    )
 
 
 def bucket_rows(rows: int) -> int:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from fedrl.core.types import UserError
+from fedrl.llm.memory import Shape, shape_of
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -44,6 +45,7 @@ class PackedWeights:
         self.heads: int = config.num_attention_heads
         self.kv: int = config.num_key_value_heads
         self.eps: float = config.rms_norm_eps
+        self.shape: Shape = shape_of(config)
         self.frequencies: Tensor = rotary.inv_freq.detach().float().to(self.device)
         self.rope_scale = float(rotary.attention_scaling)
         self.targets: dict[str, Tensor] = {}
@@ -54,6 +56,11 @@ class PackedWeights:
         self.layers = [
             self._layer(f"model.layers.{i}", layer) for i, layer in enumerate(body.layers)
         ]
+
+    def rope(self, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Cosine and sine of every position's angles [N, size / 2]."""
+        angles = positions[:, None].float() * self.frequencies
+        return angles.cos() * self.rope_scale, angles.sin() * self.rope_scale
 
     def _layer(self, at: str, layer: nn.Module) -> Layer:
         modules = dict(layer.named_modules())

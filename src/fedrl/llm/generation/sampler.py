@@ -6,8 +6,8 @@ learner believes is the classic silent bug.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -39,6 +39,45 @@ class Sampler(Protocol):
         self, prompts: Prompts, limit: int, temperature: float, generator: torch.Generator
     ) -> Completions:
         """Sample up to `limit` tokens each; temperature 0 takes the most likely."""
+        ...
+
+
+class Request(NamedTuple):
+    """A prompt to complete, as one of many that come when they come."""
+
+    key: int
+    prompt: list[int]
+    seed: int  # of its random numbers: what it says depends on nothing else
+    limit: int | None = None  # of its tokens, below the stream's
+
+
+class Answer(NamedTuple):
+    key: int
+    tokens: list[int]
+    logprobs: list[float]
+
+
+Answered = Callable[[list[Answer]], list[Request]]
+"""Told of answers as they end, it says what to complete next."""
+
+
+@runtime_checkable
+class StreamingSampler(Sampler, Protocol):
+    """A sampler in which an answer that ends makes room for the next prompt."""
+
+    streams: bool
+
+    def stream(
+        self,
+        requests: Sequence[Request],
+        limit: int,
+        temperature: float,
+        answered: Answered,
+        rows: int | None = None,
+        most: int | None = None,
+    ) -> None:
+        """Complete these prompts and all that `answered` asks for, `rows` at a time (None: all), of
+        no more than `most` tokens each."""
         ...
 
 

@@ -8,6 +8,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import silu
 
+from fedrl.llm.generation.decode_buffers import DecodeBuffers
+from fedrl.llm.generation.row_noise import Draws, uniform
+
 
 class DecodeOps(Protocol):
     """This module, or `decode_kernels`, to the decoder."""
@@ -16,7 +19,7 @@ class DecodeOps(Protocol):
 
     def swiglu(self, x: Tensor, /) -> Tensor: ...
 
-    def rope(
+    def turned_attention(
         self,
         qkv: Tensor,
         cos: Tensor,
@@ -24,16 +27,21 @@ class DecodeOps(Protocol):
         positions: Tensor,
         keys: Tensor,
         values: Tensor,
+        lengths: Tensor,
+        filled: int,
+        scale: float,
         /,
     ) -> Tensor: ...
 
-    def attention(
-        self, queries: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, scale: float, /
-    ) -> Tensor: ...
+    def say(
+        self, buffers: DecodeBuffers, token: Tensor, logprob: Tensor, end: Tensor, /
+    ) -> None: ...
 
     def sample(
-        self, logits: Tensor, noise: Tensor, temperature: Tensor, sampling: Tensor, /
+        self, logits: Tensor, noise: Tensor | Draws, temperature: Tensor, sampling: Tensor, /
     ) -> tuple[Tensor, Tensor]: ...
+
+    def turn(self, qkv: Tensor, cos: Tensor, sin: Tensor, heads: int, back: bool, /) -> None: ...
 
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
@@ -64,6 +72,15 @@ def rope(
     return turned[:, :-kv]
 
 
+def turn(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int, back: bool) -> None:
+    """Rotary positions on the first `heads` heads of every token, in place; `back` turns back."""
+    half = cos.shape[1]
+    x = qkv.view(len(qkv), -1, 2, half)[:, :heads]
+    c, s = cos[:, None], -sin[:, None] if back else sin[:, None]
+    a, b = x[:, :, 0].float(), x[:, :, 1].float()
+    x.copy_(torch.stack((a * c - b * s, b * c + a * s), 2))
+
+
 def attention(
     queries: Tensor, keys: Tensor, values: Tensor, lengths: Tensor, scale: float
 ) -> Tensor:
@@ -76,10 +93,40 @@ def attention(
     return (weights.to(values.dtype) @ values).reshape(rows, -1)
 
 
+def turned_attention(
+    qkv: Tensor,
+    cos: Tensor,
+    sin: Tensor,
+    positions: Tensor,
+    keys: Tensor,
+    values: Tensor,
+    lengths: Tensor,
+    filled: int,
+    scale: float,
+) -> Tensor:
+    """`rope`, then `attention` over no more than the first `filled` of every row."""
+    queries = rope(qkv, cos, sin, positions, keys, values)
+    return attention(queries, keys[:, :, :filled], values[:, :, :filled], lengths, scale)
+
+
+def say(buffers: DecodeBuffers, token: Tensor, logprob: Tensor, end: Tensor) -> None:
+    """Behind what each row has said; of a row that is over it is not counted."""
+    goes_on, at = ~buffers.over, buffers.count[:, None]
+    buffers.token.copy_(token)
+    buffers.said.scatter_(1, at, token[:, None])
+    buffers.logprobs.scatter_(1, at, logprob[:, None])
+    buffers.position.add_(goes_on)
+    buffers.count.add_(goes_on)
+    ends = (token[:, None] == end).any(1)
+    buffers.over.logical_or_(ends | (buffers.count >= buffers.limit))
+
+
 def sample(
-    logits: Tensor, noise: Tensor, temperature: Tensor, sampling: Tensor
+    logits: Tensor, noise: Tensor | Draws, temperature: Tensor, sampling: Tensor
 ) -> tuple[Tensor, Tensor]:
     """A token per row, by Gumbel's maximum where `sampling` is 1, and its log-probability."""
+    if isinstance(noise, Draws):
+        noise = uniform(noise, logits.shape[1])
     logprobs = (logits / temperature).log_softmax(-1)
     gumbel = -(-noise.clamp_min(1e-20).log()).log()
     token = (logprobs + sampling * gumbel).argmax(-1)

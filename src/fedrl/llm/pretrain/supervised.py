@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from fedrl.llm.policy import Policy
-from fedrl.llm.rl.batches import to_rows
-from fedrl.llm.rl.logprobs import answer_logprobs
+from fedrl.llm.rl.logprobs import answer_logprobs, learner_rows
 from fedrl.llm.rollout import Sample
 
 WARMUP = 50
@@ -85,4 +84,5 @@ def length_batches(samples: Sequence[Sample], padded: int) -> Iterator[list[Samp
 
 
 def _logprobs(policy: Policy, samples: Sequence[Sample]) -> Tensor:
-    return answer_logprobs(policy.model, to_rows(samples, policy.pad, policy.device), 1.0)[0]
+    rows = learner_rows(policy.model, samples, policy.pad, policy.device)
+    return answer_logprobs(policy.model, rows, 1.0)[0]

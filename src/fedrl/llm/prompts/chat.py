@@ -1,8 +1,10 @@
 """The situation in sentences: for instruction-tuned models, in any text world.
 
-The prompt carries the task, the last two turns, what the agent sees now and the commands that the
-world offers. The answer reasons between <think> tags and chooses between <action> tags. A choice
-without the reasoning is played and counts as not well formed; without a choice nothing is done.
+The prompt carries the task, the last turns (two, unless told otherwise), what the agent sees now
+and the commands that the world offers, in our words or in those of a `template`. The answer reasons
+between <think> tags and chooses between <action> tags. A choice without the reasoning is played and
+counts as not well formed; without a choice nothing is done. A command that did nothing is named
+where the world's own words do not say so (the shop's pages).
 Small models may leave the reasoning out (`thinking=False`).
 """
 
@@ -12,9 +14,11 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from fedrl.core.types import UserError
 from fedrl.envs.text import Turn
 from fedrl.llm.model_types import Tokenizer
 from fedrl.llm.prompts.prompt_format import tokenize
+from fedrl.llm.prompts.template import KEY, read_template
 
 HISTORY = 2
 """Turns before the present one that a prompt shows, as in the paper."""
@@ -28,6 +32,9 @@ KEPT_COMMANDS = 2
 LONG_GOAL = 40
 """Characters from which a goal is worth replacing where an observation repeats it, as every page
 of a shop does."""
+
+FIELDS, NEEDED = ("goal", "history", "observation", "commands", "answer"), ("goal", "observation")
+"""Of a template."""
 
 TAG = re.compile(r"(</?(?:think|action)>)", re.IGNORECASE)
 BLANK = re.compile(r"<[^<>]*>")
@@ -49,7 +56,7 @@ class Notes:
 class Shortened:
     """How much of the notes is shown: turns, commands and characters of the observation."""
 
-    history: int = HISTORY
+    history: int | None = None  # all that the notes have
     commands: int | None = None  # all
     characters: int | None = None  # all
 
@@ -60,26 +67,50 @@ WHOLE = Shortened()
 class Chat:
     """See the module's docstring."""
 
-    def __init__(self, thinking: bool = True) -> None:
-        self.thinking = thinking
+    def __init__(self, thinking: bool = True, history: int = HISTORY, template: str = "") -> None:
+        self.thinking, self.history = thinking, history
+        self.template = read_template(template, FIELDS, NEEDED) if template else None
+        if self.template and not self.template.says("answer", "<action>"):
+            raise UserError(
+                f"{KEY}: {template} does not say how to answer: name the field {{answer}}, or "
+                "<action>"
+            )
 
     def start(self, goal: str, turn: Turn) -> Notes:
         return Notes(goal, turn.observation, turn.admissible)
 
     def observe(self, notes: Notes, command: str, turn: Turn, said: str = "") -> None:
-        notes.history = [*notes.history, (notes.observation, command)][-HISTORY:]
+        seen = [*notes.history, (notes.observation, command)]
+        notes.history = seen[max(len(seen) - self.history, 0) :]
         notes.observation, notes.admissible = turn.observation, turn.admissible
+        if turn.info.get("failed"):
+            notes.observation += f"\n\n{_failed(command)}"
 
     def prompt(self, notes: Notes, shown: Shortened = WHOLE) -> str:
+        if self.template is not None:
+            return self.template.fill(self._fields(notes, shown))
         parts = [
             "You are an agent in a world of text. Each turn you give one command, and the world "
             f"answers with what you see next.\n\nYour task: {notes.goal}",
             _past(notes, shown.history),
             f"Now you see:\n{_cut(_without_goal(notes, notes.observation), shown.characters)}",
             _offer(notes.admissible, shown.commands),
-            REASONED if self.thinking else DIRECT,
+            self._how,
         ]
         return "\n\n".join(part for part in parts if part)
+
+    @property
+    def _how(self) -> str:
+        return REASONED if self.thinking else DIRECT
+
+    def _fields(self, notes: Notes, shown: Shortened) -> dict[str, str]:
+        return {
+            "goal": notes.goal,
+            "history": _past(notes, shown.history),
+            "observation": _cut(_without_goal(notes, notes.observation), shown.characters),
+            "commands": "\n".join(_listed(notes.admissible, shown.commands)),
+            "answer": self._how,
+        }
 
     def encode(self, tokenizer: Tokenizer, notes: Sequence[Notes], limit: int) -> list[list[int]]:
         texts = [with_template(tokenizer, self.prompt(each)) for each in notes]
@@ -102,7 +133,7 @@ class Chat:
             return tokenize(tokenizer, [text], limit + 1)[0]
 
         stages: tuple[tuple[int, Callable[[int], list[int]]], ...] = (
-            (HISTORY, lambda n: row(Shortened(n))),
+            (self.history, lambda n: row(Shortened(n))),
             (len(notes.admissible), lambda n: row(Shortened(0, max(n, KEPT_COMMANDS)))),
             (len(notes.observation), lambda n: row(Shortened(0, KEPT_COMMANDS, n))),
         )
@@ -170,8 +201,16 @@ def _longest(row: Callable[[int], list[int]], size: int, limit: int) -> list[int
     return best
 
 
-def _past(notes: Notes, turns: int) -> str:
-    recent = notes.history[-turns:] if turns else []
+def _failed(command: str) -> str:
+    """A page that comes back unchanged would be answered as before."""
+    if not command:
+        return "Your last answer held no command that could be read: nothing was done."
+    return f"Your last command, {command}, did nothing."
+
+
+def _past(notes: Notes, turns: int | None) -> str:
+    past = notes.history
+    recent = past if turns is None else past[max(len(past) - turns, 0) :]
     return "\n".join(
         f"{'Then' if i else 'Earlier'} you saw:\n{_without_goal(notes, seen)}\n"
         f"and gave the command: {done or '(none that could be read)'}"
@@ -180,14 +219,18 @@ def _past(notes: Notes, turns: int) -> str:
 
 
 def _offer(admissible: Sequence[str], shown: int | None) -> str:
-    commands = list(admissible[:shown])
-    if not commands:
+    lines = _listed(admissible, shown)
+    if not lines:
         return ""
-    more = CUT.strip() if len(commands) < len(admissible) else ""
-    blank = any(BLANK.search(command) for command in commands)
-    lines = [*(f"- {command}" for command in commands), more]
+    blank = any(BLANK.search(command) for command in admissible[:shown])
     how = " (with words of your own in place of <…>)" if blank else ""
-    return f"Commands that do something now{how}:\n" + "\n".join(filter(None, lines))
+    return f"Commands that do something now{how}:\n" + "\n".join(lines)
+
+
+def _listed(admissible: Sequence[str], shown: int | None) -> list[str]:
+    commands = list(admissible[:shown])
+    more = [CUT.strip()] if commands and len(commands) < len(admissible) else []
+    return [*(f"- {command}" for command in commands), *more]
 
 
 def _cut(text: str, characters: int | None) -> str:

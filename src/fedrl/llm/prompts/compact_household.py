@@ -2,7 +2,8 @@
 
 Everything in the prompt was told to the agent before; the notes only keep what matters: the task,
 which receptacles it has not looked into, what it holds and in what state, where it saw things that
-the task names, its last command and the answer to it ("nothing happens"). Entities ("fridge 1") are
+the task names, its last command (or the last so many, `history`) and the answer to it ("nothing
+happens"). Entities ("fridge 1") are
 single tokens.
 """
 
@@ -52,10 +53,14 @@ class Notes:
     states: dict[str, tuple[str, ...]] = field(default_factory=dict)
     last: str = ""
     answer: str = ""
+    earlier: list[tuple[str, str]] = field(default_factory=list)  # commands before, and answers
 
 
 class CompactHousehold:
     """See the module's docstring."""
+
+    def __init__(self, history: int = 1) -> None:
+        self.history = history
 
     def start(self, goal: str, turn: Turn) -> Notes:
         room = turn.observation.partition("you see")[2].partition("Your task")[0]
@@ -64,6 +69,8 @@ class CompactHousehold:
 
     def observe(self, notes: Notes, command: str, turn: Turn, said: str = "") -> None:
         text = turn.observation
+        if notes.answer and self.history > 1:
+            notes.earlier = [*notes.earlier, (notes.last, notes.answer)][1 - self.history :]
         notes.last, notes.answer = command, text
         if "you see " in text and (content := CONTENT.search(text)):
             _look_into(notes, content[1], ENTITY.findall(content[2]))
@@ -90,9 +97,13 @@ class CompactHousehold:
             for thing, place in notes.known.items()
             if thing != notes.held  # some are listed in two receptacles, and stay in the second
         )
+        turns = [*notes.earlier, (notes.last, notes.answer)]
+        told = [f"did {plain(command)} ; {plain(answer)}" for command, answer in turns]
+        if not self.history:
+            told = [plain(notes.answer)]
         return (
             f"task {notes.task} ; new {' '.join(notes.places)} ; know {known} ; hold {held} ; "
-            f"did {plain(notes.last)} ; {plain(notes.answer)} >"
+            f"{' ; '.join(told)} >"
         )
 
     def encode(self, tokenizer: Tokenizer, notes: Sequence[Notes], limit: int) -> list[list[int]]:

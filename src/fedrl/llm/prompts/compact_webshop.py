@@ -4,7 +4,8 @@ Products are called by their number on the page, so that their ids need not be i
 titles and texts are cut to the words that the task has in common with them, before others; options
 are said in plain words. The answers are "search red cotton shirt", "item 3", "option dark brown",
 "buy", "next", "prev", "back", "description", "features" and "reviews". One that left everything as
-it was is named ("option blue did nothing"): the page alone would ask for it again.
+it was is named ("option blue did nothing"): the page alone would ask for it again. Other answers
+are named if they are asked for (`history`: "did item 3").
 """
 
 from __future__ import annotations
@@ -63,6 +64,7 @@ class Notes:
     chosen: dict[str, str] = field(default_factory=dict)  # name of an option: the value
     sub_page: str = ""  # the button that opened it
     failed: str = ""  # the last answer, if it did nothing
+    earlier: list[str] = field(default_factory=list)  # the answers before, as they are shown
 
     @property
     def known(self) -> Known:
@@ -72,6 +74,9 @@ class Notes:
 class CompactWebShop:
     """See the module's docstring."""
 
+    def __init__(self, history: int = 0) -> None:
+        self.history = history
+
     def start(self, goal: str, turn: Turn) -> Notes:
         task = _task(goal)
         return Notes(task, frozenset(map(stem, task.split())), read_page(turn))
@@ -80,6 +85,8 @@ class CompactWebShop:
         known, answer = notes.known, said or (self.render(notes, command) if command else "")
         self._follow(notes, command, turn)
         notes.failed = _named(answer) if notes.known == known else ""
+        if self.history:
+            notes.earlier = [*notes.earlier, _named(answer)][-self.history :]
 
     def _follow(self, notes: Notes, command: str, turn: Turn) -> None:
         before, page = notes.page, read_page(turn)
@@ -102,6 +109,7 @@ class CompactWebShop:
     def prompt(self, notes: Notes) -> str:
         page = notes.page
         parts = [f"task {notes.task}", f"step {min(notes.step, SHOWN_STEPS)}"]
+        parts += [f"did {answer}" for answer in notes.earlier]
         if notes.failed:
             parts.append(f"{notes.failed} did nothing")
         if page.kind in ("start", "results") and notes.query:

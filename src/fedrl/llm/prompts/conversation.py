@@ -3,7 +3,8 @@
 A turn of such a world says the whole conversation (`info["messages"]`) and the tools
 (`info["tools"]`, JSON schemas); the answer is taken as it is, and what it calls is for the world to
 read. A model without a template, such as a small one of one's own, gets a line for each message. In
-a conversation that is too long, the oldest turns after the first question go.
+a conversation that is too long, the oldest turns after the first question go, and beyond a number
+of turns (`history`) always.
 """
 
 from __future__ import annotations
@@ -28,6 +29,14 @@ class Notes:
 class Conversation:
     """See the module's docstring."""
 
+    def __init__(self, history: int | None = None) -> None:
+        if history == 0:
+            raise UserError(
+                "algorithm.history is 0, but a conversation shows at least its last turn: what "
+                "was answered to it"
+            )
+        self.history = history
+
     def start(self, goal: str, turn: Turn) -> Notes:
         return Notes(turn.info["messages"], turn.info.get("tools", ()))
 
@@ -36,14 +45,24 @@ class Conversation:
         notes.tools = turn.info.get("tools", notes.tools)
 
     def prompt(self, notes: Notes) -> str:
-        return plain(notes.messages, notes.tools)
+        return plain(self.shown(notes), notes.tools)
+
+    def shown(self, notes: Notes) -> Sequence[Json]:
+        """The messages without turns that are too old: the first that has few enough."""
+        if self.history is None:
+            return notes.messages
+        return next(
+            messages
+            for messages in _shortened(notes.messages)
+            if sum(message["role"] == "assistant" for message in messages) <= self.history
+        )
 
     def encode(self, tokenizer: Tokenizer, notes: Sequence[Notes], limit: int) -> list[list[int]]:
         return [self._row(tokenizer, each, limit) for each in notes]
 
     def _row(self, tokenizer: Tokenizer, notes: Notes, limit: int) -> list[int]:
         row: list[int] = []
-        for messages in _shortened(notes.messages):
+        for messages in _shortened(self.shown(notes)):
             text = written(tokenizer, messages, notes.tools)
             (row,) = tokenize(tokenizer, [text], limit + 1)
             if len(row) <= limit:

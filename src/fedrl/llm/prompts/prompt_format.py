@@ -18,6 +18,8 @@ from fedrl.envs.text import TextWorld, Turn
 from fedrl.llm.model_types import Tokenizer
 
 NAMES = ("compact", "chat")
+USUAL = -1
+"""A history of as many turns as the format shows by itself."""
 COMPACT = ("household", "webshop")
 """The worlds of ours that have a compact format to themselves."""
 
@@ -61,43 +63,72 @@ class OwnFormat(Protocol):
     def prompt_format(self) -> PromptFormat[Any]: ...
 
 
-def world_format(name: str, world: TextWorld, thinking: bool = True) -> PromptFormat[Any]:
+def world_format(
+    name: str,
+    world: TextWorld,
+    thinking: bool = True,
+    history: int = USUAL,
+    template: str = "",
+) -> PromptFormat[Any]:
     """The format called `name` for this world: for `compact` its own, if it brings one."""
     if name == "compact" and isinstance(world, OwnFormat):
+        if history != USUAL:
+            raise UserError(
+                f"algorithm.history is {history}, but the world {world.name!r} brings a compact "
+                'format of its own, which says what is shown; leave it out, or set format = "chat"'
+            )
+        _refuse_template(template, world.name)
         return world.prompt_format()
-    return prompt_format(name, world.name, thinking)
+    return prompt_format(name, world.name, thinking, history, template)
 
 
-def prompt_format(name: str, world: str, thinking: bool = True) -> PromptFormat[Any]:
+def prompt_format(
+    name: str, world: str, thinking: bool = True, history: int = USUAL, template: str = ""
+) -> PromptFormat[Any]:
     """The format called `name` for the world called `world`.
 
-    `thinking` is for chat: whether an answer carries its reasoning before the choice.
+    `thinking` is for chat: whether an answer carries its reasoning before the choice. `history` is
+    how many turns before the present one are shown, `template` a file with words of one's own.
     """
     if name not in NAMES:
         raise UserError(f"algorithm.format is {name!r}; {suggestion(name, list(NAMES))}")
+    shown = None if history == USUAL else history
     if world in CONVERSATIONS:
         from fedrl.llm.prompts.conversation import Conversation
 
-        return Conversation()
+        _refuse_template(template, world)
+        return Conversation(shown)
     if world == "prompts":
         from fedrl.llm.prompts.single_turn import SingleTurn
 
-        return SingleTurn(chat=name == "chat")
+        return SingleTurn(name == "chat", template)
     if name == "chat":
-        from fedrl.llm.prompts.chat import Chat
+        from fedrl.llm.prompts import chat
 
-        return Chat(thinking)
+        return chat.Chat(thinking, chat.HISTORY if shown is None else shown, template)
+    if world in COMPACT:
+        _refuse_template(template, world)
     if world == "household":
         from fedrl.llm.prompts.compact_household import CompactHousehold
 
-        return CompactHousehold()
+        return CompactHousehold() if shown is None else CompactHousehold(shown)
     if world == "webshop":
         from fedrl.llm.prompts.compact_webshop import CompactWebShop
 
-        return CompactWebShop()
+        return CompactWebShop() if shown is None else CompactWebShop(shown)
     from fedrl.llm.prompts.compact import Compact
 
-    return Compact()
+    return Compact(shown, template)
+
+
+def _refuse_template(template: str, world: str) -> None:
+    """For formats whose words are their own."""
+    if template:
+        other = "leave it out" if world in CONVERSATIONS else 'set algorithm.format = "chat"'
+        raise UserError(
+            f"algorithm.template is {template!r}, but how {world} is told has words of its own: "
+            f"{other}"
+        )
 
 
 def tokenize(tokenizer: Tokenizer, texts: Sequence[str], limit: int) -> list[list[int]]:

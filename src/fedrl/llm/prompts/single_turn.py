@@ -2,7 +2,8 @@
 
 As in TRL, a text is the prompt itself and chat messages go through the model's own chat template;
 with `format = "chat"` a text becomes a user's message first. The answer is not parsed: what it is
-worth is for the reward functions to say. A prompt that is too long loses its beginning.
+worth is for the reward functions to say. A prompt that is too long loses its beginning. Texts may
+stand in a `template` of one's own.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from fedrl.core.types import Shareable, UserError
 from fedrl.envs.text import Turn
 from fedrl.llm.model_types import Tokenizer
 from fedrl.llm.prompts.prompt_format import tokenize
+from fedrl.llm.prompts.template import KEY, read_template
 
 
 @dataclass(frozen=True)
@@ -25,11 +27,20 @@ class Notes:
 class SingleTurn:
     """See the module's docstring; `chat` makes messages of texts."""
 
-    def __init__(self, chat: bool = False) -> None:
+    def __init__(self, chat: bool = False, template: str = "") -> None:
         self.chat = chat
+        self.template = read_template(template, ("prompt",), ("prompt",)) if template else None
 
     def start(self, goal: str, turn: Turn) -> Notes:
-        return Notes(turn.info.get("prompt", goal), goal)
+        prompt = turn.info.get("prompt", goal)
+        if self.template is None:
+            return Notes(prompt, goal)
+        if not isinstance(prompt, str):
+            raise UserError(
+                Shareable(f"{KEY} is for prompts that are texts, and these are chat messages")
+            )
+        text = self.template.fill({"prompt": prompt})
+        return Notes(text, text)
 
     def observe(self, notes: Notes, command: str, turn: Turn, said: str = "") -> None:
         """The episode is over."""

@@ -8,6 +8,9 @@ share it. Statistics are over episodes of the same task, never weighted by their
     GiGPO   A = A_episode + w · A_step                A_episode as GRPO; A_step compares the
             discounted returns-to-go of all steps of the group that start from the same situation
 
+R is the episode's return Σ_t γ^t r_t, which is not discounted by default (γ = 1): with γ below 1 an
+episode that is won sooner went better. GiGPO's step part has a γ of its own.
+
 Deviations divide by n − 1. Where a group has no variance (or one member) there is nothing to
 compare and the advantage is 0.
 
@@ -33,22 +36,29 @@ NO_ADVANTAGE = 1e-9
 """Advantages below this teach nothing: groups whose episodes all went alike."""
 
 
-def grpo(rollout: Rollout, scale: bool = True) -> np.ndarray:
+def grpo(rollout: Rollout, scale: bool = True, gamma: float = 1.0) -> np.ndarray:
     """(R − mean) / std within the group [samples]; without `scale` it is only centred."""
-    return _per_sample(rollout, normalised(rollout.returns, rollout.groups, scale))
+    returns = episode_returns(rollout, gamma)
+    return _per_sample(rollout, normalised(returns, rollout.groups, scale))
 
 
-def rloo(rollout: Rollout) -> np.ndarray:
+def rloo(rollout: Rollout, gamma: float = 1.0) -> np.ndarray:
     """R − mean of the others of the group [samples], which is (R − mean) · n / (n − 1)."""
     count = np.bincount(rollout.groups)[rollout.groups]
-    centred = normalised(rollout.returns, rollout.groups, scale=False)
+    centred = normalised(episode_returns(rollout, gamma), rollout.groups, scale=False)
     return _per_sample(rollout, centred * count / np.maximum(count - 1, 1))
 
 
 def gigpo(
-    rollout: Rollout, gamma: float = 0.95, weight: float = 1.0, scale: bool = True
+    rollout: Rollout,
+    gamma: float = 0.95,
+    weight: float = 1.0,
+    scale: bool = True,
+    episode_gamma: float = 1.0,
 ) -> np.ndarray:
     """Group-in-group [samples]; arXiv 2505.10978. `weight` is ω, `scale` divides both parts.
+
+    `gamma` discounts the returns-to-go of steps, `episode_gamma` the returns of episodes.
 
     A situation counts as the same only within one task's group: the same words in another task
     mean another goal.
@@ -59,14 +69,26 @@ def gigpo(
         for s in rollout.samples
     ]
     step = normalised(returns_to_go(rollout, gamma), anchors, scale)
-    return grpo(rollout, scale) + weight * step
+    return grpo(rollout, scale, episode_gamma) + weight * step
 
 
-ESTIMATORS: dict[str, Callable[[Rollout], np.ndarray]] = {
+ESTIMATORS: dict[str, Callable[..., np.ndarray]] = {
     "grpo": grpo,
     "rloo": rloo,
     "gigpo": gigpo,
 }
+"""`gamma` is of the episodes' returns in the first two, of the steps' in GiGPO."""
+
+
+def episode_returns(rollout: Rollout, gamma: float) -> Sequence[float] | np.ndarray:
+    """Σ_t γ^t r_t of every episode [episodes]: what the first step's return-to-go is."""
+    if gamma == 1:
+        return rollout.returns
+    returns, to_go = np.zeros(len(rollout.groups)), returns_to_go(rollout, gamma)
+    for i, sample in enumerate(rollout.samples):
+        if sample.step == 0:
+            returns[sample.episode] = to_go[i]
+    return returns
 
 
 def returns_to_go(rollout: Rollout, gamma: float) -> np.ndarray:

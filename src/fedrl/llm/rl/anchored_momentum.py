@@ -30,8 +30,8 @@ import torch
 from torch import Tensor, nn
 
 from fedrl.llm.model_types import LanguageModel
-from fedrl.llm.rl.batches import Batching, Rows, microbatches, minibatches, to_rows
-from fedrl.llm.rl.logprobs import answer_logprobs
+from fedrl.llm.rl.batches import Batching, PackedRows, Rows, microbatches, minibatches
+from fedrl.llm.rl.logprobs import answer_logprobs, learner_rows
 from fedrl.llm.rollout import Sample
 
 
@@ -47,7 +47,7 @@ class Anchor:
 
 
 def anchored_direction(
-    model: LanguageModel, anchor: Anchor, batch: Rows, advantages: Tensor
+    model: LanguageModel, anchor: Anchor, batch: Rows | PackedRows, advantages: Tensor
 ) -> tuple[list[Tensor], Tensor]:
     """(d per trained parameter, uphill; w of every step sample [B] before clipping)."""
     here = sequence_logprobs(model, batch, anchor.temperature)
@@ -62,10 +62,10 @@ def anchored_direction(
     return [g + (1 - anchor.beta) * (u - g_prev) for g, u, g_prev in together], weight
 
 
-def sequence_logprobs(model: LanguageModel, batch: Rows, temperature: float) -> Tensor:
+def sequence_logprobs(model: LanguageModel, batch: Rows | PackedRows, temperature: float) -> Tensor:
     """log π(answer | prompt) of every row [B]: a sum over the answer's tokens only."""
     logs, _ = answer_logprobs(model, batch, temperature)
-    return logs.new_zeros(len(batch.ids)).index_add(0, batch.row, logs)
+    return logs.new_zeros(len(batch.before)).index_add(0, batch.row, logs)
 
 
 def trained(model: nn.Module) -> list[nn.Parameter]:
@@ -90,8 +90,8 @@ def update(
     steps = len(cut)
     for numbers in cut:
         total = [torch.zeros_like(p) for p in trained(model)]
-        for part in microbatches(numbers, samples, batching.microbatch):
-            batch = to_rows([samples[i] for i in part], batching.pad, device)
+        for part in microbatches(numbers, samples, batching.microbatch, batching.pass_tokens):
+            batch = learner_rows(model, [samples[i] for i in part], batching.pad, device)
             advantage = torch.tensor([advantages[i] for i in part], device=device)
             direction, weight = anchored_direction(model, anchor, batch, advantage)
             weights.append(weight)

@@ -1,4 +1,4 @@
-"""Step samples as padded rows of tokens, and how a pass cuts them into minibatches.
+"""Step samples as rows of tokens, padded or packed, and how a pass cuts them into minibatches.
 
 One row is one environment step: prompt and answer. Minibatches differ in size by one sample at most
 (a small rest would take an Adam step as long as any, on the noise of a few samples).
@@ -6,6 +6,7 @@ One row is one environment step: prompt and answer. Minibatches differ in size b
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -14,8 +15,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from fedrl.llm.generation.prompt_tree import prompt_tree
 from fedrl.llm.generation.sampler import pad_right
 from fedrl.llm.rollout import Sample
+from fedrl.llm.varlen_attention import Sequences, sequences
 
 
 class Rows(NamedTuple):
@@ -29,6 +32,21 @@ class Rows(NamedTuple):
     before: Tensor  # [B] position of the last token of each prompt
 
 
+class PackedRows(NamedTuple):
+    """The same without padding: N tokens, row behind row, of which rows that begin alike have their
+    beginning once; positions of answers are among the N."""
+
+    ids: Tensor  # [N]
+    positions: Tensor  # [N] of each token in its row
+    asked: Sequences  # each different row's own tokens
+    read: Sequences  # all of its tokens
+    where: Tensor | None  # of each of the latter, which of the N it is; None if they are the same
+    at: Tensor
+    target: Tensor
+    row: Tensor
+    before: Tensor
+
+
 @dataclass(frozen=True)
 class Batching:
     """How one pass over samples is cut into optimiser steps and forward passes."""
@@ -38,22 +56,54 @@ class Batching:
     microbatch: int  # samples per forward pass: less memory, the same result
     max_grad_norm: float
     generator: torch.Generator  # of the order
+    pass_tokens: int | None = None  # most tokens per forward pass, but for a single longer sample
 
 
 def to_rows(samples: Sequence[Sample], pad: int, device: torch.device) -> Rows:
     """Masks come from lengths, so `pad` may be any token, also one that answers use."""
     ids, mask, _ = pad_right([[*s.prompt, *s.answer] for s in samples], pad)
-    width = ids.shape[1]
+    starts = [i * ids.shape[1] for i in range(len(samples))]
+    return Rows(*(part.to(device) for part in (ids, mask, *_answers(samples, starts))))
+
+
+def to_packed(samples: Sequence[Sample], device: torch.device) -> PackedRows:
+    whole = [(*s.prompt, *s.answer) for s in samples]
+    different = sorted(set(whole))
+    tree = prompt_tree(different)
+    starts = dict(zip(different, [0, *itertools.accumulate(tree.read)], strict=False))
+    at, target, row, before = _answers(samples, [starts[tokens] for tokens in whole])
+    where = torch.from_numpy(tree.where)
+    ids, positions, at, target, row, before, everywhere = (
+        sent(part, device)
+        for part in (
+            torch.from_numpy(tree.ids), torch.from_numpy(tree.positions), where[at], target, row,
+            where[before], where,
+        )
+    )  # fmt: skip
+    return PackedRows(
+        ids, positions, sequences(tree.asked, device), sequences(tree.read, device),
+        everywhere if len(ids) < len(where) else None, at, target, row, before,
+    )  # fmt: skip
+
+
+def sent(tensor: Tensor, device: torch.device) -> Tensor:
+    """On the device; to a GPU from pinned memory, so that nobody waits for what it still does."""
+    if device.type != "cuda":
+        return tensor.to(device)
+    return tensor.pin_memory().to(device, non_blocking=True)
+
+
+def _answers(samples: Sequence[Sample], starts: Sequence[int]) -> list[Tensor]:
+    """Where answers are asked for, their tokens, their rows, and the last token of each prompt."""
     at: list[int] = []
     target: list[int] = []
     row: list[int] = []
-    before = [i * width + len(sample.prompt) - 1 for i, sample in enumerate(samples)]
+    before = [start + len(s.prompt) - 1 for start, s in zip(starts, samples, strict=True)]
     for i, sample in enumerate(samples):
         at += range(before[i], before[i] + len(sample.answer))
         target += sample.answer
         row += [i] * len(sample.answer)
-    numbers = (torch.tensor(part) for part in (at, target, row, before))
-    return Rows(*(part.to(device) for part in (ids, mask, *numbers)))
+    return [torch.tensor(part) for part in (at, target, row, before)]
 
 
 def minibatches(count: int, batching: Batching) -> list[list[int]]:
@@ -66,9 +116,17 @@ def minibatches(count: int, batching: Batching) -> list[list[int]]:
 
 
 def microbatches(
-    numbers: Sequence[int], samples: Sequence[Sample], size: int
+    numbers: Sequence[int], samples: Sequence[Sample], size: int, tokens: int | None = None
 ) -> Iterator[list[int]]:
-    """The numbers in parts of `size`, alike lengths together because they pad little."""
-    order = sorted(numbers, key=lambda i: len(samples[i].prompt) + len(samples[i].answer))
-    for start in range(0, len(order), size):
-        yield order[start : start + size]
+    """The numbers in parts of `size` and of no more than `tokens` tokens, alike lengths together
+    because they pad little."""
+    lengths = {i: len(samples[i].prompt) + len(samples[i].answer) for i in numbers}
+    part: list[int] = []
+    for i in sorted(numbers, key=lengths.__getitem__):
+        full = tokens is not None and sum(lengths[j] for j in part) + lengths[i] > tokens
+        if part and (full or len(part) == size):
+            yield part
+            part = []
+        part.append(i)
+    if part:
+        yield part

@@ -44,10 +44,13 @@ def restore(
     optimizer: torch.optim.Optimizer, parameters: Mapping[str, nn.Parameter], state: Tensors | None
 ) -> None:
     """Let a new optimizer go on with the moments of the one before; `state` stays as it is."""
+    fused = any(group.get("fused") for group in optimizer.param_groups)
     for name in (state or {}).get("step", {}):
         assert state is not None
         p = parameters[name]
-        optimizer.state[p] = {  # AdamW counts on the CPU whatever the device
-            part: torch.tensor(state[part][name], device="cpu" if part == "step" else p.device)
+        # AdamW counts on the CPU whatever the device, unless its step is one kernel there.
+        places = {"step": p.device if fused else torch.device("cpu")}
+        optimizer.state[p] = {
+            part: torch.tensor(state[part][name], device=places.get(part, p.device))
             for part in PARTS
         }

@@ -19,8 +19,8 @@ from torch import Tensor, nn
 
 from fedrl.llm.lora import without_adapters
 from fedrl.llm.model_types import LanguageModel
-from fedrl.llm.rl.batches import Batching, microbatches, minibatches, to_rows
-from fedrl.llm.rl.logprobs import answer_logprobs, hidden_states, token_logprobs
+from fedrl.llm.rl.batches import Batching, microbatches, minibatches
+from fedrl.llm.rl.logprobs import answer_logprobs, hidden_states, learner_rows, token_logprobs
 from fedrl.llm.rl.loss import Loss, Objective, TokenStep, clipped_loss, k3, token_weights
 from fedrl.llm.rollout import Sample
 
@@ -66,9 +66,9 @@ def update(
     share = token_weights(samples, loss.average, len(cut)) if cut else []
     for numbers in cut:
         optimizer.zero_grad(set_to_none=True)
-        for part in microbatches(numbers, samples, batching.microbatch):
+        for part in microbatches(numbers, samples, batching.microbatch, batching.pass_tokens):
             chosen = [samples[i] for i in part]
-            batch = to_rows(chosen, batching.pad, device)
+            batch = learner_rows(model, chosen, batching.pad, device)
             far = None
             if reference is not None and loss.kl:
                 with torch.no_grad(), without_adapters(reference):

@@ -26,8 +26,8 @@ from torch import Tensor, nn
 from fedrl.llm.model_types import LanguageModel
 from fedrl.llm.rl import policy_gradient
 from fedrl.llm.rl.advantages import last_steps_first, normalised
-from fedrl.llm.rl.batches import Batching, microbatches, to_rows
-from fedrl.llm.rl.logprobs import hidden_states
+from fedrl.llm.rl.batches import Batching, microbatches
+from fedrl.llm.rl.logprobs import hidden_states, learner_rows
 from fedrl.llm.rl.loss import Loss, Objective
 from fedrl.llm.rollout import Rollout, Sample
 from fedrl.llm.weights import decoder_and_head
@@ -84,7 +84,7 @@ def sample_values(
     device = next(model.parameters()).device
     values = np.zeros(len(samples))
     for part in microbatches(range(len(samples)), samples, microbatch):
-        batch = to_rows([samples[i] for i in part], pad, device)
+        batch = learner_rows(model, [samples[i] for i in part], pad, device)
         values[part] = state_values(model, hidden_states(model, batch)[batch.before]).cpu()
     return values
 
@@ -102,12 +102,21 @@ def gae(rollout: Rollout, values: np.ndarray, gamma: float, trace: float) -> np.
 
 
 def gae_targets(
-    model: LanguageModel, rollout: Rollout, critic: Critic, pad: int, microbatch: int
+    model: LanguageModel,
+    rollout: Rollout,
+    critic: Critic,
+    pad: int,
+    microbatch: int,
+    groups: Sequence[int] | None = None,
 ) -> Targets:
-    """Advantages and returns of a rollout by the model's own values."""
+    """Advantages and returns of a rollout by the model's own values.
+
+    Advantages have mean 0 and deviation 1 over the rollout, or over each of the samples' `groups`.
+    """
     before = sample_values(model, rollout.samples, pad, microbatch)
     raw = gae(rollout, before, critic.gamma, critic.trace)
-    return Targets(normalised(raw, [0] * len(raw), scale=True), raw + before, before)
+    alike = [0] * len(raw) if groups is None else groups
+    return Targets(normalised(raw, alike, scale=True), raw + before, before)
 
 
 def value_loss(now: Tensor, old: Tensor, target: Tensor, clip: float) -> Tensor:

@@ -10,11 +10,10 @@ adversaries).
 
 from __future__ import annotations
 
-import itertools
 import re
 import secrets
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -26,9 +25,10 @@ from cryptography.hazmat.primitives.asymmetric.utils import (
     decode_dss_signature,
     encode_dss_signature,
 )
-from cryptography.hazmat.primitives.serialization import load_ssh_private_key, load_ssh_public_key
+from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
 from fedrl.core.types import UserError
+from fedrl.privacy.secure_aggregation import public_keys
 from fedrl.privacy.secure_aggregation.protocol import NO_HISTORY, Keys
 
 HALF = 48
@@ -41,10 +41,14 @@ Key = TypeVar("Key")
 
 @dataclass(frozen=True)
 class Identity:
-    """A node's own long-term key, and its peers' by their numbers; None believes everybody."""
+    """A node's own long-term key, and its peers' by their numbers; None believes everybody.
+
+    `older` are keys that peers have still besides, while they change them.
+    """
 
     key: ec.EllipticCurvePrivateKey | None = None
     peers: Mapping[int, ec.EllipticCurvePublicKey] | None = None
+    older: Mapping[int, Sequence[ec.EllipticCurvePublicKey]] = field(default_factory=dict)
 
     def sign(self, statement: bytes) -> bytes:
         """Without a key any bytes: who checks signatures does not believe them."""
@@ -57,7 +61,10 @@ class Identity:
         """Whether the peer of this number has signed it."""
         if self.peers is None:
             return True
-        return number in self.peers and holds(self.peers[number], statement, signature)
+        if number not in self.peers:
+            return False
+        keys = (self.peers[number], *self.older.get(number, ()))
+        return any(holds(key, statement, signature) for key in keys)
 
 
 def holds(key: ec.EllipticCurvePublicKey, statement: bytes, signature: bytes) -> bool:
@@ -124,28 +131,21 @@ def load(key: Path | None, peers: Path | None, number: int | None = None) -> Ide
         what = f"has {', '.join(wrong)}" if wrong else "has none"
         raise UserError(f"--peers {peers} must hold files client-0.pub, client-1.pub, …; it {what}")
     known = {int(match[1]): _public(path) for path, match in named.items() if match}
-    check_distinct(known, f"--peers {peers}", ": ask both for theirs again")
+    if (pair := public_keys.twice(known)) is not None:
+        raise UserError(
+            f"--peers {peers}: client-{pair[0]}.pub and client-{pair[1]}.pub are the same key; "
+            "every client has its own: ask both for theirs again"
+        )
     if own is not None and number is not None:
-        mine = {n for n, public in known.items() if public == own.public_key()}
+        mine = {n for n, keys in known.items() if own.public_key() in [key for key, _ in keys]}
         if mine - {number} or (number in known and not mine):
             whose = f"client {min(mine)}'s" if mine else f"not that of client-{number}.pub"
             raise UserError(
                 f"--client {number}: its key {key} is {whose} in --peers {peers}; its peers would "
                 "not believe it"
             )
-    return Identity(own, known)
-
-
-def check_distinct(
-    known: Mapping[int, ec.EllipticCurvePublicKey], where: str, advice: str = ""
-) -> None:
-    """Refuse one key under two numbers."""
-    for number, other in itertools.combinations(sorted(known), 2):
-        if known[number] == known[other]:
-            raise UserError(
-                f"{where}: client-{number}.pub and client-{other}.pub are the same key; every "
-                f"client has its own{advice}"
-            )
+    newest = {n: keys[-1].key for n, keys in known.items()}
+    return Identity(own, newest, {n: [key for key, _ in keys[:-1]] for n, keys in known.items()})
 
 
 def _private(path: Path) -> ec.EllipticCurvePrivateKey:
@@ -155,11 +155,10 @@ def _private(path: Path) -> ec.EllipticCurvePrivateKey:
     raise _other_kind(path)
 
 
-def _public(path: Path) -> ec.EllipticCurvePublicKey:
-    key = _loaded(path, load_ssh_public_key)
-    if isinstance(key, ec.EllipticCurvePublicKey) and key.curve.key_size == 8 * HALF:
-        return key
-    raise _other_kind(path)
+def _public(path: Path) -> list[public_keys.Named]:
+    if keys := _loaded(path, public_keys.parse):
+        return keys
+    raise UserError(f"{path} has no key")
 
 
 def _loaded(path: Path, load: Callable[[bytes], Key]) -> Key:

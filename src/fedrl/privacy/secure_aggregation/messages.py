@@ -142,6 +142,15 @@ def read_opening(tensors: Tensors) -> tuple[list[int], dict[int, bytes]]:
     return read_survivors({SURVIVORS: tensors.get(SURVIVORS)}), signatures
 
 
+def members(step: str, given: Tensors, own: int) -> list[int]:
+    """Who is in a sum, by what a client was given for a step that it has answered."""
+    if step == "share":
+        return sorted(read_keys(given))
+    if step == "mask":
+        return sorted({*read_letters(given), own})
+    return sorted(read_opening(given)[0] if step == "unmask" else read_survivors(given))
+
+
 def digest(
     recipe: str, broadcast: str, terms: Mapping[str, float], round: int, attempt: int
 ) -> bytes:

@@ -3,6 +3,8 @@
 Every number of an update lies in [-C, C]. The grid's step is chosen from C and the number n of
 clients so that n of them fit into 32 signed bits: a sum cannot wrap. Numbers are cut towards zero,
 which never makes a vector longer, so the bound C (and with it the sensitivity) holds on the grid.
+Without noise the step is a power of two, so that counts, which are whole numbers of one, come out
+of the sum as they went in.
 """
 
 from __future__ import annotations
@@ -19,7 +21,8 @@ TAIL = 12.0
 
 def step(bound: float, clients: int, deviation: float = 0.0) -> float:
     """Distance of neighbours on the grid. `deviation` is that of the noise of one client."""
-    return (clients * bound + TAIL * math.sqrt(clients) * deviation) / HALF
+    least = (clients * bound + TAIL * math.sqrt(clients) * deviation) / HALF
+    return least if deviation else 2.0 ** math.ceil(math.log2(least))
 
 
 def encode(vector: np.ndarray, bound: float, size: float, noise: np.ndarray | None) -> np.ndarray:

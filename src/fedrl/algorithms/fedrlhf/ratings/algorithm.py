@@ -4,7 +4,8 @@ Paper: "FedRLHF: a convergence-guaranteed federated framework for privacy-preser
 personalized RLHF", Algorithm 1, with Q-learning on movie ratings (section 6.1, appendix D.1).
 
     round t     broadcast θ_t, a network Q(s, a): s = (user, movie, genres), a ∈ {not high, high}
-      client k  asks its person about predictions of θ_t on movies that it trains on
+      client k  asks its person about predictions of θ_t on movies that it trains on (`ask`: before
+                every step, of θ on that step's movies, as the paper does: `step_feedback`)
                 fits its reward model to all answers so far; H_k = its output, in [−1, 1]
                 R_k(s, a) = ±(R0_k(s) + λ_k H_k(s)), plus for "high" and minus for "not high"
                 θ ← θ_t; epochs over its movies: acts by π = softmax(Q / T), Q(s, a) → R_k(s, a)
@@ -13,7 +14,9 @@ personalized RLHF", Algorithm 1, with Q-learning on movie ratings (section 6.1, 
 
 The paper's mean is over all clients. A client that has no rating of a movie sends 0 for that row of
 the embeddings, and a user's row has one client: of K it gets a K-th of what that one learned. With
-`rows = "holders"` (ours) a row's mean is over those who hold it; see `client_data`.
+`rows = "holders"` (ours) a row's mean is over those who hold it; see `client_data`. With
+`users = "private"` (ours) θ has no rows of users: a client keeps those of its own, drawn in its
+first round, and nobody else sees them; to a network without one's row one's row is zero.
 
 With `method = "policy-gradient"` the network's outputs are no values but preferences, and a step is
 REINFORCE, R_k(s, a) ∇ log π(a | s), on the same bandit (`policy`): what the paper's theorems are
@@ -41,133 +44,194 @@ are settings.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
+from functools import cached_property
 
 import numpy as np
 
 from fedrl.algorithms.fedrlhf.feedback_weights import client_weights
-from fedrl.algorithms.fedrlhf.ratings import metrics, rating_queries
+from fedrl.algorithms.fedrlhf.ratings import local_steps, people, rating_queries, user_rows
 from fedrl.algorithms.fedrlhf.ratings.client_data import (
     ClientRatings,
+    catalogue,
     client_ratings,
     mean_over_holders,
+    movies_digest,
     row_marks,
-    user_states,
 )
-from fedrl.algorithms.fedrlhf.ratings.policy import learn
+from fedrl.algorithms.fedrlhf.ratings.evaluation import Evaluation
+from fedrl.algorithms.fedrlhf.ratings.hearing import Hearing
 from fedrl.algorithms.fedrlhf.ratings.rating_queries import QueryMemory, RatingQuery
+from fedrl.algorithms.fedrlhf.ratings.recommendations import write_effect
 from fedrl.algorithms.fedrlhf.ratings.settings import Settings
 from fedrl.core import seeding
+from fedrl.core.lazy_sequence import LazySequence
 from fedrl.core.threads import kernel_threads
 from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Spec, Tensors, UserError
-from fedrl.envs.ratings import HIGH, RatingsWorld
+from fedrl.envs.ratings import HIGH, OwnRatings, World
 from fedrl.feedback import rating_network as network
 from fedrl.feedback import reward_model
-from fedrl.feedback.queries import FeedbackSource, OppositeSource
-from fedrl.feedback.rating_kernels import Examples, Rules, Sizes
-from fedrl.feedback.sources import logged
-from fedrl.feedback.sources.simulated import SimulatedPerson
+from fedrl.feedback.rating_kernels import Sizes
 
 PARTS = ("user", "movie", "layers")
 ROWS = ("user", "movie")
 """Tables of which a client holds some rows: its users' and those of movies that it trains on."""
-CLIENT = "{client}"
 
 
-class FedRLHF:
+class FedRLHF(Hearing):
     """See the module's docstring."""
 
     initial_exchange = False
     sends_parameters = False  # though changes are named as the parameters are
-    held_apart = frozenset(ROWS)
     without_counts = 'algorithm.rows = "all"'
     reports = frozenset(
         {
             "train/reward", "train/loss", "personal/accuracy", "personal/correct",
             "personal/held_out", "personal/spearman", "personal/return", "personal/divergence",
-            "personal/divergence_held", "env/steps", "env/answers",
+            "personal/divergence_held", "held/accuracy", "held/ratings", "env/steps",
+            "env/answers",
         }
     )  # fmt: skip
     ranges: Mapping[str, Range] = {
-        "personal/accuracy": SHARE, "personal/spearman": Range(-1.001, 1.001)
+        "personal/accuracy": SHARE, "personal/spearman": Range(-1.001, 1.001),
+        "held/accuracy": SHARE,
     }  # fmt: skip
 
     def __init__(
-        self, settings: Settings, world: RatingsWorld, client_env_ids: Sequence[Sequence[int]]
+        self, settings: Settings, world: World, client_env_ids: Sequence[Sequence[int]]
     ) -> None:
         self.settings, self.world, self.client_env_ids = settings, world, client_env_ids
-        weights = client_weights(settings.lam, world.clients)
-        file = settings.feedback_file
-        if settings.feedback == "logged" and world.clients > 1 and CLIENT not in file:
+        self.private = settings.users == "private"
+        self.own = world if isinstance(world, OwnRatings) else None
+        if self.own is not None and not self.private:
             raise UserError(
-                f"algorithm.feedback_file is {file!r}, the same for {world.clients} clients: put "
-                f"{CLIENT} where a client's number is to stand"
+                'partition.strategy is "own", whose users nobody else may know: set '
+                'algorithm.users = "private"'
             )
-        self.client_data = [client_ratings(world, owners, weights) for owners in client_env_ids]
-        self.heaviest = float(max(len(data.appeal) for data in self.client_data))
-        self.by_holders = settings.rows == "holders"
-        self.counts = frozenset(f"held/{name}" for name in ROWS if self.by_holders)
-        first, second = settings.hidden
-        genres = world.genres.shape[1]
-        self.sizes = Sizes(
-            world.clients, len(world.movies), settings.embedding, genres, first, second, outputs=2
+        weights = client_weights(settings.lam, world.clients)
+        people.check(settings, world.clients)
+
+        def read(client: int) -> ClientRatings:
+            return client_ratings(world, client_env_ids[client], weights, self.private)
+
+        count = len(client_env_ids)
+        self.client_data: Sequence[ClientRatings] = (
+            LazySequence(count, read) if self.own is not None else [read(k) for k in range(count)]
         )
+        self.sent = PARTS[1:] if self.private else PARTS
+        self.sent_rows = ROWS[1:] if self.private else ROWS
+        self.held_apart = frozenset(self.sent_rows)
+        self.by_holders = settings.rows == "holders"
+        self.counts = frozenset(f"held/{name}" for name in self.sent_rows if self.by_holders)
+
+    @cached_property
+    def heaviest(self) -> float:
+        if self.own is not None:
+            return self.own.heaviest
+        return float(max(len(data.appeal) for data in self.client_data))
+
+    @cached_property
+    def sizes(self) -> Sizes:
+        """Of the network that all share."""
+        users, known = 0 if self.private else self.world.clients, catalogue(self.world)
+        size, (first, second) = self.settings.embedding, self.settings.hidden
+        return Sizes(
+            users, len(known.movies), size, known.genres.shape[1], first, second, outputs=2
+        )
+
+    def agreement(self, client: int | None = None) -> dict[str, str]:
+        """Of the movies, by their ids and genres: they say what rows of the network mean."""
+        return {"catalogue": movies_digest(catalogue(self.world, client).movies)}
 
     # The server
 
     def init(self, seed: int) -> Tensors:
-        first: Tensors = dict(network.init_weights(self.sizes, seeding.derive(seed, "network")))
+        weights = network.init_weights(self.sizes, seeding.derive(seed, "network"))
+        first: Tensors = {name: weights[name] for name in self.sent}
         return first | ({"average": dict(first)} if self.settings.average else {})
 
     def broadcast(self, state: Tensors, round: int) -> Tensors:
-        return {name: state[name] for name in PARTS}
+        return {name: state[name] for name in self.sent}
 
     def declare(self, broadcast: Tensors) -> dict[str, Spec]:
-        specs = {name: Spec(broadcast[name].shape, "float32") for name in PARTS}
-        if self.by_holders:
-            specs |= {f"held/{name}": Spec(specs[name].shape[:1], "float32") for name in ROWS}
-        return specs
+        specs = {name: Spec(broadcast[name].shape, "float32") for name in self.sent}
+        marked = self.sent_rows if self.by_holders else ()
+        return specs | {f"held/{name}": Spec(specs[name].shape[:1], "float32") for name in marked}
 
     def step(self, state: Tensors, mean: Tensors, round: int) -> Tensors:
-        change = {name: mean[name] for name in PARTS}
+        change = {name: mean[name] for name in self.sent}
         if self.by_holders:  # at least the share of the lightest one among all others
             least = 1 / (len(self.client_env_ids) * self.heaviest)
-            for name in ROWS:
+            for name in self.sent_rows:
                 change[name] = mean_over_holders(mean[name], mean["held"][name], least)
-        after: Tensors = {name: state[name] + change[name] for name in PARTS}
+        after: Tensors = {name: state[name] + change[name] for name in self.sent}
         if self.settings.average:  # of θ_0 … θ_{t-1} when θ_t is reached
             past = state["average"]
             after["average"] = {
-                p: past[p] + (state[p] - past[p]) / np.float32(round) for p in PARTS
+                p: past[p] + (state[p] - past[p]) / np.float32(round) for p in self.sent
             }
         return after
 
     # A client
 
     def local(self, job: Job) -> Result:
+        job = self.with_users(job)
         return self._learn(job, *self.learn_feedback(job))
 
     def poisoned(self, job: Job) -> Result:
         """A client's work if its person said the opposite; where none is heard, its rewards do."""
-        asks = self.settings.feedback != "none" and self.settings.reward != "labels"
-        heard = asks and bool(self.client_data[job.client].weight.any())
+        job = self.with_users(job)
+        heard = self.hears(job.client)
         return self._learn(job, *self.learn_feedback(job, heard), sign=1 if heard else -1)
+
+    def hears(self, client: int) -> bool:
+        """Whether anybody's answers have a weight."""
+        asks = self.settings.feedback != "none" and self.settings.reward != "labels"
+        return asks and bool(self.client_data[client].weight.any())
+
+    def with_users(self, job: Job) -> Job:
+        """With the client's own rows, where these are private."""
+        if not self.private:
+            return job
+        return user_rows.restored(job, self.client_data[job.client], self.settings.embedding)
 
     def _learn(self, job: Job, memory: QueryMemory, model: np.ndarray, sign: int = 1) -> Result:
         data = self.client_data[job.client]
         own, trained, adam = self.improve(job, data, sign * self.rewards(data, model))
         kept: Tensors = {"personal": own, **self.kept_feedback(memory, model), **adam}
+        self.write_effect(job, data, kept, len(memory.answered))
+        return self.result(job, data, kept, trained, len(memory.answered))
+
+    def write_effect(self, job: Job, data: ClientRatings, kept: Tensors, answers: int) -> None:
+        """Show a living person what the answers changed (see `recommendations`)."""
+
+        def without() -> Tensors:
+            unheard = self.rewards(data, self.reward_model(job))  # live: one that was told nothing
+            own, _, _ = self.improve(job, data, unheard)
+            return self.personal_policy(job.broadcast, {"personal": own}, job.client)
+
+        genres = catalogue(self.world, data.people[0].owner).genres
         policy = self.personal_policy(job.broadcast, kept, job.client)
-        update: Tensors = {name: policy[name] - job.broadcast[name] for name in PARTS}
+        write_effect(self.settings, data, self.probability_high, genres, answers, without, policy)
+
+    def result(
+        self, job: Job, data: ClientRatings, kept: Tensors, trained: Metrics, heard: int
+    ) -> Result:
+        """What a client keeps and sends, of whose users so many answers were `heard` by now."""
+        policy = self.personal_policy(job.broadcast, kept, job.client)
+        update: Tensors = {name: policy[name] - job.broadcast[name] for name in self.sent}
         if self.by_holders:
-            held = zip(ROWS, (data.users, data.movies), strict=True)
-            update["held"] = {name: row_marks(rows, len(policy[name])) for name, rows in held}
+            update |= self.counted(data, policy, kept)
         before = 0 if job.state is None else int(job.state["heard"][0])
-        answers = float(max(0, len(memory.answered) - before))
-        reported = trained | self.personal_metrics(job, policy) | {"env/answers": answers}
+        personal = self.evaluation().personal(data, policy, job.broadcast)
+        reported = trained | personal | {"env/answers": float(max(0, heard - before))}
         return Result(job.client, update, float(len(data.appeal)), kept, reported)
+
+    def counted(self, data: ClientRatings, policy: Tensors, kept: Tensors) -> Tensors:
+        """Marks of the rows that a client holds, to be added up."""
+        held = {"user": data.users, "movie": data.movies}
+        return {"held": {name: row_marks(held[name], len(policy[name])) for name in self.sent_rows}}
 
     def kept_feedback(self, memory: QueryMemory, model: np.ndarray) -> Tensors:
         """What is kept of feedback; of a living person's answers only how many there are.
@@ -195,58 +259,8 @@ class FedRLHF:
         memory = QueryMemory({RatingQuery(0, -1, 4.0): 0.0}, [])
         answers = rating_queries.answer_arrays(memory)
         reward_model.fit(model, sizes, data.train, answers, 1, 0.0, 0)
-        self.improve(Job(0, start, None, 0), data, self.rewards(data, model))
-
-    def learn_feedback(self, job: Job, opposite: bool = False) -> tuple[QueryMemory, np.ndarray]:
-        """Ask the client's person, and fit its reward model to all answers so far."""
-        settings, data = self.settings, self.client_data[job.client]
-        memory = rating_queries.restore(None if job.state is None else job.state["answers"])
-        model = self.reward_model(job)
-        if settings.feedback == "none":
-            return memory, model
-        scores = metrics.stars(self.probability_high(job.broadcast, self.train_examples(data)))
-        counts = settings.rating_queries, settings.preference_queries
-        person = self.feedback_source(data)
-        source = (lambda user: OppositeSource(person(user))) if opposite else person
-        memory = rating_queries.ask(data, memory, scores, counts, source, job.seed)
-        if memory.answered:
-            model = reward_model.fit(
-                model, self.reward_model_sizes(data), data.train,
-                rating_queries.answer_arrays(memory), settings.reward_epochs, settings.reward_lr,
-                job.seed,
-            )  # fmt: skip
-        return memory, model
-
-    def reward_model(self, job: Job) -> np.ndarray:
-        """As the client left it, or one that was told nothing.
-
-        A living person may have taken answers back, which no fit can unlearn: then it is always
-        the latter, and learns from the answers that stand.
-        """
-        if job.state is not None and "model" in job.state:
-            return np.asarray(job.state["model"])
-        sizes = self.reward_model_sizes(self.client_data[job.client])
-        return reward_model.init(sizes, seeding.derive(job.seed, "reward_model"))
-
-    def reward_model_sizes(self, data: ClientRatings) -> Sizes:
-        return reward_model.sizes(len(data.users), len(data.movies), self.sizes.genres)
-
-    def feedback_source(self, data: ClientRatings) -> Callable[[int], FeedbackSource]:
-        """Who answers for each of the client's users."""
-        settings = self.settings
-
-        def person(user: int) -> FeedbackSource:
-            if settings.feedback == "logged":  # read here: other machines do not have its file
-                return logged.source(Path(settings.feedback_file.replace(CLIENT, str(user))))
-            if settings.feedback == "live":
-                from fedrl.feedback.sources import live
-
-                return live.source(Path(settings.feedback_folder), user)
-            own = np.flatnonzero(data.users[data.train.user] == user)
-            known = {data.key(place): float(data.stars[place]) for place in own.tolist()}
-            return SimulatedPerson(known, settings.noise)
-
-        return person
+        job = self.with_users(Job(0, start, None, 0))
+        self.improve(job, data, self.rewards(data, model))
 
     def rewards(self, data: ClientRatings, model: np.ndarray) -> np.ndarray:
         """R_k(s, a) [n, 2] on the client's training movies."""
@@ -261,89 +275,58 @@ class FedRLHF:
         self, job: Job, data: ClientRatings, rewards: np.ndarray
     ) -> tuple[network.Weights, Metrics, Tensors]:
         """Steps from θ_t: the client's rows of the network, how it went, and Adam's memory."""
-        settings = self.settings
-        sizes = self.sizes._replace(users=len(data.users), movies=len(data.movies))
-        vector = network.pack(job.broadcast, data.users, data.movies)
-        random = seeding.generator(job.seed, "local")
-        count = len(data.appeal)
-        if settings.local_steps:
-            order = random.integers(0, count, (1, settings.local_steps * settings.batch))
-        else:
-            order = np.stack([random.permutation(count) for _ in range(settings.local_epochs)])
-        rules = Rules(
-            settings.batch, settings.lr, plain=settings.optimizer == "sgd",
-            reinforce=settings.method == "policy-gradient", temperature=settings.temperature,
-        )  # fmt: skip
-        adam, chances = network.adam_memory(job.state, vector.size), random.random(order.shape)
-        reward, loss = learn(
-            vector, sizes, data.train, rewards, order, chances, rules, adam.moments, adam.steps
-        )
-        trained = {"train/reward": reward, "train/loss": loss, "env/steps": float(order.size)}
-        kept = settings.optimizer_state == "kept" and settings.optimizer == "adam"
-        return network.unpack(vector, sizes), trained, adam._asdict() if kept else {}
+        return local_steps.improve(self.settings, self.sizes, job, data, rewards)
 
     # Evaluation
-
-    def train_examples(self, data: ClientRatings) -> Examples:
-        """The client's training movies as the server numbers them."""
-        train = data.train
-        return Examples(data.users[train.user], data.movies[train.movie], train.genres)
-
-    def probability_high(self, weights: network.Weights, examples: Examples) -> np.ndarray:
-        """π(high | s) [n]."""
-        q = network.outputs(weights, self.sizes, examples).astype(np.float64)
-        return 0.5 * (1 + np.tanh(0.5 * (q[:, 1] - q[:, 0]) / self.settings.temperature))
 
     def personal_policy(self, theta: Tensors, kept: Tensors, client: int) -> Tensors:
         """The client's own network; of movies that it never trained on it knows what θ does."""
         data, own = self.client_data[client], kept["personal"]
-        policy = {name: np.array(theta[name]) for name in PARTS}
+        policy = {name: np.array(theta[name]) for name in ROWS}
         policy["user"][data.users], policy["movie"][data.movies] = own["user"], own["movie"]
         return policy | {"layers": own["layers"]}
 
-    def personal_metrics(self, job: Job, own: Tensors) -> Metrics:
-        """What a client tells of its own policy: how it does on held-out ratings, and P_k.
+    def evaluation(self) -> Evaluation:
+        return Evaluation(self.world, self.private, self.probability_high)
 
-        P_k is over all movies that the client rated, and against the policy that it received; once
-        more over the held-out ones alone, the states of `personal/return`.
-        """
-        rows = []
-        for owner in self.client_env_ids[job.client]:
-            held = user_states(self.world, owner, "held")
-            every = user_states(self.world, owner, "all")
-            high = self.probability_high(own, held.examples)
-            apart = [
-                metrics.divergence(policy, self.probability_high(job.broadcast, states.examples))
-                for policy, states in (
-                    (self.probability_high(own, every.examples), every),
-                    (high, held),
-                )
-            ]
-            rows.append(metrics.PersonalRow(held, high, *apart))
-        return metrics.mean_personal(rows)
+    def final(self, state: Tensors) -> Tensors:
+        """The network that is evaluated; to one without rows of users everybody is a stranger."""
+        weights: Tensors = state["average"] if self.settings.average else state
+        stranger = np.zeros((1, self.settings.embedding), np.float32)
+        return {**weights, "user": stranger} if self.private else weights
 
     def evaluate(
         self, states: Sequence[Tensors], owners: Sequence[Sequence[int]], round: int, seed: int
     ) -> Metrics:
-        """The server's networks on their clients' held-out ratings; see `metrics.mean_metrics`."""
-        pairs = [(state, user) for state, group in zip(states, owners) for user in group]
-        return metrics.mean_metrics([self.user_metrics(state, user) for state, user in pairs])
+        """The server's networks on their clients' held-out ratings; see `metrics.mean_metrics`.
 
-    def user_metrics(self, state: Tensors, owner: int) -> Metrics:
-        """One user's numbers under a server's network."""
-        held = user_states(self.world, owner, "held")
-        train = user_states(self.world, owner, "train")
-        final = state["average"] if self.settings.average else state
-        high, train_high = (self.probability_high(final, part.examples) for part in (held, train))
-        return metrics.user_metrics(held, high, train, train_high)
+        Where clients bring their own, on nobody's, or not at all: clients say it themselves.
+        """
+        networks = [self.final(state) for state in states]
+        if self.own is None:
+            return self.evaluation().of_users(networks, owners)
+        return self.evaluation().public(networks) if self.own.held_out == "public" else {}
+
+    def judge(self, job: Job) -> np.ndarray:
+        """Of every rating that a client holds out, whether the network that it was sent, with the
+        rows that it keeps, says the right thing [n]."""
+        weights = self.with_users(job).broadcast
+        return self.evaluation().correct(self.client_data[job.client], weights)
 
     def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
         """Held-out accuracy of every client; all ratings count, `episodes` does not."""
-        rows = [self.user_metrics(state, owner) for owner in range(self.world.clients)]
-        return np.array([row["correct"] / row["held_out"] for row in rows])
+        return self.evaluation().by_client(self.final(state))
 
 
 def build(
-    settings: Settings, world: RatingsWorld, rounds: int, client_env_ids: Sequence[Sequence[int]]
+    settings: Settings, world: World, rounds: int, client_env_ids: Sequence[Sequence[int]]
 ) -> FedRLHF:
+    if settings.policy == "linear":
+        from fedrl.algorithms.fedrlhf.ratings.linear import LinearFedRLHF
+
+        return LinearFedRLHF(settings, world, client_env_ids)
+    if settings.ask == "step":
+        from fedrl.algorithms.fedrlhf.ratings.step_feedback import FedRLHFByStep
+
+        return FedRLHFByStep(settings, world, client_env_ids)
     return FedRLHF(settings, world, client_env_ids)

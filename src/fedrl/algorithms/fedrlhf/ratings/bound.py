@@ -40,7 +40,7 @@ softmax policy has no global μ > 0, and relu no global L: the bound is one for 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -206,6 +206,14 @@ def measure(algorithm: FedRLHF, rounds: int, seed: int) -> Measured:
     Feedback is asked for once, about θ_0, and H_k stays as it is then: J is one function. L is
     found by running: where it grows along the way, a run with shorter steps takes its place.
     """
+    constants, path, _ = walk(algorithm, rounds, seed)
+    return Measured(constants, bound(constants, path))
+
+
+def walk(
+    algorithm: FedRLHF, rounds: int, seed: int, keep: Collection[int] = ()
+) -> tuple[Constants, Path, Walk]:
+    """The run behind `measure`; it keeps what these rounds began with."""
     _check(algorithm)
     start = algorithm.broadcast(algorithm.init(seeding.derive(seed, "init")), 1)
     clients = range(len(algorithm.client_env_ids))
@@ -214,29 +222,32 @@ def measure(algorithm: FedRLHF, rounds: int, seed: int) -> Measured:
     smoothness = max(objective.steepest(start, random) for objective in objectives)
     while True:
         short = replace(algorithm.settings, lr=1 / (smoothness * steps))
-        walk = _Walk(FedRLHF(short, algorithm.world, algorithm.client_env_ids), objectives, random)
-        path = walk.run(start, rounds, seed)
-        if walk.smoothness <= smoothness:
+        paced = FedRLHF(short, algorithm.world, algorithm.client_env_ids)
+        way = Walk(paced, objectives, random, keep)
+        path = way.run(start, rounds, seed)
+        if way.smoothness <= smoothness:
             break
-        smoothness = MARGIN * walk.smoothness
+        smoothness = MARGIN * way.smoothness
     constants = Constants(
         smoothness=smoothness,
         pl=float((path.slopes / (2 * path.gaps[:-1])).min()),
-        gradient=walk.gradient,
-        noise=walk.noise**0.5,
+        gradient=way.gradient,
+        noise=way.noise**0.5,
         start=float(path.gaps[0]),
         feedback=float(np.mean([objective.feedback for objective in objectives])),
         clients=len(objectives),
         steps=steps,
     )
-    return Measured(constants, bound(constants, path))
+    return constants, path, way
 
 
 def _check(algorithm: FedRLHF) -> None:
     settings = algorithm.settings
     for key, value, needed in (
+        ("policy", settings.policy, "network"),
         ("method", settings.method, "policy-gradient"),
         ("optimizer", settings.optimizer, "sgd"),
+        ("users", settings.users, "shared"),
         ("rows", settings.rows, "all"),
     ):
         if value != needed:
@@ -262,13 +273,18 @@ def _objective(algorithm: FedRLHF, start: Tensors, client: int, seed: int) -> Ob
     return Objective(client, data, sizes, algorithm.rewards(data, model), rules, largest)
 
 
-class _Walk:
+class Walk:
     """A run of the theorem's algorithm; the constants are the largest that it came by."""
 
     def __init__(
-        self, algorithm: FedRLHF, objectives: Sequence[Objective], random: np.random.Generator
+        self,
+        algorithm: FedRLHF,
+        objectives: Sequence[Objective],
+        random: np.random.Generator,
+        keep: Collection[int] = (),
     ) -> None:
         self.algorithm, self.objectives, self.random = algorithm, objectives, random
+        self.keep, self.kept = keep, dict[int, Tensors]()
         self.smoothness = self.gradient = self.noise = 0.0
         self.best = float(np.mean([objective.rewards.max(1).mean() for objective in objectives]))
 
@@ -276,18 +292,20 @@ class _Walk:
         theta, mean = start, start
         gaps, slopes, averaged = [], [], []
         for number in range(1, rounds + 1):
+            if number in self.keep:
+                self.kept[number] = theta
             visits = [self._see(objective, theta) for objective in self.objectives]
             gaps.append(self.best - float(np.mean([visit.value for visit in visits])))
             slopes.append(self._slope(theta, visits))
             mean = {p: mean[p] + (theta[p] - mean[p]) / np.float32(number) for p in PARTS}
-            averaged.append(self._gap(mean))
+            averaged.append(self.gap(mean))
             updates = []
             for objective, visit in zip(self.objectives, visits, strict=True):
                 client = objective.client
                 job = Job(client, theta, None, seeding.derive(seed, "local", number, client))
                 updates.append((self._locally(job, objective, visit), 1.0))
             theta = self.algorithm.step(theta, aggregate.weighted(updates), number)
-        gaps.append(self._gap(theta))
+        gaps.append(self.gap(theta))
         return Path(np.array(gaps), np.array(slopes), np.array(averaged))
 
     def _see(self, objective: Objective, theta: Tensors) -> Visit:
@@ -302,8 +320,7 @@ class _Walk:
 
     def _locally(self, job: Job, objective: Objective, before: Visit) -> Tensors:
         """The client's τ steps; its change of θ."""
-        own, _, _ = self.algorithm.improve(job, objective.data, objective.rewards)
-        here = self.algorithm.personal_policy(job.broadcast, {"personal": own}, job.client)
+        here = self.stepped(job, objective)
         vector, start = objective.pack(here), objective.pack(job.broadcast)
         after = self._note(objective.visit(vector))
         way = _square(vector - start)
@@ -312,7 +329,13 @@ class _Walk:
             self.smoothness = max(self.smoothness, bend**0.5)
         return {name: here[name] - job.broadcast[name] for name in PARTS}
 
-    def _gap(self, theta: Tensors) -> float:
+    def stepped(self, job: Job, objective: Objective) -> Tensors:
+        """θ^k after the client's τ steps."""
+        own, _, _ = self.algorithm.improve(job, objective.data, objective.rewards)
+        return self.algorithm.personal_policy(job.broadcast, {"personal": own}, job.client)
+
+    def gap(self, theta: Tensors) -> float:
+        """J(θ*) − J(θ)."""
         values = [objective.at(objective.pack(theta))[0] for objective in self.objectives]
         return self.best - float(np.mean(values))
 

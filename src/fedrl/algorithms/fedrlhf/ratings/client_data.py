@@ -1,7 +1,9 @@
 """What one client of a rating federation holds: its users' movies, split, and what R0 pays there.
 
-Usually that is one user. A centralized client holds everybody's ratings, and its lists of users and
-movies are then longer; nothing else differs. True ratings are kept apart (`stars`,
+Usually that is one user. A centralized client holds everybody's ratings, and an organisation those
+of its own users: the lists of users and movies are then longer; nothing else differs. Users are
+numbered as the network that all share has rows for them, or, where their rows are private, by their
+places among the client's own. True ratings are kept apart (`stars`,
 `States.rating`): of those that are trained on only a simulated person and `reward = "labels"` read
 the values.
 
@@ -18,8 +20,16 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
+from fedrl.core.agreement import digest
 from fedrl.datasets.movielens import Movie
-from fedrl.envs.ratings import RatingsWorld, check_split
+from fedrl.envs.ratings import (
+    OwnRatings,
+    RatingsFolder,
+    RatingsWorld,
+    UserRatings,
+    World,
+    check_split,
+)
 from fedrl.feedback.rating_kernels import Examples, Ints, Single
 
 MARK = 2.0**-10
@@ -38,16 +48,25 @@ class States(NamedTuple):
     appeal: Single
 
 
+class Person(NamedTuple):
+    """A user of a client: what people's answers are filed under, and the ratings."""
+
+    name: str
+    owner: int
+    ratings: UserRatings
+
+
 class ClientRatings(NamedTuple):
     """`train` is numbered by rows of `users` and `movies`, the client's own lists."""
 
-    users: Ints  # [U], places in the list of clients
+    users: Ints  # [U], their rows in the network
     movies: Ints  # [M], places in the catalogue
     train: Examples  # [n]
     appeal: Single  # [n], R0 of "high"
     weight: Single  # [n], λ of the example's user
     stars: Single  # [n], true ratings
     catalogue: tuple[Movie, ...]
+    people: tuple[Person, ...]  # [U]
 
     def key(self, place: int) -> str:
         """A movie's raw id, by which people and logs know it."""
@@ -63,26 +82,54 @@ class ClientRatings(NamedTuple):
 
 
 def client_ratings(
-    world: RatingsWorld, owners: Sequence[int], weights: Sequence[float]
+    world: World,
+    owners: Sequence[int],
+    weights: Sequence[float],
+    private: bool = False,
 ) -> ClientRatings:
-    """Of these users' training ratings; `weights` are all users' λ."""
-    users = [world.ratings[owner] for owner in owners]
+    """Of these owners' training ratings; `weights` are all owners' λ."""
+    people = [person for owner in owners for person in people_of(world, owner)]
+    users = [person.ratings for person in people]
+    known = catalogue(world, owners[0])
     for user in users:
-        check_split(user, world.movies)
+        check_split(user, known.movies)
     movie = np.concatenate([user.movie[user.train] for user in users])
     sizes = [len(user.train) for user in users]
     movies, row = np.unique(movie, return_inverse=True)
+    lam = np.array([weights[person.owner] for person in people], np.float32)
     return ClientRatings(
-        np.array(owners, np.int64),
+        np.arange(len(people)) if private else np.array(owners, np.int64),
         movies,
         Examples(
-            np.repeat(np.arange(len(users)), sizes), row.astype(np.int64), world.genres[movie]
+            np.repeat(np.arange(len(users)), sizes), row.astype(np.int64), known.genres[movie]
         ),
         np.concatenate([user.appeal[user.train] for user in users]),
-        np.repeat(np.array([weights[owner] for owner in owners], np.float32), sizes),
+        np.repeat(lam, sizes),
         np.concatenate([user.rating[user.train] for user in users]),
-        world.movies,
+        known.movies,
+        tuple(people),
     )
+
+
+def people_of(world: World, owner: int) -> list[Person]:
+    """A client's users: one that was dealt to it, or all that its folder holds."""
+    if not isinstance(world, OwnRatings):
+        return [Person(str(owner), owner, world.ratings[owner])]
+    users = world.of(owner).users
+    alone = len(users) == 1
+    return [Person(str(owner) if alone else f"{owner}-{user.user}", owner, user) for user in users]
+
+
+def catalogue(world: World, owner: int | None = None) -> RatingsFolder:
+    """The movies as this owner knows them, or as the coordinator does."""
+    if isinstance(world, OwnRatings):
+        return world.plain if owner is None else world.of(owner)
+    return RatingsFolder(world.movies, world.genres, ())
+
+
+def movies_digest(movies: Sequence[Movie]) -> str:
+    """Titles may be anybody's own."""
+    return digest(f"{movie.id}:{'|'.join(movie.genres)}" for movie in movies)
 
 
 def row_marks(rows: Ints, count: int) -> Single:
@@ -104,8 +151,12 @@ def mean_over_holders(mean: Single, held: Single, least: float) -> Single:
 
 def user_states(world: RatingsWorld, owner: int, part: Part) -> States:
     """One user's states that are trained on (`train`), held out (`held`), or all of them."""
-    user = world.ratings[owner]
+    return states(world.ratings[owner], owner, world.genres, part)
+
+
+def states(user: UserRatings, row: int, genres: Single, part: Part) -> States:
+    """The same of a user with this row in the network."""
     rows = {"train": user.train, "held": user.held, "all": np.arange(len(user.movie))}[part]
     movie = user.movie[rows]
-    examples = Examples(np.full(len(rows), owner, np.int64), movie, world.genres[movie])
+    examples = Examples(np.full(len(rows), row, np.int64), movie, genres[movie])
     return States(examples, user.rating[rows], user.appeal[rows])

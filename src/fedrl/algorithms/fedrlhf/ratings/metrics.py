@@ -31,9 +31,14 @@ def stars(high: Floats) -> Floats:
     return below + (HIGHEST - EDGE) * 2 * np.maximum(high - 0.5, 0)
 
 
+def correct(high: Floats, rating: Floats) -> NDArray[np.bool_]:
+    """Whether the more likely action is right [n]."""
+    return np.asarray((high > 0.5) == (rating >= HIGH))
+
+
 def correct_count(high: Floats, rating: Floats) -> int:
     """States whose more likely action is right."""
-    return int(((high > 0.5) == (rating >= HIGH)).sum())
+    return int(correct(high, rating).sum())
 
 
 def majority_correct(known: Floats, rating: Floats) -> int:
@@ -63,30 +68,78 @@ def expected_intrinsic(high: Floats, appeal: Floats) -> float:
     return float((np.asarray(appeal, np.float64) * (2 * high - 1)).mean())
 
 
+class Judged(NamedTuple):
+    """One user's held-out states, and a policy there."""
+
+    held: States
+    high: Floats
+
+
 class PersonalRow(NamedTuple):
     """One user under its client's own policy: on held-out states, and how far that is from θ_t."""
 
     held: States
     high: Floats  # the policy there
+    common: Floats  # and θ_t
     divergence: float  # P_k over all movies that the user rated
-    divergence_held: float
 
 
 def mean_personal(rows: Sequence[PersonalRow]) -> Metrics:
-    """A client's report on its own policy, over its users."""
-    correct = sum(correct_count(row.high, row.held.rating) for row in rows)
+    """A client's report on its own policy, over its users; of those with one rating none is held
+    out."""
+    found = {"personal/divergence": float(np.mean([row.divergence for row in rows]))}
+    rows = [row for row in rows if len(row.high)]
+    if not rows:
+        return found | {"personal/held_out": 0.0}
+    right = sum(correct_count(row.high, row.held.rating) for row in rows)
     count = sum(len(row.high) for row in rows)
     ranks = [spearman(row.high, row.held.rating) for row in rows]
     known = [rank for rank in ranks if np.isfinite(rank)]
     returns = [expected_intrinsic(row.high, row.held.appeal) for row in rows]
     return {
-        "personal/accuracy": correct / count,
-        "personal/correct": float(correct),  # the mean over clients, by that of held_out, is the
+        "personal/accuracy": right / count,
+        "personal/correct": float(right),  # the mean over clients, by that of held_out, is the
         "personal/held_out": float(count),  # accuracy weighted by examples
         "personal/return": float(np.mean(returns)),
-        "personal/divergence": float(np.mean([row.divergence for row in rows])),
-        "personal/divergence_held": float(np.mean([row.divergence_held for row in rows])),
+        **found,
+        "personal/divergence_held": float(
+            np.mean([divergence(row.high, row.common) for row in rows])
+        ),
     } | ({"personal/spearman": float(np.mean(known))} if known else {})
+
+
+def mean_held(rows: Sequence[PersonalRow]) -> Metrics:
+    """A client's report on the network that it was sent."""
+    rated = [Judged(row.held, row.common) for row in rows if len(row.common)]
+    count = float(sum(len(row.high) for row in rated))
+    return {"held/accuracy": accuracy(rated), "held/ratings": count} if rated else {}
+
+
+def accuracy(rows: Sequence[Judged]) -> float:
+    """Over all states of all these users; NaN where there are none."""
+    count = sum(len(row.high) for row in rows)
+    right = sum(correct_count(row.high, row.held.rating) for row in rows)
+    return right / count if count else float("nan")
+
+
+def mean_public(rows: Sequence[Judged]) -> Metrics:
+    """Over users whom nobody trains on, as `mean_metrics` has it; `eval/majority` is of their
+    ratings' more frequent class, which is the same for all of them."""
+    rating = np.concatenate([row.held.rating for row in rows])
+    weights = [len(row.high) for row in rows]
+    ranks = [spearman(row.high, row.held.rating) for row in rows]
+    returns = [expected_intrinsic(row.high, row.held.appeal) for row in rows]
+    clear = np.isfinite(ranks)
+    means = {
+        "eval/accuracy": accuracy(rows),
+        "eval/majority": majority_correct(rating, rating) / len(rating),
+        "eval/return": float(np.mean(returns)),
+    }
+    if clear.any():
+        means["eval/spearman"] = float(
+            np.average(np.array(ranks)[clear], weights=np.array(weights)[clear])
+        )
+    return means
 
 
 def user_metrics(held: States, high: Floats, train: States, train_high: Floats) -> Metrics:

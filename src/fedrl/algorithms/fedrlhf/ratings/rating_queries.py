@@ -4,7 +4,8 @@ Every round some of the movies that the client trains on are drawn to be rated a
 compared, with the scores of the policy that was just received. A rating's score is shown in half
 stars and is part of the query's name, because the answer is about that score; an answer to a
 comparison holds whatever the scores were. What was answered is not asked again. What was not is
-asked again in the next round: a person may take longer than a round.
+asked again in the next round: a person may take longer than a round. People give few answers:
+`most` is how many a person is asked for in all.
 
 A living person's answers are private and may be taken back, rounds later. So a client's state,
 which a run's checkpoints stand for, does not hold them but only which queries were asked: all of
@@ -13,7 +14,7 @@ these are asked again in every round, and the answers that stand are read from t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -88,20 +89,34 @@ def ask(
     counts: tuple[int, int],
     source: Callable[[int], FeedbackSource],
     seed: int,
+    among: np.ndarray | None = None,
+    most: int = 0,
+    once: bool = False,
 ) -> QueryMemory:
     """Ask this client's users, but for those whose answers have no weight (λ = 0).
 
-    `stars` [n] are the model's scores, `source(user)` answers.
+    `stars` [n] are the model's scores, `source(user)` answers. New queries are about all places, or
+    about those `among` which there are. A person is asked `most` queries in all, if that is not 0;
+    with `once` no movie's score is asked about again.
     """
     answered = dict(memory.answered)
     waiting: list[RatingQuery] = []
+    before = _by_user(data, (*memory.answered, *memory.waiting) if most or once else ())
     for row, user in enumerate(data.users.tolist()):
         own = np.flatnonzero(data.train.user == row)
         if not data.weight[own].any():
             continue
         late = [query for query in memory.waiting if data.train.user[query.first] == row]
-        new = draw_queries(own, stars, counts, seeding.generator(seed, "questions", client=user))
+        own = own if among is None else own[np.isin(own, among)]
+        put = before.get(row, [])
+        room = max(most - len(put), 0) if most else sum(counts)
+        rated = {query.first for query in put if query.second < 0} if once else set()
+        fresh = own[[place not in rated for place in own.tolist()]] if rated else own
+        random = seeding.generator(seed, "questions", client=user)
+        new = draw_queries(own, stars, counts, random, fresh)[:room]
         asked = dict.fromkeys(query for query in (*new, *late) if query not in answered)
+        if not asked:
+            continue
         worded = {query: to_query(data, query, stars) for query in asked}
         seed_of_answers = seeding.derive(seed, "answers", client=user)
         answers = source(user).answers(list(worded.values()), seed_of_answers)
@@ -111,14 +126,26 @@ def ask(
     return QueryMemory(answered, waiting)
 
 
+def _by_user(data: ClientRatings, queries: Sequence[RatingQuery]) -> dict[int, list[RatingQuery]]:
+    """The same queries by whose they are."""
+    found: dict[int, list[RatingQuery]] = {}
+    for query in queries:
+        found.setdefault(int(data.train.user[query.first]), []).append(query)
+    return found
+
+
 def draw_queries(
-    own: np.ndarray, stars: np.ndarray, counts: tuple[int, int], random: np.random.Generator
+    own: np.ndarray,
+    stars: np.ndarray,
+    counts: tuple[int, int],
+    random: np.random.Generator,
+    fresh: np.ndarray | None = None,
 ) -> list[RatingQuery]:
-    """Movies to rate, and pairs of two different ones to compare."""
+    """Movies to rate, of the `fresh` ones if these are named, and pairs of two different ones to
+    compare."""
     ratings, preferences = counts
-    queries = [
-        RatingQuery(int(i), -1, half_stars(stars[i])) for i in random.permutation(own)[:ratings]
-    ]
+    rated = random.permutation(own if fresh is None else fresh)[:ratings]
+    queries = [RatingQuery(int(i), -1, half_stars(stars[i])) for i in rated]
     if len(own) > 1:
         pairs = (random.choice(own, 2, replace=False) for _ in range(preferences))
         queries += [RatingQuery(int(i), int(j), 0.0) for i, j in pairs]

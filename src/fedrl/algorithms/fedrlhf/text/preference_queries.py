@@ -18,14 +18,22 @@ from fedrl.feedback.queries import Query
 from fedrl.feedback.store import Folder, client_folder
 
 
-def preference_queries(texts: Sequence[str], scores: Sequence[float]) -> list[Query]:
-    """About texts 0 and 1, 2 and 3, …, unless they are equal; `scores` are what is expected."""
+def preference_queries(
+    texts: Sequence[str], scores: Sequence[float], prompts: Sequence[str] = ()
+) -> list[Query]:
+    """About texts 0 and 1, 2 and 3, …, unless they are equal; `scores` are what is expected.
+
+    `prompts`, one for each pair, are what a person sees apart from what the model wrote.
+    """
     queries = []
     for i in range(0, len(texts) - 1, 2):
         if texts[i] != texts[i + 1]:
             keys, items = (_key(texts[i]), _key(texts[i + 1])), (texts[i], texts[i + 1])
             expected = float(scores[i]), float(scores[i + 1])
-            queries.append(Query(f"compare/{keys[0]}/{keys[1]}", "compare", keys, items, expected))
+            prompt = prompts[i // 2] if prompts else ""
+            prompt = prompt if all(text.startswith(prompt) for text in items) else ""
+            name = f"compare/{keys[0]}/{keys[1]}"
+            queries.append(Query(name, "compare", keys, items, expected, prompt))
     return queries
 
 
@@ -40,8 +48,8 @@ def ask(folder: str, client: int, queries: Sequence[Query]) -> None:
 
 def answered(folder: str, client: int) -> tuple[Comparison, ...]:
     """All that the client's person has said so far, with the texts that it was about."""
-    view = Folder(client_folder(folder, client)).view()
-    return tuple((view.queries[answer.question].items, answer.value) for answer in view.log.answers)
+    heard = Folder(client_folder(folder, client)).heard()
+    return tuple((query.items, value) for query, value in heard)
 
 
 def require_folder(folder: str, client: int) -> None:
@@ -54,3 +62,8 @@ def require_folder(folder: str, client: int) -> None:
                 'a run with algorithm.feedback = "live"'
             )
         )
+
+
+def count(folder: str, clients: Sequence[int]) -> float:
+    """How much people of these clients have answered so far."""
+    return float(sum(len(answered(folder, client)) for client in clients))

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from fedrl.algorithms.fedrlhf.text.settings import Settings
 from fedrl.core import seeding
 from fedrl.core.types import UserError
-from fedrl.envs.reviews import Review, ReviewsWorld
+from fedrl.envs.reviews import OwnReviews, Review, World
 
 
 class Prompt(NamedTuple):
@@ -39,44 +40,51 @@ def cut_prompts(
 
 
 def prompt_batches(
-    world: ReviewsWorld, owners: Sequence[int], size: int, tokens: Sequence[int], seed: int
+    world: World,
+    owners: Sequence[int],
+    size: int,
+    tokens: Sequence[int],
+    seed: int,
+    together: int = 1,
 ) -> Iterator[list[Prompt]]:
     """Of these clients' training reviews, without end, each once before any of its owner's again.
 
-    A batch is of one owner, and they take turns: texts that are compared with each other (their
-    advantages have mean 0 within a batch) are then paid alike. In a mixed batch, whose text it is
-    would count as merit.
+    A batch is of `together` owners, fewer only if there are fewer, with as many prompts of each,
+    and they take turns.
     """
     random = seeding.generator(seed, "prompts")
     orders: dict[int, list[int]] = {owner: [] for owner in owners}
-    for owner in itertools.cycle(owners):
-        reviews, order = world.train[owner], orders[owner]
-        while len(order) < size:
-            order += random.permutation(len(reviews)).tolist()
-        yield cut_prompts(owner, [reviews[i] for i in order[:size]], tokens, random)
-        del order[:size]
+    turns, parts = itertools.cycle(owners), min(together, len(owners))
+    while True:
+        batch: list[Prompt] = []
+        for part in range(parts):
+            owner, count = next(turns), (part + 1) * size // parts - part * size // parts
+            reviews, order = world.train[owner], orders[owner]
+            while len(order) < count:
+                order += random.permutation(len(reviews)).tolist()
+            batch += cut_prompts(owner, [reviews[i] for i in order[:count]], tokens, random)
+            del order[:count]
+        yield batch
 
 
 def query_prompts(
-    world: ReviewsWorld, owner: int, count: int, tokens: Sequence[int], seed: int
+    world: World, owner: int, count: int, tokens: Sequence[int], seed: int
 ) -> list[Prompt]:
     """Of one client's training reviews, to ask its person about."""
     random = seeding.generator(seed, "questions", client=owner)
     return _some_prompts(owner, world.train[owner], count, tokens, random)
 
 
-def eval_prompts(
-    world: ReviewsWorld, owner: int, count: int, tokens: Sequence[int]
-) -> list[Prompt]:
-    """Of one client's held-out reviews."""
-    held = world.held[owner]
-    if len(held) < count:
+def eval_prompts(world: World, settings: Settings, owner: int) -> list[Prompt]:
+    """Of one client's held-out reviews; fewer than are asked for only where they are its own."""
+    held, count = world.held[owner], settings.eval_prompts
+    if len(held) < count and not isinstance(world, OwnReviews):
         raise UserError(
             f"algorithm.eval_prompts is {count}, but client {owner} holds out only {len(held)} "
             "reviews: lower it, or raise world.reviews"
         )
     random = seeding.generator(0, "queries", client=owner)
-    return _some_prompts(owner, held, count, tokens, random)
+    return _some_prompts(owner, held, count, settings.prompt_tokens, random)
 
 
 def _some_prompts(
@@ -90,7 +98,7 @@ def _some_prompts(
     return cut_prompts(owner, [reviews[i] for i in chosen], tokens, random)
 
 
-def check_apart(world: ReviewsWorld, prompts: Sequence[Sequence[Prompt]], read: set[str]) -> None:
+def check_apart(world: World, prompts: Sequence[Sequence[Prompt]], read: set[str]) -> None:
     """Nobody trains on what anybody is evaluated on, and the first model has `read` neither."""
     evaluated = {prompt.id for own in prompts for prompt in own}
     trained = {review.id for own in world.train for review in own}

@@ -4,12 +4,16 @@
                   texts, learned from answers to "which of these two is better?"
     R0            min(1, exp(m − h)): m is the mean log-probability of the text's new tokens under
                   the reference model, h that of what people wrote at the same place in the
-                  client's own training reviews
+                  client's own training reviews; or, with `intrinsic = "loglikelihood"`,
+                  1 / (1 + exp(−(m − h) / s)), s the deviation of m over what people wrote
 
 exp(m − h) is the ratio of two perplexities: 1 for a text as likely as people's, 1/2 for one whose
 tokens are half as likely. It ends at 1 for a reason: the most likely texts of a model are not its
 best but endless repetitions, and if more likelihood always paid, these would be the optimum. So
-there is nothing to gain from being more predictable than people are.
+there is nothing to gain from being more predictable than people are. But a model that begins as
+likely as people are begins near 1 and hardly sees R0 move. The paper has R0 of the log-likelihood
+itself and does not say how it is bounded: the logistic curve is monotone in m, begins near 1/2 and
+pays for more likelihood, too, so that only the KL penalty holds repetition back.
 
 All of it stays on the client: the sentiment model and the answers know its reviews, and h is a
 number about them. Where λ_k is 0, nobody is asked and nothing is fitted.
@@ -33,6 +37,8 @@ from fedrl.feedback.sentiment import TextRewardModel
 
 HUMAN = 256
 """Training reviews whose likelihood is the measure of R0."""
+NARROWEST = 0.1
+"""Deviation of log-likelihoods that is assumed at least: of one review there is none."""
 
 Floats = NDArray[np.float64]
 
@@ -51,15 +57,19 @@ class TextRewards(NamedTuple):
 
 
 class TextReward(NamedTuple):
-    """One client's: its λ, the likelihood h of its people's texts, and its R_sentiment."""
+    """One client's: its λ, the likelihood of its people's texts, and its R_sentiment."""
 
     weight: float
-    human: float
+    human: float  # h
     model: TextRewardModel | None  # None where λ is 0
+    spread: float | None = None  # s, where R0 is of the log-likelihood
 
     def rewards(self, texts: Sequence[str], likelihood: Floats) -> TextRewards:
         """`likelihood` is the mean log-probability under the reference, m."""
-        intrinsic = fluency(likelihood, self.human)
+        if self.spread is None:
+            intrinsic = fluency(likelihood, self.human)
+        else:
+            intrinsic = bounded_loglikelihood(likelihood, self.human, self.spread)
         if self.model is None:
             return TextRewards(intrinsic, np.full(len(texts), np.nan), intrinsic)
         felt = np.asarray(self.model.score(texts), np.float64)
@@ -67,8 +77,14 @@ class TextReward(NamedTuple):
 
 
 def fluency(likelihood: Floats, human: float) -> Floats:
-    """R0."""
+    """R0 as a ratio of perplexities, at most 1."""
     return np.minimum(1.0, np.exp(np.asarray(likelihood, np.float64) - human))
+
+
+def bounded_loglikelihood(likelihood: Floats, human: float, spread: float) -> Floats:
+    """R0 as the log-likelihood on a logistic curve: 1/2 at people's mean, its unit their spread."""
+    units = (np.asarray(likelihood, np.float64) - human) / spread
+    return 0.5 * (1 + np.tanh(0.5 * units))
 
 
 def rewards_by_owner(
@@ -103,7 +119,7 @@ class ClientRewards:
     ) -> None:
         self.settings, self.weights, self.reviews = settings, weights, reviews
         self.likelihood = likelihood
-        self._humans: dict[int, float] = {}
+        self._humans: dict[int, tuple[float, float]] = {}  # mean and deviation of m
         self._fitted: dict[int, TextRewardModel] = {}
         self._answered: dict[
             int, tuple[Comparison, ...]
@@ -114,9 +130,12 @@ class ClientRewards:
         """This client's as it stands now: a person may have said more since the last round."""
         if owner not in self._humans:
             texts = [review.text for review in self.reviews[owner][:HUMAN]]
-            self._humans[owner] = float(self.likelihood(texts).mean())
-        weight, human = self.weights[owner], self._humans[owner]
-        return TextReward(weight, human, self._model(owner) if weight else None)
+            measured = self.likelihood(texts)
+            self._humans[owner] = float(measured.mean()), max(float(measured.std()), NARROWEST)
+        weight, (human, spread) = self.weights[owner], self._humans[owner]
+        model = self._model(owner) if weight else None
+        by_ratio = self.settings.intrinsic == "fluency"
+        return TextReward(weight, human, model, None if by_ratio else spread)
 
     def _model(self, owner: int) -> TextRewardModel:
         if self.settings.feedback != "sentiment":

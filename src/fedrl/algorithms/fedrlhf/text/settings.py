@@ -31,13 +31,23 @@ class Settings:
     sentiment: ModelName = "builtin"
     # Where clients' private folders are, for people to answer in; only read if live or logged.
     feedback_folder: FilePath = ""
-    # Pairs of texts that a client asks its person about in a round; only read if live.
+    # Pairs of texts that a client asks its person about at a time; only read if live.
     preference_queries: int = 10
+    # When it asks: once a round, about texts of the model that it was sent, or before every batch,
+    # about texts of its own model by then (the paper's); only read if live. A sentiment model
+    # judges every batch as it is.
+    ask: Literal["round", "step"] = "round"
+    # R0, each from 0 to 1: how likely a text is beside people's (fluency: at most 1, which texts as
+    # likely as people's have), or its log-likelihood (the paper's) on a logistic curve, 1/2 for
+    # texts as likely as people's, with the deviation of these as its unit: it can rise and fall.
+    intrinsic: Literal["fluency", "loglikelihood"] = "fluency"
     # Batches of texts that a client writes and learns from in a round.
     batches: int = 40
-    # Texts per batch. Every review of the client's begins one before any begins a second; a
-    # centralized client's batches are of one owner each, in turn.
+    # Texts per batch. Every review of the client's begins one before any begins a second.
     batch: int = 16
+    # Of how many owners a centralized client's batch has texts: they take turns, and advantages are
+    # over an owner's own texts.
+    owners_per_batch: int = 1
     # Shortest and longest prompt, the beginning of a review, in tokens.
     prompt_tokens: tuple[int, ...] = (2, 8)
     # Most tokens that are written on.
@@ -64,6 +74,9 @@ class Settings:
     max_grad_norm: float = 1.0
     # Weight in the loss of the KL divergence to the model that the run began with.
     kl: float = 0.05
+    # Whether the parts of PPO's loss are told: of the policy, the critic and the KL penalty in
+    # training, and of the last two on held-out prompts.
+    losses: bool = False
     # Held-out prompts per client that are evaluated on, always the same.
     eval_prompts: int = 30
     # Texts that are written on from each of them.
@@ -82,6 +95,7 @@ class Settings:
         at_least_one(
             self, "algorithm.", "batches", "batch", "answer_tokens", "ppo_epochs", "minibatch",
             "microbatch", "eval_prompts", "eval_completions", "preference_queries",
+            "owners_per_batch",
         )  # fmt: skip
         not_negative(self, "algorithm.", "lora_rank", "kl")
         above_zero(
@@ -94,10 +108,10 @@ class Settings:
             "max_grad_norm",
             "lora_alpha",
         )
-        if self.batch < 2:
+        if self.batch < 2 * self.owners_per_batch:
             raise UserError(
-                "algorithm.batch is 1, but a text's advantage is over others of its batch: at "
-                "least 2"
+                f"algorithm.batch is {self.batch}, but a text's advantage is over others of its "
+                f"owner in its batch: at least {2 * self.owners_per_batch}"
             )
         lengths = self.prompt_tokens
         if len(lengths) != 2 or not 1 <= lengths[0] <= lengths[1]:

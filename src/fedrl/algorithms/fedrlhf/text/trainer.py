@@ -3,7 +3,8 @@ from what the texts are worth.
 
 A text is one sample: the prompt is its situation, all new tokens are one action, the reward of the
 whole text comes at the end. The critic values the prompt (`ppo`); advantages have mean 0 and
-deviation 1 within a batch. The KL divergence to the reference is a term of the loss, per token, as
+deviation 1 over the texts of one owner in a batch: over all, whose text it is would count as merit.
+The KL divergence to the reference is a term of the loss, per token, as
 for agents (`llm.rl.loss`), and no part of the reward. Its estimate from the tokens that were
 written (k3) has the value of KL(π ‖ π_ref), but with the tokens fixed its gradient,
 (1 − π_ref/π) ∇ log π, is on average that of KL(π_ref ‖ π): it holds on to all that the reference
@@ -27,7 +28,7 @@ import torch
 from torch import Tensor
 
 from fedrl.algorithms.fedrlhf.text.settings import Settings
-from fedrl.core.types import Metrics, Tensors, UserError
+from fedrl.core.types import Metrics, Shareable, Tensors, UserError
 from fedrl.llm import lora
 from fedrl.llm.actor import Actor
 from fedrl.llm.generation.select import select_sampler
@@ -45,8 +46,8 @@ CHARACTERS_PER_TOKEN = 16
 ROWS = 64
 """Texts per forward pass where nothing is trained."""
 REPORTED = (
-    "reward", "sentiment", "intrinsic", "loss", "value_loss", "entropy", "ratio_far",
-    "gradient_norm",
+    "reward", "sentiment", "intrinsic", "loss", "policy_loss", "value_loss", "kl_loss", "entropy",
+    "ratio_far", "gradient_norm",
 )  # fmt: skip
 
 
@@ -57,6 +58,7 @@ class Completions(NamedTuple):
     texts: list[str]  # the prompt and its completion, as one text
     likelihood: np.ndarray  # mean log-probability of the new tokens under the reference [n]
     kl: float  # mean over the new tokens of log π − log π_ref
+    penalty: float = 0.0  # and of the loss's own estimate of that divergence, k3
 
     @property
     def tokens(self) -> int:
@@ -98,7 +100,8 @@ class TextTrainer:
 
     def _set_up(self, settings: Settings) -> None:
         loaded = load(settings.model, choose_device(settings.device))
-        model = lora.with_adapters(loaded.model, settings.lora_rank, settings.lora_alpha)
+        adapters = lora.Adapters(settings.lora_rank, settings.lora_alpha)
+        model = lora.with_adapters(loaded.model, adapters)
         adapted = lora.has_adapters(model)
         self.reference = model if adapted else copy.deepcopy(model).requires_grad_(False)
         ppo.add_value_head(model)
@@ -133,6 +136,13 @@ class TextTrainer:
         pairs = zip(self.tokens(texts), lengths, strict=True)
         return [[*self.before, *row[:length]] for row, length in pairs]
 
+    def decoded(self, rows: Sequence[Sequence[int]]) -> list[str]:
+        """Tokens as people read them."""
+        texts = self.policy.tokenizer.batch_decode(
+            [list(row) for row in rows], skip_special_tokens=True
+        )
+        return list(texts)
+
     @explain_out_of_memory()
     def complete(self, prompts: Sequence[Sequence[int]], generator: torch.Generator) -> Completions:
         """Go on from each prompt with the weights that are set."""
@@ -149,9 +159,8 @@ class TextTrainer:
         texts = self.policy.tokenizer.batch_decode(whole, skip_special_tokens=True)
         logs, rows = self._under_reference(samples)
         own = np.array([x for sample in samples for x in sample.logprobs])
-        return Completions(
-            samples, texts, _means(logs, rows, len(samples)), float((own - logs).mean())
-        )
+        each, penalty = _means(logs, rows, len(samples)), np.exp(logs - own) - (logs - own) - 1
+        return Completions(samples, texts, each, float((own - logs).mean()), float(penalty.mean()))
 
     @explain_out_of_memory()
     def human_likelihood(self, texts: Sequence[str]) -> np.ndarray:
@@ -164,6 +173,8 @@ class TextTrainer:
             if answer:
                 prompt = [*self.before, *row[:length]]
                 samples.append(Sample(len(samples), 0, prompt, answer, [], ""))
+        if not samples:
+            raise UserError(Shareable("none of its reviews is longer than a prompt"))
         logs, rows = self._under_reference(samples)
         return _means(logs, rows, len(samples))
 
@@ -208,7 +219,8 @@ class TextTrainer:
             for batch in batches:
                 completions = self.complete(batch.prompts, generator)
                 rewards, judged = reward(batch, completions)
-                learned = self._learn(optimizer, completions.samples, rewards, generator)
+                rollout = _rollout(completions.samples, rewards, self.actor.version)
+                learned = self._learn(optimizer, rollout, batch.owners, generator)
                 self.actor.sync_sampler()
                 logs.append(_log(completions, judged | learned))
             kept = settings.optimizer_state == "kept"
@@ -226,25 +238,42 @@ class TextTrainer:
     def _learn(
         self,
         optimizer: torch.optim.Optimizer,
-        samples: list[Sample],
-        rewards: np.ndarray,
+        rollout: Rollout,
+        owners: Sequence[int],
         generator: torch.Generator,
     ) -> dict[str, float]:
         """Passes of PPO over one batch of texts; means over the passes."""
         settings, model, pad = self.settings, self.policy.model, self.policy.pad
-        rollout = _rollout(samples, rewards, self.actor.version)
-        targets = ppo.gae_targets(model, rollout, self.critic, pad, settings.microbatch)
+        targets = ppo.gae_targets(model, rollout, self.critic, pad, settings.microbatch, owners)
         weights = Loss(settings.clip, settings.kl, 0.0, settings.temperature)
         batching = Batching(
             pad, settings.minibatch, settings.microbatch, settings.max_grad_norm, generator
         )
         passes = [
             ppo.update(
-                model, optimizer, samples, targets, self.critic, weights, batching, self.reference
+                model, optimizer, rollout.samples, targets, self.critic, weights, batching,
+                self.reference,
             )
             for _ in range(settings.ppo_epochs)
-        ]
-        return {name: float(np.mean([log[name] for log in passes])) for name in passes[0]}
+        ]  # fmt: skip
+        means = {name: float(np.mean([log[name] for log in passes])) for name in passes[0]}
+        if settings.losses:  # the whole is the sum of these
+            means["kl_loss"] = settings.kl * means["kl"]
+            means["policy_loss"] = means["loss"] - means["value_loss"] - means["kl_loss"]
+        return means
+
+    @explain_out_of_memory()
+    def held_out_losses(self, written: Completions, rewards: np.ndarray) -> Metrics:
+        """Of texts that were just written and are not learned from: the critic's mean error, the KL
+        divergence, and the loss that both add up to.
+
+        The policy's own part is 0 there: ratios are 1 and advantages have mean 0.
+        """
+        model, pad, part = self.policy.model, self.policy.pad, self.settings.microbatch
+        values = ppo.sample_values(model, written.samples, pad, part)
+        error = float(0.5 * ((values - rewards) ** 2).mean())
+        total = error + self.settings.kl * written.penalty
+        return {"loss": total, "value_loss": error, "kl": written.penalty}
 
     @explain_out_of_memory()
     @torch.no_grad()

@@ -40,6 +40,7 @@ class Method(Protocol):
     """The hooks that a runner calls, all traced by JAX for one client (see `PolicyGradient`)."""
 
     sampled_at: Callable[[Params, Tensors, Array], Params] | None
+    step_size: Callable[[LocalStep, Array], tuple[Array, Array]] | None
 
     @property
     def settings(self) -> Settings: ...

@@ -15,6 +15,7 @@ from fedrl.algorithms.policy_gradient.local_step import LocalStep
 from fedrl.algorithms.policy_gradient.policies import Params, Policy
 from fedrl.algorithms.policy_gradient.runners import Method, Start, Stats
 from fedrl.algorithms.policy_gradient.runners.steps import (
+    at_first,
     client_stats,
     estimated,
     finished,
@@ -22,7 +23,7 @@ from fedrl.algorithms.policy_gradient.runners.steps import (
     to_numpy,
 )
 from fedrl.core.types import Tensors
-from fedrl.envs.interfaces import HostWorld, Trajectories
+from fedrl.envs.interfaces import HostWorld, NetworkWorld, Trajectories
 
 
 class HostRunner:
@@ -41,16 +42,19 @@ class HostRunner:
         self, start: Start, params: Tensors, seeds: np.ndarray
     ) -> tuple[Tensors, Tensors, Stats]:
         s, theta, steps = self.method.settings, start.theta, []
+        carried = at_first(self.method, len(seeds))
         for k in range(s.local_steps if start.steps is None else int(start.steps.max())):
             at = self._sampled_at(theta, start.server, seeds, k)
             playing = None if start.steps is None else np.asarray(k < start.steps)
             chosen = _seeds_of_step(seeds, k, s.trajectories)
             batch = self._sample(at, params, chosen, playing)
-            moved, stats = self._step(start, theta, at, np.int32(k), batch)
+            moved, carried, stats = self._step(
+                start, theta, at, np.int32(k), batch, carried, np.float32(s.lr)
+            )
             theta = to_numpy(moved)
             steps.append(to_numpy(stats))
         stacked = {name: np.stack([step[name] for step in steps]) for name in steps[0]}
-        update, kept = self._finish(start, theta, pairs=len(seeds))
+        update, kept = self._finish(start, theta, carried, pairs=len(seeds))
         stats = client_stats(self.method, stacked, start.steps)
         return to_numpy(update), to_numpy(kept), to_numpy(stats)
 
@@ -125,8 +129,18 @@ class HostRunner:
 
         # A policy may diverge: its update is refused then, and that says it better than warnings.
         with np.errstate(over="ignore", invalid="ignore"):
-            played = self.world.rollout(act, envs, seeds.reshape(-1))
+            alone = self._played(thetas, envs, seeds.reshape(-1))
+            played = alone or self.world.rollout(act, envs, seeds.reshape(-1))
         return Trajectories(*(x.reshape(pairs, count, *x.shape[1:]) for x in played))
+
+    def _played(
+        self, thetas: Tensors, envs: Tensors, seeds: np.ndarray
+    ) -> Trajectories[np.ndarray] | None:
+        """By the world itself, where it can and the policy is a network that it knows."""
+        network = self.policy.network
+        if network is None or not isinstance(self.world, NetworkWorld):
+            return None
+        return self.world.rollout_network(network(thetas), envs, seeds)
 
 
 def _seeds_of_step(seeds: np.ndarray, k: int, count: int) -> np.ndarray:

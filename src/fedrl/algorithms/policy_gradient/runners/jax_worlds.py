@@ -18,6 +18,7 @@ from fedrl.algorithms.policy_gradient.local_step import LocalStep
 from fedrl.algorithms.policy_gradient.policies import Params, Policy
 from fedrl.algorithms.policy_gradient.runners import Method, Start, Stats
 from fedrl.algorithms.policy_gradient.runners.steps import (
+    at_first,
     client_stats,
     estimated,
     finished,
@@ -54,7 +55,8 @@ class JaxRunner:
     def local(
         self, start: Start, params: Tensors, seeds: np.ndarray
     ) -> tuple[Tensors, Tensors, Stats]:
-        update, kept, stats = self._local(start, params, keys_from(seeds))
+        eta = np.float32(self.method.settings.lr)
+        update, kept, stats = self._local(start, params, keys_from(seeds), eta)
         return to_numpy(update), to_numpy(kept), to_numpy(stats)
 
     def estimate(
@@ -87,11 +89,12 @@ class JaxRunner:
         return Batch(*(x.reshape(pairs, count, *x.shape[1:]) for x in raw))
 
     def _local_traced(
-        self, start: Start, params: Tensors, keys: Array
+        self, start: Start, params: Tensors, keys: Array, eta: Array
     ) -> tuple[Tensors, Tensors, Tensors]:
         method, gamma, s = self.method, self.world.gamma, self.method.settings
 
-        def step(theta: Params, k: Array) -> tuple[Params, Tensors]:
+        def step(now: tuple[Params, Tensors], k: Array) -> tuple[tuple[Params, Tensors], Tensors]:
+            theta, carried = now
             keys_k = jax.vmap(lambda key: jax.random.fold_in(key, k))(keys)
             sample_keys, other_keys = jax.vmap(jax.random.split, out_axes=1)(keys_k)
             at = theta
@@ -99,11 +102,15 @@ class JaxRunner:
                 uniform = jax.vmap(jax.random.uniform)(other_keys)
                 at = jax.vmap(method.sampled_at)(theta, start.server, uniform)
             batch = self._sample(at, params, sample_keys, s.trajectories)
-            return local_step(method, self.policy, gamma, start, theta, at, k, batch)
+            moved, carried, stats = local_step(
+                method, self.policy, gamma, start, theta, at, k, batch, carried, eta
+            )
+            return (moved, carried), stats
 
         count = s.local_steps if start.steps is None else s.most_steps
-        last, stats = jax.lax.scan(step, start.theta, jnp.arange(count))
-        update, kept = finished(method, start, last, len(keys))
+        first = (start.theta, at_first(method, len(keys)))
+        (last, carried), stats = jax.lax.scan(step, first, jnp.arange(count))
+        update, kept = finished(method, start, last, carried, len(keys))
         return update, kept, client_stats(method, stats, start.steps)
 
     def _estimate_traced(

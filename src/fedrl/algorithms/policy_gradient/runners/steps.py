@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,7 +30,44 @@ PLAYED = ("returns", "steps")
 def rewards_to_go(batch: Batch, settings: Settings, gamma: float) -> Array:
     """Ψ [B,M,T] for every pair, scaled or standardised as the settings say."""
     psi = estimators.rewards_to_go(batch.rewards, batch.mask, gamma, settings.return_scale)
-    return jax.vmap(estimators.standardized)(psi, batch.mask) if settings.standardize else psi
+    if settings.standardize:
+        psi = jax.vmap(estimators.standardized)(psi, batch.mask)
+    return jax.vmap(estimators.per_step)(psi, batch.mask) if settings.mean_over_steps else psi
+
+
+def at_first(method: Method, pairs: int) -> Tensors:
+    """What pairs carry from step to step beside θ: nothing where all steps have one length."""
+    if method.step_size is None:
+        return {}
+    return {"total": jnp.zeros(pairs), "taken": jnp.zeros(pairs)}
+
+
+def for_pairs(
+    hook: Callable[..., Any],
+    policy: Policy,
+    psi: Array,
+    start: Start,
+    theta: Params,
+    at: Params,
+    k: Array | int,
+    batch: Batch,
+    *more: Array,
+) -> Any:
+    """`hook(now, …)` for every pair; `more` has one entry for each."""
+
+    def one(
+        theta: Params,
+        first: Params,
+        server: Tensors,
+        client: Tensors,
+        at: Params,
+        batch: Batch,
+        psi: Array,
+        *own: Array,
+    ) -> Any:
+        return hook(LocalStep(theta, first, server, client, k, batch, psi, at, policy), *own)
+
+    return jax.vmap(one)(theta, start.theta, start.server, start.client, at, batch, psi, *more)
 
 
 def directions(
@@ -43,19 +81,7 @@ def directions(
     batch: Batch,
 ) -> tuple[Params, Tensors]:
     """The hook for every pair, and the trajectories' statistics [B,M]."""
-
-    def one(
-        theta: Params,
-        first: Params,
-        server: Tensors,
-        client: Tensors,
-        at: Params,
-        batch: Batch,
-        psi: Array,
-    ) -> tuple[Params, Tensors]:
-        return hook(LocalStep(theta, first, server, client, k, batch, psi, at, policy))
-
-    u, measured = jax.vmap(one)(theta, start.theta, start.server, start.client, at, batch, psi)
+    u, measured = for_pairs(hook, policy, psi, start, theta, at, k, batch)
     played = {"returns": (batch.rewards * batch.mask).sum(-1), "steps": batch.mask.sum(-1)}
     return u, {**measured, **played}
 
@@ -69,10 +95,14 @@ def local_step(
     at: Params,
     k: Array | int,
     batch: Batch,
-) -> tuple[Params, Tensors]:
+    carried: Tensors,
+    eta: Array | float,
+) -> tuple[Params, Tensors, Tensors]:
     """θ_{r,k} + η u_{r,k} from θ_{r,k} = `theta`, for trajectories that were drawn at `at`.
 
-    A pair that has done its K_i steps stays where it is. Also the trajectories' statistics [B,M].
+    A pair that has done its K_i steps stays where it is. Also what is carried to the next step, and
+    the trajectories' statistics [B,M]. η is given apart from the settings, so that runs that differ
+    in nothing else are one compiled program.
     """
     s = method.settings
     psi = rewards_to_go(batch, s, gamma)
@@ -80,15 +110,22 @@ def local_step(
     require_alike(u, theta, "direction")
     if s.direction_clip > 0:
         u = jax.vmap(partial(estimators.shortened, longest=s.direction_clip))(u)
-    moved = jax.tree.map(lambda x, d: x + s.lr * d, theta, u)
+    later = carried
+    if method.step_size is None:
+        moved = jax.tree.map(lambda x, d: x + eta * d, theta, u)
+    else:
+        before = carried["total"]
+        lr, total = for_pairs(method.step_size, policy, psi, start, theta, at, k, batch, before)
+        moved = jax.tree.map(lambda x, d: x + lr.reshape(-1, *[1] * (d.ndim - 1)) * d, theta, u)
+        later = {"total": total, "taken": carried["taken"] + lr}
     if start.steps is not None:
         moves = k < start.steps
 
         def stopped(x: Array, there: Array) -> Array:
             return jnp.where(moves.reshape(-1, *[1] * (x.ndim - 1)), there, x)
 
-        moved = jax.tree.map(stopped, theta, moved)
-    return moved, stats
+        moved, later = jax.tree.map(stopped, (theta, carried), (moved, later))
+    return moved, later, stats
 
 
 def require_alike(said: object, theta: Params, hook: str) -> None:
@@ -111,10 +148,20 @@ def require_alike(said: object, theta: Params, hook: str) -> None:
         raise UserError(Shareable(f"{hook} returns {why}"))
 
 
-def finished(method: Method, start: Start, last: Params, pairs: int) -> tuple[Tensors, Tensors]:
-    """What every pair sends and keeps after its steps."""
+def finished(
+    method: Method, start: Start, last: Params, carried: Tensors, pairs: int
+) -> tuple[Tensors, Tensors]:
+    """What every pair sends and keeps after its steps; where their lengths differed, as if all had
+    been η with the same mean direction."""
     equal = jnp.full(pairs, method.settings.local_steps, jnp.int32)
     steps = equal if start.steps is None else jnp.asarray(start.steps)
+    if method.step_size is not None:
+        scale = method.settings.lr * steps / carried["taken"]
+
+        def rescaled(x: Array, there: Array) -> Array:
+            return x + scale.reshape(-1, *[1] * (x.ndim - 1)) * (there - x)
+
+        last = jax.tree.map(rescaled, start.theta, last)
     return jax.vmap(method.finish)(start.theta, last, start.server, start.client, steps)
 
 

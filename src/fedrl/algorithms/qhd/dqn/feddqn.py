@@ -98,7 +98,7 @@ class DeepQLearner(FederatedQLearner):
         count, world = s.episodes * len(own), self.world.of_clients(own)
         rules = s.rules(s.lr, s.batch, world.limit, self.sign)
         returns, lengths = run_episodes(world, count, shape, learner, rules, job.seed)
-        recent, metrics = round_report(job, returns, lengths)
+        recent, metrics = round_report(job, returns, lengths, s.recent)
         return {**learner._asdict(), "returns": recent}, metrics
 
     def greedy(

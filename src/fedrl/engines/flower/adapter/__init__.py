@@ -30,7 +30,8 @@ HOME_VARIABLE = "FLWR_HOME"
 SUPERNODE = "from flwr.supernode.cli import flower_supernode; flower_supernode()"
 """The program of a SuperNode."""
 SUPERNODE_POLL_SECONDS = 3.0
-"""Flower's own time between two questions for messages, for which it has no setting."""
+"""Flower's own time after a question for messages that brought none, for which it has no setting.
+Twice a second it looks whether its client has answered."""
 POLL_SOONER = """\
 import time, types
 from flwr.supernode import start_client_internal as loop

@@ -106,7 +106,7 @@ def assembled(number: str, parts: Mapping[str, bytes], limit: int) -> RecordDict
     if message.has_error():
         # Only the code: the text may quote what a client holds.
         code = message.error.code
-        raise Unusable(f"Flower reports error {code} ({_meaning(code)})")
+        raise Unusable(_reported(code))
     return message.content
 
 
@@ -119,6 +119,14 @@ def _size(content: RecordDict) -> int:
     return sum(len(a.data) for record in content.array_records.values() for a in record.values())
 
 
+def _reported(code: int) -> str:
+    return f"Flower reports error {code} ({_meaning(code)})"
+
+
 def _meaning(code: int) -> str:
     names = {value: name for name, value in vars(ErrorCode).items() if name.isupper()}
     return names.get(code, "unknown").replace("_", " ").lower()
+
+
+NODE_GONE = _reported(ErrorCode.NODE_UNAVAILABLE)
+"""The reason of a client whose node is not there any more."""

@@ -8,15 +8,12 @@ from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import NamedTuple
 
+import httpx
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    PublicFormat,
-    SSHPublicKeyTypes,
-)
 from flwr.common.constant import SYSTEM_TIME_TOLERANCE, TIMESTAMP_HEADER, TIMESTAMP_TOLERANCE
-from flwr.proto.control_pb2 import RegisterNodeRequest
+from flwr.proto.control_pb2 import RegisterNodeRequest, UnregisterNodeRequest
+from flwr.proto.runtime_pb2 import PushAppMessagesRequest, PushAppMessagesResponse
 from flwr.supercore.constant import FLEET_HTTP_PUBLIC_KEY_HEADER, FLEET_HTTP_SIGNATURE_HEADER
 from flwr.supercore.control.control_http_client import ControlHttpClient
 from flwr.supercore.date import now
@@ -31,6 +28,7 @@ from flwr.superlink.main import create_app
 
 from fedrl.engines.flower.adapter.driver import connect
 from fedrl.engines.flower.connection import Connection
+from fedrl.engines.flower.superlink_waiting import Announced
 
 
 def signing_key(headers: Mapping[str, str]) -> bytes | None:
@@ -54,7 +52,7 @@ class Application(NamedTuple):
     """The ASGI application of a SuperLink, and what serving it needs to know."""
 
     app: Callable[..., Awaitable[None]]
-    is_registered: Callable[[bytes], bool]
+    node_of: Callable[[bytes], int]
     log_config: dict[str, object]
     ssl_keyfile: str | None
     ssl_certfile: str | None
@@ -68,19 +66,34 @@ def application(options: Sequence[str]) -> Application:
     state = app.state.linkstate_factory.state()
     return Application(
         app,
-        lambda key: state.get_node_id_by_public_key(key) is not None,
+        lambda key: state.get_node_id_by_public_key(key) or 0,
         get_uvicorn_log_config(console_handler.level),
         config.ssl_keyfile,
         config.ssl_certfile,
     )
 
 
-def registry(here: Connection) -> Callable[[SSHPublicKeyTypes], None]:
-    """What registers a node's key at the SuperLink of this machine."""
-    control = connect(ControlHttpClient, here)
+def announced(request: bytes, answer: bytes) -> Announced:
+    """Of a driver's messages: to which nodes, and how many objects it is still to send."""
+    messages = PushAppMessagesRequest.FromString(request).messages_list
+    missing = PushAppMessagesResponse.FromString(answer).objects_to_push
+    return Announced({message.metadata.dst_node_id for message in messages}, len(missing))
 
-    def register(key: SSHPublicKeyTypes) -> None:
-        data = key.public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo)
-        control.RegisterNode(RegisterNodeRequest(public_key=data))
 
-    return register
+class Registry:
+    """Registers nodes' keys, in PEM form, at the SuperLink of this machine, and takes them out."""
+
+    def __init__(self, here: Connection, node_of: Callable[[bytes], int]) -> None:
+        self._control = connect(ControlHttpClient, here)
+        self._node_of = node_of
+
+    def register(self, key: bytes) -> None:
+        self._control.RegisterNode(RegisterNodeRequest(public_key=key))
+
+    def unregister(self, key: bytes) -> None:
+        """Flower 1.41 fails on a node that has never been there, after it has taken it out."""
+        try:
+            self._control.UnregisterNode(UnregisterNodeRequest(node_id=self._node_of(key)))
+        except httpx.HTTPStatusError:
+            if self._node_of(key):
+                raise

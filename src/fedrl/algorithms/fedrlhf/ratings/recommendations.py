@@ -1,0 +1,65 @@
+"""What a living person's answers change: a client's recommendations with them and without.
+
+Both are of one round and of the movies that the person has not rated. `without` is the policy that
+the client would have learned from the same start had nobody answered, so that the difference is the
+answers' and nothing else's. It is written into the person's private folder (`feedback.effect`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from fedrl.algorithms.fedrlhf.ratings import metrics
+from fedrl.algorithms.fedrlhf.ratings.client_data import ClientRatings
+from fedrl.algorithms.fedrlhf.ratings.settings import Settings
+from fedrl.core.types import Tensors
+from fedrl.feedback import effect
+from fedrl.feedback.effect import Effect, Recommendation
+from fedrl.feedback.rating_kernels import Examples, Single
+from fedrl.feedback.store import Folder, client_folder
+
+BEST = 10
+Policy = Tensors
+High = Callable[[Policy, Examples], np.ndarray]
+
+
+def recommendations(
+    data: ClientRatings, policy: Policy, high: High, genres: Single
+) -> tuple[Recommendation, ...]:
+    """The best movies of those that the client's person has not rated, with their stars."""
+    (person,), (row,) = data.people, data.users.tolist()
+    new = np.setdiff1d(np.arange(len(data.catalogue)), person.ratings.movie)
+    scores = high(policy, Examples(np.full(len(new), row, np.int64), new, genres[new]))
+    best = np.argsort(-scores, kind="stable")[:BEST]
+    stars = metrics.stars(scores[best]).tolist()
+    return tuple(
+        Recommendation(_title(data, int(new[place])), round(float(score), 2))
+        for place, score in zip(best.tolist(), stars, strict=True)
+    )
+
+
+def _title(data: ClientRatings, movie: int) -> str:
+    found = data.catalogue[movie]
+    return f"{found.title}: {', '.join(found.genres)}" if found.genres else found.title
+
+
+def write_effect(
+    settings: Settings,
+    data: ClientRatings,
+    high: High,
+    genres: Single,
+    answers: int,
+    without: Callable[[], Policy],
+    with_answers: Policy,
+) -> None:
+    """Where a person answers: tell what came of it. `without` is only computed there."""
+    if settings.feedback != "live" or not data.weight.any():
+        return
+    before, after = (
+        recommendations(data, policy, high, genres) for policy in (without(), with_answers)
+    )
+    folder = Folder(client_folder(Path(settings.feedback_folder), int(data.people[0].name)))
+    effect.write(folder, Effect("films", answers, before, after))

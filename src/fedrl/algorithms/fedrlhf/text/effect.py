@@ -1,0 +1,28 @@
+"""What a living person's answers change: how the model goes on from texts that were held out.
+
+As it came to the client, and after it has learned there, from the same prompts and with the same
+random numbers. It is written into the person's private folder (`feedback.effect`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fedrl.feedback import effect
+from fedrl.feedback.effect import Effect, Recommendation
+from fedrl.feedback.store import Folder, client_folder
+
+SHOWN = 3
+"""Prompts that a person sees."""
+
+
+def write_effect(
+    folder: str, client: int, prompts: Sequence[str], came: Sequence[str], learned: Sequence[str]
+) -> None:
+    """`came` and `learned` are whole texts, one to each prompt."""
+    place = Folder(client_folder(folder, client))
+    before, after = (
+        tuple(Recommendation(text, None, prompt) for text, prompt in zip(texts, prompts))
+        for texts in (came, learned)
+    )
+    effect.write(place, Effect("texts", len(place.answers()), before, after))

@@ -1,0 +1,168 @@
+"""What a node tells its owner while it runs: whether it is connected, and what it is doing.
+
+    08:01:10 nothing listens at hub:9092: is the coordinator's `fedrl flower link` running, …
+    08:04:12 connected as north (client 0); waiting for work
+    08:05:40 run cartpole-…: training, round 3
+    08:05:52 run cartpole-…: round 3 is answered, after 12 s; waiting for work
+
+The same is kept in the node's folder (`now.json`), for `fedrl flower status`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from fedrl.core import file_locks
+from fedrl.core.atomic_files import OWNER_ONLY, write_atomically
+from fedrl.core.serialization import Damaged
+from fedrl.core.types import UserError
+from fedrl.core.update_refusal import one_line
+from fedrl.engines.flower import messages
+from fedrl.engines.flower.adapter import records
+from fedrl.engines.flower.node_check import Finding, Joining, reach
+from fedrl.engines.flower.owner_log import say
+
+NOW, LOCK = "now.json", "running.lock"
+PATIENCE_SECONDS = 10.0
+RETRY_SECONDS, LATER_SECONDS = 2.0, 30.0
+BEAT_SECONDS = 10.0
+IDLE = "waiting for work"
+Answer = Callable[[records.Content], records.Content]
+
+
+class Now(NamedTuple):
+    """What a node was doing at a time, in seconds since 1970."""
+
+    time: float
+    client: int
+    name: str
+    superlink: str
+    connected: bool
+    doing: str
+
+
+class Story:
+    """Of one node. Only what changes is said."""
+
+    def __init__(self, node: Joining, client: int, folder: Path) -> None:
+        self.node, self.client, self.folder = node, client, folder
+        self.connected, self.doing, self.trouble = False, "connecting", ""
+        self._writing = threading.Lock()
+
+    def told(self, answer: Answer) -> Answer:
+        """The same answers, with what is asked said before and after."""
+
+        def telling(content: records.Content) -> records.Content:
+            what = _asked(content)
+            if not what:
+                return answer(content)
+            self.found(True)  # whoever is asked something is connected
+            began = time.monotonic()
+            self._turn(what)
+            try:
+                return answer(content)
+            finally:
+                self._turn(IDLE, f"after {time.monotonic() - began:.0f} s")
+
+        return telling
+
+    def _turn(self, doing: str, after: str = "") -> None:
+        line = doing if not after else f"answered {after}; {doing}"
+        self.doing = doing
+        self.write()
+        say(line)
+
+    def found(self, connected: bool, why: str = "") -> None:
+        """What a look at the connection has shown."""
+        if connected and not self.connected:
+            self.connected, self.trouble = True, ""
+            self.doing = IDLE
+            say(f"connected as {self.node.name} (client {self.client}); {IDLE}")
+        elif not connected and why != self.trouble:
+            self.connected, self.trouble, self.doing = False, why, why
+            say(why)
+        self.write()
+
+    def write(self) -> None:
+        now = Now(
+            round(time.time(), 1), self.client, self.node.name, self.node.superlink,
+            self.connected, self.doing,
+        )  # fmt: skip
+        with self._writing, contextlib.suppress(OSError):  # a full disk stops the node elsewhere
+            write_atomically(self.folder / NOW, json.dumps(now._asdict()).encode(), OWNER_ONLY)
+
+
+@contextlib.contextmanager
+def telling(story: Story) -> Iterator[Story]:
+    """Look at the connection from time to time, until the node ends."""
+    over = threading.Event()
+    with _alone(story.folder):
+        thread = threading.Thread(target=_follow, args=(story, over), daemon=True)
+        thread.start()
+        try:
+            yield story
+        finally:
+            over.set()
+            with contextlib.suppress(OSError):
+                (story.folder / NOW).unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _alone(folder: Path) -> Iterator[None]:
+    """A folder is one node's: two would take turns with one client's state and secret."""
+    end = time.monotonic() + PATIENCE_SECONDS  # what a killed node has left behind ends soon
+    with (folder / LOCK).open("w") as file:
+        while True:
+            try:
+                file_locks.lock(file, wait=False)
+                break
+            except BlockingIOError as error:
+                if time.monotonic() > end:
+                    raise UserError(
+                        f"--folder {folder}: another node runs in it; a machine in several "
+                        "federations has a folder for each"
+                    ) from error
+                time.sleep(0.2)
+        yield
+
+
+def _follow(story: Story, over: threading.Event) -> None:
+    """All steps until it is connected, ever more seldom: each leaves a line in the coordinator's
+    log. Then only whether somebody listens, which costs nobody."""
+    pause = RETRY_SECONDS
+    while not over.is_set():
+        findings = _until_listening(story.node) if story.connected else list(reach(story.node))
+        bad = next((one.what for one in findings if not one.good), "")
+        story.found(not bad, bad)
+        pause = RETRY_SECONDS if story.connected else min(2 * pause, LATER_SECONDS)
+        end = time.monotonic() + (LATER_SECONDS if story.connected else pause)
+        while (rest := end - time.monotonic()) > 0 and not over.wait(min(rest, BEAT_SECONDS)):
+            story.write()
+
+
+def _until_listening(node: Joining) -> list[Finding]:
+    found = []
+    for finding in reach(node):
+        found.append(finding)
+        break
+    return found
+
+
+def _asked(content: records.Content) -> str:
+    """In words what a message asks for; empty of what takes no time, and of what is none."""
+    try:
+        text, _ = records.opened(content)
+        asked = messages.from_json(text, messages.Who, messages.Ready, messages.Job, messages.Step)
+    except Damaged:
+        return ""
+    if isinstance(asked, messages.Job):
+        return f"run {one_line(asked.run)[:100]}: training, round {asked.round}"
+    if isinstance(asked, messages.Ready):
+        return f"run {one_line(asked.run)[:100]}: getting ready"
+    return ""

@@ -1,0 +1,178 @@
+"""`fedrl flower status`: who is in a federation and what was done, from a folder's own audit log.
+
+    of a node          what it is doing, since when, rounds, refusals, its own ε
+    of a coordinator   members by their keys, when each was last seen, rounds, refusals
+
+Nothing is asked of anybody: it works while the rest of the federation is away.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cryptography.exceptions import UnsupportedAlgorithm
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import load_ssh_public_key
+
+from fedrl.core.types import Json, UserError
+from fedrl.engines.flower import audit_log, keys
+from fedrl.engines.flower.audit_story import spent
+from fedrl.engines.flower.node_audit import GAVE
+from fedrl.engines.flower.node_check import PATH
+from fedrl.engines.flower.node_story import BEAT_SECONDS, NOW, Now
+from fedrl.privacy.secure_aggregation.public_keys import NUMBERED
+
+LATE = 3 * BEAT_SECONDS
+LAST_REFUSALS = 5
+
+
+def status(folder: Path) -> list[str]:
+    """Lines for a person; `UserError` where the folder is of neither side."""
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder")
+    entries, _, _ = audit_log.read(folder)
+    if (folder / "nodes").is_dir():
+        return _coordinator(folder, entries)
+    if entries or (folder / NOW).is_file():
+        return _node(folder, entries)
+    raise UserError(
+        f"{folder} has no audit log and no nodes/: name the --folder of `fedrl flower node` or of "
+        "`fedrl flower link`"
+    )
+
+
+def _node(folder: Path, entries: Sequence[Json]) -> list[str]:
+    starts = [entry for entry in entries if entry.get("event") == "start"]
+    rounds = [entry for entry in entries if entry.get("event") in GAVE]
+    lines = [_doing(folder)]
+    if starts:
+        last = starts[-1]
+        lines.append(
+            f"started {ago(last)} as client {last.get('client')}, fedrl {last.get('version')}, "
+            f"coordinator {str(last.get('coordinator') or 'none')[:16]}"
+        )
+    if rounds:
+        lines.append(f"{_plural(len(rounds), 'round')} answered, the last one {ago(rounds[-1])}")
+        epsilon = spent(entries)
+        lines.append(f"own ε so far: {epsilon:.4g}" if epsilon < float("inf") else "no own ε")
+    else:
+        lines.append("no round answered yet")
+    return lines + _refusals(entries, ("refused", "failed"))
+
+
+def _doing(folder: Path) -> str:
+    try:
+        now = Now(**json.loads((folder / NOW).read_bytes()))
+    except FileNotFoundError:
+        return "this node is not running (no now.json)"
+    except (ValueError, TypeError) as error:
+        raise UserError(f"{folder / NOW} is damaged; the node writes it anew") from error
+    age = time.time() - now.time
+    if age > LATE:
+        return f"this node was last alive {_age(age)} ago: {now.doing}"
+    how = f"connected to {now.superlink} as {now.name}" if now.connected else "not connected"
+    return f"{how} (client {now.client}): {now.doing}"
+
+
+def _coordinator(folder: Path, entries: Sequence[Json]) -> list[str]:
+    links = [entry for entry in entries if entry.get("event") == "link"]
+    runs = [entry for entry in entries if entry.get("event") == "run"]
+    rounds = [entry for entry in entries if entry.get("event") == "round"]
+    at = f"{links[-1].get('host')}:{links[-1].get('port')}, {ago(links[-1])}" if links else "never"
+    lines = [f"the SuperLink was last started at {at}" if links else "the SuperLink never ran"]
+    lines += [_member(number, digest, entries) for number, digest in _members(folder)]
+    if len(lines) == 1:
+        lines.append("no members: put their public keys into nodes/ as client-0.pub, client-1.pub")
+    if runs:
+        lines.append(
+            f"{_plural(len(runs), 'run')}, the last one {ago(runs[-1])}: {runs[-1]['run']}"
+        )
+    if rounds:
+        last = rounds[-1]
+        lines.append(
+            f"{_plural(len(rounds), 'round')}, the last one {ago(last)}: number "
+            f"{last.get('round')}, {len(last.get('answered', []))} answered, "
+            f"{len(last.get('failed', {}))} did not"
+        )
+    return lines + _refusals(entries, ("unknown", "left out"))
+
+
+def _members(folder: Path) -> list[tuple[int, str]]:
+    """Clients' numbers and the digests of their keys, by the files that the SuperLink reads."""
+    found = []
+    for path in (folder / "nodes").glob("client-*.pub"):
+        number = NUMBERED.fullmatch(path.name)
+        try:
+            key = load_ssh_public_key(path.read_bytes())
+        except (OSError, ValueError, UnsupportedAlgorithm):
+            continue  # the SuperLink says that it did not register it
+        if number and isinstance(key, ec.EllipticCurvePublicKey):
+            found.append((int(number[1]), keys.key_digest(key)))
+    return sorted(found)
+
+
+def _member(number: int, digest: str, entries: Sequence[Json]) -> str:
+    """Seen when its node connected, when it was found for a run, and when it answered."""
+    seen = [entry for entry in entries if _concerns(entry, number, digest)]
+    registered = any(
+        entry.get("event") == "registered" and entry.get("key") == digest for entry in entries
+    )
+    answered = [e for e in entries if e.get("event") == "round" and number in e.get("answered", [])]
+    when = f"last seen {ago(seen[-1])}" if seen else "never seen"
+    known = "" if registered else ", not registered yet (is the SuperLink running?)"
+    count = f"{_plural(len(answered), 'round')} answered"
+    return f"client {number}, key {digest[:16]}: {when}, {count}{known}"
+
+
+def _concerns(entry: Json, number: int, digest: str) -> bool:
+    event = entry.get("event")
+    if event in ("activated", "joined"):
+        return entry.get("key") == digest
+    return event in ("round", "ready") and number in entry.get("answered", [])
+
+
+def _refusals(entries: Sequence[Json], events: Sequence[str]) -> list[str]:
+    found = [e for e in entries if e.get("event") in events and not _passed_check(e)]
+    untold = sum(int(entry.get("untold", 0)) for entry in entries)
+    if not found:
+        return ["no refusals"]
+    lines = [f"{_plural(len(found) + untold, 'refusal')}, the last:"]
+    return lines + [f"  {ago(entry)}: {_why(entry)}" for entry in found[-LAST_REFUSALS:]]
+
+
+def _passed_check(entry: Json) -> bool:
+    """Of a node that was let in: the path that it asks for is none, so that nothing changes."""
+    return str(entry.get("asked", "")).startswith(f"{PATH} ") and entry.get("status") == 404
+
+
+def _why(entry: Json) -> str:
+    if "reason" in entry:
+        return str(entry["reason"])
+    asked, number = str(entry.get("asked")), entry.get("status")
+    stranger = asked.startswith("/v1/fleet/") and number in (401, 412)
+    words = "a key that is not registered, or a clock that is off: " if stranger else ""
+    return f"{words}{asked} ({number})"
+
+
+def ago(entry: Json) -> str:
+    """How long ago an entry was written."""
+    try:
+        when = datetime.strptime(str(entry.get("time")), "%Y-%m-%dT%H:%M:%SZ")
+    except ValueError:
+        return "at an unknown time"
+    return f"{_age(time.time() - when.replace(tzinfo=UTC).timestamp())} ago"
+
+
+def _age(seconds: float) -> str:
+    for size, name in ((86400, "day"), (3600, "hour"), (60, "minute")):
+        if seconds >= 2 * size:
+            return _plural(int(seconds // size), name)
+    return _plural(max(int(seconds), 0), "second")
+
+
+def _plural(count: int, word: str) -> str:
+    return f"{count} {word}{'s' * (count != 1)}"

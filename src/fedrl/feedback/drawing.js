@@ -1,0 +1,53 @@
+// What pages are drawn with. All text is set as text, never as HTML.
+
+export const WORDS = {
+  rate: { ask: "Is this guess right?", choices: ["Too high", "About right", "Too low"],
+          short: ["Too high", "About right", "Too low"],
+          why: "Here is a guess of how many stars you would give; say whether it is too high, " +
+            "about right or too low. Your recommendations learn from that what you like." },
+  compare: { ask: "Which one is better?",
+             choices: ["First is better", "About the same", "Second is better"],
+             short: ["First", "The same", "Second"],
+             why: "Here are two to choose from; say which one you like better. The model learns " +
+               "from that what you like." },
+};
+export const UNSURE = "Cannot say";
+export const MOST_STARS = 5;
+
+export const $ = (id) => document.getElementById(id);
+export const plural = (count, one, many) => `${count} ${count === 1 ? one : many}`;
+export const number = (value) => String(Math.round(value * 100) / 100);
+
+export function make(tag, kind, text) {
+  const element = document.createElement(tag);
+  if (kind) element.className = kind;
+  if (text !== undefined) element.textContent = text;
+  return element;
+}
+
+// Filled as far as the score says; a score on another scale is a number.
+export function stars(score) {
+  if (!(score >= 0 && score <= MOST_STARS)) return make("b", "", number(score));
+  const box = make("span", "stars");
+  box.setAttribute("role", "img");
+  box.setAttribute("aria-label", `${number(score)} of ${MOST_STARS} stars`);
+  const filled = make("i", "", "★".repeat(MOST_STARS));
+  filled.style.width = `${(100 * score) / MOST_STARS}%`;
+  box.append("★".repeat(MOST_STARS), filled);
+  return box;
+}
+
+// An item without what was given: a person judges what the model wrote.
+export const continuation = (text, prompt) =>
+  prompt && text.startsWith(prompt) ? `… ${text.slice(prompt.length).trimStart()}` : text;
+
+export function saidWord(one, value) {
+  return value === null ? UNSURE : WORDS[one.kind].choices[Math.sign(value) + 1];
+}
+
+export function shortItems(one) {
+  return one.items.map((text) => continuation(text, one.prompt)).join(" · ");
+}
+
+export const when = (seconds) => new Date(seconds * 1000).toLocaleString(undefined,
+  { dateStyle: "medium", timeStyle: "short" });

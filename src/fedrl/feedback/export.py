@@ -1,0 +1,58 @@
+"""A person's answers as a file of their own: JSON that holds all, or a table for a spreadsheet."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from datetime import UTC, datetime
+
+from fedrl.feedback.answer_log import FolderView
+from fedrl.feedback.queries import Query
+
+WORDS = {
+    "rate": {-1.0: "too high", 0.0: "about right", 1.0: "too low"},
+    "compare": {-1.0: "first is better", 0.0: "about the same", 1.0: "second is better"},
+}
+COLUMNS = ("time", "question", "first", "second", "shown score", "answer", "value", "note")
+FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def said(query: Query, value: float | None) -> str:
+    """An answer in words."""
+    return "cannot say" if value is None else WORDS[query.kind].get(value, f"{value:g}")
+
+
+def as_json(view: FolderView) -> str:
+    """All that stands, oldest first."""
+    rows = [
+        {
+            "time": _time(entry.time), "question": query.id, "kind": query.kind,
+            "items": query.items, "prompt": query.prompt, "value": entry.value,
+            "answer": said(query, entry.value), "note": entry.comment,
+        }
+        for query, entry in view.history[::-1]
+    ]  # fmt: skip
+    return json.dumps({"answers": rows}, indent=1, ensure_ascii=False) + "\n"
+
+
+def as_csv(view: FolderView) -> str:
+    """The same as a table. A text that a spreadsheet would take for a formula gets a ' before."""
+    table = io.StringIO()
+    writer = csv.writer(table, lineterminator="\r\n")
+    writer.writerow(COLUMNS)
+    for query, entry in view.history[::-1]:
+        first, second = (*query.items, "")[:2]
+        shown = f"{query.scores[0]:g}" if query.kind == "rate" else ""
+        value = "" if entry.value is None else f"{entry.value:g}"
+        words = query.kind, first, second, shown, said(query, entry.value)
+        writer.writerow([_time(entry.time), *map(_plain, words), value, _plain(entry.comment)])
+    return table.getvalue()
+
+
+def _plain(text: str) -> str:
+    return f"'{text}" if text.startswith(FORMULA) else text
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds")

@@ -1,0 +1,193 @@
+// My answers, to be changed and deleted; what they changed; and two answers to one question.
+import { $, make, plural, stars, continuation, saidWord, shortItems, when, WORDS, UNSURE }
+  from "./drawing.js";
+
+const BEST = 10;
+
+// Rows are kept while somebody is in one of them: nothing is taken from under their hands.
+export function showHistory(history, edit) {
+  const list = $("history");
+  if (list.contains(document.activeElement) && document.activeElement !== document.body &&
+      document.activeElement.matches("textarea")) return;
+  const focus = document.activeElement && document.activeElement.id;
+  if (!history.length) {
+    list.replaceChildren(make("li", "empty", "You have not answered anything yet."));
+    return;
+  }
+  list.replaceChildren(...history.map((one, place) => row(one, place, edit)));
+  if (focus && $(focus)) $(focus).focus({ preventScroll: true });
+}
+
+function row(one, place, edit) {
+  const item = make("li"), body = make("div", "what");
+  if (one.prompt) body.append(make("p", "prompt", one.prompt));
+  for (const text of one.items) body.append(make("p", "", continuation(text, one.prompt)));
+  if (one.kind === "rate") body.append(stars(one.scores[0]));
+  body.append(make("span", "when", when(one.time)));
+  const controls = make("div", "controls"), about = shortItems(one).slice(0, 80);
+  controls.append(choices(one, place, about, edit), remove(one, place, about, edit));
+  item.append(body, controls, note(one, place, about, edit));
+  return item;
+}
+
+function choices(one, place, about, edit) {
+  const select = make("select");
+  select.id = `answer-${place}`;
+  select.setAttribute("aria-label", `Your answer: ${about}`);
+  const words = [...WORDS[one.kind].choices, UNSURE];
+  for (const [at, word] of words.entries()) {
+    const option = make("option", "", word);
+    option.value = at < 3 ? String(at - 1) : "";
+    option.selected = one.value === null ? at === 3 : Math.sign(one.value) === at - 1;
+    select.append(option);
+  }
+  select.addEventListener("change", () => {
+    edit.change(one, select.value === "" ? null : Number(select.value), undefined);
+  });
+  return select;
+}
+
+function remove(one, place, about, edit) {
+  const button = make("button", "quiet danger", "Delete");
+  button.id = `delete-${place}`;
+  button.setAttribute("aria-label", `Delete your answer: ${about}`);
+  button.addEventListener("click", async () => {
+    if (await sure("Delete this answer? It cannot be brought back.")) edit.forget(one);
+  });
+  return button;
+}
+
+function note(one, place, about, edit) {
+  const box = make("textarea", "noted");
+  box.id = `note-${place}`;
+  box.rows = 1;
+  box.maxLength = 500;
+  box.placeholder = "A note";
+  box.value = one.note;
+  box.setAttribute("aria-label", `Your note: ${about}`);
+  box.addEventListener("change", () => edit.change(one, one.value, box.value));
+  return box;
+}
+
+export function sure(text) {
+  const box = $("sure");
+  $("sure-text").textContent = text;
+  box.showModal();
+  $("sure-no").focus();
+  return new Promise((resolve) => {
+    const end = (answer) => { box.close(); resolve(answer); };
+    $("sure-no").onclick = () => end(false);
+    $("sure-yes").onclick = () => end(true);
+    box.oncancel = () => resolve(false);
+  });
+}
+
+// What changed -------------------------------------------------------------------------------------
+
+export function showEffect(effect, answered) {
+  const sides = $("sides");
+  if (!effect) {
+    $("effect-sum").textContent = answered
+      ? "Your answers are kept. What they change is shown here after the next round."
+      : "Answer some questions first: after the next round you see here what they changed.";
+    sides.replaceChildren();
+    return;
+  }
+  const since = effect.answers === answered ? ""
+    : ` You have ${plural(answered, "answer", "answers")} now: that counts from the next round on.`;
+  if (effect.kind === "texts") showTexts(effect, since);
+  else showFilms(effect, since);
+}
+
+function showFilms(effect, since) {
+  const before = effect.without.slice(0, BEST), after = effect.with_answers.slice(0, BEST);
+  const known = before.map((one) => one.item);
+  const fresh = after.filter((one) => !known.includes(one.item)).length;
+  const what = fresh
+    ? `${plural(fresh, "recommendation is", "recommendations are")} new among your first ${after.length}`
+    : known.join() === after.map((one) => one.item).join()
+      ? `The first ${after.length} recommendations are the same`
+      : `The first ${after.length} recommendations are the same in another order`;
+  $("effect-sum").textContent =
+    `${what}, through ${plural(effect.answers, "answer", "answers")} (${when(effect.time)}).${since}`;
+  $("sides").className = "sides";
+  $("sides").replaceChildren(
+    films("Without your answers", before, null), films("With your answers", after, known));
+}
+
+function films(title, rows, known) {
+  const side = make("section", "side"), list = make("ol");
+  const head = make("h2", "", title);
+  head.id = known ? "with-answers" : "without-answers";
+  side.setAttribute("aria-labelledby", head.id);
+  for (const [place, one] of rows.entries()) {
+    const item = make("li"), text = make("span", "film", one.item);
+    item.append(text, stars(one.score));
+    if (known) {
+      const was = known.indexOf(one.item), up = was - place;
+      if (was < 0) item.append(make("em", "new", "new"));
+      else if (up) item.append(make("em", up > 0 ? "up" : "down",
+        `${up > 0 ? "↑" : "↓"} ${Math.abs(up)}`));
+    }
+    list.append(item);
+  }
+  side.append(head, list);
+  return side;
+}
+
+function showTexts(effect, since) {
+  $("effect-sum").textContent =
+    `How the model goes on from the same texts, as it came and after it has learned from your ` +
+    `${plural(effect.answers, "answer", "answers")} (${when(effect.time)}).${since}`;
+  $("sides").className = "sides texts";
+  $("sides").replaceChildren(...effect.with_answers.map((one, place) => {
+    const card = make("section", "side");
+    card.setAttribute("aria-label", `Text ${place + 1}`);
+    card.append(make("p", "prompt", one.prompt), make("h2", "", "As it came"),
+      make("p", "", continuation(effect.without[place].item, one.prompt)),
+      make("h2", "", "After your answers"),
+      make("p", "", continuation(one.item, one.prompt)));
+    return card;
+  }));
+}
+
+// Two answers to one question ----------------------------------------------------------------------
+
+// `decide(conflict, mine)` is called with true if what was said here is to count.
+export function showConflicts(conflicts, decide) {
+  const box = $("conflicts");
+  box.hidden = !conflicts.length;
+  box.replaceChildren(...conflicts.map((one) => conflict(one, decide)));
+}
+
+function conflict(one, decide) {
+  const card = make("div", "conflict");
+  if (one.why === "gone") {
+    card.append(make("p", "", "This question is no longer asked, so your answer was not needed. " +
+      `Thank you all the same.${one.note ? ` Your note was: “${one.note}”` : ""}`));
+    card.append(choice("Close", () => decide(one, false)));
+    return card;
+  }
+  const here = one.skip ? "skipped it" : `said “${saidWord(one.query, one.mine)}”`;
+  const there = one.stands === "deleted" ? "you have deleted your answer"
+    : one.stands === "waits" ? "you have taken your answer back"
+    : `you have said “${saidWord(one.query, one.theirs)}”`;
+  card.append(make("p", "", `In another window or on another device ${there}. Here you ${here}. ` +
+    "Which one shall count?"));
+  card.append(make("p", "about", shortItems(one.query)));
+  if (one.note) card.append(make("p", "about", `Your note: “${one.note}”`));
+  const keep = one.stands === "answered" ? `Keep “${saidWord(one.query, one.theirs)}”`
+    : "Leave it so";
+  const buttons = make("div", "buttons");
+  buttons.append(choice(keep, () => decide(one, false)));
+  if (!one.skip && one.stands !== "deleted")
+    buttons.append(choice(`Use “${saidWord(one.query, one.mine)}”`, () => decide(one, true)));
+  card.append(buttons);
+  return card;
+}
+
+function choice(text, act) {
+  const button = make("button", "quiet", text);
+  button.addEventListener("click", act);
+  return button;
+}

@@ -1,0 +1,54 @@
+// How far people are and how far they agree, for whoever runs the page.
+import { $, make, plural, shortItems, when } from "./drawing.js";
+
+const key = decodeURIComponent(location.hash.slice(1)), EVERY = 5000;
+
+function fill(name, rows, none) {
+  $(name).hidden = !rows.length;
+  const body = $(name).tBodies[0];
+  body.replaceChildren(...rows.map((cells) => {
+    const row = make("tr");
+    row.append(...cells.map((cell) => typeof cell === "number"
+      ? make("td", "n", String(cell)) : make("td", "", cell)));
+    return row;
+  }));
+  const place = $(name).parentElement;
+  place.querySelector("p")?.remove();
+  if (!rows.length) place.append(make("p", "small", none));
+}
+
+function show(said) {
+  $("title").textContent = `Feedback of client ${said.client}’s people`;
+  fill("people", said.people.map((one) => [one.name, one.answered, one.unsure, one.pending,
+    one.last === null ? "—" : when(one.last)]), "Nobody is named.");
+  const { queries, equal, alpha } = said.agreement;
+  $("agreement").textContent = !queries
+    ? "No question has been answered by two people yet."
+    : `${plural(queries, "question was", "questions were")} answered by two people or more: they ` +
+      `said the same in ${Math.round(100 * equal)} of 100 cases. ` + (alpha === null
+      ? "All answers are equal, so chance would agree as well (no α)."
+      : `Krippendorff’s α is ${alpha.toFixed(2)}: 1 is full agreement, 0 is what chance gives.`);
+  fill("pairs", said.pairs.map((one) => [one.people.join(" and "), one.both, one.same]),
+    "Of no two people there is anything to compare yet.");
+  fill("disputed", said.disputed.map((one) => [shortItems(one),
+    Object.entries(one.said).map(([who, word]) => `${who}: ${word}`).join("; ")]),
+    "There is no question on which people differ.");
+  fill("notes", said.notes.map((one) => [one.person, one.items, one.note]), "There are no notes.");
+}
+
+async function talk() {
+  try {
+    const reply = await fetch("overview", { headers: { "X-Fedrl-Key": key }, cache: "no-store",
+      credentials: "omit", signal: AbortSignal.timeout(10000) });
+    const said = await reply.json();
+    $("trouble").hidden = reply.ok;
+    if (reply.ok) show(said);
+    else $("trouble").replaceChildren(make("span", "", said.error));
+  } catch {
+    $("trouble").hidden = false;
+    $("trouble").replaceChildren(make("span", "", "The page cannot reach fedrl."));
+  }
+  setTimeout(talk, EVERY);
+}
+
+talk();

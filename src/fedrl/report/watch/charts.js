@@ -1,0 +1,136 @@
+// Curves of several runs over rounds, and one run's clients as a map: drawing only.
+"use strict";
+
+const STYLES = getComputedStyle(document.documentElement);
+const colour = (name) => STYLES.getPropertyValue(name).trim();
+const PALETTE = () => [0, 1, 2, 3, 4, 5].map((i) => colour(`--c${i}`));
+const DASHES = [[], [8, 4], [2, 3], [8, 3, 2, 3]];
+
+function style(index) {
+  const palette = PALETTE();
+  return {stroke: palette[index % palette.length], dash: DASHES[Math.floor(index / palette.length) % DASHES.length]};
+}
+
+// An exponential mean that begins at the first value; a gap stays a gap.
+function smoothed(values, weight) {
+  if (!weight) return values;
+  let mean = null;
+  return values.map((value) => {
+    if (value === null || value === undefined) return value;
+    mean = mean === null ? value : weight * mean + (1 - weight) * value;
+    return mean;
+  });
+}
+
+// Lines [{label, index, x, y}] on common rounds: what uPlot wants.
+function aligned(lines) {
+  const all = [...new Set(lines.flatMap((line) => line.x))].sort((a, b) => a - b);
+  const at = new Map(all.map((x, i) => [x, i]));
+  const columns = lines.map((line) => {
+    const column = new Array(all.length).fill(undefined);
+    line.x.forEach((x, i) => { const y = line.y[i]; if (y !== null && y !== undefined) column[at.get(x)] = y; });
+    return column;
+  });
+  return [all, ...columns];
+}
+
+function short(value) {
+  if (value === null || value === undefined) return "–";
+  const size = Math.abs(value);
+  if (size !== 0 && (size >= 1e6 || size < 1e-3)) return value.toExponential(2);
+  return String(Number(value.toPrecision(5)));
+}
+
+class Curves {
+  constructor(place) {
+    this.place = place;
+    this.plot = null;
+    this.shape = "";
+    new ResizeObserver(() => this.resize()).observe(place);
+  }
+
+  size() { return {width: Math.max(280, this.place.clientWidth), height: 300}; }
+  resize() { if (this.plot) this.plot.setSize(this.size()); }
+
+  // A new picture only where the lines are others; else the same with more points, so that zoom and
+  // hidden lines stay as they are.
+  draw(lines, options) {
+    const data = aligned(lines);
+    const shape = JSON.stringify([lines.map((line) => [line.label, line.index]), options, PALETTE()]);
+    if (this.plot && shape === this.shape) {
+      const zoomed = this.zoomed;
+      this.plot.setData(data, !zoomed);
+      return;
+    }
+    if (this.plot) this.plot.destroy();
+    this.shape = shape;
+    this.zoomed = false;
+    const ink = colour("--ink"), grid = {stroke: colour("--line"), width: 1};
+    const thin = lines.length > 12;
+    this.plot = new uPlot({
+      ...this.size(),
+      scales: {x: {time: false}, y: {distr: options.log ? 3 : 1}},
+      axes: [
+        {stroke: ink, grid, label: "round", labelSize: 22},
+        {stroke: ink, grid, size: 64, values: (_, ticks) => ticks.map((t) => (t === null ? "" : short(t)))},
+      ],
+      legend: {live: lines.length <= 24, show: lines.length <= 24},
+      cursor: {focus: {prox: 24}},
+      focus: {alpha: 0.25},
+      series: [
+        {label: "round"},
+        ...lines.map((line) => ({
+          label: line.label, ...style(line.index), width: thin ? 1 : 1.8, spanGaps: true,
+          points: {show: line.x.length === 1}, value: (_, v) => short(v),
+        })),
+      ],
+      hooks: {setSelect: [() => { this.zoomed = true; }]},
+    }, data, this.place);
+    this.place.ondblclick = () => { this.zoomed = false; };
+  }
+}
+
+// A column per round and a row per client; long runs share columns.
+class ClientMap {
+  constructor(canvas, tip) {
+    this.canvas = canvas;
+    this.tip = tip;
+    canvas.onmousemove = (event) => this.point(event);
+    canvas.onmouseleave = () => { tip.hidden = true; };
+  }
+
+  draw(lines, clients, rounds) {
+    this.lines = lines;
+    const rows = Math.max(1, clients), columns = Math.max(1, rounds);
+    const wide = Math.max(1, Math.min(14, Math.floor((this.canvas.parentElement.clientWidth - 14) / columns) || 1));
+    const high = rows > 60 ? 4 : rows > 25 ? 7 : 12;
+    this.cell = {wide, high};
+    const scale = window.devicePixelRatio || 1;
+    this.canvas.width = columns * wide * scale;
+    this.canvas.height = rows * high * scale;
+    this.canvas.style.width = `${columns * wide}px`;
+    this.canvas.style.height = `${rows * high}px`;
+    const pen = this.canvas.getContext("2d");
+    pen.scale(scale, scale);
+    pen.fillStyle = colour("--card");
+    pen.fillRect(0, 0, columns * wide, rows * high);
+    const good = colour("--c0"), bad = colour("--bad"), gap = wide > 2 ? 1 : 0;
+    this.at = new Map();
+    for (const [round, client, why] of lines) {
+      pen.fillStyle = why ? bad : good;
+      pen.fillRect((round - 1) * wide, client * high, wide - gap, high - 1);
+      this.at.set(`${round}/${client}`, why);
+    }
+  }
+
+  point(event) {
+    if (!this.cell) return;
+    const round = Math.floor(event.offsetX / this.cell.wide) + 1, client = Math.floor(event.offsetY / this.cell.high);
+    const why = this.at.get(`${round}/${client}`);
+    const what = why === undefined ? "not in the cohort" : why ? `failed: ${why}` : "took part";
+    this.tip.textContent = `client ${client}, round ${round}: ${what}`;
+    this.tip.hidden = false;
+    this.tip.style.left = `${Math.min(event.offsetX + 14, this.canvas.parentElement.clientWidth - 200)}px`;
+    this.tip.style.top = `${event.offsetY + 14}px`;
+  }
+}
