@@ -15,7 +15,12 @@ threads.pin()
 for name in ("COLUMNS", "LINES", "FEDRL_DEBUG", "FEDRL_CONNECTIONS"):
     os.environ.pop(name, None)  # of whoever started the tests: they change what commands print
 
+import hypothesis
 import pytest
+
+# Its own limit of 200 ms an example is a timed assertion: a busy machine breaks it.
+hypothesis.settings.register_profile("fedrl", deadline=None)
+hypothesis.settings.load_profile("fedrl")
 
 ROOT = Path(__file__).parent.parent
 LIMITS = {"machines": 1800, "gpu": 1200, "network": 1200, "realdata": 1200, "slow": 1200}

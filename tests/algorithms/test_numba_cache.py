@@ -159,6 +159,7 @@ def test_a_changed_source_is_compiled_anew(tmp_path):
         "PYTHONPATH": str(tmp_path),
         "PYTHONDONTWRITEBYTECODE": "1",
         "NUMBA_CACHE_DIR": str(tmp_path / "cache"),
+        "NUMBA_OPT": "1",  # each change compiles anew, and speed is not what is asked here
     }
 
     def run() -> dict[str, Any]:

@@ -398,8 +398,9 @@ def test_every_command_is_a_call():
         "play": "play_world", "partition": "partition_tasks", "parity": "parity",
         "data": "fetch_data", "warmstart": "warm_start", "plan": "plan", "gap": "gap",
         "feedback": "answer_queries", "flower": "flower", "new": "new_package",
+        "joining": "joining", "doctor": "doctor", "watch": "watch", "verify": "verify",
     }  # fmt: skip
-    same = ("report", "label", "export", "record")
+    same = ("report", "label", "export", "record", "serve")
     of_runs = {"eval": "evaluate", **{name: name for name in same}}
     assert {*calls, *of_runs} == set(COMMANDS)
     assert all(name in fedrl.__all__ and getattr(fedrl, name) for name in calls.values())

@@ -7,75 +7,36 @@ import os
 from functools import partial
 from pathlib import Path
 
-import numpy as np
 import pytest
-import tomli_w
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
-from support.flower_nodes import Inline, Net, in_small_pieces
+from support.asked_nodes import (
+    CLIENTS,
+    QHD,
+    RATINGS,
+    SECRET,
+    SMALL,
+    TEXTS,
+    merged,
+    text,
+)
+from support.asked_nodes import (
+    AskedNode as Node,
+)
+from support.flower_nodes import Net, in_small_pieces
 
 from fedrl.config import build
 from fedrl.config.build import build_clients
 from fedrl.config.loading import resolve
-from fedrl.core import seeding, serialization
+from fedrl.core import seeding
 from fedrl.core.types import Failure, Job, Result, UserError
-from fedrl.engines.flower import keys, messages, node_recipes
-from fedrl.engines.flower.adapter import records
+from fedrl.engines.flower import keys, node_recipes
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.engine import FlowerEngine, Recipe
 from fedrl.privacy.secure_aggregation import identity
 from fedrl.privacy.secure_aggregation import messages as secure_messages
 from fedrl.privacy.secure_aggregation.identity import Identity
-
-CLIENTS = 5
-SMALL = {
-    "rounds": 1,
-    "engine": "workers",
-    "federation": {"clients": CLIENTS},
-    "algorithm": {"name": "pavg", "local_steps": 1, "eval_episodes": 1},
-    "world": {"name": "random_mdp", "horizon": 5},
-}
-SECRET = {"privacy": {"clip": 0.5, "secure": True}}
-RATINGS = {"algorithm": {"name": "fedrlhf"}, "world": {"name": "movielens"}}
-TEXTS = {"algorithm": {"name": "fedrlhf-text"}, "world": {"name": "imdb"}}
-QHD = {"algorithm": {"name": "fedqhd", "encoders": "own"}, "world": {"name": "cartpole-v1"}}
-
-
-def merged(*parts: dict) -> dict:
-    """Later parts go over earlier ones; another method or world begins anew."""
-    whole: dict = {}
-    for part in parts:
-        for key, value in part.items():
-            more = isinstance(value, dict) and "name" not in value
-            whole[key] = whole.get(key, {}) | value if more else value
-    return whole
-
-
-def text(*parts: dict) -> str:
-    """As a driver that checks nothing would write it."""
-    return tomli_w.dumps(merged(SMALL, *parts))
-
-
-class Node:
-    """A node as `fedrl flower node` makes it, which computes here; `said` is its own log."""
-
-    def __init__(self, folder: Path, *flags: str, number: int = 0, **rules: object) -> None:
-        made = node_recipes.client(number, folder, "", flags, **rules)  # type: ignore[arg-type]
-        self.said: list[str] = []
-        self.client = Inline(number, folder, made.plan, log=self.said.append)
-
-    def reason(self, recipe: str, **fields: object) -> str:
-        """Why there is no update; empty if there is one."""
-        pieces = serialization.cut(serialization.pack({"x": np.zeros(1)}), 100)
-        job = {"run": "run", "state": "", "keep": 2, "deadline": 0.0, "recipe": recipe} | fields
-        seed = seeding.local(resolve({}).seed, 0, 0, self.client.number)
-        heading = messages.Job(
-            messages.nonce(), self.client.number, seed, digest=serialization.checksum(pieces), **job
-        )  # type: ignore[arg-type]
-        content = records.content(messages.to_json(heading), records.body(pieces))
-        answer = messages.from_json(records.opened(self.client.answer(content))[0], messages.Answer)
-        return answer.reason
 
 
 @pytest.fixture
@@ -181,8 +142,8 @@ def test_its_owner_may_say_otherwise(home: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.setenv("FEDRL_DEBUG", "1")
     raising = {"faults": {"clients": [0], "kind": "raise"}}
     for node in (
-        Node(home, allowed=["faults"]),
-        Node(home, allowed=["faults.clients"]),
+        Node(home, allow=["faults"]),
+        Node(home, allow=["faults.clients"]),
         Node(home, "--faults.clients", "0"),
     ):
         assert "a fault on purpose" in node.reason(text(raising))
@@ -190,11 +151,11 @@ def test_its_owner_may_say_otherwise(home: Path, monkeypatch: pytest.MonkeyPatch
     own = Node(home, "--algorithm.model", beside)
     assert "this node" not in own.reason(text(TEXTS, {"algorithm": {"model": "/sent"}}))
     with pytest.raises(UserError, match=r"--allow algorihm\.model"):
-        Node(home, allowed=["algorihm.model"])
+        Node(home, allow=["algorihm.model"])
 
 
 def test_a_node_has_its_own_least_number_of_clients(home: Path):
-    node = Node(home, least=4)
+    node = Node(home, least_clients=4)
     for parts in (
         [{"federation": {"clients": 3}}],
         [{"federation": {"clients": 9, "cohort": 3}}],
@@ -208,11 +169,11 @@ def test_a_node_has_its_own_least_number_of_clients(home: Path):
     assert "least" not in node.reason(text())
     assert "least" not in node.reason(text(SECRET, {"privacy": {"threshold": 0.8}}))
     with pytest.raises(UserError, match="--least-clients is 0"):
-        Node(home, least=0)
+        Node(home, least_clients=0)
 
 
 def test_the_coordinator_writes_no_lines_into_a_nodes_log(home: Path, capsys):
-    from fedrl.engines.flower.node import say
+    from fedrl.engines.flower.owner_log import say
 
     node = Node(home)
     node.client.log = say
@@ -295,7 +256,7 @@ def test_nor_its_own_metrics_beside_a_sum(home: Path, peers: Identity):
     """`reports = true` in a recipe would send every client's metrics as they are."""
     secret = merged(SECRET, {"privacy": {"clip": 0.5, "secure": True, "reports": True}})
     terms = secure_messages.sendable(build.terms(resolve(merged(SMALL, secret))))
-    for rules, refused in (({}, True), ({"allowed": ["privacy.reports"]}, False)):
+    for rules, refused in (({}, True), ({"allow": ["privacy.reports"]}, False)):
         node = Node(home, **rules)
         node.client.identity = peers
         found = node.reason(text(secret), exchange="x", terms=terms)

@@ -53,6 +53,10 @@ def test_run_report_and_eval(fedrl, tmp_path):
     assert json.loads((run / "meta.json").read_text())["status"] == "finished"
     assert "report.html" in fedrl("report", str(run)).stdout
     assert "all 20 clients" in fedrl("eval", str(run)).stdout
+    told = json.loads(fedrl("eval", str(run), "--json").stdout)
+    assert told["round"] == 12
+    assert len(told["by_client"]) == 20
+    assert told["mean"] == pytest.approx(sum(told["by_client"]) / 20)
 
 
 @pytest.mark.parametrize("kind", ["centralized", "local", "independent"])

@@ -231,7 +231,7 @@ def test_the_walker_runs_the_best_row_of_its_method():
     page = recipes_folder().parent / "docs" / "results" / "momentum.md"
     section = page.read_text(encoding="utf-8").split("## The curves behind Table 3: Walker2d")[1]
     rows = re.findall(
-        r"\| fedhapg-m β=(\S+) \| (\S+) \| \S+ ± \S+(?: †)? \| [^|]* \| (\S+) ±",
+        r"\| FedHAPG-M β=(\S+) \| (\S+) \| \S+ ± \S+(?: †)? \| [^|]* \| (\S+) ±",
         section.split("\n## ")[0],
     )
     assert len(rows) == 3

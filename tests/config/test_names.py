@@ -138,6 +138,14 @@ def test_workers_compute_the_same(file: Path, tmp_path: Path):
             "must say direction",
         ),
         ("import not_there_at_all", "needs the package not_there_at_all: pip install"),
+        (
+            "import not_there_at_all, os\nfrom nor_this.part import x\nimport numpy",
+            "needs the packages not_there_at_all, nor_this: pip install not_there_at_all nor_this$",
+        ),
+        (
+            METHOD.replace("class Settings(Base):", "class Settings:"),
+            r"Settings lack .*…, which Momentum reads: class Settings\(Momentum.Settings\)$",
+        ),
     ],
 )
 def test_what_a_class_lacks_is_one_line(file: Path, source: str, why: str):
@@ -181,8 +189,10 @@ def test_settings_need_no_name_of_their_own(file: Path):
     file.write_text(
         METHOD
         + '''
-class Nameless(Doubled):
-    """Without."""
+class Nameless:
+    """Without, and on no base whose settings it would need."""
+
+    kinds = ("control",)
 
     @dataclass(frozen=True)
     class Settings:
@@ -293,6 +303,24 @@ def test_a_run_whose_package_is_gone_says_which(name: str):
     with pytest.raises(UserError) as without:
         resolve(recipe(name))
     assert "the run used it" not in str(without.value)
+
+
+@pytest.mark.parametrize("table", ["algorithm", "world"])
+def test_a_run_whose_name_was_registered_elsewhere_says_so(table: str):
+    """The nearest other name would be another thing; the module says whose script it was."""
+    used = {"packages": ["__main__:script:0123456789abcdef"]}
+    named = {table: {"name": "Pavgg" if table == "algorithm" else "cartpol"}}
+    with pytest.raises(UserError) as told:
+        resolve(SMALL | named | used)
+    first, second = str(told.value).splitlines()
+    assert "which a program had registered (fedrl.register, of __main__)" in first
+    assert "register it again and call fedrl.resume" in first
+    assert "package.module:Name or ./file.py:Name" in second
+    assert "did you mean" not in str(told.value)
+    with pytest.raises(UserError, match="did you mean"):
+        resolve(SMALL | named)
+    with pytest.raises(UserError, match="did you mean"):  # known, but another key is wrong
+        resolve(recipe("pavg", lrr=1.0) | used)
 
 
 def share(site: Path, package: str, part: str) -> None:

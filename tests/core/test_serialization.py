@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
 from fedrl.core import serialization
+from fedrl.core.narrow_numbers import Precision
+from fedrl.core.types import Spec
 from fedrl.core.update_refusal import one_line
 
 NAMES = st.text(min_size=1, max_size=6)
@@ -55,25 +57,114 @@ def test_views_and_nan_travel_too():
     assert back["n"].tobytes() == tree["n"].tobytes()
 
 
-@given(arrays.arrays("float32", 20, elements=st.floats(-60000, 60000, width=32)))
-def test_half_rounds_within_its_bound(x: np.ndarray):
-    back = serialization.unpack(serialization.pack({"x": x}, half=True))["x"]
-    assert back.dtype == np.float32
-    assert (np.abs(back - x) <= np.maximum(np.abs(x) * 2.0**-11, 2.0**-25)).all()
+NUMBERS = st.floats(-60000, 60000, width=32)
+FORMS = ("float16", "bfloat16", "int8")
 
 
-def test_half_leaves_alone_what_it_would_spoil():
+def there_and_back(x: np.ndarray, precision: Precision) -> np.ndarray:
+    back = serialization.unpack(serialization.pack({"x": x}, precision), declared_as({"x": x}))["x"]
+    assert (back.dtype, back.shape) == (np.float32, x.shape)
+    return back
+
+
+def declared_as(tree: dict) -> dict[str, Spec]:
+    return {name: Spec(x.shape, str(x.dtype)) for name, x in tree.items()}
+
+
+@given(arrays.arrays("float32", 20, elements=NUMBERS))
+def test_float16_rounds_within_its_bound(x: np.ndarray):
+    error = np.abs(there_and_back(x, "float16") - x)
+    assert (error <= np.maximum(np.abs(x) * 2.0**-11, 2.0**-25)).all()
+
+
+NORMAL = st.floats(-(2.0**127), 2.0**127, width=32, allow_subnormal=False)
+
+
+@given(arrays.arrays("float32", (4, 5), elements=NORMAL))
+def test_bfloat16_rounds_to_eight_bits(x: np.ndarray):
+    fraction, power = np.frexp(x.astype(np.float64))
+    expected = np.ldexp(np.rint(fraction * 2**8) / 2**8, power)
+    np.testing.assert_array_equal(there_and_back(x, "bfloat16"), expected)
+
+
+def test_bfloat16_is_torchs():
+    """Of all kinds of bits, halves of the last one kept too."""
+    torch = pytest.importorskip("torch")
+    bits = np.random.default_rng(0).integers(0, 2**32, 100_000, dtype=np.uint32)
+    bits[::4] = bits[::4] & 0xFFFF0000 | 0x8000
+    x = bits.view(np.float32)
+    x = x[np.abs(x) < 2.0**127]
+    theirs = torch.from_numpy(x.copy()).bfloat16().float().numpy()
+    np.testing.assert_array_equal(there_and_back(x, "bfloat16"), theirs)
+
+
+@given(arrays.arrays("float32", st.integers(0, 700), elements=NUMBERS), st.integers(-30, 30))
+def test_int8_is_off_by_a_254th_of_the_largest_of_256(x: np.ndarray, power: int):
+    x = x * np.float32(2.0**power)
+    back = there_and_back(x, "int8")
+    for start in range(0, len(x), 256):
+        block, found = x[start : start + 256], back[start : start + 256]
+        largest = float(np.abs(block).max())
+        assert (np.abs(found.astype(float) - block) <= largest / 254 * (1 + 1e-5) + 1e-40).all()
+        assert np.abs(found).max() <= largest * (1 + 1e-6)
+
+
+@pytest.mark.parametrize("precision", FORMS)
+def test_what_a_form_would_spoil_is_left_alone(precision: Precision):
+    tree = {"double": np.array([0.1]), "count": np.array([70000])}
+    if precision == "float16":
+        tree["large"] = np.array([1e5, 0.1], np.float32)
+    elif precision == "bfloat16":
+        tree["large"] = np.array([np.finfo(np.float32).max, 0.1], np.float32)
+    else:
+        tree["odd"] = np.array([np.nan, 1.0], np.float32)
+        tree["endless"] = np.array([np.inf, 1.0], np.float32)
+    assert_same(serialization.unpack(serialization.pack(tree, precision)), tree)
+
+
+@pytest.mark.parametrize("precision", ["float16", "bfloat16"])
+def test_what_is_not_finite_stays_so(precision: Precision):
+    x = np.array([np.nan, np.inf, -np.inf, -0.0], np.float32)
+    np.testing.assert_array_equal(there_and_back(x, precision), x)
+
+
+@pytest.mark.parametrize("precision", FORMS)
+def test_numbers_without_shape_and_nothing_travel(precision: Precision):
     tree = {
-        "large": np.array([1e5, 0.1], np.float32),
-        "double": np.array([0.1]),
-        "count": np.array([70000]),
+        "one": np.float32(0.5),
+        "none": np.zeros((0, 3), np.float32),
+        "flat": np.array(0.5, "f4"),
     }
-    assert_same(serialization.unpack(serialization.pack(tree, half=True)), tree)
+    back = serialization.unpack(serialization.pack(tree, precision))
+    assert back["none"].shape == (0, 3)
+    assert isinstance(back["one"], np.generic)
+    assert back["flat"].shape == ()
+    np.testing.assert_allclose([back["one"], back["flat"]], 0.5, rtol=1e-6)
 
 
-def test_half_is_half():
-    x = {"x": np.zeros(10_000, np.float32)}
-    assert len(serialization.pack(x, half=True)) < 0.51 * len(serialization.pack(x))
+def test_forms_have_the_bytes_that_they_say():
+    x = {"x": np.random.default_rng(0).standard_normal(100_000).astype(np.float32)}
+    sizes = [len(serialization.pack(x, precision)) for precision in ("float32", *FORMS)]
+    np.testing.assert_allclose(np.array(sizes) / 4e5, [1, 0.5, 0.5, 0.254], atol=0.002)
+
+
+@pytest.mark.parametrize("wrong", ["none", "twice", "short", "alone"])
+def test_scales_that_do_not_fit_are_refused(wrong: str):
+    from safetensors.numpy import save
+
+    small, scales = np.zeros(300, np.int8), np.ones(2, np.float32)
+    rows = {
+        "none": [[None, "x", "int8 array", "0"]],
+        "twice": [[None, "x", "int8 array", "0"], [None, "x", "scales", "1"],
+                  [None, "x", "scales", "2"]],
+        "short": [[None, "x", "int8 array", "0"], [None, "x", "scales", "1"]],
+        "alone": [[None, "x", "array", "0"], [None, "x", "scales", "1"]],
+    }[wrong]  # fmt: skip
+    stored = {"0": small, "1": scales[:1] if wrong == "short" else scales, "2": scales}
+    kept = {str(number): stored[str(number)] for number in range(len(rows))}
+    head = np.frombuffer(json.dumps(rows).encode(), np.uint8)
+    with pytest.raises(serialization.Damaged):
+        serialization.unpack(save({**kept, "head": head}))
 
 
 @given(st.binary(max_size=300), st.integers(1, 50))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import multiprocessing
 import time
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -33,6 +35,21 @@ def test_workers_give_the_numbers_of_one_process():
     same(store.last.states[0], alone.last.states[0])
     assert [r.metrics for r in store.rounds] == [r.metrics for r in alone.rounds]
     assert [r.clients for r in store.rounds] == [r.clients for r in alone.rounds]
+
+
+class Dated(Toy):
+    """Steps by the number of the round."""
+
+    def local(self, job):
+        result = super().local(job)
+        update = {name: job.round * array for name, array in result.update.items()}
+        return replace(result, update=update)
+
+
+def test_workers_know_which_round_it_is():
+    with WorkerPool(Dated, 2) as engine:
+        there = play(Dated(), engine=engine)
+    same(there.last.states[0], play(Dated()).last.states[0])
 
 
 @pytest.mark.parametrize(
@@ -105,6 +122,28 @@ def test_the_runs_beside_one_that_fails_go_on(tmp_path):
     assert all(file.exists() for file in files)
     assert said[0] == "bad: RuntimeError: CUDA"
     assert len(said) == 3
+
+
+def test_what_follows_a_job_comes_before_others_that_wait(tmp_path):
+    """In one process: more worth is first, whatever it costs, and so is what follows from it."""
+    done = tmp_path / "done"
+
+    def job(name: str, worth: float, then: Callable[[], list[Job]] | None = None) -> Job:
+        return Job(name, 1.0, partial(append, done, name), worth, then)
+
+    jobs = [job("c", 1.0), job("a", 2.0, lambda: [job("b", 2.0)])]
+    said: list[str] = []
+    with pool(1) as executor:
+        assert finish(executor, jobs, said.append, None, slots=1)
+    assert done.read_text() == "abc"
+    assert [line.partition(";")[2].split(",")[0] for line in said] == [
+        " 1 of 3", " 2 of 3", " 3 of 3",
+    ]  # fmt: skip
+
+
+def append(path: Path, text: str) -> None:
+    with path.open("a") as file:
+        file.write(text)
 
 
 def test_no_process_is_left_behind():

@@ -317,22 +317,24 @@ def test_texts_say_values():
 )
 def test_a_node_takes_texts_of_a_recipe_only_if_its_owner_says_so(key, value, tmp_path):
     from fedrl.config.loading import resolve
-    from fedrl.engines.flower.node import Refused
-    from fedrl.engines.flower.node_policy import Policy, check
+    from fedrl.engines.flower.node_plan import Refused
+    from fedrl.engines.flower.policy import Policy
+    from fedrl.engines.flower.policy_check import Node, check
 
     said = value if key == "id" else [value]
     config = resolve({"world": {"name": "gymnasium", key: said}})
     with pytest.raises(Refused, match=rf"world\.{key}: .*--allow world\.{key}"):
-        check(config, Policy(tmp_path))
-    check(config, Policy(tmp_path, allowed=frozenset({f"world.{key}"})))
+        check(config, Policy(), Node(tmp_path))
+    check(config, Policy(allow=(f"world.{key}",)), Node(tmp_path))
 
 
 def test_a_node_takes_gymnasium_s_own_environments_and_numbers(tmp_path):
     from fedrl.config.loading import resolve
-    from fedrl.engines.flower.node_policy import Policy, check
+    from fedrl.engines.flower.policy import Policy
+    from fedrl.engines.flower.policy_check import Node, check
 
     plain = {"id": "Pendulum-v1", "kwargs": ["g=2.0:4.0"], "attributes": ["max_speed=-8.5"]}
-    check(resolve({"world": {"name": "gymnasium", **plain}}), Policy(tmp_path))
+    check(resolve({"world": {"name": "gymnasium", **plain}}), Policy(), Node(tmp_path))
 
 
 @pytest.mark.parametrize("id", ["os:CartPole-v1", "support.gym_environments:Toy-v0"])

@@ -136,7 +136,7 @@ def test_held_out_movies_are_unknown_to_the_intrinsic_reward(monkeypatch):
     kept = ~((made.user == shelf.user) & np.isin(made.movie, gone))
     fewer = Ratings(*(column[kept] for column in made[:4]), made.movies)
     monkeypatch.setattr(movielens, "generate", lambda *_: fewer)
-    monkeypatch.setattr(movielens, "_split", lambda s, t, *_: (np.arange(len(t)), np.arange(0)))
+    monkeypatch.setattr(movielens, "split", lambda s, t, *_: (np.arange(len(t)), np.arange(0)))
     alone = world().ratings[0]
     assert np.array_equal(alone.movie, shelf.movie[shelf.train])
     np.testing.assert_allclose(alone.appeal, shelf.appeal[shelf.train], rtol=1e-6)

@@ -35,7 +35,7 @@ def name(request: pytest.FixtureRequest) -> str:
 def test_the_longest_and_the_shortest_body_start_above_the_floor(name: str, factor: float) -> None:
     world = World(Settings(name, length_spread=LONGEST_SPREAD), clients=1, seed=0)
     engine, assets = _load_mujoco(name)
-    model = _build(engine, (assets / TASKS[name].xml).read_text(), factor)
+    model = _build(engine, (assets / TASKS[name].xml).read_text(), factor, 1.0)
     world.models = [model]
     body = world.place(0, 0, model.qpos0, np.zeros(model.nv))
     assert body.data.ncon == 0
@@ -55,6 +55,20 @@ def test_initial_states_keep_within_each_clients_bound(name: str) -> None:
         start = world.rollout(gentle, own(200, client), seeds(200)).observations[:, 0]
         deviation = np.abs(start - rest)[:, bounded].max()
         assert 0.95 * bound < deviation <= bound * (1 + 1e-6)
+
+
+def test_gravity_differs_by_client_and_a_body_in_the_air_falls_by_it(name: str) -> None:
+    """Free fall: after one step of MuJoCo from rest the root has the velocity g·t, in its own g."""
+    world = World(Settings(name, gravity_spread=0.5), clients=3, seed=2)
+    assert len(set(world.gravities)) == 3
+    assert (abs(world.gravities - 1) <= 0.5).all()
+    for client, factor in enumerate(world.gravities):
+        model = world.models[client]
+        assert model.opt.gravity[2] == pytest.approx(-9.81 * factor)
+        high = model.qpos0 + np.eye(model.nq)[1] * 5.0
+        body = world.place(0, client, high, np.zeros(model.nv))
+        assert body.data.qacc[1] == pytest.approx(-9.81 * factor, rel=0.05)
+    assert [m.opt.gravity[2] for m in World(Settings(name), 2, 2).models] == [-9.81, -9.81]
 
 
 def test_bounds_do_not_depend_on_the_number_of_clients() -> None:
@@ -153,6 +167,7 @@ def test_memory_is_reused() -> None:
         ("noise", float("nan")),
         ("noise_spread", 2.0),
         ("length_spread", 0.9),
+        ("gravity_spread", 1.0),
         ("threads", 0),
     ],
 )

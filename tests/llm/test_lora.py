@@ -11,6 +11,7 @@ pytest.importorskip("peft", reason="LoRA needs peft (fedrl[llm])")
 
 from support.tiny_model import samples, tiny
 
+from fedrl.core.types import UserError
 from fedrl.llm import lora
 from fedrl.llm.generation.cuda import CudaSampler
 from fedrl.llm.generation.hf import HFSampler
@@ -28,7 +29,7 @@ RANK, ALPHA = 4, 8
 
 def adapted(seed: int = 3, filled: bool = True):
     """A tiny model with adapters; `filled`: none of them zero, so that they say something."""
-    model = lora.with_adapters(tiny(), RANK, ALPHA)
+    model = lora.with_adapters(tiny(), lora.Adapters(RANK, ALPHA))
     lora.draw_adapters(model, seed)
     if filled:
         generator = torch.Generator().manual_seed(seed)
@@ -51,6 +52,46 @@ def test_only_adapters_are_trained_and_they_change_nothing_at_first():
     assert all(".lora_A." in name or ".lora_B." in name for name in names)
     assert len(names) == 2 * 7 * 2  # A and B of the seven linear layers of both blocks
     assert torch.equal(logs(model, samples(5)), logs(plain, samples(5)))
+
+
+@pytest.mark.parametrize(
+    "targets, expected",
+    [
+        (("q_proj", "v_proj"), {"self_attn.q_proj", "self_attn.v_proj"}),
+        (("layers.1.mlp.up_proj",), {"mlp.up_proj"}),
+        (("mlp.down_proj", "k_proj"), {"mlp.down_proj", "self_attn.k_proj"}),
+    ],
+)
+def test_targets_alone_get_adapters(targets, expected):
+    model = lora.with_adapters(tiny(), lora.Adapters(RANK, ALPHA, targets))
+    names = [name for name, p in model.named_parameters() if p.requires_grad]
+    assert {name.partition(".lora_")[0].split(".", 5)[-1] for name in names} == expected
+    layers = 1 if targets[0].startswith("layers.1") else 2
+    assert len(names) == 2 * layers * len(expected)
+
+
+def test_a_target_that_the_model_does_not_have_is_named():
+    """peft says nothing as long as one of them is there."""
+    with pytest.raises(UserError, match=r"no linear layer 'query'; it has q_proj, k_proj, v_proj"):
+        lora.with_adapters(tiny(), lora.Adapters(RANK, ALPHA, ("q_proj", "query")))
+    with pytest.raises(UserError, match="no linear layer 'lm_head'"):
+        lora.with_adapters(tiny(), lora.Adapters(RANK, ALPHA, ("lm_head",)))
+
+
+@pytest.mark.parametrize("stabilised, times", [(False, ALPHA / RANK), (True, ALPHA / RANK**0.5)])
+def test_how_often_adapters_count(stabilised: bool, times: float):
+    model = lora.with_adapters(tiny(), lora.Adapters(RANK, ALPHA, ("q_proj",), stabilised))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if ".lora_" in name:
+                parameter.normal_(generator=torch.Generator().manual_seed(len(name)))
+    name = "model.layers.0.self_attn.q_proj"
+    a, b = (
+        model.get_parameter(f"base_model.model.{name}.lora_{x}.default.weight").detach()
+        for x in "AB"
+    )
+    expected = tiny().get_parameter(f"{name}.weight").detach() + times * b @ a
+    torch.testing.assert_close(MergedWeights(model)[f"{name}.weight"], expected)
 
 
 def test_the_seed_decides_what_adapters_begin_with():

@@ -14,6 +14,7 @@ from support.repository import ROOT
 
 from fedrl.envs.batch import Batch
 from fedrl.envs.openenv.world import Settings, World
+from fedrl.envs.text import Turn
 
 ECHO = """
 from openenv.core.env_server import Action, Environment, Observation, State, create_fastapi_app
@@ -54,7 +55,7 @@ app = create_fastapi_app(Echo, Say, Heard, max_concurrent_envs=1)
 
 @pytest.fixture(scope="module")
 def game() -> Iterator[World]:
-    app = f"{ROOT / 'examples' / 'environments' / 'higher_lower.py'}:app"
+    app = f"{ROOT / 'tests' / 'support' / 'openenv_number_game.py'}:app"
     world = World(Settings(serve=app, unseen=7, train=21, max_steps=5))
     yield world
     world.close()
@@ -86,13 +87,31 @@ def test_the_stand_in_answers_as_the_real_server_does(game: World) -> None:
                         break
 
 
-def test_halving_always_wins_on_the_real_server(game: World) -> None:
+def halved(game: World, split: str) -> list[Turn]:
+    """The last turns of a player who halves what is left."""
     batch = Batch(game)
-    turns = batch.reset([task.id for task in game.tasks("train")])
+    turns = batch.reset([task.id for task in game.tasks(split)])
     while batch.running:
         words = [turn.observation.rstrip(".").split() for turn in turns]
         turns = batch.step([str((int(w[-3]) + int(w[-1])) // 2) for w in words])
-    assert all(turn.info["won"] for turn in turns)
+    return turns
+
+
+def test_halving_always_wins_on_the_real_server(game: World) -> None:
+    assert all(turn.info["won"] for turn in halved(game, "train"))
+
+
+def test_the_example_has_every_game_in_both_splits_and_halving_wins_them_all() -> None:
+    app = f"{ROOT / 'examples' / 'environments' / 'higher_lower.py'}:app"
+    world = World(Settings(serve=app, unseen=98, train=98, max_steps=3))
+    try:
+        for split in ("unseen", "train"):
+            assert all(turn.info["won"] for turn in halved(world, split))
+            batch = Batch(world)
+            firsts = batch.reset([task.id for task in world.tasks(split)])
+            assert len({turn.observation for turn in firsts}) == 14
+    finally:
+        world.close()
 
 
 def test_the_real_servers_error_is_told_to_the_agent(game: World) -> None:

@@ -234,6 +234,36 @@ def test_clients_of_disjoint_scenes_share_none_and_use_all():
     assert rows != made("scenes", tasks, 5, size=40, seed=5)
 
 
+@pytest.mark.parametrize("divergence", [0.0, 0.25, 0.5, 1.0])
+def test_so_many_tasks_of_a_client_play_in_scenes_of_its_own(divergence):
+    tasks = pool(240)
+    scene = {task.id: task.scene for task in tasks}
+    rooms = strategies.own_scenes(strategies._groups([t.scene for t in tasks]), 5, 0)
+    ids = np.array([task.id for task in sorted(tasks, key=lambda task: task.id)])
+    rows = made("scenes", tasks, 5, size=20, divergence=divergence)
+    for row, room in zip(rows, rooms):
+        own = {scene[name] for name in ids[room]}
+        inside = sum(scene[name] in own for name in row)
+        assert len(row) == len(set(row)) == 20
+        assert inside >= round(divergence * 20)
+        assert divergence == 1 or inside < 20
+    assert divergence < 1 or rows == made("scenes", tasks, 5, size=20)
+
+
+def test_a_client_with_few_tasks_in_its_scenes_has_fewer_or_gets_others():
+    tasks = pool(100)  # 12 scenes of 8 or 9 tasks
+    scene = {task.id: task.scene for task in tasks}
+    fewer = made("scenes", tasks, 12, size=20, fallback="fewer")
+    assert sorted({len(row) for row in fewer}) == [8, 9]
+    assert all(len({scene[name] for name in row}) == 1 for row in fewer)
+    shared = made("scenes", tasks, 12, size=20, fallback="shared")
+    for some, more in zip(fewer, shared):
+        assert len(more) == 20
+        assert set(some) <= set(more)
+    half = made("scenes", tasks, 12, size=20, divergence=0.5, fallback="fewer")
+    assert {len(row) for row in half} == {18, 19}
+
+
 # What cannot be.
 
 
@@ -271,6 +301,7 @@ def test_clients_of_disjoint_scenes_share_none_and_use_all():
         ),
         ("scenes", 13, {"size": 1}, ["clients = 13", "only 12 scenes", "at most clients = 12"]),
         ("scenes", 12, {"size": 20}, ["size = 20", "hold only 8 tasks", "at most size = 8"]),
+        ("scenes", 12, {"size": 18, "divergence": 0.5}, ["size = 18", "hold only 8 tasks"]),
         ("uniform", 0, {}, ["clients is 0; it must be at least 1"]),
     ],
 )
@@ -289,6 +320,8 @@ def test_an_infeasible_setting_names_itself_and_the_bound(strategy, clients, opt
     [
         ({"strategy": "zz"}, "strategy is 'zz'; choose from uniform, preference, coverage"),
         ({"strategy": "scene"}, "strategy is 'scene'; did you mean 'scenes'?"),
+        ({"divergence": 1.1}, "divergence is 1.1; it is a share from 0 to 1"),
+        ({"fallback": "few"}, "fallback is 'few'; did you mean 'fewer'"),
         ({"anchor": "logt"}, "anchor is 'logt'; did you mean 'logit'?"),
         ({"size": 0}, "size is 0; "),
         ({"omega": -0.1}, "omega is -0.1; "),

@@ -26,11 +26,12 @@ from support.secure_nodes import CLIENTS, SecretNet, jobs, no_answer, over
 from support.toy import Toy
 
 from fedrl.config.loading import resolve, to_toml
-from fedrl.core.private_files import StateError
+from fedrl.core import chained_lines
+from fedrl.core.private_files import StateError, write_private
 from fedrl.core.types import Failure, Result
 from fedrl.engines.flower import node_recipes
+from fedrl.engines.flower.policy import Policy
 from fedrl.privacy import accounting
-from fedrl.privacy import client_ledger as ledgers
 from fedrl.privacy.client_ledger import Budget, Ledger
 from fedrl.privacy.secure_aggregation.identity import Identity
 from fedrl.privacy.secure_aggregation.protocol import ProtocolError
@@ -308,10 +309,12 @@ def test_a_sum_that_was_interrupted_goes_on_with_the_next_attempt(tmp_path: Path
 
 
 def test_nothing_leaves_if_it_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
+    def full(path: Path, data: bytes) -> None:
+        if path.name == "ledger.head":
+            raise OSError(28, "No space left on device")
+        write_private(path, data)
 
-    monkeypatch.setattr(ledgers, "write_private", full)
+    monkeypatch.setattr(chained_lines, "write_private", full)
     net = counted(tmp_path, FOUR)
     assert all(isinstance(o, Failure) for o in net.engine().run(jobs(net)))
     assert all(seen.tensors == {} for seen in net.answers_seen if seen.step == "mask")
@@ -324,9 +327,9 @@ RECIPE = {
 }
 
 
-def budget(own: tuple[str, ...], **fields: object) -> Budget | None:
+def budget(own: tuple[str, ...], policy: Policy | None = None, **fields: object) -> Budget | None:
     recipe = to_toml(resolve(RECIPE | {"privacy": fields}))
-    return node_recipes.plan(recipe, Path(), "", own).budget
+    return node_recipes.plan(recipe, Path(), "", own, policy).budget
 
 
 def test_a_recipe_does_not_say_what_a_nodes_own_epsilon_means(tmp_path: Path):
@@ -339,6 +342,15 @@ def test_a_recipe_does_not_say_what_a_nodes_own_epsilon_means(tmp_path: Path):
     found = budget(own, clip=1.0, noise=3.0, secure=True)
     assert found == Budget(8.0, 1e-5, 3.0, 3.0 / math.sqrt(3))
     assert budget((), **local, epsilon=8.0) is None
+
+
+def test_of_a_policys_epsilon_and_the_command_lines_the_smaller_holds():
+    local: dict[str, object] = {"clip": 1.0, "noise": 3.0, "where": "local"}
+    own = ("--privacy.epsilon", "8")
+    assert budget((), Policy(epsilon=5.0), **local) == Budget(5.0, 1e-5, 3.0, 3.0)
+    assert budget(own, Policy(epsilon=5.0), **local) == Budget(5.0, 1e-5, 3.0, 3.0)
+    assert budget(own, Policy(epsilon=50.0), **local) == Budget(8.0, 1e-5, 3.0, 3.0)
+    assert budget(own, Policy(epsilon=50.0, delta=1e-7), **local) == Budget(8.0, 1e-7, 3.0, 3.0)
 
 
 @pytest.mark.parametrize(

@@ -84,6 +84,23 @@ def test_the_example_of_a_gymnasium_world_plays_with_both_families():
     assert named == settings - {"name", "id"}
 
 
+EXPLAINED = [
+    (page, number, block)
+    for folder in ("concepts", "explain", "worlds")
+    for page in sorted((DOCS / folder).glob("*.md"))
+    for number, block in enumerate(
+        re.findall(r"```python\n(.*?)```", page.read_text("utf-8"), re.DOTALL)
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("page", "number", "block"), EXPLAINED, ids=[f"{p.stem}-{n}" for p, n, _ in EXPLAINED]
+)
+def test_a_block_of_a_page_that_explains_runs(page, number, block):
+    exec(compile(block, f"{page.name}, block {number}", "exec"), {})
+
+
 PYTHON = re.findall(r"```python\n(.*?)```", (DOCS / "python.md").read_text("utf-8"), re.DOTALL)
 
 

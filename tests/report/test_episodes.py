@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import sys
 from pathlib import Path
@@ -11,6 +12,8 @@ from typing import Any
 import pytest
 from support.pages import Page
 
+from fedrl.algorithms.fedagent.settings import Settings as AgentSettings
+from fedrl.algorithms.fedrlhf.text.settings import Settings as TextSettings
 from fedrl.cli import call, notes_printed
 from fedrl.config.loading import resolve, to_toml
 from fedrl.core.types import UserError
@@ -19,7 +22,7 @@ from fedrl.federation import round_loop
 from fedrl.report import episodes, episodes_section, panels, plots
 from fedrl.report import page as report
 from fedrl.report.episodes import Episode, Played, Step, best, worst
-from fedrl.report.run_groups import Group
+from fedrl.report.run_groups import Group, trains_agents
 from fedrl.report.run_labels import group_names
 from fedrl.runs.read import Run
 from fedrl.runs.run_dir import RunDir
@@ -378,3 +381,23 @@ def test_a_report_of_a_real_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         assert one.steps[0].command == one.steps[0].said.strip()
     assert page.text.count("Won after") == len(kept.best)
     assert page.text.count("Lost after") == len(kept.worst)
+
+
+def test_a_method_built_on_fedagent_is_shown_like_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By what it is: its name is its author's, and its code may be nowhere here."""
+    of_agents = {f"algorithm.{f.name}": f.default for f in dataclasses.fields(AgentSettings)}
+    own = of_agents | {"algorithm.name": "gone_package.module:DrGRPO"}
+    assert trains_agents(own)
+    assert trains_agents({"algorithm.name": "fedagent"})  # older runs lack newer settings
+    of_texts = {f"algorithm.{f.name}": f.default for f in dataclasses.fields(TextSettings)}
+    assert not trains_agents(of_texts | {"algorithm.name": "gone_package.module:Texts"})
+    assert not trains_agents({"algorithm.name": "fedrlhf-text", **of_texts})
+    assert not trains_agents({"algorithm.name": "pavg"})
+    assert not trains_agents({})
+    like = agents_run(tmp_path, "a", 0.5).runs[0]
+    group = Group("own", (dataclasses.replace(like, config=own),))
+    monkeypatch.setattr(episodes_section, "agent_html", lambda path, asked: "played")
+    assert episodes_section.agents_episodes([group], "eval/success") == [("own", "played")]
+    assert panels.warm_start([group], "eval/success") == 0.25

@@ -33,18 +33,18 @@ def test_an_installed_reproduction_keeps_to_the_users_folder(installed, tmp_path
     home = tmp_path / "home"
     home.mkdir()
 
-    def fedrl(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "fedrl", "reproduce", "momentum", *words]
+    def reproduce(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "fedrl", "reproduce", *words]
         environment = os.environ | {"PYTHONPATH": str(installed)}
         return subprocess.run(
             command, cwd=home, env=environment, capture_output=True, text=True, check=True
         )
 
     before = {path: path.stat().st_mtime for path in installed.rglob("*") if path.suffix != ".pyc"}
-    fedrl("--scale", "full", "--processes", "0")
-    text = (home / "runs/reproduce/momentum/full/momentum.md").read_text(encoding="utf-8")
-    assert "7.958 ± 0.044 (8.013 ✓) †" in text  # what was published came with the package
-    said = fedrl("--scale", "smoke", "--only", "table2", "--processes", "1")
+    reproduce("robustness", "--scale", "full", "--processes", "0")
+    text = (home / "runs/reproduce/robustness/full/robustness.md").read_text(encoding="utf-8")
+    assert "bulyan: 97% (97%), worst seed 91% †" in text  # what was published came with the package
+    said = reproduce("momentum", "--scale", "smoke", "--only", "table2", "--processes", "1")
     assert "table2: beta=0.2,kappa=1.0 in" in said.stderr
     records = home / "runs/reproduce/momentum/smoke/momentum/records/table2"
     assert len(list(records.glob("*.json"))) == 4

@@ -67,8 +67,9 @@ def fake(study: Study, cell: Cell, level: float, reach: int | None = None) -> No
 
 
 def fill(study: Study, **levels: float) -> None:
+    aside = {*study.grid.tables["on_request"], *study.grid.tables["gone"]}
     for part, cells in study.grid.cells.items():
-        for cell in cells if "optimizer" not in part else ():
+        for cell in cells if part not in aside else ():
             key = cell.name.split("-")[0] if cell.name.startswith("local") else cell.name
             fake(study, cell, levels.get(key.replace("-", "_"), 0.2))
 

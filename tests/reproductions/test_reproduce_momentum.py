@@ -1,9 +1,8 @@
-"""The momentum page: verdicts as they say, published numbers kept, the constants of the theory."""
+"""The momentum page: verdicts by the rules, tuning that settles, the constants of the theory."""
 
 from __future__ import annotations
 
 import math
-import tomllib
 
 import numpy as np
 import pytest
@@ -12,13 +11,28 @@ pytest.importorskip("jax", reason="the momentum methods need jax")
 
 from support.result_pages import row
 
+from fedrl.envs.control import random_mdp
 from reproductions.grid import SCALES, read_grid
-from reproductions.momentum.analysis import Analysis, best
-from reproductions.momentum.theory import Constants
+from reproductions.momentum.analysis import Analysis, statements
+from reproductions.momentum.judging import (
+    RULES,
+    below,
+    is_better,
+    less_variance,
+    log_ratio,
+    slope_of,
+    slope_of_means,
+)
+from reproductions.momentum.parts import Part, Separate
+from reproductions.momentum.theorems import reached, resampled_slope
+from reproductions.momentum.theory import Constants, exact_variance, measured_constants
+from reproductions.momentum.tuning import Tuning, best, tasks, worth
 from reproductions.pages import MARK, Page
-from reproductions.records import Store, of_seeds
+from reproductions.records import Store, as_run, of_seeds
+from reproductions.results import Trained
+from reproductions.statements import WORDS
 from reproductions.study import FOLDER, prepare, wanted, write_page
-from reproductions.verdicts import number, slope, verdict
+from reproductions.verdicts import FAILS, HOLDS, OPEN, number, slope, verdict
 
 MOMENTUM = FOLDER / "momentum"
 
@@ -55,6 +69,107 @@ def test_smoothness_is_the_largest_of_the_lemmas():
     assert constants.smoothness == pytest.approx(first)
 
 
+def test_hessian_smoothness_is_theorem_6_5s():
+    """L̂² = 2L² + 4L̃_4², L̃_4² = (H²G⁴ + M²)/(1-γ)⁴."""
+    constants = Constants(horizon=3, gamma=0.5, variance=1.0, weight_variance=0.0, gap=1.0)
+    smooth, fourth = 3 * (0.5 + 3 * 2) / 0.5, (9 * 4 + 0.25) * 16
+    assert constants.hessian_smoothness == pytest.approx(math.sqrt(2 * smooth**2 + 4 * fourth))
+
+
+@pytest.mark.parametrize("method", ["fedsvrpg-m", "fedhapg-m"])
+def test_parameters_are_those_of_the_theorems(method):
+    """Theorems C.4 and D.4 with the constants written out, and every condition met."""
+    known = Constants(2, 0.1, variance=0.5, weight_variance=0.0, gap=0.2, first=0.01)
+    smooth, n, k, r = known.of(method), 4, 2, 1600
+    found = known.prescribed(n, k, r, method)
+    beta = (n * k * smooth**2 * 0.2**2 / (0.5**2 * r**2)) ** (1 / 3)
+    assert found.beta == pytest.approx(beta)
+    most = math.sqrt(beta * n * k / (162 if method == "fedsvrpg-m" else 72)) / smooth
+    first = smooth if method == "fedhapg-m" else 2 * (0.5 + 2 * 2) / 0.9  # C.4 has L there, not L̄
+    assert found.server_lr == pytest.approx(min(1 / (24 * first), most))
+    reach = found.lr * k * smooth
+    assert reach**2 <= smooth * 0.2 / (0.01 * found.server_lr * smooth * r) * (1 + 1e-9)
+    assert reach**2 <= beta / n * (1 + 1e-9)
+    assert reach**4 <= beta / (n * k) * (1 + 1e-9)
+    assert found.initial_trajectories == math.ceil(k / (r * beta**2))
+    assert known.prescribed(n, k, 1, method).beta == 1.0
+
+
+def test_the_gradients_variance_is_that_of_sampled_trajectories():
+    """By enumeration and by Monte Carlo; its mean is the exact gradient."""
+    settings = random_mdp.Settings(states=2, actions=2, horizon=2, gamma=0.5, kappa=1.0)
+    world = random_mdp.World(settings, 1, 3)
+    policy = np.array([[0.7, 0.3], [0.2, 0.8]])
+    kernel = world.kernels[0]
+    exact = exact_variance(policy, kernel, world.rewards, world.initial, 0.5, 2)
+    rng, draws = np.random.default_rng(0), []
+    for _ in range(4000):
+        s, path = rng.choice(2, p=world.initial), []
+        for _ in range(2):
+            a = rng.choice(2, p=policy[s])
+            path.append((s, a))
+            s = rng.choice(2, p=kernel[s, a])
+        paid = [0.5**t * world.rewards[pair] for t, pair in enumerate(path)]
+        g = np.zeros((2, 2))
+        for t, (s, a) in enumerate(path):
+            g[s] += sum(paid[t:]) * (np.eye(2)[a] - policy[s])
+        draws.append(g)
+    true = random_mdp.gradient(policy, kernel, world.rewards, world.initial, 0.5, "softmax", 2)
+    squares = ((np.array(draws) - true) ** 2).sum((-2, -1))
+    error = squares.std() / math.sqrt(len(squares))
+    assert abs(squares.mean() - exact) < 5 * error
+
+
+def test_constants_are_the_worlds_own():
+    settings = random_mdp.Settings(states=2, actions=2, horizon=2, gamma=0.1, kappa=1.0)
+    found = measured_constants(settings, 2, 3, 0.05)
+    gaps = []
+    for seed in range(3):
+        world = random_mdp.World(settings, 2, seed)
+        known = (world.kernels, world.rewards, world.initial, 0.1)
+        uniform = random_mdp.performance(np.full((2, 2), 0.5), *known).mean()
+        gaps.append(random_mdp.upper_bound(*known) - uniform)
+    assert found.gap == pytest.approx(np.mean(gaps))
+    assert found.variance > 0
+    assert found.first > 0
+
+
+# Rules
+
+
+def test_a_gain_below_the_margin_is_none():
+    assert is_better((2.0, 1.0), 4.0) == HOLDS
+    assert is_better((1.0, 2.0), 4.0) == FAILS
+    assert is_better((1.0, 4.0), 4.0) == OPEN
+    assert is_better((-9.0, 1.0), 4.0) == FAILS
+    assert is_better((1.0, float("nan")), 4.0) == OPEN
+
+
+def test_deviations_are_compared_by_a_ratio():
+    ours, base = np.array([[1.0, 2, 3, 4]]), np.array([[10.0, 20, 30, 40]])
+    assert np.exp(log_ratio(ours, base)) == pytest.approx(0.1)
+
+
+def test_slopes_have_intervals():
+    x = np.array([1.0, 2, 4, 8])
+    assert slope_of(x, 3 / x) == pytest.approx(-1)
+    mean, half = slope_of_means(x, 3 / x, np.zeros(4))
+    assert (mean, half) == (pytest.approx(-1), 0.0)
+    assert slope_of_means(x, 3 / x, 0.3 / x)[1] == pytest.approx(0.1 / math.sqrt(5) / math.log(2))
+    seeds = np.random.default_rng(0).uniform(1, 2, 20)
+    told = resampled_slope(x, seeds / x[:, None] ** 0.5)
+    assert told[0] == pytest.approx(-0.5)
+    assert told[1] < 1e-9  # seeds differ, their slopes do not
+    assert [below(told, bound) for bound in (-0.4, -0.6)] == [HOLDS, FAILS]
+
+
+def test_rounds_to_a_target_follow_a_power_law():
+    rounds = np.array([100, 400, 1600])
+    norms = np.stack([8 / rounds**0.5, 4 / rounds**0.5])
+    np.testing.assert_allclose(reached(rounds, norms, 0.2), [1600, 400])
+    np.testing.assert_allclose(reached(rounds, norms, 0.1), [6400, 1600])  # beyond the last
+
+
 def test_slope_of_a_power_law():
     x = np.array([1.0, 2, 4, 8])
     assert slope(x, 3 / x) == pytest.approx(-1)
@@ -71,45 +186,54 @@ def test_tuning_prefers_the_best_and_never_a_diverged_run():
     assert best({"0.1": float("nan"), "0.2": 3.0, "0.3": 5.0, "0.4": float("nan")}) == "0.3"
 
 
-def test_figures_use_the_step_sizes_that_the_published_tuning_chose():
-    grid = read_grid(MOMENTUM / "grid.toml", "full")
-    said = tomllib.loads((MOMENTUM / "published.toml").read_text(encoding="utf-8"))["tables"]
-    assert len(said["tuning"]) == 21
-    for task, learner, scores in said["tuning"]:
-        by_rate = dict(pair.split(": ") for pair in scores.split(", "))
-        chosen = best({rate: float(score) for rate, score in by_rate.items()})
-        cells = {cell.name.replace("beta=", "β="): cell for cell in grid.cells[f"figure1_{task}"]}
-        assert cells[learner].recipe["algorithm"]["lr"] == float(chosen)
-
-
 def test_tuning_seeds_are_reported_nowhere():
     for part, cells in read_grid(MOMENTUM / "grid.toml", "full").cells.items():
-        assert (min(cells[0].seeds) >= 10_000) == part.startswith("tune_")
+        tuned = part.startswith(("tune_", "tuning_", "lambda_"))
+        assert all((min(cell.seeds) >= 10_000) == tuned for cell in cells), part
 
 
 def test_parts_are_asked_for_by_their_names_or_their_tasks():
     grid = read_grid(MOMENTUM / "grid.toml", "smoke")
     assert wanted(grid, ("table2",)) == ["table2"]
-    assert wanted(grid, ("cartpole",)) == ["tune_cartpole", "figure1_cartpole"]
-    assert wanted(grid, ()) == list(grid.cells)
+    assert wanted(grid, ("walker2d",)) == [part for part in grid.cells if "_walker2d" in part]
+    every = set(wanted(grid, ()))
+    assert set(grid.cells) - every == set(grid.tables["on_request"])
 
 
 # A page of records that never were
 
 
 def fake(study, part: str, level) -> None:
-    """Records of a part whose returns go from 1 to `level(cell)`, a little by seed."""
-    for cell in study.grid.cells[part]:
-        at = np.arange(3)
+    """Records of a part whose returns go from 1 to `level(cell)`, a little by seed, with the steps
+    that tuning found so far."""
+    for cell in Tuning(study).settled().grid.cells[part]:
         ends = level(cell) + 0.1 * np.arange(len(cell.seeds))
-        returns = 1 + (ends[:, None] - 1) * at / 2
-        weights = np.full((len(cell.seeds), 2), 0.5)
-        curves = {"eval/return": returns, "eval/grad_norm_sq": returns, "env/steps": returns,
-                  "eval/direction_error": returns, "train/weight_mean": weights,
-                  "train/weight_clipped": weights, "train/weight_var": weights}  # fmt: skip
-        rounds = {name: at if values.shape[1] == 3 else at[1:] for name, values in curves.items()}
-        record = of_seeds(cell, curves, rounds, 2.0)
-        study.place.store.write(part, cell.name, cell.digest(0), record)
+        fake_cell(study, cell, ends)
+
+
+def fake_cell(study, cell, ends) -> None:
+    at, store = np.arange(3), study.place.store
+    returns = 1 + (ends[:, None] - 1) * at / 2
+    if not cell.together:
+        for seed, line in zip(cell.seeds, returns):
+            rounds = [0, cell.rounds - 1, cell.rounds] if cell.rounds > 1 else [0, 1, 1]
+            store.write(cell.part, f"{cell.name}-seed{seed}", cell.digest(seed), {
+                "seeds": [seed], "rounds": cell.rounds, "seconds": 2.0, "commit": "c",
+                "metrics": {"eval/return": [rounds, list(line)]}, "totals": {"env/steps": 9},
+            })  # fmt: skip
+        return
+    weights = np.full((len(cell.seeds), 2), 0.5)
+    curves = {"eval/return": returns, "eval/grad_norm_sq": returns, "env/steps": returns,
+              "eval/direction_error": returns, "train/weight_mean": weights,
+              "train/weight_clipped": weights, "train/weight_var": weights}  # fmt: skip
+    rounds = {name: at if values.shape[1] == 3 else at[1:] for name, values in curves.items()}
+    store.write(cell.part, cell.name, cell.digest(0), of_seeds(cell, curves, rounds, 2.0))
+
+
+def claim(text: str, words: str) -> list[str]:
+    """The row of the claims that says this: where, what, verdict, found, seeds."""
+    line = next(line for line in text.splitlines() if line.startswith("| ") and words in line)
+    return [cell.strip() for cell in line.strip("|").split("|")]
 
 
 def test_the_page_says_what_the_records_say(tmp_path):
@@ -119,10 +243,10 @@ def test_the_page_says_what_the_records_say(tmp_path):
     page = tmp_path / "page.md"
     write_page(study, page)
     text = page.read_text(encoding="utf-8")
-    assert "| Table 2: a small β beats β = 1 | **holds** at the paper's settings" in text
-    assert "β = 0.2 is 1.00 above β = 1 on average" in text
-    assert "**holds**: the largest move of a row away from κ = 0 is 0.000" in text
-    learner = row(text, "fedsvrpg-m β=0.2")
+    told = claim(text, "a small β beats β = 1")
+    assert told[2:] == ["**holds**", "β = 0.2 is +1.00 above, ± 0.00 at most", "4"]
+    assert claim(text, "flat in κ, for every kernel")[2] == "not measured"
+    learner = row(text, "FedSVRPG-M β=0.2")
     assert learner[5] == "worse (-10.0 ± 0.0)"
     assert learner[7:9] == ["0.50", "50%"]
     assert "## Figure 2: the number of agents\n\nNot measured at this scale yet." in text
@@ -140,28 +264,126 @@ def test_every_part_has_a_section_and_every_figure_is_drawn(tmp_path):
     assert "Not measured" not in text
     drawn = {path.stem for path in (tmp_path / "page").glob("*.png")}
     assert drawn == {"table2", "speedup", "equal_step", "figure2", "figure1_cartpole",
-                     "figure1_halfcheetah", "figure1_walker2d"}  # fmt: skip
+                     "figure1_halfcheetah", "figure1_walker2d", "best_cartpole", "best_mdp",
+                     "long_halfcheetah", "long_walker2d"}  # fmt: skip
     assert "records are missing" not in text
 
 
-def test_what_was_published_before_records_stands_in_for_what_has_none(tmp_path):
-    """No number of the earlier page is lost, and each is marked; a record replaces it."""
+def test_statements_are_those_of_the_pages_table(tmp_path):
     study = prepare("momentum", "full", tmp_path, tmp_path / "records")
-    page = tmp_path / "page.md"
-    write_page(study, page, published=True)
-    text = page.read_text(encoding="utf-8")
-    said = tomllib.loads((MOMENTUM / "published.toml").read_text(encoding="utf-8"))
-    for rows in said["tables"].values():
-        for cells in rows:
-            for cell in cells[2:]:
-                assert f"| {cell} " in text
-    assert row(text, "β = 0.1")[1] == f"7.958 ± 0.044 (8.013 ✓) {MARK}"
-    assert "29 of 30 agree†" in text
-    fake(study, "equal_step", lambda cell: 50.0)
-    write_page(study, page, published=True)
-    replaced = page.read_text(encoding="utf-8").partition("## CartPole at one small step size")[2]
-    assert row(replaced, "pavg")[4].startswith("51.2")
-    assert MARK not in replaced.partition("## Figure 1")[0]
+    for part in ("table2", "kernels", "regimes", "speedup", "theorems"):
+        fake(study, part, lambda cell: 8.0 - 2 * ("kappa=1.0" in cell.name))
+    said = statements(study)
+    assert {one.verdict for one in said} <= set(WORDS)
+    assert len({(one.where, one.claim) for one in said}) == len(said)
+    flat = next(one for one in said if one.claim.startswith("flat in κ"))
+    assert flat.verdict == FAILS
+    assert flat.seeds == 1000
+    assert flat.records
+    places = {one.where for one in said}
+    contents = {"Table 1", "Theorem 6.4", "Theorem 6.5", "Corollary 6.6", "Table 2", "Figure 1",
+                "Figure 2", "Table 3", "Section 5.1", "Section 7"}  # fmt: skip
+    assert places == contents
+    write_page(study, tmp_path / "page.md")
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    for one in said:
+        assert f"| {one.found} |" in text
+
+
+# Tuning
+
+
+def test_tuning_settles_the_steps_of_what_follows(tmp_path):
+    """η first, then λ with that η, then the rows that are reported; nothing before all is there."""
+    study = prepare("momentum", "full", tmp_path, tmp_path / "records")
+    pavg = [cell for cell in study.grid.cells["tune_cartpole"] if cell.name.startswith("pavg,")]
+    rated = {cell.labels["rate"]: cell for cell in pavg}
+    for rate, cell in list(rated.items())[1:]:
+        fake_cell(study, cell, np.full(8, 90.0 if rate == "0.016" else 50.0))
+    assert Tuning(study).choice("tune_cartpole", "pavg") is None
+    assert not tasks(study, ["lambda_cartpole", "best_cartpole"])
+    fake_cell(study, rated["0.0005"], np.full(8, 10.0))
+    tuning = Tuning(study)
+    assert tuning.choice("tune_cartpole", "pavg").steps == {"algorithm.lr": 0.016}
+    found = {task.name for task in tasks(study, ["lambda_cartpole", "best_cartpole"])}
+    assert found == {"pavg,lambda=0.333", "pavg,lambda=3.0"}
+    settled = tuning.settled().grid.cells["lambda_cartpole"]
+    longer = {cell.name: cell for cell in settled}
+    assert longer["pavg,lambda=3.0"].recipe["algorithm"]["server_lr"] == pytest.approx(0.48)
+    fake_cell(study, longer["pavg,lambda=3.0"], np.full(8, 95.0))
+    fake_cell(study, longer["pavg,lambda=0.333"], np.full(8, 20.0))
+    now = {cell.name: cell for cell in Tuning(study).settled().grid.cells["best_cartpole"]}
+    chosen = now["pavg"].recipe["algorithm"]
+    assert (chosen["lr"], chosen["server_lr"]) == (0.016, pytest.approx(0.48))
+    assert "lr" not in now["scaffold"].recipe["algorithm"]
+    assert [task.name for task in tasks(study, ["best_cartpole"])] == ["pavg"]
+    other = {c.name: c for c in Tuning(study).settled().grid.cells["unequal_cartpole"]}
+    assert other["fednova"].recipe["algorithm"]["lr"] == 0.016  # tuned as PAvg, which it would be
+
+
+def test_what_is_worth_the_most_comes_first():
+    grid = read_grid(MOMENTUM / "grid.toml", "full")
+    first = worth(grid, "tuning_halfcheetah", "pavg,rate=0.001-seed10000")
+    later = worth(grid, "long_halfcheetah", "pavg-seed3")
+    assert first > later > worth(grid, "long_walker2d", "fedhapg-m beta=0.2-seed3") > 0
+    assert worth(grid, "table2", "beta=0.1,kappa=0.0") == 0
+
+
+def test_the_theorems_cells_have_the_theorems_parameters(tmp_path):
+    study = prepare("momentum", "full", tmp_path, tmp_path / "records")
+    cells = {cell.name: cell for cell in Tuning(study).settled().grid.cells["theorems"]}
+    one, eight = (cells[f"fedsvrpg-m,N={n},R=6400"].recipe["algorithm"] for n in (1, 8))
+    assert one["beta"] / eight["beta"] == pytest.approx(8 ** (-1 / 3), rel=0.02)  # N^{1/3}
+    known = measured_constants(cells["fedsvrpg-m,N=1,R=6400"].resolved().world, 8, 20, 0.05)
+    for n, chosen in ((1, one), (8, eight)):
+        found = known.prescribed(n, 2, 6400)
+        assert chosen["server_lr"] == pytest.approx(found.server_lr, rel=0.01)
+        assert chosen["lr"] == pytest.approx(found.lr, rel=0.01)
+        assert chosen["initial_trajectories"] == found.initial_trajectories
+
+
+def test_runs_of_their_own_are_read_as_far_as_they_are_whole(tmp_path):
+    study = prepare("momentum", "smoke", tmp_path, tmp_path / "records")
+    cell = study.grid.cells["long_halfcheetah"][0]
+    fake_cell(study, cell, np.array([5.0, 7.0]))
+    found = {seed: study.place.store.read(cell.part, f"{cell.name}-seed{seed}", cell.digest(seed))
+             for seed in cell.seeds}  # fmt: skip
+    half = {**found[1], "rounds": cell.rounds - 1}
+    half["metrics"] = {"eval/return": [[0, 1], [1.0, 4.0]]}
+    runs = {s: as_run(cell, s, record, tmp_path) for s, record in {0: found[0], 1: half}.items()}
+    one = Separate(Trained(cell, runs))
+    assert list(one.finals()) == [0]
+    assert one.areas() == {0: pytest.approx((3 + 5) / 2)}
+    whole = Part(study.grid, study.seeds(), study.runs(), "long_halfcheetah")
+    a, b = whole.pair(cell.name, cell.name)
+    np.testing.assert_allclose(a, b)
+    assert len(a) == 2
+
+
+def test_less_variance_is_judged_by_resampling(tmp_path):
+    study = prepare("momentum", "full", tmp_path, tmp_path / "records")
+    noise = np.random.default_rng(0).standard_normal(24)
+    for cell in study.grid.cells["figure1_cartpole"]:
+        narrow = 1.0 if cell.name.startswith("fedhapg") else 5.0
+        fake_cell(study, cell, 50 + narrow * noise)
+    part = Part(study.grid, study.seeds(), study.runs(), "figure1_cartpole")
+    pairs = {"0.2": ("fedhapg-m beta=0.2", "fedsvrpg-m beta=0.2")}
+    assert less_variance(part, pairs, 24).startswith("**holds** (β = 0.2: ratio 0.20, 0.20 to 0.20")
+    turned = {"0.2": ("fedsvrpg-m beta=0.2", "fedhapg-m beta=0.2")}
+    assert less_variance(part, turned, 24).startswith("**does not hold** (β = 0.2: ratio 5.00")
+
+
+def test_margins_and_seeds_are_those_of_the_rules():
+    grid = read_grid(MOMENTUM / "grid.toml", "full")
+    seeds = RULES["seeds"]
+    for part, count in (("table2", "table2"), ("kernels", "table2"), ("theorems", "theorems"),
+                        ("best_cartpole", "cartpole"), ("paper_steps", "cartpole"),
+                        ("release", "release"), ("long_halfcheetah", "mujoco"),
+                        ("long_walker2d", "mujoco"), ("regimes", "tabular")):  # fmt: skip
+        assert all(len(cell.seeds) == seeds[count] for cell in grid.cells[part]), part
+    for part, count in (("tune_cartpole", "cartpole"), ("tuning_halfcheetah", "mujoco")):
+        assert all(len(cell.seeds) == RULES["tuning"][count] for cell in grid.cells[part]), part
+    assert all(cell.rounds == 150 for cell in grid.cells["long_walker2d"])
 
 
 def test_a_record_says_where_it_comes_from_and_is_small(tmp_path):
@@ -189,4 +411,4 @@ def test_records_of_another_setting_are_not_read(tmp_path):
 def test_an_analysis_without_records_has_no_claims(tmp_path):
     study = prepare("momentum", "smoke", tmp_path, tmp_path / "records")
     page = Page.of(MOMENTUM, tmp_path / "page.md", published=False)
-    assert Analysis(study.grid, study.seeds(), page).claims == ""
+    assert Analysis(study, page).claims == ""

@@ -13,6 +13,7 @@ import pytest
 from fedrl import api
 from fedrl.cli import call
 from fedrl.config.loading import resolve, to_toml
+from fedrl.config.schema import Config
 from fedrl.envs.text import Task
 from fedrl.federation import round_loop
 from fedrl.runs import agents, evaluate
@@ -86,6 +87,27 @@ def test_labels_go_where_one_says(
     assert "A tool for simulations: it sees the tasks of all clients" in " ".join(
         capsys.readouterr().out.split()
     )
+
+
+def test_labels_of_a_model_are_of_the_recipes_world(
+    agent: Even, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    built = []
+
+    def build(config: Config) -> Even:
+        built.append(config)
+        return agent
+
+    monkeypatch.setattr(agents, "build_algorithm", build)
+    monkeypatch.setattr(agent, "init", lambda seed: {"theta": {}}, raising=False)
+    out = tmp_path / "labels.json"
+    flags = ["--recipe", "fedagent/demo", "--world.train", "70", "--out", str(out)]
+    assert call(["label", "models/mine", *flags]) == 0
+    assert json.loads(out.read_text()) == {str(2 * i): True for i in range(16)} | {"1": False}
+    (config,) = built
+    assert (config.algorithm.model, config.world.train) == ("models/mine", 70)
+    assert call(["label", "models/mine", "--out", str(out), "--world.train", "70"]) == 2
+    assert "--recipe RECIPE" in capsys.readouterr().err
 
 
 def test_a_place_for_labels_is_tried_before_the_episodes(

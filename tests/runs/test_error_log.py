@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 
+import numpy as np
 import pytest
 from support.rounds import SECRET, Talkative, play
 from support.toy import BatchedToy, Toy
 
 import fedrl
-from fedrl.core.types import Failure, Job, Result, UserError
+from fedrl.clients.wrapped_algorithm import Wrapped
+from fedrl.core.types import Failure, Job, Result, UserError, server_step
 from fedrl.engines.in_process import InProcess, Watch
 from fedrl.engines.worker_pool import WorkerPool
 from fedrl.runs.error_log import MOST, ErrorLog
@@ -63,7 +65,8 @@ def test_a_mistake_in_ones_own_method_shows_where_it_is(tmp_path, engine, capfd)
         assert "ValueError: cannot divide 1 by 0" in place
     records = [json.loads(line) for line in (done.path / "clients.jsonl").open()]
     reasons = {record.get("reason") for record in records if record["client"] == 1}
-    assert reasons == {"ValueError (details stay with the client unless FEDRL_DEBUG is set)"}
+    assert reasons == {"ValueError (its traceback is in log.txt)"}
+    assert "FEDRL_DEBUG" not in shown  # all of it has just been shown
 
 
 @pytest.mark.parametrize("debug", ["", "1"])
@@ -137,6 +140,29 @@ def test_a_rule_that_raises_is_a_line_and_its_traceback_is_in_the_log(tmp_path, 
 class Stops(Toy):
     def step(self, state, mean, round):
         raise ZeroDivisionError("the server's")
+
+
+class Forgets(Toy):
+    """`after` is what its step gives."""
+
+    def __init__(self, after):
+        super().__init__()
+        self.after = after
+
+    def init(self, seed):
+        return {"theta": np.zeros(2)} | super().init(seed)
+
+    def step(self, state, mean, round):
+        return self.after
+
+
+@pytest.mark.parametrize(("after", "got"), [(None, "NoneType"), ({"w": 1}, "no theta")])
+@pytest.mark.parametrize("wrapped", [False, True])
+def test_a_step_that_returns_no_state_says_what_to_return(after, got, wrapped):
+    method = Wrapped(Forgets(after)) if wrapped else Forgets(after)
+    line = f"step of Forgets returned {got}: return the server's next state, such as "
+    with pytest.raises(UserError, match=line):
+        server_step(method, method.init(0), {}, 1, 1.0)
 
 
 def test_an_error_of_the_server_is_in_the_log():

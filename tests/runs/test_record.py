@@ -8,9 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support import gridworld
 
 import fedrl
 from fedrl.cli import call
+from fedrl.config import parts
 from fedrl.config.build import build_world
 from fedrl.envs import rendering
 from fedrl.runs.record import LINGER
@@ -100,6 +102,77 @@ def test_a_world_without_pictures_is_told(tmp_path: Path):
     )  # fmt: skip
     with pytest.raises(fedrl.UserError, match="the world random_mdp has no pictures"):
         made.record()
+
+
+@pytest.fixture(scope="module")
+def grid_run(tmp_path_factory: pytest.TempPathFactory) -> fedrl.Run:
+    """A run in a world of one's own, whose environments have no pictures."""
+    folder = tmp_path_factory.mktemp("grid")
+    (folder / "mine.py").write_text(Path(gridworld.__file__).read_text())
+    return fedrl.run(
+        {
+            "world": {"name": f"{folder}/mine.py:Gridworld", "size": 4},
+            "algorithm": {"name": "pavg", "local_steps": 1, "eval_episodes": 1},
+            "federation": {"clients": 2}, "rounds": 1, "out": str(folder / "runs"),
+        }
+    )  # fmt: skip
+
+
+def give(run: fedrl.Run, monkeypatch: pytest.MonkeyPatch, name: str, method) -> None:
+    """Environments of the run's world get a method; the module has a name of its own."""
+    module = sys.modules[parts.world(run.config["world"]["name"]).maker.__module__]
+    monkeypatch.setattr(module, "Grid", type("Drawn", (vars(module)["Grid"],), {name: method}))
+
+
+@pytest.mark.parametrize("name", ["render", "frame"])
+def test_a_world_of_ones_own_is_drawn(name: str, grid_run: fedrl.Run, tmp_path: Path, monkeypatch):
+    """Its fields are enlarged: a picture of 4 by 4 would be nothing to look at."""
+    from PIL import Image
+
+    def shown(self) -> np.ndarray:
+        picture = np.full((self.size, self.size, 3), 255, np.uint8)
+        picture[tuple(self.at)] = 0
+        return picture
+
+    give(grid_run, monkeypatch, name, shown)
+    done = grid_run.record(tmp_path / "a.gif", client=1)
+    with Image.open(done.path) as image:
+        assert image.size == (rendering.HEIGHT, rendering.HEIGHT)
+        pixels = np.asarray(image.convert("RGB"))[rendering.HEIGHT // 4 :]  # below the caption
+        assert (pixels < 50).all(-1).sum() in (0, (rendering.HEIGHT // 4) ** 2)
+
+
+@pytest.mark.parametrize(
+    ("given", "line"),
+    [
+        ("nothing", r"its environments need a method render\(\) or frame\(\), a picture"),
+        (None, r"shows NoneType \[\] of object; a picture is \[height, width, 3\] of bytes"),
+        (np.zeros((4, 4, 3)), r"shows ndarray \[4, 4, 3\] of float64; a picture is"),
+    ],
+)
+def test_a_world_without_pictures_says_what_it_needs(
+    given, line: str, grid_run: fedrl.Run, tmp_path: Path, monkeypatch
+):
+    if not isinstance(given, str):
+        give(grid_run, monkeypatch, "render", lambda self: given)
+    with pytest.raises(fedrl.UserError, match=line) as told:
+        grid_run.record(tmp_path / "a.gif")
+    assert "MuJoCo" not in str(told.value)
+
+
+def test_an_environment_of_gymnasiums_class_draws_arrays():
+    """Its render mode is None unless its maker said otherwise, and the class has a render."""
+
+    class Own(gymnasium.Env):
+        render_mode = None
+
+        def render(self):
+            return np.zeros((5, 5), np.uint8) if self.render_mode == "rgb_array" else None
+
+    own, bare = Own(), gymnasium.Env()
+    assert rendering.OwnPictures(own, own.render, "own").render().shape == (400, 400, 3)
+    with pytest.raises(fedrl.UserError, match="the world bare has no pictures"):
+        rendering.OwnPictures(bare, bare.render, "bare").render()
 
 
 def test_what_cannot_be_drawn_here_is_one_line(run: fedrl.Run, tmp_path: Path, monkeypatch):

@@ -154,3 +154,19 @@ def test_a_model_that_is_not_there_is_said_before_anything_runs(tmp_path, capsys
     assert call(["sweep", "fedagent/baselines", *flags]) == 2
     assert "./nowhere" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
+
+
+def test_worlds_that_must_be_told_more_have_digests_too(tmp_path):
+    """A server of OpenEnv, an environment of verifiers: neither has a default that would do."""
+    agent = {"algorithm": {"name": "fedagent", "model": "models/tiny"}}
+    worlds = (
+        {"name": "openenv", "url": "http://127.0.0.1:8000"},
+        {"name": "openenv", "url": "http://127.0.0.1:8000", "train": 70},
+        {"name": "openenv", "url": "http://127.0.0.1:8001"},
+        {"name": "verifiers", "environment": "wordle"},
+        {"name": "verifiers", "environment": "wordle", "arguments": ["n=3"]},
+    )
+    found = [digest(resolve(agent | {"world": world})) for world in worlds]
+    assert len(set(found)) == len(worlds)
+    usual = digest(resolve(agent | {"world": worlds[0] | {"train": 1000}}))
+    assert usual == found[0], "a default that is said is no other run"

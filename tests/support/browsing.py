@@ -55,4 +55,4 @@ def new_person(browser):
     yield open_page
     for context in contexts:
         context.close()
-    assert trouble == []
+    assert trouble == [], trouble

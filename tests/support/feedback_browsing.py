@@ -11,9 +11,10 @@ def visits(new_person):
     """What opens a server's page; it may talk to servers that were visited and to nobody else."""
     allowed = set()
 
-    def open_(server, **options):
-        allowed.add(f"http://127.0.0.1:{server.server_port}{server.root}")
-        return new_person(server.url, allowed, "ERR_CON", **options)
+    def open_(server, link="", **options):
+        allowed.add(f"{server.site}{server.root}")
+        allowed.add(f"blob:{server.site}/")  # what a person downloads
+        return new_person(link or server.url, allowed, "ERR_CON", **options)
 
     return open_
 

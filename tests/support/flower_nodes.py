@@ -7,10 +7,12 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 
 from fedrl.config.flower import Settings
+from fedrl.core.narrow_numbers import Precision
 from fedrl.core.types import Algorithm, Job, Result
 from fedrl.engines.flower.connection import Connection, Lost
 from fedrl.engines.flower.engine import FlowerEngine, Recipe
-from fedrl.engines.flower.node import NodeClient, Plan
+from fedrl.engines.flower.node import NodeClient
+from fedrl.engines.flower.node_plan import Plan
 from fedrl.engines.flower.superlink_client import Arrived, Outgoing
 from fedrl.engines.in_process import attempt
 
@@ -20,6 +22,9 @@ PIECE = 100
 
 class Inline(NodeClient):
     """A client that computes here instead of in a worker process."""
+
+    def _start(self, plan: Plan, recipe: str) -> None:
+        plan.build()
 
     def _compute(self, plan: Plan, recipe: str, job: Job, deadline: float) -> Result:
         return attempt(plan.build(), job)
@@ -36,9 +41,10 @@ def in_small_pieces(**settings: object) -> Settings:
 class Net:
     """Nodes by their ids; `spoil` sees every answer to a job and may change or lose it."""
 
-    def __init__(self, algorithm: Algorithm, folder: Path, clients: int, half: bool = False):
+    def __init__(self, algorithm: Algorithm, folder: Path, clients: int,
+                 precision: Precision = "float32"):  # fmt: skip
         self.algorithm = algorithm
-        plan = Plan(lambda: algorithm, half, PIECE, True)
+        plan = Plan(lambda: algorithm, precision, PIECE, True)
         self.members = {
             100 + c: Inline(c, folder / str(c), lambda recipe: plan, log=lambda line: None)
             for c in range(clients)

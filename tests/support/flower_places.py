@@ -7,9 +7,10 @@ through. All that crosses them is kept (`wire`), and what the hub's SuperLink re
 
 from __future__ import annotations
 
-import csv
+import json
 import os
 import re
+import runpy
 import secrets
 import shutil
 import subprocess
@@ -22,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from fedrl.envs.movielens.generate import generate
+from support.environments import EXAMPLES
 
 MEMBERS = ["north", "south", "west"]
 PORT = 9092
@@ -33,8 +34,8 @@ PORT = 9092
 class Canary(NamedTuple):
     """What only one organisation knows."""
 
-    text: bytes  # in every title
-    numbers: np.ndarray  # users and times
+    text: bytes  # in some prompts
+    numbers: np.ndarray  # of tickets, in every line
 
     def found_in(self, blob: bytes) -> bool:
         if self.text in blob:
@@ -53,28 +54,30 @@ class Canary(NamedTuple):
         return False
 
 
-def write_ratings(folder: Path, member: int | None) -> Canary | None:
-    """Ten users of one made-up public; a member's have titles, ids and times of their own."""
-    everybody = generate(users=60, movies=300, each=200, family=3)
-    first = 30 if member is None else 10 * member
-    users = np.unique(everybody.user)[first : first + (30 if member is None else 10)]
-    rows = np.flatnonzero(np.isin(everybody.user, users))
-    user, when = everybody.user[rows], everybody.timestamp[rows]
-    name = ""
-    if member is not None:
-        name = f"canary {secrets.token_hex(8)} "
-        user = user + 2_310_000_000 + 1_000_000 * member
-        when = 4_130_000_000 + 1_000_000 * member + 37 * np.arange(len(rows))
-    folder.mkdir(parents=True)
-    with (folder / "movies.csv").open("w", newline="") as file:
-        table = csv.writer(file)
-        table.writerow(["movieId", "title", "genres"])
-        table.writerows([m.id, name + m.title, "|".join(m.genres)] for m in everybody.movies)
-    with (folder / "ratings.csv").open("w", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(["userId", "movieId", "rating", "timestamp"])
-        table.writerows(zip(user, everybody.movie[rows], everybody.rating[rows], when))
-    return None if member is None else Canary(name.encode(), np.concatenate([user, when]))
+def write_tasks(folder: Path) -> dict[str, Canary]:
+    """What the example writes for organisations, with a ticket's number in every line, and tasks
+    that only one of them has."""
+    run_path = EXAMPLES / "sort_digits" / "src" / "fedrl_sort_digits" / "__init__.py"
+    source = folder / "source"
+    runpy.run_path(str(run_path))["write_organisations"](source)
+    canaries = {}
+    for member, name in enumerate(MEMBERS):
+        text = f"canary {secrets.token_hex(8)}"
+        place, tickets = folder / name / "data" / "tasks", []
+        place.mkdir(parents=True)
+        for split in ("train", "test"):
+            lines = (source / name / "tasks" / f"{split}.jsonl").read_text().splitlines()
+            rows = [json.loads(line) for line in lines]
+            rows += [row | {"prompt": f"{text} {row['prompt']}"} for row in rows[:3]]
+            for row in rows:
+                row["ticket"] = 4_130_000_000 + 1_000_000 * member + 37 * len(tickets)
+                tickets.append(row["ticket"])
+            written = "".join(json.dumps(row) + "\n" for row in rows)
+            (place / f"{split}.jsonl").write_text(written)
+        canaries[name] = Canary(text.encode(), np.array(tickets))
+    shutil.move(source / "public", folder / "hub" / "data" / "public")
+    shutil.rmtree(source)
+    return canaries
 
 
 # Places -----------------------------------------------------------------------------------------
@@ -113,6 +116,20 @@ with open("../wire", "ab", buffering=0) as kept:
         if name != "lo":
             kept.write(len(frame).to_bytes(4, "big") + frame)
 """
+
+
+def numbered_commands(page: str, section: int) -> list[str]:
+    """Those of a numbered section of a page; one that begins with … is an example."""
+    text = re.search(rf"^## {section}\..*?(?=^## )", page, re.M | re.S)
+    assert text is not None
+    blocks = re.findall(r"(?:^    .*\n)+", text[0], re.M)
+    lines = "".join(blocks).replace("\\\n", "").splitlines()
+    return [line.strip() for line in lines if not line.strip().startswith("…")]
+
+
+def as_member(command: str, number: int) -> str:
+    """A page speaks of North; `South is --client 1`, and so on."""
+    return command.replace("north", MEMBERS[number]).replace("--client 0", f"--client {number}")
 
 
 def ip(*words: str) -> None:

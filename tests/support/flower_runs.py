@@ -23,6 +23,29 @@ MOMENTUM = {
     "algorithm": {"name": "fedsvrpg-m", "local_steps": 4},
     "world": {"name": "random_mdp"},
 }
+TABLE = {"name": "random_mdp", "horizon": 8}
+CLASSICS = {
+    "fedprox": {"algorithm": {"name": "fedprox", "local_steps": 2}, "world": TABLE},
+    "scaffold": {"algorithm": {"name": "scaffold", "local_steps": 2}, "world": TABLE},
+    "fednova": {
+        "algorithm": {"name": "fednova", "local_steps": 2, "local_steps_spread": 0.5},
+        "world": TABLE,
+    },
+    "fedpg-br": {"algorithm": {"name": "fedpg-br", "trajectories": 4}, "world": TABLE},
+    "qavg": {"algorithm": {"name": "qavg", "local_steps": 3}, "world": {"name": "random_mdp"}},
+    "fedprox-dqn": {
+        "algorithm": {
+            "name": "fedprox-dqn",
+            "hidden": [8, 8],
+            "episodes": 2,
+            "batch": 8,
+            "replay": 200,
+            "eval_episodes": 1,
+        },
+        "world": {"name": "cartpole-v1"},
+    },
+}
+"""Every method of `algorithms/classics`, small."""
 IMPATIENT = """
 import flwr.supernode.fleet_http_connection as connection, flwr.supercore.heartbeat as heartbeat
 connection.HEARTBEAT_DEFAULT_INTERVAL = heartbeat.HEARTBEAT_DEFAULT_INTERVAL = 10

@@ -16,6 +16,7 @@ from fedrl.aggregation import mean as aggregate
 from fedrl.clients.local_noise import Private
 from fedrl.clients.masked_updates import SecureClient
 from fedrl.core import seeding, serialization
+from fedrl.core.narrow_numbers import Precision
 from fedrl.core.types import Algorithm, Failure, Job, Result, Tensors
 from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.connection import Connection, Lost
@@ -65,7 +66,7 @@ class SecretNet(Net):
         algorithm: Algorithm,
         folder: Path,
         clients: int = CLIENTS,
-        half: bool = False,
+        precision: Precision = "float32",
         regroup: bool = False,
         **fields: object,
     ) -> None:
@@ -73,7 +74,7 @@ class SecretNet(Net):
         self.terms = Terms.of(self.settings, clients)
         self.honest = Private(algorithm, self.settings)
         super().__init__(
-            SecureClient(self.honest, self.settings, self.terms), folder, clients, half
+            SecureClient(self.honest, self.settings, self.terms), folder, clients, precision
         )
         plan = replace(self.members[100].plan(""), terms=self.terms, seed=SEED)
         for node in self.members.values():
@@ -83,7 +84,7 @@ class SecretNet(Net):
         self.gone: list[tuple[str, int]] = []  # (step, messages of it that still get through)
         self.questions: list[tuple[Seen, Outgoing]] = []
         self.answers_seen: list[Seen] = []
-        self.half = half
+        self.precision = precision
 
     def push(self, messages_: Sequence[Outgoing]) -> list[str]:
         numbers = []
@@ -109,7 +110,7 @@ class SecretNet(Net):
         return numbers
 
     def engine(self, warn: Callable[[str], None] = print, **settings: object) -> FlowerEngine:
-        chosen = in_small_pieces(**({"half": self.half} | settings))
+        chosen = in_small_pieces(**({"precision": self.precision} | settings))
         return FlowerEngine(
             self.honest,
             Recipe("run", "", keep=3),

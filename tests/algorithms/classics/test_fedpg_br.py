@@ -10,10 +10,12 @@ import pytest
 from support.policy_gradients import make, played
 from support.rounds import same
 
+import fedrl
 from fedrl.algorithms.classics.fedpg_br import FedPGBR, FedPGBRSettings
 from fedrl.algorithms.policy_gradient import LocalStep
 from fedrl.algorithms.policy_gradient.gradient_estimators import rewards_to_go
 from fedrl.algorithms.policy_gradient.policies import table
+from fedrl.config.build import notes
 from fedrl.core import seeding
 from fedrl.core.types import UserError
 from fedrl.envs.control import random_mdp
@@ -178,3 +180,15 @@ def test_impossible_settings():
     for fields in ({"local_steps": 2}, {"client_steps": (1, 2)}, {"server_trajectories": 0}):
         with pytest.raises(UserError, match=r"algorithm\."):
             FedPGBRSettings(**fields)
+
+
+def test_a_run_says_that_standardizing_biases_the_correction():
+    """The clients' B and the server's b trajectories are scaled apart, each by its own returns."""
+    recipe = {"algorithm": {"name": "fedpg-br"}, "world": {"name": "random_mdp", "horizon": 5}}
+    assert notes(fedrl.configure(recipe)) == []
+    scaled = recipe | {"algorithm": {"name": "fedpg-br", "standardize": True}}
+    (line,) = notes(fedrl.configure(scaled))
+    assert "biases FedPG-BR's correction" in line
+    assert line in fedrl.dry_run(scaled).lines
+    pavg = scaled | {"algorithm": {"name": "pavg", "standardize": True}}
+    assert notes(fedrl.configure(pavg)) == []

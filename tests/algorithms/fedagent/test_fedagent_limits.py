@@ -18,6 +18,8 @@ from fedrl.config.build import build_algorithm
 from fedrl.core.types import UserError
 from fedrl.llm import policy as policies
 from fedrl.llm.generation.hf import HFSampler
+from fedrl.llm.out_of_memory import ADVICE as ADVICES
+from fedrl.llm.out_of_memory import NoRoom, OutOfMemory, explain_out_of_memory
 from fedrl.llm.rl import policy_gradient
 from fedrl.runs import train as runs
 
@@ -70,7 +72,10 @@ def test_an_evaluation_that_runs_out_of_memory_leaves_a_run_that_goes_on(
     monkeypatch.setattr(HFSampler, "generate", in_evaluation)
     with pytest.raises(UserError, match="out of GPU memory") as found:
         train(recipe(model, rounds=2), tmp_path / "b")
-    assert str(found.value) == ADVICE
+    assert str(found.value) == (
+        "out of GPU memory in an evaluation: lower algorithm.eval_tasks, algorithm.answer_tokens "
+        "or algorithm.prompt_tokens"
+    )
     monkeypatch.setattr(HFSampler, "generate", true)
     (half,) = (tmp_path / "b" / "test").iterdir()
     assert last(half).round == 0
@@ -114,3 +119,43 @@ def test_a_spread_model_trains_with_the_plain_sampler(model, tmp_path, monkeypat
     path = train(recipe(model, rounds=1, algorithm={"device": "spread"}), tmp_path / "b")
     for name, value in last(whole).states[0]["theta"].items():
         assert np.array_equal(value, last(path).states[0]["theta"][name]), name
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported …",
+        "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+    ],
+)
+@pytest.mark.parametrize("doing", ADVICES)
+def test_any_kind_of_full_memory_is_one_line_that_names_the_right_setting(words, doing):
+    kind = torch.AcceleratorError if hasattr(torch, "AcceleratorError") else RuntimeError
+    net = torch.nn.Linear(1, 1)
+    net.weight.grad = torch.ones(1, 1)
+    with pytest.raises(OutOfMemory) as found, explain_out_of_memory(net, doing):
+        raise RuntimeError(words) if "CUBLAS" in words else made(kind, words)
+    assert str(found.value) == ADVICES[doing]
+    assert len(str(found.value).splitlines()) == 1
+    assert net.weight.grad is None
+
+
+def made(kind, words):
+    try:
+        return kind(words)
+    except TypeError:  # needs CUDA's number beside its words
+        return kind(words, 2)
+
+
+def test_other_errors_stay_as_they_are():
+    with pytest.raises(RuntimeError, match="shapes cannot be multiplied"), explain_out_of_memory():
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+
+def test_a_cache_without_room_names_what_the_phase_can_change():
+    with pytest.raises(OutOfMemory) as found, explain_out_of_memory(doing="evaluating"):
+        raise NoRoom("the cache takes 9 GB and 2 GB are free", "lower algorithm.tasks")
+    assert str(found.value) == (
+        "the cache takes 9 GB and 2 GB are free; lower algorithm.eval_tasks, "
+        "algorithm.answer_tokens or algorithm.prompt_tokens"
+    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -204,7 +206,7 @@ def test_an_export_that_fails_is_one_line_and_leaves_nothing(model, tmp_path, mo
     assert told.count("\n") == 1
 
     def full(self, folder, **more):
-        (folder / "half").touch()
+        (Path(folder) / "half").touch()
         raise SafetensorError("no space left")
 
     kind = type(load(str(model), HERE).model)

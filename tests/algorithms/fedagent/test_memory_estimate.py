@@ -17,9 +17,10 @@ from fedrl.algorithms.fedagent import memory_estimate
 from fedrl.algorithms.fedagent.local_trainer import trained_model
 from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core.types import UserError
+from fedrl.llm import memory
 from fedrl.llm.generation.cuda import CudaSampler
 from fedrl.llm.generation.hf import HFSampler
-from fedrl.llm.rl.batches import Batching, to_rows
+from fedrl.llm.rl.batches import Batching, to_packed, to_rows
 from fedrl.llm.rl.logprobs import hidden_states
 from fedrl.llm.rl.loss import Loss
 from fedrl.llm.rl.policy_gradient import update
@@ -102,17 +103,20 @@ def test_the_plain_samplers_cache_is_exact(folder):
 @pytest.mark.parametrize("rows", [3, 6, 70])
 def test_the_engines_copy_and_cache_are_exact(folder, rows):
     model = built(folder, BASE)
-    engine = CudaSampler(model, (), 0, dtype=torch.bfloat16)
+    engine = CudaSampler(model, (), 0, dtype=torch.bfloat16, seeded=True)
     engine.generate([[5 + i] * 20 for i in range(rows)], 7, 1.0, torch.Generator())
     found = memory_estimate.cache(BASE, memory_estimate.shape_of(model.config), rows, "cuda", 2)
-    assert found == engine._store.nbytes + engine._noise.nbytes
+    assert found == engine.room.store.nbytes + engine.room.noise.nbytes
     settings = replace(BASE, model=str(folder), device="cuda", lora_rank=4)
     assert memory_estimate.estimate_memory(settings, rows).memory.sampler == sum(
         piece.nbytes for piece in engine.weights.targets.values()
     )
 
 
-@pytest.mark.parametrize("change", [{}, {"lora_rank": 2}, {"save_memory": True}])
+LAYERS = {"lora_rank": 2, "lora_targets": ("q_proj", "v_proj")}
+
+
+@pytest.mark.parametrize("change", [{}, {"lora_rank": 2}, LAYERS, {"save_memory": True}])
 def test_activations_are_near_what_is_kept_for_the_way_back(folder, change):
     settings = replace(BASE, model=str(folder), prompt_tokens=60, answer_tokens=20, **change)
     model = built(folder, settings)
@@ -129,11 +133,98 @@ def test_activations_are_near_what_is_kept_for_the_way_back(folder, change):
     with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
         hidden_states(model, batch)
     shape, norms = memory_estimate.shape_of(model.config), "lora_rank" not in change
-    expected = memory_estimate.kept(shape, 4, settings.save_memory, norms)
+    expected = memory.padded_bytes(shape, 4, settings.save_memory, norms, settings.lora_targets)
     if settings.save_memory:  # the one layer in full comes on the way back
-        expected -= memory_estimate.kept(shape._replace(layers=1), 4, False, norms) - 4 * 2 * 64
+        expected -= memory.padded_bytes(shape._replace(layers=1), 4, False, norms) - 4 * 2 * 64
     measured = sum(size for size, _ in seen.values()) / (4 * 80)
     assert measured == pytest.approx(expected, rel=0.07)
+
+
+@pytest.mark.parametrize("change", [{}, {"lora_rank": 2}, {"save_memory": True}])
+def test_what_the_packed_learner_keeps_is_counted(folder, change):
+    """To the byte, but for the log-sum-exp, which a CPU computes again."""
+    settings = replace(BASE, model=str(folder), **change)
+    model, seen = built(folder, settings), {}
+    parameters = {p.untyped_storage().data_ptr() for p in model.parameters()}
+
+    def pack(tensor):
+        place = tensor.untyped_storage().data_ptr()
+        if place not in parameters and tensor.is_floating_point():
+            seen[place] = (tensor.untyped_storage().nbytes(), tensor)
+        return tensor
+
+    batch = to_packed([Sample(0, 0, [2 + i] * 60, [3] * 20, [], "") for i in range(4)], HERE)
+    with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+        hidden_states(model, batch)
+    shape = memory.shape_of(model.config)
+    expected = memory.packed_bytes(shape, 4, settings.save_memory) - 4 * 64
+    if settings.save_memory:  # the one layer in full comes on the way back
+        expected -= memory.packed_bytes(shape._replace(layers=1), 4, False) - 4 * 2 * 64
+    else:
+        expected -= 4 * shape.heads * shape.layers
+    assert sum(size for size, _ in seen.values()) == len(batch.ids) * expected
+
+
+QWEN_1_5B = {
+    "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 1536,
+    "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12,
+    "num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": True,
+}  # fmt: skip
+
+
+@pytest.fixture
+def large(tmp_path):
+    """The paper's size and its recipe's lengths, on a GPU."""
+    (tmp_path / "config.json").write_text(json.dumps(QWEN_1_5B))
+    return Settings(model=str(tmp_path), device="cuda", format="chat", tasks=8, microbatch=8)
+
+
+def test_the_papers_size_with_adapters_is_not_told_to_need_a_large_gpu(large):
+    found = memory_estimate.estimate_memory(replace(large, lora_rank=32), 134)
+    assert found.rows == 64  # an evaluation streams through training's rows
+    assert 17e9 < found.memory.total < 30e9
+    shorter = replace(large, lora_rank=32, prompt_tokens=600, answer_tokens=128)
+    assert memory_estimate.estimate_memory(shorter, 134).memory.total < 22e9
+
+
+def test_a_pass_is_cut_by_tokens_not_by_samples(large):
+    def activations(**change):
+        return memory_estimate.estimate_memory(replace(large, **change), 0).memory.activations
+
+    assert activations(microbatch=64) == activations(microbatch=8) == activations(microbatch=2)
+    assert activations(microbatch=1) < activations(microbatch=8)
+    assert activations(save_memory=True) < 0.6 * activations()
+    assert memory.pass_tokens(135_000_000) == 22_222
+    assert memory.pass_tokens(7_000_000_000) == memory.PASS_TOKENS[0]
+    assert memory.pass_tokens(1_000_000) == memory.PASS_TOKENS[1]
+
+
+def test_what_cannot_fit_is_refused_with_what_helps_most(large):
+    memory_estimate.require_memory(large, 60 * 10**9)
+    with pytest.raises(UserError) as found:
+        memory_estimate.require_memory(large, 24 * 10**9)
+    words = str(found.value)
+    assert len(words.splitlines()) == 1
+    assert "the GPU has 24.0 GB free: algorithm.lora_rank = 32" in words
+    assert "algorithm.kl = 0 (6.2 GB less)" in words
+    memory_estimate.require_memory(replace(large, lora_rank=32), 24 * 10**9)
+    memory_estimate.require_memory(replace(large, device="cpu"))  # nothing to ask
+
+
+def test_what_helps_is_told_by_what_it_saves(large):
+    helps = dict(memory_estimate.remedies(large, 134, 9))
+    now = memory_estimate.estimate_memory(large, 134).memory.total
+    for words, change in {
+        "algorithm.kl = 0": {"kl": 0.0},
+        "algorithm.save_memory = true": {"save_memory": True},
+        "algorithm.tasks = 4": {"tasks": 4},
+    }.items():
+        less = memory_estimate.estimate_memory(replace(large, **change), 134).memory.total
+        assert helps[words] == now - less
+    assert list(helps.values()) == sorted(helps.values(), reverse=True)
+    assert not any("eval_tasks" in words for words in helps)
+    plain = dict(memory_estimate.remedies(replace(large, rollouts="plain"), 134, 9))
+    assert "algorithm.eval_tasks = 64" in plain
 
 
 def test_every_choice_moves_the_part_that_it_should(folder):

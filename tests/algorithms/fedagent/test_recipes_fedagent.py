@@ -75,9 +75,14 @@ def test_baselines_and_settings_of_the_paper_are_shown(recipe):
     epochs = {(c.algorithm.local_epochs, c.rounds) for c in shown if c.algorithm.format == "chat"}
     assert epochs == {(1, 210), (3, 70), (5, 42)}
     assert all(a * b == 210 for a, b in epochs)
-    assert {c.partition.strategy for c in shown} == {
+    scenes = {"scenes"} if recipe == "household" else set()
+    assert {c.partition.strategy for c in shown} == scenes | {
         "uniform", "preference", "coverage", "hardness"
     }  # fmt: skip
+    if recipe == "webshop":
+        assert {kind for c in shown for kind in c.world.variants} == {
+            "catalogue", "fields", "ranking", "lookalikes", "reranking"
+        }  # fmt: skip
 
 
 def test_a_setting_whose_reason_is_not_plain_has_a_comment_above():

@@ -523,7 +523,7 @@ def test_titles_and_answers_never_leave_their_client(tmp_path, monkeypatch, caps
     monkeypatch.setattr(FedRLHF, "feedback_source", lambda self, mine: lambda user: Fan())
     size = [word for key in ("users", "movies", "ratings", "least")
             for word in (f"--world.{key}", str(getattr(WORLD, key)))]  # fmt: skip
-    assert call(["run", "fedrlhf/movielens", "--rounds", "2", "--out", str(tmp_path),
+    assert call(["run", "fedrlhf/movielens_paper", "--rounds", "2", "--out", str(tmp_path),
                  "--federation.clients", "3", "--algorithm.rating_queries", "100",
                  *size]) == 0  # fmt: skip
     assert any(TITLE in item for question in asked for item in question.items)  # it was there
@@ -560,7 +560,7 @@ def test_a_living_persons_answers_stay_in_their_folder(tmp_path, monkeypatch):
     size = [word for key in ("users", "movies", "ratings", "least")
             for word in (f"--world.{key}", str(getattr(WORLD, key)))]  # fmt: skip
     live = ["--algorithm.feedback", "live", "--algorithm.feedback_folder", str(people)]
-    assert call(["run", "fedrlhf/movielens", "--rounds", "1", "--out", str(out),
+    assert call(["run", "fedrlhf/movielens_paper", "--rounds", "1", "--out", str(out),
                  "--federation.clients", "2", *size, *live]) == 0  # fmt: skip
     (run,) = out.glob("*/*")
     folder = Folder(client_folder(people, 1))

@@ -20,6 +20,7 @@ from fedrl.envs.movielens import world as movielens
 from fedrl.envs.movielens.world import World
 from fedrl.feedback import rating_network as network
 from fedrl.feedback.rating_kernels import Rules
+from reproductions.fedrlhf import drift
 from reproductions.fedrlhf.rates import TradeOff, rates
 
 # Quadratics: J_k(θ) = −½ (θ − c_k)ᵀ diag(a_k) (θ − c_k), all constants known
@@ -85,16 +86,31 @@ def test_the_repaired_bound_is_never_violated(steps, clients, noise):
 
 def test_the_papers_bound_fails_when_many_clients_drift():
     """Two kinds of clients, 5,000 of each: they settle at another place than the optimum."""
-    curve, centre = np.array([[1.0], [0.1]]), np.array([[1.0], [-1.0]])
-    constants, path = quadratics(curve, centre, 0.0, 50, rounds=4000, repeats=1, copies=5000)
+    curve, centre = drift.CURVES[:, None], drift.CENTRES[:, None]
+    constants, path = quadratics(curve, centre, 0.0, drift.STEPS, drift.ROUNDS, 1, copies=5000)
     last = bound(constants, path)[-1]
-    settled = path.gaps[-1]
-    assert settled == pytest.approx(path.gaps[-1000], rel=1e-6)
-    assert settled > 1e-3
+    assert path.gaps[-1] == pytest.approx(drift.settled(), rel=1e-9)
+    assert path.gaps[-1] == pytest.approx(path.gaps[-1000], rel=1e-6)
     assert last.gap > last.paper
     assert last.gap < last.repaired
-    one = quadratics(curve, centre, 0.0, 1, rounds=4000, repeats=1, copies=5000)[1]
+    known, closed = drift.run(10_000, drift.ROUNDS)
+    np.testing.assert_allclose(closed.gaps, path.gaps, rtol=1e-9)
+    np.testing.assert_allclose(closed.averaged, path.averaged, rtol=1e-9)
+    np.testing.assert_allclose(closed.slopes, path.slopes, rtol=1e-9, atol=1e-15)
+    assert known.gradient <= constants.gradient  # the same, as short as this run allows
+    assert known._replace(gradient=0) == pytest.approx(constants._replace(gradient=0))
+    one = quadratics(curve, centre, 0.0, 1, 4000, 1, copies=5000)[1]
     assert one.gaps[-1] < 1e-12  # without local steps there is nothing to settle at but the optimum
+    assert drift.settled(1) == pytest.approx(0, abs=1e-30)
+
+
+def test_theorem_4_2_fails_for_the_same_clients():
+    """They have all that it asks for: rounds, clients, no feedback, known constants."""
+    found = drift.theorem_4_2()
+    assert found.gap > 2 * found.epsilon
+    assert found.samples.feedback > 0
+    constants, path = drift.run(found.samples.clients, found.samples.rounds)
+    assert (path.slopes >= 2 * constants.pl * path.gaps[:-1] * (1 - 1e-12)).all()  # μ holds
 
 
 def test_the_terms_are_those_of_the_theorem():

@@ -277,7 +277,7 @@ def test_an_averaging_run_resumes(tmp_path):
         for word in (f"--world.{field}", str(getattr(WORLD, field)))
     ]
     words = [
-        "run", "fedrlhf/movielens", *size, "--federation.clients", "3", "--algorithm.average",
+        "run", "fedrlhf/movielens_paper", *size, "--federation.clients", "3", "--algorithm.average",
         "true", "--algorithm.method", "policy-gradient",
     ]  # fmt: skip
 

@@ -16,7 +16,7 @@ from fedrl.algorithms.fedrlhf.ratings.bound import measure
 from fedrl.algorithms.fedrlhf.ratings.client_data import mean_over_holders, row_marks
 from fedrl.clients.local_noise import Private
 from fedrl.config.build import build_algorithm
-from fedrl.config.loading import resolve
+from fedrl.config.loading import find_recipe, read_recipe, resolve
 from fedrl.core import tree
 from fedrl.core.types import Job, UserError
 from fedrl.core.update_refusal import refusal
@@ -168,15 +168,23 @@ def test_the_counts_are_declared_and_tell_what_the_changes_tell():
     assert "held" not in learned(plain)[1][0].update
 
 
-@pytest.mark.parametrize("half", [False, True])
-def test_counts_travel_exactly_also_in_half_precision(half):
+@pytest.mark.parametrize("precision", ["float32", "float16", "bfloat16"])
+def test_counts_travel_exactly(precision):
     pytest.importorskip("flwr", reason="needs the extra flower")
     from fedrl.core import serialization
 
     sent = learned(built(rows="holders"))[1][0].update
-    got = serialization.unpack(serialization.pack(sent, half))
+    got = serialization.unpack(serialization.pack(sent, precision))
     for name in ROWS:
         np.testing.assert_array_equal(got["held"][name], sent["held"][name])
+
+
+def test_counts_do_not_travel_in_eight_bits():
+    recipe = read_recipe(find_recipe("fedrlhf/movielens_paper"))
+    small = ("--flower.precision", "int8", "--aggregate.name", "mean")
+    build_algorithm(resolve(recipe, small))
+    with pytest.raises(UserError, match="would spoil the counts"):
+        build_algorithm(resolve(recipe, (*small, "--algorithm.rows", "holders")))
 
 
 def through(settings: Privacy, algorithm, start, results):

@@ -31,7 +31,7 @@ from fedrl.core import seeding, tree
 from fedrl.core.types import Job, UserError
 from fedrl.envs.imdb.world import Settings as WorldSettings
 from fedrl.envs.imdb.world import World
-from fedrl.feedback import sentiment
+from fedrl.feedback import effect, sentiment
 from fedrl.feedback.store import Folder, client_folder
 from fedrl.runs import train as runs
 from fedrl.runs.run_dir import RunDir, read_checkpoint
@@ -352,6 +352,9 @@ def test_a_person_is_asked_about_pairs_and_teaches_the_next_round(model, tmp_pat
         assert question.kind == "compare"
         assert a != b
         assert a.split()[:2] == b.split()[:2]  # of the same prompt
+        assert question.prompt  # which a person sees apart
+        assert a.startswith(question.prompt)
+        assert b.startswith(question.prompt)
     one_round(algorithm, 0)
     assert not client_folder(folder, 0).exists()
     reply(folder, 1, 1.0)
@@ -362,6 +365,12 @@ def test_a_person_is_asked_about_pairs_and_teaches_the_next_round(model, tmp_pat
     liked, other = waiting[0].items[1], waiting[0].items[0]
     felt = algorithm.rewards.of(1).model.score([liked, other])
     assert felt[0] > 0.5 > felt[1]
+    shown = effect.read(private)  # how it goes on as it came, and after it has learned here
+    assert (shown.kind, shown.answers) == ("texts", len(waiting))
+    for came, learned in zip(shown.without, shown.with_answers, strict=True):
+        assert came.prompt == learned.prompt
+        assert came.item.startswith(came.prompt)
+    assert shown.without != shown.with_answers
 
     logged = built(model, **live | {"feedback": "logged"})
     before = len(private.view().queries)

@@ -11,12 +11,20 @@ from hypothesis import strategies as st
 from support.rounds import Memory, same
 
 from fedrl.aggregation import mean as aggregate
+from fedrl.algorithms.classics.fednova import FedNova
+from fedrl.algorithms.classics.fedpg_br import FedPGBR
+from fedrl.algorithms.classics.fedprox import FedProx
+from fedrl.algorithms.classics.scaffold import Scaffold
 from fedrl.algorithms.momentum.algorithm import Momentum, Settings
 from fedrl.algorithms.momentum.batched_seeds import run_seeds
+from fedrl.algorithms.policy_gradient.gradient_estimators import gradient, per_step, rewards_to_go
+from fedrl.algorithms.policy_gradient.runners import Start, steps
+from fedrl.algorithms.policy_gradient.runners.jax_worlds import keys_from
 from fedrl.core import seeding, tree
 from fedrl.core.types import Job, UserError
 from fedrl.engines.in_process import InProcess
 from fedrl.envs.control import cartpole, mujoco, random_mdp
+from fedrl.envs.interfaces import Trajectories
 from fedrl.federation import client_sampling, round_loop
 
 BASE = Settings(beta=0.3, local_steps=3, lr=0.01, return_scale=0.01, eval_episodes=2)
@@ -138,6 +146,75 @@ def test_sweep_over_seeds_equals_the_round_loop(kind, name, beta):
                 np.testing.assert_allclose(metrics[name][0], done.metrics[name], rtol=2e-3)
 
 
+def test_steps_shorten_with_the_gradients_seen():
+    """Two steps by hand, with one batch: θ moves by η_k g, and Δ is ηK times their mean."""
+    w, factor, lr = 2.0, 5.0, 0.01
+    fields = {"adaptive_offset": w, "adaptive_factor": factor, "server_lr": 0.02}
+    fields |= {"local_steps": 2, "return_scale": 1.0}
+    method = algorithm("cartpole", 1, name="pavg", beta=1.0, lr=lr, **fields)
+    theta = tree.map(lambda x: x[None], method.init(3)["theta"])
+    start = Start(theta, {}, {})
+    keys = keys_from(np.array([4], np.uint64))
+    params = tree.map(lambda x: x[None], method.world.params([0]))
+    batch = method.runner._sample(theta, params, keys, 1)
+    policy, gamma, now = method.runner.policy, method.world.gamma, theta
+    carried = steps.at_first(method, 1)
+    for k in range(2):
+        now, carried, _ = steps.local_step(
+            method, policy, gamma, start, now, now, k, batch, carried, lr
+        )
+    update, _ = steps.finished(method, start, now, carried, 1)
+
+    psi = rewards_to_go(batch.rewards[0], batch.mask[0], gamma)
+    one = Trajectories(*(x[0] for x in batch))
+    here, total, taken = tree.map(lambda x: x[0], theta), 0.0, 0.0
+    for _ in range(2):
+        g = gradient(policy, here, one, psi)
+        total += sum(float((leaf**2).sum()) for leaf in g.values())
+        eta = lr / (w + factor * total) ** (1 / 3)
+        here, taken = {n: x + eta * g[n] for n, x in here.items()}, taken + eta
+    assert taken < 2 * lr * w ** (-1 / 3)
+    for name, leaf in here.items():
+        np.testing.assert_allclose(now[name][0], leaf, rtol=1e-5, atol=1e-7)
+        mean = (leaf - theta[name][0]) / taken
+        np.testing.assert_allclose(update[name][0], 2 * lr * mean, rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("kind", ["cartpole", "hopper"])
+@pytest.mark.parametrize("name", ["fedsvrpg-m", "fedhapg-m"])
+def test_steps_that_nothing_shortens_are_constant(kind, name):
+    plain = played(algorithm(kind, name=name, server_lr=0.02))
+    fields = {"adaptive_offset": 1.0, "adaptive_factor": 0.0}
+    other = played(algorithm(kind, name=name, server_lr=0.02, **fields))
+    for leaf in plain.last.states[0]["theta"]:
+        a, b = (one.last.states[0]["theta"][leaf] for one in (plain, other))
+        np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-6)
+
+
+def test_a_gradient_per_step_is_the_sum_by_the_mean_length():
+    mask = np.array([[1.0, 1.0, 1.0, 0.0], [1.0, 0.0, 0.0, 0.0]], np.float32)
+    psi = np.arange(8, dtype=np.float32).reshape(2, 4)
+    np.testing.assert_allclose(per_step(psi, mask), psi / 2.0)  # (3 + 1) steps, two trajectories
+
+
+@pytest.mark.parametrize(
+    "method, fields",
+    [
+        (Scaffold, {}),
+        (FedProx, {"mu": 0.5}),
+        (FedNova, {"client_steps": (1, 2, 6)}),
+    ],
+)
+def test_seeds_of_other_methods_run_side_by_side(method, fields):
+    chosen = method.Settings(local_steps=3, lr=0.01, return_scale=0.01, eval_episodes=2, **fields)
+    curves = list(run_seeds(chosen, lambda seed: make("cartpole", 3, seed), [5, 6], 3, 1, method))
+    store = played(method(chosen, make("cartpole", 3, 5), 3, [[0], [1], [2]]))
+    for (_, metrics), done in zip(curves, store.rounds, strict=True):
+        for name in ("eval/return", "train/return", "env/steps"):
+            if name in done.metrics:
+                np.testing.assert_allclose(metrics[name][0], done.metrics[name], rtol=2e-3)
+
+
 def test_server_step_is_the_papers():
     method = algorithm("random_mdp")
     state = method.init(0)
@@ -230,6 +307,8 @@ def test_centralized_draws_from_every_environment():
         ({"local_steps": 0}, "algorithm.local_steps"),
         ({"lr": 0.0}, "algorithm.lr"),
         ({"weight_clip": -1.0}, "algorithm.weight_clip"),
+        ({"adaptive_offset": -1.0, "server_lr": 1.0}, "algorithm.adaptive_offset"),
+        ({"adaptive_offset": 1.0}, "set algorithm.server_lr"),
         ({"policy": "direct", "name": "fedhapg-m"}, "twice differentiable"),
     ],
 )
@@ -243,6 +322,14 @@ def test_settings_that_a_world_cannot_read_are_refused():
         algorithm("cartpole", policy="direct")
     with pytest.raises(UserError, match="standardize"):
         algorithm("random_mdp", standardize=True)
+    with pytest.raises(UserError, match="adaptive_offset"):
+        algorithm("random_mdp", adaptive_offset=1.0, server_lr=0.1)
+    with pytest.raises(UserError, match="one by one"):
+        list(
+            run_seeds(
+                FedPGBR.Settings(), lambda seed: make("cartpole", 3, seed), [5], 1, 1, FedPGBR
+            )
+        )
 
 
 class Corridor:

@@ -307,3 +307,19 @@ def test_continuous_actions_are_refused():
     pendulum = gymnasium.World(gymnasium.Settings(id="Pendulum-v1"), 1, 0)
     with pytest.raises(UserError, match="continuous actions"):
         QLearning(Settings(**SMALL), pendulum, 1, [[0]])
+
+
+def test_a_client_s_own_policy_is_what_it_had_learned():
+    """Another one than everybody's: by the weights that it sent."""
+    algorithm = made()
+    state = algorithm.init(1)
+    result = first(algorithm)
+    own = algorithm.own_policy(result.state, state, 0)
+    states = np.random.default_rng(0).normal(size=(9, 4))
+    moved = {"weights": state["theta"]["weights"] + result.update["weights"]}
+    np.testing.assert_allclose(
+        own.outputs(states), algorithm.runner.policy(moved).outputs(states), rtol=1e-5, atol=1e-6
+    )
+    assert not np.allclose(own.outputs(states), algorithm.policy(state).outputs(states), atol=1e-4)
+    with pytest.raises(UserError, match="keep no Q of their own"):
+        algorithm.own_policy({}, state, 0)

@@ -12,6 +12,7 @@ from fedrl.algorithms.qhd import q_learning_kernels as q_learner
 from fedrl.algorithms.qhd.dqn import distillation, feddqn
 from fedrl.algorithms.qhd.dqn import network as dqn
 from fedrl.algorithms.qhd.dqn.episodes import run_episodes
+from fedrl.algorithms.qhd.q_learning import round_report
 from fedrl.algorithms.qhd.q_learning_kernels import Rules
 from fedrl.core.types import Job, UserError
 from fedrl.envs.discrete.worlds import Settings as WorldSettings
@@ -308,3 +309,9 @@ def test_a_run_is_the_loop_of_stable_baselines3():
     assert ours.counters[q_learner.UPDATES] == 20 * (steps // 64 - 1)
     np.testing.assert_allclose(ours.online, as_vector(online), atol=1e-3)
     assert np.abs(ours.online - first).max() > 0.1
+
+
+def test_the_last_of_a_rounds_episodes_are_told_of_if_asked_for():
+    job, returns, lengths = Job(0, {}, None, 0), np.arange(10.0), np.ones(10)
+    assert "train/return_recent" not in round_report(job, returns, lengths)[1]
+    assert round_report(job, returns, lengths, 4)[1]["train/return_recent"] == 7.5

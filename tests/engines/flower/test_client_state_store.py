@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedrl.config.loading import resolve, to_toml
 from fedrl.core import serialization
-from fedrl.core.private_files import StateError
+from fedrl.core.private_files import StateError, write_private
 from fedrl.engines.flower.client_state_store import (
     HISTORY,
     ClientStateStore,
@@ -82,3 +83,32 @@ def test_a_history_is_that_of_all_jobs_before():
     for damaged in (1, "", "zz" * 32, np.zeros(3)):
         with pytest.raises(StateError, match="damaged"):
             without_history(state | {HISTORY: damaged})
+
+
+def test_a_state_is_of_the_kind_of_run_that_left_it(tmp_path: Path):
+    """Two recipes that are allowed: the plain one must not send what the private one kept."""
+    store = ClientStateStore(tmp_path)
+    store.save("run", "a", {"x": np.ones(2)}, 2, None, "private")
+    assert set(store.load("run", "a", "private")) == {"x"}
+    assert set(store.load("run", "a")) == {"x"}  # its owner's own question
+    with pytest.raises(StateError, match="is of other settings"):
+        store.load("run", "a", "plain")
+    write_private(tmp_path / "run" / "b.safetensors", serialization.pack({"x": np.ones(2)}))
+    assert set(store.load("run", "b", "plain")) == {"x"}  # of an earlier version
+
+
+def test_what_a_run_is_of_is_what_it_keeps_when_resumed(tmp_path: Path):
+    pytest.importorskip("flwr", reason="needs the extra flower")
+    from fedrl.engines.flower import node_recipes
+
+    def origin(**changed: object) -> str:
+        tables = {"world": {"name": "random_mdp"}, "algorithm": {"name": "pavg"}, "rounds": 3}
+        text = to_toml(resolve(tables | {"engine": "workers"} | changed))
+        return node_recipes.plan(text, tmp_path, "", ()).origin
+
+    private = {"clip": 1.0, "noise": 4.0, "where": "local"}
+    assert origin() == origin(rounds=9) == origin(flower={"precision": "float16"})
+    assert origin(privacy=private) == origin(privacy=private | {"epsilon": 8.0})
+    kinds = [origin(), origin(seed=1), origin(privacy=private), origin(privacy={"clip": 1.0}),
+             origin(algorithm={"name": "fedsvrpg-m"})]  # fmt: skip
+    assert len(set(kinds)) == 5

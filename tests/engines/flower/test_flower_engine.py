@@ -327,16 +327,19 @@ def test_the_same_broadcast_is_stored_once_and_in_pieces(net: Net):
     assert all(len(array.data) <= 100 for array in bodies[0].values())
 
 
-def test_half_precision_both_ways(tmp_path: Path):
+@pytest.mark.parametrize(("precision", "off"), [("float16", 2**-11), ("bfloat16", 2**-8),
+                                                ("int8", 1 / 127)])  # fmt: skip
+def test_numbers_are_rounded_on_the_way(precision, off, tmp_path: Path):
     exact = outcomes(Net(Toy(CLIENTS), tmp_path / "a", CLIENTS))
-    net = Net(Toy(CLIENTS), tmp_path / "b", CLIENTS, half=True)
-    rounded = list(net.engine(half=True).run(jobs(net)))
+    net = Net(Toy(CLIENTS), tmp_path / "b", CLIENTS, precision)
+    rounded = list(net.engine(precision=precision).run(jobs(net)))
     for a, b in zip(exact, rounded, strict=True):
         assert isinstance(a, Result)
         assert isinstance(b, Result)
         assert b.update["b"].dtype == np.float32
         np.testing.assert_array_equal(a.update["a"], b.update["a"])  # double: as it was
-        np.testing.assert_allclose(a.update["b"], b.update["b"], rtol=2**-11)
+        largest = np.abs(a.update["b"]).max()
+        np.testing.assert_allclose(a.update["b"], b.update["b"], rtol=off, atol=off * largest)
         assert a.update["b"].tobytes() != b.update["b"].tobytes()
 
 

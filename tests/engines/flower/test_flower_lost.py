@@ -33,7 +33,8 @@ from fedrl.engines.flower.adapter import node as adapter_node
 from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.adapter.driver import Run
 from fedrl.engines.flower.connection import Connection
-from fedrl.engines.flower.node import NodeClient, Plan
+from fedrl.engines.flower.node import NodeClient
+from fedrl.engines.flower.node_plan import Plan
 from fedrl.engines.flower.superlink_client import Arrived, Outgoing, SuperLinkClient, _Arriving
 
 CLIENTS = 3
@@ -121,7 +122,7 @@ def test_a_message_whose_run_has_ended_does_not_stop_a_node(monkeypatch: pytest.
     monkeypatch.setattr(
         adapter_node, "push_message", lambda runtime, told, context: done.append(told)
     )
-    client: Any = SimpleNamespace(answer=lambda content: content)
+    client: Any = SimpleNamespace(answer=lambda content: content, sent=0)
     node_executor.serve(client, "x:1", b"secret", lambda: not done)
     assert done == ["the next one"]
     assert ends == [("left behind", "failed"), ("the next one", "completed")]
@@ -224,7 +225,9 @@ def test_an_acquired_task_whose_token_is_lost_ends_the_supernode(
         raise error
 
     monkeypatch.setattr(supernode, "AcquireTask", acquire)
-    monkeypatch.setattr(node_executor, "time", SimpleNamespace(sleep=lambda _: None))
+    monkeypatch.setattr(
+        node_executor, "time", SimpleNamespace(sleep=lambda _: None, monotonic=time.monotonic)
+    )
     alive = looks(5)
     node_executor.serve(SimpleNamespace(), "x:1", b"secret", alive)  # type: ignore[arg-type]
     assert (supernode.acquired, supernode.closed) == (tries, 1)
@@ -245,7 +248,7 @@ class Hangs(Toy):
 def test_a_job_that_is_interrupted_has_failed_and_the_next_one_is_done(tmp_path: Path):
     begun = tmp_path / "begun"
     recipes = {"hangs": partial(Hangs, begun), "works": partial(Toy, CLIENTS)}
-    plan = lambda recipe: Plan(recipes[recipe], False, 100, True)  # noqa: E731
+    plan = lambda recipe: Plan(recipes[recipe], "float32", 100, True)  # noqa: E731
     client = NodeClient(0, tmp_path, plan, log=lambda line: None)
     job = jobs()[0]
     with closing(client):
@@ -273,7 +276,7 @@ def fails_once(path: Path) -> Toy:
 
 
 def test_a_worker_that_did_not_start_is_started_again(tmp_path: Path):
-    plan = Plan(partial(fails_once, tmp_path / "there"), False, 100, True)
+    plan = Plan(partial(fails_once, tmp_path / "there"), "float32", 100, True)
     with closing(NodeClient(0, tmp_path, lambda recipe: plan, log=lambda line: None)) as client:
         with pytest.raises(UserError, match="no data yet"):
             client._compute(plan, "", jobs()[0], 0.0)

@@ -23,6 +23,7 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 
 from support.flower_hostile import LIES
 from support.flower_runs import (
+    CLASSICS,
     CLIENTS,
     MOMENTUM,
     QUICK,
@@ -149,6 +150,13 @@ def conforms(method: dict, folder: Path) -> Path:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_the_same_numbers_as_in_one_process(family: str, up: LocalFederation, tmp_path: Path):
     conforms(FAMILIES[family], tmp_path)
+
+
+@pytest.mark.machines
+@pytest.mark.parametrize("name", CLASSICS)
+def test_the_same_numbers_for_the_classics(name: str, up: LocalFederation, tmp_path: Path):
+    """Without SuperLinks, for every change: test_flower_classics.py."""
+    conforms(CLASSICS[name], tmp_path)
 
 
 @pytest.mark.machines

@@ -95,11 +95,11 @@ def test_half_precision_of_the_broadcast_is_what_values_differ_from(tmp_path: Pa
             return state
 
     toy = Large(CLIENTS)
-    net = SecretNet(toy, tmp_path, half=True)
+    net = SecretNet(toy, tmp_path, precision="float16")
     sent = toy.broadcast(toy.init(0), 1)
     (found, *_) = net.engine().run([turned(Job(c, sent, None, 0), 1) for c in range(CLIENTS)])
     assert isinstance(found, Result)
-    seen = serialization.unpack(serialization.pack(sent, half=True))
+    seen = serialization.unpack(serialization.pack(sent, "float16"))
     each = [net.honest.local(turned(Job(c, seen, None, 0), 1)).update for c in range(CLIENTS)]
     expected = np.mean([update["theta"]["b"] for update in each], 0)
     np.testing.assert_allclose(found.update["theta"]["b"], expected, atol=2e-4)

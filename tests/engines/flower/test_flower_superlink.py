@@ -232,50 +232,6 @@ def test_places_that_cannot_be_written_are_told(tmp_path: Path):
         keys.make_node(tmp_path / "file" / "key")
 
 
-class Registry:
-    """Remembers the keys that are registered."""
-
-    def __init__(self) -> None:
-        self.keys: list[bytes] = []
-
-    def RegisterNode(self, request: Any) -> None:
-        self.keys.append(request.public_key)
-
-
-def test_one_bad_key_file_keeps_nobody_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
-):
-    pytest.importorskip("flwr", reason="needs the extra flower")
-    from flwr.supercore.control.control_http_client import ControlHttpClient
-
-    from fedrl.engines.flower import keys, superlink
-
-    registry = Registry()
-    monkeypatch.setattr(ControlHttpClient, "from_server_address", lambda *_, **__: registry)
-    for name in ("a", "z"):
-        keys.make_node(tmp_path / name)
-    whole = (tmp_path / "z.pub").read_bytes()
-    (tmp_path / "b.pub").write_bytes("ecdsa-sha2".encode("utf-16"))
-    (tmp_path / "c.pub").mkdir()
-    (tmp_path / "d.pub").write_bytes(b"ssh-unknown AAAA")
-    (tmp_path / "z.pub").write_bytes(whole[:40])  # it is still being copied
-    looks = iter(range(3))
-
-    def pause(_: float) -> None:
-        (tmp_path / "z.pub").write_bytes(whole)
-        if next(looks, None) is None:
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(superlink.time, "sleep", pause)
-    with pytest.raises(KeyboardInterrupt):
-        superlink._register(Connection("x:1"), tmp_path)
-    assert len(registry.keys) == 2
-    said = capsys.readouterr().err
-    for name in ("b.pub", "c.pub", "d.pub", "z.pub"):
-        assert said.count(f"{name} was not registered") == 1
-    assert said.count("registered the node of z.pub") == 1
-
-
 @pytest.mark.parametrize(
     "host, name",
     [("0.0.0.0", "127.0.0.1"), ("::", "localhost"), ("10.0.0.5", "10.0.0.5"), ("::1", "[::1]")],

@@ -14,9 +14,10 @@ from support.packages import METHOD, install
 
 from fedrl.config.build import packages
 from fedrl.config.loading import resolve, to_toml
+from fedrl.core.registry import load, only_packages
 from fedrl.core.types import UserError
-from fedrl.engines.flower.node import Refused
-from fedrl.engines.flower.node_recipes import build, configuration
+from fedrl.engines.flower.node_plan import Refused
+from fedrl.engines.flower.node_recipes import build, configuration, plan
 
 NAME = "fedrl-doubled"
 
@@ -74,6 +75,66 @@ def test_another_version_is_named(recipe: str, tmp_path: Path, monkeypatch):
         configuration(recipe, (), {NAME})
 
 
+def test_everything_that_is_wrong_with_packages_is_told_at_once(tmp_path: Path, monkeypatch):
+    """Its owner would else restart the node once for each."""
+    monkeypatch.syspath_prepend(install(tmp_path / "site", NAME, METHOD))
+    wanted = [f"{NAME}:0.3:0", "gone-a:1.0:0", "gone-b:2.0:0", "their-a:1:0", "their-b:2:0"]
+    with pytest.raises(Refused) as told:
+        configuration(f"packages = {wanted}", (), {NAME, "gone-a", "gone-b"})
+    assert str(told.value) == (
+        "packages: the run needs their-a 1, their-b 2, which this node's owner has not allowed "
+        "(--allow-package their-a --allow-package their-b); the run needs gone-a 1.0, gone-b 2.0, "
+        "which are not installed on this node; the run has fedrl-doubled 0.3, and this node 0.1: "
+        "install the same"
+    )
+
+
+WRAPPER = """
+import gymnasium
+
+
+class Halved(gymnasium.RewardWrapper):
+    def reward(self, reward):
+        return reward / 2
+"""
+
+
+@pytest.fixture
+def gym_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    pytest.importorskip("gymnasium")
+    monkeypatch.syspath_prepend(install(tmp_path / "own", "own-wrappers", WRAPPER))
+    tables = {
+        "algorithm": {"name": "pavg"},
+        "world": {"name": "gymnasium", "id": "CartPole-v1"},
+        "federation": {"clients": 2},
+    }
+    yield to_toml(resolve(tables))
+    sys.modules.pop("own_wrappers", None)
+
+
+def test_what_the_owner_names_himself_needs_no_leave(gym_recipe: str, tmp_path: Path):
+    """A wrapper of the node's own, and a method: the flags are its owner's word."""
+    flags = ("--world.wrappers", "own_wrappers:Halved")
+    assert plan(gym_recipe, tmp_path, "", flags)
+    built = build(gym_recipe, str(tmp_path), "", flags, False, frozenset())
+    env = built.world.environment(0)
+    env.reset(seed=0)
+    assert env.step(0)[1] == 0.5
+    said = gym_recipe.replace("wrappers = []", 'wrappers = ["own_wrappers:Halved"]')
+    assert said != gym_recipe
+    with pytest.raises(UserError, match="has not allowed"):  # not as a recipe's word
+        configuration(said, flags)
+
+
+def test_a_method_that_the_owner_names_needs_no_leave(recipe: str, tmp_path: Path):
+    plain = to_toml(resolve({"algorithm": {"name": "pavg"}, "world": {"name": "random_mdp"}}))
+    flags = ("--algorithm.name", "fedrl_doubled:Doubled")
+    built = build(plain, str(tmp_path), "", flags, False, frozenset())
+    assert type(built).__name__ == "Doubled"
+    with pytest.raises(Refused, match="has not allowed"):  # the recipe's own stays a recipe's
+        configuration(recipe, flags)
+
+
 def test_other_code_under_the_same_version_is_refused(recipe: str, tmp_path: Path, monkeypatch):
     elsewhere(tmp_path, monkeypatch)
     monkeypatch.syspath_prepend(install(tmp_path / "other", NAME, METHOD + "\n# changed\n"))
@@ -93,3 +154,37 @@ def test_a_file_is_never_opened(name: str, tmp_path: Path, monkeypatch):
 def test_packages_that_are_none_are_refused(said: str):
     with pytest.raises((Refused, UserError)):
         configuration(f"packages = {said}", (), {NAME})
+
+
+@pytest.mark.parametrize("key", ["reward", "tools"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "gymnasium.envs.registration:load_env_creator",  # imports what it is told to
+        "gymnasium.envs:make",
+        "fedrl.envs.prompts.records:Path.home",
+        "fedrl.envs.prompts.builtin_rewards:exact_match",
+        "gymnasium.wrappers:np.load",
+    ],
+)
+def test_functions_that_a_model_calls_are_of_allowed_packages_alone(name: str, key: str):
+    """What a tool gets is what a model wrote, and the model is the coordinator's."""
+    from fedrl.envs.prompts.rewards import REWARDS
+    from fedrl.envs.tools.functions import TOOLS
+
+    table = REWARDS if key == "reward" else TOOLS
+    with only_packages({NAME}), pytest.raises(UserError, match="packages that its owner allows"):
+        table.find(name)
+    assert table.find(name).module == name  # on one's own machine
+
+
+def test_what_an_allowed_package_imports_is_not_taken_by_its_name(tmp_path: Path, monkeypatch):
+    from fedrl.envs.prompts.rewards import REWARDS, Rewards
+
+    source = "from subprocess import run\n\ndef mine(completions, **columns):\n    return []\n"
+    monkeypatch.syspath_prepend(install(tmp_path / "site", "fedrl-shells", source))
+    with only_packages({"fedrl-shells"}):
+        assert Rewards.find(["fedrl_shells:mine"], ()).names == ("fedrl_shells:mine",)
+        with pytest.raises(UserError, match="is of subprocess"):
+            load(REWARDS.find("fedrl_shells:run"), "world.reward", "fedrl_shells:run")
+    sys.modules.pop("fedrl_shells")

@@ -15,8 +15,9 @@ from support.small_talkers import talker
 
 import fedrl
 from fedrl.core.types import UserError
-from fedrl.engines.flower.node import Refused
-from fedrl.engines.flower.node_policy import Policy, check
+from fedrl.engines.flower.node_plan import Refused
+from fedrl.engines.flower.policy import Policy
+from fedrl.engines.flower.policy_check import Node, check
 
 
 def tables(folder: Path, url: str, **more: object) -> dict[str, object]:
@@ -72,6 +73,6 @@ def test_a_server_that_is_lost_for_all_stops_the_run_with_one_line(folder: Path)
 def test_a_node_calls_only_the_server_that_its_owner_names(folder: Path) -> None:
     config = fedrl.api.configure(tables(folder, "http://192.0.2.1:80"))
     with pytest.raises(Refused, match=r"world\.url: this node calls only servers"):
-        check(config, Policy(folder, frozenset({"algorithm.model", "out"})))
+        check(config, Policy(), Node(folder, frozenset({"algorithm.model", "out"})))
     own = frozenset({"world.url", "algorithm.model", "out"})
-    check(config, Policy(folder, own))
+    check(config, Policy(), Node(folder, own))

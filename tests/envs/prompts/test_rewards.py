@@ -137,7 +137,6 @@ def test_an_answer_without_any_opinion_is_not_scored(tmp_path: Path):
         ("short", "'short' returned 3 rewards for 4 answers"),
         ("words", "'words' returned a str where a number belongs"),
         ("number", "'number' returned a float instead of a list of numbers"),
-        ("missing", "'missing' raised TypeError"),
     ],
 )
 def test_what_a_function_does_wrong_is_one_line_without_the_text(tmp_path: Path, name, why):
@@ -146,6 +145,12 @@ def test_what_a_function_does_wrong_is_one_line_without_the_text(tmp_path: Path,
     assert isinstance(raised.value.args[0], Shareable)
     assert "3+4" not in reason(raised.value)
     assert why.split()[0] in reason(raised.value)
+
+
+def test_a_column_that_a_function_cannot_do_without_is_asked_for_at_once(tmp_path: Path):
+    line = r"world.reward 'missing' reads the column 'solution', which .*sums.jsonl, line 1 has not"
+    with pytest.raises(UserError, match=line):
+        played(tmp_path, "correct", "missing")
 
 
 def test_what_is_no_function(tmp_path: Path):
@@ -189,3 +194,22 @@ def test_columns_that_the_call_has_already_are_not_handed_on():
     columns = {"answer": 1, "completion": "x", "prompts": "y", "completion_ids": [9]}
     (scored,) = Rewards((reward,), ("reward",), (0.5,))([Answer("p", "said", (), columns)])
     assert scored.reward == 0.5
+
+
+@pytest.mark.parametrize(
+    ("body", "line"),
+    [
+        ("raise type('zanzibar9', (Exception,), {})()", "raised an error of its own"),
+        ("return type('zanzibar9', (), {})()", "returned something instead of a list"),
+        ("return [type('zanzibar9', (), {})()] * len(completions)", "returned something where a"),
+    ],
+)
+def test_names_that_a_function_makes_up_stay_where_it_runs(tmp_path: Path, body: str, line: str):
+    """It reads the data: a type's name could be a prompt's text."""
+    code = tmp_path / "mine.py"
+    code.write_text(f"def telling(completions, **columns):\n    {body}\n")
+    batch = Batch(prompts(write_rows(tmp_path / "sums.jsonl"), f"{code}:telling"))
+    batch.reset(TASKS)
+    with pytest.raises(UserError, match=line) as raised:
+        batch.step(SAID, [[1]] * 4)
+    assert "zanzibar9" not in reason(raised.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import sys
 
@@ -14,10 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedrl.core.types import UserError
-from fedrl.llm.generation import cuda, torch_ops
-from fedrl.llm.generation.cuda import CudaSampler, passes
-from fedrl.llm.generation.decode_buffers import bucket_rows
+from fedrl.llm.generation import cuda, reading, torch_ops
+from fedrl.llm.generation.cuda import CudaSampler
+from fedrl.llm.generation.decode_buffers import bucket_rows, new_buffers
 from fedrl.llm.generation.hf import HFSampler
+from fedrl.llm.generation.reading import passes
+from fedrl.llm.generation.sampler import Answer, Request
 from fedrl.llm.weights import MergedWeights
 
 VOCABULARY = 61
@@ -150,20 +153,81 @@ def test_any_batch(lengths, twice, limit, seed):
 
 
 class Replayed:
-    """Stands for a captured step where nothing can be captured."""
+    """Stands for captured steps where nothing can be captured."""
 
-    def __init__(self, engine, desk, filled):
-        self.replay = lambda: engine._step(desk, filled)
+    def __init__(self, engine, desk, filled, steps=1):
+        self.replay = lambda: [engine._step(desk, filled) for _ in range(steps)]
 
 
 @pytest.mark.parametrize("end", [(), (1, 2, 3), range(0, VOCABULARY, 2)])
 def test_looking_for_the_end_only_now_and_then(monkeypatch, end):
     """As with graphs: rows decode past their end until the next look, and nobody hears of it."""
     monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
-    monkeypatch.setattr(CudaSampler, "_capture", lambda *words: Replayed(*words))
+    monkeypatch.setattr(CudaSampler, "_capture", lambda *a, **b: Replayed(*a, **b))
     prompts = prompts_of([120, 5, 126, 5, 9])
     plain, ours = both(model_of("qwen2"), prompts, limit=20, end=end, graphs=True)
     same(plain, ours)
+
+
+SHARED = [[5, 6, 7], [5, 6, 7, 8], [5, 6, 9], [5, 6, 7], [5], [4, 6, 7], [5, 6, 7, 8, 8, 8]]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_what_prompts_begin_with_alike_is_read_once(model, temperature):
+    same(*both(model, SHARED, temperature=temperature))
+    told = reading.readings(SHARED, range(len(SHARED)), torch.device("cpu"))
+    assert sum(len(part.ids) for part in told) == 10  # nodes of their tree
+
+
+def seeded(model, end=(1,), graphs=False):
+    return CudaSampler(model, end, 0, graphs=graphs, seeded=True)
+
+
+def streamed(engine, prompts, seeds, limit, temperature, more=()):
+    """Answers by their keys; `more` prompts are asked for one by one as others end."""
+    found, rest = {}, list(enumerate(more, len(prompts)))
+
+    def answered(answers):
+        found.update({a.key: a for a in answers})
+        return [Request(key, p, seeds[key]) for key, p in (rest.pop(0) for _ in answers if rest)]
+
+    first = [Request(i, p, seeds[i]) for i, p in enumerate(prompts)]
+    engine.stream(first, limit, temperature, answered)
+    assert sorted(found) == list(range(len(prompts) + len(more)))
+    return [found[key] for key in sorted(found)]
+
+
+@pytest.mark.parametrize("graphs", [False, True])
+def test_an_answer_depends_on_its_prompt_and_seed_alone(monkeypatch, graphs):
+    """Whoever stands beside it, whenever it began, also after the room had to grow."""
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", lambda: None)
+    monkeypatch.setattr(CudaSampler, "_capture", lambda *a, **b: Replayed(*a, **b))
+    model, end = model_of("qwen2"), (1, 2, 3, 4)
+    prompts = prompts_of([4, 9, 3, 3, 12]) + prompts_of([5, 40, 2, 150, 7, 7, 30], 3)
+    seeds = [1000 + 7 * i for i in range(len(prompts))]
+    together = streamed(seeded(model, end, graphs), prompts[:5], seeds, 21, 1.0, prompts[5:])
+    assert len({len(answer.tokens) for answer in together}) > 3
+    for i, prompt in enumerate(prompts):
+        (alone,) = streamed(seeded(model, end), [prompt], seeds[i:], 21, 1.0)
+        assert together[i].tokens == alone.tokens
+        assert together[i].logprobs == pytest.approx(alone.logprobs, abs=2e-4)
+        assert not set(alone.tokens[:-1]) & set(end)
+        assert len(alone.tokens) == 21 or alone.tokens[-1] in end
+
+
+def test_a_greedy_stream_says_what_the_plain_sampler_says(model):
+    prompts = prompts_of([4, 9, 3, 3, 12, 5, 30, 2, 7])
+    plain = HFSampler(model, (1, 2, 3), 0).generate(prompts, 9, 0.0, torch.Generator())
+    found = streamed(seeded(model, (1, 2, 3)), prompts[:4], [0] * 9, 9, 0.0, prompts[4:])
+    assert [answer.tokens for answer in found] == plain.tokens
+    for answer, logprobs in zip(found, plain.logprobs, strict=True):
+        assert answer.logprobs == pytest.approx(logprobs, abs=2e-4)
+
+
+def test_a_stream_of_single_tokens():
+    found = streamed(seeded(model_of("llama"), ()), prompts_of([3, 4]), [1] * 5, 1, 1.0, [[5]] * 3)
+    assert [len(answer.tokens) for answer in found] == [1] * 5
+    assert isinstance(found[0], Answer)
 
 
 def test_steps_are_captured_once_per_bucket_and_anew_when_the_room_grows(monkeypatch):
@@ -198,21 +262,17 @@ def test_kernels_without_triton_are_a_user_error(monkeypatch):
 
 
 def test_reading_in_several_passes(monkeypatch):
-    monkeypatch.setattr(cuda, "READ", 16)
+    monkeypatch.setattr(cuda, "read_tokens", lambda shape: 16)
     same(*both(model_of("llama"), prompts_of([7, 3, 12, 1, 7, 20])))
 
 
 @given(lengths=st.lists(st.integers(1, 40), min_size=1, max_size=30), most=st.integers(1, 200))
 def test_passes_hold_every_prompt_once_and_no_more_than_allowed(lengths, most):
-    prompts = [(0,) * n for n in sorted(lengths)]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(cuda, "READ", most)
-        parts = list(passes(prompts))
-    assert [p for _, part in parts for p in part] == prompts
-    assert [start for start, _ in parts] == [
-        sum(len(part) for _, part in parts[:i]) for i in range(len(parts))
-    ]
-    assert all(len(part) == 1 or len(part) * len(part[-1]) <= most for _, part in parts)
+    prompts = [(0,) * n for n in lengths]
+    parts = list(passes(prompts, most))
+    assert [p for part in parts for p in part] == prompts
+    assert all(len(part) == 1 or sum(map(len, part)) <= most for part in parts)
+    assert all(sum(map(len, a)) + len(b[0]) > most for a, b in itertools.pairwise(parts))
 
 
 @given(st.integers(1, 2000))
@@ -353,6 +413,13 @@ def decode():
     return decode
 
 
+@pytest.fixture(scope="module")
+def kernels(decode):
+    from fedrl.llm.generation import attention_kernels
+
+    return attention_kernels
+
+
 def close(ours, plain, dtype) -> None:
     bound = {torch.float32: 2e-5, torch.bfloat16: 2e-2}[dtype]
     torch.testing.assert_close(ours, plain, atol=bound, rtol=bound)
@@ -376,12 +443,12 @@ class TestKernels:
         close(decode.swiglu(x), torch_ops.swiglu(x), dtype)
 
     @pytest.mark.parametrize("per_row", [1, 7])
-    def test_rope(self, decode, dtype, rows, heads, kv, size, per_row):
+    def test_rope(self, kernels, dtype, rows, heads, kv, size, per_row):
         qkv = torch.randn(rows * per_row, (heads + 2 * kv) * size, device=DEVICE).to(dtype)
         angles = torch.randn(rows * per_row, size // 2, device=DEVICE)
         positions = torch.arange(per_row, device=DEVICE).repeat(rows) + 4
         found = []
-        for ops in (torch_ops, decode):
+        for ops in (torch_ops, kernels):
             whole = torch.zeros(2, rows + 1, kv, 20, size, dtype=dtype, device=DEVICE)
             keys, values = whole[0, 1:], whole[1, 1:]
             queries = ops.rope(qkv, angles.cos(), angles.sin(), positions, keys, values)
@@ -389,14 +456,36 @@ class TestKernels:
         for plain, ours in zip(*found, strict=True):
             close(ours, plain, dtype)
 
-    def test_attention(self, decode, dtype, rows, heads, kv, size):
+    def test_attention(self, kernels, dtype, rows, heads, kv, size):
         if INTERPRETED and dtype is torch.bfloat16:
             pytest.skip("Triton's interpreter has no matrix product in bfloat16")
         lengths = torch.tensor([1, 150, 64, 65, 7][:rows], device=DEVICE)
         queries = torch.randn(rows, heads, size, device=DEVICE).to(dtype)
         keys, values = torch.randn(2, rows, kv, 150, size, device=DEVICE).to(dtype)
         plain = torch_ops.attention(queries, keys, values, lengths, size**-0.5)
-        close(decode.attention(queries, keys, values, lengths, size**-0.5), plain, dtype)
+        close(kernels.attention(queries, keys, values, lengths, size**-0.5), plain, dtype)
+
+    @pytest.mark.parametrize("together", [False, True])
+    def test_turned_attention(self, kernels, monkeypatch, dtype, rows, heads, kv, size, together):
+        """Rows in which nothing was read before, and rows that are over, too."""
+        if INTERPRETED and dtype is torch.bfloat16:
+            pytest.skip("Triton's interpreter has no matrix product in bfloat16")
+        monkeypatch.setattr(kernels, "TOGETHER", together)
+        position = torch.tensor([0, 149, 63, 64, 7][:rows], device=DEVICE)
+        lengths = position + 1
+        lengths[2 % rows] = 1
+        qkv = torch.randn(rows, (heads + 2 * kv) * size, device=DEVICE).to(dtype)
+        angles = torch.randn(rows, size // 2, device=DEVICE)
+        cache = torch.randn(2, rows, kv, 160, size, device=DEVICE).to(dtype)
+        found = []
+        for ops in (torch_ops, kernels):
+            keys, values = cache.clone()
+            mixed = ops.turned_attention(
+                qkv, angles.cos(), angles.sin(), position, keys, values, lengths, 160, size**-0.5
+            )
+            found.append((mixed[lengths > 1], mixed[0], keys, values))
+        for plain, ours in zip(*found, strict=True):
+            close(ours, plain, dtype)
 
     @pytest.mark.parametrize("sampling", [0.0, 1.0])
     def test_sample(self, decode, dtype, rows, heads, kv, size, sampling):
@@ -406,6 +495,25 @@ class TestKernels:
         plain, ours = torch_ops.sample(logits, noise, *knobs), decode.sample(logits, noise, *knobs)
         assert ours[0].tolist() == plain[0].tolist()
         close(ours[1], plain[1], torch.float32)
+
+
+@needs_triton
+@pytest.mark.parametrize("end", [(), (3,), (2, 3, 5)])
+def test_saying(decode, end):
+    """Every row once: over, ended by its token, ended by its limit, going on."""
+    torch.manual_seed(0)
+    rows, told = 150, []
+    token = torch.randint(7, (rows,), device=DEVICE)
+    logprob, over = torch.randn(rows, device=DEVICE), torch.rand(rows, device=DEVICE) < 0.3
+    count, limit = (torch.randint(low, high, (rows,)).to(DEVICE) for low, high in ((1, 5), (4, 9)))
+    for ops in (torch_ops, decode):
+        nothing = torch.zeros(0, device=DEVICE)
+        desk = new_buffers(rows, 12, 0, nothing, [], torch.device(DEVICE))
+        desk.over.copy_(over), desk.count.copy_(count), desk.limit.copy_(limit)
+        ops.say(desk, token, logprob, torch.tensor(end, dtype=torch.long, device=DEVICE))
+        told.append((*desk.moved, desk.said, desk.logprobs))
+    for plain, ours in zip(*told, strict=True):
+        assert torch.equal(ours, plain)
 
 
 @needs_triton
@@ -445,7 +553,7 @@ def test_captured_sampling_is_the_uncaptured():
     model = model_of("qwen2").to("cuda")
     said = []
     for graphs in (False, True):
-        engine = CudaSampler(model, (), 0, torch.float32, graphs=graphs)
+        engine = CudaSampler(model, (), 0, torch.float32, graphs=graphs, seeded=True)
         generator = torch.Generator("cuda").manual_seed(1)
         said.append(
             [

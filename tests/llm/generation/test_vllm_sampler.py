@@ -110,7 +110,7 @@ def test_the_engine_is_made_for_exact_log_probabilities(vllm):
 
 def test_answers_are_the_learners(vllm):
     """Log-probabilities at the sampling temperature, of the weights that were pushed last."""
-    model = lora.with_adapters(tiny(), 4, 8)
+    model = lora.with_adapters(tiny(), lora.Adapters(4, 8))
     lora.draw_adapters(model, 0)
     with torch.no_grad():
         for name, parameter in model.named_parameters():

@@ -677,3 +677,34 @@ def test_answers_survive_the_built_in_vocabulary():
     rows = tokenize(tokenizer, prompts, 512)
     assert not any(tokenizer.unk_token_id in row for row in rows)
     assert max(map(len, rows)) < 200
+
+
+@pytest.mark.parametrize("thinking", [True, False])
+def test_chat_names_a_command_of_the_shop_that_did_nothing(thinking):
+    format = Chat(thinking)
+    episode, turn = SHOP.start(GOALS[0])
+    notes = format.start(episode.goal, turn)
+
+    def told(command: str) -> str:
+        turn = episode.step(command)
+        format.observe(notes, command, turn)
+        return format.prompt(notes)
+
+    (found, *_) = SHOP.demonstrate(GOALS[0])
+    assert "did nothing" not in told(found)
+    assert "Your last command, click[no such thing], did nothing." in told("click[no such thing]")
+    assert "held no command that could be read" in told("").rpartition("Now you see")[2]
+    assert f"Your last command, {found}, did nothing." in told(found)  # the same page again
+    assert "did nothing" not in told("click[back to search]").rpartition("Now you see")[2]
+
+
+def test_an_option_that_was_chosen_did_something_though_the_page_looks_the_same():
+    goal = next(id for id in GOALS if len(SHOP.goal(id).values) >= 1)
+    episode, _ = SHOP.start(goal)
+    before = ""
+    for command in SHOP.demonstrate(goal)[:-1]:
+        turn = episode.step(command)
+        assert "failed" not in turn.info
+        same, before = turn.observation == before, turn.observation
+    assert same
+    assert episode.step(command).info["failed"] is True  # it is chosen already

@@ -101,6 +101,47 @@ def test_returns_to_go_come_from_the_steps_rewards():
     assert returns_to_go(played, 0.5).tolist() == [1.0, 0.0, 4.0]
 
 
+@given(games(), st.floats(0, 1), st.floats(0, 1), st.floats(0, 3))
+def test_discounts_and_weight_against_enumeration(
+    game: tuple[list[Steps], list[int]], gamma: float, step_gamma: float, weight: float
+):
+    """γ of episodes, γ of steps and ω, each by the sum that defines it."""
+    played, (episodes, groups) = rollout(*game), game
+
+    def later(e: int, step: int, by: float) -> float:
+        return sum(by**h * reward for h, (_, reward) in enumerate(episodes[e][step:]))
+
+    for i, s in enumerate(played.samples):
+        mates = [e for e in range(len(groups)) if groups[e] == groups[s.episode]]
+        here = mates.index(s.episode)
+        returns = [later(e, 0, gamma) for e in mates]
+        rest = [r for e, r in zip(mates, returns, strict=True) if e != s.episode]
+        alone = returns[here] - sum(rest) / len(rest) if rest else 0.0
+        alike = [
+            (t.episode, t.step) for t in played.samples
+            if t.situation == s.situation and t.episode in mates
+        ]  # fmt: skip
+        to_go = [later(e, step, step_gamma) for e, step in alike]
+        compared = centred(to_go)[alike.index((s.episode, s.step))]
+        found = gigpo(played, step_gamma, weight, scale=False, episode_gamma=gamma)[i]
+        assert grpo(played, False, gamma)[i] == pytest.approx(centred(returns)[here], abs=1e-5)
+        assert rloo(played, gamma)[i] == pytest.approx(alone, abs=1e-5)
+        expected = centred(returns)[here] + weight * compared
+        assert found == pytest.approx(expected, abs=3e-5)  # deviations of rounding are 0
+
+
+def centred(values: list[float]) -> list[float]:
+    return [value - statistics.fmean(values) for value in values]
+
+
+def test_a_discount_prefers_the_shorter_of_two_wins():
+    played = rollout([[("a", 0.0), ("b", 0.0), ("c", 1.0)], [("a", 1.0)]], [0, 0])
+    assert grpo(played).tolist() == [0.0] * 4
+    apart = 0.5**0.5  # ¼ and 1, of which any two numbers make ±1/√2
+    assert per_episode(played, grpo(played, gamma=0.5)) == pytest.approx([-apart, apart])
+    assert per_episode(played, rloo(played, gamma=0.5)) == pytest.approx([-0.75, 0.75])
+
+
 @given(games(), st.sampled_from([0.95, 1.0, 0.5]), st.booleans())
 def test_all_against_brute_force(game: tuple[list[Steps], list[int]], gamma: float, scale: bool):
     played = rollout(*game)

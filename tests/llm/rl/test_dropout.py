@@ -72,7 +72,7 @@ def test_before_the_first_step_every_ratio_is_one(model, sparing, adapters):
     reference = copy.deepcopy(model)
     if adapters:
         pytest.importorskip("peft", reason="LoRA needs peft")
-        model = reference = lora.with_adapters(model, 2, 4)
+        model = reference = lora.with_adapters(model, lora.Adapters(2, 4))
     if sparing:
         checkpoint_activations(model)
     found = learned(model, said(model), reference)

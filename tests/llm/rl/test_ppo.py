@@ -63,6 +63,15 @@ def test_without_discounts_it_is_the_return_to_go_less_the_value(game):
     np.testing.assert_allclose(gae(played, value, 1.0, 1.0), expected, atol=1e-9)
 
 
+@given(numbers, numbers, numbers, st.floats(0.01, 4))
+@settings(deadline=None)
+def test_the_value_loss_is_the_worse_of_the_plain_and_the_clipped(now, old, target, clip: float):
+    near = min(max(now, old - clip), old + clip)
+    expected = max((now - target) ** 2, (near - target) ** 2) / 2
+    found = value_loss(*torch.tensor([[now], [old], [target]], dtype=torch.float64), clip)
+    assert float(found) == pytest.approx(expected, abs=1e-12)
+
+
 def test_the_value_losss_slope_by_differences():
     """Near and far from the old value, on either side of the target: also where the clip holds."""
     generator = torch.Generator().manual_seed(0)
@@ -157,6 +166,25 @@ def test_judged_advantages_have_one_scale_and_returns_none():
     assert float(targets.advantages.mean()) == pytest.approx(0.0, abs=1e-9)
     assert float(targets.advantages.std(ddof=1)) == pytest.approx(1.0)
     np.testing.assert_allclose(targets.returns, returns_to_go(played, 1.0), atol=1e-6)
+
+
+@pytest.mark.parametrize("gamma, trace", [(0.9, 0.5), (0.5, 1.0), (1.0, 0.0), (0.8, 0.95)])
+def test_a_critics_discount_and_trace_against_a_recursion(gamma: float, trace: float):
+    """TD(λ)-returns from the last step back: G_t = r_t + γ ((1 − λ) V_{t+1} + λ G_{t+1})."""
+    model = critic_model()
+    steps = [[("a", 0.0), ("b", 10.0), ("c", -1.0)], [("a", -3.0)], [("a", 1.0), ("b", 2.0)]]
+    played = rollout(steps, [0] * 3)
+    targets = gae_targets(model, played, Critic(gamma=gamma, trace=trace), 0, 2)
+    value = {(s.episode, s.step): targets.values[i] for i, s in enumerate(played.samples)}
+    expected = {}
+    for e, episode in enumerate(steps):
+        after_value = after_return = 0.0
+        for step in reversed(range(len(episode))):
+            mixed = (1 - trace) * after_value + trace * after_return
+            expected[e, step] = after_return = episode[step][1] + gamma * mixed
+            after_value = value[e, step]
+    found = {(s.episode, s.step): targets.returns[i] for i, s in enumerate(played.samples)}
+    assert found == pytest.approx(expected, abs=1e-6)
 
 
 def test_it_learns_a_bandit():

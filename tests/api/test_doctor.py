@@ -1,0 +1,43 @@
+"""What `fedrl doctor` finds."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from types import SimpleNamespace
+
+import fedrl
+from fedrl.api import diagnosis as looking
+from fedrl.cli import call
+
+
+def test_it_names_versions_extras_data_and_space(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("FEDRL_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    assert call(["doctor", "--out", str(tmp_path), "--json"]) == 0
+    found = {one["about"]: one for one in json.loads(capsys.readouterr().out)}
+    assert found["fedrl"]["text"].startswith(fedrl.__version__)
+    assert "numba" in found["[classic]"]["text"]
+    assert found["movielens"]["remedy"] == "fedrl data movielens"
+    assert found["disk"]["state"] == "good"
+    assert not (set(found) & {"[all]", "[dev]"})
+    assert call(["doctor", "--out", str(tmp_path)]) == 0
+    assert "→ fedrl data movielens" in capsys.readouterr().out
+
+
+def test_extras_follow_those_that_they_name():
+    found = looking.extras()
+    assert any(need.startswith("jax") for need in found["mujoco"])
+    assert any(need.lower().startswith("box2d") for need in found["box2d"])
+    assert not any(need.startswith("fedrl[") for needs in found.values() for need in needs)
+
+
+def test_a_missing_package_and_a_full_disk_are_said_with_what_helps(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(looking, "_version", lambda name: None if name == "numba" else "1")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=1e9))
+    assert call(["doctor", "--out", str(tmp_path / "not" / "yet")]) == 1
+    told = capsys.readouterr().out
+    assert "not installed: numba" in told
+    assert 'pip install "fedrl[classic]"' in told
+    assert "✗ disk" in told
+    assert not (tmp_path / "not").exists()

@@ -1,0 +1,96 @@
+"""Prompts of a client's own: however few, and a coordinator who has some to evaluate on alone."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("torch", reason="needs the extra llm")
+
+from support.flower_runs import train
+from support.own_data import write_lines
+from support.own_prompts import organisations, recipe, rows_of
+from support.prompt_files import ROWS
+
+from fedrl.config.build import build_algorithm, build_world
+from fedrl.core.types import UserError
+from fedrl.envs.prompts.settings import Settings
+from fedrl.envs.prompts.world import OwnWorld
+from fedrl.runs import train as runs
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return organisations(tmp_path_factory.mktemp("organisations"))
+
+
+def own(source: Path, **more):
+    return OwnWorld(Settings(source=str(source), reward=("exact_match",), **more), 3, 0)
+
+
+def lines(rows: list[dict]) -> list[str]:
+    return [json.dumps(row) for row in rows]
+
+
+def test_the_only_prompt_is_trained_on_and_of_few_one_is_held_out(tmp_path: Path):
+    for count, trained, tested in ((1, 1, 0), (2, 1, 1), (3, 2, 1), (20, 18, 2)):
+        world = own(write_lines(tmp_path / f"{count}.jsonl", lines(ROWS[:count])))
+        assert (len(world.tasks("train")), len(world.tasks("test"))) == (trained, tested)
+    greedy = own(tmp_path / "2.jsonl", test=0.4, public=0.5)
+    assert [len(greedy.tasks(s)) for s in ("train", "test", "public")] == [1, 1, 0]
+
+
+def test_a_coordinator_may_have_test_jsonl_alone(place: Path, tmp_path: Path):
+    for member in ("north", "south", "west"):
+        write_lines(tmp_path / "data" / member / "sums" / "train.jsonl", lines(rows_of(member)))
+    write_lines(tmp_path / "data" / "public" / "sums" / "test.jsonl", lines(rows_of("public")))
+    config = recipe(
+        place, tmp_path / "out", rounds=1, world={"source": "sums"},
+        partition={"folder": str(tmp_path / "data")},
+    )  # fmt: skip
+    algorithm = build_algorithm(config)
+    assert len(algorithm.eval_tasks) == len(rows_of("public"))
+    assert train(config)
+    alone = own(tmp_path / "data" / "public" / "sums")
+    assert not alone.tasks("train")
+    assert len(pickle.loads(pickle.dumps(alone)).tasks("test")) == len(alone.tasks("test"))
+    with pytest.raises(UserError, match=r"no prompt 'x'; they are called like row-0000000"):
+        alone.row("x")
+
+
+def test_a_coordinator_without_the_split_is_evaluated_on_with_all_that_it_has(
+    place: Path, tmp_path: Path
+):
+    config = recipe(place, tmp_path, world={"test": 0.0})
+    algorithm = build_algorithm(config)
+    assert len(algorithm.eval_tasks) == len(rows_of("public"))
+    assert [len(share) for share in algorithm.shares] == [20, 7, 12]
+
+
+@pytest.mark.parametrize(
+    ("rows", "line"),
+    [
+        ([], "holds no prompts"),
+        ([{"prompt": "1+1=", "kind": "add"}, {"kind": "add"}], "has no column 'prompt'"),
+        ([{"prompt": 5, "kind": "add"}], "has neither a text nor chat messages"),
+        ([{"question": "1+1=", "kind": "add"}], "world.prompt is 'prompt', which .* has not"),
+    ],
+)
+def test_what_is_wrong_with_a_clients_prompts_names_the_client(
+    place: Path, tmp_path: Path, rows: list[dict], line: str
+):
+    for member in ("north", "south", "west", "public"):
+        own_rows = rows if member == "south" else rows_of(member)
+        write_lines(tmp_path / "data" / member / "sums.jsonl", lines(own_rows))
+    config = recipe(place, tmp_path / "out", partition={"folder": str(tmp_path / "data")})
+    algorithm = build_algorithm(config)
+    with pytest.raises(UserError, match=line) as found:
+        runs.start(config, algorithm)
+    assert str(found.value).startswith("client 1 (south): ")
+    assert "\n" not in str(found.value)
+    write_lines(tmp_path / "data" / "public" / "sums.jsonl", [])
+    with pytest.raises(UserError, match=r"public: world\.source: .* holds no prompts"):
+        build_world(config).world.tasks("test")

@@ -1,0 +1,67 @@
+"""Episodes that do not wait for each other are the episodes that do."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="language models need torch (fedrl[llm])")
+pytest.importorskip("transformers", reason="language models need transformers")
+
+from support.agent_runs import WORLD, make_model
+
+from fedrl.envs.household.world import Household, Settings
+from fedrl.llm.generation import cuda
+from fedrl.llm.generation.cuda import CudaSampler
+from fedrl.llm.generation.hf import HFSampler
+from fedrl.llm.policy import load
+from fedrl.llm.prompts.prompt_format import world_format
+from fedrl.llm.rollout import AgentLoop, collect_rollout
+
+
+@pytest.fixture(scope="module")
+def played(tmp_path_factory):
+    """A function from a sampler's kind and a temperature to a rollout of six tasks, twice each."""
+    policy = load(str(make_model(tmp_path_factory.mktemp("models") / "tiny")), torch.device("cpu"))
+    world = Household(Settings(**{k: v for k, v in WORLD.items() if k != "name"}))
+    tasks = [task.id for task in world.tasks("train")][:6]
+    base = AgentLoop(world, world_format("compact", world), policy.tokenizer, 6)
+
+    def play(streams: bool, temperature: float, rows: int | None = None):
+        if streams:
+            sampler = CudaSampler(policy.model, policy.end, policy.pad, seeded=True)
+        else:
+            sampler = HFSampler(policy.model, policy.end, policy.pad)
+        generator = torch.Generator().manual_seed(3)
+        loop = replace(base, rows=rows)
+        return collect_rollout(loop, sampler, tasks, temperature, generator, 2, transcripts=True)
+
+    return play
+
+
+def facts(rollout):
+    samples = [
+        (s.episode, s.step, s.prompt, s.answer, s.situation, s.reward, s.valid, s.command)
+        for s in rollout.samples
+    ]
+    return (
+        samples, rollout.groups, rollout.returns, rollout.won, rollout.invalid, rollout.lengths,
+        rollout.transcripts, rollout.truncated, rollout.scored,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("rows", [None, 5, 1])
+def test_greedy_episodes_are_those_of_the_plain_sampler(played, rows):
+    plain, streamed = played(False, 0.0), played(True, 0.0, rows)
+    assert facts(streamed) == facts(plain)
+    for a, b in zip(plain.samples, streamed.samples, strict=True):
+        assert b.logprobs == pytest.approx(a.logprobs, abs=2e-4)
+
+
+def test_who_waits_for_whom_changes_nothing(played, monkeypatch):
+    first = facts(played(True, 1.0))
+    assert len({len(sample[3]) for sample in first[0]}) > 1  # answers end apart
+    assert facts(played(True, 1.0, 5)) == first
+    monkeypatch.setattr(cuda, "ADMIT", 1)  # only when all rows are free
+    assert facts(played(True, 1.0, 4)) == first

@@ -1,0 +1,159 @@
+"""What a report says of differences: seed by seed, with intervals, and no winner by chance."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.pages import Page, write_run
+
+from fedrl.core.iqm import bootstrap_interval, iqm
+from fedrl.report import differences
+from fedrl.report import page as report
+from fedrl.report.client_panel import client_panels, client_values
+from fedrl.report.run_groups import Group, group_runs
+from fedrl.runs.read import load
+
+
+def runs(folder: Path, finals: dict[str, list[float]], first_seed: int = 0) -> list[Path]:
+    return [
+        write_run(
+            folder / f"{name}-{seed}", seed=seed, algorithm=f'name = "{name}"', final=final
+        )
+        for name, values in finals.items()
+        for seed, final in enumerate(values, first_seed)
+    ]  # fmt: skip
+
+
+def groups(folders: list[Path]) -> list[Group]:
+    return group_runs([load(folder) for folder in folders])
+
+
+@pytest.mark.parametrize("count", [4, 8, 20])
+def test_iqm_is_the_trimmed_mean_where_that_is_defined(count: int):
+    stats = pytest.importorskip("scipy.stats")
+    values = np.random.default_rng(count).normal(size=(3, count))
+    np.testing.assert_allclose(iqm(values), stats.trim_mean(values, 0.25, axis=1))
+
+
+def test_iqm_counts_an_edge_in_part_and_hears_no_outlier():
+    # Of five, the middle half has the third whole and three quarters of its two neighbours.
+    assert iqm([0, 1, 2, 3, 1000]) == pytest.approx((0.75 * 1 + 2 + 0.75 * 3) / 2.5)
+    assert iqm([7]) == 7
+    assert iqm([-np.inf, 1, 1, 1, 1, np.inf]) == 1
+    assert np.isnan(iqm([1, 2, np.nan, 3]))
+
+
+def test_the_bootstraps_interval_covers_about_what_it_says():
+    random, inside = np.random.default_rng(1), 0
+    for _ in range(100):
+        low, high = bootstrap_interval(random.normal(size=30))
+        inside += low <= 0 <= high
+    assert 85 <= inside <= 99
+    assert bootstrap_interval([1.0, 2, 3, 4]) == bootstrap_interval([1.0, 2, 3, 4])
+    assert np.isnan(bootstrap_interval([1.0])).all()
+
+
+def test_pairs_take_out_what_a_seed_does_to_both(tmp_path: Path):
+    """Seeds lie far apart, methods by 2 in each of them: intervals over seeds overlap, pairs do
+    not."""
+    easy = [10.0, 50.0, 90.0, 130.0]
+    there = groups(runs(tmp_path, {"pavg": easy, "fedhapg-m": [v + 2 for v in easy]}))
+    (found,) = differences.differences(there, "eval/return")
+    assert (found.first, found.second) == ("fedhapg-m", "pavg")
+    np.testing.assert_allclose(found.values, 2)
+    assert found.decided
+    assert differences.winner(there, "eval/return") == "fedhapg-m"
+
+
+def test_no_winner_where_the_interval_holds_0(tmp_path: Path):
+    folders = runs(tmp_path, {"pavg": [50, 60, 70, 64], "fedhapg-m": [60, 55, 75, 62]})
+    assert differences.winner(groups(folders), "eval/return") == ""
+    page = Page(report.build(folders, tmp_path / "page.html").read_text())
+    assert "no winner by final return, as far as these seeds tell" in page.text
+    assert "highest final" not in page.text
+    assert "no: 0 is within the interval" in page.text
+    assert "final IQM" in page.text
+
+
+def test_the_best_of_three_has_to_be_told_apart_from_both(tmp_path: Path):
+    finals = {"pavg": [50.0, 50], "fedhapg-m": [80.0, 80], "fedsvrpg-m": [70.0, 89]}
+    there = groups(runs(tmp_path, finals))
+    assert differences.winner(there, "eval/return") == ""
+    assert differences.winner(there[:2], "eval/return") == "fedhapg-m"
+
+
+def test_other_seeds_and_single_ones_are_not_compared(tmp_path: Path):
+    folders = runs(tmp_path, {"pavg": [50, 50]}) + runs(tmp_path, {"fedhapg-m": [90, 90]}, 5)
+    assert differences.table(groups(folders), "eval/return") is None
+    page = Page(report.build(folders, tmp_path / "page.html").read_text())
+    assert "nothing is told apart" in page.text
+    assert "no winner" in page.text
+
+
+def test_a_page_warns_where_more_differs_than_the_method(tmp_path: Path):
+    folders = runs(tmp_path, {"pavg": [50], "fedhapg-m": [90]})
+    assert differences.more_than_the_method(groups(folders)) == []
+    config = folders[1] / "config.toml"
+    config.write_text(config.read_text().replace("clients = 4", "clients = 5"))
+    page = Page(report.build(folders, tmp_path / "page.html").read_text())
+    assert "differ in more than the method: federation.clients." in page.text
+    config.write_text(config.read_text().replace("fedhapg-m", "pavg"))
+    assert differences.more_than_the_method(groups(folders)) == []  # that is what is compared
+
+
+def test_every_number_is_in_the_file_and_reads_back(tmp_path: Path):
+    folders = runs(tmp_path, {"pavg": [50, 60]})
+    report.build(folders, tmp_path / "page.html")
+    with (tmp_path / "page_plots" / "numbers.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    one = load(folders[1])
+    mine = [row for row in rows if row["seed"] == "1"]
+    assert len(mine) == sum(map(len, one.rounds.values()))
+    for row in mine:
+        assert float(row["value"]) == one.rounds[int(row["round"])][row["metric"]]
+    svg = (tmp_path / "page_plots" / "eval_return.svg").read_text()
+    assert svg.lstrip().startswith("<?xml")
+
+
+def clients(run: Path, count: int, rounds: int = 4) -> None:
+    """Client c has c + round, and takes part in every second round if its number is odd."""
+    lines = [
+        {"round": r, "client": c, "status": "ok", "train/return": float(c + r)}
+        for r in range(1, rounds + 1)
+        for c in range(count)
+        if not (c % 2 and r % 2)
+    ]
+    (run / "clients.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def test_clients_have_a_panel_and_keep_their_last_value(tmp_path: Path):
+    (folder,) = runs(tmp_path, {"pavg": [50]})
+    clients(folder, 3)
+    metric, rounds, table = client_values(load(folder))
+    assert (metric, rounds.tolist()) == ("train/return", [1, 2, 3, 4])
+    assert table[0].tolist() == [1, 2, 3, 4]
+    np.testing.assert_array_equal(table[1], [np.nan, 3, 3, 5])
+    (panel,) = client_panels(groups([folder]))
+    assert list(panel.lines) == ["client 0", "client 1", "client 2"]
+    page = Page(report.build([folder]).read_text())
+    assert "Clients" in page.text
+    assert any("of clients" in (one["alt"] or "") for one in page.attributes("img"))
+
+
+def test_many_clients_are_quantiles(tmp_path: Path):
+    (folder,) = runs(tmp_path, {"pavg": [50]})
+    clients(folder, 21)
+    (panel,) = client_panels(groups([folder]))
+    ends = {name: values[0, -1] for name, values in panel.lines.items()}
+    assert ends == {
+        "best": 24, "upper quarter": 19, "median": 14, "lower quarter": 9, "worst": 4,
+    }  # fmt: skip
+
+
+def test_runs_whose_clients_say_nothing_have_no_panel(tmp_path: Path):
+    (folder,) = runs(tmp_path, {"pavg": [50]})
+    assert client_panels(groups([folder])) == []

@@ -1,0 +1,106 @@
+"""Runs are read while they are written: every whole line once, and anew where a log was cut."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+from support.watched_runs import Written
+
+from fedrl.report.watch.following import Followed, find_runs
+
+
+def test_what_is_new_is_told_once(tmp_path: Path):
+    written = Written(tmp_path / "a")
+    run = Followed(tmp_path / "a")
+    run.read()
+    assert run.news(-1, 0, 0)["rounds"] == [0]
+    written.round(failed=3)
+    written.round()
+    run.read()
+    news = run.news(0, 1, 0)
+    assert news["rounds"] == [1, 2]
+    assert news["metrics"]["eval/success"] == [0.2, 0.1 + 0.2]
+    assert news["clients"][3] == [1, 3, "NaN"]
+    assert len(news["clients"]) == 10
+    run.read()
+    assert run.news(0, 3, 10) == {
+        "edition": 0, "since": 3, "rounds": [], "metrics": {}, "lines": 10, "clients": [],
+    }  # fmt: skip
+
+
+def test_half_a_line_waits_for_its_end_and_a_broken_one_is_left_out(tmp_path: Path):
+    written = Written(tmp_path / "a")
+    log = tmp_path / "a" / "metrics.jsonl"
+    whole = json.dumps({"round": 1, "eval/success": 0.5})
+    log.open("a").write("{broken\n[1]\n" + whole[:10])
+    run = Followed(tmp_path / "a")
+    run.read()
+    assert run.rounds == [0]
+    log.open("a").write(whole[10:] + "\n")
+    run.read()
+    assert run.rounds == [0, 1]
+    written.add("metrics.jsonl", {"round": 2, "x": float("nan"), "y": True, "z": 1})
+    run.read()
+    assert run.metrics[-1] == {"z": 1.0}
+
+
+def test_a_run_that_was_resumed_from_an_earlier_round_is_read_anew(tmp_path: Path):
+    written = Written(tmp_path / "a")
+    for _ in range(4):
+        written.round()
+    run = Followed(tmp_path / "a")
+    run.read()
+    log = tmp_path / "a" / "metrics.jsonl"
+    log.write_text("".join(log.read_text().splitlines(keepends=True)[:3]))  # back to round 2
+    run.read()
+    news = run.news(0, 5, 20)
+    assert news["edition"] == 1
+    assert news["rounds"] == [0, 1, 2]
+    assert news["since"] == news["lines"] == 0
+    assert len(news["clients"]) == 20
+
+
+def test_what_a_line_of_the_list_says(tmp_path: Path):
+    written = Written(tmp_path / "a", rounds=8)
+    written.round()
+    written.round()
+    run = Followed(tmp_path / "a")
+    run.read()
+    about = run.about()
+    assert (about["round"], about["rounds"], about["status"]) == (2, 8, "running")
+    assert about["left"] == 6 * 3.0
+    old = time.time() - 3600
+    for log in ("metrics.jsonl", "clients.jsonl", "timings.jsonl"):
+        os.utime(tmp_path / "a" / log, (old, old))
+    assert run.about()["status"] == "silent"
+    assert run.about()["left"] is None
+    written.status("finished")
+    assert run.about()["status"] == "finished"
+
+
+def test_curves_of_clients(tmp_path: Path):
+    written = Written(tmp_path / "a", clients=3)
+    written.round(failed=1)
+    written.round()
+    run = Followed(tmp_path / "a")
+    run.read()
+    assert run.client_metrics() == ["train/success"]
+    assert run.of_clients("train/success") == {
+        "0": [[1, 2], [0.2, 0.2]], "1": [[2], [0.2]], "2": [[1, 2], [0.2, 0.2]],
+    }  # fmt: skip
+    assert run.of_clients("nothing") == {}
+
+
+def test_runs_are_found_below_a_folder_the_newest_first(tmp_path: Path):
+    for name in ("x/one", "x/deep/er/two"):
+        Written(tmp_path / name)
+    (tmp_path / "x" / "no").mkdir()
+    (tmp_path / "x" / "no" / "config.toml").touch()  # a recipe, not a run
+    os.utime(tmp_path / "x" / "one" / "config.toml", (1, 1))
+    found = find_runs([tmp_path / "x"])
+    assert found == [tmp_path / "x" / "deep" / "er" / "two", tmp_path / "x" / "one"]
+    assert find_runs([tmp_path / "x" / "one"]) == [tmp_path / "x" / "one"]
+    assert find_runs([tmp_path / "nowhere"]) == []

@@ -1,0 +1,66 @@
+"""Worlds that differ: the rules by which averaging breaks, and by which a critic mends it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+pytest.importorskip("scipy", reason="verdicts need the extra report")
+
+from reproductions.fedagent.environment import OWN, breaks, mends, variant_rows
+from reproductions.verdicts import FAILS, HOLDS, OPEN
+
+SUCCESS = "eval/success"
+LEARNED = (20.0, 3.0)
+
+
+@pytest.mark.parametrize(
+    ("drop", "rise", "said"),
+    [
+        ((-8.0, 3.0), LEARNED, HOLDS),  # all of it below 0
+        ((-1.0, 3.0), LEARNED, FAILS),  # all of it above −5
+        ((1.0, 2.0), LEARNED, FAILS),
+        ((-4.0, 4.5), LEARNED, OPEN),
+        ((-8.0, float("nan")), LEARNED, OPEN),  # one seed decides nothing
+        ((-8.0, 3.0), (1.0, 3.0), "nothing was learned"),
+        (None, LEARNED, None),
+    ],
+)
+def test_breaking_is_judged_by_the_interval(drop, rise, said):
+    assert breaks(drop, rise) == said
+
+
+def test_what_is_not_broken_is_not_mended():
+    assert mends(FAILS, (9.0, 1.0)) == "–"
+    assert mends(HOLDS, (9.0, 1.0)) == HOLDS
+    assert mends(HOLDS, (1.0, 9.0)) == OPEN
+    assert mends(HOLDS, None) is None
+
+
+def cell(shops: str, *success: float) -> SimpleNamespace:
+    by = {SUCCESS: dict(enumerate(success)), OWN: dict.fromkeys(range(len(success)), 0.5)}
+    return SimpleNamespace(
+        cell=SimpleNamespace(labels={"shops": shops}),
+        runs=by,
+        value=lambda metric: by[metric],
+        first=lambda metric: dict.fromkeys(range(len(success)), 0.3),
+    )
+
+
+def test_a_row_compares_seed_by_seed():
+    """Seeds that differ much, and a loss that is the same in each: 10 points, with PPO 2."""
+    runs = {
+        "none-grpo": cell("none", 0.5, 0.6, 0.7),
+        "none-ppo": cell("none", 0.5, 0.6, 0.7),
+        "hard-grpo": cell("hard", 0.4, 0.501, 0.6),
+        "hard-ppo": cell("hard", 0.48, 0.581, 0.68),
+    }
+    ((title, grpo, own, drop, broken, ppo, kept, mended),) = variant_rows("shops", runs)
+    assert title == "shops: hard"
+    assert grpo.startswith("50.0")
+    assert own.startswith("50.0")
+    assert drop.startswith("-10.0")
+    assert (broken, mended) == (HOLDS, HOLDS)
+    assert ppo.startswith("58.0")
+    assert kept.startswith("-2.0")

@@ -1,0 +1,102 @@
+"""The index of results: a page's sentences as statements, with the records behind them."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from support.repository import DOCS
+
+from reproductions import index, verdicts
+from reproductions.pages import NOT_MEASURED
+from reproductions.statements import NOT_JUDGED, Health, Statement, judged, seeds_of
+from reproductions.verdicts import FAILS, HOLDS, OPEN
+
+RECORD = {
+    "seeds": [0],
+    "date": "2026-01-02T00:00:00Z",
+    "commit": "0123456789",
+    "hardware": {"cpu": "a CPU", "cores": 2},
+}
+OTHER = {
+    "seeds": {"first": 1, "count": 3},
+    "date": "2026-01-03T00:00:00Z",
+    "commit": "abcdefabcd+",
+    "hardware": {"cpu": "B"},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "verdict", "found"),
+    [
+        ("**holds** (+1.0 ± 0.5)", HOLDS, "+1.0 ± 0.5"),
+        ("**holds** (a) and (b)", HOLDS, "(a) and (b)"),
+        ("**does not hold**: 3", FAILS, "3"),
+        ("a: **holds**, 1; b: **undecided**, 2", OPEN, "a: **holds**, 1; b: **undecided**, 2"),
+        ("a: **undecided**; b: **does not hold**", FAILS, "a: **undecided**; b: **does not hold**"),
+        ("not judged (+1.0 ± 2.0)", NOT_JUDGED, "+1.0 ± 2.0"),
+        ("not measured", NOT_MEASURED, "not measured"),
+        (None, NOT_MEASURED, "–"),
+    ],
+)  # fmt: skip
+def test_a_sentence_is_judged_by_its_bold_words(text, verdict, found):
+    one = judged("Table 1", "a claim", text, [RECORD])
+    assert (one.verdict, one.found) == (verdict, found)
+    assert bool(one.records) == (verdict != NOT_MEASURED)
+
+
+def test_seeds_are_counted_once_over_all_records():
+    assert seeds_of([RECORD, RECORD, OTHER]) == 4
+    assert seeds_of([]) == 0
+
+
+def test_a_row_names_commits_and_machines_and_nothing_is_left_out():
+    said = Statement("Figure 1", "it rises", HOLDS, "+1", 4, [RECORD, RECORD, OTHER])
+    ours = dataclasses.replace(said, where="Figure 9", claim="why", ours=True)
+    paper = index.Indexed("fedqhd", "A paper: of ours", ["Table 1", "Figure 1"], "6e93e24557", "",
+                          ("small",), [ours, said], [])  # fmt: skip
+    table = index.table(paper).splitlines()
+    origin = "0123456; abcdefa+ | a CPU, 2 cores; B, ? cores"
+    row = f"| Figure 1 | it rises | **holds** | +1 | 4 | {origin} |"
+    assert table[2:] == [
+        row, row.replace("Figure 1", "Figure 9").replace("it rises", "*why*"),
+        "| Table 1 | – | not measured | – | – | – | – |",
+    ]  # fmt: skip
+    count = index.counted([paper]).splitlines()[-1]
+    assert count == "| [A paper: of ours](#a-paper-of-ours) | 1 | 0 | 0 | 0 | 1 |"  # not ours
+    health = Health("DQN", "CartPole", "499", "500", "a zoo", [RECORD])
+    healthy = index.healthy([dataclasses.replace(paper, health=[health])])
+    assert "| fedqhd | DQN | CartPole | 499 | 500 | a zoo | 0123456 | a CPU, 2 cores |" in healthy
+
+
+def test_every_statement_of_fedqhd_that_is_judged_has_records_with_a_commit():
+    pytest.importorskip("numba", reason="FedQHD needs the extra classic")
+    paper = index.read("fedqhd", DOCS / "results")
+    assert not index.silent(paper)
+    assert len(paper.statements) > 60
+    for one in paper.statements:
+        assert (one.verdict == NOT_MEASURED) == (not one.records)
+        assert all(record["commit"] for record in one.records)
+    assert len({(one.where, one.claim) for one in paper.statements}) == len(paper.statements)
+
+
+def test_the_seeds_that_would_decide_depend_on_what_is_asked():
+    """A mean near the margin takes many to be within it, whatever its distance from 0 is."""
+    half = verdicts.quantile(20) * 1.0684 / 20**0.5  # ± 0.5 of 20 seeds
+    assert half == pytest.approx(0.5, abs=1e-3)
+    open_ = verdicts.alike((0.8, half), 1.0)
+    assert open_ == OPEN
+    said = verdicts.in_words(open_, (0.8, half), 20, 20, margin=1.0, within=True)
+    needed = int(said.split("; ")[1].split()[0])
+    deviation = half * 20**0.5 / verdicts.quantile(20)
+    assert verdicts.quantile(needed) * deviation / needed**0.5 < 0.2
+    assert verdicts.quantile(needed - 1) * deviation / (needed - 1) ** 0.5 >= 0.2
+    assert "; 21 would decide" in verdicts.in_words(OPEN, (0.8, half), 20, 20, margin=1.0)
+
+
+def test_a_rule_that_is_younger_than_the_runs_is_marked():
+    said = Statement("Figure 1", "it rises", HOLDS, "+1", 4, [RECORD, OTHER])
+    assert index.row(said, "2026-01-01T23:59:59Z")[2] == "**holds**"
+    assert index.row(said, "2026-01-02T12:00:00Z")[2] == "**holds** ◦"
+    nothing = dataclasses.replace(said, verdict=NOT_MEASURED, records=[])
+    assert index.row(nothing, "2027")[2] == NOT_MEASURED
