@@ -1,10 +1,12 @@
-"""An environment written with OpenEnv: find a number from 1 to 7 in three guesses.
+"""An environment written with OpenEnv: find a number by higher and lower, in three guesses.
 
     pip install openenv-core
     uvicorn higher_lower:app --port 8000          # in this folder
     fedrl run higher_lower.toml                   # or serve = "./higher_lower.py:app" in the recipe
 
-Who halves what is left always wins; guesses at random win 37% of the games.
+It lies among seven of the numbers from 1 to 20, which the first message tells: 98 games, by the
+seed of `reset`. Who halves what is left always wins; guesses at random among what is left win two
+games of three, among all numbers one of seven.
 """
 
 from uuid import uuid4
@@ -12,7 +14,10 @@ from uuid import uuid4
 from openenv.core.env_server import Action, Environment, Observation, State, create_fastapi_app
 from openenv.core.env_server.types import EnvironmentMetadata
 
-NUMBERS, GUESSES = 7, 3
+NUMBERS, GUESSES = 20, 3
+WIDTH = 2**GUESSES - 1
+LOWEST = range(1, NUMBERS - WIDTH + 2)
+GAMES = [(low, secret) for low in LOWEST for secret in range(low, low + WIDTH)]
 
 
 class Guess(Action):
@@ -28,12 +33,12 @@ class HigherLower(Environment[Guess, Answer, State]):
 
     def __init__(self) -> None:
         super().__init__()
-        self.secret = self.low = 1
-        self.high = NUMBERS
+        self.low, self.high, self.secret = 1, WIDTH, 1
         self._state = State()
 
     def reset(self, seed: int | None = None, episode_id: str | None = None) -> Answer:
-        self.low, self.high, self.secret = 1, NUMBERS, (seed or 0) % NUMBERS + 1
+        self.low, self.secret = GAMES[(seed or 0) % len(GAMES)]
+        self.high = self.low + WIDTH - 1
         self._state = State(episode_id=episode_id or str(uuid4()), step_count=0)
         return self._answer(None, False)
 
@@ -57,7 +62,7 @@ class HigherLower(Environment[Guess, Answer, State]):
         return self._state
 
     def get_metadata(self) -> EnvironmentMetadata:
-        description = f"Find a number from 1 to {NUMBERS} in three guesses."
+        description = "Find the number in three guesses."
         return EnvironmentMetadata(name="higher_lower", description=description)
 
 

@@ -33,9 +33,9 @@ def right(prompts, completions, price, **columns) -> list[float]:
 
 
 def write(folder: Path) -> Path:
-    """Every question of `train` in twenty wordings, of `test` in three others."""
+    """Every question of `train` in twenty wordings, of `test` in twelve others."""
     folder.mkdir(parents=True, exist_ok=True)
-    for split, places in (("train", range(20)), ("test", range(20, 23))):
+    for split, places in (("train", range(20)), ("test", range(20, 32))):
         rows = [
             {
                 "prompt": [{"role": "user", "content": f"Guest {n}: what does {item} cost?"}],

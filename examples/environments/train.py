@@ -14,6 +14,7 @@ import json
 import os
 import random
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import prices
@@ -38,7 +39,7 @@ TEMPLATE = (
 
 def guess_number(task: str, turn: Turn, rng: random.Random) -> str:
     """Every second time one of the numbers that are left."""
-    low, high = re.findall(r"\d+", turn.observation) if rng.random() < 0.5 else (1, 7)
+    low, high = re.findall(r"\d+", turn.observation) if rng.random() < 0.5 else (1, 20)
     return str(rng.randint(int(low), int(high)))
 
 
@@ -71,24 +72,30 @@ PLAYERS: dict[str, Player] = {
 }
 
 
+def prepare(name: str, flags: Sequence[str] = ()) -> Path:
+    """The questions and the beginner that a recipe of this folder begins with; its path."""
+    recipe = Path(f"{name}.toml")
+    if name == "prices":
+        prices.write(Path("questions"))
+    config = resolve(read_recipe(recipe), flags)
+    world = parts.world(config.world.name).make("world.name", config.world, 2, 0)
+    more = {"prices": {"tokenizer": shop_tokenizer}, "word_hints": {"steps": 150}}
+    make_beginner(world, PLAYERS[name], Path(config.algorithm.model), **more.get(name, {}))
+    return recipe
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("name", choices=PLAYERS)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     asked, flags = parser.parse_known_args()  # the others are settings, as in `fedrl run`
     os.chdir(Path(__file__).parent)
-    recipe = Path(f"{asked.name}.toml")
-    if asked.name == "prices":
-        prices.write(Path("questions"))
-    config = resolve(read_recipe(recipe), flags)
-    world = parts.world(config.world.name).make("world.name", config.world, 2, 0)
-    more = {"prices": {"tokenizer": shop_tokenizer}, "word_hints": {"steps": 150}}
-    folder = Path(config.algorithm.model)
-    make_beginner(world, PLAYERS[asked.name], folder, **more.get(asked.name, {}))
+    recipe = prepare(asked.name, flags)
     for seed in asked.seeds:
         run = fedrl.run(recipe, flags=[*flags, "--seed", str(seed)])
-        lines = [json.loads(line) for line in (run.path / "metrics.jsonl").open()]
-        curve = [f"{x['round']}: {x['eval/success']:.0%}" for x in lines if "eval/success" in x]
+        curve = [
+            f"{r}: {m['eval/success']:.0%}" for r, m in run.rounds.items() if "eval/success" in m
+        ]
         print(f"seed {seed}, success by round   {'   '.join(curve)}", flush=True)
 
 
