@@ -125,7 +125,9 @@ class Page:
         """
         link = f"![{alt}]({self.pictures.name}/{name}.png)"
         if draw is not None and (whole or name not in self.published.get("figures", {})):
-            plots.save(draw(), self.pictures / f"{name}.png", dpi=110)
+            drawn = draw()
+            for ending in ("png", "svg"):
+                plots.save(drawn, self.pictures / f"{name}.{ending}", dpi=110)
             return link
         commit = self.published.get("figures", {}).get(name)
         if commit is None or not (self.pictures / f"{name}.png").is_file():

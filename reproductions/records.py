@@ -112,6 +112,12 @@ def differing(cell: Cell) -> Json:
     return {"algorithm.name": config.algorithm.name, "world.name": config.world.name} | shown
 
 
+def portable(command: str | None) -> str | None:
+    """A command without the folders of the machine that it ran on: of each, its last name."""
+    words = (command or "").split(" ")
+    return " ".join(Path(w).name if w.startswith("/") else w for w in words) or None
+
+
 def origin(meta: Data | None = None) -> Json:
     """Commit, machine, command and date of a measurement: those of a run, or of this process."""
     meta = provenance.collect() if meta is None else meta
@@ -120,7 +126,7 @@ def origin(meta: Data | None = None) -> Json:
         hardware["accelerator"] = meta["accelerator"]
     return {
         "commit": meta.get("commit"),
-        "command": meta.get("command"),
+        "command": portable(meta.get("command")),
         "date": meta.get("started") or time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
         "hardware": hardware,
         "versions": meta.get("versions", {}),
@@ -192,12 +198,11 @@ def of_seeds(cell: Cell, curves: Curves, at: Curves, seconds: float) -> Json:
     for metric in (RETURN, *cell.bands):
         mean, half = plots.interval(curves[metric])
         bands[metric] = {"at": at[metric], "mean": mean, "half": half}
-    returns = curves[RETURN]
     return {
         "seeds": cell.span or list(cell.seeds),
         "rounds": cell.rounds,
         "settings": differing(cell),
-        "by_seed": rounded({name: by_seed(returns)[name] for name in cell.compare}, 5),
+        "by_seed": rounded({name: compared(name, curves) for name in cell.compare}, 5),
         "summary": rounded({m: summary(curves[m], at[m]) for m in curves}, 5),
         "bands": rounded(bands, 5),
         "steps": float(curves["env/steps"][:, -1].sum()),
@@ -207,6 +212,11 @@ def of_seeds(cell: Cell, curves: Curves, at: Curves, seconds: float) -> Json:
 
 
 Curves = Mapping[str, np.ndarray]
+
+
+def compared(name: str, curves: Curves) -> np.ndarray:
+    """What is kept of every seed: the return by name, or the mean of another metric's points."""
+    return curves[name].mean(1) if name in curves else by_seed(curves[RETURN])[name]
 
 
 def by_seed(returns: np.ndarray) -> Curves:

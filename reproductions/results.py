@@ -123,7 +123,7 @@ def read_runs(store: Store, cells: Iterable[Cell]) -> dict[str, Trained]:
     found = {}
     for cell in cells:
         runs = {}
-        for seed in cell.seeds:
+        for seed in () if cell.together else cell.seeds:
             key = (cell.part, run_name(cell, seed), cell.digest(seed))
             if record := store.read(*key):
                 runs[seed] = as_run(cell, seed, record, store.path(*key))
@@ -135,7 +135,7 @@ def read_seeds(store: Store, cells: Iterable[Cell]) -> dict[str, Measured]:
     """The cells that have a record, by name."""
     found = {}
     for cell in cells:
-        if record := store.read(cell.part, cell.name, cell.digest(0)):
+        if cell.together and (record := store.read(cell.part, cell.name, cell.digest(0))):
             found[cell.name] = Measured(cell, record)
     return found
 

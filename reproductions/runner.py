@@ -49,7 +49,10 @@ class Need:
 
 @dataclass(frozen=True)
 class Task:
-    """One record to be made, by `work`, which writes it; `rounds` is how far its run must go."""
+    """One record to be made, by `work`, which writes it; `rounds` is how far its run must go.
+
+    Those of more `worth` are made first, and `then()` names what follows once a record is there.
+    """
 
     part: str
     name: str
@@ -58,9 +61,15 @@ class Task:
     cost: float = 1.0
     rounds: int = 0
     needs: tuple[Need, ...] = ()
+    worth: float = 0.0
+    then: Callable[[], Sequence[Task]] | None = None
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.part, self.name, self.digest
 
     def recorded(self, store: Store) -> bool:
-        record = store.read(self.part, self.name, self.digest)
+        record = store.read(*self.key)
         return record is not None and int(record.get("rounds", 0)) >= self.rounds
 
 
@@ -84,7 +93,7 @@ def nothing(config: Config) -> tuple[Need, ...]:
 def tasks_of(cells: Iterable[Cell], grid: Grid, place: Place, needs: Needs = nothing) -> list[Task]:
     """Every record that these cells must have; a cell that two parts read is one."""
     found = [task for cell in cells for task in tasks(cell, grid, place, needs)]
-    return list({(task.part, task.name, task.digest): task for task in found}.values())
+    return list({task.key: task for task in found}.values())
 
 
 def tasks(cell: Cell, grid: Grid, place: Place, needs: Needs) -> list[Task]:
@@ -146,13 +155,14 @@ def record_seeds(cell: Cell, store: Store) -> None:
     started = time.perf_counter()
     config = cell.resolved()
     make = partial(parts.world(config.world.name).maker, config.world, config.federation.clients)
+    method = parts.method(config.algorithm.name).maker
     curves: dict[str, list[np.ndarray]] = {}
     at: dict[str, np.ndarray] = {}
     for start in range(0, len(cell.seeds), CHUNK):
         seeds = cell.seeds[start : start + CHUNK]
         points: dict[str, dict[int, np.ndarray]] = {}
         for number, metrics in run_seeds(
-            config.algorithm, make, seeds, config.rounds, config.eval_every
+            config.algorithm, make, seeds, config.rounds, config.eval_every, method
         ):
             for metric, values in metrics.items():
                 points.setdefault(metric, {})[number] = np.asarray(values, np.float64)
@@ -191,8 +201,20 @@ def run_missing(
             absent = [need for need in needs if not need.there()]
             finish(executor, [Job(need.name, 1.0, need.make) for need in absent], say, until)
         ready = [task for task in missing if all(need.there() for need in task.needs)]
-        jobs = [Job(f"{task.part}: {task.name}", task.cost, task.work) for task in ready]
-        finish(executor, jobs, say, until)
+        known = {task.key for task in tasks}
+
+        def job(task: Task) -> Job:
+            return Job(f"{task.part}: {task.name}", task.cost, task.work, task.worth,
+                       partial(following, task))  # fmt: skip
+
+        def following(task: Task) -> list[Job]:
+            """What may be made now, where it is new and has no record; needs are there by now."""
+            more = [] if task.then is None else task.then()
+            new = [one for one in more if one.key not in known and not one.recorded(place.store)]
+            known.update(one.key for one in new)
+            return [job(one) for one in new]
+
+        finish(executor, list(map(job, ready)), say, until, slots=processes)
     if left := sum(not task.recorded(place.store) for task in missing):
         say(f"{left} of {len(tasks)} cells are missing; the same command goes on where it was")
 

@@ -5,10 +5,13 @@ What was not measured is None, and so is everything that follows from it.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 
 import numpy as np
+from scipy import stats
 
+from fedrl.core.number_format import duration
 from fedrl.report import plots
 
 Samples = np.ndarray | None
@@ -117,3 +120,53 @@ def together(verdicts: Sequence[str]) -> str:
 def slope(x: np.ndarray, y: np.ndarray) -> float:
     """Of log y against log x."""
     return float(np.polyfit(np.log(x), np.log(y), 1)[0])
+
+
+# What would decide
+
+
+def in_words(
+    word: str, difference: Difference, seeds: int, planned: int, each: float = 0.0,
+    margin: float = 0.0, digits: int = 1, within: bool = False,
+) -> str:  # fmt: skip
+    """The verdict with its interval, and of how many seeds if not of all that were planned; where
+    there is none, how many would bring one if mean and deviation stay what they are, and what they
+    cost if one takes `each` seconds. The difference counts from the margin on, or it is to be
+    `within` the margin."""
+    mean, half = difference
+    more = f"; {seeds} of {planned} seeds" if 1 < seeds < planned else ""
+    if word == OPEN and half == half:
+        far = abs(margin - abs(mean)) if within else max(abs(mean), margin - mean)
+        more += f"; {would_decide(half, seeds, far, each)}"
+    return f"**{word}** ({signed(difference, digits)}{more})"
+
+
+def would_decide(half: float, seeds: int, wanted: float, each: float, what: str = "") -> str:
+    """So many seeds, and the time of those that are missing at `each` seconds."""
+    needed = enough(half, seeds, max(wanted, 1e-9))
+    cost = (needed - seeds) * each
+    unit = f" {what}" if what else ""
+    return f"{needed:,}{unit} would decide" + (f", {duration(cost)} more" if cost else "")
+
+
+MOST = 100_000
+"""Seeds beyond which nobody counts."""
+
+
+def enough(half: float, seeds: int, wanted: float) -> int:
+    """Seeds whose interval is narrower than wanted on either side."""
+    deviation = half * math.sqrt(seeds) / quantile(seeds)
+    few, many = seeds + 1, seeds + 2
+    while many < MOST and quantile(many) * deviation / math.sqrt(many) >= wanted:
+        few, many = many, 2 * many
+    while few < many:
+        middle = (few + many) // 2
+        if quantile(middle) * deviation / math.sqrt(middle) < wanted:
+            many = middle
+        else:
+            few = middle + 1
+    return few
+
+
+def quantile(seeds: int) -> float:
+    return float(stats.t.ppf(0.975, seeds - 1))

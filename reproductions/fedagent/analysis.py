@@ -27,6 +27,7 @@ from reproductions.fedagent.claims import (
     shown,
     strengths,
 )
+from reproductions.fedagent.environment import environment
 from reproductions.fedagent.models import read_cells, tasks
 from reproductions.fedagent.optimizer import optimizer
 from reproductions.pages import Page, Row
@@ -59,8 +60,10 @@ def write(study: Study, page: Page, path: Path) -> None:
         same = name == study.scale
         studies[name] = study if same else prepare(study.paper, name, runs, records, 1, study.model)
     found = Analysis(study.scale, studies, page)
-    moments = optimizer(found.parts, page)
-    page.write(path, a=found, optimizer=moments, margin=f"{MARGIN:g}", tail=TAIL)
+    moments, worlds = optimizer(found.parts, page), environment(found.parts, page)
+    page.write(
+        path, a=found, optimizer=moments, environment=worlds, margin=f"{MARGIN:g}", tail=TAIL
+    )
 
 
 class Analysis:
@@ -76,7 +79,8 @@ class Analysis:
         self.scales: dict[str, list[str]] = {}
         for name, study in studies.items():
             found = study.runs()
-            measured = [part for part in found if "optimizer" not in part]
+            aside = {*study.grid.tables["on_request"], *study.grid.tables["gone"]}
+            measured = [part for part in found if part not in aside]
             self.parts |= found
             self.started |= {part: found[part] for part in measured if any_runs(found[part])}
             if page.published:  # what is half measured does not replace what was published

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
 
-import numpy as np
-
-from fedrl.core.types import Json, Tables
-from reproductions.fedqhd import choices, figures, gap
-from reproductions.fedqhd.claims import claims, figure_claims, reached
-from reproductions.fedqhd.measuring import cells, collect, measurements, tasks, tries_records
+from fedrl.core.types import Json
+from reproductions.fedqhd import choices, figures, gap, theory
+from reproductions.fedqhd.claims import RULES, claims, reached
+from reproductions.fedqhd.figure_claims import figure_claims
+from reproductions.fedqhd.measuring import cells, collect, tasks
+from reproductions.fedqhd.origins import provenance
 from reproductions.fedqhd.plan import ENCODERS, Plan
 from reproductions.fedqhd.results import (
     PAPER,
@@ -20,6 +20,7 @@ from reproductions.fedqhd.results import (
     by_anchors,
     by_clients,
     by_dimension,
+    compact,
     ended,
     errors,
     policy_gap,
@@ -27,14 +28,16 @@ from reproductions.fedqhd.results import (
     slopes,
     span,
     value,
+    with_seeds,
 )
+from reproductions.fedqhd.statements import health, statements
 from reproductions.pages import NOT_MEASURED, Page, Row, machine
 from reproductions.results import BySeed, Runs, Trained
 from reproductions.study import Study
 from reproductions.verdicts import gap as difference_of
 from reproductions.verdicts import number, signed
 
-__all__ = ["cells", "tasks", "write"]
+__all__ = ["cells", "health", "statements", "tasks", "write"]
 
 SHORTEST = 12.0
 """A return on CartPole of always the same push, a little more than nine steps."""
@@ -46,7 +49,9 @@ Reader = Callable[[Trained], BySeed]
 
 def write(study: Study, page: Page, path: Path) -> None:
     a = Analysis(study, collect(study), page)
-    page.write(path, study=study, a=a, plan=a.plan, sizes=a.plan.sizes, gap=gap, listed=listed)
+    sizes = a.plan.sizes
+    page.write(path, study=study, a=a, plan=a.plan, sizes=sizes, gap=gap, listed=listed,
+               rules=RULES, theory=theory)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -76,7 +81,8 @@ class Analysis:
     @cached_property
     def claims(self) -> str:
         head = ["the paper says", *self.titles]
-        return self.page.table("claims", head, claims(self.results))
+        rows = [one.row(self.plan) for one in claims(self.results)]
+        return self.page.table("claims", head, rows)
 
     @cached_property
     def figure_claims(self) -> str:
@@ -99,7 +105,8 @@ class Analysis:
     @cached_property
     def full_claims(self) -> str:
         head = ["the paper says", *self.titles]
-        rows = reached(self.results.full, self.results.full_plan)
+        plan = self.results.full_plan
+        rows = [one.row(plan) for one in reached(self.results, self.results.full, plan)]
         return self.page.table("full_claims", head, rows)
 
     @property
@@ -115,7 +122,8 @@ class Analysis:
         """Ours and the paper's, methods by tasks."""
         rows = []
         for method, about in self.plan.methods.items():
-            learner, said = self.plan.learner(method, encoders), PAPER[paper].get(method, {})
+            theirs = about.paper or method
+            learner, said = self.plan.learner(method, encoders), PAPER[paper].get(theirs, {})
             if learner is None and method not in PAPER[paper]:
                 continue
             row: list[str | None] = [about.title]
@@ -123,13 +131,19 @@ class Analysis:
                 if learner is None:
                     row.append("–")
                     continue
-                ours = shown(values(found[f"{task}-{learner}"]), digits)
-                theirs = f" ({said[encoders][column]})" if encoders in said else ""
-                if ours is None and not self.page.published:
+                cell = found[f"{task}-{learner}"]
+                ours = with_seeds(values(cell), len(cell.cell.seeds), digits)
+                beside = f" ({said[encoders][column]})" if encoders in said else ""
+                if ours is None and not (self.page.published and self._as_before(task, learner)):
                     ours = NOT_MEASURED
-                row.append(None if ours is None else ours + theirs)
+                row.append(None if ours is None else ours + beside)
             rows.append(row)
         return self.page.table(name, ["", *self.plan.tasks.values()], rows)
+
+    def _as_before(self, task: str, learner: str) -> bool:
+        """Whether what was published is of the row's settings: not once it is tuned anew."""
+        at = self.results.tuned.get((task, learner))
+        return at is not None and not at.done
 
     @cached_property
     def stuck(self) -> str:
@@ -143,9 +157,23 @@ class Analysis:
                 method, _, encoders = name.removeprefix("cartpole-").rpartition("-")
                 title = self.plan.methods[method].title
                 said.append(f"{title} ({encoders}) with seed {', '.join(low)}")
-        if self.page.published and not all(one.whole for one in cells.values()):
-            return self.page.text("stuck", None)
         return "; ".join(said)
+
+    @cached_property
+    def healthy(self) -> str:
+        """The networks' rows beside what is published of Stable-Baselines3's."""
+        found, plan = self.results.parts["table"], self.plan
+        names = {name: one.title for name, one in plan.methods.items() if one.space == "dqn"}
+        rows = [
+            [title, f"{zoo['mean']} ± {zoo['std']}", f"{zoo['steps']:,}",
+             *(shown(ended(found[f"{task}-{name}-shared"])) or NOT_MEASURED for name in names),
+             shown(ended(found[f"{task}-feddqn-shared"], "train/return")) or NOT_MEASURED]
+            for task, title in plan.tasks.items()
+            for zoo in (RULES["zoo"][task],)
+        ]  # fmt: skip
+        last = "FedAvg-DQN in the last round"
+        head = ("task", "the zoo's, ± over episodes", "its steps", *names.values(), last)
+        return self.page.table("healthy", head, rows)
 
     @cached_property
     def computers(self) -> str:
@@ -168,8 +196,8 @@ class Analysis:
             if not self.page.shows(any(one.runs for one in mine)):
                 continue
             draw = partial(figures.learning, self.results, task)
-            alt, whole = f"{title}: return by round for all methods", all(o.whole for o in mine)
-            pictures.append(self.page.picture(f"curves-{task}", alt, draw, whole))
+            alt, some = f"{title}: return by round for all methods", any(o.runs for o in mine)
+            pictures.append(self.page.picture(f"curves-{task}", alt, draw if some else None))
         return pictures
 
     # Targets and clients
@@ -203,14 +231,15 @@ class Analysis:
                 against = None if change is None else signed(change)
                 rows.append([plan.tasks[task], str(count), shown(values),
                              "–" if count == first else against])  # fmt: skip
-        whole = all(one.whole for one in self.results.parts["clients"].values())
-        draw = partial(figures.clients, self.results, ends)
+        cells = self.results.parts["clients"].values()
+        some = any(one.runs for one in cells)
+        draw = partial(figures.clients, self.results, ends, RULES["solved"]) if some else None
         return {
             "said": ", ".join(f"{plan.tasks[t]} +{gain}%" for t, gain in PAPER["gain"].items()),
             "rows": self.page.table(
                 "clients", ("task", "N", "return", "against one client"), rows, keys=2
             ),
-            "picture": self.page.picture("clients", "return by number of clients", draw, whole),
+            "picture": self.page.picture("clients", "return by number of clients", draw),
         }
 
     # Errors of compilation
@@ -236,14 +265,13 @@ class Analysis:
             if by
         ]
         drawn = {label: by for label, by in measured.items() if by}
-        draw = partial(figures.dimension, results, drawn, losses)
-        whole = self._all_errors("dimension") and all(one.whole for one in found.values())
+        draw = partial(figures.dimension, results, drawn, losses) if drawn else None
         alt = "learning curves, error and policy gap by D"
         return {
             "falling": self.page.text("falling", ", ".join(falling) or None),
             "span": self.page.text("span", span(results, "dimension")),
             "rows": self.page.table("dimension", head, rows, keys=2),
-            "picture": self.page.picture("dimension", alt, draw, whole),
+            "picture": self.page.picture("dimension", alt, draw),
         }
 
     @cached_property
@@ -260,8 +288,7 @@ class Analysis:
             ])  # fmt: skip
         head = ("m", "m / D", *measured, "last 100 episodes", "greedy return")
         drawn = {label: by for label, by in measured.items() if by}
-        whole = self._all_errors("anchors") and all(one.whole for one in found.values())
-        draw = partial(figures.anchors, results, drawn)
+        draw = partial(figures.anchors, results, drawn) if drawn else None
         alt = "learning curves, error and return by m"
         seen = {
             s: errors(results, "anchors", results.ridge, "seen", s) for s in ("rollouts", "box")
@@ -272,12 +299,8 @@ class Analysis:
             "seen": self.page.text("seen", told["rollouts"]),
             "seen_box": self.page.text("seen_box", told["box"]),
             "rows": self.page.table("anchors", head, rows, keys=2),
-            "picture": self.page.picture("anchors", alt, draw, whole),
+            "picture": self.page.picture("anchors", alt, draw),
         }
-
-    def _all_errors(self, part: str) -> bool:
-        planned = measurements(self.plan, part, self.study.place.runs)
-        return len(self.results.errors[part]) == sum(1 for _ in planned)
 
     # Choices
 
@@ -301,42 +324,16 @@ class Analysis:
             if why and not any(one.runs for one in cells):
                 said.append(f"{title}: {why}")
         for part, found in self.results.parts.items():
-            if part == "tuning" and not any(one.runs for one in found.values()):
-                continue  # that nobody asked for is no gap
+            if part == "tuning":
+                continue  # the table of tries says what is to come
             said += [f"{part}, {one.cell.name}: {line}" for one in found.values()
                      if one.cell.part == part and (line := one.missing())]  # fmt: skip
         return said
 
     @cached_property
     def origins(self) -> str:
-        """Of runs, errors and tries; a tuning that has only tries misses no runs."""
-        recorded: dict[str, list[Tables]] = {
-            part: list(found) for part, found in self.study.records().items()
-        }
-        planned = self.study.planned()
-        store, plan = self.study.place.store, self.plan
-        if self.results.tried and not recorded["tuning"]:
-            recorded["tuning"] = list(tries_records(self.study).values())
-            planned["tuning"] = len(recorded["tuning"])
-        if self.results.full:
-            runs = [r for one in self.results.full.values() for r in one.runs.values()]
-            recorded["table, the paper's sizes"] = [run.meta for run in runs]
-            planned["table, the paper's sizes"] = sum(
-                len(one.cell.seeds) for one in self.results.full.values()
-            )
-        for part in ("dimension", "anchors"):
-            keys = [(part, m.name, m.digest) for m in measurements(plan, part, Path())]
-            recorded[f"{part}, errors"] = [r for key in keys if (r := store.read(*key))]
-            planned[f"{part}, errors"] = len(keys)
-        return self.page.origins(recorded, planned)
+        return self.page.origins(*provenance(self.study, self.results))
 
 
 def listed(sizes: Sequence[int]) -> str:
     return ", ".join(f"{size:,}" for size in sizes)
-
-
-def compact(samples: np.ndarray | None) -> str | None:
-    """An error that may be far below 1."""
-    if samples is None:
-        return None
-    return number(samples, 2) if samples.mean() >= 0.1 else f"{samples.mean():.0e}"

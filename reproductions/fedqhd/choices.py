@@ -5,110 +5,75 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
-
-import numpy as np
+from typing import Any
 
 from fedrl.config.loading import as_dict, find_recipe, resolve
 from fedrl.core.types import Json, Tables
-from fedrl.runs.grid import REPAIRED, short_hash
-from reproductions.fedqhd.plan import Plan
-from reproductions.fedqhd.results import Results, ended
+from reproductions.fedqhd.plan import PRACTICE, Plan
+from reproductions.fedqhd.results import Results
+from reproductions.fedqhd.tuning import Progress, Trial
 from reproductions.grid import recipe_of
 from reproductions.pages import Row
 
-
-class Try(NamedTuple):
-    settings: Tables
-    seeds: int
-    value: float  # the mean over seeds
-    older: bool = False  # of a learner that computes other numbers now
-
-
-Tried = list[Try]
 OLDER = " ‡"
-"""Marks tries of older learners."""
+"""Marks rows that are not tuned by the rule yet: what is shown are their earlier tries."""
 
 
 # Tuning
 
 
-def tries_key(plan: Plan, task: str, name: str) -> tuple[str, str, str]:
-    """Of the record that holds all tries of a learner, made when runs had no records."""
-    digest = short_hash([plan.tries(task, name), dict(plan.tables["sizes"])])
-    return "tuning", f"{task}-{name}-tries", digest
-
-
-def tries(results: Results) -> dict[str, dict[str, Tried]]:
-    """By task and learner, what was tried and what it returned, in the order of the tries.
-
-    Where a learner's runs have no records, its tries are those of the record of all.
-    """
-    found: dict[str, dict[str, Tried]] = {}
-    plan = results.plan
-    for task in plan.tasks:
-        for method, encoders in plan.learners():
-            name = f"{method}-{encoders}"
-            done = []
-            for number, tried in enumerate(plan.tries(task, name)):
-                ends = ended(results.parts["tuning"][f"{task}-{name}-{number}"])
-                if ends:
-                    done.append(Try(tried, len(ends), float(np.mean(list(ends.values())))))
-            before = results.tried.get((task, name), ())
-            if len(done) < len(before):
-                older = repaired(task, plan.methods[method].algorithm)
-                done = [Try(one["settings"], one["seeds"], one["return"], older) for one in before]
-            if done:
-                found.setdefault(task, {})[name] = done
-    return found
-
-
-def repaired(task: str, algorithm: str) -> bool:
-    """Whether its targets are synced otherwise than then: not where the recipe says how."""
-    return algorithm in REPAIRED and "sync_steps" not in recipe_of(f"fedqhd/{task}")["algorithm"]
-
-
-def best(tried: Tried) -> Tables:
-    """Of those with the most seeds."""
-    return max(tried, key=lambda one: (one.seeds, one.value)).settings
-
-
 def tuning(results: Results) -> Json:
     """Rows of the table, and whose best try is not what the grid has chosen."""
     rows: list[Row] = []
-    differ, plan, done = [], results.plan, tries(results)
-    for task, by in done.items():
-        for name, tried in by.items():
-            method, _, encoders = name.rpartition("-")
-            if dict(plan.chosen[task].get(name, {})) != dict(best(tried)):
-                differ.append(f"{plan.tasks[task]} {name}")
-            said = ", ".join(
-                f"**{judged(one)}**" if one.settings == best(tried) else judged(one)
-                for one in tried
-            )
-            title, mark = plan.methods[method].title, OLDER if tried[0].older else ""
-            rows.append([plan.tasks[task], f"{title}, {encoders}{mark}", said])
-    counts = {task: len(plan.tries(task, "fedqhd-shared")) for task in plan.tasks}
+    differ, ends, plan = list[str](), list[str](), results.plan
+    for task, title in plan.tasks.items():
+        for method, encoders in plan.tuned():
+            name = f"{method}-{encoders}"
+            at, before = results.tuned.get((task, name)), results.tried.get((task, name), ())
+            row = f"{plan.methods[method].title}, {encoders}"
+            if at is not None and (at.screened or at.full):
+                rows.append([title, row, screened(at), finals(at)])
+                if at.done and plan.chosen[task].get(name, {}) != at.best.settings:
+                    differ.append(f"{title} {name}")
+                ends += [f"{title} {name} ({key})" for key in at.ends if at.done]
+            elif before:
+                tried = [Trial(one["settings"], one["seeds"], one["return"]) for one in before]
+                said = ", ".join(map(judged, tried))
+                rows.append([title, row + OLDER, said, "–"])
+    rule = plan.tables["tuning"]
     return {
         "rows": rows,
         "differ": ", ".join(differ),
-        "older": " and ".join(
-            plan.tasks[task]
-            for task, by in done.items()
-            if any(tried[0].older for tried in by.values())
-        ),
-        "counts": ", ".join(f"{count} on {plan.tasks[task]}" for task, count in counts.items()),
-        "finals": ", ".join(plan.tasks[task] for task in plan.tables["finalists"]),
-        "seed": plan.tables["tuning_seeds"]["all"][0],
+        "ends": ", ".join(ends),
+        "older": any(row[1] is not None and row[1].endswith(OLDER) for row in rows),
+        "done": sum(at.done for at in results.tuned.values()),
+        "all": len(plan.tasks) * len(list(plan.tuned())),
+        "count": len(plan.tries(next(iter(plan.tasks)), "fedqhd", "shared")),
+        "seeds": ", ".join(map(str, rule["seeds"])),
+        **{key: rule[key] for key in ("screening", "finalists", "widenings")},
     }
 
 
-def judged(one: Try) -> str:
+def screened(at: Progress) -> str:
+    return ", ".join(map(judged, at.screened))
+
+
+def finals(at: Progress) -> str:
+    """The best of them is bold once nothing is missing."""
+    said = [f"**{judged(one)}**" if at.done and one == at.best else judged(one) for one in at.full]
+    missing = sum(len(cell.seeds) for cell in at.missing)
+    return ", ".join(said) + (f" (at most {missing} more runs to come)" if missing else "")
+
+
+def judged(one: Trial) -> str:
     return f"{listed(one.settings)}: {one.value:.1f}" + (f" ({one.seeds} seeds)" * (one.seeds > 1))
 
 
 def listed(settings: Tables) -> str:
-    return " ".join(f"{key} {shown(value)}" for key, value in settings.items())
+    return " ".join(
+        shown(value) if key == PRACTICE else f"{key} {shown(value)}"
+        for key, value in settings.items()
+    )
 
 
 def shown(value: Any) -> str:

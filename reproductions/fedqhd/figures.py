@@ -10,6 +10,7 @@ import numpy as np
 from fedrl.report import plots
 from reproductions.fedqhd.plan import ENCODERS
 from reproductions.fedqhd.results import Results, ended
+from reproductions.method_colours import styles
 from reproductions.results import BySeed, Trained, curve
 
 if TYPE_CHECKING:
@@ -21,27 +22,33 @@ Errors = Mapping[str, Mapping[int, np.ndarray]]
 """Lines of errors [draws], by D or m; the first is the paper's."""
 LINES = 5
 """Curves in a panel of runs that differ in one size."""
+POSSIBLE = {"cartpole": (0.0, 500.0), "acrobot": (-500.0, 0.0), "mountaincar": (-200.0, 0.0)}
+"""Returns of an episode, where the task bounds them."""
+FREE = (-np.inf, np.inf)
 
 
 def learning(results: Results, task: str) -> Figure:
-    """The paper's Figure 2 for one task: mean return of a round's episodes, all methods."""
+    """The paper's Figure 2 for one task: mean return of a round's episodes, all methods that are
+    at their best."""
     import matplotlib
 
     found, plan = results.parts["table"], results.plan
+    methods = {name: about for name, about in plan.methods.items() if about.space}
+    style = styles(about.title for about in methods.values())
     figure, row = plots.figure(len(ENCODERS))
     with matplotlib.rc_context(plots.STYLE):
         for axes, encoders in zip(row, ENCODERS, strict=True):
             x, lines = {}, {}
-            for method, about in plan.methods.items():
+            for method, about in methods.items():
                 name = plan.learner(method, encoders)
                 again = method != "fedqhd" and name == f"fedqhd-{encoders}"
                 runs = [] if name is None or again else [found[f"{task}-{name}"]]
                 x[about.title], lines[about.title] = returns(runs)
-            plots.band_plot(axes, x, lines)
+            plots.band_plot(axes, x, lines, possible=POSSIBLE.get(task, FREE), styles=style)
             whole_rounds(axes)
             axes.set_title(f"{plan.tasks[task]}, {encoders} encoder{'s' * (encoders == 'own')}")
-        for index, about in enumerate(plan.methods.values()):  # those that the first panel has not
-            colour, dash = plots.line_style(index)
+        for about in methods.values():  # those that the first panel has not
+            colour, dash = plots.line_style(style[about.title])
             if about.title not in row[0].get_legend_handles_labels()[1]:
                 row[0].plot([], [], dash, color=colour, linewidth=1.6, label=about.title)
         plots.legend(figure, row[0])
@@ -92,7 +99,9 @@ def anchors(results: Results, errors: Errors) -> Figure:
         seeds = sorted(set.intersection(*(set(by) for by in ends.values()))) if ends else []
         if seeds:
             values = np.array([[ends[m][seed] for m in ends] for seed in seeds])
-            plots.band_plot(row[2], np.array(list(ends)), {"return": values})
+            plots.band_plot(
+                row[2], np.array(list(ends)), {"return": values}, possible=POSSIBLE["cartpole"]
+            )
             log_sizes(row[2], list(ends))
             mark(row[2], fixed)
         row[2].set_title("return, last 100 episodes")
@@ -104,7 +113,7 @@ def curves_by_size(axes: Axes, lines: Mapping[str, Trained]) -> None:
     x, y = {}, {}
     for name, one in lines.items():
         x[name], y[name] = returns([one])
-    plots.band_plot(axes, x, y)
+    plots.band_plot(axes, x, y, possible=POSSIBLE["cartpole"])
     axes.set_title("return by round")
     whole_rounds(axes)
     finish_legend(axes)
@@ -177,18 +186,29 @@ def finish_legend(axes: Axes) -> None:
         axes.legend(fontsize=8.5, loc="best")
 
 
-def clients(results: Results, ends: Mapping[str, Mapping[int, BySeed]]) -> Figure:
-    """The paper's Figure 4: the last round's return by N, a panel per task."""
+def clients(
+    results: Results, ends: Mapping[str, Mapping[int, BySeed]], solved: Mapping[str, float]
+) -> Figure:
+    """The paper's Figure 4: the last episodes' return by N, a panel per task, with a line where the
+    task is solved."""
     import matplotlib
 
     figure, row = plots.figure(len(ends))
     with matplotlib.rc_context(plots.STYLE):
         for axes, (task, by) in zip(row, ends.items(), strict=True):
-            seeds = set.intersection(*(set(values) for values in by.values()))
+            by = {n: values for n, values in by.items() if values}
+            seeds = set.intersection(*(set(values) for values in by.values())) if by else set()
             if seeds:
                 values = np.array([[by[n][seed] for n in by] for seed in sorted(seeds)])
-                plots.band_plot(axes, np.array(list(by)), {"return": values})
+                plots.band_plot(
+                    axes, np.array(list(by)), {"return": values}, possible=POSSIBLE.get(task, FREE)
+                )
                 log_sizes(axes, list(by))
-            axes.set_title(f"{results.plan.tasks[task]}: return in the last round")
+            axes.axhline(
+                solved[task], color=plots.INK, linestyle=":", linewidth=1.2, label="solved"
+            )
+            axes.legend(fontsize=8.5, loc="best")
+            recent = results.plan.sizes.recent
+            axes.set_title(f"{results.plan.tasks[task]}: return of the last {recent} episodes")
             axes.set_xlabel("clients N")
     return figure

@@ -103,8 +103,10 @@ def averaged(one: Measurement) -> list[Json]:
 def measure(one: Measurement) -> list[Json]:
     """For every point and ridge, the error of each client: largest, and root mean square.
 
-    With few features also `alone`, and `seen`: how many directions the anchors tell more of than
-    the ridge hides, Σ s²/(s² + λ) over the singular values s of their features.
+    `disagreement` is how far the mean of the oracles is from a client's own, at most: what Lemma 1
+    bounds by h̄. With few features also `alone`; `gamma`, γ of Theorem 2: the smallest eigenvalue of
+    the anchors' Gram matrix that is not 0; and `seen`: how many directions the anchors tell more of
+    than the ridge hides, Σ s²/(s² + λ) over the singular values s of their features.
     """
     world = build(one.learner).world
     fit, held_out = (
@@ -158,6 +160,8 @@ def _point(one: Measurement, group: _Clients, count: int, held_out: np.ndarray) 
     teacher = np.mean([rff.values(e, oracle, anchors) for e, oracle in members], axis=0)
     designs = [rff.design(encoder, anchors) for encoder in group.encoders]
     features = group.encoders[0].features
+    said = [rff.values(encoder, oracle, new) for encoder, oracle in members]
+    apart = [float(np.abs(np.mean(said, axis=0) - own).max()) for own in said]
     unseen, singular = [], []
     if features <= DECOMPOSED:
         for (encoder, oracle), rows in zip(members, designs, strict=True):
@@ -174,6 +178,7 @@ def _point(one: Measurement, group: _Clients, count: int, held_out: np.ndarray) 
             "features": features, "anchors": count, "ridge": ridge,
             "error": [float(np.abs(gap).max()) for gap in gaps],
             "rms": [float(np.sqrt(np.mean(gap**2))) for gap in gaps],
+            "disagreement": apart, "gamma": [float(s.min() ** 2) for s in singular],
             "alone": unseen, "seen": [float(np.sum(s**2 / (s**2 + ridge))) for s in singular],
         })  # fmt: skip
     return points

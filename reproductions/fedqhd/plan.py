@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 
@@ -20,10 +20,14 @@ ENCODERS = ("shared", "own")
 REFERENCE = "reference"
 """The cell whose value function stands for Q* where compilation is measured."""
 NETWORKS = ("feddqn", "distill-dqn")
+PRACTICE = "practice"
+"""Of tuned settings: the name of a client's practice."""
 DEEP_STEP = 7000
 """Features whose update takes as long as one of a network with two layers of 128."""
 SIMULATED = 20_000
 """The same for a step of a world that is not compiled."""
+BATCH = 16
+"""Transitions of such an update."""
 
 Settings = Tables
 Parts = dict[str, list[Cell]]
@@ -38,6 +42,19 @@ class Method:
     kind: str = "federated"
     encoders: tuple[str, ...] = ENCODERS
     agree: str = "values"
+    space: str = ""
+    """What it is tuned in; nothing of a row at the paper's settings."""
+    own_space: str = ""
+    """With own encoders, if that is another."""
+    fixed: Settings = field(default_factory=dict)
+    """Settings that are not tuned."""
+    like: str = ""
+    """The row whose tuned settings it has, if it is not tuned itself."""
+    paper: str = ""
+    """The row of the paper's tables, if it has another name."""
+
+    def space_of(self, encoders: str) -> str:
+        return (encoders == "own" and self.own_space) or self.space
 
 
 @dataclass(frozen=True)
@@ -52,6 +69,8 @@ class Sizes:
     rounds: int
     episodes: int
     agents: list[int]
+    agent_rounds: int
+    recent: int
     agent_tasks: list[str]
     unsynced_tasks: list[str]
     dimensions: list[int]
@@ -99,22 +118,21 @@ class Plan:
             for encoders in about.encoders:
                 yield name, encoders
 
-    def tries(self, task: str, name: str) -> list[Json]:
-        """The settings tried for a learner (`fedqhd-own`) on a task: all combinations."""
-        algorithm = self.methods[name.rpartition("-")[0]].algorithm
-        kind = {"feddqn": "dqn", "distill-dqn": "distill"}.get(algorithm, "qhd")
-        if name in ("fedqhd-own", "corrections-own"):
-            kind = "compiled"
-        grid = self.tables["tries"][kind][task]
-        tried = [dict(zip(grid, values)) for values in itertools.product(*grid.values())]
-        if name in self.tables["box"][task]:
-            tried.append({**self.tables["box"][task][name], "anchor_source": "box"})
-        return tried[: self.sizes.tries or None]
+    def tuned(self) -> Iterator[tuple[str, str]]:
+        """Those of them that are tuned."""
+        for method, encoders in self.learners():
+            if self.methods[method].space_of(encoders):
+                yield method, encoders
 
-    def tuning_seeds(self, task: str, name: str, number: int) -> tuple[int, ...]:
-        """With which a try is made."""
-        again = number in self.tables["finalists"].get(task, {}).get(name, ())
-        return tuple(self.tables["tuning_seeds"]["finalists" if again else "all"])
+    def tries(self, task: str, method: str, encoders: str) -> list[Json]:
+        """The settings tried for a learner on a task: all combinations of every block."""
+        blocks = self.tables["space"][self.methods[method].space_of(encoders)][task]
+        tried = [
+            dict(zip(block, values))
+            for block in blocks
+            for values in itertools.product(*block.values())
+        ]
+        return tried[: self.sizes.tries or None]
 
     # Recipes
 
@@ -124,15 +142,19 @@ class Plan:
         """The run of a learner on a task; `tuned` instead of what was chosen where it is given."""
         about, recipe = self.methods[method], recipe_of(f"fedqhd/{task}")
         if tuned is None:
-            tuned = self.chosen.get(task, {}).get(f"{method}-{encoders}", {})
+            row = f"{about.like or method}-{encoders}"
+            tuned = self.chosen.get(task, {}).get(row, {})
+        practice = dict(self.practice(task, tuned))
+        world = practice.pop("world", {})
         network = about.algorithm in NETWORKS
         said = {
             key: value
             for key, value in recipe["algorithm"].items()
             if key in practised() or (key != "name" and not network)
         }
-        algorithm = {"name": about.algorithm, **said, **self.size_of(method, encoders), **tuned}
-        algorithm["episodes"] = self.sizes.episodes
+        own = {key: value for key, value in tuned.items() if key != PRACTICE}
+        algorithm = {"name": about.algorithm, **said, **self.size_of(method, encoders)}
+        algorithm |= {**practice, **own, **about.fixed, "episodes": self.sizes.episodes}
         if self.sizes.eval_episodes:
             algorithm["eval_episodes"] = self.sizes.eval_episodes
         return {
@@ -140,8 +162,13 @@ class Plan:
             "eval_every": self.sizes.rounds,  # what is reported are returns of training
             "federation": {"kind": about.kind, "clients": self.clients},
             "algorithm": algorithm,
-            "world": recipe["world"],
+            "world": {**recipe["world"], **world},
         }
+
+    def practice(self, task: str, tuned: Settings) -> Settings:
+        """What a client practises otherwise than the recipe says."""
+        found: Settings = self.tables["practices"][tuned.get(PRACTICE, "recipe")].get(task, {})
+        return found
 
     def size_of(self, method: str, encoders: str) -> Recipe:
         """How large a learner is, in this column of the table."""
@@ -184,34 +211,58 @@ class Plan:
             for method, encoders in self.learners():
                 yield self.table_cell(task, method, encoders)
 
+    def with_settings(self, task: str, method: str, encoders: str, tuned: Settings) -> Cell:
+        """The cell of the table as it will be once these settings are chosen."""
+        chosen = {task: {f"{self.methods[method].like or method}-{encoders}": tuned}}
+        return replace(self, chosen=chosen).table_cell(task, method, encoders)
+
     def tuning(self) -> Iterator[Cell]:
+        """Tries that are made of every row; `tuning.py` has those that follow from them."""
         for task in self.tasks:
-            for method, encoders in self.learners():
-                name = f"{method}-{encoders}"
-                for number, tried in enumerate(self.tries(task, name)):
-                    recipe = self.recipe(task, method, encoders, tried)
-                    seeds = self.tuning_seeds(task, name, number)
-                    yield self.cell("tuning", f"{task}-{name}-{number}", recipe, seeds, task=task)
+            for method, encoders in self.tuned():
+                for tried in self.tries(task, method, encoders):
+                    yield self.trial(task, method, encoders, tried, screening=True)
+
+    def trial(
+        self, task: str, method: str, encoders: str, tried: Settings, screening: bool = False
+    ) -> Cell:
+        """Settings of a row, with the first of the tuning seeds and few rounds, or in full."""
+        rule = self.tables["tuning"]
+        recipe = changed(self.recipe(task, method, encoders, tried), {"eval_episodes": 1})
+        said = "+".join(
+            short(value) if key == PRACTICE else f"{key}_{short(value)}"
+            for key, value in tried.items()
+        )
+        name, seeds = f"{task}-{method}-{encoders}+{said}", tuple(rule["seeds"])
+        if screening:
+            name, seeds = f"{name}+screening", seeds[:1]
+            recipe |= {"rounds": rule["screening"], "eval_every": rule["screening"]}
+        return self.cell("tuning", name, recipe, seeds, task=task)
 
     def unsynced(self) -> Iterator[Cell]:
         """Targets that only the server's word moves: those of a client alone stay as they began."""
         for task in self.sizes.unsynced_tasks:
             for method in ("independent", "fedqhd"):
-                recipe = self.recipe(task, method, "shared")
+                settings = self.tables["figures"]["unsynced"][task][method]
+                recipe = self.recipe(task, method, "shared", settings)
                 never = changed(recipe, {"sync_episodes": 0, "sync_steps": 0})
                 yield self.cell("unsynced", f"{task}-{method}", never, task=task)
 
     def by_clients(self) -> Iterator[Cell]:
-        for task in self.sizes.agent_tasks:
-            recipe = self.recipe(task, "fedqhd", "shared")
-            for count in self.sizes.agents:
+        sizes = self.sizes
+        for task in sizes.agent_tasks:
+            recipe = self.recipe(
+                task, "fedqhd", "shared", self.tables["figures"]["clients"].get(task)
+            )
+            recipe = changed(recipe, {"recent": sizes.recent, "eval_episodes": 1})
+            recipe |= {"rounds": sizes.agent_rounds, "eval_every": sizes.agent_rounds}
+            for count in sizes.agents:
                 other = recipe | {"federation": {"kind": "federated", "clients": count}}
                 yield self.cell("clients", f"{task}-{count}", other, task=task)
-            yield self.table_cell(task, "fedqhd", "shared")
 
     def compiled(self, part: str, features: int, anchors: int) -> Cell:
         """CartPole with own encoders of one D, evaluated as often as they agree."""
-        recipe = self.recipe("cartpole", "fedqhd", "own")
+        recipe = self.recipe("cartpole", "fedqhd", "own", self.tables["figures"]["compiled"])
         other = changed(recipe, {"sizes": [features], "anchors": anchors}) | {"eval_every": 1}
         return self.cell(part, f"D{features}-m{anchors}", other, task="cartpole")
 
@@ -264,7 +315,14 @@ def weight(recipe: Recipe) -> float:
 
     settings, world = recipe["algorithm"], TASKS[recipe["world"]["name"]]
     width: float = DEEP_STEP
+    often = settings.get("gradient_steps", 1) * settings.get("batch", BATCH)
+    often /= BATCH * settings.get("train_every", 1)
     if settings["name"] not in NETWORKS:
         sizes = settings.get("sizes") or [settings.get("features", 0)]
         width = sum(sizes) / len(sizes)
-    return float(settings["episodes"] * world.limit * (width + SIMULATED * (world.kernel is None)))
+    step = width * often + SIMULATED * (world.kernel is None)
+    return float(settings["episodes"] * world.limit * step)
+
+
+def short(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

@@ -4,30 +4,38 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from fedrl.core.types import Tables
 from reproductions.fedqhd.gap import RIDGELESS, USUAL
 from reproductions.fedqhd.plan import REFERENCE, Plan
+from reproductions.records import Data
 from reproductions.results import Runs, Trained
-from reproductions.verdicts import BySeed, above, gap, number, signed, slope, values
+from reproductions.verdicts import FAILS, HOLDS, BySeed, gap, number, signed, slope, values
+
+if TYPE_CHECKING:
+    from reproductions.fedqhd.tuning import Progress
 
 PAPER = tomllib.loads((Path(__file__).parent / "paper.toml").read_text(encoding="utf-8"))
 RETURN = "train/return_last100"
 """The paper's figure of merit: the last 100 episodes of training, mean over clients."""
+RECENT = "train/return_recent"
+"""That of Figure 4: the last 30."""
 LAST_ROUNDS = 3
 """Evaluations behind a policy's value: one of 20 episodes is noisy."""
 ALONE = "box, alone, λ → 0"
+PLAYED, BOX = "rollouts", "box"
 Lines = dict[str, dict[int, np.ndarray]]
 
 
 @dataclass(frozen=True)
 class Results:
     """`errors[part]` has a list of points for every draw that has a record; `full` is what there
-    is of Table 1 at the paper's sizes, beside a smaller scale; `tried` the published tries."""
+    is of Table 1 at the paper's sizes, beside a smaller scale; `tried` the earlier tries."""
 
     plan: Plan
     parts: Mapping[str, Runs]
@@ -35,8 +43,14 @@ class Results:
     full: Runs
     full_plan: Plan
     tried: Mapping[tuple[str, str], Sequence[Tables]]
+    tuned: Mapping[tuple[str, str], Progress] = field(default_factory=dict)
+    """By task and learner, how far its tuning is."""
+    theorems: Sequence[Data] = ()
+    """Records of draws behind Theorem 1, Lemma 1 and Theorem 2."""
     ridge: float = USUAL
     """λ whose errors are judged."""
+    error_seconds: Mapping[str, float] = field(default_factory=dict)
+    """Of one draw of a part's errors, on average; none without a record."""
 
 
 def returns(found: Runs, plan: Plan, task: str, method: str, encoders: str) -> BySeed:
@@ -53,20 +67,10 @@ def shown(by_seed: BySeed, digits: int = 1) -> str | None:
     return number(values(by_seed), digits)
 
 
-def judged(ours: BySeed, base: BySeed) -> str | None:
-    """Whether ours is better, in words and numbers."""
-    difference = gap(ours, base)
-    return None if difference is None else f"**{above(difference)}** ({signed(difference)})"
-
-
-def reaches(ours: BySeed, paper: float) -> str | None:
-    """The paper's mean against our interval."""
-    difference = gap(ours, dict.fromkeys(ours, paper))
-    if difference is None:
-        return None
-    mean, half = difference
-    word = "yes" if mean >= 0 else "within the interval" if mean + half >= 0 else "no"
-    return f"**{word}** ({signed(difference)})"
+def with_seeds(by_seed: BySeed, planned: int, digits: int = 1) -> str | None:
+    """And of how many seeds, where they are not all there yet."""
+    said = shown(by_seed, digits)
+    return said if said is None or len(by_seed) == planned else f"{said} [{len(by_seed)}]"
 
 
 def reproduced(ours: BySeed, paper: float, spread: float) -> str | None:
@@ -76,7 +80,7 @@ def reproduced(ours: BySeed, paper: float, spread: float) -> str | None:
         return None
     mean, half = difference
     same = abs(mean) <= spread + (half if half == half else 0.0)
-    return f"**{'yes' if same else 'no'}** ({signed(difference)})"
+    return f"**{HOLDS if same else FAILS}** ({signed(difference)})"
 
 
 # Errors of compilation
@@ -134,6 +138,13 @@ def span(results: Results, part: str) -> str | None:
     return f"{np.mean(ranges):.0f}" if ranges else None
 
 
+def compact(samples: np.ndarray | None) -> str | None:
+    """An error that may be far below 1."""
+    if samples is None:
+        return None
+    return number(samples, 2) if samples.mean() >= 0.1 else f"{samples.mean():.0e}"
+
+
 # Policies
 
 
@@ -149,8 +160,6 @@ def policy_gap(results: Results, one: Trained) -> dict[int, float]:
 
 
 def by_clients(results: Results, task: str) -> dict[int, BySeed]:
-    """By N, the return of the last round's episodes, mean over clients."""
-    found, plan = results.parts["clients"], results.plan
-    cells = {count: found[f"{task}-{count}"] for count in plan.sizes.agents}
-    cells[plan.clients] = found[f"{task}-fedqhd-shared"]
-    return {n: ended(cells[n], "train/return") for n in sorted(cells)}
+    """By N, the return of the last episodes, mean over clients."""
+    found = results.parts["clients"]
+    return {n: ended(found[f"{task}-{n}"], RECENT) for n in results.plan.sizes.agents}

@@ -10,10 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from reproductions.fedrlhf import figures, theory, tradeoff
+from reproductions.fedrlhf import (
+    drift,
+    figures,
+    text_claims,
+    theory,
+    theory_claims,
+    tradeoff,
+)
 from reproductions.fedrlhf.answers import NOISE
-from reproductions.fedrlhf.cells import RATINGS, cells, of_ratings, tasks
-from reproductions.fedrlhf.claims import claims
+from reproductions.fedrlhf.cells import RATINGS, REVIEWS, RULES, cells, of_ratings, tasks
+from reproductions.fedrlhf.claims import ratings_statements
+from reproductions.fedrlhf.recommender_page import RecommenderPage
 from reproductions.fedrlhf.results import (
     OWN,
     PAPER,
@@ -25,22 +33,20 @@ from reproductions.fedrlhf.results import (
     read_results,
     studies_of_texts,
 )
-from reproductions.fedrlhf.reviews import NAMES, REWARDS, by_training, own, weights
-from reproductions.pages import Page, Row
+from reproductions.fedrlhf.review_page import ReviewPage
+from reproductions.pages import NOT_MEASURED, Page, Row
 from reproductions.results import Trained
+from reproductions.statements import Statement
 from reproductions.study import Study
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-__all__ = ["cells", "tasks", "write"]
+__all__ = ["cells", "statements", "tasks", "write"]
 
 ALONE = ("independent", "centralized")
 """Where own policies are the server's."""
-REPEATED = "pairs of tokens that the text had before"
-"""What is likely is not always well written: a model that repeats itself is found likely."""
 Draw = Callable[[], "Figure"]
-SOURCES = {"generated": "generated", "imdb": "genuine"}
 
 
 class Analysis:
@@ -66,9 +72,19 @@ class Analysis:
 
     @cached_property
     def claims(self) -> str:
-        texts = {name: self.results.texts[name] for name in self.shown}
-        rows = claims(replace(self.results, texts=texts))
+        rows = text_claims.rows(self.statements)
         return self.page.table("claims", ("the paper says", "here", "what was found"), rows)
+
+    @cached_property
+    def statements(self) -> list[Statement]:
+        """Of ratings, of the theory and of reviews."""
+        texts = {name: self.results.texts[name] for name in self.shown}
+        proven = theory_claims.theory_statements(self.study)
+        if not all(self.results.bounds.values()) and self.page.published:
+            proven = [replace(one, verdict=NOT_MEASURED) for one in proven]
+        return [
+            *ratings_statements(self.results), *proven, *text_claims.text_statements(texts)
+        ]  # fmt: skip
 
     @cached_property
     def withdrawn(self) -> str:
@@ -162,6 +178,10 @@ class Analysis:
             {max(ranks.values()):.2f}.{listed}"""
 
     @cached_property
+    def recommender(self) -> dict[str, Any]:
+        return RecommenderPage(self.page, self.begun, self.titles).section()
+
+    @cached_property
     def feedback(self) -> dict[str, Any]:
         found, client = self.results.parts["feedback"], self.results.flipped
         if not self.page.shows(any(one.runs for one in found.values())):
@@ -224,66 +244,14 @@ class Analysis:
             "seeds": max(map(len, groups.values())) or len(cell.seeds),
             "constants": self.page.text("constants", "; ".join(constants) if whole else None),
             "rows": self.page.table("bound", head, rows, keys=2),
+            **theory_claims.tables(theory_claims.read_theory(self.study)),
             "picture": self.page.picture(
                 "bound", "the bound of Theorem 4.1 beside the measured gap", draw
             ),
         }  # fmt: skip
 
-    # Reviews
-
     def reviews(self, scale: str) -> dict[str, Any]:
-        found = self.results.texts[scale]
-        one = found["fedrlhf"]
-        if not self.page.shows(any(trained.runs for trained in found.values())):
-            return {}
-        config, last = one.cell.resolved(), one.cell.rounds
-        rows: list[Row] = []
-        for name, trained in found.items():
-            for metric, label in {**REWARDS, "repeated": REPEATED}.items():
-                seen = (plain(at(trained, f"eval/{metric}", number)) for number in (0, None))
-                rows.append([f"{NAMES[name]}, {label}", *seen])
-        rows.append(["the paper's FedRLHF, combined",
-                     *(f"about {level}" for level in PAPER["reviews"]["reward"])])  # fmt: skip
-        return {
-            "cell": one.cell,
-            "config": config,
-            "clients": len(weights(one)),
-            "source": SOURCES.get(config.world.source, config.world.source),
-            "model": Path(config.algorithm.model).name.partition(".")[0],
-            "rows": self.page.table(
-                f"reviews_{scale}", ("global model", "before", f"after round {last}"), rows
-            ),
-            "samples": self.picture(f"imdb-{scale}", "global mean reward by samples",
-                                    found.values(), partial(figures.by_samples, found)),
-            "own": self._own(one, scale),
-            "trained": self._trained(one, scale),
-            "rounds": self.picture(f"imdb-clients-{scale}", "rewards of every client by round",
-                                   [one], partial(figures.by_round, one)),
-        }  # fmt: skip
-
-    def _own(self, one: Trained, scale: str) -> str:
-        rows = []
-        for client, lam in enumerate(weights(one)):
-            row: list[str | None] = [str(client), f"{lam:g}"]
-            for metric in REWARDS:
-                last = own(one, metric, client, one.cell.rounds)
-                first = at(one, f"eval/{metric}_client{client}", 0)
-                rise = {seed: last[seed] - first[seed] for seed in last if seed in first}
-                row += [plain(last), plain(rise)]
-            rows.append(row)
-        head = ["client", "λ_k", *(n for label in REWARDS.values() for n in (label, "change"))]
-        return self.page.table(f"own_{scale}", head, rows)
-
-    def _trained(self, one: Trained, scale: str) -> str:
-        rows: list[Row] = []
-        for client, lam in enumerate(weights(one)):
-            moved = (
-                {seed: by_training(one, run, metric, client) for seed, run in one.runs.items()}
-                for metric in REWARDS
-            )
-            known = ({seed: x for seed, x in by.items() if np.isfinite(x)} for by in moved)
-            rows.append([str(client), f"{lam:g}", *map(plain, known)])
-        return self.page.table(f"trained_{scale}", ["client", "λ_k", *REWARDS.values()], rows)
+        return ReviewPage(self.page, self.texts, self.begun, self.results).section(scale)
 
     # Where numbers come from
 
@@ -303,11 +271,21 @@ class Analysis:
     def origins(self) -> str:
         """Of all parts, IMDb's with their scale."""
         records, planned = self.study.records(), self.study.planned()
-        del records["imdb"], planned["imdb"]
-        for name in self.shown:
-            records[f"imdb, {name}"] = self.texts[name].records()["imdb"]
-            planned[f"imdb, {name}"] = self.texts[name].planned()["imdb"]
+        enumerated = theory_claims.read_theory(self.study).bandit
+        records["bound"] += [enumerated] if enumerated else []
+        planned["bound"] += 1
+        records["baselines"] = list(self.results.baselines.values())
+        for part in REVIEWS:
+            del records[part], planned[part]
+            for name in self.shown:
+                records[f"{part}, {name}"] = self.texts[name].records()[part]
+                planned[f"{part}, {name}"] = self.texts[name].planned()[part]
         return self.page.origins(records, planned)
+
+
+def statements(study: Study) -> list[Statement]:
+    """What the paper says, judged by the records that there are."""
+    return Analysis(study, Page(study.folder, study.folder)).statements
 
 
 def write(study: Study, page: Page, path: Path) -> None:
@@ -317,4 +295,4 @@ def write(study: Study, page: Page, path: Path) -> None:
         measured = other.records()
         if not page.published or any(measured[part] for part in RATINGS):
             study, page = other, replace(page, published={})
-    page.write(path, a=Analysis(study, page), study=study, paper=PAPER)
+    page.write(path, a=Analysis(study, page), study=study, paper=PAPER, rules=RULES, drift=drift)

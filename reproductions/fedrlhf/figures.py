@@ -9,7 +9,7 @@ import numpy as np
 
 from fedrl.report import plots
 from reproductions.fedrlhf.results import OWN, PAPER, Found, clients_of, curve
-from reproductions.fedrlhf.reviews import NAMES, REWARDS, rounds_of, samples, weights
+from reproductions.fedrlhf.reviews import REWARDS, rounds_of, weights
 from reproductions.fedrlhf.theory import column
 from reproductions.records import Data
 from reproductions.results import Trained
@@ -239,29 +239,6 @@ def bound(groups: Mapping[str, Sequence[Data]]) -> Figure:
 
 
 # Reviews
-
-
-def by_samples(found: Found) -> Figure:
-    """The paper's Figure 4b."""
-    import matplotlib
-
-    figure, row = plots.figure(2, (4.6, 3.0))
-    with matplotlib.rc_context(plots.STYLE):
-        both = {NAMES[name]: samples(one) for name, one in found.items()}
-        bands(row[0], both)
-        row[0].set_title("global mean reward")
-        row[0].set_xlabel("texts written in training")
-        row[0].locator_params(axis="x", nbins=5)
-        crossing = PAPER["reviews"]["samples"]
-        if any((x > crossing).any() for x, _ in both.values()):
-            row[0].axvline(crossing, color=plots.INK, linestyle=":", linewidth=1)
-            row[0].set_xlabel("texts written in training (dotted: the paper's crossing)")
-        bands(row[1], {REWARDS[m]: curve(found["fedrlhf"], f"eval/{m}") for m in REWARDS})
-        row[1].set_title("FedRLHF's global model")
-        whole_rounds(row[1])
-        for axes in row:
-            axes.legend(fontsize=8.5, loc="best")
-    return figure
 
 
 def bands(axes: Axes, lines: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
 
 from fedrl.runs.read import Run
-from reproductions.fedrlhf.cells import grid_of, is_genuine
+from reproductions.fedrlhf.cells import LINEAR, baseline_key, grid_of, is_genuine
 from reproductions.records import Data
 from reproductions.results import BySeed, Trained, read_runs
 from reproductions.runner import run_name
@@ -37,6 +37,8 @@ class Results:
     bounds: Mapping[str, Sequence[Data]]
     genuine: bool
     flipped: int
+    baselines: Mapping[tuple[int, int], Data] = field(default_factory=dict)
+    """Records of models that are told the stars, by users and seed."""
 
     @property
     def clients(self) -> list[int]:
@@ -55,13 +57,43 @@ class Results:
 
     def whole(self) -> Results:
         """Without what is not there to its end, where what was published stands for it."""
-        seeds = len(next(iter(self.parts["movielens"].values())).cell.seeds)
+        seeds = len(next(iter(self.parts["tradeoff"].values())).cell.seeds)
         return replace(
             self,
             parts={part: whole_cells(found) for part, found in self.parts.items()},
-            texts={scale: whole_cells(found) for scale, found in self.texts.items()},
+            texts={
+                scale: whole_cells(found) if scale == "full" else found
+                for scale, found in self.texts.items()
+            },
             bounds={lam: o if len(o) == seeds else [] for lam, o in self.bounds.items()},
         )
+
+    @property
+    def crowds(self) -> list[int]:
+        """Of the linear policy: numbers of users."""
+        both = (*self.parts["recommender"].values(), *self.parts["everybody"].values())
+        return list(dict.fromkeys(int(one.cell.labels["clients"]) for one in both))
+
+    def learners(self, clients: int) -> dict[str, Trained]:
+        """By learner: the linear policy in its federations, and the paper's network."""
+        both = (*self.parts["recommender"].values(), *self.parts["everybody"].values())
+        labelled = [(one.cell.labels, one) for one in both if "learner" in one.cell.labels]
+        found = {s["learner"]: one for s, one in labelled if s["clients"] == str(clients)}
+        return found | ({} if "network" in found or clients not in self.clients
+                        else {"network": self.methods(clients)["fedrlhf"]})  # fmt: skip
+
+    def by_answers(self, clients: int) -> dict[int, Trained]:
+        """By how many answers each person gives."""
+        both = (*self.parts["few_answers"].values(), *self.parts["everybody"].values())
+        labelled = [(one.cell.labels, one) for one in both if "answers" in one.cell.labels]
+        return {int(s["answers"]): one for s, one in labelled if s["clients"] == str(clients)}
+
+    def told(self, clients: int, model: str, metric: str) -> dict[int, float]:
+        """By seed, of a model that is told the stars."""
+        of = {seed: one["values"] for (users, seed), one in self.baselines.items()
+              if users == clients}  # fmt: skip
+        return {seed: float(level) for seed, one in of.items()
+                if (level := one[model][metric]) is not None}  # fmt: skip
 
     @property
     def lams(self) -> list[float]:
@@ -71,15 +103,20 @@ class Results:
 def read_results(study: Study, texts: Mapping[str, Study]) -> Results:
     grid, store = study.grid, study.place.store
     parts = {part: read_runs(store, grid.cells[part])
-             for part in ("movielens", "tradeoff", "feedback")}  # fmt: skip
+             for part in ("movielens", "tradeoff", "feedback", *LINEAR)}  # fmt: skip
     parts["feedback"] = kinds(parts["feedback"])
     bounds = {}
     for cell in grid.cells["bound"]:
         several = (store.read("bound", run_name(cell, seed), cell.digest(seed))
                    for seed in cell.seeds)  # fmt: skip
         bounds[cell.labels["lam"]] = [one["values"] for one in several if one is not None]
+    told = {}
+    for cell in grid.cells["baselines"]:
+        for seed in cell.seeds:
+            if record := store.read(*baseline_key(grid, cell, seed)):
+                told[int(cell.labels["clients"]), seed] = record
     reviews = {name: read_runs(store, one.grid.cells["imdb"]) for name, one in texts.items()}
-    return Results(parts, reviews, bounds, is_genuine(grid), grid.tables["flipped"])
+    return Results(parts, reviews, bounds, is_genuine(grid), grid.tables["flipped"], told)
 
 
 def whole_cells(found: Found) -> Found:

@@ -11,7 +11,14 @@ from reproductions.fedrlhf.results import by_client, clients_of, curve
 from reproductions.results import BySeed, Trained
 
 REWARDS = {"intrinsic": "R0, fluency", "sentiment": "sentiment", "reward": "combined"}
-NAMES = {"fedrlhf": "FedRLHF", "centralized": "centralized"}
+NAMES = {
+    "fedrlhf": "FedRLHF",
+    "centralized": "centralized",
+    "paper": "FedRLHF, the paper's step size",
+    "centralized-paper": "centralized, the paper's step size",
+    "loglikelihood": "FedRLHF, R0 of the log-likelihood",
+    "gpt2": "FedRLHF, GPT-2's architecture",
+}
 
 
 def weights(one: Trained) -> list[float]:
@@ -24,37 +31,40 @@ def own(one: Trained, metric: str, client: int, number: int) -> BySeed:
     return {seed: told[client] for seed, told in found.items() if client in told}
 
 
-def samples(one: Trained) -> tuple[np.ndarray, np.ndarray]:
-    """Texts written in training by round [points], and the global mean reward [seeds, points]."""
-    rounds, values = curve(one, "eval/reward")
+def samples(one: Trained, metric: str = "eval/reward") -> tuple[np.ndarray, np.ndarray]:
+    """Texts written in training by round [points], and the metric, the global mean reward by
+    default [seeds, points]."""
+    rounds, values = curve(one, metric)
     first = max(one.runs.values(), key=lambda run: max(run.rounds), default=None)
     if first is None:
         return np.empty(0), np.empty((0, 0))
     return np.array([first.rounds[r].get("env/samples", 0.0) for r in rounds.tolist()]), values
 
 
-def order(one: Trained, metric: str) -> np.ndarray:
-    """By seed, Spearman's correlation of λ_k with the change of a client's own reward.
+def changes(one: Trained, metric: str) -> dict[int, list[float]]:
+    """By seed, the change of every client's own reward, of seeds that have all of them.
 
     From the model that all began with, on that client's queries, to the client's own policy after
     the last round: clients' reviews and sentiment models differ, so that levels do, too.
     """
     clients, last = range(len(weights(one))), one.cell.rounds
-    rises = {seed: [changed(run, metric, client, last, 0) for client in clients]
-             for seed, run in one.runs.items()}  # fmt: skip
-    return ranked(one, rises)
+    return known({seed: [changed(run, metric, client, last, 0) for client in clients]
+                  for seed, run in one.runs.items()})  # fmt: skip
 
 
-def trained_order(one: Trained, metric: str) -> np.ndarray:
-    """By seed, Spearman's correlation of λ_k with what a round of a client's own training does.
+def trained_changes(one: Trained, metric: str) -> dict[int, list[float]]:
+    """By seed, what a round of every client's own training does.
 
     In a round all clients begin with one model: what sets them apart is their own training, which
     the changes since round 0 mix with what the others have taught.
     """
     clients = range(len(weights(one)))
-    means = {seed: [by_training(one, run, metric, client) for client in clients]
-             for seed, run in one.runs.items()}  # fmt: skip
-    return ranked(one, means)
+    return known({seed: [by_training(one, run, metric, client) for client in clients]
+                  for seed, run in one.runs.items()})  # fmt: skip
+
+
+def known(rows: Mapping[int, list[float]]) -> dict[int, list[float]]:
+    return {seed: row for seed, row in rows.items() if np.isfinite(row).all()}
 
 
 def by_training(one: Trained, run: Run, metric: str, client: int) -> float:
@@ -92,4 +102,4 @@ def rounds_of(one: Trained, metric: str, client: int) -> np.ndarray:
         told = [by_client(run, f"personal/{metric}", number) for number in rounds]
         if all(client in values for values in told):
             rows.append([shared(run, metric, client, 0), *(values[client] for values in told)])
-    return np.array(rows).reshape(len(rows), -1)
+    return np.array(rows).reshape(len(rows), one.cell.rounds + 1)

@@ -15,6 +15,7 @@ import numpy as np
 
 from fedrl.core.types import Json
 from fedrl.report import plots
+from reproductions.method_colours import styles
 from reproductions.pages import Page, Row
 from reproductions.results import Trained, curve
 from reproductions.runner import Task, playable, tasks_of
@@ -109,7 +110,8 @@ def environment(study: Study, page: Page, part: str, compared: Mapping[str, Meth
     rows = [row(method) for method in compared.values()]
     there = any(method.result() for method in compared.values())
     alt = f"{about['id']}: return over environment steps, mean and 95% interval over test seeds"
-    draw = partial(figure, about["id"], list(compared.values()))
+    possible = tuple(about.get("possible", (-np.inf, np.inf)))
+    draw = partial(figure, about["id"], list(compared.values()), possible)
     return {
         "id": about["id"],
         "best": about["best"],
@@ -132,7 +134,7 @@ def row(method: Method) -> Row:
     ]
 
 
-def figure(title: str, compared: Sequence[Method]) -> Figure:
+def figure(title: str, compared: Sequence[Method], possible: tuple[float, float]) -> Figure:
     """Return over environment steps, for the chosen step sizes."""
     x: dict[str, np.ndarray] = {}
     lines: dict[str, np.ndarray] = {}
@@ -141,7 +143,8 @@ def figure(title: str, compared: Sequence[Method]) -> Figure:
         at, lines[method.title] = curve([kept], METRIC, kept.cell.rounds)
         taken = [[steps(run.rounds[int(r)]) for r in at] for run in kept.runs.values()]
         x[method.title] = np.mean(taken, axis=0) if taken else np.empty(0)
-    panel = plots.Panel(title, "environment steps of all clients", x, lines)
+    panel = plots.Panel(title, "environment steps of all clients", x, lines, possible=possible,
+                        styles=styles(lines))  # fmt: skip
     return plots.curves([panel])
 
 

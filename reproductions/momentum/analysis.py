@@ -1,13 +1,13 @@
 """The momentum paper's tables, figures and claims, from records.
 
-Verdicts are computed, never typed: a paired 95% interval over common seeds decides. Only the three
+Verdicts are computed, never typed: `claims.py` has them, by the rules of `verdicts.toml`. Only the
 explanations in *Why* are prose, written for the full scale.
 """
 
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator
 from functools import cached_property, partial
 from pathlib import Path
 
@@ -17,34 +17,81 @@ from fedrl.core.number_format import duration
 from fedrl.core.types import Json
 from fedrl.envs.control import random_mdp
 from fedrl.report import plots
-from reproductions.grid import Grid
-from reproductions.momentum import figures
-from reproductions.momentum.claims import claims
-from reproductions.momentum.parts import ERROR, FLAT, METHODS, TASKS, WEIGHT, Part
+from reproductions.momentum import comparisons, figures
+from reproductions.momentum.claims import claims, shown
+from reproductions.momentum.judging import RULES
+from reproductions.momentum.parts import ERROR, METHODS, WEIGHT, Part
+from reproductions.momentum.theorems import Theorems
 from reproductions.momentum.theory import Constants
-from reproductions.pages import Page, Row
-from reproductions.results import Measured
+from reproductions.momentum.tuning import Tuning, tasks
+from reproductions.pages import NOT_MEASURED, Page, Row, markdown_table
+from reproductions.statements import Health, Statement
 from reproductions.study import Study
 from reproductions.verdicts import number, slope, verdict
+
+__all__ = ["health", "statements", "tasks", "write"]
 
 PAPER = tomllib.loads((Path(__file__).parent / "paper.toml").read_text(encoding="utf-8"))
 
 
-def shown(learner: str) -> str:
-    return learner.replace("beta=", "β=")
+def parts_of(tuning: Tuning) -> dict[str, Part]:
+    study = tuning.settled()
+    seeds, runs = study.seeds(), study.runs()
+    return {name: Part(study.grid, seeds, runs, name) for name in study.grid.cells}
+
+
+def statements(study: Study) -> list[Statement]:
+    tuning = Tuning(study)
+    return [one.statement for one in claims(parts_of(tuning), tuning, PAPER)]
+
+
+def health(study: Study) -> Iterator[Health]:
+    """The baseline beside the paper's own, and PAvg's learner beside what a library publishes."""
+    part = parts_of(Tuning(study))["best_cartpole"]
+    said = PAPER["table3"]["pavg"]["cartpole"]
+    yield Health(
+        "PAvg", "CartPole, 100 steps", number(part.final("pavg"), 1) or NOT_MEASURED, said,
+        "Table 3 of the paper; 100 is the ceiling", part.records(["pavg"]),
+    )  # fmt: skip
 
 
 class Analysis:
     """What the page's template shows."""
 
-    def __init__(self, grid: Grid, found: Mapping[str, Mapping[str, Measured]], page: Page) -> None:
-        self.parts = {name: Part(grid, found, name) for name in grid.cells}
-        self.page = page
+    def __init__(self, study: Study, page: Page) -> None:
+        self.tuning = Tuning(study)
+        self.parts = parts_of(self.tuning)
+        self.page, self.rules = page, RULES
 
     @cached_property
     def claims(self) -> str:
-        rows = [row for row in claims(self.parts) if row[1] is not None or self.page.published]
-        return self.page.table("claims", ("the paper says", "here"), rows) if rows else ""
+        found = [one.statement for one in claims(self.parts, self.tuning, PAPER)]
+        if not any(one.records for one in found) and not self.page.published:
+            return ""
+        rows = [
+            [one.where, f"*{one.claim}*" if one.ours else one.claim,
+             one.verdict if one.verdict == NOT_MEASURED else f"**{one.verdict}**", one.found,
+             str(one.seeds) if one.records else "–"]
+            for one in found
+        ]  # fmt: skip
+        head = ("where", "the paper says", "verdict", "found", "seeds")
+        return markdown_table(head, rows)
+
+    @cached_property
+    def comparisons(self) -> comparisons.Comparisons:
+        return comparisons.Comparisons(self.parts, self.tuning, self.page)
+
+    @cached_property
+    def theorems(self) -> Json:
+        part = self.parts["theorems"]
+        rows = [row for method in METHODS for row in Theorems(part, method).rows()]
+        head = ("method", "N", "R", "β", "η", "λ", "mean ‖∇J‖²", "the bound's two terms",
+                "measured / bound", "largest weight variance")  # fmt: skip
+        return {
+            "rows": self.page.table("theorems", head, rows, keys=3),
+            "cell": part.first, "shown": self.page.shows(part.found),
+            "constants": comparisons.constants_in_words(part),
+        }  # fmt: skip
 
     # Table 2
 
@@ -72,7 +119,7 @@ class Analysis:
             medians = [part.summary(name, WEIGHT, "mean", "median", ".3f") for name in names]
             weights.append([f"β = {beta}", *medians])
         agreed = f"{agreements} of {len(part.cells)} agree" if part.whole else None
-        seconds = sum(float(one.record["seconds"]) for one in part.found.values())
+        seconds = sum(one.seconds for one in part.found.values())
         head = ["", *(f"κ = {kappa}" for kappa in kappas)]
         draw = partial(figures.returns_and_norms, part, kappas[-1]) if part.whole else None
         return {
@@ -91,20 +138,16 @@ class Analysis:
         for kernel in ("uniform", "bernoulli", "orthogonal"):
             part = self.parts["table2" if kernel == "uniform" else "kernels"]
             start = "" if kernel == "uniform" else f"{kernel},"
-            ends = part.axis("kappa")[0], part.axis("kappa")[-1]
+            kappas = part.axis("kappa", start)
             for beta in part.axis("beta"):
-                first, last = (part.final(f"{start}beta={beta},kappa={k}") for k in ends)
-                change = word = None
-                if first is not None and last is not None:
-                    gap, half = plots.interval(last - first)
-                    change = f"{float(gap):+.3f} ± {float(half):.3f}"
-                    word = "flat" if abs(float(gap)) <= max(float(half), FLAT) else "moves"
-                rows.append([kernel, f"β = {beta}", number(first), number(last), change, word])
-            low, high = (attainable(kernel, float(k)) for k in ends)
+                told = comparisons.kernel_row(part, start, beta)
+                rows.append([kernel, f"β = {beta}", *told])
+            low, high = (attainable(kernel, float(kappa)) for kappa in (kappas[0], kappas[-1]))
             gap, half = plots.interval(high - low)
+            between = ["–"] * (len(kappas) - 2)
             change = f"{float(gap):+.3f} ± {float(half):.3f}"
-            rows.append([kernel, "*upper bound*", number(low), number(high), change, ""])
-        head = ("kernel", "", "κ = 0", "κ = 1", "difference", "verdict")
+            rows.append([kernel, "*upper bound*", number(low), *between, number(high), change, ""])
+        head = ("kernel", "", *(f"κ = {kappa}" for kappa in kappas), "largest move", "verdict")
         return self.page.table("kernels", head, rows, keys=2)
 
     # Why
@@ -130,7 +173,7 @@ class Analysis:
                     setting, label, number(final),
                     part.summary(name, WEIGHT, "mean", "median", ".3f") if weighted else "–",
                     part.summary(name, ERROR, "mean", "median", ".3f"),
-                    "–" if name == base else verdict(final, part.final(base)),
+                    "–" if name == base else verdict(*part.pair(name, base)),
                 ])  # fmt: skip
         head = ("setting", "", "J", "weight", "‖u − ∇J‖²", "against β = 1")
         return self.page.table("regimes", head, rows, keys=2)
@@ -200,13 +243,14 @@ class Analysis:
             spread = None if final is None else "–"
             if final is not None and len(final) > 1:
                 spread = f"{final.std(ddof=1):.1f}"
-            row = [shown(learner), f"{cell.recipe['algorithm']['lr']:g}", number(area, 1)]
+            steps = cell.recipe["algorithm"].get("lr")
+            row = [shown(learner), "–" if steps is None else f"{steps:g}", number(area, 1)]
             if learner == "pavg":
                 row += ["–", number(final, 1), "–", spread, "–", "–"]
             else:
                 row += [
-                    verdict(area, part.area("pavg"), 1), number(final, 1),
-                    verdict(final, part.final("pavg"), 1), spread,
+                    verdict(*part.pair(learner, "pavg", "area"), 1), number(final, 1),
+                    verdict(*part.pair(learner, "pavg"), 1), spread,
                     part.summary(learner, WEIGHT, "last", "mean", ".2f"),
                     part.summary(learner, "train/weight_clipped", "mean", "mean", ".0%"),
                 ]  # fmt: skip
@@ -231,12 +275,11 @@ class Analysis:
         part, rows = self.parts["figure2"], []
         for method, title in METHODS.items():
             for n in part.axis("clients"):
-                area = part.area(f"{method} beta=0.2,N={n}")
-                four = part.area(f"{method} beta=0.2,N=4")
+                name, four = (f"{method} beta=0.2,N={count}" for count in (n, "4"))
                 rows.append([
-                    title, f"N = {n}", number(area, 1),
+                    title, f"N = {n}", number(part.area(name), 1),
                     number(part.final(f"{method} beta=0.2,N={n}"), 1),
-                    "–" if n == "4" else verdict(area, four, 1),
+                    "–" if n == "4" else verdict(*part.pair(name, four, "area"), 1),
                 ])  # fmt: skip
         head = ("method", "", "mean over the run", "at the end", "over the run, against N = 4")
         draw = partial(figures.agents, part) if part.whole else None
@@ -253,40 +296,12 @@ class Analysis:
             for task in ("cartpole", "walker2d"):
                 part = self.parts[f"figure1_{task}"]
                 row.append(number(part.final(learner), 1))
-                against = verdict(part.final(learner), part.final("pavg"), 1)
+                against = verdict(*part.pair(learner, "pavg"), 1)
                 row.append("–" if learner == "pavg" else against)
             rows.append(row)
         head = ("method", "CartPole, paper", "Walker, paper", "CartPole, ours", "against PAvg",
                 "Walker, ours", "against PAvg")  # fmt: skip
         return self.page.table("table3", head, rows)
-
-    # Tuning
-
-    @cached_property
-    def tuning(self) -> Json:
-        rows, differ, spent = [], [], []
-        for task in TASKS:
-            part, used = self.parts[f"tune_{task}"], self.parts[f"figure1_{task}"]
-            spent.append(f"{len(part.first.seeds)} seeds and {part.first.rounds} rounds on {task}")
-            for learner in part.axis("learner"):
-                scores = {rate: part.area(f"{learner},rate={rate}") for rate in part.axis("rate")}
-                known = {r: float(s.mean()) for r, s in scores.items() if s is not None}
-                told = None
-                if len(known) == len(scores):
-                    told = ", ".join(f"{float(r):g}: {score:.1f}" for r, score in known.items())
-                    if float(best(known)) != used.cells[learner].recipe["algorithm"]["lr"]:
-                        differ.append(f"{task} {shown(learner)}")
-                rows.append([task, shown(learner), told])
-        return {
-            "spent": ", ".join(spent),
-            "differ": ", ".join(differ),
-            "rows": self.page.table("tuning", ("task", "method", "η: score"), rows, keys=2),
-        }
-
-
-def best(scores: Mapping[str, float]) -> str:
-    """The step size with the highest mean return over the tuning runs; never of a diverged one."""
-    return max(scores, key=lambda rate: np.nan_to_num(scores[rate], nan=-np.inf))
 
 
 def attainable(kernel: str, kappa: float, seeds: int = 100) -> np.ndarray:
@@ -299,4 +314,5 @@ def attainable(kernel: str, kappa: float, seeds: int = 100) -> np.ndarray:
 
 
 def write(study: Study, page: Page, path: Path) -> None:
-    page.write(path, scale=study.scale, a=Analysis(study.grid, study.seeds(), page), study=study)
+    found = Analysis(study, page)
+    page.write(path, scale=study.scale, a=found, study=found.tuning.settled())

@@ -8,21 +8,28 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedrl.report import plots
-from reproductions.momentum.parts import ERROR, METHODS, Part
-from reproductions.results import Measured
+from reproductions.method_colours import styles
+from reproductions.momentum.parts import ERROR, METHODS, Found, Part
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+CARTPOLE = (0.0, 100.0)
+"""A step upright pays 1, and there are a hundred."""
+
 
 def panel(
-    title: str, cells: Mapping[str, Measured], metric: str = "eval/return", log: bool = False
+    title: str, cells: Mapping[str, Found], metric: str = "eval/return", log: bool = False
 ) -> plots.Panel:
-    """Bands of cells by round."""
+    """Bands of cells by round, within what the task can give."""
     found = {name: one.band(metric) for name, one in cells.items()}
     x, means, halves = ({name: band[i] for name, band in found.items()} for i in range(3))
     lines = {name: mean[None] for name, mean in means.items()}
-    return plots.Panel(title, "rounds", x, lines, log=log, halves=halves)
+    worlds = {one.cell.recipe["world"]["name"] for one in cells.values()}
+    possible = CARTPOLE if worlds == {"cartpole"} else (-np.inf, np.inf)
+    return plots.Panel(
+        title, "rounds", x, lines, log=log, halves=halves, styles=styles(lines), possible=possible
+    )
 
 
 def returns_and_norms(part: Part, kappa: str) -> Figure:
@@ -74,3 +81,16 @@ def agents(part: Part) -> Figure:
         )
         for method, title in METHODS.items()
     ])  # fmt: skip
+
+
+def rows(part: Part) -> Figure:
+    """The momentum methods beside PAvg, and PAvg beside its rivals."""
+    from reproductions.momentum.claims import shown
+
+    ours = [name for name in part.found if name.startswith(tuple(METHODS))]
+    rivals = [name for name in part.found if name not in ours]
+    panels = [
+        panel(title, {shown(name): part.found[name] for name in names})
+        for title, names in (("momentum: mean return", ["pavg", *ours]), ("rivals", rivals))
+    ]
+    return plots.curves(panels)

@@ -1,0 +1,112 @@
+"""Environment-level heterogeneity: clients whose shops or scenes differ, what the records say.
+
+The authors' later claim: averaging is robust to clients with other tasks, because the task stands
+in the prompt, and may break where worlds differ, because their dynamics do not; where GRPO breaks,
+PPO mends a part. By seed, D(e) is the success with estimator e where worlds differ less that where
+they do not, both in the plain world.
+
+    "breaks"       D(GRPO) lies below 0        refuted if all of its interval lies above −margin
+    "PPO mends"    D(PPO) − D(GRPO) lies above 0, asked only where GRPO breaks
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from reproductions.fedagent.claims import (
+    MARGIN,
+    NOTHING_LEARNED,
+    SUCCESS,
+    Parts,
+    may_have_learned,
+    points,
+    shown,
+)
+from reproductions.pages import Page, Row
+from reproductions.results import Runs
+from reproductions.verdicts import FAILS, HOLDS, OPEN, BySeed, Difference, above, signed
+
+OWN = "eval/own_success"
+PARTS = {"environment": "shops", "environment_scenes": "scenes"}
+"""What differs from client to client."""
+MENDING = {"prox": "FedProx", "server": "server momentum", "personal": "adapters of its own"}
+UNTOLD = "–"
+
+
+def environment(parts: Parts, page: Page) -> dict[str, Any] | None:
+    """Nothing where there are no records."""
+    found = {part: parts[part] for part in PARTS if part in parts}
+    if not any(one.runs for runs in found.values() for one in runs.values()):
+        return None
+    rows = [row for part, runs in found.items() for row in variant_rows(PARTS[part], runs)]
+    more = [row for part, runs in found.items() for row in mending_rows(PARTS[part], runs)]
+    head = ("clients differ in", "GRPO", "in their own", "D(GRPO)", "breaks", "PPO", "D(PPO)",
+            "PPO mends")  # fmt: skip
+    return {
+        "rows": page.table("environment", head, rows),
+        "mending": page.table("mending", ("clients differ in", "", "success", "gain"), more),
+    }
+
+
+def variants(axis: str, runs: Runs) -> list[str]:
+    """In the grid's order; `none` is what they are compared with."""
+    names = dict.fromkeys(one.cell.labels[axis] for one in runs.values())
+    return [name for name in names if name != "none"]
+
+
+def variant_rows(axis: str, runs: Runs) -> Iterator[Row]:
+    plain = {e: ends(runs, "none", e) for e in ("grpo", "ppo")}
+    start = runs["none-grpo"].first(SUCCESS) if "none-grpo" in runs else {}
+    for name in variants(axis, runs):
+        by = {e: ends(runs, name, e) for e in plain}
+        loss = {e: lost(by[e], plain[e]) for e in plain}
+        drop = {e: points(by[e], plain[e]) for e in plain}
+        broken = breaks(drop["grpo"], points(plain["grpo"], start))
+        own = runs[f"{name}-grpo"].value(OWN) if f"{name}-grpo" in runs else {}
+        yield [
+            f"{axis}: {name}", shown(by["grpo"]), shown(own) or UNTOLD, said(drop["grpo"]), broken,
+            shown(by["ppo"]), said(drop["ppo"]), mends(broken, points(loss["ppo"], loss["grpo"])),
+        ]  # fmt: skip
+
+
+def mending_rows(axis: str, runs: Runs) -> Iterator[Row]:
+    """Each remedy beside the plain average in the same worlds."""
+    for name in variants(axis, runs):
+        for key, title in MENDING.items():
+            if f"{name}-{key}" in runs:
+                with_it = ends(runs, name, key)
+                gain = points(with_it, ends(runs, name, "grpo"))
+                yield [f"{axis}: {name}", title, shown(with_it), said(gain)]
+
+
+def ends(runs: Runs, variant: str, learner: str) -> BySeed:
+    key = f"{variant}-{learner}"
+    return runs[key].value(SUCCESS) if key in runs else {}
+
+
+def lost(ours: BySeed, plain: BySeed) -> dict[int, float]:
+    """D by seed."""
+    return {seed: ours[seed] - plain[seed] for seed in ours if seed in plain}
+
+
+def breaks(drop: Difference | None, rise: Difference | None) -> str | None:
+    """Whether worlds that differ cost something, judged by D; nothing where nobody learned."""
+    if drop is None:
+        return None
+    if rise is not None and not may_have_learned(rise):
+        return NOTHING_LEARNED
+    gap, half = drop
+    if gap + half < 0:
+        return HOLDS
+    return FAILS if gap - half > -MARGIN else OPEN
+
+
+def mends(broken: str | None, gain: Difference | None) -> str | None:
+    if broken is None or gain is None:
+        return None
+    return above(gain) if broken == HOLDS else UNTOLD
+
+
+def said(gap: Difference | None) -> str | None:
+    return None if gap is None else signed(gap)
