@@ -10,7 +10,7 @@ import os
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -29,10 +29,19 @@ from fedrl.privacy.secure_aggregation import Terms
 
 if TYPE_CHECKING:
     from fedrl.engines.flower.engine import FlowerEngine
-    from fedrl.engines.flower.node import Plan
+    from fedrl.engines.flower.node_plan import Plan
 
 LOAD_SECONDS = 3.0
 """What loading a small language model takes: the time that a warm worker saves."""
+LINK = ("-m", "fedrl", "flower", "link")
+POLLED_LINK = ("-c", """
+import sys
+from fedrl.cli import call
+from fedrl.engines.flower.superlink_waiting import WaitingNodes
+WaitingNodes.__init__.__defaults__ = (0.0, 0.0)
+sys.exit(call(["flower", "link", *sys.argv[1:]]))
+""")  # fmt: skip
+"""A SuperLink at which no question waits: a SuperNode then asks every 3 s, as Flower has it."""
 SECURE = privacy.Settings(clip=1.0, secure=True)
 
 
@@ -56,13 +65,13 @@ def tensors(megabytes: float) -> Tensors:
     return {"x": np.random.default_rng(0).standard_normal(int(megabytes * 2.5e5), np.float32)}
 
 
-def per_round(engine: Any, sent: Tensors, clients: int, rounds: int) -> list[float]:
+def per_round(engine: Any, sent: Tensors, clients: int, rounds: int, first: int = 0) -> list[float]:
     """Seconds of each round; every client must have answered.
 
     No two broadcasts are equal: Flower carries equal objects once.
     """
     seconds = []
-    for number in range(rounds):
+    for number in range(first, first + rounds):
         new = {"x": sent["x"] + np.float32(number)}
         start = time.perf_counter()
         seeds = [seeding.local(0, number, 0, client) for client in range(clients)]
@@ -76,7 +85,11 @@ def per_round(engine: Any, sent: Tensors, clients: int, rounds: int) -> list[flo
 
 @contextmanager
 def federation(
-    clients: int, insecure: bool = False, poll: float = 3.0, peers: bool = False
+    clients: int,
+    insecure: bool = False,
+    poll: float = 3.0,
+    peers: bool = False,
+    link: Sequence[str] = LINK,
 ) -> Iterator[Callable[[str], FlowerEngine]]:
     """Makes engines on a federation of processes; their recipes are `warm`, `cold`, `secure`."""
     from fedrl.config.flower import Settings
@@ -88,7 +101,7 @@ def federation(
         terms = Terms.of(SECURE, clients) if kind == "secure" else None
         algorithm: Any = Private(Echo(), SECURE) if terms else Echo()  # type: ignore[arg-type]
         recipe = Recipe("bench", f"{kind} {clients}", 2)
-        return FlowerEngine(algorithm, recipe, find("bench"), Settings(), print, terms=terms)
+        return FlowerEngine(algorithm, recipe, here, Settings(), print, terms=terms)
 
     with tempfile.TemporaryDirectory() as folder:
         os.environ[FOLDER] = folder
@@ -101,7 +114,9 @@ def federation(
             program=program,
             poll=poll,
             peers=peers,
+            link=link,
         ):
+            here = find("bench")
             yield engine
 
 
@@ -116,11 +131,11 @@ def algorithm(terms: Terms | None) -> Any:
 
 
 def plan(recipe: str) -> Plan:
-    from fedrl.engines.flower.node import Plan
+    from fedrl.engines.flower.node_plan import Plan
 
     kind, clients = recipe.split()
     terms = Terms.of(SECURE, int(clients)) if kind == "secure" else None
-    return Plan(partial(algorithm, terms), False, 4_000_000, kind != "cold", terms)
+    return Plan(partial(algorithm, terms), "float32", 4_000_000, kind != "cold", terms)
 
 
 def main() -> None:

@@ -3,8 +3,9 @@
 python benchmarks/flower.py [sizes] [cold] [messages] [poll] [--quick] [--large] [--json FILE]
 
 Two clients send an update as large as the broadcast and compute nothing, so that a round is travel
-alone. `--large` adds updates of 500 MB. A SuperNode looks for messages every 3 s: that, and not the
-bytes, is most of a round of small updates; `poll` has one that looks twice a second.
+alone. `--large` adds updates of 500 MB. `poll` has a SuperNode that sleeps for half a second at
+most where it finds nothing, which made small rounds shorter while it asked for messages every 3 s;
+now its questions wait at the SuperLink (`waiting.py`).
 """
 
 from __future__ import annotations

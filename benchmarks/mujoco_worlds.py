@@ -34,6 +34,28 @@ def ours(batch: int) -> Callable[[], int]:
     return lambda: int(world.rollout(lambda o, z, alive: 0.3 * z, params, seeds).mask.sum())
 
 
+def network(batch: int, task: str, compiled: bool) -> Callable[[], int]:
+    """Episodes of the paper's policy, asked step by step in NumPy or all in compiled code."""
+    from fedrl.algorithms.policy_gradient.policies import gaussian_mlp
+    from fedrl.envs.control import mujoco
+
+    world = mujoco.World(mujoco.Settings(name=task, horizon=HORIZON), batch, 0)
+    policy = gaussian_mlp(world.observation_size, world.action_size, log_std=-1.0)
+    theta = policy.init(0)
+    rows = {name: np.repeat(leaf[None], batch, 0) for name, leaf in theta.items()}
+    params = {"client": np.arange(batch)[:, None]}
+    seeds = np.arange(batch, dtype=np.uint64)
+    if compiled:
+        assert policy.network is not None
+        layers = policy.network(rows)
+        return lambda: int(world.rollout_network(layers, params, seeds).mask.sum())  # type: ignore[union-attr]
+
+    def act(observations: np.ndarray, noise: np.ndarray, alive: np.ndarray) -> np.ndarray:
+        return policy.sample_rows({n: x[alive] for n, x in rows.items()}, observations, noise)
+
+    return lambda: int(world.rollout(act, params, seeds).mask.sum())
+
+
 def gymnasium_loop(batch: int) -> Callable[[], int]:
     import gymnasium
 
@@ -76,6 +98,14 @@ def main() -> None:
             steps = rate(make(batch), 1.0 if asked.quick else 5.0)
             print(f"{batch:3} environments, {name}: {steps:,.0f} steps/s", flush=True)
             results.add(f"mujoco_steps_per_s_{name}_{batch}", steps, "steps/s")
+    for task in ("halfcheetah", "walker2d", "hopper"):
+        if harness.missing("numba") or harness.missing("jax"):
+            print("networks are skipped: need numba and jax")
+            break
+        seconds = 0.5 if asked.quick else 5.0
+        slow, fast = (rate(network(5, task, compiled), seconds) for compiled in (False, True))
+        print(f"  5 {task}, a network: {slow:,.0f} steps/s asked, {fast:,.0f} compiled", flush=True)
+        results.add(f"mujoco_network_{task}", fast / slow, "times the loop in Python")
     results.finish(asked.json)
 
 
