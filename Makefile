@@ -8,16 +8,18 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export XLA_FLAGS ?= --xla_cpu_multi_thread_eigen=false
 
-.PHONY: demo test machines attacks quick check format bench clean
+.PHONY: demo test machines attacks quick check docs notebooks format bench clean
 .DEFAULT_GOAL := help
 
 help:
 	@echo "make demo    set up, train a language agent across clients (5 minutes), print where its page is"
-	@echo "make test    set up, run the checks and all tests but those of"
+	@echo "make test    set up, run the checks and all tests but those of make machines"
 	@echo "make machines  SuperLinks and SuperNodes that are killed, attacked or fenced in (10 minutes)"
 	@echo "make attacks  what an adversary of a federation tries: tests/attacks, with SuperLinks and SuperNodes"
 	@echo "make quick   the tests without the slow ones"
-	@echo "make check   ruff and mypy"
+	@echo "make check   ruff, mypy, and the documentation as a site"
+	@echo "make docs    the documentation as a site, in build/site; a warning is an error"
+	@echo "make notebooks  run the notebooks of the documentation and store what comes out"
 	@echo "make bench   all benchmarks (BENCH=--quick for under a minute each)"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -31,8 +33,12 @@ demo: $(STAMP)
 		--out models/household-tiny --steps 300 --batch 32 --listed --world.size tiny
 	$(BIN)/fedrl sweep fedagent/baselines --out runs/demo
 
+# What fails (exit status 1) is run once more, alone: two cores shared by browsers, servers and
+# learners make some waits too long. What passes only then is named, as a place to mend.
 test: $(STAMP) check
-	$(BIN)/python -m pytest -n 2 -m "not machines"
+	$(BIN)/python -m pytest -n 2 -m "not machines" --durations=40 || { test $$? -eq 1 && \
+		echo "once more, alone: what passes now failed beside others, and wants mending" && \
+		$(BIN)/python -m pytest -m "not machines" --last-failed --last-failed-no-failures none -rfEp; }
 
 machines: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m machines
@@ -45,10 +51,16 @@ attacks: $(STAMP)
 quick: $(STAMP)
 	$(BIN)/python -m pytest -n 2 -m "not slow and not machines"
 
-check: $(STAMP)
+check: $(STAMP) docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(STAMP)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+notebooks: $(STAMP)
+	$(BIN)/python docs/hooks/notebook_pages.py
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix .
@@ -67,6 +79,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/asynchrony.py $(BENCH)
 	$(BIN)/python benchmarks/flower.py $(BENCH)
 	$(BIN)/python benchmarks/secure.py $(BENCH)
+	$(BIN)/python benchmarks/precision.py $(BENCH)
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
