@@ -18,7 +18,7 @@ from fedrl.core.types import UserError
 from fedrl.report import plots
 from fedrl.runs import provenance
 from fedrl.runs.process_pool import pool
-from reproductions import runner
+from reproductions import records, runner
 from reproductions.grid import Cell
 from reproductions.records import Store
 from reproductions.runner import Place, record_run, run_name
