@@ -30,6 +30,7 @@ from reproductions.fedagent.claims import (
 from reproductions.fedagent.environment import environment
 from reproductions.fedagent.models import read_cells, tasks
 from reproductions.fedagent.optimizer import optimizer
+from reproductions.fedagent.tuning import tuning
 from reproductions.pages import Page, Row
 from reproductions.results import TAIL, Runs, Trained
 from reproductions.study import Study, prepare
@@ -60,9 +61,15 @@ def write(study: Study, page: Page, path: Path) -> None:
         same = name == study.scale
         studies[name] = study if same else prepare(study.paper, name, runs, records, 1, study.model)
     found = Analysis(study.scale, studies, page)
-    moments, worlds = optimizer(found.parts, page), environment(found.parts, page)
     page.write(
-        path, a=found, optimizer=moments, environment=worlds, margin=f"{MARGIN:g}", tail=TAIL
+        path,
+        a=found,
+        tuning=tuning(found.parts.get("tuning"), page),
+        optimizer=optimizer(found.parts, page),
+        environment=environment(found.parts, page),
+        rules=study.grid.tables["rules_commit"],
+        margin=f"{MARGIN:g}",
+        tail=TAIL,
     )
 
 
@@ -281,6 +288,16 @@ class Analysis:
         rows = compared_rows(lines, self._rounds("estimators"), base)
         table = self.page.table("estimators", ("", "success", f"against {base}"), rows)
         return self._side("estimators", "estimators", {"estimators": lines}, rows=table, base=base)
+
+    @cached_property
+    def drift(self) -> str:
+        """FedProx and a server optimiser beside the plain average; nothing without records."""
+        found = self.parts.get("drift", {})
+        if not any_runs(found):
+            return ""
+        lines = {"FedAgent": self.usual} | {REMEDIES[name]: one for name, one in found.items()}
+        rows = compared_rows(lines, self.usual.cell.rounds, "FedAgent")
+        return self.page.table("drift", ("", "success", "against FedAgent"), list(rows))
 
     @cached_property
     def momentum(self) -> dict[str, Any]:
