@@ -17,7 +17,15 @@ from pathlib import Path
 
 from fedrl.api.papers import PAPERS
 from fedrl.core.types import Tables
-from reproductions.pages import NOT_MEASURED, UNKNOWN, filled, machine, markdown_table
+from reproductions.pages import (
+    FOLD,
+    NOT_MEASURED,
+    UNKNOWN,
+    filled,
+    looked_up,
+    machine,
+    markdown_table,
+)
 from reproductions.records import Data
 from reproductions.statements import WORDS, Health, Statement
 from reproductions.study import FOLDER, analysis_of, prepare
@@ -40,7 +48,9 @@ has not been tuned as the method was, or explores more to the end. Margins, numb
 what a rule means for a statement are in a file that each table names with its commit. Where ◦
 stands beside a verdict, runs behind it are older than that commit: the rule was written when
 somebody could have known them. Intervals are per statement: of forty one or two miss by chance.
-Verdicts of fewer seeds than were planned are what they are so far.
+Verdicts of fewer seeds than were planned are what they are so far. ‡ stands beside commits that
+cannot be looked up, because they were published folded into others: that a rule of such a commit
+is older than the runs rests on the dates in the records alone.
 """
 
 
@@ -71,7 +81,7 @@ def read(paper: str, results: Path) -> Indexed:
         known = {(one.where, one.claim) for one in said}
         said += [one for one in analysis.statements(study) if (one.where, one.claim) not in known]
         healthy += analysis.health(study) if hasattr(analysis, "health") else []
-    commits = [str(rules[key]) for key in sorted(rules) if key.endswith("_commit")]
+    commits = [looked_up(str(rules[k])) for k in sorted(rules) if k.endswith("_commit")]
     return Indexed(paper, about["title"], about.get("contents", ()), ", ".join(commits) or UNKNOWN,
                    str(rules.get("rules_date", "")), scales, said, healthy)  # fmt: skip
 
@@ -162,7 +172,8 @@ def older(records: Sequence[Data], since: str) -> bool:
 
 def short(commit: str) -> str:
     """Seven digits, and the + of one with local changes."""
-    return commit[:7] + ("+" if commit.endswith("+") else "")
+    mark = " " + FOLD if FOLD in looked_up(commit) else ""
+    return commit[:7] + ("+" if commit.endswith("+") else "") + mark
 
 
 def in_order(counts: Mapping[str, int]) -> str:

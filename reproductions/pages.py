@@ -7,6 +7,7 @@ kept stands for it, marked; `published.toml` has these with what is known of whe
 
 from __future__ import annotations
 
+import re
 import textwrap
 import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -53,8 +54,20 @@ class Origin:
 
     def row(self, mark: str = "") -> list[str]:
         command = f"`{self.command}`" if self.command != UNKNOWN else UNKNOWN
-        return [self.part + mark, str(self.cells), self.time, self.steps, self.commit,
+        return [self.part + mark, str(self.cells), self.time, self.steps, looked_up(self.commit),
                 self.machine, command]  # fmt: skip
+
+
+FOLDED = frozenset(
+    tomllib.loads((Path(__file__).parent / "folded.toml").read_text(encoding="utf-8"))["commits"]
+)
+FOLD = "‡"
+FOLDS = f"{FOLD}: a commit that cannot be looked up, because it was published folded into others."
+
+
+def looked_up(commit: str) -> str:
+    """The commit as a page names it, marked where history does not have it."""
+    return f"{commit} {FOLD}" if FOLDED & set(re.findall(r"[0-9a-f]{7,10}", commit)) else commit
 
 
 HEAD = ("part", "records", "time", "environment steps", "commit", "machine", "command")
@@ -152,6 +165,7 @@ class Page:
             autoescape=False,
         )
         environment.filters["filled"] = filled
+        environment.filters["looked_up"] = looked_up
         text = environment.get_template("page.md.jinja").render(page=self, **context)
         page.write_text(text.rstrip() + "\n", encoding="utf-8")
 
@@ -180,7 +194,8 @@ class Page:
         gaps += [f"{row[0]}: {name} {UNKNOWN}" for row in rows
                  for name, value in zip(HEAD, row) if UNKNOWN in value]  # fmt: skip
         listed = "\n".join(f"- {line}" for line in gaps)
-        return markdown_table(HEAD, rows) + (f"\n\nGaps:\n\n{listed}" if gaps else "")
+        folds = f"\n\n{FOLDS}" if any(FOLD in row[4] for row in rows) else ""
+        return markdown_table(HEAD, rows) + folds + (f"\n\nGaps:\n\n{listed}" if gaps else "")
 
 
 def spent(records: Sequence[Data]) -> tuple[str, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import tomllib
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +20,7 @@ from fedrl.core.types import UserError
 from fedrl.report import plots
 from fedrl.runs import provenance
 from fedrl.runs.process_pool import pool
-from reproductions import records, runner
+from reproductions import pages, records, runner
 from reproductions.grid import Cell
 from reproductions.records import Store
 from reproductions.runner import Place, record_run, run_name
@@ -115,6 +117,30 @@ def test_every_published_record_names_its_origin():
         assert record["hardware"]["cpu"]
         assert record["hardware"]["cores"]
         assert {"command", "date", "seconds"} <= set(record)
+
+
+def test_commits_of_records_and_rules_can_be_looked_up_or_are_marked():
+    def git(*words: str) -> str:
+        command = ["git", "-C", str(RESULTS), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+    try:
+        if "true" in git("rev-parse", "--is-shallow-repository"):
+            pytest.skip("a shallow clone has no history")
+        history = git("log", "--format=%H").split()
+    except (OSError, subprocess.CalledProcessError):
+        pytest.skip("not a checkout: there is no history")
+    said = [
+        json.loads(path.read_text("utf-8"))["commit"] for path in RESULTS.glob("*/records/*/*.json")
+    ]
+    for path in Path(pages.__file__).parent.glob("*/grid.toml"):
+        said += [
+            v for k, v in tomllib.loads(path.read_text("utf-8")).items() if k.endswith("_commit")
+        ]
+    named = {one for text in said for one in re.findall(r"[0-9a-f]{7,10}", text)}
+    known = {whole[:digits] for whole in history for digits in (7, 10)}
+    assert named <= known | pages.FOLDED
+    assert all((pages.FOLD in pages.looked_up(one)) == (one not in known) for one in named)
 
 
 @pytest.mark.parametrize("paper", PAPERS)
