@@ -152,7 +152,7 @@ class Page:
         """Whether a section has anything to say."""
         return bool(found) or bool(self.published)
 
-    def write(self, page: Path, **context: Any) -> None:
+    def write(self, page: Path, template: str = "page.md.jinja", **context: Any) -> None:
         """Render the template; what it is not given is an error."""
         import jinja2
 
@@ -166,7 +166,7 @@ class Page:
         )
         environment.filters["filled"] = filled
         environment.filters["looked_up"] = looked_up
-        text = environment.get_template("page.md.jinja").render(page=self, **context)
+        text = environment.get_template(template).render(page=self, **context)
         page.write_text(text.rstrip() + "\n", encoding="utf-8")
 
     # Where numbers come from

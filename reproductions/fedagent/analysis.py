@@ -1,60 +1,40 @@
-"""FedAgent's tables, figures and claims, from the records of both published scales.
+"""FedAgent's reproduction: which cells a scale has, what computes them, and its page.
 
-Verdicts are computed, never typed: a paired 95% interval over common seeds decides.
+The scales `small` and `full` share one page, `tables.py`; `paper` has its own, `table1.py`.
 """
 
 from __future__ import annotations
 
-import json
-import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from fedrl.core.number_format import si
-from reproductions.fedagent import figures
-from reproductions.fedagent.claims import (
-    MARGIN,
-    PARTITIONS,
-    SUCCESS,
-    TITLES,
-    against,
-    claims,
-    compared,
-    compared_rows,
-    labels,
-    shown,
-    strengths,
-)
+from reproductions.fedagent import models, table1
+from reproductions.fedagent.claims import MARGIN
 from reproductions.fedagent.environment import environment
-from reproductions.fedagent.models import read_cells, tasks
 from reproductions.fedagent.optimizer import optimizer
+from reproductions.fedagent.tables import Analysis
 from reproductions.fedagent.tuning import tuning
-from reproductions.pages import Page, Row
-from reproductions.results import TAIL, Runs, Trained
+from reproductions.grid import Grid
+from reproductions.pages import Page
+from reproductions.results import TAIL
+from reproductions.runner import Task
 from reproductions.study import Study, prepare
-from reproductions.verdicts import mean_of
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
-__all__ = ["cells", "tasks", "write"]
+def cells(scale: str, folder: Path, model: str) -> Grid:
+    return table1.read() if scale == table1.SCALE else models.read_cells(scale, folder, model)
 
-cells = read_cells
-PAPER = tomllib.loads((Path(__file__).parent / "paper.toml").read_text(encoding="utf-8"))
-ESTIMATORS = {"grpo": "GRPO", "gigpo": "GiGPO", "rloo": "RLOO"}
-REMEDIES = {
-    "unanchored": "anchored momentum, β → 1",
-    "anchored": "anchored momentum, β = 0.5",
-    "prox": "FedProx, μ = 0.01",
-    "server": "server momentum 0.9, step 0.3",
-}
-"""What is tried against clients that differ, as tables name it."""
+
+def tasks(study: Study, parts: Sequence[str]) -> list[Task]:
+    planned = table1.tasks if study.scale == table1.SCALE else models.tasks
+    return planned(study, list(parts))
 
 
 def write(study: Study, page: Page, path: Path) -> None:
     """One page has both published scales, whichever is asked for."""
+    if study.scale == table1.SCALE:
+        table1.write(study, page, path)
+        return
     studies = {}
     for name in ("smoke" if study.scale == "smoke" else "small", "full"):
         runs, records = study.place.runs.parent / name, study.place.store.folder
@@ -71,300 +51,3 @@ def write(study: Study, page: Page, path: Path) -> None:
         margin=f"{MARGIN:g}",
         tail=TAIL,
     )
-
-
-class Analysis:
-    """What the page's template shows. No part has the same name at two scales of a page."""
-
-    def __init__(self, scale: str, studies: Mapping[str, Study], page: Page) -> None:
-        self.page = page
-        self.parts: dict[str, Runs] = {}
-        self.started: dict[str, Runs] = {}
-        """Parts that have begun, with the runs that are not at their end."""
-        self.records: dict[str, Any] = {}
-        self.planned: dict[str, int] = {}
-        self.scales: dict[str, list[str]] = {}
-        for name, study in studies.items():
-            found = study.runs()
-            aside = {*study.grid.tables["on_request"], *study.grid.tables["gone"]}
-            measured = [part for part in found if part not in aside]
-            self.parts |= found
-            self.started |= {part: found[part] for part in measured if any_runs(found[part])}
-            if page.published:  # what is half measured does not replace what was published
-                self.parts |= {part: whole(found[part]) for part in measured}
-            if page.published or any(part in self.started for part in measured):
-                self.scales[name] = measured
-                self.records |= study.records()
-                self.planned |= study.planned()
-        self.commands = list(dict.fromkeys((*self.scales, scale)))
-
-    def begun(self, *parts: str) -> bool:
-        """Whether each of these parts has a run."""
-        return all(any_runs(self.parts[part]) for part in parts)
-
-    def shows(self, *parts: str) -> bool:
-        return self.page.shows(self.begun(*parts))
-
-    def picture(
-        self, name: str, alt: str, lines: Sequence[Trained], draw: Callable[[], Figure]
-    ) -> str:
-        """Of what there is; but one that was published gives way to a whole one only."""
-        begun = any(one.runs for one in lines)
-        kept = name in self.page.published.get("figures", {})
-        ready = all(one.whole for one in lines) if kept else begun
-        return self.page.picture(name, alt, draw if ready else None)
-
-    @cached_property
-    def claims(self) -> str:
-        rows = claims(self.parts, self.scales.values(), self.shows)
-        head = ("the paper says", "where", "here", "difference in points")
-        return self.page.table("claims", head, rows, keys=2) if rows else ""
-
-    # FedAgent, Centralized, Local
-
-    def comparison(self, part: str) -> dict[str, Any]:
-        """Both views, by type of task, and as curves."""
-        found, title = self.parts[part], TITLES[part]
-        ours, others = found["fedagent"], [one for n, one in found.items() if n != "fedagent"]
-        rounds, last = ours.cell.rounds, found["centralized"].cell.rounds
-        two = [ours, found["centralized"]]
-        return {
-            "title": title,
-            "shown": self.page.shows(ours.runs),
-            "rounds": plural(rounds, "round"),
-            "seeds": plural(len(ours.cell.seeds), "seed"),
-            "model": self.page.text(f"{part}_model", self._model(ours)),
-            "config": ours.cell.resolved(),
-            "cohort": ours.cell.clients_per_round,
-            "estimator": estimator(ours),
-            "rows": self._views(part, rounds, last),
-            "paper": ", ".join(
-                f"{name} {said['webshop' if 'webshop' in part else 'alfworld']}"
-                for name, said in PAPER["table1"].items()
-            ),
-            "kinds": self._kinds(part, rounds),
-            "scores": self._scores(part, rounds, last) if "webshop" in part else "",
-            "picture": self.picture(
-                part, f"{title}: success in both views", [ours, *others],
-                partial(figures.both_views, found),
-            ),
-            "clients": self.picture(
-                f"{part}-clients", f"{title}: clients", two, partial(figures.clients, found)
-            ),
-        }  # fmt: skip
-
-    def _model(self, ours: Trained) -> str | None:
-        """How large the model is and what it was shown, where its folder is at hand."""
-        record = Path(ours.cell.recipe["algorithm"]["model"]) / "warmstart.json"
-        if not record.is_file():
-            return None if self.page.published else ""
-        about = json.loads(record.read_text(encoding="utf-8"))
-        name = Path(about["settings"]["model"]).name
-        return (
-            f"{'The built-in model' if name == 'builtin' else name} of "
-            f"{si(about['parameters'], digits=2)} parameters has imitated the expert on "
-            f"{len(about['tasks'])} public tasks."
-        )
-
-    def _views(self, part: str, rounds: int, last: int) -> str:
-        found = self.parts[part]
-        ours, start = found["fedagent"].value(SUCCESS), found["fedagent"].first(SUCCESS)
-        rows: list[Row] = [
-            ["warm start", shown(start), "", "", ""],
-            ["FedAgent", shown(ours), "–", shown(ours), "–"],
-        ]
-        others = {name.capitalize().replace("-", " "): [one] for name, one in found.items()
-                  if name != "fedagent"}  # fmt: skip
-        others["Local, mean"] = figures.groups(found)["Local (mean)"]
-        for label, several in others.items():
-            row: list[str | None] = [label]
-            for at in (rounds, last):
-                theirs = mean_of([one.value(SUCCESS, at) for one in several])
-                row += [shown(theirs), against(ours, theirs, start)]
-            rows.append(row)
-        head = ["", f"equal local epochs (round {rounds})", "FedAgent against it",
-                f"equal rollouts (round {last} for the others)", "FedAgent against it"]  # fmt: skip
-        columns = 5 if last > rounds else 3  # without longer baselines there is one view
-        return self.page.table(part, head[:columns], [row[:columns] for row in rows])
-
-    def _kinds(self, part: str, rounds: int) -> str:
-        """Success by type of task at equal local epochs; the paper's are of the genuine games."""
-        found = self.parts[part]
-        kinds = PAPER["kinds"]["webshop" if "webshop" in part else "household"]
-        if ran := found["fedagent"].runs.values():
-            known = {metric for run in ran for metric in run.rounds[0]}
-            kinds = [kind for kind in kinds if f"{SUCCESS}_{kind}" in known]
-        if not kinds:
-            return ""
-        rows: list[Row] = []
-        for label, several in figures.groups(found).items():
-            by_kind = (mean_of([one.value(f"{SUCCESS}_{kind}", rounds) for one in several])
-                       for kind in kinds)  # fmt: skip
-            rows.append([label, *map(shown, by_kind)])
-        if part == "alfworld" and kinds == PAPER["kinds"]["household"]:
-            rows += [
-                [f"*{name}, the paper's*", *(f"{value:.1f}" for value in said["kinds"])]
-                for name, said in PAPER["table1"].items()
-            ]
-        return self.page.table(f"{part}_kinds", ["", *kinds], rows)
-
-    def _scores(self, part: str, rounds: int, last: int) -> str:
-        """WebShop's score: the reward of what was bought, in percent."""
-        rows: list[Row] = []
-        for label, several in figures.groups(self.parts[part]).items():
-            said = [f"{paper['score']:.1f}" for name, paper in PAPER["table1"].items()
-                    if name.split()[0] == label.split()[0]]  # fmt: skip
-            row: list[str | None] = [label]
-            for at in dict.fromkeys((rounds, last)):
-                end = rounds if label == "FedAgent" else at
-                row.append(shown(mean_of([one.value("eval/return", end) for one in several])))
-            rows.append([*row, " / ".join(said)])
-        views = ("equal local epochs", "equal rollouts")[: 1 + (last > rounds)]
-        return self.page.table(f"{part}_scores", ("score", *views, "the paper's"), rows)
-
-    # One setting changed
-
-    @property
-    def usual(self) -> Trained:
-        return self.parts["main"]["fedagent"]
-
-    def _rounds(self, part: str) -> int:
-        """The rounds that a part's cells run when nothing else scales them."""
-        epochs = self.usual.cell.local_epochs
-        several = self.parts[part].values()
-        return max(one.cell.rounds for one in several if one.cell.local_epochs == epochs)
-
-    def _side(self, part: str, alt: str, panels: Mapping[str, Runs], **more: Any) -> dict[str, Any]:
-        rounds = self._rounds(part)
-        lines = [one for panel in panels.values() for one in panel.values()]
-        draw = partial(figures.sides, panels, rounds)
-        return {"rounds": rounds, "picture": self.picture(part, alt, lines, draw), **more}
-
-    @cached_property
-    def decentralized(self) -> dict[str, Any]:
-        found, cell = self.parts["decentralized"], self.usual.cell
-        share = cell.recipe["partition"]["size"]
-        settings: dict[str, Runs] = {}
-        for title, axis, form, name, middle in (
-            ("clients per round", "clients", "M = {}", "clients", cell.clients_per_round),
-            ("epochs per round", "epochs", "τ = {}", "epochs", cell.local_epochs),
-            ("tasks per client", "size", "{} tasks", "tasks", share),
-        ):
-            low, high = labels(found, axis)
-            settings[title] = {
-                form.format(low): found[f"{name}-{low}"],
-                form.format(middle): self.usual,
-                form.format(high): found[f"{name}-{high}"],
-            }
-        rounds = self._rounds("decentralized")
-        rows = [[title, *row] for title, lines in settings.items()
-                for row in compared_rows(lines, rounds, list(lines)[1])]  # fmt: skip
-        head = ("setting", "", "success", "against the middle row")
-        table = self.page.table("decentralized", head, rows, keys=2)
-        return self._side("decentralized", "decentralized settings", settings,
-                          rows=table, epochs=cell.local_epochs)  # fmt: skip
-
-    @cached_property
-    def heterogeneity(self) -> dict[str, Any]:
-        found, rows, panels = self.parts["heterogeneity"], [], {}
-        for name in PARTITIONS:
-            symbol, (weak, strong) = strengths(found, name)
-            mild, extreme = (found[f"{name}-{word}"] for word in ("mild", "extreme"))
-            first, second = mild.value(SUCCESS), extreme.value(SUCCESS)
-            label = f"{name} ({symbol} = {weak:g} and {strong:g})"
-            rows.append([label, shown(first), shown(second), compared(second, first)])
-            panels[f"{name} ({symbol})"] = {"mild": mild, "extreme": extreme, "uniform": self.usual}
-        uniform = shown(self.usual.value(SUCCESS, self._rounds("heterogeneity")))
-        head = ("clients differ in", "mild", "extreme", "extreme against mild")
-        return self._side("heterogeneity", "three kinds of heterogeneity", panels,
-                          rows=self.page.table("heterogeneity", head, rows),
-                          uniform=self.page.text("uniform", uniform))  # fmt: skip
-
-    @cached_property
-    def estimators(self) -> dict[str, Any]:
-        base = estimator(self.usual)
-        lines = {base: self.usual}
-        lines |= {ESTIMATORS[name]: one for name, one in self.parts["estimators"].items()}
-        rows = compared_rows(lines, self._rounds("estimators"), base)
-        table = self.page.table("estimators", ("", "success", f"against {base}"), rows)
-        return self._side("estimators", "estimators", {"estimators": lines}, rows=table, base=base)
-
-    @cached_property
-    def drift(self) -> str:
-        """FedProx and a server optimiser beside the plain average; nothing without records."""
-        found = self.parts.get("drift", {})
-        if not any_runs(found):
-            return ""
-        lines = {"FedAgent": self.usual} | {REMEDIES[name]: one for name, one in found.items()}
-        rows = compared_rows(lines, self.usual.cell.rounds, "FedAgent")
-        return self.page.table("drift", ("", "success", "against FedAgent"), list(rows))
-
-    @cached_property
-    def momentum(self) -> dict[str, Any]:
-        found, mild = self.parts["momentum"], self.parts["heterogeneity"]["preference-mild"]
-        hard = found["extreme"]
-        panels: dict[str, Runs] = {
-            word: {"FedAgent": base}
-            | {label: found[f"{word}-{name}"] for name, label in REMEDIES.items()
-               if f"{word}-{name}" in found}
-            for word, base in (("extreme", hard), ("mild", mild))
-        }  # fmt: skip
-        rounds, plain = self._rounds("momentum"), REMEDIES["unanchored"]
-        rows = [[word, *row] for word, lines in panels.items()
-                for row in compared_rows(lines, rounds, plain)]  # fmt: skip
-        head = ("clients", "", "success", "against β → 1")
-        return self._side("momentum", "momentum and heterogeneity", panels,
-                          rows=self.page.table("momentum", head, rows, keys=2),
-                          extreme=hard.cell.recipe["partition"],
-                          mild=mild.cell.recipe["partition"])  # fmt: skip
-
-    # What is missing, and what it took
-
-    @property
-    def missing(self) -> list[str]:
-        """Runs that are not there, or not to their end, of parts that have begun."""
-        return [
-            f"{name}, {part}, {one.cell.name}: {line}"
-            for name, parts in self.scales.items()
-            for part in parts
-            for one in self.started.get(part, {}).values()
-            if (line := one.missing())
-        ]
-
-    @property
-    def costs(self) -> str:
-        rows: list[Row] = []
-        for name, part in ((n, p) for n, parts in self.scales.items() for p in parts):
-            ran = [(one.cell, run) for one in self.parts[part].values()
-                   for run in one.runs.values()]  # fmt: skip
-            if ran:
-                epochs = sum(cell.epochs(max(run.rounds)) for cell, run in ran)
-                last = [run.rounds[max(run.rounds)] for _, run in ran]
-                episodes = sum(metrics.get("env/episodes", 0.0) for metrics in last)
-                rows.append([name, part, f"{epochs:,}", f"{episodes:,.0f}"])
-            elif self.page.published:
-                rows.append([name, part, None, None])
-        head = ("scale", "part", "client epochs", "episodes")
-        return self.page.table("costs", head, rows, keys=2)
-
-    @property
-    def origins(self) -> str:
-        return self.page.origins(self.records, self.planned)
-
-
-def any_runs(found: Runs) -> bool:
-    return any(one.runs for one in found.values())
-
-
-def whole(found: Runs) -> Runs:
-    """Only what every seed has reached the end of."""
-    return {name: one if one.whole else Trained(one.cell, {}) for name, one in found.items()}
-
-
-def estimator(one: Trained) -> str:
-    name = str(one.cell.recipe["algorithm"].get("estimator", "grpo"))
-    return ESTIMATORS.get(name, name)
-
-
-def plural(count: int, word: str) -> str:
-    return f"{count} {word}{'s' * (count != 1)}"

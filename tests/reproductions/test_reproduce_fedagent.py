@@ -21,9 +21,9 @@ from fedrl.config.loading import resolve, to_toml
 from fedrl.core.types import UserError
 from fedrl.runs.grid import cost, digest
 from fedrl.runs.process_pool import perform
-from reproductions.fedagent.analysis import PAPER
 from reproductions.fedagent.claims import MARGIN, no_worse, points, the_same
 from reproductions.fedagent.models import read_cells, tasks
+from reproductions.fedagent.tables import PAPER
 from reproductions.grid import SCALES, Cell
 from reproductions.pages import MARK, Page
 from reproductions.records import Store, of_run
@@ -125,11 +125,11 @@ def test_estimators_are_compared_with_the_one_that_is_used(tmp_path):
         assert {usual, *others} == {"grpo", "gigpo", "rloo"}
 
 
-def test_the_small_scale_fits_into_two_hours_on_two_cores(tmp_path):
+def test_the_small_scale_fits_into_five_hours_on_two_cores(tmp_path):
     grid = read_cells("small", tmp_path, "")
     epochs = sum(cost(c.config(s, tmp_path)) for part in wanted(grid, ()) for c in grid.cells[part]
                  for s in c.seeds if part not in grid.tables["gone"])  # fmt: skip
-    assert 2.0 * epochs < 2 * 2 * 3600  # about 2 s for an epoch on one core
+    assert 2.0 * epochs < 5 * 2 * 3600  # about 2 s for an epoch on one core
 
 
 def test_a_run_is_known_by_what_its_numbers_depend_on(tmp_path):
@@ -338,8 +338,8 @@ def test_a_page_of_a_few_runs_names_what_is_missing(tmp_path, undrawn):
     for cell in study.grid.cells["main"][:2]:
         fake(study, replace(cell, seeds=(0,)), 0.2)
     text = page_of(study)
-    assert "- small, main, fedagent: seed 1, 2 not begun" in text
-    assert "- small, main, local-21: seed 0, 1, 2 not begun" in text
+    assert "- small, main, fedagent: seed 1, 2, 3, 4, 5, 6, 7, 8, 9 not begun" in text
+    assert "- small, main, local-21: seed 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 not begun" in text
     assert "not measured" in rows(text, "FedAgent is better than Local")[0]
     assert "**undecided**" in rows(text, "FedAgent is no worse than Centralized")[0]
     empty = page_of(study_of(tmp_path / "nowhere"))
@@ -376,7 +376,7 @@ def test_what_was_published_before_records_stands_in_for_what_has_none(tmp_path,
     fake(study, replace(study.grid.cells["main"][0], seeds=(0,)), 0.3)
     half = page_of(study, published=True)
     assert f"| FedAgent | 68.7 ± 0.7 {MARK} | – |" in half
-    assert "- small, main, fedagent: seed 1, 2 not begun" in half
+    assert "- small, main, fedagent: seed 1, 2, 3, 4, 5, 6, 7, 8, 9 not begun" in half
     fill(study, fedagent=0.3, centralized=0.3, local=0.1)
     again = page_of(study, published=True)
     small, _, full = again.partition("## Scale full")
@@ -397,7 +397,7 @@ def test_records_about_moments_are_a_section_of_their_own(tmp_path, undrawn):
 def test_parts_of_another_scale_are_refused(tmp_path):
     with pytest.raises(UserError, match="--model is for the full scale"):
         reproduce("fedagent", "small", out=tmp_path, model="x")
-    with pytest.raises(UserError, match="--only alfworld: the parts are main"):
+    with pytest.raises(UserError, match="--only alfworld: the parts are tuning, main"):
         wanted(study_of(tmp_path).grid, ("alfworld",))
 
 

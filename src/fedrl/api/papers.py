@@ -22,11 +22,13 @@ class Paper:
 
     published: tuple[str, ...]
     model: bool = False
+    planned: bool = False
+    """Whether it has the scale `paper`: the authors' own sizes, planned for whoever has them."""
 
 
 PAPERS = {
     "momentum": Paper(("full",)),
-    "fedagent": Paper(("small", "full"), model=True),
+    "fedagent": Paper(("small", "full"), model=True, planned=True),
     "fedqhd": Paper(("small",)),
     "fedrlhf": Paper(("small", "full"), model=True),
     # No paper's: what fedrl's own rules of aggregation are worth against clients that lie.
@@ -36,12 +38,12 @@ PAPERS = {
     # No paper's: methods of every family in Gymnasium's own environments.
     "gymnasium": Paper(("small",)),
 }
-SCALES = ("smoke", "small", "full")
+SCALES = ("smoke", "small", "full", "paper")
 
 
 def reproduce(
     paper: str,
-    scale: Literal["smoke", "small", "full"] = "small",
+    scale: Literal["smoke", "small", "full", "paper"] = "small",
     *,
     only: Iterable[str] = (),
     out: str | Path = "runs/reproduce",
@@ -59,6 +61,9 @@ def reproduce(
     """
     one_of("paper", paper, list(PAPERS))
     one_of("scale", scale, SCALES)
+    if scale == "paper" and not PAPERS[paper].planned:
+        able = ", ".join(name for name, about in PAPERS.items() if about.planned)
+        raise UserError(f"--scale paper is not for {paper}, only for {able}: choose another scale")
     if model is not None and not PAPERS[paper].model:
         readers = ", ".join(name for name, about in PAPERS.items() if about.model)
         raise UserError(f"--model is not for {paper}, only for {readers}: remove it")

@@ -22,8 +22,9 @@ def command(argv: list[str]) -> int:
     names = (*PAPERS, INDEX)
     parser.add_argument("paper", choices=names, metavar="PAPER", help=", ".join(names))
     parser.add_argument(
-        "--scale", choices=SCALES, default="small", help="smoke: a minute or two. small: up to two "
-        "hours on two cores. full: up to two hours, for fedagent on a GPU."
+        "--scale", choices=SCALES, default="small", help="smoke: a minute or two. small: hours "
+        "on two cores. full: hours more, for fedagent on a GPU. paper: fedagent's "
+        "Table 1 with the authors' models, days on several GPUs (--processes 0 only plans it)."
     )  # fmt: skip
     parser.add_argument("--only", nargs="+", default=[], metavar="PART", help="parts to compute")
     parser.add_argument(
