@@ -54,6 +54,7 @@ def tuning(found: Runs | None, page: Page) -> dict[str, Any] | None:
     cells = [one.cell for one in found.values()]
     return {
         "rows": page.table("tuning", ["", *(f"{float(rate):g}" for rate in rates)], rows),
+        "done": all(chosen(by_rate) for by_rate in tried.values()),
         "seeds": len(cells[0].seeds),
         "epochs": cells[0].epochs(),
         "ends": ", ".join(TITLES[name] for name, by_rate in tried.items() if at_an_end(by_rate)),
