@@ -77,8 +77,14 @@ def write(study: Study, page: Page, path: Path) -> None:
         for part, board in shown.items()
         if len(study.grid.cells[part][0].seeds) == 1 and board.result("mean")
     ]
-    context = {"line": f"{LINE:.0%}", "worlds": worlds, "single": ", ".join(single)}
-    page.write(path, study=study, missing=left_out(shown, page), **context)
+    page.write(
+        path,
+        study=study,
+        missing=left_out(shown, page),
+        line=f"{LINE:.0%}",
+        worlds=worlds,
+        single=", ".join(single),
+    )
 
 
 def left_out(shown: Mapping[str, Board], page: Page) -> list[str]:
