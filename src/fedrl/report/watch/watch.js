@@ -190,8 +190,9 @@ function show() {
   if (!metric || !names.includes(metric)) metric = FIRST.find((name) => names.includes(name)) || names[0];
   metric = fill($("metric"), names, metric);
   const weight = Number($("smooth").value);
+  const several = new Set(shown.map((number) => runs[number].name)).size > 1;
   const lines = shown.map((number) => ({
-    label: `${runs[number].name}: ${label(runs[number])}`, index: chosen.indexOf(number),
+    label: `${several ? `${runs[number].name}: ` : ""}${label(runs[number])}`, index: chosen.indexOf(number),
     x: kept.get(number).rounds, y: smoothed(kept.get(number).metrics[metric] || [], weight),
   }));
   if (lines.length) curves.draw(lines, {log: $("log").checked});
