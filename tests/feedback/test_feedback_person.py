@@ -240,7 +240,9 @@ def test_several_people_have_links_of_their_own_and_an_overview_tells_how_they_a
         assert "ben" not in pages["anna"].content()
         board = visit(server, viewport=PHONE)
         expect(board.locator("#people tbody tr")).to_contain_text(["anna", "ben"])
-        expect(board.locator("#agreement")).to_contain_text("said the same in 67% of the comparisons")
+        expect(board.locator("#agreement")).to_contain_text(
+            "said the same in 67% of the comparisons"
+        )
         expect(board.locator("#disputed")).to_contain_text("anna: too high; ben: too low")
         expect(board.locator("#notes")).to_contain_text("odd film")
         assert board.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
