@@ -114,3 +114,17 @@ def test_a_reader_gets_to_the_end(page: str, tmp_path: Path):
 def test_what_is_skipped_is_on_some_page():
     text = "\n".join((DOCS / "start" / f"{page}.md").read_text("utf-8") for page in NEEDS)
     assert [words for words in SKIPPED if words not in text] == []
+
+
+@pytest.mark.slow
+def test_the_readmes_python_runs(tmp_path: Path, monkeypatch):
+    for package in ("jax", "pandas"):
+        pytest.importorskip(package, reason=f"the README's Python needs {package}")
+    readme = (ROOT / "README.md").read_text("utf-8")
+    block = re.search(r"^ {4}import fedrl\n(?: {4}.*\n)+", readme, re.M)[0]
+    code = "".join(line[4:] for line in block.splitlines(keepends=True))
+    assert "rounds=50" in code
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    exec(compile(code.replace("rounds=50", "rounds=2"), "README.md", "exec"), {})
+    assert (tmp_path / "page.html").is_file()
