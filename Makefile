@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export XLA_FLAGS ?= --xla_cpu_multi_thread_eigen=false
 
-.PHONY: demo test machines attacks quick check docs notebooks format bench clean
+.PHONY: demo test machines attacks quick check docs notebooks format bench dist clean
 .DEFAULT_GOAL := help
 
 help:
@@ -20,6 +20,7 @@ help:
 	@echo "make check   ruff, mypy, and the documentation as a site"
 	@echo "make docs    the documentation as a site, in build/site; a warning is an error"
 	@echo "make notebooks  run the notebooks of the documentation and store what comes out"
+	@echo "make dist    sdist and wheel, in dist/"
 	@echo "make bench   all benchmarks (BENCH=--quick for under a minute each)"
 
 $(STAMP): pyproject.toml constraints.txt
@@ -80,6 +81,10 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/flower.py $(BENCH)
 	$(BIN)/python benchmarks/secure.py $(BENCH)
 	$(BIN)/python benchmarks/precision.py $(BENCH)
+
+dist: $(STAMP)
+	$(BIN)/python -m pip install --quiet build
+	$(BIN)/python -m build --outdir dist .
 
 clean:
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

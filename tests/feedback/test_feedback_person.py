@@ -4,6 +4,7 @@ and what the answers did to the client's recommendations."""
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 from support.browsing import browser, new_person, playwright  # noqa: F401
@@ -239,7 +240,9 @@ def test_several_people_have_links_of_their_own_and_an_overview_tells_how_they_a
         assert "ben" not in pages["anna"].content()
         board = visit(server, viewport=PHONE)
         expect(board.locator("#people tbody tr")).to_contain_text(["anna", "ben"])
-        expect(board.locator("#agreement")).to_contain_text("said the same in 67 of 100 cases")
+        expect(board.locator("#agreement")).to_contain_text(
+            "said the same in 67% of the comparisons"
+        )
         expect(board.locator("#disputed")).to_contain_text("anna: too high; ben: too low")
         expect(board.locator("#notes")).to_contain_text("odd film")
         assert board.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
@@ -283,6 +286,7 @@ def test_what_answers_change_is_on_the_page_and_goes_with_them(visit, tmp_path, 
         more(2)
         seen["answered"] = films(page)
         expect(page.locator("#effect-sum")).to_contain_text("through 6 answers")
+        expect(page.locator(".side .score").last).to_have_text(re.compile(r"^[0-5]\.\d\d"))
         part(page, "My answers")
         for place in range(6):
             page.locator(f"#answer-{place}").select_option("Too high")

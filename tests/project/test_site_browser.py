@@ -14,6 +14,9 @@ from support.built_site import site as site
 SEEN = (
     "",
     "start/student/",
+    "start/person/",
+    "three_companies/",
+    "results/",
     "concepts/heterogeneity/",
     "methods/fedagent/",
     "notebooks/first_comparison/",

@@ -16,7 +16,7 @@ from fedrl.cli import notes_printed
 from fedrl.core.types import UserError
 from fedrl.report import page as report
 from fedrl.report import plots, tables
-from fedrl.report.panels import panel
+from fedrl.report.panels import panel, possible
 from fedrl.report.run_groups import (
     Group,
     curve,
@@ -49,6 +49,17 @@ def test_band_is_the_interval() -> None:
     )
     np.testing.assert_allclose(axes.lines[0].get_ydata(), [2, 5])
     assert axes.lines[0].get_color() == plots.PALETTE[1]  # the line without points keeps its turn
+
+
+def test_no_band_leaves_what_a_metric_can_be() -> None:
+    inside, below = np.array([[0.1, 0.9]]), np.array([[-0.1, 0.9]])
+    free = (-np.inf, np.inf)
+    assert possible("train/weight_clipped", [inside]) == (0.0, 1.0)
+    assert possible("eval/success_clean", [inside]) == (0.0, 1.0)
+    assert possible("train/weight_var", [inside]) == (0.0, np.inf)
+    assert possible("eval/spearman", [below]) == (-1.0, 1.0)
+    assert possible("eval/return", [inside]) == free
+    assert possible("train/invalid", [inside, below]) == free  # of somebody's own method
 
 
 def test_curve_against_steps_reads_each_seed_off_its_own_curve(tmp_path: Path) -> None:

@@ -170,3 +170,22 @@ def test_worlds_that_must_be_told_more_have_digests_too(tmp_path):
     assert len(set(found)) == len(worlds)
     usual = digest(resolve(agent | {"world": worlds[0] | {"train": 1000}}))
     assert usual == found[0], "a default that is said is no other run"
+
+
+def test_where_there_is_no_terminal_only_runs_under_way_are_told(monkeypatch):
+    """A line of all that ever ended grows with the sweep, and tells nothing new."""
+    from io import StringIO
+    from types import SimpleNamespace
+
+    from rich.console import Console
+
+    monkeypatch.setattr(sweeps, "LOOK", 0.01)
+    monkeypatch.setattr(sweeps, "PLAIN_SECONDS", 0.0)
+    where = {"done": (9, "round 9 of 9"), "going": (4, "round 4 of 9"), "later": (-1, "")}
+    runs = {name: SimpleNamespace(rounds=9, name=name) for name in where}
+    monkeypatch.setattr(sweeps, "standing", lambda config: where[config.name])
+    said = StringIO()
+    with sweeps.Watch(runs, Console(file=said, force_terminal=False)):
+        while "\n" not in said.getvalue():
+            pass
+    assert set(said.getvalue().splitlines()) == {"going: round 4 of 9"}

@@ -14,37 +14,40 @@ from fedrl.core.types import UserError
 from fedrl.runs.interrupt import Interrupt
 
 HELP = """\
-fedrl: federated reinforcement learning of agents, from tabular MDPs to language models
+fedrl: federated reinforcement learning, from tabular MDPs to language agents
 
 usage: fedrl COMMAND …
 
-  run RECIPE          train; every key of a recipe is a flag: fedrl run momentum/cartpole --rounds 9
-  sweep SWEEP         several variants of a recipe side by side, and a page that compares them
-  list                methods, worlds, rules, attacks and recipes
-  new KIND NAME       a package of your own: a method, a world or a rule, with test and recipe
-  report RUN…         one page with curves and tables; several runs are compared
+  run RECIPE          train; every key of a recipe is a flag: --rounds 9
+  sweep SWEEP         variants of a recipe side by side, and a page about them
+  list                methods, worlds, rules, attacks, rewards and recipes
+  new KIND NAME       a package of your own: a method, a world or a rule
+  report RUN…         one page with curves and tables that compares runs
   watch [RUN…]        a page that follows runs while they train
   eval RUN            evaluate a run's last checkpoint, client by client
-  reproduce PAPER     regenerate a paper's tables and figures, or ours about clients that lie
-  warmstart WORLD     teach a model to act by imitating the expert on public tasks
-  plan [RUN]          what clients per round, local steps and rounds buy, by FedAgent's theorem
-  gap RUN             what agreeing on anchors costs FedQHD's clients, by its theorem
-  flower PART         federations across machines: up, keys, link, node, register, revoke
-  joining FOLDER      what joining a federation brings one client, on its own held-out data
-  feedback RUN        answer what a client of a FedRLHF run asks its person, on a page or here
-  label RUN|MODEL     which tasks an agent solves: labels for the hardness partition
-  export RUN          a run's policy or language model as a folder of its own
-  verify PATH         whether a model or a checkpoint is whole, and who has signed it
-  serve RUN           a run's language model behind an OpenAI-compatible endpoint
+  reproduce PAPER     regenerate a paper's tables and figures
+  warmstart WORLD     teach a model to act by imitating the world's expert
+  plan [RUN]          what clients, local steps and rounds buy, by a theorem
+  gap RUN             what agreeing on anchors costs FedQHD's clients
+  flower PART         federations across machines: up, link, node, check, …
+  joining FOLDER      what joining a federation brings one client
+  feedback RUN        answer what a client of a FedRLHF run asks its person
+  label RUN|MODEL     which tasks an agent solves: for the hardness partition
+  export RUN          a run's policy or model as a folder of its own
+  verify PATH         whether a model or a checkpoint is whole, and who signed
+  serve RUN           a run's model behind an OpenAI-compatible endpoint
   record RUN          an animation of a run's policy in a control world
-  play WORLD          play the household in the terminal, or the shop in your browser
-  partition WORLD     deal a world's tasks out to clients, measure and draw how they differ
-  parity WORLD …      replay recorded transcripts of the real engines against ours
-  doctor              what is installed here, which devices, data and space there are
-  data NAME           get real data (ALFWorld, WebShop, MovieLens, IMDb) from its publisher
+  play WORLD          play the household here, or the shop in your browser
+  partition WORLD     deal tasks out to clients, measure how they differ
+  parity WORLD …      replay transcripts of the real engines against ours
+  doctor              what is installed: devices, data, space, versions
+  data NAME           get ALFWorld, WebShop, MovieLens or IMDb
+  completion SHELL    complete commands, recipes and flags in your shell
 
-`fedrl COMMAND --help` says more; `fedrl run RECIPE --help` lists every setting of that recipe.
-A first run:  fedrl run momentum/cartpole --seed 1 && fedrl report runs/momentum-cartpole/*
+`fedrl COMMAND --help` says more; `fedrl run RECIPE --help` lists every setting
+of that recipe. A first run, and a look at it:
+
+  fedrl run momentum/cartpole --seed 1 && fedrl report runs/momentum-cartpole/*
 """
 
 
@@ -59,7 +62,9 @@ def call(argv: list[str]) -> int:
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # β on a terminal that knows only ASCII
     if not argv or argv[0] in ("-h", "--help", "help"):
-        print(HELP, end="")
+        from fedrl.cli.help_text import fitted
+
+        print(fitted(HELP))
         return 0
     if argv[0] == "--version":
         import fedrl
@@ -147,6 +152,7 @@ COMMANDS = {
     "doctor": "doctor:doctor",
     "feedback": "feedback:feedback",
     "flower": "flower:flower",
+    "completion": "completion:completion",
 }
 """The file of every command, and its function: only the one that is called is imported."""
 

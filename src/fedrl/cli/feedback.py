@@ -1,6 +1,5 @@
 """The command `fedrl feedback`."""
 
-import argparse
 from pathlib import Path
 
 from fedrl.cli.parser import Parser
@@ -23,7 +22,6 @@ def feedback(argv: list[str]) -> int:
         "fedrl feedback",
         description=FEEDBACK,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", type=Path, nargs="?", metavar="RUN", help="the run's folder")
     parser.add_argument("--client", type=int, required=True, metavar="N", help="whose person")

@@ -1,10 +1,10 @@
 """The command `fedrl flower`: federations across machines. docs/deploy.md takes you through it."""
 
-import argparse
 import sys
 import time
 from pathlib import Path
 
+from fedrl.cli.help_text import fitted
 from fedrl.cli.parser import Parser
 from fedrl.core.types import UserError
 
@@ -27,6 +27,9 @@ usage: fedrl flower up --clients N        a whole federation on this machine, fo
 Then train on it:  fedrl run RECIPE --engine flower --connection NAME
 Each has --help; docs/deploy.md takes three organisations from nothing to a trained agent.
 """
+PARTS = (
+    "up", "keys", "link", "node", "register", "revoke", "check", "status", "approve", "audit",
+)  # fmt: skip
 PORT = 9092
 
 
@@ -42,7 +45,7 @@ def flower(argv: list[str]) -> int:
         "approve": approve, "audit": audit,
     }  # fmt: skip
     if not argv or argv[0] in ("-h", "--help"):
-        print(HELP, end="")
+        print(fitted(HELP))
         return 0 if argv else 2
     if argv[0] not in parts:
         raise UserError(f"fedrl flower has no part {argv[0]!r}; choose from {', '.join(parts)}")
@@ -146,7 +149,6 @@ def node(argv: list[str]) -> int:
         "fedrl flower node",
         description="Run one client's node until it is stopped; settings after -- go over those "
         "of every recipe that is sent: -- --algorithm.model /models/qwen --algorithm.device cuda",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--client", type=int, required=True, help="its number, from 0")
     parser.add_argument("--superlink", required=True, metavar="HOST:PORT")

@@ -1,7 +1,6 @@
 """`fedrl flower approve` and `fedrl flower audit`: what a person of an organisation decides, and
 what the parts of a federation have written down of themselves."""
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -76,7 +75,6 @@ def audit(argv: list[str]) -> int:
     parser = Parser(
         "fedrl flower audit",
         description=AUDIT,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="of a node or a coordinator")
     parser.add_argument("--last", type=int, default=0, metavar="N", help="only the last N entries")

@@ -1,6 +1,5 @@
 """The command `fedrl gap`."""
 
-import argparse
 import json
 import sys
 from pathlib import Path
@@ -22,7 +21,6 @@ def gap(argv: list[str]) -> int:
         "fedrl gap",
         description=GAP,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="the run's folder")
     parser.add_argument(

@@ -27,5 +27,5 @@ def list_(argv: list[str]) -> int:
     for title, lines in (("recipes", found.recipes), ("sweeps", found.sweeps)):
         print(f"{title}:")
         for name, line in lines.items():
-            print(f"  {name:<24}{line}")
+            print(f"  {name:<26}  {line}")
     return 0

@@ -1,6 +1,5 @@
 """`fedrl new`: a package of one's own, with a test and a recipe that work at once."""
 
-import argparse
 import shlex
 from pathlib import Path
 
@@ -17,9 +16,7 @@ recipe. It works as it is; from there on it is yours.
 
 def new(argv: list[str]) -> int:
     """A package of one's own: method, world or rule."""
-    parser = Parser(
-        "fedrl new", description=NEW, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = Parser("fedrl new", description=NEW)
     parser.add_argument("kind", metavar="KIND", help="method, world or rule")
     parser.add_argument("name", metavar="NAME", help="its name in recipes, and its folder's")
     parser.add_argument(

@@ -1,6 +1,5 @@
 """`fedrl partition`: deal tasks out to clients, measure, draw."""
 
-import argparse
 import sys
 
 from fedrl.cli.parser import Parser
@@ -22,7 +21,6 @@ def partition(argv: list[str]) -> int:
     parser = Parser(
         "fedrl partition",
         description=PARTITION,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=f"the partition:\n{meanings(dealing.Settings)}\n\n{WORLD}",
     )
     parser.add_argument("world", metavar="WORLD", help=NAMED)

@@ -34,7 +34,6 @@ def plan(argv: list[str]) -> int:
         "fedrl plan",
         description=PLAN,
         epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("run", nargs="?", type=Path, metavar="RUN", help="measure this run")
     for (long, (short, meaning)), usual in zip(FLAGS.items(), DEFAULTS.values(), strict=True):

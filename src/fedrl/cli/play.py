@@ -1,7 +1,5 @@
 """`fedrl play`: the shop in the browser, every other text world in the terminal."""
 
-import argparse
-
 from fedrl.cli.parser import Parser
 from fedrl.cli.text_world import NAMED, WORLD, meanings, patience
 
@@ -15,7 +13,6 @@ def play(argv: list[str]) -> int:
     parser = Parser(
         "fedrl play",
         description=PLAY,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=_world_help(argv),
     )
     parser.add_argument("world", metavar="WORLD", help=NAMED)

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fedrl.cli.help_text import fitted
 from fedrl.core.types import UserError
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ def run(argv: list[str]) -> int:
             raise UserError(f"{WITHOUT_LOST} is for a run: fedrl run --resume RUN {WITHOUT_LOST}")
         return _begin(words[0], words[1:], dry, wants_help)
     if wants_help or not words:
-        print(RUN_HELP, end="")
+        print(fitted(RUN_HELP))
         return 0 if wants_help else 2
     raise UserError(f"the recipe comes first: fedrl run RECIPE {words[0]} …")
 

@@ -1,6 +1,5 @@
 """`fedrl sweep`: several variants of a recipe side by side."""
 
-import argparse
 from pathlib import Path
 
 from fedrl.cli.parser import Parser
@@ -16,7 +15,6 @@ def sweep(argv: list[str]) -> int:
     parser = Parser(
         "fedrl sweep",
         description=SWEEP,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog="Any other flag is a setting of all runs: --rounds 10 --algorithm.lr 3e-4.\n"
         "A sweep is a TOML file: recipe, seeds, and [runs] with the flags of each variant.",
     )

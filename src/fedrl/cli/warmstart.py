@@ -1,6 +1,5 @@
 """`fedrl warmstart`: imitate the expert on public tasks, or read public reviews."""
 
-import argparse
 from pathlib import Path
 
 from fedrl.cli.parser import Parser
@@ -24,7 +23,6 @@ def warmstart(argv: list[str]) -> int:
     parser = Parser(
         "fedrl warmstart",
         description=WARMSTART,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
         epilog=f"the imitation:\n{meanings(playing.Settings)}\n\nthe reading (imdb):\n"
         f"{meanings(reading.Settings)}\n\nThe world's settings: --world.KEY VALUE.",
     )

@@ -103,28 +103,36 @@ function showFilms(effect, since) {
   const before = effect.without.slice(0, BEST), after = effect.with_answers.slice(0, BEST);
   const known = before.map((one) => one.item);
   const fresh = after.filter((one) => !known.includes(one.item)).length;
+  const said = plural(effect.answers, "answer", "answers");
   const what = fresh
-    ? `${plural(fresh, "recommendation is", "recommendations are")} new among your first ${after.length}`
+    ? `${plural(fresh, "recommendation is", "recommendations are")} new among your first ${after.length}, through ${said}`
     : known.join() === after.map((one) => one.item).join()
-      ? `The first ${after.length} recommendations are the same`
-      : `The first ${after.length} recommendations are the same in another order`;
-  $("effect-sum").textContent =
-    `${what}, through ${plural(effect.answers, "answer", "answers")} (${when(effect.time)}).${since}`;
+      ? unmoved(before, after)
+        ? `Your first ${after.length} recommendations are the same, through ${said}`
+        : `Your ${said} moved our guesses, and not yet the order of your first ${after.length}`
+      : `Your first ${after.length} recommendations have another order, through ${said}`;
+  $("effect-sum").textContent = `${what} (${when(effect.time)}).${since}`;
   $("sides").className = "sides";
   $("sides").replaceChildren(
-    films("Without your answers", before, null), films("With your answers", after, known));
+    films("Without your answers", before, null), films("With your answers", after, known, before));
 }
 
-function films(title, rows, known) {
+const unmoved = (before, after) =>
+  before.every((one, place) => Math.abs(one.score - after[place].score) < 0.005);
+
+function films(title, rows, known, before) {
   const side = make("section", "side"), list = make("ol");
   const head = make("h2", "", title);
   head.id = known ? "with-answers" : "without-answers";
   side.setAttribute("aria-labelledby", head.id);
   for (const [place, one] of rows.entries()) {
     const item = make("li"), text = make("span", "film", one.item);
-    item.append(text, stars(one.score));
+    item.append(text, stars(one.score), make("small", "score", one.score.toFixed(2)));
     if (known) {
       const was = known.indexOf(one.item), up = was - place;
+      const moved = was < 0 ? 0 : one.score - before[was].score;
+      if (Math.abs(moved) >= 0.005) item.lastChild.textContent +=
+        ` (${moved > 0 ? "+" : "−"}${Math.abs(moved).toFixed(2)})`;
       if (was < 0) item.append(make("em", "new", "new"));
       else if (up) item.append(make("em", up > 0 ? "up" : "down",
         `${up > 0 ? "↑" : "↓"} ${Math.abs(up)}`));

@@ -25,7 +25,7 @@ function show(said) {
   $("agreement").textContent = !queries
     ? "No question has been answered by two people yet."
     : `${plural(queries, "question was", "questions were")} answered by two people or more: they ` +
-      `said the same in ${Math.round(100 * equal)} of 100 cases. ` + (alpha === null
+      `said the same in ${Math.round(100 * equal)}% of the comparisons. ` + (alpha === null
       ? "All answers are equal, so chance would agree as well (no α)."
       : `Krippendorff’s α is ${alpha.toFixed(2)}: 1 is full agreement, 0 is what chance gives.`);
   fill("pairs", said.pairs.map((one) => [one.people.join(" and "), one.both, one.same]),

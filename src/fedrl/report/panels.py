@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -20,6 +20,13 @@ from fedrl.report.run_groups import (
     trains_agents,
 )
 
+SHARES = {
+    "accuracy", "train_accuracy", "held_out", "invalid", "truncated", "no_act", "no_think",
+    "ratio_far", "zero_advantage", "weight_clipped", "own_success",
+}  # fmt: skip
+NEVER_NEGATIVE = (
+    "_var", "_norm", "_norm_sq", "_error", "entropy", "steps", "tokens", "weight_mean",
+)  # fmt: skip
 MOST_POINTS = 600
 """Points of a drawn curve: more than a panel has pixels only makes the page heavy."""
 
@@ -43,8 +50,25 @@ def panel(
         x_unit="B" if against is bytes_sent else "",
         log=positive and "grad_norm" in metric,
         share=is_share(metric),
+        possible=possible(metric, lines.values()),
         start=warm_start(groups, metric),
     )
+
+
+def possible(metric: str, lines: Iterable[np.ndarray]) -> tuple[float, float]:
+    """What no band leaves: the bounds that a metric has by its meaning, if its values keep them (a
+    method of one's own may call something else by the name)."""
+    name = metric.partition("/")[2]
+    low = high = np.inf
+    if name in SHARES or is_share(metric):
+        low, high = 0.0, 1.0
+    elif name == "spearman":
+        low, high = -1.0, 1.0
+    elif name.endswith(NEVER_NEGATIVE):
+        low = 0.0
+    if low == np.inf or any((v < low).any() or (v > high).any() for v in lines):
+        return -np.inf, np.inf
+    return low, high
 
 
 def warm_start(groups: Sequence[Group], metric: str) -> float | None:

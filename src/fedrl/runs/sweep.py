@@ -259,7 +259,11 @@ class Watch:
             found = {name: standing(config) for name, config in self.runs.items()}
             if self._bars is None:
                 spoken = time.monotonic()
-                told = [f"{name}: {words}" for name, (_, words) in found.items() if words]
+                told = [
+                    f"{name}: {words}"
+                    for name, (last, words) in found.items()
+                    if words and last < self.runs[name].rounds  # those that ended have been told
+                ]
                 self.say("; ".join(told) or "starting")
                 continue
             for name, (round_, words) in found.items():

@@ -39,6 +39,7 @@ def test_a_run_is_followed_to_its_end_through_a_restart(tmp_path: Path, new_pers
         expect(page.locator("#runs li")).to_have_count(2)
         page.get_by_label("show demo, fedagent, seed 1").check()
         expect(page.locator("#chart .u-legend")).to_contain_text("seed 1")
+        expect(page.locator("#chart .u-legend")).not_to_contain_text("demo")  # what all are called
         page.get_by_label("Find").fill("seed nothing")
         expect(page.locator("#runs li")).to_have_count(0)
         page.reload()

@@ -50,7 +50,9 @@ def test_a_page_follows_runs_and_those_that_begin_later(tmp_path: Path):
         Written(tmp_path / "runs" / "b", seed=1)
         told = json.loads(get(server, "/runs", server.key)[1])
         assert [one["seed"] for one in told] == [0, 1]  # numbers that a page knows stay
-        news = json.loads(get(server, "/run?run=0&edition=0&rounds=1&lines=0", server.key)[1])
+        edition = told[0]["edition"]
+        path = f"/run?run=0&edition={edition}&rounds=1&lines=0"
+        news = json.loads(get(server, path, server.key)[1])
         assert news["rounds"] == [1]
         assert [1, 1, "NaN"] in news["clients"]
         told = json.loads(get(server, "/clients?run=0&metric=train%2Fsuccess", server.key)[1])

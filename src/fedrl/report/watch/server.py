@@ -43,6 +43,7 @@ class WatchServer(KeyedServer):
         self.followed: dict[Path, Followed] = {}
         self.order: list[Path] = []
         self.reading = threading.Lock()
+        self.first_edition = secrets.randbits(30)  # a page may know another server's
         if not find_runs(self.places, 1):
             told = ", ".join(map(str, places))
             raise UserError(f"there are no runs in {told}: begin one with fedrl run RECIPE")
@@ -85,7 +86,7 @@ class WatchServer(KeyedServer):
         """New runs are added behind those that a page knows by their numbers."""
         for path in find_runs(self.places):
             if path not in self.followed:
-                self.followed[path] = Followed(path)
+                self.followed[path] = Followed(path, self.first_edition)
                 self.order.append(path)
         for one in self.followed.values():
             one.read()

@@ -41,7 +41,7 @@ async function follow(number) {
 
 async function look() {
   try {
-    runs = await ask("runs");
+    renumber(await ask("runs"));
     if (focus === null && runs.length) { focus = 0; chosen = restored() || [0]; focus = chosen[0] ?? 0; }
     let fresh = false;
     for (const number of new Set([focus, ...chosen])) if (number < runs.length) fresh = (await follow(number)) || fresh;
@@ -54,6 +54,18 @@ async function look() {
     $("link").className = "lost";
   }
   setTimeout(look, document.hidden ? 5 * EVERY : EVERY);
+}
+
+// A server that was restarted numbers runs anew: what is shown goes by their folders.
+function renumber(now) {
+  const same = runs.every((run, number) => now[number]?.path === run.path);
+  if (!same) {
+    const place = (number) => now.findIndex((run) => run.path === runs[number]?.path);
+    chosen = chosen.map(place).filter((number) => number >= 0);
+    focus = focus === null || place(focus) < 0 ? chosen[0] ?? null : place(focus);
+    kept.clear();
+  }
+  runs = now;
 }
 
 function restored() {
@@ -178,8 +190,9 @@ function show() {
   if (!metric || !names.includes(metric)) metric = FIRST.find((name) => names.includes(name)) || names[0];
   metric = fill($("metric"), names, metric);
   const weight = Number($("smooth").value);
+  const several = new Set(shown.map((number) => runs[number].name)).size > 1;
   const lines = shown.map((number) => ({
-    label: `${runs[number].name}: ${label(runs[number])}`, index: chosen.indexOf(number),
+    label: `${several ? `${runs[number].name}: ` : ""}${label(runs[number])}`, index: chosen.indexOf(number),
     x: kept.get(number).rounds, y: smoothed(kept.get(number).metrics[metric] || [], weight),
   }));
   if (lines.length) curves.draw(lines, {log: $("log").checked});

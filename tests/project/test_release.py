@@ -1,0 +1,52 @@
+"""What a release needs is there: version, tag, changelog, types, the files that people look for."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import tomllib
+
+import pytest
+from support.repository import ROOT
+
+import fedrl
+
+
+def test_the_version_is_said_once_and_has_its_lines_in_the_changelog():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert "version" in project["dynamic"]
+    headings = re.findall(r"^## (\S+)", (ROOT / "CHANGELOG.md").read_text("utf-8"), re.M)
+    assert headings[0] == fedrl.__version__
+
+
+def test_a_tag_says_the_version():
+    asked = ["git", "tag", "--points-at", "HEAD"]
+    told = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
+    tags = [tag for tag in told.stdout.split() if tag.startswith("v")]
+    if not tags:
+        pytest.skip("this commit is no release")
+    assert tags == [f"v{fedrl.__version__}"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["LICENSE", "CHANGELOG.md", "CONTRIBUTING.md", "CODE_OF_CONDUCT.md", "src/fedrl/py.typed",
+     ".github/pull_request_template.md", ".github/ISSUE_TEMPLATE/bug.md"],
+)  # fmt: skip
+def test_what_people_look_for_is_there(name):
+    assert (ROOT / name).is_file()
+
+
+def test_the_makefile_has_every_target_that_contributing_names():
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.M))
+    named = set(re.findall(r"`make (\w+)", (ROOT / "CONTRIBUTING.md").read_text("utf-8")))
+    assert len(named) > 5
+    assert named <= targets
+
+
+def test_the_readme_fits_its_first_promises():
+    """The papers to cite, the platforms, the limits: what a reader decides by."""
+    readme = (ROOT / "README.md").read_text("utf-8")
+    assert len(re.findall(r"^@\w+\{\w+, title", readme, re.M)) >= 4
+    for word in ("Windows", "macOS", "What it does not do", "Apache-2.0"):
+        assert word in readme
