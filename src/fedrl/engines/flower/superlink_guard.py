@@ -34,11 +34,12 @@ from fedrl.engines.flower.superlink_waiting import Announced, Reply, WaitingNode
 NODES = "/v1/fleet/"
 ACTIVATE, REGISTER = f"{NODES}activate-node", f"{NODES}register-node"
 PULL, HEARTBEAT = f"{NODES}pull-messages", f"{NODES}send-node-heartbeat"
+CONFIRM = f"{NODES}confirm-message-received"
 DRIVERS_MESSAGE, DRIVERS_PIECE = "/v1/runtime/push-messages", "/v1/runtime/push-object"
 PIECES = (f"{NODES}push-object", DRIVERS_PIECE)
 LARGEST_PIECE = int(LARGEST_PIECE_MB * 1e6) + 2**20
 LARGEST_QUESTION = 2**10
-"""Bytes of a node's question for messages that may be kept until there is one."""
+"""Bytes of a node's question that may be kept: for messages until there is one."""
 LARGEST_MESSAGE = 2**20
 """Bytes. A message names its pieces, each in some 80 bytes: 3 GB in the smallest pieces."""
 PATH, HOST = re.compile(r"[A-Za-z0-9/_.-]*"), re.compile(r"[A-Za-z0-9._:\[\]-]*")
@@ -161,9 +162,9 @@ class Guard:
     ) -> None:
         """To the SuperLink; a question for messages stays until there is one."""
         path = scope["path"]
-        if self.announced is None or path not in (PULL, DRIVERS_MESSAGE):
-            if path.startswith(NODES) and path not in (ACTIVATE, HEARTBEAT):
-                self.waiting.heard(node)
+        if path.startswith(NODES) and path not in (ACTIVATE, HEARTBEAT, PULL):
+            self.waiting.heard(node)
+        if self.announced is None or path not in (PULL, CONFIRM, DRIVERS_MESSAGE):
             await self.app(scope, _again(body, receive), send)
             if path == DRIVERS_PIECE:
                 self.waiting.piece_came()
@@ -178,6 +179,9 @@ class Guard:
                 self.waiting.coming(self.announced(body, reply.body))
         elif len(body) > LARGEST_QUESTION:
             reply = await ask()
+        elif path == CONFIRM:
+            reply = await ask()
+            await asyncio.sleep(self.waiting.confirmed)
         else:
             found = await self.waiting.ask(node, ask, lambda: _gone(receive))
             if found is None:
