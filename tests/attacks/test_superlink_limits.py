@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import logging
 import socket
 import threading
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from flwr.supercore.date import now
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_message
 
-from fedrl.engines.flower import driver_auth, superlink_guard, superlink_listener
+from fedrl.engines.flower import driver_auth, owner_log, superlink_guard, superlink_listener
 from fedrl.engines.flower.adapter.superlink import signing_key
 from fedrl.engines.flower.superlink_guard import Guard, Memory
 
@@ -137,6 +138,47 @@ def test_a_refusal_reaches_who_is_still_sending():
         wire.sendall(HEAD + b"content-length: 200000\r\n\r\n" + bytes(100_000))
         wire.sendall(bytes(100_000))
         assert b"401" in answer(wire)
+
+
+def test_a_flood_of_refusals_fills_no_log(capsys: pytest.CaptureFixture[str]):
+    """Their number is told with the first one of the next minute."""
+    guard = Guard(behind, {"127.0.0.1"}, b"secret", lambda _: None, lambda _: 0)
+
+    async def flood(times: int) -> None:
+        for _ in range(times):
+            scope = {"type": "http", "path": "/v1/fleet/pull-messages", "headers": [],
+                     "client": ("10.0.0.7", 4000)}  # fmt: skip
+            await guard(scope, nothing, ignored)
+
+    asyncio.run(flood(500))
+    assert len(capsys.readouterr().err.splitlines()) == owner_log.MOST
+    guard._seldom._when.clear()  # a minute later
+    asyncio.run(flood(1))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(
+        f"refused /v1/fleet/pull-messages from 10.0.0.7 (401) (and {500 - owner_log.MOST} more "
+        "before it)"
+    )
+
+
+async def nothing() -> Any:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+async def ignored(_: Any) -> None:
+    pass
+
+
+def test_requests_that_are_none_fill_no_log_either():
+    logger, lines = logging.Logger("like uvicorn's"), []
+    handler = logging.Handler()
+    handler.emit = lines.append  # type: ignore[method-assign]
+    logger.addHandler(handler)
+    superlink_listener.limit_warnings(logger)
+    for _ in range(500):
+        logger.warning("Invalid HTTP request received.")
+    logger.info("Started")
+    assert len(lines) == owner_log.MOST + 1
 
 
 def test_requests_wait_for_memory_and_take_no_more_than_there_is():

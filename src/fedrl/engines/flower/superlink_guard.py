@@ -28,7 +28,7 @@ from fedrl.core.update_refusal import one_line
 from fedrl.engines.flower import driver_auth
 from fedrl.engines.flower.coordinator_audit import CoordinatorAudit
 from fedrl.engines.flower.keys import pem_digest
-from fedrl.engines.flower.owner_log import say
+from fedrl.engines.flower.owner_log import Seldom
 from fedrl.engines.flower.superlink_waiting import Announced, Reply, WaitingNodes
 
 NODES = "/v1/fleet/"
@@ -106,6 +106,7 @@ class Guard:
         self.node_of = node_of
         self.opened = opened
         self.memory = Memory()
+        self._seldom = Seldom()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -116,7 +117,7 @@ class Guard:
             """A node whose key is not registered is refused by Flower, which does not say so."""
             if event["type"] == "http.response.start" and event["status"] in REFUSALS:
                 status, what = event["status"], _who_and_what(scope)
-                say(f"refused {what} ({status})")
+                self._seldom.say(f"refused {what} ({status})")
                 if self.audit.admits():
                     await asyncio.to_thread(self.audit.add, "unknown", asked=what, status=status)
             await send(event)
@@ -130,7 +131,7 @@ class Guard:
             await logged({"type": "http.response.start", "status": refused.status, "headers": head})
             await send({"type": "http.response.body", "body": b""})
         except Gone:  # uvicorn closes what has no answer
-            say(f"gave up {_who_and_what(scope)}")
+            self._seldom.say(f"gave up {_who_and_what(scope)}")
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

@@ -8,6 +8,7 @@ address share its limit.
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 from collections import Counter
 from collections.abc import Sequence
@@ -16,6 +17,7 @@ from typing import Any
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fedrl.core.types import UserError
+from fedrl.engines.flower.owner_log import Seldom
 
 CONNECTIONS = 512
 CONNECTIONS_EACH = 256
@@ -94,6 +96,12 @@ def listen(host: str, port: int, doorkeeper: Doorkeeper) -> Sequence[Listener]:
         why = getattr(error, "strerror", None) or error
         raise UserError(f"the SuperLink cannot listen on {host} port {port}: {why}") from error
     return listeners
+
+
+def limit_warnings(logger: logging.Logger) -> None:
+    """uvicorn has a line for every request that is none: whoever sends many would fill a disk."""
+    seldom = Seldom()
+    logger.addFilter(lambda record: record.levelno < logging.WARNING or seldom.admits())
 
 
 class Impatient(H11Protocol):
