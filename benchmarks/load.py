@@ -1,6 +1,6 @@
 """100 members and a flood: what requests of outsiders cost an honest round, and the SuperLink.
 
-python benchmarks/load.py [--members N] [--rate R] [--seconds S] [--quick] [--json FILE]
+python benchmarks/load.py [--members N] [--rounds N] [--rate R] [--seconds S] [--quick]
 
 One SuperLink with TLS and node keys; members at the level of the protocol, without workers
 (`members.py`), whose rounds of small updates a driver drives as in any run; and outsiders from
@@ -32,6 +32,7 @@ from fedrl.engines.flower import local_federation
 local_federation.START_SECONDS = 300.0
 HERE = Path(__file__).parent
 UPDATE_MB = 0.01
+ALONE_SECONDS = 10.0
 
 
 class Watch:
@@ -98,18 +99,23 @@ def measure(results: harness.Results, count: int, rate: float, seconds: float, q
             return taken
 
         rounds(1, 0.0)  # everybody says its name
+        ca = str(folder / "server" / "ca.pem")
+        words = [str(HERE / "flood.py"), str(federation.port), ca, str(rate), str(seconds)]
         for when in ("before", "during", "after"):
             watch.begin()
-            flood = None
-            if when == "during":
-                ca = str(folder / "server" / "ca.pem")
-                words = [str(HERE / "flood.py"), str(federation.port), ca, str(rate), str(seconds)]
-                flood = _started(stack, words)
+            flood = _started(stack, words) if when == "during" else None
             until = 0.0 if flood is None else time.monotonic() + seconds
             taken = rounds(quiet if flood is None else 1, until)
             _tell(results, when, taken, watch.told())
             if flood is not None:
                 _tell_flood(results, json.loads(flood.communicate()[0]))
+        words[-1] = str(min(seconds, ALONE_SECONDS))
+        watch.begin()
+        found = json.loads(_started(stack, words).communicate()[0])
+        cost = watch.told()["cpu"] * found["seconds"] / found["count"]
+        print(f"without a round: {1000 * cost:.2f} ms of the SuperLink's CPU for a bad request "
+              f"({found['count'] / found['seconds']:.0f} a second)")  # fmt: skip
+        results.add("load/flood/cpu", 1000 * cost, "ms")
 
 
 def _started(stack: ExitStack, words: list[str]) -> Any:
@@ -141,6 +147,7 @@ def _tell_flood(results: harness.Results, told: dict[str, Any]) -> None:
 def main() -> None:
     parser = harness.options(__doc__ or "")
     parser.add_argument("--members", type=int, default=100)
+    parser.add_argument("--rounds", type=int, default=5, help="before the flood, and after it")
     parser.add_argument("--rate", type=float, default=1000.0, help="bad requests a second")
     parser.add_argument("--seconds", type=float, default=60.0)
     asked = parser.parse_args()
@@ -148,7 +155,8 @@ def main() -> None:
     results = harness.Results()
     if asked.quick:
         asked.members, asked.seconds = min(asked.members, 8), min(asked.seconds, 5.0)
-    measure(results, asked.members, asked.rate, asked.seconds, 2 if asked.quick else 5)
+        asked.rounds = min(asked.rounds, 2)
+    measure(results, asked.members, asked.rate, asked.seconds, asked.rounds)
     results.finish(asked.json)
 
 

@@ -140,6 +140,47 @@ def test_a_refusal_reaches_who_is_still_sending():
         assert b"401" in answer(wire)
 
 
+def test_an_address_that_keeps_coming_is_let_in_so_often_and_drivers_always(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Each would cost a TLS handshake; other addresses come in meanwhile."""
+    now = [1000.0]
+    monkeypatch.setattr(superlink_listener.time, "monotonic", lambda: now[0])
+    door = superlink_listener.Doorkeeper(known={"10.0.0.9"})
+
+    def come(peer: str, times: int) -> int:
+        let_in = 0
+        for _ in range(times):
+            if door.enter(peer):
+                door.leave(peer)
+                let_in += 1
+        return let_in
+
+    def flood(seconds: int) -> int:
+        found = 0
+        for _ in range(1000 * seconds):
+            now[0] += 0.001
+            found += come("10.0.0.7", 1)
+        return found
+
+    first = flood(60)
+    expected = superlink_listener.ARRIVALS + 60 * superlink_listener.ARRIVALS_A_SECOND
+    assert first == pytest.approx(expected, abs=2)
+    assert come("10.0.0.8", 100) == 100
+    assert come("10.0.0.9", 5000) == 5000
+    now[0] += 60
+    assert come("10.0.0.7", 1000) == superlink_listener.ARRIVALS
+
+
+def test_who_has_come_is_not_remembered_without_end():
+    door = superlink_listener.Doorkeeper()
+    for number in range(superlink_listener.REMEMBERED + 500):
+        assert door.enter(f"10.0.{number // 250}.{number % 250}")
+        door.leave(f"10.0.{number // 250}.{number % 250}")
+    assert len(door._came) == superlink_listener.REMEMBERED
+    assert not door.inside
+
+
 def test_a_flood_of_refusals_fills_no_log(capsys: pytest.CaptureFixture[str]):
     """Their number is told with the first one of the next minute."""
     guard = Guard(behind, {"127.0.0.1"}, b"secret", lambda _: None, lambda _: 0)

@@ -27,7 +27,7 @@ from fedrl.engines.flower.superlink_client import Arrived, Outgoing, SuperLinkCl
 
 KEPT = "kept"
 """Key of a client's state where the server has only its tag."""
-POLL_SECONDS, FIRST_POLL_SECONDS = 0.2, 0.02
+POLL_SECONDS, FIRST_POLL_SECONDS = 0.2, 0.05
 """Between two looks for answers: a tenth of the time since the last one came, within these."""
 FRUITLESS = 20
 """Times that a SuperLink may be lost without a single answer in between."""

@@ -69,9 +69,10 @@ def serve(
         options += ["--ssl-certfile", str(folder / "server.pem")]
         options += ["--ssl-keyfile", str(folder / "server.key")]
     superlink = adapter.application(options)
+    drivers = {*LOOPBACK, *addresses(host), *insiders}
     guard = Guard(
         superlink.app,
-        {*LOOPBACK, *addresses(host), *insiders},
+        drivers,
         (folder / "secret").read_bytes(),
         adapter.signing_key,
         superlink.node_of,
@@ -99,4 +100,4 @@ def serve(
         certificate = KeptCertificate(settings.ssl, folder, audit)
         for kept in (register.keep, certificate.keep):
             threading.Thread(target=kept, daemon=True).start()
-    uvicorn.Server(settings).run(list(listen(host, port, Doorkeeper())))
+    uvicorn.Server(settings).run(list(listen(host, port, Doorkeeper(known=drivers))))
