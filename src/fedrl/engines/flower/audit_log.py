@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -37,7 +38,7 @@ class AuditLog:
         self._lines = ChainedLines(folder, NAME)
         self._tail: Tail | None = None  # as far as this process knows
         self._stamp: tuple[int, int] | None = None  # of the file then: its size and time
-        self._seldom = Seldom(REFUSALS)
+        self._seldom: defaultdict[str, Seldom] = defaultdict(lambda: Seldom(REFUSALS))
 
     def add(self, event: str, **fields: JsonValue) -> None:
         """On disk when this returns. `StateError` if the log is damaged, `OSError` if it cannot be
@@ -47,19 +48,22 @@ class AuditLog:
             if not tail.count:
                 # Whoever is told a hash of this log cannot try out what it is of.
                 self._write(tail, {"event": "begin", "log": secrets.token_hex(16)})
-            count = self._seldom.untold
+            kinds = list(self._seldom.values())  # another thread may meet a new one
+            count = sum(one.untold for one in kinds)
             untold: dict[str, JsonValue] = {"untold": count} if count else {}
             self._write(tail, {"event": event, **fields, **untold})
-            self._seldom.untold = 0
+            for one in kinds:
+                one.untold = 0
 
     def refuse(self, event: str, **fields: JsonValue) -> None:
         """The same for what anybody can cause at no cost."""
-        if self.admits():
+        if self.admits(event):
             self.add(event, **fields)
 
-    def admits(self) -> bool:
-        """Whether one more refusal may be written in this minute; if not, it is counted."""
-        return self._seldom.admits()
+    def admits(self, event: str) -> bool:
+        """Whether one more of these may be written in this minute; if not, it is counted. Each kind
+        has a number of its own: whoever causes one of them hides no other."""
+        return self._seldom[event].admits()
 
     def highest(self, key: str) -> int:
         """The largest number under this key in the log so far."""

@@ -118,7 +118,7 @@ class Guard:
             if event["type"] == "http.response.start" and event["status"] in REFUSALS:
                 status, what = event["status"], _who_and_what(scope)
                 self._seldom.say(f"refused {what} ({status})")
-                if self.audit.admits():
+                if self.audit.admits("unknown"):
                     await asyncio.to_thread(self.audit.add, "unknown", asked=what, status=status)
             await send(event)
 
