@@ -80,6 +80,8 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/asynchrony.py $(BENCH)
 	$(BIN)/python benchmarks/flower.py $(BENCH)
 	$(BIN)/python benchmarks/secure.py $(BENCH)
+	$(BIN)/python benchmarks/waiting.py $(BENCH)
+	$(BIN)/python benchmarks/load.py $(BENCH)
 	$(BIN)/python benchmarks/precision.py $(BENCH)
 
 dist: $(STAMP)

@@ -38,7 +38,7 @@ POLLED_LINK = ("-c", """
 import sys
 from fedrl.cli import call
 from fedrl.engines.flower.superlink_waiting import WaitingNodes
-WaitingNodes.__init__.__defaults__ = (0.0, 0.0)
+WaitingNodes.__init__.__defaults__ = (0.0, 0.0, 0.0)
 sys.exit(call(["flower", "link", *sys.argv[1:]]))
 """)  # fmt: skip
 """A SuperLink at which no question waits: a SuperNode then asks every 3 s, as Flower has it."""

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import os
 import tempfile
-import threading
 import time
 from contextlib import ExitStack
 from pathlib import Path
@@ -20,16 +19,15 @@ from statistics import median
 
 import echoes
 import harness
+import members
 
-from fedrl.engines.flower import audit_log, local_federation
+from fedrl.engines.flower import local_federation
 
 local_federation.START_SECONDS = 300.0  # on a machine that is busy
 PARTS = ("plain", "secure", "idle")
 LINKS = {"waits": echoes.LINK, "polled": echoes.POLLED_LINK}
 CLIENTS = {"plain": 2, "secure": 3}
 IDLE_NODES, IDLE_SECONDS = 100, 60.0
-SLEEP = 3.0
-"""Of a SuperNode that has found nothing."""
 
 
 def rounds(results: harness.Results, kind: str, count: int) -> None:
@@ -72,7 +70,6 @@ def _identify(known: tuple[int | None, ...]) -> None:
 
 
 def idle(results: harness.Results, nodes: int, seconds: float) -> None:
-    from fedrl.engines.flower.keys import make_node
     from fedrl.engines.flower.local_federation import LocalFederation
 
     for name, link in LINKS.items():
@@ -80,13 +77,8 @@ def idle(results: harness.Results, nodes: int, seconds: float) -> None:
             folder = Path(place)
             os.environ["FEDRL_CONNECTIONS"] = place
             with LocalFederation(folder, 0, name="bench", link=link) as federation:
-                for number in range(nodes):
-                    make_node(folder / f"key-{number}")
-                    public = (folder / f"key-{number}.pub").read_bytes()
-                    (folder / "server" / "nodes" / f"client-{number}.pub").write_bytes(public)
-                while _registered(folder / "server") < nodes:
-                    time.sleep(1.0)
-                asked = Asking(federation.address, folder, nodes)
+                members.register(folder, nodes)
+                asked = members.Members(federation.address, folder, nodes, answers=False)
                 asked.settle()
                 assert federation.link is not None
                 before, count, start = _cpu(federation.link.pid), asked.count, time.monotonic()
@@ -99,48 +91,6 @@ def idle(results: harness.Results, nodes: int, seconds: float) -> None:
               "questions in a minute", flush=True)  # fmt: skip
         results.add(f"waiting/idle/{name}/cpu", busy, "s per minute")
         results.add(f"waiting/idle/{name}/questions", requests, "per minute")
-
-
-def _registered(server: Path) -> int:
-    return sum(entry["event"] == "registered" for entry in audit_log.read(server)[0])
-
-
-class Asking:
-    """So many nodes in threads, each with Flower's own connection."""
-
-    def __init__(self, address: str, folder: Path, nodes: int) -> None:
-        self.address, self.folder = address, folder
-        self.over, self.count, self.connected = threading.Event(), 0, 0
-        self._lock = threading.Lock()
-        self._nodes = nodes
-        for number in range(nodes):
-            threading.Thread(target=self._ask, args=(number,), daemon=True).start()
-
-    def settle(self) -> None:
-        """Until all have asked once."""
-        while self.connected < self._nodes:
-            time.sleep(0.5)
-        time.sleep(2 * SLEEP)
-
-    def _ask(self, number: int) -> None:
-        from cryptography.hazmat.primitives.serialization import load_ssh_private_key
-        from flwr.supernode.fleet_http_connection import http_request_response
-
-        key = load_ssh_private_key((self.folder / f"key-{number}").read_bytes(), None)
-        ca = (self.folder / "server" / "ca.pem").read_bytes()
-        time.sleep(SLEEP * number / self._nodes)  # spread over the time between two questions
-        with http_request_response(self.address, False, ca, (key, key.public_key())) as (
-            _,
-            receive,
-            *_,
-        ):
-            with self._lock:
-                self.connected += 1
-            while not self.over.is_set():
-                receive()
-                with self._lock:
-                    self.count += 1
-                self.over.wait(SLEEP)
 
 
 def _cpu(process: int) -> float:

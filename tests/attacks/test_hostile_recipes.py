@@ -162,12 +162,18 @@ def test_a_node_has_its_own_least_number_of_clients(home: Path):
         [{"federation": {"kind": "local"}}],
         [{"federation": {"kind": "independent"}}],
         [{"federation": {"clients": 9}, "async_buffer": {"size": 1}}],
+        # rules that choose some of them: one, and three
+        [{"federation": {"clients": 9}, "aggregate": {"name": "krum"}}],
+        [{"federation": {"clients": 9}, "aggregate": {"name": "multi-krum", "keep": 3}}],
+        [{"federation": {"clients": 7}, "aggregate": {"name": "bulyan", "byzantine": 1}}],
         # of five clients three may be left when a sum is opened
         [SECRET, {"privacy": {"threshold": 0.6}}],
     ):
         assert node.reason(text(*parts)).startswith("federation.clients: "), parts
     assert "least" not in node.reason(text())
     assert "least" not in node.reason(text(SECRET, {"privacy": {"threshold": 0.8}}))
+    several = {"federation": {"clients": 9}, "aggregate": {"name": "multi-krum", "keep": 4}}
+    assert "least" not in node.reason(text(several))
     with pytest.raises(UserError, match="--least-clients is 0"):
         Node(home, least_clients=0)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import contextlib
+import logging
 import socket
 import threading
 from collections.abc import Iterator
@@ -19,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from flwr.supercore.date import now
 from flwr.supercore.primitives.asymmetric import public_key_to_bytes, sign_message
 
-from fedrl.engines.flower import driver_auth, superlink_guard, superlink_listener
+from fedrl.engines.flower import driver_auth, owner_log, superlink_guard, superlink_listener
 from fedrl.engines.flower.adapter.superlink import signing_key
 from fedrl.engines.flower.superlink_guard import Guard, Memory
 
@@ -137,6 +138,88 @@ def test_a_refusal_reaches_who_is_still_sending():
         wire.sendall(HEAD + b"content-length: 200000\r\n\r\n" + bytes(100_000))
         wire.sendall(bytes(100_000))
         assert b"401" in answer(wire)
+
+
+def test_an_address_that_keeps_coming_is_let_in_so_often_and_drivers_always(
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """Each would cost a TLS handshake; other addresses come in meanwhile."""
+    now = [1000.0]
+    monkeypatch.setattr(superlink_listener.time, "monotonic", lambda: now[0])
+    door = superlink_listener.Doorkeeper(known={"10.0.0.9"})
+
+    def come(peer: str, times: int) -> int:
+        let_in = 0
+        for _ in range(times):
+            if door.enter(peer):
+                door.leave(peer)
+                let_in += 1
+        return let_in
+
+    def flood(seconds: int) -> int:
+        found = 0
+        for _ in range(1000 * seconds):
+            now[0] += 0.001
+            found += come("10.0.0.7", 1)
+        return found
+
+    first = flood(60)
+    expected = superlink_listener.ARRIVALS + 60 * superlink_listener.ARRIVALS_A_SECOND
+    assert first == pytest.approx(expected, abs=2)
+    assert come("10.0.0.8", 100) == 100
+    assert come("10.0.0.9", 5000) == 5000
+    now[0] += 60
+    assert come("10.0.0.7", 1000) == superlink_listener.ARRIVALS
+
+
+def test_who_has_come_is_not_remembered_without_end():
+    door = superlink_listener.Doorkeeper()
+    for number in range(superlink_listener.REMEMBERED + 500):
+        assert door.enter(f"10.0.{number // 250}.{number % 250}")
+        door.leave(f"10.0.{number // 250}.{number % 250}")
+    assert len(door._came) == superlink_listener.REMEMBERED
+    assert not door.inside
+
+
+def test_a_flood_of_refusals_fills_no_log(capsys: pytest.CaptureFixture[str]):
+    """Their number is told with the first one of the next minute."""
+    guard = Guard(behind, {"127.0.0.1"}, b"secret", lambda _: None, lambda _: 0)
+
+    async def flood(times: int) -> None:
+        for _ in range(times):
+            scope = {"type": "http", "path": "/v1/fleet/pull-messages", "headers": [],
+                     "client": ("10.0.0.7", 4000)}  # fmt: skip
+            await guard(scope, nothing, ignored)
+
+    asyncio.run(flood(500))
+    assert len(capsys.readouterr().err.splitlines()) == owner_log.MOST
+    guard._seldom._when.clear()  # a minute later
+    asyncio.run(flood(1))
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.endswith(
+        f"refused /v1/fleet/pull-messages from 10.0.0.7 (401) (and {500 - owner_log.MOST} more "
+        "before it)"
+    )
+
+
+async def nothing() -> Any:
+    return {"type": "http.request", "body": b"", "more_body": False}
+
+
+async def ignored(_: Any) -> None:
+    pass
+
+
+def test_requests_that_are_none_fill_no_log_either():
+    logger, lines = logging.Logger("like uvicorn's"), []
+    handler = logging.Handler()
+    handler.emit = lines.append  # type: ignore[method-assign]
+    logger.addHandler(handler)
+    superlink_listener.limit_warnings(logger)
+    for _ in range(500):
+        logger.warning("Invalid HTTP request received.")
+    logger.info("Started")
+    assert len(lines) == owner_log.MOST + 1
 
 
 def test_requests_wait_for_memory_and_take_no_more_than_there_is():

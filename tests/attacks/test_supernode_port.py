@@ -56,3 +56,21 @@ def test_a_listener_on_all_addresses_is_not_the_supernodes():
     """It takes what is sent to loopback as well."""
     with socket.create_server(("0.0.0.0", 0)) as wide:
         assert not child_processes.listens(wide.getsockname()[1])
+
+
+def test_a_supernode_answers_nobody_without_a_token():
+    """Its interface is open to every user of the machine; whoever has shown nothing is told that
+    it lives, and no more."""
+    from flwr.supercore.object_store import ObjectStoreFactory
+    from flwr.supercore.protobuf.constants import PROTOBUF_MEDIA_TYPE
+    from flwr.supernode.main import create_app
+    from flwr.supernode.nodestate import NodeStateFactory
+    from starlette.testclient import TestClient
+
+    app = create_app(NodeStateFactory(ObjectStoreFactory()), b"s" * 32)
+    client = TestClient(app, raise_server_exceptions=False)
+    asked = [(way, path) for path, ways in app.openapi()["paths"].items() for way in ways]
+    assert len(asked) > 10
+    for way, path in asked:
+        answer = client.request(way.upper(), path, headers={"content-type": PROTOBUF_MEDIA_TYPE})
+        assert answer.status_code == (200 if path == "/health" else 401), path

@@ -60,14 +60,18 @@ def test_one_client_moves_the_plain_mean_as_far_as_it_likes():
 
 
 def test_members_that_add_no_noise_take_their_part_of_it_away():
-    """z·√((t − k)/t) is left of the noise of a sum of t."""
-    from fedrl.privacy.secure_aggregation import Terms
+    """z·√((t − k)/t) is left of the noise of a sum of t, as measured on what they add up."""
+    from fedrl.privacy.secure_aggregation import Terms, quantise
 
     terms = Terms.of(Settings(clip=1.0, noise=4.0, secure=True), 4)
     assert terms.needed == 3
+    draws, nothing = np.random.default_rng(0), np.zeros(20_000)
     for liars in range(3):
-        left = terms.deviation * np.sqrt(terms.needed - liars)
-        assert left == pytest.approx(4.0 * np.sqrt((3 - liars) / 3))
+        honest = [terms.quantised(nothing, draws.standard_normal) for _ in range(3 - liars)]
+        silent = [terms.quantised(nothing, np.zeros) for _ in range(liars)]
+        total = np.add.reduce([*honest, *silent], dtype=np.uint32)
+        left = quantise.decode(total, terms.step).std()
+        assert left == pytest.approx(4.0 * np.sqrt((3 - liars) / 3), rel=0.03)
 
 
 def test_an_update_and_a_model_tell_what_was_trained_on():

@@ -73,6 +73,8 @@ def test_a_time_within_the_clocks_noise_gives_no_rate(monkeypatch, capsys):
         ("precision.py", "fedrlhf/movielens"),
         pytest.param(("flower.py",), marks=pytest.mark.machines),
         pytest.param(("secure.py", "flower"), marks=pytest.mark.machines),
+        pytest.param(("waiting.py", "idle"), marks=pytest.mark.machines),
+        pytest.param(("load.py",), marks=pytest.mark.machines),
     ],
     ids=" ".join,
 )

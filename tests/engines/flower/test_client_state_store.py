@@ -12,6 +12,7 @@ import pytest
 from fedrl.config.loading import resolve, to_toml
 from fedrl.core import serialization
 from fedrl.core.private_files import StateError, write_private
+from fedrl.engines.flower import client_state_store
 from fedrl.engines.flower.client_state_store import (
     HISTORY,
     ClientStateStore,
@@ -45,6 +46,21 @@ def test_states_are_kept_by_tag_and_old_ones_go(tmp_path: Path):
     assert not list(tmp_path.rglob("*.part"))
     with pytest.raises(StateError, match="not on its disk"):
         states.load("run", "t1")
+
+
+def test_a_coordinator_fills_no_disk_with_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It says how many are kept, and a run of another name has others."""
+    monkeypatch.setattr(client_state_store, "MOST_RUNS", 4)
+    states = ClientStateStore(tmp_path / "states")
+    with pytest.raises(StateError, match="keep 10001 states"):
+        states.save("run", "t", {"x": 1}, 10_001, None)
+    (tmp_path / "states" / "earlier").mkdir(parents=True)  # of a version without a list of runs
+    for number in range(5):
+        states.save(f"run-{number}", "t", {"x": 1}, 2, None)
+        states.save("served", "t", {"x": 1}, 2, None)
+    left = {place.name for place in (tmp_path / "states").iterdir() if place.is_dir()}
+    assert left == {"served", "run-2", "run-3", "run-4"}
+    assert states.load("served", "t") == {"x": 1}
 
 
 def test_states_are_private_to_their_owner(tmp_path: Path):

@@ -69,6 +69,15 @@ def test_connections_and_refusals_have_their_sender(tmp_path: Path, member: byte
     assert entries[2]["asked"] == f"{ACTIVATE} from 10.0.0.7"
 
 
+def test_a_flood_of_requests_hides_nobody_who_connects(tmp_path: Path, member: bytes):
+    (tmp_path / "hub").mkdir()
+    audit = CoordinatorAudit(tmp_path / "hub")
+    asked(audit, "/v1/control/start-run", None, member, 200)
+    asked(audit, ACTIVATE, member, member, 1)
+    last = audit_log.read(tmp_path / "hub")[0][-1]
+    assert (last["event"], last["untold"]) == ("activated", 200 - audit_log.REFUSALS)
+
+
 def test_a_flood_of_requests_fills_no_disk(tmp_path: Path, member: bytes):
     (tmp_path / "hub").mkdir()
     audit = CoordinatorAudit(tmp_path / "hub")

@@ -319,7 +319,8 @@ def test_a_node_with_another_version_is_left_out(net: Net, monkeypatch: pytest.M
     assert "it runs fedrl 0.0" in said[0]
 
 
-def test_the_same_broadcast_is_stored_once_and_in_pieces(net: Net):
+def test_the_same_broadcast_is_stored_once_and_in_pieces(net: Net, monkeypatch):
+    monkeypatch.setattr(records, "SMALL", 0)
     list(net.engine().run(jobs(net)))
     bodies = [message.content[records.BODY] for message in net.sent]
     assert len({id(body) for body in bodies}) == 1

@@ -106,7 +106,7 @@ def test_a_message_whose_run_has_ended_does_not_stop_a_node(monkeypatch: pytest.
 
     def to(address: str, interceptor: Any) -> Any:
         token = interceptor if isinstance(interceptor, str) else ""
-        found = SimpleNamespace(object_available=token == "the next one")
+        found = SimpleNamespace(object_found=True, object_available=token == "the next one")
         return SimpleNamespace(
             token=token,
             AcquireTask=acquire,

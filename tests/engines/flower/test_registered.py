@@ -120,6 +120,15 @@ def test_a_renewal_is_signed_with_the_key_that_it_renews(hub: Path, tmp_path: Pa
         nodes(hub).add(forged)
 
 
+def test_a_change_of_keys_that_was_stopped_in_between_goes_on(hub: Path, tmp_path: Path):
+    north = tmp_path / "north.key"
+    registered.renew(north)
+    new = (tmp_path / "north.key.next").read_bytes()
+    (tmp_path / "north.key.next.pub").replace(tmp_path / "north.key.pub")
+    registered.use(north)
+    assert north.read_bytes() == new
+
+
 def test_a_node_cannot_renew_into_the_key_of_another(hub: Path, tmp_path: Path):
     registered.renew(tmp_path / "north.key")
     shutil.copy(tmp_path / "south.key", tmp_path / "north.key.next")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -11,7 +12,13 @@ import pytest
 pytest.importorskip("flwr", reason="needs the extra flower")
 
 from fedrl.engines.flower import driver_auth
-from fedrl.engines.flower.superlink_guard import DRIVERS_MESSAGE, DRIVERS_PIECE, PULL, Guard
+from fedrl.engines.flower.superlink_guard import (
+    CONFIRM,
+    DRIVERS_MESSAGE,
+    DRIVERS_PIECE,
+    PULL,
+    Guard,
+)
 from fedrl.engines.flower.superlink_waiting import Announced, Reply, WaitingNodes
 
 EMPTY = Reply(200, [], b"")
@@ -243,5 +250,36 @@ def test_a_question_with_a_large_body_is_not_kept():
                       announced=lambda body, _: Announced({7}, 0))  # fmt: skip
         guard.waiting.held = LONG
         assert await request(guard, PULL, b"x" * 2000) == b""
+
+    asyncio.run(story())
+
+
+def test_a_confirmation_is_answered_when_the_client_may_have_answered():
+    """A SuperNode looks for the client's answer then, and only half a second later again."""
+
+    async def story() -> None:
+        guard = Guard(Behind(), {"127.0.0.1"}, b"s", lambda _: b"key", lambda _: 7,
+                      announced=lambda body, _: Announced({7}, 0))  # fmt: skip
+        guard.waiting.confirmed, guard.waiting.held = 0.3, LONG
+        begin = time.monotonic()
+        await request(guard, CONFIRM, b"x" * 2000)
+        assert time.monotonic() - begin < 0.3  # what is large takes of the memory for requests
+        begin = time.monotonic()
+        await request(guard, CONFIRM, b"which")
+        assert time.monotonic() - begin >= 0.3
+
+    asyncio.run(story())
+
+
+def test_who_confirms_has_the_message():
+    async def story() -> None:
+        guard = Guard(Behind(), {"127.0.0.1"}, b"s", lambda _: b"key", lambda _: 7,
+                      announced=lambda body, _: Announced({7}, 0))  # fmt: skip
+        guard.waiting.confirmed, guard.waiting.held = 0.0, 0.01
+        await request(guard, DRIVERS_MESSAGE, b"0")
+        assert await request(guard, PULL, b"who") == b"0"
+        assert await request(guard, PULL, b"who") == b"0"  # it may have been lost
+        await request(guard, CONFIRM, b"which")
+        assert await request(guard, PULL, b"who") == b""
 
     asyncio.run(story())

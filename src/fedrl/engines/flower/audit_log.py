@@ -15,18 +15,18 @@ so only so many a minute are written in full; later ones are counted in the next
 from __future__ import annotations
 
 import secrets
-import threading
 import time
-from collections import deque
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 
 from fedrl.core.chained_lines import ChainedLines, Damage, Read, Tail
 from fedrl.core.private_files import StateError, locked
 from fedrl.core.types import Json, JsonValue
+from fedrl.engines.flower.owner_log import MOST, Seldom
 
 NAME = "audit"
-REFUSALS = 60
+REFUSALS = MOST
 """A minute, in full."""
 
 
@@ -38,9 +38,7 @@ class AuditLog:
         self._lines = ChainedLines(folder, NAME)
         self._tail: Tail | None = None  # as far as this process knows
         self._stamp: tuple[int, int] | None = None  # of the file then: its size and time
-        self._refused: deque[float] = deque()  # when, of the last minute
-        self._counting = threading.Lock()
-        self._untold = 0
+        self._seldom: defaultdict[str, Seldom] = defaultdict(lambda: Seldom(REFUSALS))
 
     def add(self, event: str, **fields: JsonValue) -> None:
         """On disk when this returns. `StateError` if the log is damaged, `OSError` if it cannot be
@@ -50,26 +48,22 @@ class AuditLog:
             if not tail.count:
                 # Whoever is told a hash of this log cannot try out what it is of.
                 self._write(tail, {"event": "begin", "log": secrets.token_hex(16)})
-            untold: dict[str, JsonValue] = {"untold": self._untold} if self._untold else {}
+            kinds = list(self._seldom.values())  # another thread may meet a new one
+            count = sum(one.untold for one in kinds)
+            untold: dict[str, JsonValue] = {"untold": count} if count else {}
             self._write(tail, {"event": event, **fields, **untold})
-            self._untold = 0
+            for one in kinds:
+                one.untold = 0
 
     def refuse(self, event: str, **fields: JsonValue) -> None:
         """The same for what anybody can cause at no cost."""
-        if self.admits():
+        if self.admits(event):
             self.add(event, **fields)
 
-    def admits(self) -> bool:
-        """Whether one more refusal may be written in this minute; if not, it is counted."""
-        now = time.monotonic()
-        with self._counting:
-            while self._refused and now - self._refused[0] >= 60:
-                self._refused.popleft()
-            if len(self._refused) >= REFUSALS:
-                self._untold += 1
-                return False
-            self._refused.append(now)
-            return True
+    def admits(self, event: str) -> bool:
+        """Whether one more of these may be written in this minute; if not, it is counted. Each kind
+        has a number of its own: whoever causes one of them hides no other."""
+        return self._seldom[event].admits()
 
     def highest(self, key: str) -> int:
         """The largest number under this key in the log so far."""

@@ -11,6 +11,9 @@ With a state of secure sums goes the hash of all jobs that it comes from, the sa
 who were asked the same: a node wants everybody in a sum to start from one history
 (`secure_aggregation/client.py`).
 
+Who asks decides how many states are kept and what runs are called. So a run has only so many, and
+only so many runs have states: those of the run that was served the longest ago go first.
+
 With every state goes what kind of run it is of: its method, world and privacy. The coordinator
 names runs and tags, and must not have one recipe send what another left behind under a promise.
 """
@@ -20,6 +23,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
+import shutil
 from pathlib import Path
 
 from fedrl.core import serialization
@@ -30,8 +34,8 @@ from fedrl.privacy.secure_aggregation.protocol import NO_HISTORY
 NAME = re.compile(r"[A-Za-z0-9_+-][A-Za-z0-9_.+-]{0,99}")
 """Of a run and of a tag: they come from the network and become names of files."""
 ORDER = "order.txt"
-"""Tags of a run's states, one a line, the one used last at the end."""
-
+"""Tags of a run's states, one a line, the one used last at the end; and above them, of runs."""
+MOST_STATES, MOST_RUNS = 10_000, 100
 
 HISTORY, ORIGIN = "fedrl history", "fedrl origin"
 """Names of that hash, and of the kind of run, among a state's tensors."""
@@ -63,6 +67,9 @@ class ClientStateStore:
     ) -> None:
         """Then drop all but the `keep` newest and the one that was `used`."""
         path = self._path(run, tag)
+        if keep > MOST_STATES:
+            raise StateError(f"the job has it keep {keep} states; a node keeps {MOST_STATES:,}")
+        self._make_room(run)
         # Before the file: one that is not in the list may be dropped, a tag without a file does
         # no harm.
         order = self._use(path.parent, tag)
@@ -72,6 +79,20 @@ class ClientStateStore:
             return
         for old in _tags(path.parent) - {*newest, used}:
             (path.parent / f"{old}.safetensors").unlink()
+
+    def _make_room(self, run: str) -> None:
+        """For the states of this run, which is the latest from now on."""
+        path = self.folder / ORDER
+        listed = path.read_bytes().decode("ascii", "replace").split() if path.is_file() else []
+        if listed[-1:] == [run]:
+            return
+        here = {place.name for place in self.folder.glob("*") if place.is_dir()} - {run}
+        known = [one for one in dict.fromkeys(listed) if one in here]
+        order = [*sorted(here - set(known)), *known, run]
+        for old in order[:-MOST_RUNS]:
+            shutil.rmtree(self.folder / old)
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_private(path, "\n".join(order[-MOST_RUNS:]).encode())
 
     def _use(self, folder: Path, tag: str) -> list[str]:
         """The order of a run's tags, with this one as the newest from now on."""

@@ -47,12 +47,12 @@ class CoordinatorAudit:
 
     def refuse(self, event: str, **fields: JsonValue) -> None:
         """What anybody can cause: so many a minute."""
-        if self.admits():
+        if self.admits(event):
             self.add(event, **fields)
 
-    def admits(self) -> bool:
-        """Whether one more refusal may be written now; if not, it is counted."""
-        return self.log is not None and self.log.admits()
+    def admits(self, event: str) -> bool:
+        """Whether one more of these may be written now; if not, it is counted."""
+        return self.log is not None and self.log.admits(event)
 
     def outcomes(
         self, event: str, outcomes: Mapping[int, Result | Failure], **fields: JsonValue

@@ -17,6 +17,8 @@ from fedrl.engines.flower.client_state_store import NAME, ClientStateStore, with
 from fedrl.engines.flower.messages import Job
 
 FOLDER = "joined"
+MOST = 100
+"""Runs of which a model is kept: a coordinator chooses their names."""
 ABOUT = "fedrl about"
 """Name, among the tensors, of what is told about them: one file is there whole, or not at all."""
 
@@ -36,6 +38,8 @@ def keep(folder: Path, client: int, job: Job, broadcast: Tensors) -> None:
     if not NAME.fullmatch(job.run):
         return
     path = folder / FOLDER / f"{job.run}.safetensors"
+    if not path.is_file() and len(list(path.parent.glob("*.safetensors"))) >= MOST:
+        raise OSError(f"{path.parent} has {MOST} already: remove those that are not needed")
     before = _about(_read(path))["rounds"] if path.is_file() else []
     rounds = sorted({*before, job.round})
     about = {"client": client, "rounds": rounds, "state": job.state, "recipe": job.recipe}

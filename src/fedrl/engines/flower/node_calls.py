@@ -27,7 +27,8 @@ from fedrl.engines.flower.superlink_client import Arrived, Outgoing, SuperLinkCl
 
 KEPT = "kept"
 """Key of a client's state where the server has only its tag."""
-POLL_SECONDS = 0.2
+POLL_SECONDS, FIRST_POLL_SECONDS = 0.2, 0.05
+"""Between two looks for answers: a tenth of the time since the last one came, within these."""
 FRUITLESS = 20
 """Times that a SuperLink may be lost without a single answer in between."""
 LONGEST_SECONDS = 7 * 24 * 3600.0
@@ -92,6 +93,7 @@ class NodeCalls:
         self.nodes = ClientNodes(warn, connection.registered(), audit=self.audit)
         self._link: SuperLinkClient | None = None
         self._fruitless = 0
+        self._quiet_since = 0.0
 
     @property
     def bytes_received(self) -> int:
@@ -133,6 +135,7 @@ class NodeCalls:
     ) -> dict[int, Outcome]:
         """Send these questions; the failures of those whose client has no node."""
         link = self.link()
+        self._quiet_since = time.monotonic()
         lasts = deadline + spare if deadline else LONGEST_SECONDS
         failures: dict[int, Outcome] = {}
         bodies: dict[int, Body] = {}
@@ -170,11 +173,11 @@ class NodeCalls:
             if (question := sent.pop(answer.message, None)) is not None:
                 outcomes[question.key] = outcome(answer, question)
         if outcomes:
-            self._fruitless = 0
+            self._fruitless, self._quiet_since = 0, now
             return outcomes
         late = {number: question for number, question in sent.items() if now >= question.expires}
         if not late:
-            time.sleep(POLL_SECONDS)
+            time.sleep(min(max((now - self._quiet_since) / 10, FIRST_POLL_SECONDS), POLL_SECONDS))
         self.link().forget(late)
         for number, question in late.items():
             del sent[number]

@@ -19,7 +19,8 @@ from fedrl.engines.flower.node import NodeClient
 from fedrl.engines.flower.owner_log import say
 from fedrl.engines.flower.superlink_client import HEARTBEAT_SECONDS
 
-POLL_SECONDS = 0.1
+POLL_SECONDS, FIRST_POLL_SECONDS = 0.1, 0.02
+"""Between two looks for a task: a tenth of the time since the last answer, within these."""
 WATCH_SECONDS = 1.0
 QUIET_SECONDS = 3.0
 """Without a message after an answer, and the time that the answer takes with so many bytes a second
@@ -45,6 +46,7 @@ def serve(
     with contextlib.closing(Tasks(address, secret)) as tasks:
         tokens: list[str] = []
         quiet = time.monotonic() + QUIET_SECONDS
+        answered = 0.0
 
         def next_task() -> bool:
             """Whether there is a task to do, of which `tokens` then has the token."""
@@ -57,7 +59,8 @@ def serve(
                 if not (tokens or next_task()):
                     if time.monotonic() > quiet and changed() and not client.in_sum():
                         return
-                    time.sleep(POLL_SECONDS)
+                    idle = time.monotonic() - answered
+                    time.sleep(min(max(idle / 10, FIRST_POLL_SECONDS), POLL_SECONDS))
                     continue
             except httpx.ConnectError as error:  # it is starting, or on its way out
                 say(f"the SuperNode does not answer ({type(error).__name__})")
@@ -72,6 +75,7 @@ def serve(
                         client, task, going_on, answer or (lambda content: client.answer(content))
                     )
                 quiet = time.monotonic() + QUIET_SECONDS + client.sent / SLOWEST
+                answered = time.monotonic()
             except Overtaken:
                 say("a message was given up: its run ended while it arrived")
             except Exception as error:  # noqa: BLE001 - a new SuperNode waits for nothing

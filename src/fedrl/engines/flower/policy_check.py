@@ -27,6 +27,7 @@ from functools import cache
 from pathlib import Path, PureWindowsPath
 from typing import Any, Literal
 
+from fedrl.aggregation.settings import byzantine_count
 from fedrl.config.build import terms
 from fedrl.config.schema import Config
 from fedrl.core.types import (
@@ -164,9 +165,22 @@ def own_noise(config: Config, peers: bool) -> float:
     return secure_aggregation.part(chosen.noise, common.needed)
 
 
+def _averaged(config: Config) -> int:
+    """Of how many clients' updates a server step is, if none fails: some rules choose few of them,
+    and krum's model is one client's to the bit."""
+    name, count = config.aggregate.name, config.combined
+    liars = byzantine_count(getattr(config.aggregate, "byzantine", 0.0), count)
+    chosen = {
+        "krum": 1,
+        "multi-krum": getattr(config.aggregate, "keep", 0) or count - liars - 2,
+        "bulyan": count - 4 * liars,
+    }
+    return min(chosen.get(name, count), count)
+
+
 def _floors(config: Config, policy: Policy, node: Node) -> Iterator[str]:
     chosen, common = config.privacy, terms(config)
-    together = config.combined if common is None else common.needed
+    together = _averaged(config) if common is None else common.needed
     if together < policy.least_clients:
         yield (
             f"federation.clients: the updates of {together} clients may become one in this recipe, "

@@ -131,6 +131,12 @@ class Registered:
             raise UserError(f"{file} renews a key that is {whose}, by {self.folder}/client-*.pub")
         (number,) = owners
         if all(one.key != new for one in known[number]):
+            # Else an old key that is still in the register would outlive the one that followed it.
+            if known[number][-1].key != old:
+                raise UserError(
+                    f"{file} renews an older key of client {number}, which has another after it: "
+                    "if that one is lost or not its owner's, revoke the client and register it anew"
+                )
             kept = [*known[number], Named(new, _name(known[number]))]
             self._write(known | {number: kept}, number)
         return number, _name(known[number])
@@ -205,7 +211,9 @@ def use(path: Path) -> None:
     _private(_beside(path, NEXT))
     _beside(path, OLD).unlink(missing_ok=True)
     _beside(path, OLD).hardlink_to(path)
-    _beside(path, f"{NEXT}.pub").replace(_beside(path, ".pub"))
+    public = _beside(path, f"{NEXT}.pub")
+    if public.exists():  # or it is in its place already, and this was stopped in between
+        public.replace(_beside(path, ".pub"))
     _beside(path, NEXT).replace(path)
 
 

@@ -14,6 +14,7 @@ in memory: no update is written to this machine's disk.
 
 from __future__ import annotations
 
+import logging
 import socket
 import threading
 from collections.abc import Collection
@@ -50,7 +51,12 @@ def serve(
     """Until it is stopped. `folder` holds server.pem, server.key, ca.pem, secret and nodes/."""
     import uvicorn
 
-    from fedrl.engines.flower.superlink_listener import Doorkeeper, Impatient, listen
+    from fedrl.engines.flower.superlink_listener import (
+        Doorkeeper,
+        Impatient,
+        limit_warnings,
+        listen,
+    )
 
     audit = CoordinatorAudit(folder)
     audit.add("link", host=host, port=port, version=fedrl.__version__)
@@ -63,9 +69,10 @@ def serve(
         options += ["--ssl-certfile", str(folder / "server.pem")]
         options += ["--ssl-keyfile", str(folder / "server.key")]
     superlink = adapter.application(options)
+    drivers = {*LOOPBACK, *addresses(host), *insiders}
     guard = Guard(
         superlink.app,
-        {*LOOPBACK, *addresses(host), *insiders},
+        drivers,
         (folder / "secret").read_bytes(),
         adapter.signing_key,
         superlink.node_of,
@@ -85,6 +92,7 @@ def serve(
         ssl_certfile=superlink.ssl_certfile,
     )
     settings.load()
+    limit_warnings(logging.getLogger("uvicorn.error"))
     if settings.ssl is not None:
         here = Connection(f"{local(host)}:{port}", str(folder / "ca.pem"), str(folder / "secret"))
         registry = adapter.Registry(here, superlink.node_of)
@@ -92,4 +100,4 @@ def serve(
         certificate = KeptCertificate(settings.ssl, folder, audit)
         for kept in (register.keep, certificate.keep):
             threading.Thread(target=kept, daemon=True).start()
-    uvicorn.Server(settings).run(list(listen(host, port, Doorkeeper())))
+    uvicorn.Server(settings).run(list(listen(host, port, Doorkeeper(known=drivers))))

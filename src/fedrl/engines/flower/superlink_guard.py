@@ -28,17 +28,18 @@ from fedrl.core.update_refusal import one_line
 from fedrl.engines.flower import driver_auth
 from fedrl.engines.flower.coordinator_audit import CoordinatorAudit
 from fedrl.engines.flower.keys import pem_digest
-from fedrl.engines.flower.owner_log import say
+from fedrl.engines.flower.owner_log import Seldom
 from fedrl.engines.flower.superlink_waiting import Announced, Reply, WaitingNodes
 
 NODES = "/v1/fleet/"
 ACTIVATE, REGISTER = f"{NODES}activate-node", f"{NODES}register-node"
 PULL, HEARTBEAT = f"{NODES}pull-messages", f"{NODES}send-node-heartbeat"
+CONFIRM = f"{NODES}confirm-message-received"
 DRIVERS_MESSAGE, DRIVERS_PIECE = "/v1/runtime/push-messages", "/v1/runtime/push-object"
 PIECES = (f"{NODES}push-object", DRIVERS_PIECE)
 LARGEST_PIECE = int(LARGEST_PIECE_MB * 1e6) + 2**20
 LARGEST_QUESTION = 2**10
-"""Bytes of a node's question for messages that may be kept until there is one."""
+"""Bytes of a node's question that may be kept: for messages until there is one."""
 LARGEST_MESSAGE = 2**20
 """Bytes. A message names its pieces, each in some 80 bytes: 3 GB in the smallest pieces."""
 PATH, HOST = re.compile(r"[A-Za-z0-9/_.-]*"), re.compile(r"[A-Za-z0-9._:\[\]-]*")
@@ -105,6 +106,7 @@ class Guard:
         self.node_of = node_of
         self.opened = opened
         self.memory = Memory()
+        self._seldom = Seldom()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -115,8 +117,8 @@ class Guard:
             """A node whose key is not registered is refused by Flower, which does not say so."""
             if event["type"] == "http.response.start" and event["status"] in REFUSALS:
                 status, what = event["status"], _who_and_what(scope)
-                say(f"refused {what} ({status})")
-                if self.audit.admits():
+                self._seldom.say(f"refused {what} ({status})")
+                if self.audit.admits("unknown"):
                     await asyncio.to_thread(self.audit.add, "unknown", asked=what, status=status)
             await send(event)
 
@@ -129,7 +131,7 @@ class Guard:
             await logged({"type": "http.response.start", "status": refused.status, "headers": head})
             await send({"type": "http.response.body", "body": b""})
         except Gone:  # uvicorn closes what has no answer
-            say(f"gave up {_who_and_what(scope)}")
+            self._seldom.say(f"gave up {_who_and_what(scope)}")
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -161,9 +163,9 @@ class Guard:
     ) -> None:
         """To the SuperLink; a question for messages stays until there is one."""
         path = scope["path"]
-        if self.announced is None or path not in (PULL, DRIVERS_MESSAGE):
-            if path.startswith(NODES) and path not in (ACTIVATE, HEARTBEAT):
-                self.waiting.heard(node)
+        if path.startswith(NODES) and path not in (ACTIVATE, HEARTBEAT, PULL):
+            self.waiting.heard(node)
+        if self.announced is None or path not in (PULL, CONFIRM, DRIVERS_MESSAGE):
             await self.app(scope, _again(body, receive), send)
             if path == DRIVERS_PIECE:
                 self.waiting.piece_came()
@@ -178,6 +180,9 @@ class Guard:
                 self.waiting.coming(self.announced(body, reply.body))
         elif len(body) > LARGEST_QUESTION:
             reply = await ask()
+        elif path == CONFIRM:
+            reply = await ask()
+            await asyncio.sleep(self.waiting.confirmed)
         else:
             found = await self.waiting.ask(node, ask, lambda: _gone(receive))
             if found is None:

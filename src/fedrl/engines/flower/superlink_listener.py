@@ -2,24 +2,33 @@
 
 Counted from `accept` to `close`, so those count too that never finish their TLS handshake. Beyond a
 limit a connection is closed at once; a node tries again. A peer is an address: nodes behind one
-address share its limit.
+address share its limit. A handshake costs milliseconds, and whoever is refused may come again at
+once: an address that keeps coming is let in only so often, but for the drivers' machines.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
+import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from fedrl.core.types import UserError
+from fedrl.engines.flower.owner_log import Seldom
 
 CONNECTIONS = 512
 CONNECTIONS_EACH = 256
 """Of one address. A node has about two, and all nodes of a machine share its address."""
+ARRIVALS, ARRIVALS_A_SECOND = 256, 32.0
+"""Connections of one address: at once after a pause, and for as long as it goes on. A node without
+a run makes one in 10 s."""
+REMEMBERED = 4096
+"""Addresses that have come lately."""
 HEAD_SECONDS = 20.0
 """For the head of a request, from its first byte or the connection's beginning."""
 BACKLOG = 256
@@ -28,14 +37,22 @@ Address = tuple[str, int] | tuple[str, int, int, int]
 
 
 class Doorkeeper:
-    """Counts who is connected."""
+    """Counts who is connected, and how often somebody comes who is not `known`."""
 
-    def __init__(self, most: int = CONNECTIONS, each: int = CONNECTIONS_EACH) -> None:
-        self.most, self.each = most, each
+    def __init__(
+        self,
+        most: int = CONNECTIONS,
+        each: int = CONNECTIONS_EACH,
+        known: Collection[str] = (),
+    ) -> None:
+        self.most, self.each, self.known = most, each, frozenset(known)
         self.inside: Counter[str] = Counter()
+        self._came: dict[str, tuple[float, float]] = {}  # how much is left of `ARRIVALS`, and when
 
     def enter(self, peer: str) -> bool:
         if self.inside.total() >= self.most or self.inside[peer] >= self.each:
+            return False
+        if peer not in self.known and not self._may_come(peer):
             return False
         self.inside[peer] += 1
         return True
@@ -43,6 +60,16 @@ class Doorkeeper:
     def leave(self, peer: str) -> None:
         self.inside[peer] -= 1
         self.inside += Counter()  # forgets those at 0
+
+    def _may_come(self, peer: str) -> bool:
+        now = time.monotonic()
+        left, when = self._came.pop(peer, (float(ARRIVALS), now))
+        left = min(left + (now - when) * ARRIVALS_A_SECOND, float(ARRIVALS))
+        if len(self._came) >= REMEMBERED:
+            del self._came[next(iter(self._came))]  # who has not come for longest
+        admitted = left >= 1
+        self._came[peer] = left - admitted, now
+        return admitted
 
 
 class Visitor(socket.socket):
@@ -94,6 +121,12 @@ def listen(host: str, port: int, doorkeeper: Doorkeeper) -> Sequence[Listener]:
         why = getattr(error, "strerror", None) or error
         raise UserError(f"the SuperLink cannot listen on {host} port {port}: {why}") from error
     return listeners
+
+
+def limit_warnings(logger: logging.Logger) -> None:
+    """uvicorn has a line for every request that is none: whoever sends many would fill a disk."""
+    seldom = Seldom()
+    logger.addFilter(lambda record: record.levelno < logging.WARNING or seldom.admits())
 
 
 class Impatient(H11Protocol):

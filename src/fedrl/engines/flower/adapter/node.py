@@ -6,6 +6,7 @@ sent. Here is only how tasks are taken and answered; who does, and when, is `nod
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,10 @@ from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message
 
 from fedrl.engines.flower.adapter import COMPONENT
 from fedrl.engines.flower.adapter.driver import executor_signature
+
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
+OVERTAKEN_SECONDS = 1.0
+"""Between two looks whether there is another task."""
 
 
 class Overtaken(Exception):
@@ -91,19 +96,33 @@ class Task:
 
 
 class _Arriving:
-    """The SuperNode's interface, to a task whose message may be lost on its way."""
+    """The SuperNode's interface, to a task whose message may be lost on its way.
+
+    A task is there before its message is. Who asks for a piece then would wait for a second before
+    it asks again, two seconds before it asks a third time, and so on: in a secure sum, whose five
+    messages are small, that was most of the time.
+    """
 
     def __init__(self, runtime: RuntimeHttpClient, overtaken: Callable[[], bool]) -> None:
         self.runtime, self.overtaken = runtime, overtaken
+        self._left_behind = False  # known to all threads that ask for its pieces
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.runtime, name)
 
     def PullObject(self, request: PullObjectRequest) -> PullObjectResponse:  # the name is Flower's
-        pulled = self.runtime.PullObject(request)
-        if not pulled.object_available and self.overtaken():
-            raise Overtaken
-        return pulled
+        pause, look = FIRST_PAUSE, time.monotonic() + OVERTAKEN_SECONDS
+        while True:
+            pulled = self.runtime.PullObject(request)
+            if pulled.object_available or not pulled.object_found:
+                return pulled
+            if time.monotonic() >= look:
+                self._left_behind = self._left_behind or self.overtaken()
+                if self._left_behind:
+                    raise Overtaken
+                look = time.monotonic() + OVERTAKEN_SECONDS
+            time.sleep(pause)
+            pause = min(1.5 * pause, LONGEST_PAUSE)
 
 
 def _to(address: str, interceptor: ProtobufClientInterceptor) -> RuntimeHttpClient:

@@ -4,6 +4,10 @@ Flower has ways to send arrays as pickles or `.npy` files and to read them by wh
 they are. None is used: pieces are raw bytes under a type name of ours, and anything else that
 arrives is refused unread.
 
+Each piece is an object of its own on its way, and so is everything that leads to it: six requests
+for the smallest body, each of them signed and checked. What is small lies in the heading's record
+instead.
+
 A message comes as objects that name each other, and Flower copies an object as often as it is
 named: a megabyte can name half of itself a hundred thousand times. So they are added up first.
 """
@@ -25,8 +29,10 @@ from fedrl.core.serialization import Damaged
 
 Content = RecordDict
 """What a message holds; made by `content` and read by `opened`, and by nobody else."""
-Body = ArrayRecord
+Body = ArrayRecord | list[bytes]
 HEADING, BODY = "fedrl", "pieces"
+SMALL = 2**15
+"""Bytes of a body that lies in the heading's record."""
 RAW = "fedrl.bytes"
 DIGITS = 8
 ROOM = 2**20
@@ -37,8 +43,10 @@ class Unusable(Exception):
     """An answer that is no message of a node, and why, in one line."""
 
 
-def body(pieces: Sequence[bytes]) -> ArrayRecord:
-    """Made once for all who get the same: Flower then stores it once."""
+def body(pieces: Sequence[bytes]) -> Body:
+    """Made once for all who get the same: Flower then stores it once, if it is not small."""
+    if sum(map(len, pieces)) <= SMALL:
+        return list(pieces)
     named = {
         f"{number:0{DIGITS}}": Array("uint8", (len(piece),), RAW, piece)
         for number, piece in enumerate(pieces)
@@ -46,27 +54,33 @@ def body(pieces: Sequence[bytes]) -> ArrayRecord:
     return ArrayRecord(named)
 
 
-def content(heading: str, pieces: ArrayRecord | None = None) -> RecordDict:
-    heading_record = ConfigRecord({"text": heading})
-    if pieces is None:
-        return RecordDict({HEADING: heading_record})
-    return RecordDict({HEADING: heading_record, BODY: pieces})
+def content(heading: str, pieces: Body | None = None) -> RecordDict:
+    if isinstance(pieces, ArrayRecord):
+        return RecordDict({HEADING: ConfigRecord({"text": heading}), BODY: pieces})
+    beside = {BODY: pieces} if pieces else {}
+    return RecordDict({HEADING: ConfigRecord({"text": heading, **beside})})
 
 
 def opened(records: RecordDict) -> tuple[str, list[bytes]]:
     """The heading and the pieces in order."""
     heading, pieces = records.get(HEADING), records.get(BODY)
     text = heading.get("text") if isinstance(heading, ConfigRecord) else None
-    if not isinstance(text, str):
+    if not isinstance(heading, ConfigRecord) or not isinstance(text, str):
         raise Damaged("not a message of fedrl")
     if pieces is None:
-        return text, []
-    if not isinstance(pieces, ArrayRecord):
+        return text, _small(heading.get(BODY, []))
+    if not isinstance(pieces, ArrayRecord) or BODY in heading:
         raise Damaged("its pieces are not bytes")
     arrays = [pieces[name] for name in sorted(pieces)]
     if any(array.stype != RAW for array in arrays):
         raise Damaged("its pieces are not bytes")
     return text, [bytes(array.data) for array in arrays]
+
+
+def _small(pieces: object) -> list[bytes]:
+    if not isinstance(pieces, list) or not all(isinstance(piece, bytes) for piece in pieces):
+        raise Damaged("its pieces are not bytes")
+    return pieces
 
 
 def check(objects: Mapping[str, bytes], limit: int) -> None:
