@@ -150,8 +150,10 @@ def figure(title: str, compared: Sequence[Method], possible: tuple[float, float]
         at, lines[method.title] = curve([kept], METRIC, kept.cell.rounds)
         taken = [[steps(run.rounds[int(r)]) for r in at] for run in kept.runs.values()]
         x[method.title] = np.mean(taken, axis=0) if taken else np.empty(0)
-    panel = plots.Panel(title, "environment steps of all clients", x, lines, possible=possible,
-                        styles=styles(lines))  # fmt: skip
+    panel = plots.Panel(
+        f"{title}: return", "environment steps of all clients", x, lines,
+        possible=possible, styles=styles(lines),
+    )  # fmt: skip
     return plots.curves([panel])
 
 
