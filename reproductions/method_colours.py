@@ -13,10 +13,10 @@ METHODS = (
     # solid
     "FedQHD", "FedSVRPG-M", "FedHAPG-M", "PAvg", "FedAvg-DQN", "Distillation FedDQN",
     # dashed
-    "Oracle QHD", "SCAFFOLD", "Truncate FedAvg-QHD", "FedProx", "Oracle DQN", "FedNova",
+    "Oracle QHD", "FedNova", "Truncate FedAvg-QHD", "FedProx", "Oracle DQN", "SCAFFOLD",
     # dotted
-    "FedQHD, anchors of the box", "FedPG-BR", "Independent QHD", "QAvg",
-    "FedQHD, corrections", "FedSVRPG-M, adaptive",
+    "FedQHD, anchors of the box", "FedSVRPG-M, adaptive", "Independent QHD", "QAvg",
+    "FedQHD, corrections", "FedPG-BR",
 )  # fmt: skip
 """In the order of `plots.line_style`. FedAgent and FedRLHF stand beside none of these: theirs are
 the first styles, with what they are compared with after them."""

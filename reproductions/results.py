@@ -19,6 +19,12 @@ LATE = 0.9
 """Of a number's round: earlier evaluations would tell of an agent that has learned less."""
 
 
+def late_rounds(run: Run, metric: str, rounds: int) -> list[int]:
+    """The evaluations behind a number of a table."""
+    at = [r for r, metrics in run.rounds.items() if metric in metrics and 0 < r <= rounds]
+    return [r for r in at[-TAIL:] if r >= LATE * at[-1]]
+
+
 @dataclass(frozen=True)
 class Trained:
     """A cell's runs by seed. They count as far as they went."""
@@ -31,9 +37,8 @@ class Trained:
         rounds = self.cell.rounds if rounds is None else rounds
         found = {}
         for seed, run in self.runs.items():
-            at = [r for r, metrics in run.rounds.items() if metric in metrics and 0 < r <= rounds]
-            late = [r for r in at[-TAIL:] if r >= LATE * at[-1]]
-            if at and max(run.rounds) >= rounds:
+            late = late_rounds(run, metric, rounds)
+            if late and max(run.rounds) >= rounds:
                 found[seed] = float(np.mean([run.rounds[r][metric] for r in late]))
         return found
 

@@ -17,7 +17,7 @@ from fedrl.core.types import Json
 from fedrl.report import plots
 from reproductions.method_colours import styles
 from reproductions.pages import Page, Row
-from reproductions.results import Trained, curve
+from reproductions.results import Trained, curve, late_rounds
 from reproductions.runner import Task, playable, tasks_of
 from reproductions.study import Study
 from reproductions.verdicts import number, values
@@ -53,6 +53,12 @@ class Method:
         lr = self.chosen()
         trained = self.tried[lr or next(iter(self.tried))]
         return Trained(trained.cell, _of(trained.runs, tuning=False) if lr else {})
+
+    def once(self) -> bool:
+        """Whether one evaluation alone is late enough to count."""
+        trained = self.tested()
+        late = [late_rounds(run, METRIC, trained.cell.rounds) for run in trained.runs.values()]
+        return any(len(rounds) == 1 for rounds in late)
 
     def edge(self) -> bool:
         """Whether the chosen step size is the smallest or the largest that was tried."""
@@ -117,6 +123,7 @@ def environment(study: Study, page: Page, part: str, compared: Mapping[str, Meth
         "best": about["best"],
         "table": page.table(part, head, rows),
         "picture": page.picture(part, alt, draw if there else None) if there else "",
+        "once": ", ".join(method.title for method in compared.values() if method.once()),
         "edges": ", ".join(method.title for method in compared.values() if method.edge()),
         "config": study.grid.cells[part][0].resolved(),
     }
@@ -143,8 +150,10 @@ def figure(title: str, compared: Sequence[Method], possible: tuple[float, float]
         at, lines[method.title] = curve([kept], METRIC, kept.cell.rounds)
         taken = [[steps(run.rounds[int(r)]) for r in at] for run in kept.runs.values()]
         x[method.title] = np.mean(taken, axis=0) if taken else np.empty(0)
-    panel = plots.Panel(title, "environment steps of all clients", x, lines, possible=possible,
-                        styles=styles(lines))  # fmt: skip
+    panel = plots.Panel(
+        f"{title}: return", "environment steps of all clients", x, lines,
+        possible=possible, styles=styles(lines),
+    )  # fmt: skip
     return plots.curves([panel])
 
 

@@ -142,6 +142,70 @@ def test_an_interface_of_another_time_is_one_line(make, line, alone):
     assert "\n" not in str(told.value)
 
 
+class OneNumber(Grid):
+    """Two are said; NumPy would put one in both places."""
+
+    def step(self, action):
+        seen, *others = super().step(action)
+        return float(seen[0]), *others
+
+
+class Column(Grid):
+    def step(self, action):
+        seen, *others = super().step(action)
+        return seen[:, None], *others
+
+
+class InWords(Grid):
+    def step(self, action):
+        return "here", *super().step(action)[1:]
+
+
+class PaysInWords(Grid):
+    def step(self, action):
+        seen, _, *others = super().step(action)
+        return seen, "much", *others
+
+
+class ShortReset(Grid):
+    def reset(self, *, seed):
+        seen, info = super().reset(seed=seed)
+        return seen[:1], info
+
+
+@pytest.mark.parametrize("alone", [False, True])
+@pytest.mark.parametrize(
+    ("make", "line"),
+    [
+        (OneNumber, "step of the world gridworld gives an observation of shape (); its "),
+        (InWords, "step of the world gridworld gives an observation that is no row of numbers"),
+        (PaysInWords, "step of the world gridworld gives a reward that is no number"),
+        (ShortReset, "reset of the world gridworld gives an observation of shape (1,); its obs"),
+        (lambda *_: None, "environment(client) of the world gridworld gives a NoneType without r"),
+    ],
+)
+def test_numbers_of_another_count_are_one_line(make, line, alone):
+    with pytest.raises(UserError) as told:
+        played(world_of(make), alone=alone)
+    assert str(told.value).startswith(line)
+    assert isinstance(told.value.args[0], Shareable)
+
+
+def test_a_column_is_no_row():
+    with pytest.raises(UserError, match=r"of shape \(2, 1\); its observation_size is 2"):
+        played(world_of(Column))
+
+
+def test_an_error_that_is_not_about_numbers_stays_one():
+    class Undecided(Grid):
+        def step(self, action):
+            seen, reward, _, cut, info = super().step(action)
+            return seen, reward, np.zeros(2), cut, info
+
+    with pytest.raises(ValueError, match=r"setting an array element|truth value"):
+        played(world_of(Undecided))
+
+
 def test_a_type_error_of_the_world_s_own_stays_one():
     class Mistaken(Grid):
         def reset(self, *, seed):

@@ -67,7 +67,7 @@ def test_nodes_in_other_environments(tmp_path: Path, monkeypatch: pytest.MonkeyP
             status = "failed" if client in (LACKS, OTHER) else "ok"
             assert lines[round, client]["status"] == status
         assert (
-            "needs fedrl-gridworld 0.1.0, which is not installed" in lines[round, LACKS]["reason"]
-            or "needs fedrl-fedcm 0.1.0, which is not installed" in lines[round, LACKS]["reason"]
+            "the run needs fedrl-fedcm 0.1.0, fedrl-gridworld 0.1.0, which are not installed on "
+            "this node" in lines[round, LACKS]["reason"]
         )
         assert "has fedrl-fedcm 0.1.0, and this node 0.2.0" in lines[round, OTHER]["reason"]

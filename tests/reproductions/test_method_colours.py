@@ -12,6 +12,16 @@ def test_a_method_looks_the_same_whatever_stands_beside_it():
     assert len(set(styles([*METHODS]).values())) == len(METHODS)
 
 
+def test_bands_of_methods_that_are_drawn_together_have_colours_of_their_own():
+    """A band has its line's colour and no dashes."""
+    for names in (
+        ("PAvg", "FedSVRPG-M", "SCAFFOLD", "FedQHD", "FedAvg-DQN"),
+        ("PAvg", "FedSVRPG-M", "FedPG-BR (mean)"),
+    ):
+        colours = [plots.line_style(at)[0] for at in styles(names).values()]
+        assert len({*colours}) == len(names)
+
+
 def test_a_longer_name_counts_and_part_of_a_word_does_not():
     found = styles(["FedQHD", "FedQHD, corrections (ours)", "FedQHD-2"])
     assert found["FedQHD"] == METHODS.index("FedQHD")

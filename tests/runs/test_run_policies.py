@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.packages import METHOD
 
 import fedrl
 import fedrl.config.parts
@@ -189,6 +190,19 @@ def test_an_exported_policy_acts_like_the_runs_without_the_run(
     about = json.loads((out / "policy.json").read_text())
     assert (about["algorithm"], about["round"]) == (name, 1)
     assert call(["export", str(run.path), "--out", str(out)]) == 2  # what exists is left alone
+
+
+def test_an_exported_policy_names_no_folder_of_this_machine(tmp_path: Path):
+    """A method in a file is known by where it lies; who gets the policy need not know that."""
+    (tmp_path / "home").mkdir()
+    file = tmp_path / "home" / "mine.py"
+    file.write_text(METHOD)
+    run = fedrl.run(recipe(f"{file}:Doubled", "tabular", out=str(tmp_path / "runs")))
+    run.export(tmp_path / "policy")
+    told = [(tmp_path / "policy" / name).read_text() for name in ("README.md", "policy.json")]
+    for text in told:
+        assert "mine.py:Doubled" in text
+        assert str(tmp_path) not in text
 
 
 def test_without_the_package_onnx_there_is_a_line(carts, tmp_path: Path, monkeypatch, capsys):

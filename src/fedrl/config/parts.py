@@ -42,6 +42,12 @@ TABLES = {
 }
 """By the table of a recipe whose `name`, or `kind`, they explain; `reward` is a world's setting."""
 
+PARAMETERS = {
+    "algorithm.name": "settings, world, rounds, client_env_ids",
+    "world.name": "settings, clients, seed",
+}
+"""What the maker of one is given, by the words of the documentation."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -58,10 +64,21 @@ class Part:
 
     def make(self, key: str, *arguments: Any, own: bool = False) -> Any:
         maker = self.own if own and self.own is not None else self.maker
+        if self.entry.outside and key in PARAMETERS:
+            _require_parameters(maker, f"{key} = {self.name!r}", PARAMETERS[key], arguments)
         try:
             return maker(*arguments)
         except ModuleNotFoundError as error:
             raise missing_extra(error, f"{key} = {self.name!r}", self.entry.extra) from error
+
+
+def _require_parameters(
+    maker: Callable[..., Any], what: str, named: str, given: tuple[object, ...]
+) -> None:
+    try:
+        inspect.signature(maker).bind(*given)
+    except TypeError as error:
+        raise UserError(f"{what} is made with ({named}): {error}") from None
 
 
 def method(name: str) -> Part:

@@ -34,6 +34,7 @@ from fedrl.core.source_code import (
     absent_imports,
     files_digest,
     module_of_file,
+    neighbours,
     python_files,
     source_digest,
 )
@@ -218,7 +219,9 @@ def fingerprint(entry: Entry) -> str:
     """`package:version:hash` of the code behind an entry from outside, file by file."""
     place = entry.module.partition(":")[0]
     if place.endswith(".py"):
-        return f"{Path(place).name}:file:{files_digest([Path(place)])}"
+        file = Path(place)
+        beside = sorted(path for files in neighbours(file).values() for path in files)
+        return f"{file.name}:file:{files_digest([file, *beside])}"
     version = metadata.version(entry.package) if entry.package else "script"
     sources = python_files(place)
     digest = files_digest(sources) if sources or entry.thing is None else source_digest(entry.thing)
@@ -328,6 +331,11 @@ def missing_extra(error: ModuleNotFoundError, what: str, extra: str) -> UserErro
     if extra:
         return UserError(f'{what} needs the package {error.name}: pip install "fedrl[{extra}]"')
     absent = list(dict.fromkeys([str(error.name), *absent_imports(error)]))
+    if since := sorted({*absent} & {*metadata.packages_distributions()}):
+        return UserError(
+            f"{what} needs {', '.join(since)}, installed but not to be found by this process: "
+            "start it again if it is older than the installation"
+        )
     some = "packages" if len(absent) > 1 else "package"
     return UserError(f"{what} needs the {some} {', '.join(absent)}: pip install {' '.join(absent)}")
 

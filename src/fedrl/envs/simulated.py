@@ -25,6 +25,7 @@ from typing import Any, ClassVar, Protocol, SupportsFloat, TypeVar
 import numpy as np
 
 from fedrl.core.types import Shareable, Tensors, UserError
+from fedrl.envs import environment_checks as checks
 from fedrl.envs.interfaces import Act, Scaling, Simulator, Step, Trajectories
 
 ONE = np.zeros(1, np.int64)
@@ -187,7 +188,11 @@ class EnvironmentWorld(SimulatedWorld):
     def take(self, client: int) -> Environment:
         """An environment for one episode: a new one only if all that there are, are in use."""
         idle = self._idle.get(0 if self.alike else client)
-        return idle.pop() if idle else self.environment(client)
+        if idle:
+            return idle.pop()
+        made = self.environment(client)
+        checks.require_methods(self.name, made)
+        return made
 
     def give_back(self, client: int, environment: Environment) -> None:
         self._idle.setdefault(0 if self.alike else client, []).append(environment)
@@ -222,44 +227,18 @@ class Environments:
             client, seed = self._seeds.next(row)
             environment = self._world.take(client)
             self._held[row] = client, environment
-            seen = self._begun(environment, seed)
-            if np.size(seen) != first.shape[1]:  # one number would be broadcast
-                raise UserError(
-                    f"reset of the world {self._world.name} gives {np.size(seen)} numbers, and its "
-                    f"observation_size is {first.shape[1]}"
-                )
+            seen = checks.begun(self._world.name, environment, seed)
+            checks.require_numbers(self._world, "reset", seen)
             first[i] = seen
             if not np.isfinite(first[i]).all():
                 self._world.require_finite(client, 0, 0, first[i])
         return first
 
-    def _begun(self, environment: Environment, seed: int) -> Any:
-        """The first observation of an episode."""
-        how = f"reset of the world {self._world.name} must"
-        try:
-            given = environment.reset(seed=seed)
-        except TypeError as error:
-            if "unexpected keyword argument 'seed'" not in str(error):
-                raise
-            raise UserError(
-                Shareable(f"{how} take a seed: def reset(self, *, seed, options=None)")
-            ) from None
-        if not isinstance(given, tuple | list) or len(given) != 2:
-            raise UserError(Shareable(f"{how} return (observation, info), as Gymnasium's does"))
-        return given[0]
-
-    def _unlike(self, given: Any) -> UserError:
-        """Of a step that is none of Gymnasium's, such as an older one of four values."""
-        many = isinstance(given, tuple | list)
-        got = f"{len(given)} values" if many else type(given).__name__
-        five = "return five: (observation, reward, terminated, truncated, info)"
-        return UserError(Shareable(f"step of the world {self._world.name} returns {got}; {five}"))
-
     def step(self, actions: np.ndarray, rows: np.ndarray | None = None) -> Step:
         rows = self._all if rows is None else rows
         count, numbers = len(rows), rows.tolist()
-        observations = np.empty((count, self._world.observation_size), np.float32)
-        rewards = np.empty(count)
+        size = self._world.observation_size
+        observations, rewards = np.empty((count, size), np.float32), np.empty(count)
         terminated, truncated = np.empty(count, bool), np.empty(count, bool)
         held = self._held
         # Whole numbers as Python's own: many environments ask what they are given.
@@ -271,8 +250,14 @@ class Environments:
             try:
                 seen, reward, ended, cut, _ = given
             except (TypeError, ValueError):
-                raise self._unlike(given) from None
-            observations[i], rewards[i], terminated[i], truncated[i] = seen, reward, ended, cut
+                raise checks.unlike(self._world.name, given) from None
+            try:
+                observations[i], rewards[i], terminated[i], truncated[i] = seen, reward, ended, cut
+            except (TypeError, ValueError):
+                checks.require_numbers(self._world, "step", seen, reward)
+                raise
+            if (seen.size if type(seen) is np.ndarray else np.size(seen)) != size:
+                checks.require_numbers(self._world, "step", seen)  # one number was broadcast
         self._steps[rows] += 1
         if not (np.isfinite(rewards).all() and np.isfinite(observations).all()):
             for i, row in enumerate(numbers):
@@ -290,10 +275,16 @@ class Environments:
         try:
             shown, reward, terminated, truncated, _ = given
         except (TypeError, ValueError):
-            raise self._unlike(given) from None
+            raise checks.unlike(self._world.name, given) from None
         self._steps[0] += 1
-        seen = np.asarray(shown, np.float32)
-        paid = math.nan if reward is None else float(reward)
+        try:
+            seen = np.asarray(shown, np.float32)
+            paid = math.nan if reward is None else float(reward)
+        except (TypeError, ValueError):
+            checks.require_numbers(self._world, "step", shown, reward)
+            raise
+        if seen.size != self._world.observation_size:
+            checks.require_numbers(self._world, "step", shown)
         # A sum of squares is the quickest sign of a number that is none.
         if not math.isfinite(paid + np.vdot(seen, seen)):
             client, step = self._held[0][0], int(self._steps[0])

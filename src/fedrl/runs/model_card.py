@@ -23,6 +23,7 @@ from fedrl.core.data_outline import DataOutline
 from fedrl.core.intervals import wilson
 from fedrl.core.own_data import Pins
 from fedrl.core.package_files import render
+from fedrl.core.source_code import without_folders
 from fedrl.core.types import CodeName, Json, ModelName, SavesModel, Word
 from fedrl.llm.warmstart_record import shown_tasks
 from fedrl.privacy import accounting
@@ -91,7 +92,12 @@ def _front_matter(origin: Origin, title: str, license: str) -> str:
         "license": license,
         "library_name": "peft" if origin.adapters else "transformers",
         "pipeline_tag": "text-generation",
-        "tags": ["fedrl", "federated-learning", "reinforcement-learning", _short(algorithm.name)],
+        "tags": [
+            "fedrl",
+            "federated-learning",
+            "reinforcement-learning",
+            without_folders(algorithm.name),
+        ],
     }
     base = str(algorithm.model)
     if base_name(base) == base:
@@ -152,12 +158,7 @@ def _told(value: object, hint: object) -> list[object]:
     if hint == ModelName:
         return [base_name(value)]
     known = hint in (Word, CodeName) or typing.get_origin(hint) is typing.Literal
-    return [_short(value)] if known else []
-
-
-def _short(name: str) -> str:
-    """Without the folders of a file of code."""
-    return name.rpartition("/")[2]
+    return [without_folders(value)] if known else []
 
 
 # Privacy

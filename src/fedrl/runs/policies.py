@@ -22,6 +22,7 @@ from fedrl.config.loading import read_recipe, resolve
 from fedrl.config.schema import Config
 from fedrl.core.package_files import render
 from fedrl.core.policies import TensorPolicy, restored
+from fedrl.core.source_code import without_folders
 from fedrl.core.types import GivesPolicy, Json, KeepsPolicies, Policy, UserError
 from fedrl.federation.client_sampling import client_env_ids, groups
 from fedrl.runs import read
@@ -108,8 +109,8 @@ def write(
     about: Json = {
         "format": FORMAT,
         **policy.description(),
-        "algorithm": found.config.algorithm.name,
-        "world": found.config.world.name,
+        "algorithm": without_folders(found.config.algorithm.name),
+        "world": without_folders(found.config.world.name),
         "round": found.round,
     }
     if found.client is not None:
@@ -156,6 +157,8 @@ def card(path: Path, found: Learned, name: str, lacking: str) -> str:
         "policy_card.md.jinja",
         title=name,
         config=found.config,
+        method=without_folders(found.config.algorithm.name),
+        world=without_folders(found.config.world.name),
         client=found.client,
         about=found.policy.description(),
         round=found.round,
