@@ -91,6 +91,13 @@ STUDIES = {
         methods={
             "federated": {},
             "centralized": {"federation.kind": "centralized", "algorithm.local_epochs": 15},
+            "as-many": {
+                "federation.kind": "local",
+                "federation.clients": 1,
+                "algorithm.local_epochs": 15,
+                "partition.strategy": "uniform",
+                "partition.size": 500,
+            },
             "local": {"federation.kind": "local"},
             "local-more": {"federation.kind": "local", "algorithm.local_epochs": 15},
         },

@@ -20,6 +20,7 @@ BEGIN, END = "<!-- {}: written by python -m examples.study write -->", "<!-- unt
 TITLES = {
     "federated": "federated",
     "centralized": "all 4,000 prompts in one place, as many episodes",
+    "as-many": "500 prompts in one place, as many episodes",
     "local": "client 0 alone",
     "local-more": "client 0 alone, five times the episodes",
 }

@@ -257,7 +257,7 @@ def test_a_rollout_that_verifiers_gives_up_is_not_scored(file: Path) -> None:
         ("group", "scores rollouts of a group together"),
         ("overlap", "20 rows of its evaluation dataset are in its dataset"),
         ("broken", "cannot be loaded: RuntimeError: no key"),
-        ("nothing", "is no environment with run_rollout"),
+        ("nothing", "gives no Environment of verifiers"),
         ("absent", "has no absent"),
     ],
 )

@@ -14,6 +14,7 @@ from fedrl.engines.flower import connection as connections
 from fedrl.engines.flower import driver, node_recipes
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.engine import FlowerEngine
+from fedrl.engines.flower.policy import Policy
 from fedrl.engines.flower.superlink_client import Outgoing
 from fedrl.runs import train as runs
 from support.flower_nodes import Inline, Net
@@ -35,16 +36,23 @@ class Nodes(Net):
     `logs` are what the nodes say to their owners, `crossed` what travelled, as it travelled.
     """
 
-    def __init__(self, folder: Path, data: Iterable[Path], *flags: str) -> None:
+    def __init__(
+        self, folder: Path, data: Iterable[Path], *flags: str, packages: tuple[str, ...] = ()
+    ) -> None:
         super().__init__(Toy(), folder, 0)
         self.logs: dict[int, list[str]] = {}
         self.crossed: list[str] = []
+        named = {"packages": packages}
         for client, own in enumerate(data):
             home = folder / f"node-{client}"
             home.mkdir(parents=True)
-            made = partial(node_recipes.plan, folder=home, data=str(own), flags=flags)
+            made = partial(
+                node_recipes.plan, folder=home, data=str(own), flags=flags, policy=Policy(**named)
+            )
             self.logs[client] = []
-            self.members[100 + client] = Inline(client, home, made, log=self.logs[client].append)
+            self.members[100 + client] = Inline(
+                client, home, made, log=self.logs[client].append, rules=partial(Policy, **named)
+            )
 
     def push(self, messages: list[Outgoing]) -> list[str]:
         numbers = super().push(messages)

@@ -54,6 +54,7 @@ def test_nodes_give_the_numbers_of_the_simulation(
 ):
     more = {"partition": {"held_out": held_out}}
     here = train(recipe(place, tmp_path / "here", "--engine", "workers", "--workers", "1", **more))
+    same_numbers(here, train(recipe(place, tmp_path / "inprocess", **more)))
     alone = tmp_path / "driver" / "data"  # the driver has nothing of the clients'
     write_lines(alone / "public" / "sums.jsonl", map(json.dumps, rows_of("public")))
     nodes = Nodes(
@@ -68,7 +69,7 @@ def test_nodes_give_the_numbers_of_the_simulation(
     # Nothing of West's is anywhere but in West's folder.
     told = "".join(nodes.crossed) + "".join(
         path.read_text(errors="replace")
-        for folder in (there, here, tmp_path / "nodes" / "node-0", alone)
+        for folder in (there, here, *(tmp_path / "nodes" / f"node-{k}" for k in (0, 1)), alone)
         for path in folder.rglob("*")
         if path.is_file()
     )

@@ -59,7 +59,7 @@ class Deployed(NamedTuple):
 
 @pytest.fixture(scope="module")
 def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
-    """Sections 1 to 4 of the page, and what people do between them."""
+    """Sections 1 to 6 of the page, and what people do between them."""
     folder = tmp_path_factory.mktemp("places")
     with ExitStack() as stack:
         places = Places(folder, stack)
@@ -87,6 +87,10 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
         for number, name in enumerate(MEMBERS):
             for command in commands(5):
                 places.follow(name, as_member(command, number))
+        export, verify = commands(6)
+        places.follow("hub", export.replace("NAME", metrics.parent.name))
+        shutil.copytree(folder / "hub" / "agent", folder / "west" / "agent")
+        places.follow("west", verify)
         yield Deployed(places, canaries, rounds)
 
 
@@ -127,11 +131,24 @@ def test_every_organisation_has_its_answer_and_nobody_else_has(deployed: Deploye
         assert not any("alone" in path.parts for path in deployed.places.files("hub"))
 
 
+def test_who_gets_the_agent_sees_whose_it_is(deployed: Deployed):
+    """`fedrl verify` ended well on the page; it does not where a file was touched."""
+    home = deployed.places.folder / "west"
+    shutil.copytree(home / "agent", home / "touched")
+    card = home / "touched" / "README.md"
+    card.write_text(card.read_text() + "\n")
+    (verify,) = [command for command in commands(6) if command.startswith("fedrl verify")]
+    touched = deployed.places.call("west", "bash", "-c", verify.replace("agent", "touched"))
+    assert touched.returncode == 1
+    assert "README.md was changed after it was signed" in touched.stdout + touched.stderr
+
+
 def frames(data: bytes) -> Iterator[bytes]:
-    while data:
-        length = int.from_bytes(data[:4], "big")
-        yield data[4 : 4 + length]
-        data = data[4 + length :]
+    begin = 0
+    while begin < len(data):
+        end = begin + 4 + int.from_bytes(data[begin : begin + 4], "big")
+        yield data[begin + 4 : end]
+        begin = end
 
 
 def test_only_the_documented_port_is_used_and_only_it_is_open(deployed: Deployed):

@@ -76,6 +76,7 @@ def test_a_coordinator_without_the_split_is_evaluated_on_with_all_that_it_has(
         ([], "holds no prompts"),
         ([{"prompt": "1+1=", "kind": "add"}, {"kind": "add"}], "has no column 'prompt'"),
         ([{"prompt": 5, "kind": "add"}], "has neither a text nor chat messages"),
+        ([{"prompt": "1+1=", "kind": "add"}, {"prompt": " ", "kind": "add"}], "has nothing in 'pr"),
         ([{"question": "1+1=", "kind": "add"}], "world.prompt is 'prompt', which .* has not"),
     ],
 )

@@ -74,6 +74,8 @@ class Table:
     def _digest(self, number: int, row: Row, column: str) -> int:
         """Of the prompt; two that are the same to an agent have the same."""
         prompt = row[column]
+        if isinstance(prompt, str) and not prompt.strip():
+            raise UserError(f"world.prompt: {self.rows.where(number)} has nothing in {column!r}")
         if not isinstance(prompt, str):
             if not _is_chat(prompt):
                 raise UserError(

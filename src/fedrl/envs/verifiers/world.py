@@ -9,7 +9,7 @@ Rows of its dataset are the tasks, its evaluation dataset is held out, its own l
 and its rubric scores them (`rollout`). Environments of one turn, of several, and with tools; those
 whose rubric compares rollouts of a group with each other are refused, since FedAgent does that.
 
-The classic interface, `Environment.run_rollout`, which verifiers 0.1.12 to 0.3 have. Environments
+The classic interface, `Environment.run_rollout`, which verifiers 0.2 to 0.3 have. Environments
 are code of others: on one's own machine any that can be imported, on a node packages that its owner
 has allowed.
 """
@@ -168,6 +168,11 @@ def load_environment(settings: Settings) -> vf.Environment:
     """As `vf.load_environment` does, if this machine's owner lets it be imported."""
     import verifiers as vf
 
+    if not hasattr(vf, "Environment"):
+        raise UserError(
+            f"{KEY}: verifiers {getattr(vf, '__version__', '')} has another interface; those from "
+            '0.2 on and below 0.4 can be played: pip install "fedrl[verifiers]"'
+        )
     arguments, name = read_arguments(settings.arguments), settings.environment
     module = name.split("/")[-1].replace("-", "_")
     place = name if ":" in name else f"{module}:load_environment"
@@ -177,10 +182,8 @@ def load_environment(settings: Settings) -> vf.Environment:
     except Exception as error:  # code of others may fail in any way
         why = f"{type(error).__name__}: {' '.join(str(error).split())}"[:200]
         raise UserError(f"{KEY} = {name!r} cannot be loaded: {why}") from error
-    if not isinstance(environment, getattr(vf, "Environment", ())):
-        raise UserError(
-            f"{KEY} = {name!r} is no environment with run_rollout, as verifiers below 0.4 have them"
-        )
+    if not isinstance(environment, vf.Environment):
+        raise UserError(f"{KEY} = {name!r} gives no Environment of verifiers")
     if getattr(environment, "requires_group_rollouts", False):
         raise UserError(
             f"{KEY} = {name!r}: its rubric scores rollouts of a group together, which FedAgent "
