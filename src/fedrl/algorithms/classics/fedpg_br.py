@@ -104,8 +104,7 @@ class FedPGBR(PolicyGradient):
 
     def step(self, state: Tensors, mean: Tensors, round: int) -> Tensors:
         s, seed, now = self.settings, state["server_seed"], state
-        runner, params = self.server
-        own = s.server_trajectories
+        (runner, params), own = self.server, s.server_trajectories
         random = seeding.generator(seed, "inner steps", round)
         for inner in range(random.geometric(own / (s.trajectories + own))):
             known = {"anchor": state["theta"], "mean": mean}
