@@ -144,6 +144,15 @@ QHD_ONLY = {"bandwidth": 0.75, "encoders": "own", "ridge": 1e-6}
 SHARED_BY_Q_LEARNERS = {"epsilon_decay": 0.9, "sync_steps": 70, "gradient_steps": 2, "huber": 0.5}
 
 
+def test_recipes_to_choose_from_are_in_order():
+    with pytest.raises(UserError) as told:
+        find_recipe("./mine.py:Recipe")
+    names = str(told.value).partition("choose from ")[2].split(", ")
+    assert len(names) > 20
+    assert names == sorted(names)
+
+
+
 @pytest.mark.parametrize("name", ["feddqn", "distill-dqn"])
 def test_one_flag_changes_the_method_of_a_recipe(name, capsys):
     """What only the recipe's own method has is left out, and said; what both have stays."""

@@ -64,7 +64,8 @@ def find_recipe(name: str) -> Path:
     if path.is_dir():
         raise UserError(f"{name} is a folder; name a recipe file, for instance from `fedrl list`")
     folder = recipes_folder()
-    known = {str(p.relative_to(folder).with_suffix("")): p for p in folder.glob("*/*.toml")}
+    found = sorted(folder.glob("*/*.toml"))
+    known = {str(p.relative_to(folder).with_suffix("")): p for p in found}
     wanted = name.removeprefix("recipes/").removesuffix(".toml")
     if wanted in known:
         return known[wanted]
