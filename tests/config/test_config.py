@@ -152,7 +152,6 @@ def test_recipes_to_choose_from_are_in_order():
     assert names == sorted(names)
 
 
-
 @pytest.mark.parametrize("name", ["feddqn", "distill-dqn"])
 def test_one_flag_changes_the_method_of_a_recipe(name, capsys):
     """What only the recipe's own method has is left out, and said; what both have stays."""
