@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 from fedrl.core import threads
@@ -52,6 +54,15 @@ def default_signals() -> None:
 
 
 default_signals()
+
+
+@pytest.fixture(autouse=True)
+def no_folder_of_a_test_stays_on_the_path() -> Iterator[None]:
+    """A file of one's own finds its neighbours, and another test's must not be found by them."""
+    before = set(sys.path)
+    yield
+    own = tempfile.gettempdir()
+    sys.path[:] = [path for path in sys.path if path in before or not path.startswith(own)]
 
 
 @pytest.fixture

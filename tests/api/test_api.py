@@ -402,7 +402,8 @@ def test_every_command_is_a_call():
     }  # fmt: skip
     same = ("report", "label", "export", "record", "serve")
     of_runs = {"eval": "evaluate", **{name: name for name in same}}
-    assert {*calls, *of_runs} == set(COMMANDS)
+    of_the_shell = {"completion"}
+    assert {*calls, *of_runs, *of_the_shell} == set(COMMANDS)
     assert all(name in fedrl.__all__ and getattr(fedrl, name) for name in calls.values())
     assert all(callable(getattr(fedrl.Run, name)) for name in of_runs.values())
 
