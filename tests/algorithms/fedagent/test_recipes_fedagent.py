@@ -33,6 +33,8 @@ def of(words: list[str]) -> Config:
 def test_every_command_in_a_recipe_can_be_typed(recipe, words):
     if words[1] == "run":
         assert words[2] == f"fedagent/{recipe}"
+        if words[3:] == ["--dry-run"]:  # no setting, and none is changed
+            return
         assert of(words) != resolve(read_recipe(find_recipe(words[2])))
     elif words[1] == "warmstart":
         flags = [pair for pair in split_flags(words[3:]) if pair[0] != "out"]
