@@ -101,7 +101,7 @@ STUDIES = {
             "local": {"federation.kind": "local"},
             "local-more": {"federation.kind": "local", "algorithm.local_epochs": 15},
         },
-        rates=(1.25e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3),
+        rates=(6.25e-5, 1.25e-4, 2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3),
     ),
     "word_game": Study(
         "word_game",
