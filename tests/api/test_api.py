@@ -30,6 +30,8 @@ def test_the_ten_lines_of_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyP
     import matplotlib
 
     matplotlib.use("Agg")
+    import matplotlib.pyplot as plt
+
     monkeypatch.chdir(tmp_path)
     seen: list[int] = []
 
@@ -45,6 +47,7 @@ def test_the_ten_lines_of_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert [found.path for found in runs] == [run.path]
     assert list(run.metrics.index) == list(range(7))
     assert set(run.clients["client"]) == {0, 1, 2}
+    plt.close("all")  # pandas draws into what another test left open
     axes = run.metrics["eval/return"].plot()
     assert len(axes.lines[0].get_xdata()) == 7
     page = runs.report("page.html").read_text(encoding="utf-8")
