@@ -27,7 +27,6 @@ from reproductions.study import Study
 SCALE = "paper"
 LORA_RANK = 32
 WORLDS = {"alfworld": "ALFWorld", "webshop": "WebShop"}
-UNTOLD = "–"
 
 
 def read() -> Grid:

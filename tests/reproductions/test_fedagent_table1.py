@@ -38,6 +38,18 @@ def test_seconds_of_an_epoch_by_hand():
     assert table1.seconds(cell, {"lora": 32_000}, assumed) == 64 * 10 * 400 / 32_000
 
 
+def test_rates_are_those_that_were_measured():
+    """The plan's tokens per second stand on the page that names the command behind them."""
+    page = (RESULTS.parent / "benchmarks.md").read_text(encoding="utf-8")
+    for model, about in table1.read().tables["models"].items():
+        (row,) = [line for line in page.splitlines() if line.lower().startswith(f"| {model} |")]
+        lora, full = row.split("|")[2:4]
+        assert f"{about['rates']['lora']:,} tokens/s" in lora
+        assert ("full" in about["rates"]) == ("tokens/s" in full)
+        if "full" in about["rates"]:
+            assert f"{about['rates']['full']:,} tokens/s" in full
+
+
 @pytest.mark.parametrize(("model", "billions"), [("qwen2.5-1.5b", 1.54), ("llama-3.2-3b", 3.21)])
 def test_shapes_are_the_published_models(model, billions):
     import torch
