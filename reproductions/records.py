@@ -156,10 +156,16 @@ def of_run(
         "clients": {metric: clients_of(folder, metric) for metric in keep_clients},
         "failures": len(run.failures) or int(run.rounds[last].get("cohort/failed_so_far", 0)),
         "seconds": rounded(run.seconds, 4),
-        "phases": rounded({p: s for p in PHASES if (s := sum(t.get(p, 0.0) for t in timed))}, 4),
+        "phases": phases(timed),
+        "cpu_phases": phases([line.get("cpu", {}) for line in timed]),
         "processes": run.meta.get("processes"),
         **origin(run.meta),
     }
+
+
+def phases(timed: Sequence[Json]) -> Json:
+    """Seconds of each part of a round, over all rounds."""
+    return rounded({p: s for p in PHASES if (s := sum(t.get(p, 0.0) for t in timed))}, 4)
 
 
 def clients_of(folder: Path, metric: str) -> Json:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedrl.core.types import Tables
 from fedrl.runs.read import Run
 from reproductions.grid import Cell
 from reproductions.records import RETURN, Data, Store, as_run
@@ -23,6 +24,12 @@ def late_rounds(run: Run, metric: str, rounds: int) -> list[int]:
     """The evaluations behind a number of a table."""
     at = [r for r, metrics in run.rounds.items() if metric in metrics and 0 < r <= rounds]
     return [r for r in at[-TAIL:] if r >= LATE * at[-1]]
+
+
+def spent(meta: Tables) -> Tables:
+    """Seconds of the parts of a run's rounds: the processor's, or the clock's in older records."""
+    found: Tables = meta.get("cpu_phases") or meta["phases"]
+    return found
 
 
 @dataclass(frozen=True)
@@ -68,9 +75,12 @@ class Trained:
         return np.array([first.rounds[int(r)].get("env/episodes", 0.0) for r in rounds])
 
     def minutes(self) -> dict[int, float]:
-        """By seed, what clients and server took to train, without evaluations and checkpoints."""
+        """By seed, what clients and server took to train, without evaluations and checkpoints.
+
+        Of the processor, which a busy machine does not change; of the clock in records without it.
+        """
         return {
-            seed: sum(run.meta["phases"].get(p, 0.0) for p in ("broadcast", "clients")) / 60
+            seed: sum(spent(run.meta).get(p, 0.0) for p in ("broadcast", "clients")) / 60
             for seed, run in self.runs.items()
             if max(run.rounds) >= self.cell.rounds
         }

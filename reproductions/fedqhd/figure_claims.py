@@ -253,11 +253,12 @@ def faster(found: Runs, results: Results) -> str | None:
 
 
 def on_one_machine(base: Trained, ours: Trained) -> tuple[BySeed, BySeed]:
-    """Minutes by seed, of seeds whose two runs were made alike: one machine, as many at a time."""
+    """Minutes by seed, of seeds whose two runs were made and timed alike: one machine, as many at a
+    time, both by the processor's seconds or both by the clock's."""
 
     def where(one: Trained, seed: int) -> object:
         meta = one.runs[seed].meta
-        return meta.get("hardware"), meta.get("processes")
+        return meta.get("hardware"), meta.get("processes"), bool(meta.get("cpu_phases"))
 
     a, b = base.minutes(), ours.minutes()
     same = [s for s in a if s in b and where(base, s) == where(ours, s)]

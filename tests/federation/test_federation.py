@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import partial
 
@@ -24,7 +25,7 @@ from fedrl.core.update_refusal import refusal
 from fedrl.engines.in_process import InProcess, reason
 from fedrl.federation import round_loop
 from fedrl.federation.client_sampling import Settings, client_env_ids, draw_cohort, groups
-from fedrl.federation.round_loop import QuorumLost
+from fedrl.federation.round_loop import Clock, QuorumLost
 from fedrl.federation.update_check import Received
 
 
@@ -459,3 +460,15 @@ def test_the_last_finished_round_is_kept_when_a_run_is_interrupted():
 def test_alone_nothing_is_sent():
     for kind in ("local", "independent", "centralized"):
         assert "comm/bytes_up" not in play(Toy(), kind=kind).rounds[-1].metrics
+
+
+def test_a_rounds_cpu_seconds_are_work_and_not_waiting():
+    clock = Clock()
+    time.sleep(0.2)
+    clock.lap("waits")
+    until = time.process_time() + 0.1
+    while time.process_time() < until:
+        pass
+    clock.lap("works")
+    assert clock.laps["waits"] >= 0.2 > 2 * clock.cpu["waits"]
+    assert clock.cpu["works"] >= 0.1

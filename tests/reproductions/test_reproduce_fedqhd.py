@@ -27,15 +27,18 @@ from fedrl.algorithms.qhd.q_learning import FederatedQLearner, Practice
 from fedrl.config import build as building
 from fedrl.config.schema import Config
 from fedrl.core.types import Job, Result, UserError
+from fedrl.runs.read import Run
 from reproductions import study as studies
 from reproductions import verdicts
 from reproductions.fedqhd import choices, claims, measuring, theory, tuning
 from reproductions.fedqhd import gap as fedqhd_gap
 from reproductions.fedqhd import plan as plans
+from reproductions.fedqhd.figure_claims import on_one_machine
 from reproductions.fedqhd.plan import Plan, read_plan
 from reproductions.fedqhd.results import RECENT, RETURN
 from reproductions.grid import Cell
 from reproductions.pages import MARK
+from reproductions.results import Trained
 from reproductions.runner import Task
 from reproductions.study import FOLDER, Study, measure, prepare, write_page
 
@@ -307,7 +310,7 @@ def test_what_is_of_most_worth_comes_first():
     worth = partial(measuring.worth, SMALL)
     network = worth("tuning", "mountaincar-feddqn-shared+zoo+lr_0.004-seed2000")
     lander = worth("tuning", "lunarlander-fedqhd-own+recipe-seed2000")
-    paper = worth("table", "acrobot-feddqn-paper-shared-seed9")
+    paper = worth("table", "lunarlander-feddqn-paper-shared-seed9")
     assert network > worth("table", "mountaincar-feddqn-shared-seed9") > lander > paper > 0
     assert worth("anchors", "errors") > 0
 
@@ -383,6 +386,20 @@ def test_the_page_says_what_the_numbers_say(tmp_path):
     for name in ("curves-cartpole", "curves-lunarlander", "clients"):
         assert (tmp_path / "page" / f"{name}.png").is_file()
     assert "## Figure 3" in text
+
+
+def test_minutes_are_the_processors_and_paired_with_minutes_of_the_same_kind():
+    cell = read_plan("small").table_cell("cartpole", "fedqhd", "shared")
+
+    def timed(**meta: object) -> Trained:
+        about = {"hardware": "h", "processes": 2, "phases": {"clients": 120.0}, **meta}
+        return Trained(cell, {0: Run(Path(), {}, about, {cell.rounds: {}}, [], 0.0)})
+
+    clock, cpu = timed(), timed(cpu_phases={"broadcast": 6.0, "clients": 54.0})
+    assert clock.minutes() == {0: 2.0}
+    assert cpu.minutes() == {0: 1.0}
+    assert on_one_machine(cpu, cpu) == ({0: 1.0}, {0: 1.0})
+    assert on_one_machine(cpu, clock) == ({}, {})
 
 
 def test_runs_that_found_nothing_are_named(tmp_path):

@@ -17,6 +17,7 @@ from fedrl.core.types import UserError
 from fedrl.federation.round_loop import Round, Snapshot
 from fedrl.runs import checkpoint
 from fedrl.runs.checkpoint import pack
+from fedrl.runs.read import load
 from fedrl.runs.run_dir import RunDir, read_checkpoint
 
 ARRAYS = hnp.arrays(
@@ -212,3 +213,12 @@ def test_a_full_disk_is_a_sentence(tmp_path, monkeypatch):
         run.checkpoint(Snapshot(2, [{}]))
     monkeypatch.undo()
     assert RunDir(tmp_path).load().round == 1
+
+
+def test_cpu_seconds_stand_beside_the_clocks_and_are_not_added_to_them(tmp_path):
+    run = written(tmp_path, 1)
+    run.log(Round(1, 99, {"eval/return": 1.0}, [], {"clients": 2.0}, {"clients": 1.5}))
+    line = json.loads((tmp_path / "timings.jsonl").read_text().splitlines()[-1])
+    assert line == {"round": 1, "clients": 2.0, "cpu": {"clients": 1.5}}
+    (tmp_path / "config.toml").write_text("")
+    assert load(tmp_path).seconds == pytest.approx(2.1)

@@ -65,6 +65,8 @@ class Round:
     metrics: Metrics
     clients: list[Record]
     seconds: dict[str, float]
+    cpu_seconds: dict[str, float] = field(default_factory=dict)
+    """Of this process: what the parts cost, however busy the machine is."""
 
 
 class Engine(Protocol):
@@ -138,7 +140,7 @@ def run(
                 evaluation_seed = seeding.derive(seed, "evaluate", number)
                 metrics |= algorithm.evaluate(after.states, owners, number, evaluation_seed)
                 clock.lap("evaluate")
-            done = Round(number, rounds, metrics, records, clock.laps)
+            done = Round(number, rounds, metrics, records, clock.laps, clock.cpu)
             store.log(done)
             now = after
             if number % checkpoint_every == 0 or number == rounds:
@@ -257,13 +259,15 @@ def reasons(records: list[Record]) -> str:
 
 
 class Clock:
-    """Seconds spent in each part of a round."""
+    """Seconds spent in each part of a round: on the wall, and of this process's cores."""
 
     def __init__(self) -> None:
         self.laps: dict[str, float] = {}
-        self._last = time.perf_counter()
+        self.cpu: dict[str, float] = {}
+        self._last, self._last_cpu = time.perf_counter(), time.process_time()
 
     def lap(self, name: str) -> None:
-        now = time.perf_counter()
+        now, cpu = time.perf_counter(), time.process_time()
         self.laps[name] = self.laps.get(name, 0.0) + now - self._last
-        self._last = now
+        self.cpu[name] = self.cpu.get(name, 0.0) + cpu - self._last_cpu
+        self._last, self._last_cpu = now, cpu

@@ -206,8 +206,10 @@ class RunDir:
         with self._writing():
             self._logs.append(METRICS, [{"round": done.round} | done.metrics])
             self._logs.append("clients.jsonl", done.clients)
-            seconds = {name: round(value, 6) for name, value in done.seconds.items()}
-            self._logs.append("timings.jsonl", [{"round": done.round} | seconds])
+            line: Json = {"round": done.round} | _rounded(done.seconds)
+            if done.cpu_seconds:  # a table of its own: who adds up a line's seconds passes it over
+                line["cpu"] = _rounded(done.cpu_seconds)
+            self._logs.append("timings.jsonl", [line])
             self._logs.settle(done.round)
         self._latest = (self._latest or {}) | done.metrics
 
@@ -321,6 +323,10 @@ class RunDir:
 
 def _unwritable(root: Path, error: OSError) -> UserError:
     return UserError(f"cannot write to {root}: {error.strerror}; choose another folder with --out")
+
+
+def _rounded(seconds: Mapping[str, float]) -> Json:
+    return {name: round(value, 6) for name, value in seconds.items()}
 
 
 def require_run(path: Path) -> None:
