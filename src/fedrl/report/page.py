@@ -22,6 +22,7 @@ from fedrl.core.number_format import counted, is_share, label, sentence_case
 from fedrl.core.package_files import package_text, render
 from fedrl.core.types import UserError
 from fedrl.report import differences, numbers_file, plots, tables
+from fedrl.report.chart_data import chart_data
 from fedrl.report.client_panel import client_panels
 from fedrl.report.episodes_section import agents_episodes
 from fedrl.report.panels import main_panels, other_panels
@@ -30,6 +31,8 @@ from fedrl.report.run_labels import differing
 from fedrl.runs.read import load_all
 
 NUMBERS = "numbers.csv"
+WATCH = "fedrl.report.watch"
+"""Where the script that draws charts lies: reports and the live view draw alike."""
 
 
 def build(
@@ -86,6 +89,12 @@ def html_page(
         "page.html.jinja",
         title=title or " and ".join(names),
         css=package_text(__package__, "page.css"),
+        chart_css=package_text(WATCH, "uplot/uplot.css"),
+        scripts=[
+            package_text(WATCH, "uplot/uplot.js"),
+            package_text(WATCH, "charts.js"),
+            package_text(__package__, "report.js"),
+        ],
         plots=plots,
         groups=groups,
         headline=headline(groups, metric),
@@ -128,6 +137,7 @@ class Picture(NamedTuple):
 
     alt: str
     uri: str
+    data: str  # JSON: the same as numbers
 
 
 def picture(panel: plots.Panel, names: bool = False) -> Picture:
@@ -139,6 +149,7 @@ def picture(panel: plots.Panel, names: bool = False) -> Picture:
     return Picture(
         f"Line plot of {panel.title} against {panel.x_label}: {ends}.",
         plots.as_data_uri(plots.curves([panel], names=names)),
+        chart_data(panel, legend=names),
     )
 
 

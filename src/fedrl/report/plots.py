@@ -156,6 +156,35 @@ def line_style(index: int) -> tuple[str, str]:
     return PALETTE[index % len(PALETTE)], DASHES[index // len(PALETTE) % len(DASHES)]
 
 
+def band(
+    samples: np.ndarray,
+    log: bool = False,
+    half: np.ndarray | None = None,
+    possible: tuple[float, float] = (-np.inf, np.inf),
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Mean over seeds [points], and where its 95% band begins and ends: NaN where there is none.
+
+    `half` is the half width of what is a mean already.
+    """
+    mean, over_seeds = interval(samples)
+    told = half is not None
+    half = over_seeds if half is None else half
+    low, high = np.maximum(mean - half, possible[0]), np.minimum(mean + half, possible[1])
+    if log:  # a lower end at or below zero has no place on the axis: stop at the lowest seed
+        lowest = np.min(samples, axis=0)
+        low = np.where(low > 0, low, lowest) if told else np.maximum(low, lowest)
+    there = np.isfinite(half)
+    return mean, np.where(there, low, np.nan), np.where(there, high, np.nan)
+
+
+def room_around(values: np.ndarray) -> tuple[float, float] | None:
+    """Where an axis ends at the latest, however wide a band is: half as far again as values go."""
+    if not values.size or values.min() == values.max():
+        return None
+    room = (values.max() - values.min()) / 2
+    return float(values.min() - room), float(values.max() + room)
+
+
 def band_plot(
     axes: Axes,
     x: ArrayLike | Mapping[str, ArrayLike],
@@ -180,14 +209,9 @@ def band_plot(
             continue
         colour, dash = line_style((styles or {}).get(name, index))
         at = np.asarray(x[name] if isinstance(x, Mapping) else x, dtype=float)
-        mean, half = interval(samples)
-        half = (halves or {}).get(name, half)
+        mean, low, high = band(samples, log, (halves or {}).get(name), possible)
         seen.append(np.ravel(samples)[np.isfinite(np.ravel(samples))])
-        low, high = np.maximum(mean - half, possible[0]), np.minimum(mean + half, possible[1])
-        if log:  # a lower end at or below zero has no place on the axis: stop at the lowest seed
-            lowest = np.min(samples, axis=0)
-            low = np.where(low > 0, low, lowest) if halves else np.maximum(low, lowest)
-        if np.isfinite(half).any():
+        if np.isfinite(low).any():
             axes.fill_between(at, low, high, color=colour, alpha=alpha, linewidth=0)
         marker = "o" if len(at) == 1 else ""
         axes.plot(at, mean, dash, color=colour, linewidth=1.6, label=name, marker=marker)
@@ -195,11 +219,9 @@ def band_plot(
     if log:
         _log_axis(axes)
         return
-    values = np.concatenate(seen)
-    if values.size and values.min() < values.max():
+    if (room := room_around(np.concatenate(seen))) is not None:
         bottom, top = axes.get_ylim()
-        room = (values.max() - values.min()) / 2
-        axes.set_ylim(max(bottom, values.min() - room), min(top, values.max() + room))
+        axes.set_ylim(max(bottom, room[0]), min(top, room[1]))
     _tick_labels(axes.yaxis)
 
 
