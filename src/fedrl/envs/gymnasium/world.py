@@ -237,7 +237,7 @@ def _created(spec: EnvSpec, kwargs: dict[str, Value]) -> Env:
     except gymnasium.error.DependencyNotInstalled as error:
         raise UserError(f"world.id = {id!r} needs another package: {error}") from error
     except (gymnasium.error.Error, ImportError, TypeError, ValueError, OSError) as error:
-        said = f" with {', '.join(kwargs)}" if kwargs else ""
+        said = f" with world.kwargs {', '.join(kwargs)}" if kwargs else ""
         raise UserError(f"world.id = {id!r} cannot be made{said}: {_first_line(error)}") from error
     while isinstance(env, CHECKS):
         env = env.env
