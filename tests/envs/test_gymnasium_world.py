@@ -274,7 +274,10 @@ def test_wrappers_are_put_on_in_order_and_with_arguments():
         ({"id": TOY, "kwargs": ("chosen=many",)}, "has MultiDiscrete actions"),
         ({"id": "fedrl/Household-v0"}, "shows texts"),
         ({"id": TOY.replace("Toy", "Endless")}, "set world.horizon"),
-        ({"kwargs": ("length=2",)}, "cannot be made with world.kwargs length: .*unexpected keyword"),
+        (
+            {"kwargs": ("length=2",)},
+            "cannot be made with world.kwargs length: .*unexpected keyword",
+        ),
         ({"kwargs": ("length",)}, 'say "name=value" or "name=low:high"'),
         ({"kwargs": ("a=1", "a=2")}, "says a twice"),
         ({"kwargs": ("a=2:1",)}, "must go upwards"),
