@@ -56,6 +56,7 @@ def test_other_runs_are_as_readable_as_ever(tmp_path, flags):
     assert {run.name, "clients.jsonl", "log.txt", "metrics.jsonl"} <= open_to_others(run)
 
 
+@pytest.mark.slow
 def test_a_page_about_secret_cohorts_is_private_wherever_it_lies(tmp_path):
     """Its table of failures names clients and rounds."""
     one = trained(tmp_path / "one", *SECRET)

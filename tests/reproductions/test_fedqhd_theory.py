@@ -25,6 +25,7 @@ def records() -> list[dict]:
     return [{"values": theory.measure(one), "cell": one.name} for one in theory.draws(1)]
 
 
+@pytest.mark.slow
 def test_the_bound_forgets_what_no_anchor_sees_and_the_repaired_one_does_not(records):
     found = Found(records, 1)
     few, many = theory.ANCHORS

@@ -43,6 +43,7 @@ def test_seeds_differ_and_repeat() -> None:
     assert all(one != other for one, other in zip(generate(10, 1), generate(10, 2)))
 
 
+@pytest.mark.slow
 def test_another_process_makes_the_same_products() -> None:
     code = "from test_webshop_generate import digest; print(digest(3))"
     done = subprocess.run(
@@ -55,6 +56,7 @@ def test_another_process_makes_the_same_products() -> None:
     assert done.stdout.strip() == digest(3)
 
 
+@pytest.mark.slow
 def test_asins_are_unique_and_in_the_genuine_style() -> None:
     found = {product.asin for product in products(20_000, 7)}
     assert len(found) == 20_000
