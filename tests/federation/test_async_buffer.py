@@ -285,6 +285,7 @@ def test_updates_are_clipped_before_they_count_less():
 # Nothing is lost --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_every_job_is_used_once_or_failed_or_under_way(data):

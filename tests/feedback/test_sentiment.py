@@ -138,6 +138,7 @@ def test_wrong_labels_teach_the_opposite_and_shuffled_ones_nothing(made):
     assert 0.3 < accuracy(shuffled, *held) < 0.7
 
 
+@pytest.mark.slow
 def test_order_does_not_matter(made):
     texts, labels = labelled(made.train[0][:100])
     order = np.random.default_rng(0).permutation(len(texts))

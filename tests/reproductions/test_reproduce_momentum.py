@@ -334,6 +334,7 @@ def test_what_is_worth_the_most_comes_first():
     assert worth(grid, "table2", "beta=0.1,kappa=0.0") == 0
 
 
+@pytest.mark.slow
 def test_the_theorems_cells_have_the_theorems_parameters(tmp_path):
     study = prepare("momentum", "full", tmp_path, tmp_path / "records")
     cells = {cell.name: cell for cell in Tuning(study).settled().grid.cells["theorems"]}

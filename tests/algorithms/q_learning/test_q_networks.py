@@ -108,6 +108,7 @@ def test_a_round_is_the_compiled_learners(name, periods):
             np.testing.assert_array_equal(kept, wanted, err_msg=field)
 
 
+@pytest.mark.slow
 def test_many_clients_are_each_as_alone():
     algorithm = made()
     sent = algorithm.broadcast(algorithm.init(1), 1)

@@ -32,6 +32,7 @@ def digest(seed: int) -> str:
     return hashlib.sha256(repr(generate(1100, seed)).encode()).hexdigest()
 
 
+@pytest.mark.slow
 def test_a_larger_catalogue_begins_with_the_smaller(catalogue: list[Product]) -> None:
     assert generate(1300) == catalogue[:1300]
     assert list(islice(products(10**9), 5)) == catalogue[:5]

@@ -640,6 +640,7 @@ COMMANDS = st.lists(
 TURNS = st.builds(Turn, TEXT, st.just(0.0), st.booleans(), COMMANDS, st.just({"won": False}))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(TEXT, TURNS, st.lists(st.tuples(TEXT, TURNS, TEXT), max_size=5), st.integers(0, 400))
 def test_nothing_odd_breaks_a_format(goal, first, turns, limit):

@@ -67,6 +67,7 @@ def test_the_told_divergence_is_to_the_reference():
 # The average
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("average", ["token", "sequence"])
 @pytest.mark.parametrize("microbatch", [1, 2, 5])
 def test_any_cut_gives_the_gradient_of_the_whole(average, microbatch):
@@ -203,6 +204,7 @@ def test_saving_memory_computes_twice_and_gives_the_same():
     close(again, plain)
 
 
+@pytest.mark.slow
 def test_adapters_learn_inside_their_wrapper():
     peft = pytest.importorskip("peft", reason="LoRA needs peft")
     model, batch, advantages = tiny(), samples(5), some_advantages(5)
