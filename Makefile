@@ -16,7 +16,7 @@ help:
 	@echo "make test    set up, run the checks and all tests but those of make machines"
 	@echo "make machines  SuperLinks and SuperNodes that are killed, attacked or fenced in (10 minutes)"
 	@echo "make attacks  what an adversary of a federation tries: tests/attacks, with SuperLinks and SuperNodes"
-	@echo "make quick   the tests without the slow ones"
+	@echo "make quick   unit tests of the mathematics and of every layer, while you work (a minute on two cores)"
 	@echo "make check   ruff, mypy, and the documentation as a site"
 	@echo "make docs    the documentation as a site, in build/site; a warning is an error"
 	@echo "make notebooks  run the notebooks of the documentation and store what comes out"
@@ -50,7 +50,7 @@ attacks: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/attacks
 
 quick: $(STAMP)
-	$(BIN)/python -m pytest -n 2 -m "not slow and not machines"
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not machines"
 
 check: $(STAMP) docs
 	$(BIN)/ruff check .

@@ -1,14 +1,17 @@
-"""Thread counts before anything is imported, signals, time limits, and what test files share."""
+"""Thread counts before anything is imported, signals, what is collected, time limits, and what test
+files share."""
 
 from __future__ import annotations
 
+import gc
 import os
+import re
 import signal
 import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 from fedrl.core import threads
@@ -19,6 +22,7 @@ for name in ("COLUMNS", "LINES", "FEDRL_DEBUG", "FEDRL_CONNECTIONS"):
 
 import hypothesis
 import pytest
+from support.collection import left_out, markers_of_file
 
 # Its own limit of 200 ms an example is a timed assertion: a busy machine breaks it.
 hypothesis.settings.register_profile("fedrl", deadline=None)
@@ -28,6 +32,27 @@ ROOT = Path(__file__).parent.parent
 LIMITS = {"machines": 1800, "gpu": 1200, "network": 1200, "realdata": 1200, "slow": 1200}
 """Seconds for a test with such a marker, the first that it has, and with its fixtures; others have
 those of pyproject.toml. A limit is there to end what hangs, also on a slow machine."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file that is left out as a whole is not imported: torch, peft and Flower take longer to
+    import than thousands of tests to run. Without an answer pytest's own rules hold."""
+    if not re.fullmatch(r"test_.*\.py", collection_path.name):
+        return None
+    unwanted = left_out(config.option.markexpr)
+    return bool(unwanted and unwanted & markers_of_file(collection_path)) or None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Imports only add objects. Searching them all for garbage, again and again, was a third of the
+    time of collecting; afterwards they are set aside, and no search during a test visits them."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

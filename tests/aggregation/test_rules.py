@@ -121,6 +121,7 @@ def test_the_name_chooses_the_settings():
     assert pickle.loads(pickle.dumps(config)) == config
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "words"),
     [

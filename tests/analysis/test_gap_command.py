@@ -132,6 +132,7 @@ def test_the_advice_follows_the_largest_term(tmp_path):
         assert any(f"The largest term is {words}" in line for line in gaps.advice(told))
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_table_json_and_a_figure(run, tmp_path, capsys):
     assert call(["gap", str(run), "--states", "60"]) == 0
     text = capsys.readouterr().out

@@ -24,6 +24,8 @@ from fedrl.cli.joining import verdict
 from fedrl.core.types import UserError
 from fedrl.engines.flower.kept_model import load
 
+pytestmark = pytest.mark.slow
+
 FLOWER = ("--engine", "flower", "--connection", "test")
 
 

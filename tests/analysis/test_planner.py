@@ -157,6 +157,7 @@ def constants(
     )
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.tuples(st.floats(0.1, 3.0), st.floats(-2.0, 2.0)), min_size=1, max_size=5),
@@ -330,6 +331,7 @@ def test_without_noise_replays_give_the_exact_constants() -> None:
     assert theorem_constants._smoothness([first, last], 7.0)[0] == pytest.approx(0.5)
 
 
+@pytest.mark.slow
 def test_noise_is_subtracted_from_what_it_adds_to() -> None:
     """Means over 300 measurements agree with the truth within 4 standard errors."""
     found = {"noise": [], "squares": [], "spread": [], "slope": []}
@@ -443,6 +445,7 @@ def test_a_run_that_learned_nothing_cannot_be_measured(still: Run) -> None:
 # The command
 
 
+@pytest.mark.slow
 def test_the_command_prints_a_table_and_draws(tmp_path, capsys: pytest.CaptureFixture[str]) -> None:
     figure = tmp_path / "plan.png"
     assert call(["plan", "--cohort", "4", "--mu", "0.2", "--plot", str(figure)]) == 0

@@ -25,6 +25,7 @@ def numbers(run: fedrl.Run) -> bytes:
     return (run.path / "metrics.jsonl").read_bytes()
 
 
+@pytest.mark.slow
 def test_the_ten_lines_of_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd):
     """Run, stop by a callback, resume, load, a table, a plot, a page; and nothing is printed."""
     import matplotlib
@@ -56,6 +57,7 @@ def test_the_ten_lines_of_a_notebook(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert out == err == ""
 
 
+@pytest.mark.slow
 def test_a_stopped_and_resumed_run_has_the_numbers_of_one_that_was_not(tmp_path: Path):
     whole = trained(tmp_path / "whole")
     half = trained(tmp_path / "half", callbacks=[lambda done: done.round < 2])
@@ -66,6 +68,7 @@ def test_a_stopped_and_resumed_run_has_the_numbers_of_one_that_was_not(tmp_path:
     assert numbers(longer).startswith(numbers(whole))
 
 
+@pytest.mark.slow
 def test_settings_are_the_flags_of_the_command_line(tmp_path: Path, monkeypatch):
     from fedrl.cli import call
 
@@ -81,6 +84,7 @@ def test_settings_are_the_flags_of_the_command_line(tmp_path: Path, monkeypatch)
     assert numbers(fedrl.run(tables)) == numbers(run)
 
 
+@pytest.mark.slow
 def test_two_runs_in_one_process_do_not_disturb_each_other(tmp_path: Path):
     """One after the other, one inside a callback of the other, and in two threads."""
     alone = {seed: numbers(trained(tmp_path / f"alone{seed}", seed=seed)) for seed in (0, 1)}
@@ -141,6 +145,7 @@ def test_every_callback_hears_of_the_round_that_ends_the_run(tmp_path: Path):
     assert (run.round, heard) == (0, [0])
 
 
+@pytest.mark.slow
 def test_evaluation_of_one_model_and_of_one_per_client(tmp_path: Path):
     shared = trained(tmp_path / "a").evaluate(episodes=1)
     assert (shared.round, shared.measure, shared.own) == (6, "mean return", None)
@@ -150,6 +155,7 @@ def test_evaluation_of_one_model_and_of_one_per_client(tmp_path: Path):
     assert alone.evaluate(episodes=1).own.shape == (3,)
 
 
+@pytest.mark.slow
 def test_a_sweep_from_python(tmp_path: Path):
     plan = {"recipe": RECIPE, "seeds": [0, 1], "runs": {"plain": "", "far": "--algorithm.beta 0.9"}}
     runs = fedrl.sweep(plan, out=tmp_path, processes=2, **(SMALL | {"rounds": 2}))
@@ -199,6 +205,7 @@ def test_importing_fedrl_loads_nothing_heavy():
     assert python(QUICK) == "module 'fedrl' has no attribute 'runn'\n"
 
 
+@pytest.mark.slow
 def test_without_pandas_there_are_rounds_and_a_line(tmp_path: Path):
     run = trained(tmp_path, rounds=1)
     rounds, line = python(WITHOUT, str(run.path)).splitlines()
@@ -206,6 +213,7 @@ def test_without_pandas_there_are_rounds_and_a_line(tmp_path: Path):
     assert line.startswith('tables need the package pandas: pip install "fedrl[notebook]"')
 
 
+@pytest.mark.slow
 def test_progress_is_shown_where_it_is_asked_for(tmp_path: Path, capfd):
     trained(tmp_path / "quiet")
     assert capfd.readouterr() == ("", "")
@@ -213,6 +221,7 @@ def test_progress_is_shown_where_it_is_asked_for(tmp_path: Path, capfd):
     assert "round 6/6" in capfd.readouterr().err
 
 
+@pytest.mark.slow
 def test_what_goes_wrong_in_a_quiet_run_is_a_warning(tmp_path: Path, caplog):
     trained(
         tmp_path,
@@ -307,6 +316,7 @@ def test_what_fails_before_the_first_round_leaves_no_lock(tmp_path: Path):
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.slow
 def test_a_quiet_sweep_warns_of_what_fails(tmp_path: Path, caplog):
     plan = {"recipe": RECIPE, "runs": {"lost": "--faults.clients 0,1,2 --faults.kind raise"}}
     runs = fedrl.sweep(plan, out=tmp_path, processes=1, **(SMALL | {"rounds": 2}))
@@ -331,6 +341,7 @@ fedrl.run("momentum/random_mdp", rounds=1, engine="workers", workers=1, federati
 """
 
 
+@pytest.mark.slow
 def test_a_script_without_a_guard_is_told_so_and_begins_one_run(tmp_path: Path):
     script = tmp_path / "script.py"
     script.write_text(UNGUARDED)
@@ -342,6 +353,7 @@ def test_a_script_without_a_guard_is_told_so_and_begins_one_run(tmp_path: Path):
     assert len(list(tmp_path.glob("runs/*/*"))) == 1
 
 
+@pytest.mark.slow
 def test_a_sweep_of_settings_with_a_name(tmp_path: Path, monkeypatch):
     """Variants as dicts are the runs of variants as flags: nothing is computed again."""
     monkeypatch.chdir(tmp_path)
@@ -411,6 +423,7 @@ def test_every_command_is_a_call():
     assert all(callable(getattr(fedrl.Run, name)) for name in of_runs.values())
 
 
+@pytest.mark.slow
 def test_a_partition_a_plan_and_their_pictures(tmp_path: Path):
     world = {"name": "household", "size": "tiny"}
     found = fedrl.partition_tasks(world, 3, strategy="preference", size=5, omega=0.9)
@@ -429,6 +442,7 @@ def test_a_partition_a_plan_and_their_pictures(tmp_path: Path):
         fedrl.partition_tasks(world, omega="1")
 
 
+@pytest.mark.slow
 def test_a_run_without_a_round_adds_no_rows_and_is_left_out_of_the_page(tmp_path: Path, caplog):
     pytest.importorskip("pandas", reason="tables need the extra notebook")
     whole = trained(tmp_path)

@@ -6,11 +6,14 @@ import json
 import shutil
 from types import SimpleNamespace
 
+import pytest
+
 import fedrl
 from fedrl.api import diagnosis as looking
 from fedrl.cli import call
 
 
+@pytest.mark.slow
 def test_it_names_versions_extras_data_and_space(tmp_path, capsys, monkeypatch):
     monkeypatch.delenv("FEDRL_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))

@@ -22,6 +22,8 @@ from support.small_runs import ROUNDS, make_runs
 
 from fedrl.cli import call
 
+pytestmark = pytest.mark.slow
+
 SEARCHES = 10
 
 

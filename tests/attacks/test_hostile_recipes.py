@@ -131,6 +131,7 @@ def test_whether_a_file_is_there_is_not_told(home: Path):
     assert missing == linked
 
 
+@pytest.mark.slow
 def test_models_and_files_of_its_own_folder_are_opened(home: Path):
     """A broken model is the next thing that is found out."""
     found = Node(home).reason(text(TEXTS, {"algorithm": {"model": "models/mine"}}))
@@ -138,6 +139,7 @@ def test_models_and_files_of_its_own_folder_are_opened(home: Path):
     assert "UserError" in found
 
 
+@pytest.mark.slow
 def test_its_owner_may_say_otherwise(home: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("FEDRL_DEBUG", "1")
     raising = {"faults": {"clients": [0], "kind": "raise"}}
@@ -190,6 +192,7 @@ def test_the_coordinator_writes_no_lines_into_a_nodes_log(home: Path, capsys):
     assert all(line.isprintable() for line in told.splitlines())
 
 
+@pytest.mark.slow
 def test_the_worker_reaches_no_hub_unless_its_owner_names_a_model(home: Path, monkeypatch):
     """Also a model's own files may name another model, to be fetched."""
     for name in ("HF_HUB_OFFLINE", "TRANSFORMERS_OFFLINE"):

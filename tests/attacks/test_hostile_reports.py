@@ -75,6 +75,7 @@ def rows(run: Path, name: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in (run / name).read_text().splitlines()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "lie",
     [
@@ -103,6 +104,7 @@ def test_a_number_out_of_its_range_costs_its_sender_the_update(
     assert "Infinity" not in report.build([run], tmp_path / "page.html").read_text()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rule", ROBUST)
 @pytest.mark.parametrize(
     "lie", [("env/steps", 0.0), ("train/return", 1e30), ("train/return", -1e9)]

@@ -77,6 +77,7 @@ def test_one_job_is_answered_once(tmp_path: Path):
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vary", ["seed", "broadcast", "recipe"])
 def test_its_own_epsilon_is_the_end_whatever_else_is_asked(vary: str, tmp_path: Path):
     """Other jobs with alike updates, over restarts and runs."""

@@ -80,6 +80,7 @@ def play(seed: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert len(list(folder.rglob("*.safetensors"))) <= keep + 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(GAMES))
 def test_no_clock_loses_a_state_that_a_driver_needs(
     seed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

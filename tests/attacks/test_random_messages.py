@@ -335,6 +335,7 @@ def search(
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", typing.get_args(Precision))
 def test_every_answer_is_refused_or_as_declared(precision: Precision, tmp_path: Path):
     found = search(300, tmp_path, seed=16, precision=precision)
@@ -342,6 +343,7 @@ def test_every_answer_is_refused_or_as_declared(precision: Precision, tmp_path: 
     assert found["as declared"] > 10  # some are left as they were, or differ in their numbers
 
 
+@pytest.mark.slow
 def test_a_broadcast_is_read_within_bounds_too():
     """A node reads what a coordinator sends, who declares nothing."""
     rng = random.Random(16)

@@ -203,6 +203,7 @@ def test_nothing_slips_past_a_policy(machine: Path, seed: int):
         assert keys(lines) <= keys(tighter)
 
 
+@pytest.mark.slow
 def test_the_search_finds_both_kinds(machine: Path):
     """It would prove nothing if all were refused, or none."""
     found = []

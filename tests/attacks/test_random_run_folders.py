@@ -28,6 +28,8 @@ from fedrl.cli import call
 from fedrl.report import plots
 from fedrl.runs.run_dir import RunDir
 
+pytestmark = pytest.mark.slow
+
 CASES = int(os.environ.get("FEDRL_CASES", "60"))
 DRAWN = 20
 """One case in so many has its report drawn."""

@@ -33,6 +33,8 @@ from fedrl.engines.flower.engine import FlowerEngine, Recipe
 from fedrl.engines.flower.superlink_client import Arrived
 from fedrl.privacy import clipping
 
+pytestmark = pytest.mark.slow
+
 MEMBERS = 60
 DRIVERS = 12
 

@@ -206,6 +206,7 @@ def test_rules_by_number_are_refused_where_rows_have_single_holders(name, rows):
         build_algorithm(resolve(RATINGS, flags))
 
 
+@pytest.mark.slow
 def test_a_median_of_ratings_would_teach_no_user_anything():
     """Why: whatever all clients learned of their own users, the middle of each row is 0."""
     pytest.importorskip("numba", reason="ratings need the extra classic")

@@ -75,6 +75,7 @@ def ask(
     return list(engine.run(some, 0.3))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", ["job", "mask"])
 @pytest.mark.parametrize("trick", TRICKS)
 def test_a_second_sum_lacks_nobody(trick: str, step: str, tmp_path: Path):
@@ -88,6 +89,7 @@ def test_a_second_sum_lacks_nobody(trick: str, step: str, tmp_path: Path):
     assert not any(seen.tensors for seen in net.answers_seen if seen.step == "unmask")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trick", TRICKS)
 def test_and_has_nobody_more(trick: str, tmp_path: Path):
     first = SecretNet(Toy(CLIENTS), tmp_path)
@@ -167,6 +169,7 @@ def rounds_of(net: SecretNet, text: str, *starts: dict[int, Tensors]) -> list[di
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("known", [False, True])
 @pytest.mark.parametrize("older", [True, False])
 def test_no_client_starts_from_another_round_than_the_others(
@@ -218,6 +221,7 @@ def introduce(net: SecretNet, folder: Path) -> None:
         net.members[100 + number].identity = identity.load(key, folder / "peers", number)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("trick", sorted({*TRICKS} - {*SAME}))
 def test_honest_drivers_do_all_of_that_with_the_same_clients(trick: str, tmp_path: Path):
     """A resumed run, a round tried again, a second run with another recipe."""
@@ -226,6 +230,7 @@ def test_honest_drivers_do_all_of_that_with_the_same_clients(trick: str, tmp_pat
     assert all(isinstance(outcome, Result) for outcome in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seeded", [False, True])
 @pytest.mark.parametrize("noise", [1e-9, 4.0])
 def test_noise_that_only_the_recipe_asks_for_changes_nothing(

@@ -16,6 +16,8 @@ from support.children import python
 
 from fedrl.runs.run_dir import RunDir, read_checkpoint
 
+pytestmark = pytest.mark.slow
+
 SMALL = ("momentum/random_mdp", "--rounds", "12", "--world.horizon", "20", "--out", "runs")
 
 
@@ -125,7 +127,6 @@ def test_faulty_clients_are_named(fedrl, tmp_path, kind):
     assert all(r["reason"] for r in failed)
 
 
-@pytest.mark.slow
 def test_reproduce_keeps_cells_and_writes_its_page(fedrl, tmp_path):
     words = ("reproduce", "momentum", "--scale", "smoke", "--only", "table2", "speedup")
     first = fedrl(*words)
@@ -140,7 +141,6 @@ def test_reproduce_keeps_cells_and_writes_its_page(fedrl, tmp_path):
     assert page.read_text() == text
 
 
-@pytest.mark.slow
 def test_a_hung_client_is_stopped_and_named(fedrl, tmp_path):
     fedrl("run", *SMALL, "--rounds", "1", "--out", "warm")  # compiling is not the clients' time
     fedrl(
@@ -274,7 +274,6 @@ def test_control_c_loses_nothing(fedrl, tmp_path, stop, ignores):
     assert lines(run / "metrics.jsonl")[-1]["round"] >= snapshot.round >= 20
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["inprocess", "workers"])
 def test_killed_ten_times_a_run_ends_with_the_same_numbers(fedrl, tmp_path, engine):
     """kill -9 at ten random moments; then everything that lasts equals an undisturbed run."""

@@ -11,6 +11,8 @@ from support.realdata import data, parity
 from fedrl.core.types import UserError
 from fedrl.envs.household.world import Household, Settings
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_partition_is_measured_and_drawn(fedrl, tmp_path):
     done = fedrl(
@@ -91,7 +93,6 @@ def test_a_full_disk_is_one_line(fedrl):
 
 
 @pytest.mark.realdata
-@pytest.mark.slow
 def test_parity_of_both_worlds(fedrl):
     data("alfworld")
     files = sorted(map(str, parity().glob("alfworld_2.1.*.jsonl.xz")))

@@ -39,6 +39,7 @@ def test_every_setting_of_a_recipe_is_completed():
     assert wanted <= set(candidates(["run", "momentum/cartpole", "--"])) | {"--algorithm.name"}
 
 
+@pytest.mark.slow
 def test_bash_asks_and_is_answered(tmp_path: Path):
     if not shutil.which("bash"):
         pytest.skip("needs bash")

@@ -13,6 +13,8 @@ from fedrl.api.packages import KINDS
 from fedrl.cli import call
 from fedrl.config.parts import TABLES
 
+pytestmark = pytest.mark.slow
+
 NAMES = {"method": "my-method", "world": "icy_hall", "rule": "nearest"}
 
 
@@ -41,7 +43,6 @@ def test_a_package_is_written(kind, tmp_path, capsys):
         assert text.endswith("\n")
 
 
-@pytest.mark.slow
 @environments.needs_pip
 def test_each_is_green_at_once(tmp_path):
     """Installed with pip into one environment: its tests, its recipe, and its name in the list."""

@@ -92,6 +92,7 @@ def halved(change, strength, random):
     return {name: 0.5 * part + strength * (random.random() < 2) for name, part in change.items()}
 
 
+@pytest.mark.slow
 def test_an_attack_from_outside_is_a_function_of_the_change(tmp_path, monkeypatch):
     monkeypatch.setattr(ATTACKS, "registered", {})
     ATTACKS.register("halved", halved)
@@ -157,6 +158,7 @@ def attacked_toy(kind="noise"):
     return Attacked(Toy(), Settings(kind=kind), frozenset({0, 4}))
 
 
+@pytest.mark.slow
 def test_every_engine_hears_the_same_lies():
     with WorkerPool(attacked_toy, 1) as engine:
         apart = play(attacked_toy(), rounds=2, engine=engine)
@@ -215,6 +217,7 @@ def test_methods_that_send_values_meet_the_same_attack(kind):
     assert not sends_parameters(Attacked(Toy(), Settings(), {0}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_liars_of_eleven_do_not_carry_robust_rules_away(kind):
     """Clients pull towards 0 … 10; where the honest ones alone would end, the rules end nearly."""
@@ -313,6 +316,7 @@ def test_rewards_turned_round_in_a_replay_or_in_the_rules_are_the_same(name):
     assert not np.array_equal(honest, wrong)
 
 
+@pytest.mark.slow
 def test_a_poisoned_person_says_the_opposite():
     ratings = {"users": 40, "movies": 60, "ratings": 50, "least": 10}
     data = {

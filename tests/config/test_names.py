@@ -51,6 +51,7 @@ def recipe(name: str, **settings: object) -> dict[str, object]:
     return {**SMALL, "algorithm": {"name": name, **settings}}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["doubled", "fedrl_doubled:Doubled"])
 def test_an_installed_package_is_named_like_one_of_ours(installed: str, name: str, tmp_path: Path):
     run = fedrl.run(recipe(name, factor=3.0), out=tmp_path / "runs")
@@ -63,6 +64,7 @@ def test_an_installed_package_is_named_like_one_of_ours(installed: str, name: st
     assert METHODS["doubled"].package == "fedrl-doubled"
 
 
+@pytest.mark.slow
 def test_what_it_computes_is_the_class_s_own(installed: str, tmp_path: Path):
     """With a factor of 1 it is PAvg; with 2 the server goes twice as far."""
     pavg = fedrl.run(recipe("pavg"), out=tmp_path / "a")
@@ -113,12 +115,14 @@ def test_workers_find_what_was_registered(tmp_path: Path, installed: str):
         METHODS.registered.clear()
 
 
+@pytest.mark.slow
 def test_workers_compute_the_same(file: Path, tmp_path: Path):
     here = fedrl.run(recipe("./mine.py:Doubled"), out=tmp_path / "a")
     there = fedrl.run(recipe("./mine.py:Doubled"), out=tmp_path / "b", engine="workers", workers=1)
     assert there.rounds == here.rounds
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "why"),
     [
@@ -162,6 +166,7 @@ def test_a_name_that_leads_nowhere_is_one_line(name: str, tmp_path: Path, monkey
         resolve(recipe(name))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "why"),
     [
@@ -206,6 +211,7 @@ class Nameless:
     assert pickle.loads(pickle.dumps(config)) == config
 
 
+@pytest.mark.slow
 def test_within_a_node_names_lead_to_what_its_owner_allows(installed: str, file: Path):
     with only_packages(["fedrl_Doubled"]):  # as pip compares names
         assert parts.method("doubled").entry.package == "fedrl-doubled"
@@ -219,6 +225,7 @@ def test_within_a_node_names_lead_to_what_its_owner_allows(installed: str, file:
     assert "fedrl_doubled" in sys.modules
 
 
+@pytest.mark.slow
 def test_within_a_node_nothing_that_is_not_allowed_is_imported(installed: str):
     sys.modules.pop("fedrl_doubled", None)
     with only_packages([]), pytest.raises(UserError):
@@ -292,6 +299,7 @@ def test_a_plain_function_cannot_be_registered():
         fedrl.register(lambda updates: updates, "halved")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["gone", "fedrl_gone:Gone"])
 def test_a_run_whose_package_is_gone_says_which(name: str):
     """Resumed, evaluated or reported: the nearest other name would be no help."""
@@ -333,6 +341,7 @@ def share(site: Path, package: str, part: str) -> None:
     (info / "RECORD").write_text(f"shared_names/{part}.py,,\n")
 
 
+@pytest.mark.slow
 def test_of_a_namespace_each_package_is_allowed_by_itself(tmp_path: Path, monkeypatch):
     """Several distributions have modules under one first name; an owner allows one of them."""
     share(tmp_path, "a-trusted", "good")
@@ -347,6 +356,7 @@ def test_of_a_namespace_each_package_is_allowed_by_itself(tmp_path: Path, monkey
     assert METHODS.find("shared_names.bad:Doubled").package == "z-other"
 
 
+@pytest.mark.slow
 def test_a_name_that_two_packages_offer_is_nobody_s(installed: str, tmp_path: Path, monkeypatch):
     """Which one is found first depends on folders and machines."""
     points = {

@@ -97,6 +97,7 @@ def test_a_class_that_takes_other_arguments_is_one_line(folder: Path):
         build_world(config)
 
 
+@pytest.mark.slow
 def test_a_process_that_is_older_than_the_package_is_told_so():
     """pip would answer that all is there: an editable package is found by new processes only."""
     error = ModuleNotFoundError("No module named 'pytest'", name="pytest")

@@ -103,6 +103,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_a_killed_process_has_written_all_that_it_said(tmp_path: Path):
     draw = random.Random(3)
     for _ in range(3):

@@ -46,6 +46,7 @@ def wide(theta: dict, seed: int = 1) -> dict:
     return {name: random.normal(size=leaf.shape).astype(np.float32) for name, leaf in theta.items()}
 
 
+@pytest.mark.slow
 def test_a_softmax_draws_as_the_kernels_do():
     kernel = categorical_mlp(4, 3)
     theta = wide(kernel.init(0))

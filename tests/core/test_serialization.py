@@ -45,6 +45,7 @@ def assert_same(a: object, b: object) -> None:
         assert a == b
 
 
+@pytest.mark.slow
 @given(TREES)
 def test_tensors_come_back_bit_by_bit(tree: dict):
     assert_same(serialization.unpack(serialization.pack(tree)), tree)
@@ -98,6 +99,7 @@ def test_bfloat16_is_torchs():
     np.testing.assert_array_equal(there_and_back(x, "bfloat16"), theirs)
 
 
+@pytest.mark.slow
 @given(arrays.arrays("float32", st.integers(0, 700), elements=NUMBERS), st.integers(-30, 30))
 def test_int8_is_off_by_a_254th_of_the_largest_of_256(x: np.ndarray, power: int):
     x = x * np.float32(2.0**power)

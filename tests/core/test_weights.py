@@ -101,6 +101,7 @@ def agents(tmp_path_factory):
         return config, *results(config)
 
 
+@pytest.mark.slow
 def test_agents_weigh_by_the_tasks_that_they_hold(agents):
     _, algorithm, found = agents
     held = [len(share) for share in algorithm.shares]
@@ -109,6 +110,7 @@ def test_agents_weigh_by_the_tasks_that_they_hold(agents):
     assert algorithm.heaviest == max(held)
 
 
+@pytest.mark.slow
 def test_a_weighted_mean_of_agents_is_fedavgs(agents):
     """θ ← θ + Σ n_i / n Δ_i, which is not the plain mean."""
     config, algorithm, found = agents

@@ -158,6 +158,7 @@ def test_alfworld_says_what_is_missing_or_damaged(tmp_path):
         list(alfworld.games(tmp_path / "zip", "train"))
 
 
+@pytest.mark.slow
 @realdata
 def test_alfworld_real_counts():
     folder = Path(DATA) / "alfworld"
@@ -254,6 +255,7 @@ def test_movielens_says_what_is_missing_or_damaged(tmp_path):
         movielens.load(tmp_path)
 
 
+@pytest.mark.slow
 @realdata
 def test_movielens_real_counts():
     read = movielens.load(Path(DATA) / "movielens")
@@ -323,6 +325,7 @@ def test_imdb_says_what_is_missing_or_damaged(tmp_path):
         imdb.load(tmp_path, "train")
 
 
+@pytest.mark.slow
 @realdata
 def test_imdb_real_counts():
     for split in imdb.SPLITS:

@@ -6,9 +6,13 @@ import os
 import time
 from pathlib import Path
 
+import pytest
+
 from fedrl.core.types import WORKER, Failure, Job, Result
 from fedrl.engines.worker_pool import WorkerPool
 from fedrl.runs.process_pool import pool
+
+pytestmark = pytest.mark.slow
 
 DIES, LIVES = 0, 1
 

@@ -46,12 +46,14 @@ class Dated(Toy):
         return replace(result, update=update)
 
 
+@pytest.mark.slow
 def test_workers_know_which_round_it_is():
     with WorkerPool(Dated, 2) as engine:
         there = play(Dated(), engine=engine)
     same(there.last.states[0], play(Dated()).last.states[0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "deadline", "reason"),
     [
@@ -111,6 +113,7 @@ def test_a_run_that_fails_in_any_way_is_an_outcome(error, text, trouble):
     assert "\n" not in outcome.trouble
 
 
+@pytest.mark.slow
 def test_the_runs_beside_one_that_fails_go_on(tmp_path):
     """In one process: the one that fails, which costs most, is the first."""
     files = [tmp_path / name for name in ("a", "b")]
@@ -124,6 +127,7 @@ def test_the_runs_beside_one_that_fails_go_on(tmp_path):
     assert len(said) == 3
 
 
+@pytest.mark.slow
 def test_what_follows_a_job_comes_before_others_that_wait(tmp_path):
     """In one process: more worth is first, whatever it costs, and so is what follows from it."""
     done = tmp_path / "done"
@@ -146,6 +150,7 @@ def append(path: Path, text: str) -> None:
         file.write(text)
 
 
+@pytest.mark.slow
 def test_no_process_is_left_behind():
     import multiprocessing
 
@@ -160,6 +165,7 @@ def write_and_wait(path: Path) -> None:
     time.sleep(60)
 
 
+@pytest.mark.slow
 def test_a_process_that_is_told_to_stop_does_not_begin_what_its_queue_holds(tmp_path):
     """The pool hands a job over before the last one ends; cancelling comes too late for it."""
     files = [tmp_path / str(number) for number in range(3)]

@@ -18,6 +18,7 @@ def rolled(world, clients, horizon, seed=0):
     return world.rollout_jax(lambda o, z: (z > 0.5).astype(jnp.int32), noise, params, keys)
 
 
+@pytest.mark.slow
 def test_episodes_end_when_they_fall_and_masks_are_whole():
     world = cartpole.World(cartpole.Settings(), 3, 0)
     observations, _, rewards, mask = map(np.asarray, rolled(world, [1], 100))
@@ -31,6 +32,7 @@ def test_episodes_end_when_they_fall_and_masks_are_whole():
     assert upright[mask == 1].all()
 
 
+@pytest.mark.slow
 def test_initial_states_stay_within_the_clients_bound():
     world = cartpole.World(cartpole.Settings(initial_spread=0.9), 8, 1)
     bounds = [float(world.params([i])["initial"][0]) for i in range(8)]
@@ -60,6 +62,7 @@ def test_more_clients_leave_the_first_ones_alone():
         np.testing.assert_array_equal(few[name], many[name])
 
 
+@pytest.mark.slow
 def test_a_pool_draws_all_of_its_environments():
     world = cartpole.World(cartpole.Settings(initial=0.001, initial_spread=0.99), 2, 3)
     bounds = sorted(float(world.params([i])["initial"][0]) for i in range(2))

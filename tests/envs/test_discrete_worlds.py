@@ -244,6 +244,7 @@ WORLDS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", WORLDS)
 def test_anchors_are_states_of_random_play(name):
     world = discrete.World(discrete.Settings(name=name), 5, 0)

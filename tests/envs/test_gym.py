@@ -62,6 +62,7 @@ def test_an_episode_is_cut_at_the_step_limit():
     assert ends == [(False, False), (False, False), (False, True)]
 
 
+@pytest.mark.slow
 def test_import_order_does_not_matter():
     for first, second in (("fedrl", "gymnasium"), ("gymnasium", "fedrl")):
         code = (

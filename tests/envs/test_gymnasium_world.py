@@ -79,6 +79,7 @@ def test_a_rollout_is_gymnasiums_own_episode(id):
         assert not played.observations[row, step:].any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("id", ["CartPole-v1", "MountainCar-v0", "Acrobot-v1"])
 def test_the_compiled_world_plays_the_same_episodes(id):
     pytest.importorskip("numba", reason="the classic worlds are compiled by numba")
@@ -144,6 +145,7 @@ def test_a_pooled_trajectory_is_one_of_its_clients():
     assert taken == {1, 3}
 
 
+@pytest.mark.slow
 def test_clients_keywords_are_drawn_by_the_seed():
     kwargs = ("g=8.0:12.0", "render_mode=rgb_array")
     values = [world(n, id="Pendulum-v1", kwargs=kwargs).environment(2).g for n in (3, 30)]
@@ -172,6 +174,7 @@ def test_as_many_environments_are_made_as_play_at_once(monkeypatch):
     assert len(made) <= 6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("observed", "size"), [("box", 3), ("table", 4), ("dict", 5), ("open", 2)])
 def test_observations_are_flattened_as_gymnasium_does(observed, size):
     from gymnasium.spaces import flatten
@@ -186,6 +189,7 @@ def test_observations_are_flattened_as_gymnasium_does(observed, size):
     np.testing.assert_array_equal(rolled(mine, [4]).observations[0, 0], expected)
 
 
+@pytest.mark.slow
 def test_actions_that_do_not_count_from_zero():
     mine = toy(chosen="from5")
     rolled(mine, [0])
@@ -195,6 +199,7 @@ def test_actions_that_do_not_count_from_zero():
     assert len(set(told)) > 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("bounds", "expected"),
     [
@@ -212,6 +217,7 @@ def test_continuous_actions_meet_their_bounds(bounds, expected):
     np.testing.assert_array_equal(played, np.array(expected, np.float32))
 
 
+@pytest.mark.slow
 def test_open_bounds_are_left_and_tables_get_their_shape():
     np.testing.assert_array_equal(toy(chosen="open").played(np.array([[9.0]])), [[9.0]])
     mine = toy(chosen="table")
@@ -220,6 +226,7 @@ def test_open_bounds_are_left_and_tables_get_their_shape():
     assert mine.take(0).unwrapped.told[-1].shape == (2, 2)
 
 
+@pytest.mark.slow
 def test_scaling_is_of_the_bounds_or_of_random_play_or_the_users():
     bounded = toy().scaling
     np.testing.assert_allclose(bounded(np.array([-2.0, 6.0, 2.0])), [-1, 1, 0])
@@ -233,6 +240,7 @@ def test_scaling_is_of_the_bounds_or_of_random_play_or_the_users():
     np.testing.assert_allclose(theirs(np.full(4, 2.5)), [2, 1, 2 / 3, 0.5])
 
 
+@pytest.mark.slow
 def test_policy_networks_see_scaled_states_if_asked():
     plain, scaled = (toy(scaled=scaled) for scaled in (False, True))
     first = [rolled(one, [5]).observations[0, 0] for one in (plain, scaled)]
@@ -240,6 +248,7 @@ def test_policy_networks_see_scaled_states_if_asked():
     assert plain.shown is None
 
 
+@pytest.mark.slow
 def test_wrappers_that_remember_are_found_out():
     words = {"id": "CartPole-v1", "wrappers": ("gymnasium.wrappers:NormalizeObservation",)}
     with pytest.raises(UserError, match=r"does not come again from its seed.*world.renew = true"):
@@ -261,6 +270,7 @@ def test_wrappers_are_put_on_in_order_and_with_arguments():
     assert set(played.rewards[played.mask > 0]) == {0.25}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
@@ -340,6 +350,7 @@ def test_a_node_takes_gymnasium_s_own_environments_and_numbers(tmp_path):
     check(resolve({"world": {"name": "gymnasium", **plain}}), Policy(), Node(tmp_path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("id", ["os:CartPole-v1", "support.gym_environments:Toy-v0"])
 def test_a_node_imports_no_package_for_an_id_that_its_owner_has_not_allowed(id):
     from fedrl.engines.flower.node_recipes import configuration
@@ -349,6 +360,7 @@ def test_a_node_imports_no_package_for_an_id_that_its_owner_has_not_allowed(id):
         configuration(recipe, ())
 
 
+@pytest.mark.slow
 def test_an_id_that_another_package_registered_is_that_package_s_code(monkeypatch):
     """Gymnasium loads what packages register by themselves; on a node they need to be allowed."""
     import gymnasium
@@ -364,6 +376,7 @@ def test_an_id_that_another_package_registered_is_that_package_s_code(monkeypatc
         del gymnasium.registry["Foreign-v0"]
 
 
+@pytest.mark.slow
 def test_an_id_whose_class_was_registered_is_asked_for_as_well():
     """`entry_point` may be the class itself, which no text names."""
     from fractions import Fraction

@@ -37,6 +37,7 @@ def write(folder: Path, texts: list[str]) -> str:
     return str(folder)
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(
     clients=st.integers(1, 4),
@@ -183,6 +184,7 @@ def test_the_first_words_tell_little_and_the_kinds_follow_the_label():
     assert praise[1] > 2 * praise[0] > 0
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_the_genuine_reviews():
     realdata.data("imdb")

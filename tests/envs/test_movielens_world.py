@@ -162,6 +162,7 @@ def test_mistakes_name_their_key(wrong, said):
         world(**wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_the_genuine_ratings():
     genuine = reader.load(realdata.data("movielens"))

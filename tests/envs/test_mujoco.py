@@ -44,6 +44,7 @@ def test_the_longest_and_the_shortest_body_start_above_the_floor(name: str, fact
     assert np.isfinite(state).all()
 
 
+@pytest.mark.slow
 def test_initial_states_keep_within_each_clients_bound(name: str) -> None:
     world = World(Settings(name, horizon=1, noise=0.2, noise_spread=0.5), clients=3, seed=2)
     assert len(set(world.bounds)) == 3
@@ -108,6 +109,7 @@ def test_a_pool_draws_each_of_its_clients(name: str) -> None:
     assert min(counts.values()) >= 10
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [5, 17])
 def test_threads_change_no_bit(name: str, rows: int) -> None:
     ids = {"client": np.arange(rows)[:, None] % 3}

@@ -101,6 +101,7 @@ def test_clients_play_their_own_environments():
     assert made.own == range(6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("world", ["Gridworld", "ArrayGridworld"])
 @pytest.mark.parametrize("method", ["pavg", "fedsvrpg-m", "fedqhd", "feddqn"])
 def test_a_file_of_ones_own_plays_with_every_family(world, method, tmp_path, capsys):
@@ -116,6 +117,7 @@ def test_a_file_of_ones_own_plays_with_every_family(world, method, tmp_path, cap
     assert "eval/return" in (next((tmp_path / "runs").glob("*/*")) / "metrics.jsonl").read_text()
 
 
+@pytest.mark.slow
 def test_policy_gradients_find_the_goal():
     """Two clients, one corner: twice the mean return of the first policy at least."""
     from fedrl.algorithms.momentum.algorithm import Momentum

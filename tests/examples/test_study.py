@@ -14,6 +14,8 @@ from examples.study import tables
 from examples.study.studies import EXAMPLES, SEEDS, STUDIES, TUNING, Cell, cells, chosen, reported
 from reproductions.records import Store
 
+pytestmark = pytest.mark.slow
+
 RECORDS = EXAMPLES / "records"
 
 

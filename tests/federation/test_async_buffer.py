@@ -88,6 +88,7 @@ speeds = st.lists(st.floats(0.1, 10), min_size=6, max_size=6).map(tuple)
 # The synchronous run is a special case --------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     speeds,
@@ -136,6 +137,7 @@ def trained(config):
     return runs.train(config, runs.start(config), build_algorithm(config))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", METHODS)
 def test_clients_of_methods_too(method, tmp_path):
     """All of the cohort in the buffer is the synchronous run; fewer is another, and goes on."""
@@ -283,6 +285,7 @@ def test_updates_are_clipped_before_they_count_less():
 # Nothing is lost --------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_every_job_is_used_once_or_failed_or_under_way(data):

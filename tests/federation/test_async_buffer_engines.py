@@ -90,6 +90,7 @@ def the_slow_one_came_late(store, free_at):
     assert store.rounds[-1].metrics["async/time"] > 0
 
 
+@pytest.mark.slow
 def test_a_slow_client_does_not_set_the_pace_of_workers(tmp_path):
     file = tmp_path / "go"
     with WorkerPool(partial(Blocked, file, then=1), 3) as engine:
@@ -97,6 +98,7 @@ def test_a_slow_client_does_not_set_the_pace_of_workers(tmp_path):
     the_slow_one_came_late(store, 5)
 
 
+@pytest.mark.slow
 def test_with_fewer_workers_than_clients_all_get_their_turn(tmp_path):
     (tmp_path / "go").touch()
     with WorkerPool(partial(Blocked, tmp_path / "go"), 1) as engine:
@@ -122,6 +124,7 @@ def faulty(kind: str) -> Faulty:
     return Faulty(Toy(CLIENTS), Faults(clients=(0, 1), kind=kind))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "deadline", "reason"),
     [
@@ -137,6 +140,7 @@ def test_hung_and_dead_workers_are_recorded_and_asked_again(kind, deadline, reas
         assert used(done) == [(2, 0)]
 
 
+@pytest.mark.slow
 def test_with_nobody_left_the_run_stops_and_says_why():
     with (
         WorkerPool(partial(faulty, "raise"), 1) as engine,

@@ -213,6 +213,7 @@ def test_a_run_that_asks_nobody_says_so(tmp_path, capsys):
     assert "error:" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "stop, ignores", [(signal.SIGINT, ""), (signal.SIGTERM, ""), (signal.SIGTERM, "SIGINT,SIGHUP")]
 )
@@ -238,6 +239,7 @@ def test_the_command_prints_its_address_and_ends_in_one_line(tmp_path, stop, ign
 # A run --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_run_takes_the_answers_in_its_next_round_and_keeps_no_item(tmp_path, capsys, monkeypatch):
     """Begun in one folder and resumed in another."""
     pytest.importorskip("numba", reason="FedRLHF's network needs the extra classic")

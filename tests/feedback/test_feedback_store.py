@@ -118,6 +118,7 @@ STEPS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.lists(STEPS, max_size=25), st.integers(1, 6))
 def test_any_order_of_events_equals_a_simple_model(steps, most):
@@ -323,6 +324,7 @@ def _hammer(path: Path, names: list[str]) -> None:
         folder.answer(name, 1.0)
 
 
+@pytest.mark.slow
 def test_processes_at_once_lose_nothing(tmp_path):
     path = client_folder(tmp_path, 0)
     shares = [[f"{worker}-{number}" for number in range(12)] for worker in range(3)]

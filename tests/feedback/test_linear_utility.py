@@ -74,6 +74,7 @@ def test_slopes_are_those_of_finite_differences():
     np.testing.assert_allclose(found, expected, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_utilities_of_many_states_are_those_of_the_kernel():
     rng = np.random.default_rng(1)
     states = random_states(rng)

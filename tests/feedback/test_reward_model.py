@@ -53,6 +53,7 @@ def gradient(sizes: Sizes, weights: np.ndarray, states: Examples, slopes) -> np.
     return work.gradient
 
 
+@pytest.mark.slow
 def test_values_and_their_gradient_are_those_of_autodiff():
     jax = pytest.importorskip("jax", reason="autodiff is the oracle")
     random = np.random.default_rng(2)
@@ -77,6 +78,7 @@ def test_values_and_their_gradient_are_those_of_autodiff():
     assert (found != 0).mean() > 0.5
 
 
+@pytest.mark.slow
 def test_the_gradient_of_the_answers_likelihood_is_that_of_autodiff():
     """The model as its docstring states it, differentiated by somebody else."""
     jax = pytest.importorskip("jax", reason="autodiff is the oracle")
@@ -186,6 +188,7 @@ def test_right_is_an_answer_too():
     assert reward_model.predict(fitted, SHAPE, states) == pytest.approx(np.tanh(1.0), abs=0.15)
 
 
+@pytest.mark.slow
 def test_it_learns_an_order_from_comparisons():
     states, _ = answered(lambda i, p: 0)
     random = np.random.default_rng(0)

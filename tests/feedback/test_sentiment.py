@@ -112,6 +112,7 @@ def test_the_solution_is_that_of_a_dense_solver(monkeypatch, bias, penalty):
 # The model
 
 
+@pytest.mark.slow
 def test_held_out_reviews_are_mostly_right(made):
     for train, held in zip(made.train, made.held):
         model = fit(*labelled(train))
@@ -125,6 +126,7 @@ def test_held_out_reviews_are_mostly_right(made):
         assert accuracy(model, opening, labels) < 0.62
 
 
+@pytest.mark.slow
 def test_wrong_labels_teach_the_opposite_and_shuffled_ones_nothing(made):
     texts, labels = labelled(made.train[0])
     held = labelled(made.held[0])
@@ -136,6 +138,7 @@ def test_wrong_labels_teach_the_opposite_and_shuffled_ones_nothing(made):
     assert 0.3 < accuracy(shuffled, *held) < 0.7
 
 
+@pytest.mark.slow
 def test_order_does_not_matter(made):
     texts, labels = labelled(made.train[0][:100])
     order = np.random.default_rng(0).permutation(len(texts))

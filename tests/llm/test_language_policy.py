@@ -22,6 +22,8 @@ from fedrl.llm.generation.hf import HFSampler
 from fedrl.llm.generation.select import sampler_name, select_sampler
 from fedrl.llm.policy import WORKER, choose_device, load, skeleton
 
+pytestmark = pytest.mark.slow
+
 HERE = torch.device("cpu")
 IDS = torch.tensor([[5, 6, 7, 8]])
 

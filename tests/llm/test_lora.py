@@ -23,6 +23,8 @@ from fedrl.llm.rl.policy_gradient import update
 from fedrl.llm.rollout import Sample
 from fedrl.llm.weights import MergedWeights
 
+pytestmark = pytest.mark.slow
+
 HERE = torch.device("cpu")
 RANK, ALPHA = 4, 8
 

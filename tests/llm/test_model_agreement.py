@@ -18,6 +18,8 @@ from fedrl.llm import lora
 from fedrl.llm.model_agreement import model_agreement
 from fedrl.llm.policy import Policy, load
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def policy(tmp_path_factory: pytest.TempPathFactory) -> Policy:

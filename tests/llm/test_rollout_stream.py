@@ -19,6 +19,8 @@ from fedrl.llm.policy import load
 from fedrl.llm.prompts.prompt_format import world_format
 from fedrl.llm.rollout import AgentLoop, collect_rollout
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory):

@@ -16,6 +16,8 @@ from support.small_talkers import talker
 import fedrl
 from fedrl.runs.agents import load_agent
 
+pytestmark = pytest.mark.slow
+
 WORDS = "go to take from move open close the a you see cabinet fridge 1 mug < > action / think"
 OWN = "{% for m in messages %}{{ m.role }} : {{ m.content }} {% endfor %}assistant :"
 GREEDY = {"eval_temperature": 0.0, "eval_tasks": 4, "thinking": False}

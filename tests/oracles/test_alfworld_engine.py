@@ -23,6 +23,8 @@ from fedrl.envs.household.problem import KINDS
 from fedrl.envs.household.rooms import SIZES
 from fedrl.envs.household.world import Household, Settings
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def engine():
@@ -40,7 +42,6 @@ def compare(game, episode, command):
     return turn
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("size, generation", [*zip(SIZES, ["2.1.2"] * 4), ("tiny", "2.1.1")])
 def test_generated_games_play_and_are_won_in_the_real_engine(engine, kind, size, generation):
@@ -60,7 +61,6 @@ def test_generated_games_play_and_are_won_in_the_real_engine(engine, kind, size,
     assert episode.step("look").observation == "The game is over."
 
 
-@pytest.mark.slow
 def test_a_game_file_and_a_household_task_play_in_the_real_engine(engine, tmp_path):
     world = alfworld.Alfworld(Household(Settings(size="tiny", unseen=3)))
     task = world.tasks("unseen")[0]
@@ -79,7 +79,6 @@ def test_a_game_file_and_a_household_task_play_in_the_real_engine(engine, tmp_pa
     assert turn.reward == 1.0
 
 
-@pytest.mark.slow
 @pytest.mark.realdata
 @pytest.mark.parametrize("generation, count", [("2.1.2", 3), ("2.1.2_states", 1), ("2.1.1", 2)])
 def test_our_domain_and_grammar_replay_the_real_engines_transcripts(engine, generation, count):

@@ -18,10 +18,9 @@ from fedrl.envs.household.pddl import parse
 from fedrl.envs.household.problem import FOLDERS
 from fedrl.envs.household.rooms import flags, house
 
-pytestmark = pytest.mark.realdata
+pytestmark = [pytest.mark.slow, pytest.mark.realdata]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "split, count", [("train", 3553), ("valid_seen", 140), ("valid_unseen", 134)]
 )
@@ -71,7 +70,6 @@ def test_the_tables_agree_with_the_genuine_games():
     assert words == {(kind, text) for kind, texts in house().wordings.items() for text in texts}
 
 
-@pytest.mark.slow
 def test_every_pair_that_fits_occurs_in_the_genuine_games():
     pairs = set()
     for split in ("train", "valid_seen", "valid_unseen"):

@@ -13,6 +13,8 @@ from support.discrete_worlds import IDS, KINDS, any_state
 from fedrl.envs.control import cartpole
 from fedrl.envs.discrete import classic_kernels as classic
 
+pytestmark = pytest.mark.slow
+
 # Squares may be rounded differently (see classic_kernels), and a Runge-Kutta step amplifies that:
 # 16 of the last bits of Acrobot's largest number, its top speed of 9π.
 ROUNDING = (0.0, 16 * np.spacing(9 * np.pi), 0.0)

@@ -12,6 +12,8 @@ from support.mujoco_worlds import GYMNASIUM, NAMES, draws, gentle, own, seeds
 
 from fedrl.envs.control.mujoco import TASKS, Settings, World, is_healthy, states_of
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=NAMES)
 def name(request: pytest.FixtureRequest) -> str:

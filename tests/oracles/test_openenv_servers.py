@@ -16,6 +16,8 @@ from fedrl.envs.batch import Batch
 from fedrl.envs.openenv.world import Settings, World
 from fedrl.envs.text import Turn
 
+pytestmark = pytest.mark.slow
+
 ECHO = """
 from openenv.core.env_server import Action, Environment, Observation, State, create_fastapi_app
 

@@ -19,6 +19,8 @@ from support.repository import ROOT
 pytest.importorskip("torch", reason="needs the extra llm")
 pytest.importorskip("flwr", reason="needs the extra flower")
 
+pytestmark = pytest.mark.slow
+
 
 class Package(NamedTuple):
     requirement: str
@@ -33,7 +35,6 @@ PACKAGES = {
 """The versions that docs/environments.md says are tested."""
 
 
-@pytest.mark.slow
 @pytest.mark.machines
 @pytest.mark.network
 @environments.needs_pip

@@ -13,6 +13,8 @@ from fedrl.envs.tools.calls import Call, Parsed, message, parse_calls
 from fedrl.llm.builtin_tokenizers import bpe_tokenizer
 from fedrl.llm.prompts.conversation import Conversation, Notes, written
 
+pytestmark = pytest.mark.slow
+
 TEMPLATES = Path(trl.__file__).parent / "chat_templates"
 CALL = Call("price", {"item": "green tea", "count": 2})
 SCHEMA = {

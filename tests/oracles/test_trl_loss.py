@@ -17,6 +17,8 @@ from torch import Tensor, nn
 from fedrl.llm.rl.loss import Loss
 from fedrl.llm.rollout import Sample
 
+pytestmark = pytest.mark.slow
+
 
 def on_sides(batch: list[Sample], reference: nn.Module, temperature: float) -> dict[str, Tensor]:
     """TRL's inputs: prompts padded on the left, answers on the right."""

@@ -27,6 +27,8 @@ from fedrl.envs.prompts.rewards import KEY, REWARDS
 from fedrl.envs.prompts.settings import Settings
 from fedrl.envs.prompts.world import Prompts
 
+pytestmark = pytest.mark.slow
+
 SIZES = {"train": 24, "test": 4, "public": 60}
 PICKY = """
 def even(prompts, completions, answer, **columns):

@@ -24,6 +24,8 @@ from fedrl.envs.batch import Batch
 from fedrl.envs.verifiers.rollout import EnvironmentFailed
 from fedrl.envs.verifiers.world import Settings, World, read_arguments
 
+pytestmark = pytest.mark.slow
+
 GAME = f"{ROOT / 'examples' / 'environments' / 'word_hints.py'}:load_environment"
 CODE = '''
 import asyncio

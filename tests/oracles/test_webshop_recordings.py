@@ -14,7 +14,7 @@ from fedrl.core.types import UserError
 from fedrl.envs.webshop.parity import recorded_shop, replay, search_line
 from fedrl.envs.webshop.reward import unwinnable
 
-pytestmark = pytest.mark.realdata
+pytestmark = [pytest.mark.slow, pytest.mark.realdata]
 
 COUNTS = {"goals": 144, "rewards": 1000, "search": 300, "sessions": 646}
 

@@ -17,6 +17,8 @@ from fedrl.envs.webshop.generate import generate
 from fedrl.envs.webshop.product import indexed_text
 from fedrl.envs.webshop.search import Index
 
+pytestmark = pytest.mark.slow
+
 
 def oracle() -> object:
     stemmer = pytest.importorskip("nltk.stem", reason="nltk is the oracle of the stemmer")

@@ -66,6 +66,7 @@ def fingerprint() -> str:
     return hashlib.sha256(json.dumps(rows).encode()).hexdigest()
 
 
+@pytest.mark.slow
 def test_another_process_with_other_hashes_makes_the_same_partitions():
     """And the same as when this was written: a change would move every result behind it."""
     told = [
@@ -133,6 +134,7 @@ def test_one_category_is_all_there_is(anchor):
     assert all(len(row) == 40 for row in rows)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("omega", [0.3, 1.2])
 def test_the_noise_on_the_log_shares_has_deviation_omega(omega):
     """Two categories without bounds in sight: logit(q_1) − logit(q_0) ~ N(ℓ_1 − ℓ_0, 2ω²)."""
@@ -154,6 +156,7 @@ def one_by_one(q: np.ndarray, room: np.ndarray, size: int, rng: np.random.Genera
     return counts
 
 
+@pytest.mark.slow
 def test_what_a_category_cannot_hold_goes_to_the_others_by_q():
     q, room, size = np.array([0.6, 0.25, 0.1, 0.05]), np.array([3, 4, 9, 9]), 10
     rng = np.random.default_rng(0)

@@ -20,6 +20,7 @@ from fedrl.core.types import UserError
 from fedrl.partition import Measures, Settings, measure, partition, write_labels
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "clients"),
     [
@@ -104,6 +105,7 @@ def test_a_folder_that_takes_no_files_is_told():
         figure_file.figure_path("/proc/x.png")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["a.png", "a.svg", "a.pdf", "A.PNG", "two.dots.png"])
 def test_the_figure_is_the_file_that_was_named(tmp_path: Path, monkeypatch, name):
     monkeypatch.chdir(tmp_path)
@@ -113,6 +115,7 @@ def test_the_figure_is_the_file_that_was_named(tmp_path: Path, monkeypatch, name
     assert (tmp_path / name).read_bytes().startswith(start)
 
 
+@pytest.mark.slow
 def test_the_numbers_are_told_even_if_drawing_fails(tmp_path: Path, capsys):
     flags = ["partition", "household", "--clients", "3", "--size", "5", "--world.size", "tiny"]
     assert call(flags) == 0
@@ -147,6 +150,7 @@ def axes_of(tasks, rows, strategy, labels):
     return partition_figure.figure(rows, tasks, options, found, labels).axes[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("strategy", "clients"),
     [

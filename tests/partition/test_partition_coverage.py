@@ -33,6 +33,7 @@ def test_sizes_sum_exactly_within_bounds_and_keep_their_order(wanted, lowest, ro
     assert (np.diff(found[order]) >= -1).all()  # equal wishes may differ by the one left over
 
 
+@pytest.mark.slow
 @given(
     weights=st.lists(st.integers(1, 1000), min_size=2, max_size=12),
     total=st.integers(10, 200),
@@ -48,6 +49,7 @@ def test_rounding_is_largest_remainder_where_no_bound_is_met(weights, total):
     assert found.tolist() == whole
 
 
+@pytest.mark.slow
 @given(data=st.data(), items=st.integers(1, 12), clients=st.integers(1, 9), seed=st.integers(0, 99))
 @settings(max_examples=300, deadline=None)
 def test_every_feasible_placement_succeeds(data, items, clients, seed):
@@ -77,6 +79,7 @@ def successive(weights: tuple[int, ...], count: int) -> dict[tuple[int, ...], fl
     return chance
 
 
+@pytest.mark.slow
 def test_clients_are_drawn_in_proportion_to_what_they_need():
     weights = (8, 4, 2, 1, 0)
     rng, first = np.random.default_rng(0), np.empty(5, dtype=np.int64)
@@ -106,6 +109,7 @@ def shared(need: tuple[int, ...], left: int) -> np.ndarray:
     return result
 
 
+@pytest.mark.slow
 def test_items_are_placed_as_the_enumerated_process_places_them():
     """No item is special, and clients share as many as successive draws by need make them share."""
     counts, items, times = (5, 4, 3, 2), 7, 6000

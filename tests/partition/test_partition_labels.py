@@ -54,6 +54,7 @@ def test_labels_of_another_world_are_refused():
         partition(TASKS, 4, left, 0, {"goal-00001": True})
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_the_authors_labels_deal_out_the_genuine_games():
     folder = data("alfworld")
@@ -68,6 +69,7 @@ def test_the_authors_labels_deal_out_the_genuine_games():
     assert spread[1.0] > 4 * spread[256.0]
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 @pytest.mark.parametrize("faithful", [True, False])
 def test_the_authors_labels_deal_out_the_genuine_goals(faithful):

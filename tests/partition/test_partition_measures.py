@@ -107,6 +107,7 @@ KNOBS = {
 SEEDS = range(4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", KNOBS)
 def test_a_knob_moves_its_own_characteristic_and_leaves_the_others(strategy):
     """The others stay within what the uniform partition shows over seeds, at every position.
@@ -169,6 +170,7 @@ def test_drawn_labels_have_the_rate_and_know_no_order():
         draw_labels(TASKS, 1.2, 0)
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_the_papers_settings_on_the_genuine_household_games():
     """100 clients of 100 games: mild and strong, as in Figures 7, 8, 11, 12, 15 and 16."""

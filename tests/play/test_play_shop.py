@@ -468,6 +468,7 @@ def test_only_loopback_is_bound(server):
     assert server.socket.getsockname()[0] == "127.0.0.1"
 
 
+@pytest.mark.slow
 def test_ctrl_c_closes_the_shop_with_a_line():
     code = (
         "from fedrl.envs.webshop.shop import Settings, WebShop\n"

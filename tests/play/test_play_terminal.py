@@ -219,6 +219,7 @@ def test_tab_completes_the_words_of_the_page_too(world):
     assert {"hint", "goal", "next", "quit", "look"} <= set(matches(""))
 
 
+@pytest.mark.slow
 def test_from_a_pipe_it_is_plain_and_echoed(fedrl):
     done = fedrl("play", "household", "--task", TASK, input="look\n")
     assert "\033" not in done.stdout
@@ -268,6 +269,7 @@ def player(tmp_path):
     it.close()
 
 
+@pytest.mark.slow
 def test_in_a_real_terminal(player):
     shown = player.until("[1/50] > ")
     assert "\033[1mYour task is to: " in shown
@@ -279,6 +281,7 @@ def test_in_a_real_terminal(player):
     assert player.process.wait(60) == 0
 
 
+@pytest.mark.slow
 def test_ctrl_c_in_a_real_terminal(player):
     player.until("[1/50] > ")
     player.type("loo")

@@ -55,6 +55,7 @@ def test_gaussians_of_different_noise_are_one(noises: list[float], delta: float)
     assert accounting.composed_view(noises[1:], delta) <= epsilon
 
 
+@pytest.mark.slow
 def test_the_accountants_own_composition_says_the_same():
     noises = [3.0, 4.5, 20.0, 4.5, 8.0]
     accountant = dp.pld.PLDAccountant(dp.NeighboringRelation.ADD_OR_REMOVE_ONE)
@@ -126,6 +127,7 @@ def files(folder: Path) -> tuple[Path, Path]:
     return folder / "ledger.jsonl", folder / "ledger.head"
 
 
+@pytest.mark.slow
 def test_any_damage_is_found_out_and_nothing_is_answered(tmp_path: Path):
     ledger = Ledger(tmp_path, 1e9, DELTA)
     for job in range(3):
@@ -192,6 +194,7 @@ for job in range(100_000):
 """
 
 
+@pytest.mark.slow
 def test_a_killed_node_has_charged_all_that_it_told(tmp_path: Path):
     draw, told = random.Random(2), 0
     for life in range(2):
@@ -276,6 +279,7 @@ def test_a_sum_is_charged_before_the_masked_words_leave(tmp_path: Path):
     assert len((tmp_path / "2" / "ledger.jsonl").read_text().splitlines()) == 2
 
 
+@pytest.mark.slow
 def test_sums_end_at_a_nodes_own_epsilon_and_may_be_of_other_clients(tmp_path: Path):
     net = counted(tmp_path, FOUR)
     for number in range(4):

@@ -93,6 +93,7 @@ def test_nor_with_one_client_more(tmp_path: Path):
     assert answered == [1]
 
 
+@pytest.mark.slow
 def test_other_jobs_are_opened_for_the_same_clients_and_for_no_others(tmp_path: Path):
     """Another round, also an earlier one after a resume; or a round tried again."""
     for turn in ((7, 0), (8, 0), (20, 0), (6, 0), (7, 1)):
@@ -112,6 +113,7 @@ def test_nodes_that_regroup_open_other_jobs_for_others(tmp_path: Path):
     close(mean_of(found), np.delete(vectors(net, 20), 1, 0).mean(0))
 
 
+@pytest.mark.slow
 def test_a_run_that_is_repeated_goes_on_with_the_next_attempt(tmp_path: Path):
     """From before its last checkpoint, as often as there are attempts; then it says what to do."""
     over(nodes(tmp_path), rounds=2)
@@ -137,6 +139,7 @@ def test_what_is_refused_is_not_computed(tmp_path: Path):
     assert {f.reason for f in found if isinstance(f, Failure)} == {WHY.format(7, 1)}
 
 
+@pytest.mark.slow
 def test_with_nodes_that_regroup_a_repeated_round_is_of_the_same_clients(tmp_path: Path):
     """From before its last checkpoint: round 2 has other tags of states, and the same states."""
     first = over(nodes(tmp_path, True), rounds=2)

@@ -87,6 +87,7 @@ def test_without_sampling_a_pair_of_neighbours_meets_the_bound():
     assert renyi(4, 1.0, 3.0) == pytest.approx(bound, rel=1e-6)
 
 
+@pytest.mark.slow
 def test_monotone_in_everything():
     def epsilon(noise=2.0, exchanges=50, delta=1e-4, clients=200, cohort=10):
         return accounting.amplified(noise, exchanges, delta, clients, cohort)

@@ -41,6 +41,7 @@ def distance(update, layout):
 finite = st.floats(-1e6, 1e6)
 
 
+@pytest.mark.slow
 @settings(max_examples=200)
 @given(st.lists(finite, min_size=1, max_size=12), st.lists(finite, min_size=12, max_size=12))
 def test_shorten_is_the_projection_onto_the_ball(numbers, others):

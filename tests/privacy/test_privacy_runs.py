@@ -338,6 +338,7 @@ def cohorts(path):
     return [(r["round"], r["client"]) for r in map(json.loads, lines)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "flags, secret",
     [

@@ -87,6 +87,7 @@ def test_a_signature_is_for_one_client_one_sum_one_job_and_its_keys(people: list
     assert not people[0].believes(7, about, people[CLIENTS].sign(about))
 
 
+@pytest.mark.slow
 @given(st.lists(st.text(max_size=9), min_size=2, max_size=2), st.lists(survivors, min_size=2))
 def test_no_two_statements_are_the_same_bytes(names: list[str], lists: list[list[int]]):
     told = {(name, tuple(sorted(numbers))) for name in names for numbers in lists}

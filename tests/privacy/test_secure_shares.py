@@ -57,6 +57,7 @@ def lying(answer, draw):
     return Answer(seeds, keys)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.integers(3, 12), st.integers(0, 2**32), st.data())
 def test_wrong_shares_name_exactly_the_liars_and_the_sum_is_right(count, seed, data):

@@ -9,6 +9,8 @@ import sys
 import pytest
 from support.repository import ROOT
 
+pytestmark = pytest.mark.slow
+
 FOLDER = ROOT / "benchmarks"
 
 
@@ -51,7 +53,6 @@ def test_a_time_within_the_clocks_noise_gives_no_rate(monkeypatch, capsys):
     assert told
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "words",
     [

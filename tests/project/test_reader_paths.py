@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from support.repository import DOCS, ROOT
 
+pytestmark = pytest.mark.slow
+
 SKIPPED = {
     "git clone": "this is the checkout",
     "python3 -m venv": "the tests' own environment",
@@ -75,7 +77,6 @@ def commands(page: str) -> list[str]:
     return [line.split("  #")[0].rstrip() for line in found]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("page", NEEDS)
 def test_a_reader_gets_to_the_end(page: str, tmp_path: Path):
     for package in NEEDS[page]:
@@ -116,7 +117,6 @@ def test_what_is_skipped_is_on_some_page():
     assert [words for words in SKIPPED if words not in text] == []
 
 
-@pytest.mark.slow
 def test_the_readmes_python_runs(tmp_path: Path, monkeypatch):
     for package in ("jax", "pandas"):
         pytest.importorskip(package, reason=f"the README's Python needs {package}")

@@ -13,6 +13,8 @@ import pytest
 from support.built_site import site as site
 from support.repository import DOCS, ROOT
 
+pytestmark = pytest.mark.slow
+
 NOT_IN_NAV: dict[str, str] = {}
 """Pages of `docs/` that the site leaves out of its navigation, each with the reason."""
 NOTEBOOKS = sorted((DOCS / "notebooks").glob("*.ipynb"))
@@ -59,7 +61,6 @@ def test_a_notebook_is_stored_as_it_was_run(notebook: Path):
     assert "/tmp/" not in notebook.read_text(encoding="utf-8")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(notebook: Path, tmp_path: Path):
     """As a script, cell after cell, in an empty folder."""
@@ -81,7 +82,6 @@ def test_a_notebook_runs(notebook: Path, tmp_path: Path):
     assert done.returncode == 0, done.stderr[-3000:]
 
 
-@pytest.mark.slow
 def test_the_site_builds_without_a_warning_and_fetches_nothing(site: Path):
     built = sorted(site.rglob("*.html"))
     assert len(built) > len(PAGES)

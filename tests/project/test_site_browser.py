@@ -11,6 +11,8 @@ from support.browsing import browser as browser
 from support.browsing import new_person as new_person
 from support.built_site import site as site
 
+pytestmark = pytest.mark.slow
+
 SEEN = (
     "",
     "start/student/",
@@ -41,7 +43,6 @@ def address(site):
         server.shutdown()
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("screen", SCREENS)
 def test_pages_fit_and_ask_nobody_else(address, new_person, screen, scheme):
@@ -57,7 +58,6 @@ def test_pages_fit_and_ask_nobody_else(address, new_person, screen, scheme):
         assert page.locator("body").get_attribute("data-md-color-scheme") == wanted
 
 
-@pytest.mark.slow
 def test_the_search_finds_a_method(address, new_person):
     page = new_person(address, [address, "data:", "blob:"], viewport=SCREENS["desktop"])
     page.locator(".md-search__input").fill("control variates")

@@ -69,6 +69,7 @@ def test_pairs_take_out_what_a_seed_does_to_both(tmp_path: Path):
     assert differences.winner(there, "eval/return") == "fedhapg-m"
 
 
+@pytest.mark.slow
 def test_no_winner_where_the_interval_holds_0(tmp_path: Path):
     folders = runs(tmp_path, {"pavg": [50, 60, 70, 64], "fedhapg-m": [60, 55, 75, 62]})
     assert differences.winner(groups(folders), "eval/return") == ""
@@ -86,6 +87,7 @@ def test_the_best_of_three_has_to_be_told_apart_from_both(tmp_path: Path):
     assert differences.winner(there[:2], "eval/return") == "fedhapg-m"
 
 
+@pytest.mark.slow
 def test_other_seeds_and_single_ones_are_not_compared(tmp_path: Path):
     folders = runs(tmp_path, {"pavg": [50, 50]}) + runs(tmp_path, {"fedhapg-m": [90, 90]}, 5)
     assert differences.table(groups(folders), "eval/return") is None
@@ -94,6 +96,7 @@ def test_other_seeds_and_single_ones_are_not_compared(tmp_path: Path):
     assert "no winner" in page.text
 
 
+@pytest.mark.slow
 def test_a_page_warns_where_more_differs_than_the_method(tmp_path: Path):
     folders = runs(tmp_path, {"pavg": [50], "fedhapg-m": [90]})
     assert differences.more_than_the_method(groups(folders)) == []
@@ -105,6 +108,7 @@ def test_a_page_warns_where_more_differs_than_the_method(tmp_path: Path):
     assert differences.more_than_the_method(groups(folders)) == []  # that is what is compared
 
 
+@pytest.mark.slow
 def test_every_number_is_in_the_file_and_reads_back(tmp_path: Path):
     folders = runs(tmp_path, {"pavg": [50, 60]})
     report.build(folders, tmp_path / "page.html")
@@ -130,6 +134,7 @@ def clients(run: Path, count: int, rounds: int = 4) -> None:
     (run / "clients.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
 
 
+@pytest.mark.slow
 def test_clients_have_a_panel_and_keep_their_last_value(tmp_path: Path):
     (folder,) = runs(tmp_path, {"pavg": [50]})
     clients(folder, 3)

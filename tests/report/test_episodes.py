@@ -189,6 +189,7 @@ def test_a_large_model_on_a_cpu_plays_only_if_asked(
     assert len(agent.asked) == 64
 
 
+@pytest.mark.slow
 def test_what_was_asked_reaches_the_section(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -342,6 +343,7 @@ def test_success_is_in_percent_and_the_start_is_a_dotted_line(tmp_path: Path) ->
     assert panels.panel(groups, "train/success").start is None
 
 
+@pytest.mark.slow
 def test_no_torch_is_loaded_by_the_page() -> None:
     import subprocess
 

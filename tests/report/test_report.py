@@ -137,6 +137,7 @@ def test_numbers_of_a_group(tmp_path: Path) -> None:
 # The page
 
 
+@pytest.mark.slow
 def test_page_of_one_run(tmp_path: Path) -> None:
     run = write_run(tmp_path / "run", name='<b>&"x', failures=((3, 2, "<i>NaN</i>"),))
     out = report.build([run], None)
@@ -157,6 +158,7 @@ def test_page_of_one_run(tmp_path: Path) -> None:
     assert text == report.build([run], None).read_text(encoding="utf-8")  # the same bytes again
 
 
+@pytest.mark.slow
 def test_page_of_several_runs_is_self_contained(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -208,6 +210,7 @@ def test_log_axis_has_labels_that_differ(top: float) -> None:
     assert len(set(labels)) == len(labels) >= 3
 
 
+@pytest.mark.slow
 def test_unfinished_run_and_doubled_seed_are_said_first(tmp_path: Path) -> None:
     folders = [write_run(tmp_path / "a"), write_run(tmp_path / "b", done=4, status="running")]
     text = Page(report.build(folders, tmp_path / "x.html").read_text(encoding="utf-8")).text
@@ -261,6 +264,7 @@ def test_run_without_metrics(tmp_path: Path) -> None:
         report.build([run], None)
 
 
+@pytest.mark.slow
 def test_a_page_elsewhere_leaves_the_runs_folder_alone(tmp_path: Path) -> None:
     """It may be somebody else's, or on a disk that is read-only."""
     run = write_run(tmp_path / "run")
@@ -270,6 +274,7 @@ def test_a_page_elsewhere_leaves_the_runs_folder_alone(tmp_path: Path) -> None:
     assert list((page.parent / "page_plots").glob("*.png"))
 
 
+@pytest.mark.slow
 def test_one_run_that_cannot_be_read_is_left_out_and_named(
     tmp_path: Path, capsys, monkeypatch
 ) -> None:
@@ -357,11 +362,13 @@ def test_failed_clients_are_counted_and_named(tmp_path: Path) -> None:
     assert one.runs[0].rounds[10]["cohort/failed_so_far"] == 4
 
 
+@pytest.mark.slow
 def test_matplotlib_is_loaded_only_to_draw() -> None:
     program = "import sys, fedrl.report.page; assert 'matplotlib' not in sys.modules"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
 
 
+@pytest.mark.slow
 def test_the_seeds_of_a_sweep_are_one_group(tmp_path: Path):
     """A grid's runs have names of their own, of a hash and the seed: they are repetitions."""
     import fedrl

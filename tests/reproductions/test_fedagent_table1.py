@@ -61,6 +61,7 @@ def test_shapes_are_the_published_models(model, billions):
     assert sum(p.numel() for p in built.parameters()) / 1e9 == pytest.approx(billions, abs=0.01)
 
 
+@pytest.mark.slow
 def test_full_training_needs_what_adamw_needs():
     """Weights, gradients, two moments and the reference are 20 bytes a parameter, and more comes on
     top; adapters need far less."""
@@ -71,6 +72,7 @@ def test_full_training_needs_what_adamw_needs():
     assert lora < full / 2
 
 
+@pytest.mark.slow
 def test_the_published_plan_is_what_the_command_writes(tmp_path):
     page = tmp_path / "fedagent_table1.md"
     records = RESULTS / "fedagent" / "records"

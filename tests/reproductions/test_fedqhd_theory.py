@@ -25,6 +25,7 @@ def records() -> list[dict]:
     return [{"values": theory.measure(one), "cell": one.name} for one in theory.draws(1)]
 
 
+@pytest.mark.slow
 def test_the_bound_forgets_what_no_anchor_sees_and_the_repaired_one_does_not(records):
     found = Found(records, 1)
     few, many = theory.ANCHORS
@@ -41,6 +42,7 @@ def test_the_bound_forgets_what_no_anchor_sees_and_the_repaired_one_does_not(rec
     )
 
 
+@pytest.mark.slow
 def test_nothing_is_said_while_a_draw_is_missing(records):
     assert all(text is None for _, text in theorem_claims(Found(records[1:], 1)))
 

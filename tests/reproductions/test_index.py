@@ -69,6 +69,7 @@ def test_a_row_names_commits_and_machines_and_nothing_is_left_out():
     assert "| fedqhd | DQN | CartPole | 499 | 500 | a zoo | 0123456 | a CPU, 2 cores |" in healthy
 
 
+@pytest.mark.slow
 def test_every_statement_of_fedqhd_that_is_judged_has_records_with_a_commit():
     pytest.importorskip("numba", reason="FedQHD needs the extra classic")
     paper = index.read("fedqhd", DOCS / "results")

@@ -143,6 +143,7 @@ def test_commits_of_records_and_rules_can_be_looked_up_or_are_marked():
     assert all((pages.FOLD in pages.looked_up(one)) == (one not in known) for one in named)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("paper", PAPERS)
 def test_a_published_page_is_what_its_records_say(paper, tmp_path, monkeypatch):
     """Pages are not written by hand, and not left behind by records, templates or rules."""
@@ -158,6 +159,7 @@ def test_a_published_page_is_what_its_records_say(paper, tmp_path, monkeypatch):
     assert written == (RESULTS / f"{paper}.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_networks_that_are_not_tuned_are_marked_and_not_judged(tmp_path):
     """Nothing on the page is in favour of FedQHD against a network that had no chance."""
     pytest.importorskip("numba", reason="FedQHD needs the extra classic")

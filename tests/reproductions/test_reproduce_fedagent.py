@@ -81,6 +81,7 @@ def cells_of(tmp_path: Path, scale: str, part: str) -> list[Cell]:
 # Cells
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_cell_is_a_run_that_can_begin(scale, tmp_path):
     """All settings are known and possible, the names are folders, and no two runs are one."""
@@ -184,6 +185,7 @@ def test_what_no_code_computes_any_more_is_only_read(tmp_path):
     assert "optimizer" not in wanted(study_of(tmp_path).grid, ())  # but on request
 
 
+@pytest.mark.slow
 def test_every_published_record_is_found_by_a_cell(tmp_path):
     """Whatever changes a digest would leave records behind that nobody reads."""
     grids = [read_cells(scale, tmp_path, "") for scale in ("small", "full")]
@@ -278,6 +280,7 @@ def rows(text: str, start: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith(f"| {start}")]
 
 
+@pytest.mark.slow
 def test_the_page_says_what_the_numbers_say(tmp_path):
     study = study_of(tmp_path)
     fill(
@@ -299,6 +302,7 @@ def test_the_page_says_what_the_numbers_say(tmp_path):
         assert (tmp_path / "fedagent" / f"{name}.png").is_file()
 
 
+@pytest.mark.slow
 def test_where_nothing_was_learned_nothing_is_the_same(tmp_path, undrawn):
     names = ("fedagent", "centralized", "local", "preference_extreme", "preference_mild")
     study = study_of(tmp_path)
@@ -308,6 +312,7 @@ def test_where_nothing_was_learned_nothing_is_the_same(tmp_path, undrawn):
     assert "nothing was learned" in rows(text, "Preference heterogeneity")[0]
 
 
+@pytest.mark.slow
 def test_who_is_below_the_warm_start_is_better_than_nobody(tmp_path, undrawn):
     """FedAgent keeps what it began with and Local loses some: federation has taught nothing."""
     study = study_of(tmp_path)
@@ -319,6 +324,7 @@ def test_who_is_below_the_warm_start_is_better_than_nobody(tmp_path, undrawn):
     assert all(row.count("nothing was learned") == 2 and "better" not in row for row in alone)
 
 
+@pytest.mark.slow
 def test_every_comparison_stands_under_its_own_settings(tmp_path, undrawn):
     study = study_of(tmp_path)
     fill(study, fedagent=0.3, centralized=0.3, local=0.1)
@@ -333,6 +339,7 @@ def test_every_comparison_stands_under_its_own_settings(tmp_path, undrawn):
     assert "RLOO" in shop
 
 
+@pytest.mark.slow
 def test_a_page_of_a_few_runs_names_what_is_missing(tmp_path, undrawn):
     study = study_of(tmp_path)
     for cell in study.grid.cells["main"][:2]:
@@ -346,6 +353,7 @@ def test_a_page_of_a_few_runs_names_what_is_missing(tmp_path, undrawn):
     assert "Not measured" in empty
 
 
+@pytest.mark.slow
 def test_one_page_has_both_scales(tmp_path, undrawn):
     """Whichever scale is asked for; the full one has one seed, which decides nothing."""
     studies = [study_of(tmp_path, name) for name in ("small", "full")]
@@ -361,6 +369,7 @@ def test_one_page_has_both_scales(tmp_path, undrawn):
         assert "(one seed)" in judged["ALFWorld, equal local epochs"]
 
 
+@pytest.mark.slow
 def test_what_was_published_before_records_stands_in_for_what_has_none(tmp_path, undrawn):
     """No number of the earlier page is lost, and each is marked; a record replaces it."""
     said = tomllib.loads((FOLDER / "fedagent" / "published.toml").read_text(encoding="utf-8"))
@@ -385,6 +394,7 @@ def test_what_was_published_before_records_stands_in_for_what_has_none(tmp_path,
     assert f"{MARK} |" in rows(full, "Local, mean")[0]
 
 
+@pytest.mark.slow
 def test_records_about_moments_are_a_section_of_their_own(tmp_path, undrawn):
     shutil.copytree(PUBLISHED, tmp_path / "records")
     text = page_of(study_of(tmp_path), published=True)
@@ -423,6 +433,7 @@ def test_a_mistake_of_the_user_ends_one_job_only():
     assert perform(work, None).trouble == "no folder"
 
 
+@pytest.mark.slow
 def test_options_of_another_paper_are_refused(fedrl):
     said = fedrl("reproduce", "momentum", "--model", "x", check=False)
     assert said.returncode == 2

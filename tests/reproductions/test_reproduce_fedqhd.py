@@ -60,6 +60,7 @@ def configs_of(plan: Plan, task: str) -> dict[str, Config]:
 # Cells
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", ["smoke", "small", "full"])
 def test_every_cell_is_a_run_that_can_begin(scale):
     """All settings are known and possible, and no two runs of a part are one."""
@@ -216,6 +217,7 @@ def test_every_row_has_as_many_tries(task):
     assert set(SMALL.chosen[task]) <= set(LEARNERS)
 
 
+@pytest.mark.slow
 def test_a_try_is_the_run_with_these_settings(tmp_path):
     for task in SMALL.tasks:
         for learner in SMALL.tuned():
@@ -229,6 +231,7 @@ def test_a_try_is_the_run_with_these_settings(tmp_path):
                     assert key == "practice" or getattr(settings, key) == value
 
 
+@pytest.mark.slow
 def test_what_is_chosen_is_the_best_of_the_published_tries(tmp_path):
     """By the rule; or, of a row that it has not come to yet, by its earlier tries."""
     study = prepare("fedqhd", "small", tmp_path, DOCS / "results/fedqhd/records")
@@ -345,6 +348,7 @@ def page_of(study: Study, folder: Path, published: bool = False) -> str:
     return (folder / "page.md").read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_page_says_what_the_numbers_say(tmp_path):
     def level(name: str) -> float:
         task, _, rest = name.partition("-")
@@ -402,6 +406,7 @@ def test_minutes_are_the_processors_and_paired_with_minutes_of_the_same_kind():
     assert on_one_machine(cpu, clock) == ({}, {})
 
 
+@pytest.mark.slow
 def test_runs_that_found_nothing_are_named(tmp_path):
     study = study_of("small", tmp_path)
     cell = SMALL.table_cell("cartpole", "oracle-dqn", "shared")
@@ -412,6 +417,7 @@ def test_runs_that_found_nothing_are_named(tmp_path):
     assert "first round on: Oracle DQN (shared) with seed 2." in text
 
 
+@pytest.mark.slow
 def test_a_page_of_a_few_runs_names_what_is_missing(tmp_path):
     study = study_of("small", tmp_path)
     cell = SMALL.table_cell("cartpole", "fedqhd", "shared")
@@ -427,6 +433,7 @@ def test_a_page_of_a_few_runs_names_what_is_missing(tmp_path):
     assert "tuning," not in text  # nobody asked for it
 
 
+@pytest.mark.slow
 def test_a_figure_of_runs_that_are_not_all_there(tmp_path):
     """Stopped half-way, some numbers of anchors have more seeds than others."""
     study = study_of("small", tmp_path)
@@ -435,6 +442,7 @@ def test_a_figure_of_runs_that_are_not_all_there(tmp_path):
     assert "## Figure 3" in page_of(study, tmp_path)
 
 
+@pytest.mark.slow
 def test_what_there_is_at_the_papers_sizes_stands_beside_the_small_ones(tmp_path):
     study = study_of("small", tmp_path)
     cells = [c for c in study.grid.cells["table"] if not c.name.split("-")[1].endswith("dqn")]
@@ -449,6 +457,7 @@ def test_what_there_is_at_the_papers_sizes_stands_beside_the_small_ones(tmp_path
     assert row(text, "FedQHD reaches the paper's return")[1].startswith("**holds**")
 
 
+@pytest.mark.slow
 def test_the_page_says_whether_the_table_uses_the_best_of_the_tries(tmp_path, monkeypatch):
     study, row_ = study_of("small", tmp_path), ("fedqhd", "own")
     values(study, "acrobot", row_, lambda settings: -settings.bandwidth)
@@ -491,6 +500,7 @@ def test_a_verdict_that_is_open_says_what_would_decide_it():
     assert said == "**undecided** (+1.0 ± 6.0; 3 of 10 seeds; 4 would decide)"
 
 
+@pytest.mark.slow
 def test_a_world_that_cannot_be_played_is_skipped_and_said(tmp_path, monkeypatch):
     build = building.build_world
 
@@ -513,6 +523,7 @@ def test_a_world_that_cannot_be_played_is_skipped_and_said(tmp_path, monkeypatch
     assert '- LunarLander: pip install "gymnasium[box2d]"' in page_of(study, tmp_path)
 
 
+@pytest.mark.slow
 def test_what_was_published_before_records_stands_in_for_what_has_none(tmp_path):
     """No number of the earlier page is lost; a record replaces it."""
     study = study_of("small", tmp_path)
@@ -531,6 +542,7 @@ def test_what_was_published_before_records_stands_in_for_what_has_none(tmp_path)
     assert replaced[2] == f"-91.8 ± 6.5 (-306.1) {MARK}"
 
 
+@pytest.mark.slow
 def test_what_was_published_is_not_taken_for_a_row_that_was_tuned_anew(tmp_path):
     study = study_of("small", tmp_path)
     values(study, "lunarlander", ("fedqhd", "shared"), lambda settings: settings.lr)
@@ -611,6 +623,7 @@ def test_errors_are_kept_by_what_they_depend_on(monkeypatch):
 # Computing
 
 
+@pytest.mark.slow
 def test_runs_are_kept_and_errors_follow_them(tmp_path):
     """Twice the same command: the second one only reads; Q* is taken from the Oracle's runs."""
     said: list[str] = []

@@ -52,6 +52,7 @@ Metrics = Mapping[str, float]
 # Cells
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", SCALES)
 def test_every_cell_is_a_run_that_can_begin(scale, tmp_path):
     """All settings are known and possible, and no two runs are one."""
@@ -140,6 +141,7 @@ def test_the_best_step_size_is_that_of_the_largest_mean_and_no_end(tmp_path):
     assert "FedRLHF" not in said
 
 
+@pytest.mark.slow
 def test_the_full_scale_has_the_small_ones_records_of_ratings(tmp_path):
     small, full = (grid_of(scale, tmp_path / scale, "elsewhere/model") for scale in SCALES[1:])
 
@@ -158,6 +160,7 @@ def test_a_model_is_only_for_the_full_scale(tmp_path):
         prepare("fedrlhf", "small", tmp_path, tmp_path, model="x")
 
 
+@pytest.mark.slow
 def test_generated_ratings_stand_in_where_movielens_is_missing(tmp_path, monkeypatch, capsys):
     def nothing(name: str) -> Path:
         raise UserError(f"{name} is not here")
@@ -317,6 +320,7 @@ def page_of(study: Study, published: bool = False) -> str:
     return page.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 def test_the_page_says_what_the_numbers_say(tmp_path):
     study = small(tmp_path)
     for cell in study.grid.cells["movielens"]:
@@ -346,6 +350,7 @@ def test_the_page_says_what_the_numbers_say(tmp_path):
         assert (tmp_path / "page" / f"{name}.png").is_file()
 
 
+@pytest.mark.slow
 def test_nobody_reaches_the_paper_by_being_scored_on_trained_ratings(tmp_path):
     """The claim is decided by held-out accuracy alone."""
     study = small(tmp_path)
@@ -594,6 +599,7 @@ def test_own_training_is_told_from_what_others_have_taught(tmp_path):
     assert not reviews.trained_changes(one, "intrinsic")  # nobody told it
 
 
+@pytest.mark.slow
 def test_clients_are_put_in_the_order_of_their_weights(tmp_path):
     study = small(tmp_path)
     cell = study.grid.cells["imdb"][0]
@@ -622,6 +628,7 @@ def test_clients_are_put_in_the_order_of_their_weights(tmp_path):
     assert "- imdb, small, centralized: seed 0, 1, 2, 3, 4 not begun" in text
 
 
+@pytest.mark.slow
 def test_the_bound_is_recorded_and_read(tmp_path):
     study = prepare("fedrlhf", "smoke", tmp_path / "smoke", tmp_path / "records")
     task = plan.bound_tasks(study)[-2]
@@ -661,6 +668,7 @@ def test_clients_by_number_are_means_over_seeds(tmp_path):
 # What was published
 
 
+@pytest.mark.slow
 def test_what_was_published_before_records_stands_in_for_what_has_none(tmp_path):
     """No number of the earlier page is lost, and each is marked; a record replaces it."""
     study = small(tmp_path)

@@ -45,6 +45,7 @@ def tuned(study: Study, method: str, best: int) -> Cell:
     return cells[best]
 
 
+@pytest.mark.slow
 def test_seeds_that_choose_are_not_reported(study: Study):
     cell = tuned(study, "pavg", 1)
     write(study, cell, 2, -80.0)

@@ -175,6 +175,7 @@ def test_slope_of_a_power_law():
     assert slope(x, 3 / x) == pytest.approx(-1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", SCALES)
 def test_cells_of_a_scale_have_names_and_settings_of_their_own(scale):
     for part, cells in read_grid(MOMENTUM / "grid.toml", scale).cells.items():
@@ -236,6 +237,7 @@ def claim(text: str, words: str) -> list[str]:
     return [cell.strip() for cell in line.strip("|").split("|")]
 
 
+@pytest.mark.slow
 def test_the_page_says_what_the_records_say(tmp_path):
     study = prepare("momentum", "smoke", tmp_path, tmp_path / "records")
     fake(study, "table2", lambda cell: 8.0 if "beta=0.2" in cell.name else 7.0)
@@ -255,6 +257,7 @@ def test_the_page_says_what_the_records_say(tmp_path):
     assert "- figure2: 4 of 4 records are missing" in text
 
 
+@pytest.mark.slow
 def test_every_part_has_a_section_and_every_figure_is_drawn(tmp_path):
     study = prepare("momentum", "smoke", tmp_path, tmp_path / "records")
     for part in study.grid.cells:
@@ -269,6 +272,7 @@ def test_every_part_has_a_section_and_every_figure_is_drawn(tmp_path):
     assert "records are missing" not in text
 
 
+@pytest.mark.slow
 def test_statements_are_those_of_the_pages_table(tmp_path):
     study = prepare("momentum", "full", tmp_path, tmp_path / "records")
     for part in ("table2", "kernels", "regimes", "speedup", "theorems"):
@@ -293,6 +297,7 @@ def test_statements_are_those_of_the_pages_table(tmp_path):
 # Tuning
 
 
+@pytest.mark.slow
 def test_tuning_settles_the_steps_of_what_follows(tmp_path):
     """η first, then λ with that η, then the rows that are reported; nothing before all is there."""
     study = prepare("momentum", "full", tmp_path, tmp_path / "records")
@@ -329,6 +334,7 @@ def test_what_is_worth_the_most_comes_first():
     assert worth(grid, "table2", "beta=0.1,kappa=0.0") == 0
 
 
+@pytest.mark.slow
 def test_the_theorems_cells_have_the_theorems_parameters(tmp_path):
     study = prepare("momentum", "full", tmp_path, tmp_path / "records")
     cells = {cell.name: cell for cell in Tuning(study).settled().grid.cells["theorems"]}
@@ -360,6 +366,7 @@ def test_runs_of_their_own_are_read_as_far_as_they_are_whole(tmp_path):
     assert len(a) == 2
 
 
+@pytest.mark.slow
 def test_less_variance_is_judged_by_resampling(tmp_path):
     study = prepare("momentum", "full", tmp_path, tmp_path / "records")
     noise = np.random.default_rng(0).standard_normal(24)

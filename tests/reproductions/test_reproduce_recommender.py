@@ -82,6 +82,7 @@ def test_the_majority_is_the_worlds_own():
 # What is measured, and judged
 
 
+@pytest.mark.slow
 def test_no_clients_own_numbers_are_kept_of_610(tmp_path):
     study = study_of(tmp_path)
     for part in LINEAR:
@@ -142,6 +143,7 @@ def verdicts(study: Study) -> dict[str, str]:
     return {one.claim: one.verdict for one in found if "network" not in one.claim}
 
 
+@pytest.mark.slow
 def test_goals_are_judged_by_the_rules(tmp_path):
     said = verdicts(measured(tmp_path / "a", own=0.71, central=0.712))
     assert set(said.values()) == {HOLDS}
@@ -157,6 +159,7 @@ def test_goals_are_judged_by_the_rules(tmp_path):
     assert OPEN not in said.values()
 
 
+@pytest.mark.slow
 def test_the_section_shows_every_row(tmp_path):
     study = measured(tmp_path, own=0.71, central=0.712)
     page = Page(FOLDER / "fedrlhf", tmp_path / "pictures")

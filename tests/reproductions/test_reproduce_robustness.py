@@ -42,6 +42,7 @@ def study_of(scale: str, folder: Path) -> Study:
     return prepare("robustness", scale, folder / scale, folder / "records")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", ["smoke", "small", "full"])
 def test_every_cell_is_a_run_that_can_begin(scale, tmp_path):
     """All settings are known, every rule has the clients that it needs, no two runs are one."""
@@ -57,6 +58,7 @@ def test_every_cell_is_a_run_that_can_begin(scale, tmp_path):
     assert [len(cells) for cells in planned.values()] == [rules * columns] * 2
 
 
+@pytest.mark.slow
 def test_published_runs_are_of_every_rule_and_every_attack(tmp_path):
     for board in boards(study_of("full", tmp_path)).values():
         assert tuple(board.rules) == RULES
@@ -172,6 +174,7 @@ def steady(rule: str, attack: str) -> float:
     return 0.1 if rule == "mean" and attack in ("sign-flip", "noise") else 0.95
 
 
+@pytest.mark.slow
 def test_the_page_says_yes_where_a_rule_keeps_the_line(few, tmp_path):
     fill(few, "cartpole", lambda r, a: 1.0 if (r, a) == ("mean", "clean")
          else steady(r, a))  # fmt: skip
@@ -197,6 +200,7 @@ def test_the_page_says_yes_where_a_rule_keeps_the_line(few, tmp_path):
     assert "fedagent, mean-clean: seed 0 not begun" in text
 
 
+@pytest.mark.slow
 def test_the_page_says_no_with_numbers(few, tmp_path):
     """Nobody holds against poison; and a result can be kept by having learned nothing."""
     for part in PARTS:
@@ -218,6 +222,7 @@ def test_of_nothing_no_share_is_kept():
     assert math.isnan(_share({0: 5.0}, {0: 3.0}, {0: 3.0}))
 
 
+@pytest.mark.slow
 def test_what_was_published_before_records_stands_in_for_what_has_none(tmp_path):
     """No number of the earlier page is lost; a world with all its records has none of them."""
     study = study_of("full", tmp_path)

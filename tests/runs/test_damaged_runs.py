@@ -71,6 +71,7 @@ def short_hash(data: bytes) -> str:
 # Logs that lost lines
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("log", ["timings.jsonl", "clients.jsonl"])
 def test_a_log_that_nothing_depends_on_may_be_gone(half, runs, log, capfd):
     """It was taken for a damaged checkpoint: the run went back, then to the very start."""
@@ -84,6 +85,7 @@ def test_a_log_that_nothing_depends_on_may_be_gone(half, runs, log, capfd):
     assert not list(half.rglob("*.damaged"))
 
 
+@pytest.mark.slow
 def test_a_run_whose_timings_are_gone_goes_on_where_it_was(half, capfd, monkeypatch):
     (half / "timings.jsonl").unlink()
     began = []
@@ -93,6 +95,7 @@ def test_a_run_whose_timings_are_gone_goes_on_where_it_was(half, capfd, monkeypa
     assert began[0].round == STOPPED
 
 
+@pytest.mark.slow
 def test_lines_that_cannot_be_read_are_kept_beside_the_log(half, runs, capfd):
     log = half / "clients.jsonl"
     lines = log.read_bytes().splitlines(keepends=True)
@@ -107,6 +110,7 @@ def test_lines_that_cannot_be_read_are_kept_beside_the_log(half, runs, capfd):
     assert call(["report", str(half)]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("damage", ["gone", "short", "flipped", "another digit", "of another run"])
 def test_metrics_that_are_not_the_runs_are_refused_until_one_says_go_on(half, runs, damage, capfd):
     log = half / "metrics.jsonl"
@@ -266,6 +270,7 @@ def test_a_file_in_the_place_of_the_checkpoints(half, capfd):
 # Meta and settings
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "data",
     [b"\xff\xfe", b"[]", b'{"seconds": "long"}', b"", b"[" * 9999],
@@ -350,6 +355,7 @@ def test_a_folder_that_cannot_be_is_one_line(tmp_path, monkeypatch, out, capfd):
     assert not list(tmp_path.rglob("config.toml"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("out", ["a\nb", "a b", "ä", "del\x7f", 'quo"te\\', "-"])
 def test_a_folder_with_an_odd_name_is_a_folder(tmp_path, monkeypatch, out, capfd):
     monkeypatch.chdir(tmp_path)
@@ -368,6 +374,7 @@ def test_a_run_whose_name_cannot_be_is_one_line(words, name, capfd):
     assert said.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_run_in_a_folder_with_odd_bytes_is_reported_and_resumed(half, runs, tmp_path, capfd):
     odd = tmp_path / "caf\udce9"
     half.rename(odd)
@@ -379,6 +386,7 @@ def test_a_run_in_a_folder_with_odd_bytes_is_reported_and_resumed(half, runs, tm
 # No folder before everything is there
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

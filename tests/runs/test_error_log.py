@@ -52,6 +52,7 @@ def run(tmp_path, **settings):
     return fedrl.run(SMALL, out=tmp_path / "runs", progress=True, **settings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["inprocess", "workers"])
 def test_a_mistake_in_ones_own_method_shows_where_it_is(tmp_path, engine, capfd):
     (tmp_path / "mine.py").write_text(METHOD)
@@ -69,6 +70,7 @@ def test_a_mistake_in_ones_own_method_shows_where_it_is(tmp_path, engine, capfd)
     assert "FEDRL_DEBUG" not in shown  # all of it has just been shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("debug", ["", "1"])
 @pytest.mark.parametrize("pool", [False, True])
 def test_what_an_error_says_is_told_of_code_from_outside_only(debug, pool, monkeypatch):

@@ -30,6 +30,8 @@ from fedrl.envs.household.game import Game
 from fedrl.envs.prompts import builtin_rewards
 from fedrl.runs import train as runs
 
+pytestmark = pytest.mark.slow
+
 GOLDEN = TESTS / "golden.json"
 AGENT = (
     "--rounds", "2", "--eval_every", "1", "--algorithm.tasks", "3", "--algorithm.group", "3",

@@ -14,6 +14,8 @@ pytest.importorskip("numba", reason="Q-learners are compiled by numba")
 from fedrl.cli import call
 from fedrl.runs.progress import Progress
 
+pytestmark = pytest.mark.slow
+
 PENDULUM = """
 rounds = 3
 [federation]
@@ -81,7 +83,6 @@ def test_a_stopped_run_goes_on_with_the_same_numbers(recipe, monkeypatch, capsys
     assert "Traceback" not in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_workers_give_the_same_numbers(recipe):
     alone = metrics(run(recipe, "alone"))
     beside = metrics(run(recipe, "beside", "--engine", "workers", "--workers", "2"))

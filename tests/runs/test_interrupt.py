@@ -14,6 +14,8 @@ from support.repository import ROOT, TESTS
 from fedrl.cli import call
 from fedrl.runs.interrupt import Interrupt
 
+pytestmark = pytest.mark.slow
+
 PIPES = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
 
 

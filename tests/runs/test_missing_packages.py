@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 RUN = """
 import importlib.abc, sys
 blocked, recipe, method, out = sys.argv[1:]

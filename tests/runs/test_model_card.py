@@ -19,6 +19,8 @@ from fedrl.cli import call
 from fedrl.core.data_outline import outlined
 from fedrl.runs import model_card
 
+pytestmark = pytest.mark.slow
+
 CANARY = "quokka"
 
 

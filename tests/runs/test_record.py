@@ -41,6 +41,7 @@ def frames(path: Path) -> int:
         return image.n_frames
 
 
+@pytest.mark.slow
 def test_an_animation_shows_every_step(run: fedrl.Run, tmp_path: Path, monkeypatch, capsys):
     """Drawn by ourselves: pygame may be missing. The last picture stays for a while."""
     find = importlib.util.find_spec
@@ -124,6 +125,7 @@ def give(run: fedrl.Run, monkeypatch: pytest.MonkeyPatch, name: str, method) -> 
     monkeypatch.setattr(module, "Grid", type("Drawn", (vars(module)["Grid"],), {name: method}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["render", "frame"])
 def test_a_world_of_ones_own_is_drawn(name: str, grid_run: fedrl.Run, tmp_path: Path, monkeypatch):
     """Its fields are enlarged: a picture of 4 by 4 would be nothing to look at."""
@@ -184,6 +186,7 @@ def test_what_cannot_be_drawn_here_is_one_line(run: fedrl.Run, tmp_path: Path, m
         run.record(tmp_path / "a.gif")
 
 
+@pytest.mark.slow
 def test_the_twin_of_a_client_has_its_physics():
     """Steps of Gymnasium's CartPole with a client's numbers are those of our compiled one."""
     import jax.numpy as jnp

@@ -90,6 +90,7 @@ def greedy_returns(policy: Policy, kernel: int, count: int, seed: int) -> np.nda
     return returns
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["fedqhd", "truncate-qhd", "feddqn", "distill-dqn"])
 def test_greedy_returns_are_those_of_the_evaluation(name: str, tmp_path: Path):
     run = fedrl.run(recipe(name, "discrete", out=str(tmp_path)))
@@ -143,6 +144,7 @@ def test_a_client_that_learns_alone_has_its_own(tmp_path: Path):
         run.policy(client=0, own=True)
 
 
+@pytest.mark.slow
 def test_continuous_actions_are_played_as_the_world_plays_them(tmp_path: Path):
     """The mean of a Gaussian, rescaled and cut as `world.action_bounds` says."""
     pytest.importorskip("gymnasium")
@@ -165,6 +167,7 @@ def test_continuous_actions_are_played_as_the_world_plays_them(tmp_path: Path):
 # The folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "kind"), [("pavg", "control"), ("fedqhd", "discrete"), ("qavg", "tabular")]
 )
@@ -205,6 +208,7 @@ def test_an_exported_policy_names_no_folder_of_this_machine(tmp_path: Path):
         assert str(tmp_path) not in text
 
 
+@pytest.mark.slow
 def test_without_the_package_onnx_there_is_a_line(carts, tmp_path: Path, monkeypatch, capsys):
     run = carts
     monkeypatch.setitem(sys.modules, "onnx", None)
@@ -216,6 +220,7 @@ def test_without_the_package_onnx_there_is_a_line(carts, tmp_path: Path, monkeyp
     assert f"without policy.onnx: {done.lacking}" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_with_the_package_there_is_a_model(carts, tmp_path: Path):
     pytest.importorskip("onnx")
     from onnx.reference import ReferenceEvaluator
@@ -230,6 +235,7 @@ def test_with_the_package_there_is_a_model(carts, tmp_path: Path):
     assert np.array_equal(action, logits.argmax(1))
 
 
+@pytest.mark.slow
 def test_what_is_no_exported_policy_is_told(carts, tmp_path: Path):
     with pytest.raises(fedrl.UserError, match=r"is no exported policy: it has no policy\.json"):
         fedrl.load_policy(tmp_path)

@@ -31,6 +31,7 @@ STATES = st.dictionaries(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.lists(STATES, min_size=1, max_size=3), st.dictionaries(st.integers(0, 99), STATES))
 def test_a_checkpoint_comes_back_as_it_was(tmp_path_factory, states, clients):
@@ -175,6 +176,7 @@ def test_a_run_goes_on_without_lines_that_nothing_depends_on(tmp_path, log):
     assert (tmp_path / f"{log}.damaged").read_text() == '{"round": 0}\n{"round": 1, "cli'
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("log", ["metrics.jsonl", "clients.jsonl", "timings.jsonl"])
 def test_a_changed_bit_in_a_log_is_found_out(tmp_path, log):
     written(tmp_path, 5).close()

@@ -27,6 +27,8 @@ from fedrl.cli import call
 from fedrl.runs import serving
 from fedrl.runs.agents import load_agent
 
+pytestmark = pytest.mark.slow
+
 LACKING = [name for name in serving.NEEDED["transformers"] if not importlib.util.find_spec(name)]
 needs_server = pytest.mark.skipif(
     bool(LACKING), reason=f"{', '.join(LACKING)}: not installed (fedrl[serve])"

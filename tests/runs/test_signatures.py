@@ -48,6 +48,7 @@ def model(run, hub: Path, tmp_path: Path) -> Path:
     return done.path
 
 
+@pytest.mark.slow
 def test_a_signed_model_is_verified_by_key_by_digest_and_by_the_federations_ca(model, hub, run):
     said = fedrl.verify(model)
     assert (said.wrong, said.what, said.round, said.run) == ("", "policy", 2, run.path.name)
@@ -56,6 +57,7 @@ def test_a_signed_model_is_verified_by_key_by_digest_and_by_the_federations_ca(m
         assert fedrl.verify(model, [word]) == said
 
 
+@pytest.mark.slow
 def test_every_file_of_a_model_that_is_changed_removed_or_added_is_named(model: Path):
     names = sorted(path.name for path in model.iterdir())
     assert len(names) >= 4

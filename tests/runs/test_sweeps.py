@@ -31,6 +31,7 @@ def sweep(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_a_sweep_trains_every_variant_and_seed_once(sweep, tmp_path, capsys):
     flags = ["sweep", str(sweep), "--out", str(tmp_path / "out"), "--processes", "2", *QUICK]
     assert call(flags) == 0
@@ -47,6 +48,7 @@ def test_a_sweep_trains_every_variant_and_seed_once(sweep, tmp_path, capsys):
     assert {log: log.stat().st_mtime_ns for log in logs} == before
 
 
+@pytest.mark.slow
 def test_a_sweep_equals_the_runs_by_hand(sweep, tmp_path):
     found = sweeps.read(str(sweep))
     sweeps.run(found, complete, QUICK, tmp_path / "out", 1, None)
@@ -58,6 +60,7 @@ def test_a_sweep_equals_the_runs_by_hand(sweep, tmp_path):
     assert ours.read_bytes() == log.read_bytes()
 
 
+@pytest.mark.slow
 def test_time_that_is_over_leaves_the_rest_for_later(sweep, tmp_path, capsys):
     out = ["--out", str(tmp_path / "out"), *QUICK]
     assert call(["sweep", str(sweep), "--minutes", "0", *out]) == 0

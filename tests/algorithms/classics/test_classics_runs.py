@@ -9,6 +9,8 @@ from support.rounds import same
 import fedrl
 from fedrl.core.serialization import pack, unpack
 
+pytestmark = pytest.mark.slow
+
 SMALL = {"world": {"name": "random_mdp", "horizon": 8}, "federation": {"clients": 3}}
 
 

@@ -15,6 +15,8 @@ from fedrl.clients.attacks import Settings as Attack
 from fedrl.clients.attacks import attack_update
 from fedrl.privacy import clipping
 
+pytestmark = pytest.mark.slow
+
 
 def test_equal_steps_are_pavg():
     """Division by a power of two is exact: to the last bit; by three to rounding."""

@@ -21,6 +21,8 @@ from fedrl.core.types import UserError
 from fedrl.envs.control import random_mdp
 from fedrl.envs.interfaces import Trajectories
 
+pytestmark = pytest.mark.slow
+
 STATES, ACTIONS, STEPS, GAMMA = 2, 2, 3, 0.8
 LR = 0.3
 

@@ -12,6 +12,8 @@ from support.rounds import same
 from fedrl.algorithms.classics.fedprox import FedProx, FedProxSettings
 from fedrl.core.types import UserError
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("kind", ["random_mdp", "cartpole"])
 def test_without_mu_it_is_pavg_to_the_last_bit(kind):

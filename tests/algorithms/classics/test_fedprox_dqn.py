@@ -15,6 +15,8 @@ from fedrl.envs.control import random_mdp
 from fedrl.envs.discrete.worlds import Settings as DiscreteSettings
 from fedrl.envs.discrete.worlds import World as Discrete
 
+pytestmark = pytest.mark.slow
+
 MDP = random_mdp.World(random_mdp.Settings(states=4, actions=3, gamma=0.9), 1, 0)
 POLE = Discrete(DiscreteSettings(), 1, 0)
 PLAY = {

@@ -20,6 +20,8 @@ from fedrl.core.types import Job, UserError
 from fedrl.envs.control import random_mdp
 from fedrl.envs.control.random_mdp import World
 
+pytestmark = pytest.mark.slow
+
 GAMMA = 0.9
 
 

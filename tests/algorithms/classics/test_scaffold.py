@@ -5,10 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 
 import numpy as np
+import pytest
 from support.policy_gradients import Plain, make, played
 
 from fedrl.aggregation.mean import mean
 from fedrl.algorithms.classics.scaffold import Scaffold
+
+pytestmark = pytest.mark.slow
 
 
 def test_one_client_is_pavg():

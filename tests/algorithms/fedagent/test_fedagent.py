@@ -18,7 +18,7 @@ from fedrl.core.types import Job, UserError
 from fedrl.report import page as report
 from fedrl.runs import train as runs
 
-pytestmark = pytest.mark.usefixtures("easier_game")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("easier_game")]
 
 
 def test_one_client_federated_equals_centralized_to_the_bit(model, tmp_path):

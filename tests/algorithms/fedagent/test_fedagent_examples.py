@@ -12,7 +12,7 @@ from support.agent_runs import last, recipe, train
 from support.page_examples import saved_examples
 
 PAGE = "extend/language_agents.md"
-pytestmark = pytest.mark.usefixtures("easier_game")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("easier_game")]
 
 
 def weights(path) -> dict[str, np.ndarray]:

@@ -18,7 +18,7 @@ from fedrl.core.types import Job, Result, UserError
 from fedrl.federation.client_sampling import client_env_ids
 from fedrl.llm.rl.advantages import grpo, rloo
 
-pytestmark = pytest.mark.usefixtures("easier_game")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("easier_game")]
 
 
 class Same(FedAgent):

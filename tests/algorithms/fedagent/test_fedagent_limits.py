@@ -23,7 +23,7 @@ from fedrl.llm.out_of_memory import NoRoom, OutOfMemory, explain_out_of_memory
 from fedrl.llm.rl import policy_gradient
 from fedrl.runs import train as runs
 
-pytestmark = pytest.mark.usefixtures("easier_game")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("easier_game")]
 
 ADVICE = (
     "out of GPU memory: lower algorithm.microbatch, set algorithm.save_memory, or train adapters "

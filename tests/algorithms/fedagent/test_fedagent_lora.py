@@ -26,7 +26,7 @@ from fedrl.llm.warmstart_record import shown_tasks
 from fedrl.llm.weights import MergedWeights
 from fedrl.runs import train as runs
 
-pytestmark = pytest.mark.usefixtures("easier_game")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("easier_game")]
 
 LORA = {"lora_rank": 4, "lora_alpha": 8, "lr": 1e-2, "tasks": 6, "group": 4}
 HERE = torch.device("cpu")

@@ -21,7 +21,7 @@ from fedrl.federation.client_sampling import first_cohort
 from fedrl.runs import checkpoint
 from fedrl.runs import train as runs
 
-pytestmark = pytest.mark.usefixtures("easier_game")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("easier_game")]
 
 ALONE = [
     {"kind": "centralized", "cohort": 0},

@@ -30,6 +30,8 @@ from fedrl.config import parts
 from fedrl.config.build import build_algorithm
 from fedrl.core.types import UserError
 
+pytestmark = pytest.mark.slow
+
 CANARY = "zanzibar9"
 KINDS = pytest.mark.parametrize("kind", list(WORLDS))
 
@@ -60,7 +62,6 @@ def test_a_client_trains_on_all_that_its_folder_holds(kind: str, model: Path, tm
     assert len(algorithm.eval_tasks) == SIZES["public"]
 
 
-@pytest.mark.slow
 @KINDS
 @pytest.mark.parametrize("held_out", ["public", "clients"])
 def test_all_engines_give_the_same_numbers(

@@ -24,6 +24,8 @@ from fedrl.runs.run_dir import RunDir
 from fedrl.runs.warmstart import Settings as WarmStart
 from fedrl.runs.warmstart import warmstart
 
+pytestmark = pytest.mark.slow
+
 CANARY = "zanzibar9"
 
 

@@ -33,6 +33,8 @@ from fedrl.envs.webshop.store import Store
 from fedrl.runs import train as runs
 from fedrl.runs.evaluate import evaluate
 
+pytestmark = pytest.mark.slow
+
 CANARY = "zanzibar9"
 FLOWER = ("--engine", "flower", "--connection", "test")
 

@@ -21,7 +21,7 @@ from fedrl.llm.rollout import collect_rollout
 from fedrl.runs import train as runs
 from fedrl.runs.grid import digest
 
-pytestmark = pytest.mark.usefixtures("easier_game")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("easier_game")]
 
 
 def learned(model, round: int = 1, **change):

@@ -15,7 +15,7 @@ from fedrl.envs.household.game import Game
 from fedrl.llm.prompts.compact_household import CompactHousehold
 from fedrl.llm.rl import policy_gradient
 
-pytestmark = pytest.mark.usefixtures("easier_game")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("easier_game")]
 
 PENALTY = 0.3
 Steps = dict[tuple[int, int], float]

@@ -41,6 +41,8 @@ from fedrl.llm.weights import MergedWeights
 from fedrl.runs import train as runs
 from fedrl.runs.evaluate import evaluate
 
+pytestmark = pytest.mark.slow
+
 OVER_ALL = {"personal_rank": 2, "lora_alpha": 8, "lr": 1e-3, "lora_lr": 1e-2}
 OVER_ADAPTERS = OVER_ALL | {"lora_rank": 3}
 BOTH = pytest.mark.parametrize("change", [OVER_ALL, OVER_ADAPTERS], ids=["all", "adapters"])

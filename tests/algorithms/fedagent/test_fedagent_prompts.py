@@ -22,6 +22,8 @@ from fedrl.llm.rl.advantages import grpo
 from fedrl.runs.warmstart import Settings as WarmStart
 from fedrl.runs.warmstart import warmstart
 
+pytestmark = pytest.mark.slow
+
 CANARY = "zanzibar9"
 
 

@@ -27,7 +27,7 @@ from fedrl.llm.policy import load
 from fedrl.llm.rl import advantages, ppo
 from fedrl.runs import train as runs
 
-pytestmark = pytest.mark.usefixtures("easier_game")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("easier_game")]
 
 PLAYED = rollout(
     [[("a", 0.0), ("b", 1.0)], [("a", 1.0)], [("b", 0.0), ("a", 0.5)], [("c", -1.0)]], [0] * 4

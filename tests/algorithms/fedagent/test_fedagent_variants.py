@@ -28,6 +28,8 @@ from fedrl.runs.evaluate import evaluate
 from fedrl.runs.warmstart import Settings as WarmStart
 from fedrl.runs.warmstart import warmstart
 
+pytestmark = pytest.mark.slow
+
 KINDS = ("catalogue", "lookalikes", "fields", "ranking", "reranking")
 
 

@@ -27,6 +27,7 @@ from fedrl.llm.rl.policy_gradient import update
 from fedrl.llm.rollout import Sample
 from fedrl.runs import train as runs
 
+pytestmark = pytest.mark.slow
 SHAPE = {
     "vocab_size": 300, "hidden_size": 64, "intermediate_size": 160, "num_hidden_layers": 3,
     "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512,

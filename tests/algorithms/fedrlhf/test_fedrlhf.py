@@ -148,6 +148,7 @@ def fit_of_policies(algorithm: FedRLHF, seed: int) -> tuple[float, float]:
     return float(np.nanmean(own)), float(np.nanmean(common))
 
 
+@pytest.mark.slow
 def test_feedback_teaches_and_shuffled_feedback_does_not():
     """Among the same answers, it counts which is for which question: own and global policies.
 
@@ -187,6 +188,7 @@ def moved_by_flipping(client: int, seed: int) -> np.ndarray:
     return np.array(apart)
 
 
+@pytest.mark.slow
 def test_a_flipped_person_moves_their_own_policy_and_hardly_the_others():
     apart = np.mean([moved_by_flipping(2, seed) for seed in range(3)], 0)
     others = np.delete(apart, 2)
@@ -195,6 +197,7 @@ def test_a_flipped_person_moves_their_own_policy_and_hardly_the_others():
     assert apart[2] > 4 * others.max()
 
 
+@pytest.mark.slow
 def test_more_weight_more_personal_and_less_intrinsic():
     """The signs of theorem 5.2, means over seeds: P grows with λ, J⁰ falls."""
     scores, returns = [], []
@@ -410,6 +413,7 @@ def test_a_living_persons_answers_are_not_in_the_clients_state(tmp_path):
         assert len(state["answers"]["value"]) == 20 + rating_queries.WAITING
 
 
+@pytest.mark.slow
 def test_resumed_equals_undisturbed():
     whole = rounds(built(), 3)
     resumed = rounds(built(), 1, start=rounds(built(), 2))
@@ -451,6 +455,7 @@ def test_a_centralized_client_holds_everybodys_ratings():
     assert result.metrics["personal/held_out"] == sum(len(shelf.held) for shelf in found.ratings)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", [{}, {"method": "policy-gradient"}, {"local_steps": 7}])
 def test_rounds_of_one_who_learns_alone_are_one_unbroken_run(monkeypatch, change):
     """Adam goes on where it was, as one that nobody rebuilds between rounds would."""
@@ -688,6 +693,7 @@ def test_mistakes_name_their_key(wrong, said):
         built(**wrong)
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_honest_accuracy_on_genuine_ratings_is_no_training_accuracy():
     """Ten users: supervised, the network knows what it trained on far better than the rest."""

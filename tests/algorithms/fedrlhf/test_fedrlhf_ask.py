@@ -113,6 +113,7 @@ def test_the_opposite_of_every_answer_moves_the_policy():
     assert not same(alone.local(job).update, alone.poisoned(job).update)
 
 
+@pytest.mark.slow
 def test_texts_of_one_batch_are_asked_about_alike_in_both(tmp_path: Path):
     pytest.importorskip("torch", reason="models that write need the extra llm")
     from support.review_runs import make_model, recipe

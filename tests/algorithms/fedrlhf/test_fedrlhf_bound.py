@@ -84,6 +84,7 @@ def test_the_repaired_bound_is_never_violated(steps, clients, noise):
                 assert row.gap <= row.paper
 
 
+@pytest.mark.slow
 def test_the_papers_bound_fails_when_many_clients_drift():
     """Two kinds of clients, 5,000 of each: they settle at another place than the optimum."""
     curve, centre = drift.CURVES[:, None], drift.CENTRES[:, None]
@@ -142,6 +143,7 @@ def built(**settings) -> FedRLHF:
     return FedRLHF(Settings(**(small | settings)), found, [[c] for c in range(3)])
 
 
+@pytest.mark.slow
 def test_a_measured_run_keeps_its_bounds():
     found = measure(built(), 12, 0)
     constants, rows = found
@@ -157,6 +159,7 @@ def test_a_measured_run_keeps_its_bounds():
     assert measure(built(feedback="none"), 1, 0).constants.feedback == 0
 
 
+@pytest.mark.slow
 def test_measured_values_are_those_of_the_policy():
     """J* − J(θ_0) by the policy's probabilities, and σ² by drawing minibatches."""
     algorithm = built(feedback="none", batch=5)
@@ -204,6 +207,7 @@ def test_what_the_theorem_is_not_about_is_refused(wrong, said):
         measure(built(**wrong), 1, 0)
 
 
+@pytest.mark.slow
 def test_the_page_is_right():
     """Its code runs, and the settings and metrics that it explains are there."""
     page = (DOCS / "fedrlhf.md").read_text(encoding="utf-8")

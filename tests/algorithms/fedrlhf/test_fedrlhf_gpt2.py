@@ -22,6 +22,8 @@ from fedrl.llm.builtin_tokenizers import bpe_tokenizer
 from fedrl.llm.policy import load
 from fedrl.runs.warmstart_reviews import Settings, warmstart
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory) -> Path:

@@ -137,6 +137,7 @@ def built(**settings) -> FedRLHF:
     return FedRLHF(Settings(**(small | settings)), found, [[c] for c in range(3)])
 
 
+@pytest.mark.slow
 def test_a_run_is_looked_at_and_otherwise_as_it_was():
     found = lemmas.measure(built(), 6, 0, (1, 4), 12)
     assert bound.Measured(found.constants, found.rows) == bound.measure(built(), 6, 0)

@@ -394,6 +394,7 @@ def test_the_theorem_is_about_the_network():
         measure(linear(), rounds=1, seed=0)
 
 
+@pytest.mark.slow
 def test_the_recipe_runs_with_secure_sums_and_resumes_to_the_same_numbers(tmp_path: Path):
     pytest.importorskip("cryptography", reason="secure aggregation needs the extra privacy")
     four = ("--federation.clients", "4")

@@ -13,6 +13,8 @@ from support.flower_runs import same_numbers, train
 from support.own_data import MEMBERS, Nodes, on_nodes
 from support.own_ratings import organisations, recipe, rows_of, write
 
+pytestmark = pytest.mark.slow
+
 LINEAR = {
     "policy": "linear", "optimizer": "sgd", "lr": 0.3, "rows": "holders", "ask_again": False,
 }  # fmt: skip

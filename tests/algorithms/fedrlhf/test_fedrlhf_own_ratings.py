@@ -66,6 +66,7 @@ def counts(users: np.ndarray) -> list[int]:
     return np.unique(users, return_counts=True)[1].tolist()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("held_out", ["public", "clients"])
 def test_nodes_give_the_numbers_of_the_simulation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held_out: str
@@ -93,6 +94,7 @@ def test_nodes_give_the_numbers_of_the_simulation(
     assert list((tmp_path / "nodes" / "node-2" / "states").rglob("*.safetensors"))
 
 
+@pytest.mark.slow
 def test_secure_sums_of_nodes_give_the_numbers_of_the_simulation(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
@@ -247,6 +249,7 @@ def test_what_joining_brings_is_for_who_holds_something_out(place: Path, tmp_pat
 # What a person does wrong
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("spoil", "line"),
     [

@@ -24,6 +24,8 @@ from fedrl.envs.imdb.world import Settings
 from fedrl.runs import train as runs
 from fedrl.runs.evaluate import evaluate
 
+pytestmark = pytest.mark.slow
+
 CANARY = "zanzibar9"
 FLOWER = ("--engine", "flower", "--connection", "test")
 

@@ -81,6 +81,7 @@ def log_policy(torch, vector, states):
     return torch.log_softmax(out / RULES.temperature, 1)
 
 
+@pytest.mark.slow
 def test_the_gradient_is_that_of_autograd():
     torch = pytest.importorskip("torch", reason="autograd is the oracle")
     weights, states, rewards = bandit(9)
@@ -96,6 +97,7 @@ def test_the_gradient_is_that_of_autograd():
     assert (found != 0).mean() > 0.5
 
 
+@pytest.mark.slow
 def test_the_expected_gradient_is_that_of_the_expected_reward():
     """REINFORCE is unbiased: over all ways to act, its mean is ∇J, both by kernel and autograd."""
     torch = pytest.importorskip("torch", reason="autograd is the oracle")
@@ -112,6 +114,7 @@ def test_the_expected_gradient_is_that_of_the_expected_reward():
     assert np.abs(exact).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_the_spread_is_that_of_single_steps():
     weights, states, rewards = bandit(4)
     found = reinforce.gradient_moments(weights, SIZES, states, rewards, RULES)
@@ -253,6 +256,7 @@ def test_plain_steps_grow_with_their_size():
     assert np.abs(moves[0]).max() > 1e-5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method", ["q-learning", "policy-gradient"])
 def test_the_average_is_of_what_was_broadcast(method):
     """Algorithm 1's other output; it is evaluated, not sent, and the run is the same."""
@@ -269,6 +273,7 @@ def test_the_average_is_of_what_was_broadcast(method):
     assert told["eval/return"] != usual.evaluate(plain[-1:], everybody, 4, 0)["eval/return"]
 
 
+@pytest.mark.slow
 def test_an_averaging_run_resumes(tmp_path):
     """The mean is part of the checkpoint."""
     size = [

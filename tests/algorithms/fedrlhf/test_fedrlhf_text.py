@@ -38,6 +38,8 @@ from fedrl.runs.run_dir import RunDir, read_checkpoint
 from fedrl.runs.warmstart_reviews import Settings as Reading
 from fedrl.runs.warmstart_reviews import warmstart
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory) -> Path:
@@ -191,7 +193,6 @@ def test_flipping_one_clients_labels_moves_its_own_policy_most(model):
     assert apart[1] > 2 * max(apart[0], apart[2])
 
 
-@pytest.mark.slow
 def test_sentiment_is_learned_from_labels_and_not_from_shuffled_ones(tmp_path):
     """Global models after three rounds, judged by models of true labels on held-out prompts."""
     model = make_model(tmp_path / "model", steps=200)

@@ -19,6 +19,8 @@ from fedrl.algorithms.fedrlhf.text.trainer import PromptBatch, TextTrainer
 from fedrl.config.build import build_algorithm, build_world
 from fedrl.core.types import Job, UserError
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["I saw this film last week with a friend.", "The plot is very good."]
 PAID = np.array([0.2, 0.9, 0.4, 0.7])
 

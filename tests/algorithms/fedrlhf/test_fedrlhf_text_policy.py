@@ -19,6 +19,8 @@ from support.review_runs import make_model, recipe, train
 import fedrl
 from fedrl.runs.agents import build, newest_checkpoint
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["this movie was", "i did not like", "the acting of the"]
 
 

@@ -19,6 +19,8 @@ from fedrl.llm.policy import load
 from fedrl.llm.pretrain.language_modelling import text_samples
 from fedrl.llm.rollout import Sample
 
+pytestmark = pytest.mark.slow
+
 TEXTS = ["I saw this film last week with a friend.", "The plot is very good."]
 
 

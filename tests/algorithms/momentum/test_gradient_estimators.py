@@ -107,6 +107,7 @@ def test_weighted_gradient_moves_the_expectation(seed):
     np.testing.assert_allclose(expectation(theta, batch, chance, estimate), exact, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(4))
 def test_hessian_correction_is_the_gradient_difference(seed):
     """E_α E_τ~θ(α) [Λ] = ∇J(θ_{r,k}) − ∇J(θ_{r-1}), by Gauss-Legendre quadrature over α."""
@@ -170,6 +171,7 @@ def test_hapg_direction_has_the_expectation_of_algorithm_2(beta):
     np.testing.assert_allclose(total, exact, atol=1e-10)
 
 
+@pytest.mark.slow
 def test_hessian_vector_product_against_the_full_hessian():
     batch, _ = everything(*mdp(1))
     one = jax.tree.map(lambda x: x[7:8], batch)
@@ -188,6 +190,7 @@ def test_hessian_vector_product_against_the_full_hessian():
     np.testing.assert_allclose(found, first + second, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_padding_changes_nothing():
     """What stands behind the end of an episode must not reach any estimate."""
     batch, _ = everything(*mdp(2))
@@ -212,6 +215,7 @@ def test_padding_changes_nothing():
         )
 
 
+@pytest.mark.slow
 def test_weights_survive_long_trajectories():
     """Ten thousand steps: the product of probabilities underflows, the log ratio does not."""
     steps = 10_000
@@ -241,6 +245,7 @@ def test_clipping_caps_and_counts():
     assert marks.any()
 
 
+@pytest.mark.slow
 def test_minibatch_is_the_mean_of_its_trajectories():
     batch, _ = everything(*mdp(4))
     some = jax.tree.map(lambda x: x[[3, 50, 120]], batch)
@@ -269,6 +274,7 @@ def test_standardized_returns():
     assert abs(scaled.std() - 1) < 1e-4
 
 
+@pytest.mark.slow
 def test_categorical_sampling_follows_its_log_probabilities():
     policy = categorical_mlp(4, 3)
     theta = jax.tree.map(lambda x: np.asarray(x) * 30, policy.init(0))
@@ -280,6 +286,7 @@ def test_categorical_sampling_follows_its_log_probabilities():
     np.testing.assert_allclose(np.bincount(drawn, minlength=3) / 3000, p, atol=1e-3)
 
 
+@pytest.mark.slow
 def test_gaussian_density_and_its_numpy_twin():
     policy = gaussian_mlp(5, 2, log_std=-0.3)
     theta = policy.init(1)

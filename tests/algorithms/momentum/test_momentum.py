@@ -68,6 +68,7 @@ def played(method: Momentum, rounds: int = 3, clients: int = 3, **fields) -> Mem
     return store
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WORLDS)
 @pytest.mark.parametrize("name", ["fedsvrpg-m", "fedhapg-m"])
 def test_many_clients_at_once_equal_one_by_one(kind, name):
@@ -100,6 +101,7 @@ def test_results_do_not_depend_on_the_order_of_clients(order):
                 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WORLDS)
 def test_beta_one_is_pavg_to_the_last_bit(kind):
     """β = 1 reads neither u_r nor θ_{r-1}, and takes no opening round."""
@@ -114,6 +116,7 @@ def test_beta_one_is_pavg_to_the_last_bit(kind):
     same(one.local(job).update, one.local(replace(job, broadcast=strange)).update)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WORLDS)
 @pytest.mark.parametrize("name", ["fedsvrpg-m", "fedhapg-m"])
 def test_identical_clients_with_one_seed_equal_one_client(kind, name):
@@ -131,6 +134,7 @@ def test_identical_clients_with_one_seed_equal_one_client(kind, name):
     same(state, many)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", WORLDS)
 @pytest.mark.parametrize(
     ("name", "beta"), [("fedsvrpg-m", 0.3), ("fedhapg-m", 0.8), ("fedhapg-m", 1.0), ("pavg", 1.0)]
@@ -146,6 +150,7 @@ def test_sweep_over_seeds_equals_the_round_loop(kind, name, beta):
                 np.testing.assert_allclose(metrics[name][0], done.metrics[name], rtol=2e-3)
 
 
+@pytest.mark.slow
 def test_steps_shorten_with_the_gradients_seen():
     """Two steps by hand, with one batch: θ moves by η_k g, and Δ is ηK times their mean."""
     w, factor, lr = 2.0, 5.0, 0.01
@@ -180,6 +185,7 @@ def test_steps_shorten_with_the_gradients_seen():
         np.testing.assert_allclose(update[name][0], 2 * lr * mean, rtol=1e-4, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cartpole", "hopper"])
 @pytest.mark.parametrize("name", ["fedsvrpg-m", "fedhapg-m"])
 def test_steps_that_nothing_shortens_are_constant(kind, name):
@@ -197,6 +203,7 @@ def test_a_gradient_per_step_is_the_sum_by_the_mean_length():
     np.testing.assert_allclose(per_step(psi, mask), psi / 2.0)  # (3 + 1) steps, two trajectories
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "method, fields",
     [
@@ -241,6 +248,7 @@ def test_only_a_change_of_theta_leaves_a_client():
     assert {"returns"} == set(result.state)  # stays with the client
 
 
+@pytest.mark.slow
 def test_last_hundred_returns_follow_the_client():
     method = algorithm("cartpole", local_steps=60)
     sent = method.broadcast(method.init(0), 1) | {"round": 1}
@@ -266,6 +274,7 @@ def test_standard_errors_shrink_with_trajectories():
     assert 8 < spread[0] / spread[1] < 32
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["cartpole", "hopper"])
 def test_a_capped_direction_bounds_the_clients_step(kind):
     method = algorithm(kind, beta=1.0, direction_clip=0.001)
@@ -274,6 +283,7 @@ def test_a_capped_direction_bounds_the_clients_step(kind):
     assert 0 < length <= 3 * 0.01 * 0.001 * 1.01  # K η cap
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("server", ["momentum", "adam"])
 def test_server_optimisers_keep_their_state(server):
     store = played(algorithm("cartpole", server_optimizer=server))
@@ -283,6 +293,7 @@ def test_server_optimisers_keep_their_state(server):
     assert not np.allclose(flat["theta/w0"], plain.last.states[0]["theta"]["w0"])
 
 
+@pytest.mark.slow
 def test_centralized_draws_from_every_environment():
     world = make("cartpole", 3)
     method = Momentum(BASE, world, 3, [[0, 1, 2]])
@@ -357,6 +368,7 @@ class Corridor:
         return mujoco.Trajectories(observations, actions, rewards, np.ones_like(rewards))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pavg", "fedsvrpg-m", "fedhapg-m"])
 def test_a_hosts_world_may_have_discrete_actions(name):
     wanted = Settings(
@@ -371,6 +383,7 @@ def test_a_hosts_world_may_have_discrete_actions(name):
     assert after > 3.0
 
 
+@pytest.mark.slow
 def test_discrete_actions_on_the_host_are_those_of_jax():
     """The same noise gives the same action, and every action comes as often as it is likely."""
     from fedrl.algorithms.policy_gradient.policies import categorical_mlp

@@ -106,6 +106,7 @@ def plain_direction(runner, theta, prev, u, params, seed, index):
     return s.beta * w * gradient(theta) + (1 - s.beta) * (u + curvature), w
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("method, policy", VARIANTS)
 @pytest.mark.parametrize("clip", [0.0, 1.1])
 def test_local_round_equals_plain_numpy(method, policy, clip):

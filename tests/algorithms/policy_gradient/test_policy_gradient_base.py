@@ -21,6 +21,8 @@ from fedrl.core.update_refusal import ranges, refusal
 from fedrl.engines.worker_pool import WorkerPool
 from fedrl.envs.control import random_mdp
 
+pytestmark = pytest.mark.slow
+
 
 def test_the_gradient_as_direction_is_pavg_to_the_last_bit():
     pavg = played(make(Momentum, "cartpole", name="pavg", beta=1.0))

@@ -5,11 +5,14 @@ from __future__ import annotations
 import re
 
 import numpy as np
+import pytest
 from support.policy_gradients import make, played
 from support.repository import DOCS
 
 import fedrl
 from fedrl.algorithms.classics.scaffold import Scaffold
+
+pytestmark = pytest.mark.slow
 
 PAGE = (DOCS / "policy_gradients.md").read_text(encoding="utf-8")
 CODE = re.search(r"```python\n(.*?)```", PAGE.split("<!-- example -->")[1], re.DOTALL)[1]

@@ -17,6 +17,8 @@ from fedrl.config import parts
 from fedrl.core.types import Job
 from fedrl.envs.control import random_mdp
 
+pytestmark = pytest.mark.slow
+
 PAGE = "extend/q_learning.md"
 POLE = {"episodes": 2, "hidden": (8, 8), "batch": 4, "replay": 100, "eval_episodes": 2}
 MDPS = {"states": 3, "actions": 2}

@@ -42,6 +42,7 @@ def first(algorithm, client: int = 0, seed: int = 5) -> Result:
     return algorithm.local(Job(client, algorithm.broadcast(algorithm.init(1), 1), None, seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("max_grad_norm", [0.0, 0.05])
 @pytest.mark.parametrize("huber", [0.0, 0.3])
 @pytest.mark.parametrize("double", [True, False])
@@ -83,6 +84,7 @@ PERIODS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["cartpole-v1", "acrobot-v1", "lunarlander-v3"])
 @pytest.mark.parametrize("periods", PERIODS, ids=["plain", "steps", "episodes"])
 def test_a_round_is_the_compiled_learners(name, periods):
@@ -106,6 +108,7 @@ def test_a_round_is_the_compiled_learners(name, periods):
             np.testing.assert_array_equal(kept, wanted, err_msg=field)
 
 
+@pytest.mark.slow
 def test_many_clients_are_each_as_alone():
     algorithm = made()
     sent = algorithm.broadcast(algorithm.init(1), 1)
@@ -152,6 +155,7 @@ class Reversed(QLearning):
         return super().target(replace(now, rewards=-now.rewards))
 
 
+@pytest.mark.slow
 def test_a_poisoned_client_learns_from_rewards_of_the_other_sign():
     plain = made()
     sent = plain.broadcast(plain.init(1), 1)
@@ -169,6 +173,7 @@ class Residual(QLearning):
         return (now.taken - now.bootstrap(now.q_next.max(-1))) ** 2 / 2
 
 
+@pytest.mark.slow
 def test_a_loss_may_be_differentiated_through_the_next_values():
     """Against finite differences of the loss itself."""
     import jax
@@ -216,6 +221,7 @@ class Counting(QLearning):
         return moved | {"rounds": mean["seen"] + 1}
 
 
+@pytest.mark.slow
 def test_what_a_method_keeps_is_declared_sent_and_kept():
     algorithm = made(Counting, clients=2)
     store = play(algorithm, rounds=3, clients=2)
@@ -259,6 +265,7 @@ def test_impossible_settings_are_refused(wrong, says):
         Settings(**(SMALL | wrong))
 
 
+@pytest.mark.slow
 def test_a_client_learns_to_balance():
     """Random play keeps the pole up for 22 steps; within 200 episodes ten of them take 60."""
     how = {"hidden": (32, 32), "lr": 2e-3, "batch": 32, "sync_steps": 50, "gamma": 0.95}
@@ -284,6 +291,7 @@ class Watched(Gridworld):
         return super().take(client)
 
 
+@pytest.mark.slow
 def test_where_environments_differ_each_client_plays_its_own():
     """And a centralized one everybody's; evaluation says what each client gets."""
     grids = Watched()

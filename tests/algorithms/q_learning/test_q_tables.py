@@ -15,6 +15,8 @@ from fedrl.core.types import Job, UserError
 from fedrl.envs.control import random_mdp
 from fedrl.envs.control.random_mdp import World
 
+pytestmark = pytest.mark.slow
+
 
 def mdps(clients: int = 3, **settings) -> World:
     how = {"states": 4, "actions": 3, "kappa": 1.0, "kernel": "bernoulli"} | settings

@@ -44,6 +44,7 @@ def methods(world, pools):
 KINDS = pytest.mark.parametrize("kind", ["shared", "own", "feddqn", "distill"])
 
 
+@pytest.mark.slow
 @KINDS
 def test_a_client_plays_its_own_environment(kind):
     world = Watched()

@@ -47,6 +47,7 @@ def q_values(weights, x):
     return np.maximum(h1 @ w2 + b2, 0) @ w3.T + b3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("huber", [0.0, 0.3])
 @pytest.mark.parametrize("double", [True, False])
 def test_the_gradient_is_that_of_autodiff(double, huber):
@@ -259,6 +260,7 @@ def test_distillation_comes_closer_to_the_teacher(temperature):
         assert divergence(algorithm, weights, client, sent) < 0.5 * before
 
 
+@pytest.mark.slow
 def test_the_gradient_of_a_distillation_is_that_of_autodiff():
     """Adam's first step is lr·sign(gradient), so it is compared by one that is tiny."""
     jax = pytest.importorskip("jax", reason="autodiff is the oracle")

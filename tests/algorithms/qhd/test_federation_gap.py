@@ -24,6 +24,7 @@ def instance(sizes, anchors, held_out, complex, seed, bandwidth=0.7):
     return encoders, states[:anchors], states[anchors:], reference
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=150)
 @given(
     st.lists(st.integers(1, 12), min_size=1, max_size=4),

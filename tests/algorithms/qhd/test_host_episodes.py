@@ -94,6 +94,7 @@ CHANGES = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @CHANGES
 def test_qhd_around_a_host_is_the_compiled_loop(change):
     rules = QHD._replace(**change)
@@ -187,6 +188,7 @@ def lunar(simulator: str) -> discrete.World:
     return discrete.World(settings, 1, 0)
 
 
+@pytest.mark.slow
 @EACH
 def test_qhd_lands_as_by_hand(simulator):
     world, rules = lunar(simulator), QHD._replace(sync_steps=50, sync_episodes=0)
@@ -206,6 +208,7 @@ def test_qhd_lands_as_by_hand(simulator):
     assert_equal((*expected_arrays(expected), stepped), (returns, lengths, fused))
 
 
+@pytest.mark.slow
 @EACH
 def test_dqn_lands_as_by_hand(simulator):
     world, rules = lunar(simulator), DQN._replace(sync_steps=50, sync_episodes=0)
@@ -231,6 +234,7 @@ def expected_arrays(found: tuple[list[float], list[int]]) -> tuple[np.ndarray, n
     return np.array(found[0]), np.array(found[1])
 
 
+@pytest.mark.slow
 @EACH
 @pytest.mark.parametrize("encoders", ["shared", "own"])
 def test_a_round_of_landings(simulator, encoders):

@@ -70,6 +70,7 @@ CHANGES = pytest.mark.parametrize(
 SMALL = {"episodes": 6, "replay": 200, "eval_episodes": 1, "epsilon": 0.0, "epsilon_floor": 0.0}
 
 
+@pytest.mark.slow
 @CHANGES
 @pytest.mark.parametrize("name", ["fedqhd", "feddqn", "distill-dqn"])
 def test_updates_and_draws_are_counted_exactly(name, change):
@@ -116,6 +117,7 @@ def test_targets_are_synced_just_then(period):
     assert len(targets) == 1 + 99 // period - too_early
 
 
+@pytest.mark.slow
 def test_the_networks_targets_stay_long_enough_to_be_learned():
     """2,000 transitions of random play, updates alone: no value can be above 1 / (1 - γ) = 100.
 
@@ -221,6 +223,7 @@ def torch_update(torch, online, target, optimizer, replay, picks, rules: Rules) 
     return norm
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("double", [False, True])
 @pytest.mark.parametrize("huber", [1.0, 0.0])
 @pytest.mark.parametrize("bound", [10.0, 0.05, 0.0])
@@ -256,6 +259,7 @@ def test_the_bound_shortens_and_does_not_turn():
     np.testing.assert_allclose(bounded * np.linalg.norm(free) / 0.05, free, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_a_run_is_the_loop_of_stable_baselines3():
     """Its order of things in PyTorch, on Gymnasium's CartPole and our random numbers.
 

@@ -100,6 +100,7 @@ def test_the_cosine_is_exact_to_a_millionth():
     assert np.abs(out - exact).max() < 1e-6
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("complex", [False, True])
 @pytest.mark.parametrize(
     "size, features, actions, batch",
@@ -128,6 +129,7 @@ def test_updates_follow_the_oracle(complex, size, features, actions, batch):
     assert learner.counters[q_learner.UPDATES] == 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("complex", [False, True])
 @pytest.mark.parametrize(
     "change",
@@ -196,6 +198,7 @@ def test_weights_that_diverged_stay_visible():
     assert np.isfinite(out[1])
 
 
+@pytest.mark.slow
 def test_the_replay_is_a_ring():
     learner = kernels.fresh(2, 5, 1, 3, seed=0)
     one = np.zeros(1, np.float32)
@@ -287,6 +290,7 @@ def by_hand(kind, count, blocks, shift, spread, learner, rules):
     return np.array(returns), np.array(lengths)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind, rules",
     [

@@ -142,6 +142,7 @@ def test_words_say_what_leaves(node: AskedNode):
     assert told.startswith("REFUSED by the policy: privacy.clip is 1")
 
 
+@pytest.mark.slow
 def test_tensors_and_metrics_that_would_leave_are_named(node: AskedNode):
     home = node.client.folder
     quiet = text({"privacy": {"clip": 1.0, "noise": 4.0, "where": "local"}})

@@ -78,6 +78,7 @@ def test_a_flood_of_requests_hides_nobody_who_connects(tmp_path: Path, member: b
     assert (last["event"], last["untold"]) == ("activated", 200 - audit_log.REFUSALS)
 
 
+@pytest.mark.slow
 def test_a_flood_of_requests_fills_no_disk(tmp_path: Path, member: bytes):
     (tmp_path / "hub").mkdir()
     audit = CoordinatorAudit(tmp_path / "hub")

@@ -21,6 +21,8 @@ from fedrl.config.build import build_algorithm
 from fedrl.core.types import Algorithm, Failure, Job, Result
 from fedrl.engines.in_process import attempt
 
+pytestmark = pytest.mark.slow
+
 CLIENTS = 3
 
 

@@ -245,6 +245,7 @@ class Hangs(Toy):
         return super().local(job)
 
 
+@pytest.mark.slow
 def test_a_job_that_is_interrupted_has_failed_and_the_next_one_is_done(tmp_path: Path):
     begun = tmp_path / "begun"
     recipes = {"hangs": partial(Hangs, begun), "works": partial(Toy, CLIENTS)}
@@ -275,6 +276,7 @@ def fails_once(path: Path) -> Toy:
     return Toy(CLIENTS)
 
 
+@pytest.mark.slow
 def test_a_worker_that_did_not_start_is_started_again(tmp_path: Path):
     plan = Plan(partial(fails_once, tmp_path / "there"), "float32", 100, True)
     with closing(NodeClient(0, tmp_path, lambda recipe: plan, log=lambda line: None)) as client:

@@ -58,6 +58,7 @@ def net(tmp_path: Path) -> SecretNet:
 # The same models ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [Toy, Values])
 @pytest.mark.parametrize("lost", [(), (2,)])
 def test_a_run_is_that_of_one_process_to_the_bit(kind, lost, tmp_path: Path):
@@ -117,6 +118,7 @@ def test_noise_in_shares_and_the_same_epsilon(tmp_path: Path):
     assert moved.std() == pytest.approx(2.0 * 0.5 * np.sqrt(5 / 4) / 5, rel=0.05)
 
 
+@pytest.mark.slow
 def test_seeded_noise_is_repeatable_and_everybodys_own(tmp_path: Path):
     fields = {"clip": 0.5, "noise": 2.0, "seeded": True}
     one, other = (
@@ -166,6 +168,7 @@ class Fixed(Toy):
         return Result(job.client, {"a": np.full(self.size, self.value)}, 1.0 + job.client)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [0.0, 0.02])
 def test_all_that_the_driver_gets_of_a_client_is_uniform(value: float, tmp_path: Path):
     fixed = Fixed(CLIENTS, size=2000)
@@ -234,6 +237,7 @@ def test_one_that_drops_out_costs_its_update_and_nothing_else(step: str, net: Se
     assert opened_keys == ({(1,)} if step == "mask" else {()})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("step", "did"),
     [
@@ -268,6 +272,7 @@ def test_below_the_threshold_nothing_is_opened(
 # A SuperLink that goes away ----------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("step", STEPS[:4])
 @pytest.mark.parametrize("through", [0, 3])
 def test_a_sum_that_was_interrupted_starts_again_with_new_keys(

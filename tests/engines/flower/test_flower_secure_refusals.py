@@ -107,6 +107,7 @@ WRONG: dict[str, tuple[str, Callable[[Tensors], Tensors], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", WRONG)
 def test_a_malformed_answer_is_one_clients_failure(case: str, net: SecretNet):
     step, change, reason = WRONG[case]

@@ -286,6 +286,7 @@ def test_impossible_settings_are_refused(wrong: dict):
         Settings(**wrong)
 
 
+@pytest.mark.slow
 def test_flower_is_not_loaded_before_it_is_asked_for():
     code = "import sys, fedrl.cli, fedrl.runs.train; sys.exit('flwr' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

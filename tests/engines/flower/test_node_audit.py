@@ -99,6 +99,7 @@ def test_garbage_is_written_down_as_well(home: Path):
 # ε of the policy ----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_epsilon_of_the_policy_is_counted_and_is_the_end(home: Path):
     (home / FILE).write_text(OWN)
     node, sent = AskedNode(home), broadcast(NOISY)

@@ -43,12 +43,14 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "path", [p for p in sys.path if p != str(tmp_path / "site")])
 
 
+@pytest.mark.slow
 def test_an_allowed_package_of_the_same_code_is_built(recipe: str, tmp_path: Path):
     assert configuration(recipe, (), {NAME}).algorithm.factor == 2.0
     algorithm = build(recipe, str(tmp_path), "", (), False, frozenset({NAME}))
     assert type(algorithm).__name__ == "Doubled"
 
 
+@pytest.mark.slow
 def test_a_package_that_is_not_allowed_is_not_imported(recipe: str):
     sys.modules.pop("fedrl_doubled")
     line = r"the run needs fedrl-doubled 0.1, which this node's owner has not allowed \(--allow-p"
@@ -62,12 +64,14 @@ def test_a_package_that_is_not_allowed_is_not_imported(recipe: str):
     assert "fedrl_doubled" not in sys.modules
 
 
+@pytest.mark.slow
 def test_a_package_that_is_missing_is_named(recipe: str, tmp_path: Path, monkeypatch):
     elsewhere(tmp_path, monkeypatch)
     with pytest.raises(Refused, match=r"needs fedrl-doubled 0.1, which is not installed on this"):
         configuration(recipe, (), {NAME})
 
 
+@pytest.mark.slow
 def test_another_version_is_named(recipe: str, tmp_path: Path, monkeypatch):
     elsewhere(tmp_path, monkeypatch)
     monkeypatch.syspath_prepend(install(tmp_path / "other", NAME, METHOD, version="0.2"))
@@ -112,6 +116,7 @@ def gym_recipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     sys.modules.pop("own_wrappers", None)
 
 
+@pytest.mark.slow
 def test_what_the_owner_names_himself_needs_no_leave(gym_recipe: str, tmp_path: Path):
     """A wrapper of the node's own, and a method: the flags are its owner's word."""
     flags = ("--world.wrappers", "own_wrappers:Halved")
@@ -126,6 +131,7 @@ def test_what_the_owner_names_himself_needs_no_leave(gym_recipe: str, tmp_path: 
         configuration(said, flags)
 
 
+@pytest.mark.slow
 def test_a_method_that_the_owner_names_needs_no_leave(recipe: str, tmp_path: Path):
     plain = to_toml(resolve({"algorithm": {"name": "pavg"}, "world": {"name": "random_mdp"}}))
     flags = ("--algorithm.name", "fedrl_doubled:Doubled")
@@ -135,6 +141,7 @@ def test_a_method_that_the_owner_names_needs_no_leave(recipe: str, tmp_path: Pat
         configuration(recipe, flags)
 
 
+@pytest.mark.slow
 def test_other_code_under_the_same_version_is_refused(recipe: str, tmp_path: Path, monkeypatch):
     elsewhere(tmp_path, monkeypatch)
     monkeypatch.syspath_prepend(install(tmp_path / "other", NAME, METHOD + "\n# changed\n"))
@@ -178,6 +185,7 @@ def test_functions_that_a_model_calls_are_of_allowed_packages_alone(name: str, k
     assert table.find(name).module == name  # on one's own machine
 
 
+@pytest.mark.slow
 def test_what_an_allowed_package_imports_is_not_taken_by_its_name(tmp_path: Path, monkeypatch):
     from fedrl.envs.prompts.rewards import REWARDS, Rewards
 

@@ -80,6 +80,7 @@ def test_a_task_with_quotation_marks_stays_one_string():
     assert rules["task"] == [{"rhs": 'Your task is to: put a "big" mug in shelf.'}]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_a_game_file_has_what_alfworld_looks_for_and_a_walkthrough_that_wins(tmp_path, generation):
     for kind in KINDS:

@@ -35,6 +35,7 @@ problems = st.builds(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(problems)
 def test_a_problem_is_not_won_at_the_start_and_the_expert_wins_it(problem):
@@ -44,6 +45,7 @@ def test_a_problem_is_not_won_at_the_start_and_the_expert_wins_it(problem):
     assert game.won
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=200)
 @given(problems)
 def test_ids_are_unique_and_sorted_and_things_lie_where_they_can(problem):
@@ -121,6 +123,7 @@ def test_five_thousand_games_are_all_different_and_the_expert_wins_each(size):
     assert len(found) == 5000
 
 
+@pytest.mark.slow
 def test_no_task_comes_twice_although_independent_draws_repeat():
     shares, count = (("look", 1.0),), 3000
     alone = module._SplitSketches("unseen", 0, "tiny", shares)
@@ -146,6 +149,7 @@ def _rng(seed):
     return module.seeding.generator(seed, "test")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", ["tiny", "medium"])
 def test_splits_share_no_task_whatever_their_seeds_and_unseen_no_scene(size):
     made = {(split, seed): tasks(split, 150, seed, size) for split in SPLITS for seed in (0, 1)}

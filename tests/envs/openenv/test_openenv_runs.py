@@ -19,6 +19,8 @@ from fedrl.engines.flower.node_plan import Refused
 from fedrl.engines.flower.policy import Policy
 from fedrl.engines.flower.policy_check import Node, check
 
+pytestmark = pytest.mark.slow
+
 
 def tables(folder: Path, url: str, **more: object) -> dict[str, object]:
     return {

@@ -21,6 +21,8 @@ from fedrl.envs.prompts.settings import Settings
 from fedrl.envs.prompts.world import OwnWorld
 from fedrl.runs import train as runs
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -71,6 +71,7 @@ def test_a_prompt_in_two_files_is_named(tmp_path: Path):
         prompts(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_hugging_face_dataset_is_read_from_its_folder(tmp_path: Path):
     datasets = pytest.importorskip("datasets")
     table = datasets.DatasetDict(
@@ -160,6 +161,7 @@ def test_tasks_are_dealt_out_like_any_others(file: Path, settings: dict):
     assert {task.category for task in tasks} == {"small", "large"}
 
 
+@pytest.mark.slow
 def test_a_million_rows_take_some_megabytes(tmp_path: Path):
     """Sixteen times fewer here: what is kept per row is counted, not how fast it is read."""
     rows = 1 << 16

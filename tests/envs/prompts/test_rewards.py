@@ -85,6 +85,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("names", "weights"), CASES)
 def test_the_rewards_are_those_of_trl(tmp_path: Path, names, weights):
     import torch
@@ -99,6 +100,7 @@ def test_the_rewards_are_those_of_trl(tmp_path: Path, names, weights):
             assert theirs != theirs if ours is None else ours == pytest.approx(theirs, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_chat_prompts_get_chat_completions_as_in_trl(tmp_path: Path):
     code = tmp_path / "my_rewards.py"
     rows = [r | {"prompt": [{"role": "user", "content": r["prompt"]}]} for r in ROWS]
@@ -160,6 +162,7 @@ def test_what_is_no_function(tmp_path: Path):
         played(tmp_path, "nothing")
 
 
+@pytest.mark.slow
 def test_a_node_takes_no_file_and_no_package_that_was_not_allowed(tmp_path: Path):
     code = write_rewards(tmp_path)
     with only_packages(()):

@@ -147,6 +147,7 @@ def test_two_of_one_name_and_none(place: str) -> None:
         Tools.find([])
 
 
+@pytest.mark.slow
 def test_a_node_takes_tools_of_allowed_packages_alone(
     place: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

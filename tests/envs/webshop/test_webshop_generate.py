@@ -32,6 +32,7 @@ def digest(seed: int) -> str:
     return hashlib.sha256(repr(generate(1100, seed)).encode()).hexdigest()
 
 
+@pytest.mark.slow
 def test_a_larger_catalogue_begins_with_the_smaller(catalogue: list[Product]) -> None:
     assert generate(1300) == catalogue[:1300]
     assert list(islice(products(10**9), 5)) == catalogue[:5]
@@ -43,6 +44,7 @@ def test_seeds_differ_and_repeat() -> None:
     assert all(one != other for one, other in zip(generate(10, 1), generate(10, 2)))
 
 
+@pytest.mark.slow
 def test_another_process_makes_the_same_products() -> None:
     code = "from test_webshop_generate import digest; print(digest(3))"
     done = subprocess.run(
@@ -55,6 +57,7 @@ def test_another_process_makes_the_same_products() -> None:
     assert done.stdout.strip() == digest(3)
 
 
+@pytest.mark.slow
 def test_asins_are_unique_and_in_the_genuine_style() -> None:
     found = {product.asin for product in products(20_000, 7)}
     assert len(found) == 20_000

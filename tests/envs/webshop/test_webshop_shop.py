@@ -207,6 +207,7 @@ COMMANDS = st.one_of(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(COMMANDS, max_size=15), st.sampled_from(["text", "text_rich"]))
 def test_any_text_is_a_command(commands, observation):

@@ -261,6 +261,7 @@ def test_products_whose_goals_have_no_price_limit_have_no_dearer_lookalike() -> 
     assert [copy.asin for copy in lookalikes([cheap, dear], "price")] == ["LK_PRICE_P000000979"]
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_the_authors_lookalikes_stand_beside_the_genuine_catalogue() -> None:
     settings = Settings(

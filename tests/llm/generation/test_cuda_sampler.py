@@ -139,6 +139,7 @@ def test_rooms_of_one_engine_do_not_disturb_each_other():
         )
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     lengths=st.lists(st.integers(1, 20), min_size=1, max_size=9),
@@ -197,6 +198,7 @@ def streamed(engine, prompts, seeds, limit, temperature, more=()):
     return [found[key] for key in sorted(found)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("graphs", [False, True])
 def test_an_answer_depends_on_its_prompt_and_seed_alone(monkeypatch, graphs):
     """Whoever stands beside it, whenever it began, also after the room had to grow."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from fedrl.llm.generation.prompt_tree import prompt_tree
+
+pytestmark = pytest.mark.slow
 
 PROMPTS = st.lists(
     st.lists(st.integers(0, 2), min_size=1, max_size=8).map(tuple), min_size=1, max_size=12

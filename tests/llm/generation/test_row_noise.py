@@ -45,6 +45,7 @@ def test_rows_do_not_depend_on_each_other():
     assert len({tuple(row.tolist()) for row in whole}) == 4
 
 
+@pytest.mark.slow
 def test_it_is_uniform():
     """The mean of 200,000 within six deviations, and within [0, 1)."""
     many = uniform(Draws(torch.arange(200), torch.zeros(200, dtype=torch.long)), 1000)

@@ -24,6 +24,8 @@ from fedrl.llm.rl.logprobs import answer_logprobs
 from fedrl.llm.rollout import Sample
 from fedrl.llm.weights import MergedWeights
 
+pytestmark = pytest.mark.slow
+
 PROMPTS = [[3, 4, 5], [6, 7], [3, 4, 5], [8, 9, 10, 11, 2]]
 GPU = torch.device("cuda")
 

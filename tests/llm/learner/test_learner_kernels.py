@@ -12,9 +12,12 @@ from fedrl.llm.learner import plain_ops
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = "cuda" if torch.cuda.is_available() and not INTERPRETED else "cpu"
-pytestmark = pytest.mark.skipif(
-    DEVICE == "cpu" and not INTERPRETED, reason="kernels need a GPU, or TRITON_INTERPRET=1"
-)
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        DEVICE == "cpu" and not INTERPRETED, reason="kernels need a GPU, or TRITON_INTERPRET=1"
+    ),
+]
 BOUNDS = {torch.float32: 3e-5, torch.bfloat16: 2e-2}
 
 

@@ -24,6 +24,8 @@ from fedrl.llm.rl.logprobs import answer_logprobs, hidden_states, learner_rows
 from fedrl.llm.rl.loss import Loss
 from fedrl.llm.varlen_attention import attend, sequences
 
+pytestmark = pytest.mark.slow
+
 CPU = torch.device("cpu")
 SHAPE = {
     "vocab_size": 12, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3,

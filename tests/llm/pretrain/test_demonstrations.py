@@ -171,6 +171,7 @@ def test_parts_hold_every_sample_once_and_pad_little():
     assert [len(part) for part in supervised.length_batches(every[:1], padded=1)] == [1]
 
 
+@pytest.mark.slow
 def test_a_step_is_the_same_however_it_is_cut(monkeypatch):
     every, weights = samples(30, seed=1), []
     for padded in (30, 10_000):
@@ -183,6 +184,7 @@ def test_a_step_is_the_same_however_it_is_cut(monkeypatch):
     assert torch.allclose(weights[0], weights[1], atol=1e-5)
 
 
+@pytest.mark.slow
 def test_what_is_imitated_becomes_less_surprising():
     every, learner, told = samples(12, seed=2), policy(), []
     before = supervised.negative_log_likelihood(learner, every)
@@ -217,6 +219,7 @@ def test_surprise_is_the_mean_over_answer_tokens(monkeypatch):
 # The command
 
 
+@pytest.mark.slow
 def test_the_command_tells_how_well_it_went(tmp_path, capsys):
     out = tmp_path / "model"
     flags = "--tasks 20 --times 2 --steps 40 --batch 16 --width 16 --layers 1 --lr 1e-2"
@@ -253,6 +256,7 @@ def test_public_tasks_at_the_end_are_those_not_shown(tmp_path, monkeypatch):
 BRIEF = Settings(tasks=20, steps=1, batch=4, width=16, layers=1)
 
 
+@pytest.mark.slow
 def test_what_a_model_was_shown_before_is_remembered_and_is_not_evaluated_on(tmp_path, monkeypatch):
     seen: list[str] = []
 
@@ -275,6 +279,7 @@ def test_what_a_model_was_shown_before_is_remembered_and_is_not_evaluated_on(tmp
     assert not set(seen) & set(after)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError])
 def test_a_folder_is_whole_or_not_there(tmp_path, monkeypatch, error):
     there: list[bool] = []

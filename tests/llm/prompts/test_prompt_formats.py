@@ -210,6 +210,7 @@ def look_into(game: Any, command: str, told: set[str]) -> None:
                 told.add(name)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     st.sampled_from(sorted(HOMES)), st.integers(0, 3000), st.integers(0, 999), st.integers(1, 80)
@@ -297,6 +298,7 @@ def test_many_things_of_one_name_do_not_crowd_out_another():
     assert prompt.count(" at sink 1") == REMEMBERED
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 @pytest.mark.parametrize("generation", GENERATIONS)
 def test_household_notes_are_true_in_genuine_games(generation):
@@ -341,10 +343,12 @@ def check_inverse(shop: WebShop, tasks: list[str]) -> None:
             assert words(read) == words(command.lower())
 
 
+@pytest.mark.slow
 def test_shop_answers_are_the_inverse_of_commands_along_demonstrations():
     check_inverse(SHOP, GOALS[:300])
 
 
+@pytest.mark.slow
 @pytest.mark.realdata
 def test_shop_answers_are_the_inverse_of_commands_in_the_genuine_shop():
     shop = WebShop(ShopSettings(source=str(data("webshop"))))
@@ -636,6 +640,7 @@ COMMANDS = st.lists(
 TURNS = st.builds(Turn, TEXT, st.just(0.0), st.booleans(), COMMANDS, st.just({"won": False}))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(TEXT, TURNS, st.lists(st.tuples(TEXT, TURNS, TEXT), max_size=5), st.integers(0, 400))
 def test_nothing_odd_breaks_a_format(goal, first, turns, limit):

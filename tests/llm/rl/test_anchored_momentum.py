@@ -139,6 +139,7 @@ def test_the_weighted_gradient_is_unbiased_for_the_previous_model():
     assert any(float((h - t).abs().max()) > 0.05 for h, t in zip(here, there, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beta", [0.0, 0.2, 0.9])
 def test_true_momentum_gives_the_true_gradient(beta):
     """With u = ∇J(θ_prev) the direction's expectation is ∇J(θ), whatever β."""
@@ -148,6 +149,7 @@ def test_true_momentum_gives_the_true_gradient(beta):
     close(found, value_gradient(model))
 
 
+@pytest.mark.slow
 def test_the_cap_bounds_the_weight():
     """Against a loop over answers with min(w, cap); the cap must bite for some and not for all."""
     model = tiny(WORDS)
@@ -168,6 +170,7 @@ def test_the_cap_bounds_the_weight():
 # A pass over samples
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("microbatch", [1, 3, 100])
 def test_a_pass_steps_along_the_direction_in_any_cut(microbatch):
     model = tiny()
@@ -188,6 +191,7 @@ def test_a_pass_steps_along_the_direction_in_any_cut(microbatch):
     )
 
 
+@pytest.mark.slow
 def test_several_minibatches_give_the_mean_of_their_steps():
     """With plain SGD the mean direction is Δ/(ηK): the two ways to u are one."""
     model = tiny()

@@ -20,6 +20,8 @@ from fedrl.llm.rl.loss import Loss
 from fedrl.llm.rl.policy_gradient import update
 from fedrl.llm.rollout import Sample
 
+pytestmark = pytest.mark.slow
+
 WORDS = 40
 
 

@@ -44,6 +44,7 @@ def learned_tasks(rollout: Rollout) -> tuple[str, ...]:
     return tuple(names[group] for group in sorted(names))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("most", [0, 1, 2, 3])
 def test_what_is_learned_from_has_the_law_of_drawing_again_by_enumeration(most):
     """All draws of a batch of 2 and its replacements, each of three tasks as likely: how many mixed

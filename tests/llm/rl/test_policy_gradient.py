@@ -67,6 +67,7 @@ def test_the_told_divergence_is_to_the_reference():
 # The average
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("average", ["token", "sequence"])
 @pytest.mark.parametrize("microbatch", [1, 2, 5])
 def test_any_cut_gives_the_gradient_of_the_whole(average, microbatch):
@@ -115,6 +116,7 @@ class Recorded(torch.optim.SGD):
         self.seen.append([p.grad.clone() for params in groups for p in params])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("average", ["token", "sequence"])
 @pytest.mark.parametrize("size", [2, 4, 7, 10])
 def test_minibatches_of_any_size_add_up_to_the_gradient_of_all(average, size):
@@ -139,6 +141,7 @@ def test_minibatches_of_any_size_add_up_to_the_gradient_of_all(average, size):
     close([torch.stack(parts).mean(0) for parts in zip(*found, strict=True)], whole)
 
 
+@pytest.mark.slow
 def test_anchored_minibatches_add_up_too():
     batch, advantages, model = samples(11), some_advantages(11), tiny()
     previous = nudged(model, 0.1)
@@ -188,6 +191,7 @@ def test_prox_pulls_towards_the_anchor():
     close(pulled, [g + 0.3 * gap for g, gap in zip(plain, gaps, strict=True)])
 
 
+@pytest.mark.slow
 def test_saving_memory_computes_twice_and_gives_the_same():
     model, batch, advantages = tiny(), samples(6), some_advantages(6)
     times = []
@@ -200,6 +204,7 @@ def test_saving_memory_computes_twice_and_gives_the_same():
     close(again, plain)
 
 
+@pytest.mark.slow
 def test_adapters_learn_inside_their_wrapper():
     peft = pytest.importorskip("peft", reason="LoRA needs peft")
     model, batch, advantages = tiny(), samples(5), some_advantages(5)
@@ -218,6 +223,7 @@ def test_adapters_learn_inside_their_wrapper():
 # HFSampler and learner
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
 def test_sampler_and_learner_agree(temperature):
     """Also where pad is the end token and prompts contain it: masks come from lengths."""
@@ -265,6 +271,7 @@ def test_on_a_gpu_the_body_is_bfloat16_and_the_weights_are_not():
     assert float(nn.functional.cosine_similarity(*flat, dim=0)) > 0.98
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sparing", [False, True])
 def test_the_compiled_learner_learns_the_same_and_leaves_the_model_as_it_was(monkeypatch, sparing):
     # Tracing and autograd as with any backend, without minutes of a C++ compiler.

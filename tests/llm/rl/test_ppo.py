@@ -187,6 +187,7 @@ def test_a_critics_discount_and_trace_against_a_recursion(gamma: float, trace: f
     assert found == pytest.approx(expected, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_it_learns_a_bandit():
     """Two questions with one right word each; the critic learns how often it is said."""
     model, right = tiny(6), {2: 4, 3: 5}
