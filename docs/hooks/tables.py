@@ -3,6 +3,7 @@
 - A verdict ("holds", "undecided", "prevented") is given a class; its word stays, so that colour is
   never all that says it.
 - "3.1 ± 0.2" is not broken over two lines, and a long name in code may be: after a slash, say.
+- `\\|` in code is a pipe, as it is in the repository.
 - A table with sentences in three or more columns is a list of cards on a narrow screen
   (`site.css`), where every cell says the name of its column. Roles keep it a table for a screen
   reader, who would lose it with the table's layout.
@@ -70,7 +71,8 @@ def changed(table: str) -> str:
 
 def readable(inside: str) -> str:
     """A cell with its verdicts marked, its intervals whole and its long names divisible."""
-    text = FIRST.sub(lambda found: marked("span", found[1]), inside)
+    text = re.sub(r"<code>[^<]*</code>", lambda found: found[0].replace(r"\|", "|"), inside)
+    text = FIRST.sub(lambda found: marked("span", found[1]), text)
     text = STRONG.sub(lambda found: marked("strong", found[1]), text)
     text = re.sub(r"(?<=\d) ± (?=\d)", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}", text)
     return CODE.sub(lambda found: f"<code>{divisible(found[1])}</code>", text)

@@ -30,6 +30,7 @@ def made(head: list[str], *rows: list[str]) -> str:
         ("not judged (+1)", '<span class="verdict none">not judged</span> (+1)'),
         ("it holds", "it holds"),
         ("3.1 ± 0.2", "3.1\u00a0±\u00a00.2"),
+        (r"<code>[B, \|A\|]</code>", "<code>[B, |A|]</code>"),
         ("<code>--short.name</code>", "<code>--short.name</code>"),
         (
             "<code>tests/attacks/test_own_epsilon.py::test_it</code>",
