@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export XLA_FLAGS ?= --xla_cpu_multi_thread_eigen=false
 
-.PHONY: demo test machines attacks quick check docs notebooks format bench dist clean
+.PHONY: demo test machines attacks quick check docs pictures notebooks format bench dist clean
 .DEFAULT_GOAL := help
 
 help:
@@ -19,6 +19,7 @@ help:
 	@echo "make quick   unit tests of the mathematics and of every layer, while you work (a minute on two cores)"
 	@echo "make check   ruff, mypy, and the documentation as a site"
 	@echo "make docs    the documentation as a site, in build/site; a warning is an error"
+	@echo "make pictures  draw the figures of the documentation, and photograph watch, report and feedback"
 	@echo "make notebooks  run the notebooks of the documentation and store what comes out"
 	@echo "make dist    sdist and wheel, in dist/"
 	@echo "make bench   all benchmarks (BENCH=--quick for under a minute each)"
@@ -59,6 +60,10 @@ check: $(STAMP) docs
 
 docs: $(STAMP)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+pictures: $(STAMP)
+	$(BIN)/python docs/pictures/draw.py
+	$(BIN)/python docs/pictures/screens.py
 
 notebooks: $(STAMP)
 	$(BIN)/python docs/hooks/notebook_pages.py

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from string import ascii_uppercase
 
 from fedrl.api.papers import PAPERS
 from fedrl.core.types import Tables
@@ -22,35 +23,49 @@ from reproductions.pages import (
     NOT_MEASURED,
     UNKNOWN,
     filled,
+    folded,
     looked_up,
     machine,
     markdown_table,
 )
 from reproductions.records import Data
-from reproductions.statements import WORDS, Health, Statement
+from reproductions.statements import NOT_JUDGED, WORDS, Health, Statement
 from reproductions.study import FOLDER, analysis_of, prepare
+from reproductions.verdict_bars import drawn
 from reproductions.verdicts import FAILS, HOLDS, OPEN
 
 INDEXED = ("fedqhd", "momentum", "fedrlhf")
 NOWHERE = "–"
 
 ABOUT = """
-Written by `fedrl reproduce index` from the records beside the pages of [FedQHD](fedqhd.md),
-[momentum](momentum.md) and [FedRLHF](fedrlhf.md); nothing here is written by hand.
+What {papers} papers say, and what came out here: of {all} statements {judged} are judged by their
+intervals, and {holding} of those hold. The command `fedrl reproduce index` writes this page from
+the records beside the pages of [FedQHD](fedqhd.md), [momentum](momentum.md) and
+[FedRLHF](fedrlhf.md); nothing here is written by hand.
+"""
+RULE = """
+Every interval is a 95% t-interval over seeds, seed by seed between two methods, or over draws
+where a statement is about these. Intervals are per statement: of forty one or two miss by chance.
+"""
+RULES = (
+    (HOLDS, "the whole interval lies where the statement says; of several parts, all of them do"),
+    (FAILS, "the whole interval lies elsewhere, or what is left of a difference is below the "
+            "margin that counts"),
+    (OPEN, "everything else; then the number of seeds that would decide it, if mean and deviation "
+           "stay what they are, and their cost stand beside it. Nothing follows from one seed"),
+    (NOT_JUDGED, "what it is compared with has not been tuned as the method was, or explores more "
+                 "to the end"),
+    (NOT_MEASURED, "there is no record yet"),
+)  # fmt: skip
+FROM = "In the tables *from* is the commit of the code and the machine: {}."
+SIGNS = """
+Margins, numbers of seeds and what a rule means for a statement are in a file that each table names
+with its commit. Verdicts of fewer seeds than were planned are what they are so far.
 
-**The rule.** Every interval is a 95% t-interval over seeds, seed by seed between two methods, or
-over draws where a statement is about these. A statement *holds* if the whole interval lies where it
-says, *does not hold* if the whole of it lies elsewhere, or if what is left of a difference is below
-the margin that counts, and is *undecided* otherwise; then the number of seeds that would decide it,
-if mean and deviation stay what they are, and their cost stand beside it. A statement of several
-parts holds if all of them do. Nothing follows from one seed. *Not judged*: what it is compared with
-has not been tuned as the method was, or explores more to the end. Margins, numbers of seeds and
-what a rule means for a statement are in a file that each table names with its commit. Where ◦
-stands beside a verdict, runs behind it are older than that commit: the rule was written when
-somebody could have known them. Intervals are per statement: of forty one or two miss by chance.
-Verdicts of fewer seeds than were planned are what they are so far. ‡ stands beside commits that
-cannot be looked up, because they were published folded into others: that a rule of such a commit
-is older than the runs rests on the dates in the records alone.
+◦ beside a verdict: runs behind it are older than that commit, so the rule was written when somebody
+could have known them. ‡ beside a commit: it cannot be looked up, because it was published folded
+into others; that a rule of such a commit is older than the runs rests on the dates in the records
+alone.
 """
 
 
@@ -87,13 +102,38 @@ def read(paper: str, results: Path) -> Indexed:
 
 
 def write(path: Path, results: Path, papers: Iterable[str] = INDEXED) -> None:
-    """The page from the records under `results`."""
+    """The page from the records under `results`, and its picture in a folder beside it."""
     found = [read(paper, results) for paper in papers]
-    parts = ["# Every statement of the papers", filled(ABOUT), counted(found)]
+    counts = {one.title: count(one) for one in found}
+    picture = path.with_suffix("") / "verdicts.svg"
+    picture.parent.mkdir(parents=True, exist_ok=True)
+    picture.write_text(drawn(list(counts.items())), encoding="utf-8")
+    alt = "A bar for each paper: how many of its statements hold, do not, and are open"
+    parts = ["# Every statement of the papers", told(list(counts.values())),
+             f"![{alt}]({picture.parent.name}/{picture.name})", counted(found),
+             folded("How a statement is judged", rule())]  # fmt: skip
+    letters = lettered(found)
+    if letters:
+        parts.append(
+            filled(FROM.format("; ".join(f"{at} is {name}" for name, at in letters.items())))
+        )
     for one in found:
-        parts += [f"## {one.title}", introduced(one), table(one)]
-    parts += ["## Are the baselines healthy?", filled(HEALTH), healthy(found)]
+        parts += [f"## {one.title}", introduced(one), table(one, letters)]
+    parts += ["## Are the baselines healthy?", filled(HEALTH), healthy(found, letters)]
     path.write_text("\n\n".join(parts) + "\n", encoding="utf-8")
+
+
+def told(counts: Sequence[Counter[str]]) -> str:
+    total = sum(counts, Counter())
+    judged = sum(total[word] for word in (HOLDS, FAILS, OPEN))
+    number = {2: "two", 3: "three", 4: "four"}.get(len(counts), str(len(counts)))
+    return filled(ABOUT.format(papers=number, all=total.total(), judged=judged,
+                               holding=total[HOLDS]))  # fmt: skip
+
+
+def rule() -> str:
+    rows = [[f"**{word}**", meaning] for word, meaning in RULES]
+    return "\n\n".join([filled(RULE), markdown_table(("verdict", "if"), rows), filled(SIGNS)])
 
 
 HEALTH = """
@@ -103,13 +143,19 @@ that is better than it has not shown much. Returns of training are lower than gr
 """
 
 
+def count(one: Indexed) -> Counter[str]:
+    """How many statements of the paper there are of each verdict."""
+    found = Counter(s.verdict for s in one.statements if not s.ours)
+    found[NOT_MEASURED] += len(silent(one))
+    return found
+
+
 def counted(found: Sequence[Indexed]) -> str:
-    """How many there are of each verdict."""
     rows = []
     for one in found:
-        count = Counter(s.verdict for s in one.statements if not s.ours)
-        count[NOT_MEASURED] += len(silent(one))
-        rows.append([f"[{one.title}](#{anchor(one.title)})", *(str(count[word]) for word in WORDS)])
+        counts = count(one)
+        link = f"[{one.title}](#{anchor(one.title)})"
+        rows.append([link, *(str(counts[word]) for word in WORDS)])
     return markdown_table(["paper", *WORDS], rows)
 
 
@@ -135,35 +181,66 @@ def introduced(one: Indexed) -> str:
     return filled(told)
 
 
-HEAD = ("where", "statement", "verdict", "found", "seeds", "commit", "machine")
+HEAD = ("where", "statement", "verdict", "found", "seeds", "from")
 
 
-def table(one: Indexed) -> str:
+def table(one: Indexed, letters: Mapping[str, str]) -> str:
+    """What is judged, and folded below it what is not, and what is not measured."""
     order = {where: at for at, where in enumerate(one.contents)}
     said = sorted(one.statements, key=lambda s: order.get(s.where, len(order)))
-    rows = [row(statement, one.since) for statement in said]
-    rows += [[where, "–", NOT_MEASURED, "–", "–", NOWHERE, NOWHERE] for where in silent(one)]
-    return markdown_table(HEAD, rows)
+    judged = [row(s, letters, one.since) for s in said if s.verdict in (HOLDS, FAILS, OPEN)]
+    waiting = [row(s, letters, one.since) for s in said if s.verdict == NOT_JUDGED]
+    absent = [s for s in said if s.verdict == NOT_MEASURED]
+    parts = [markdown_table(HEAD, judged)] if judged else []
+    if waiting:
+        parts.append(folded(f"{len(waiting)} not judged", markdown_table(HEAD, waiting)))
+    if absent or silent(one):
+        rows = [*gathered(absent), *([where, NOWHERE, NOWHERE] for where in silent(one))]
+        title = f"{len(absent) + len(silent(one))} not measured"
+        parts.append(folded(title, markdown_table(("where", "statement", "of"), rows)))
+    return "\n\n".join(parts)
 
 
-def row(one: Statement, since: str = "") -> list[str]:
+def gathered(statements: Iterable[Statement]) -> list[list[str]]:
+    """One row for statements that differ only behind the colon: "better than DQN: CartPole"."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for one in statements:
+        claim, _, part = one.claim.partition(": ")
+        claim = f"*{claim}*" if one.ours else claim
+        found.setdefault((one.where, claim), []).append(part or NOWHERE)
+    return [[where, claim, "; ".join(parts)] for (where, claim), parts in found.items()]
+
+
+def row(one: Statement, letters: Mapping[str, str], since: str = "") -> list[str]:
     """◦ where a record is older than the rules of that date."""
     claim = f"*{one.claim}*" if one.ours else one.claim
-    verdict = one.verdict if one.verdict == NOT_MEASURED else f"**{one.verdict}**"
+    verdict = f"**{one.verdict}**"
     if one.verdict in (HOLDS, FAILS, OPEN) and older(one.records, since):
         verdict += " ◦"
-    commits, machines = origin(one.records)
-    seeds = str(one.seeds) if one.records else NOWHERE
-    return [one.where, claim, verdict, one.found, seeds, commits, machines]
+    return [one.where, claim, verdict, one.found, str(one.seeds), origin(one.records, letters)]
 
 
-def origin(records: Sequence[Data]) -> tuple[str, str]:
-    """Commits and machines of the records, the most of them first."""
+def lettered(found: Iterable[Indexed]) -> dict[str, str]:
+    """A letter for each machine, the most used one first."""
+    rows = [row for one in found for row in (*one.statements, *one.health)]
+    machines = Counter(machine_of(record) for row in rows for record in row.records)
+    ordered = sorted(machines, key=lambda name: (-machines[name], name))
+    return {name: ascii_uppercase[at] for at, name in enumerate(ordered)}
+
+
+def machine_of(record: Data) -> str:
+    return machine({"hardware": record.get("hardware", {})})
+
+
+def origin(records: Sequence[Data], letters: Mapping[str, str]) -> str:
+    """Commits and machines of the records, the most of them first: "e935e22, A"."""
     if not records:
-        return NOWHERE, NOWHERE
-    commits = Counter(short(str(record.get("commit") or UNKNOWN)) for record in records)
-    machines = Counter(machine({"hardware": record.get("hardware", {})}) for record in records)
-    return in_order(commits), in_order(machines)
+        return NOWHERE
+    pairs = Counter(
+        (short(str(r.get("commit") or UNKNOWN)), letters[machine_of(r)]) for r in records
+    )
+    ordered = sorted(pairs, key=lambda pair: (-pairs[pair], pair))
+    return "; ".join(f"{commit}, {letter}" for commit, letter in ordered)
 
 
 def older(records: Sequence[Data], since: str) -> bool:
@@ -176,16 +253,11 @@ def short(commit: str) -> str:
     return commit[:7] + ("+" if commit.endswith("+") else "") + mark
 
 
-def in_order(counts: Mapping[str, int]) -> str:
-    return "; ".join(sorted(counts, key=lambda name: (-counts[name], name)))
-
-
-def healthy(found: Sequence[Indexed]) -> str:
-    rows = []
-    for paper in found:
-        for one in paper.health:
-            commits, machines = origin(one.records)
-            rows.append([paper.paper, one.baseline, one.task, one.here, one.published, one.source,
-                         commits, machines])  # fmt: skip
-    head = ("paper", "baseline", "task", "here", "published", "source", "commit", "machine")
+def healthy(found: Sequence[Indexed], letters: Mapping[str, str]) -> str:
+    head = ("paper", "baseline", "task", "here", "published", "source", "from")
+    rows = [
+        [paper.paper, one.baseline, one.task, one.here, one.published, one.source,
+         origin(one.records, letters)]
+        for paper in found for one in paper.health
+    ]  # fmt: skip
     return markdown_table(head, rows)

@@ -40,6 +40,22 @@ def filled(text: str) -> str:
     return "\n\n".join(textwrap.fill(one, 100, break_on_hyphens=False) for one in plain)
 
 
+def folded(title: str, text: str) -> str:
+    """What most readers need not see, behind a line that opens: in a site and in a repository."""
+    return f'<details markdown="1">\n<summary>{title}</summary>\n\n{text.strip()}\n\n</details>'
+
+
+def measured_first(table: str, column: int) -> str:
+    """The table without rows that say "not measured" in that column, which are folded below it."""
+    head, rows = table.split("\n")[:2], table.split("\n")[2:]
+    absent = [row for row in rows if row[2:-2].split(" | ")[column] == NOT_MEASURED]
+    present = [row for row in rows if row not in absent]
+    if not absent or not present:
+        return table
+    below = folded(f"{len(absent)} {NOT_MEASURED}", "\n".join([*head, *absent]))
+    return "\n".join([*head, *present]) + f"\n\n{below}"
+
+
 @dataclass(frozen=True)
 class Origin:
     """Where the numbers of a part come from: how many, when, how long, by which code and where."""
@@ -166,6 +182,8 @@ class Page:
         )
         environment.filters["filled"] = filled
         environment.filters["looked_up"] = looked_up
+        environment.filters["folded"] = lambda text, title: folded(title, text)
+        environment.filters["measured_first"] = measured_first
         text = environment.get_template(template).render(page=self, **context)
         page.write_text(text.rstrip() + "\n", encoding="utf-8")
 
@@ -194,8 +212,17 @@ class Page:
         gaps += [f"{row[0]}: {name} {UNKNOWN}" for row in rows
                  for name, value in zip(HEAD, row) if UNKNOWN in value]  # fmt: skip
         listed = "\n".join(f"- {line}" for line in gaps)
-        folds = f"\n\n{FOLDS}" if any(FOLD in row[4] for row in rows) else ""
-        return markdown_table(HEAD, rows) + folds + (f"\n\nGaps:\n\n{listed}" if gaps else "")
+        parts = []
+        if rows:
+            folds = f"\n\n{FOLDS}" if any(FOLD in row[4] for row in rows) else ""
+            parts.append(
+                folded(f"Every part: {', '.join(HEAD[1:])}", markdown_table(HEAD, rows) + folds)
+            )
+        if gaps:
+            parts.append(
+                folded(f"{len(gaps)} gaps: what is unknown, missing or not measured", listed)
+            )
+        return "\n\n".join(parts) or "No record yet."
 
 
 def spent(records: Sequence[Data]) -> tuple[str, str]:

@@ -31,6 +31,8 @@ SYMBOL = re.compile(
     r"^([A-Za-zα-ω](?:_\w)?)(?=:| of | in | at )|^(?:[A-Za-z]+,? ){1,4}([α-ω])(?=[.;:]| in \()"
 )
 """At the beginning of a comment ("K: local steps"), or behind a few words ("Discount γ.")."""
+MANY = 16
+"""Settings that a page shows at once; more are folded, or nobody finds what follows them."""
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
@@ -58,6 +60,9 @@ def table(section: str, name: str) -> str:
     own = [f for f in fields if f in said]
     family = [f for f in fields if f not in said and f != "name"]
     text = rows(section, part.settings, own or fields, part.defaults)
+    if len(own or fields) > MANY:
+        inner = text.replace("\n", "\n    ")
+        text = f'??? note "All {len(own or fields)} settings, with defaults"\n\n    {inner}\n'
     if own and family:
         inner = rows(section, part.settings, family, part.defaults).replace("\n", "\n    ")
         text += f'\n\n??? note "Settings of its family"\n\n    {inner}\n'

@@ -320,3 +320,22 @@ def draw_secure_sum() -> Figure:
         fill=SERVER,
     )
     return f
+
+
+def draw_organisations() -> Figure:
+    f = Figure(
+        "Three organisations, one agent",
+        "a model goes out, changes of it come back; data stays where it is",
+        height=330,
+    )
+    f.card(265, 75, 230, 72, "coordinator", "averages the changes,", "sees no data", fill=SERVER)
+    for i, (name, colour) in enumerate(zip(("North", "South", "West"), COLOURS)):
+        x, away = 25 + 250 * i, 100 * (1 - i)
+        f.arrow(372 - away, 149, x + 92, 216, GREY)
+        f.arrow(x + 118, 216, 390 - away, 150, colour)
+        f.card(x, 218, 210, 92, name, "trains on its own folder", fill=CLIENT)
+        f.box(x + 12, 272, 186, 26, WHITE)
+        f.text(x + 105, 289, f"data/{name.lower()}", size=12, anchor="middle", mono=True)
+    f.text(30, 172, "grey: the model", size=12, colour=GREY)
+    f.text(30, 189, "colour: a change of it", size=12, colour=GREY)
+    return f

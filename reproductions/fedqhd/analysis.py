@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fedrl.core.types import Json
 from reproductions.fedqhd import choices, figures, gap, theory
-from reproductions.fedqhd.claims import RULES, claims, reached
+from reproductions.fedqhd.claims import RULES, by_encoders, claims, reached
 from reproductions.fedqhd.figure_claims import figure_claims
 from reproductions.fedqhd.measuring import cells, collect, tasks
 from reproductions.fedqhd.origins import provenance
@@ -82,7 +82,7 @@ class Analysis:
     def claims(self) -> str:
         head = ["the paper says", *self.titles]
         rows = [one.row(self.plan) for one in claims(self.results)]
-        return self.page.table("claims", head, rows)
+        return by_encoders(self.page.table("claims", head, rows), self.plan)
 
     @cached_property
     def figure_claims(self) -> str:
@@ -107,7 +107,7 @@ class Analysis:
         head = ["the paper says", *self.titles]
         plan = self.results.full_plan
         rows = [one.row(plan) for one in reached(self.results, self.results.full, plan)]
-        return self.page.table("full_claims", head, rows)
+        return by_encoders(self.page.table("full_claims", head, rows), plan)
 
     @property
     def full_sizes(self) -> bool:

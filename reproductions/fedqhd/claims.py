@@ -15,7 +15,7 @@ import numpy as np
 
 from reproductions.fedqhd.plan import ENCODERS, Plan
 from reproductions.fedqhd.results import PAPER, Results, ended, reproduced, returns
-from reproductions.pages import Row
+from reproductions.pages import Row, markdown_table
 from reproductions.results import Runs, Trained
 from reproductions.verdicts import FAILS, HOLDS, OPEN, Difference, gap, in_words, signed
 
@@ -156,3 +156,18 @@ def said(
     spent = [m for one in cells for m in one.minutes().values()]
     each = 60 * float(np.mean(spent)) * len(cells) if spent else 0.0
     return in_words(word, difference, seeds, RULES["seeds"], each, margin)
+
+
+def by_encoders(table: str, plan: Plan) -> str:
+    """Two tables with a column per task, which fit on a screen; one for both encoders does not.
+
+    A row that says nothing of an encoder is left out of its table.
+    """
+    lines = [line[2:-2].split(" | ") for line in table.split("\n")]
+    parts = []
+    for at, title in enumerate(("One encoder for all:", "Own encoders:")):
+        rows = [[claim, *cells[at :: len(ENCODERS)]] for claim, *cells in lines[2:]]
+        kept = [row for row in rows if not set(row[1:]) <= {"–", "the same"}]
+        if kept:
+            parts += [title, markdown_table(["the paper says", *plan.tasks.values()], kept)]
+    return "\n\n".join(parts)

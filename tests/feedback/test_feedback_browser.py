@@ -257,12 +257,14 @@ def test_every_control_has_a_name_and_news_is_spoken(visit, folder):
     folder.ask([rate("a"), rate("b")])
     with running(folder) as server:
         page = visit(server)
-        expect(page.get_by_role("status")).to_have_text("Is this guess right? item a")
+        guess = "Our guess: 3.7 of 5 stars"
+        status = page.get_by_role("status")
+        expect(status).to_have_text(f"Is this guess right? item a — {guess}")
         for _ in range(4):  # past the parts of the page
             page.keyboard.press("Tab")
         expect(page.get_by_role("button", name="Too high")).to_be_focused()
         press(page, ["Enter"])
-        expect(page.get_by_role("status")).to_have_text("Too high. Is this guess right? item b")
+        expect(status).to_have_text(f"Too high. Is this guess right? item b — {guess}")
         expect(page.get_by_role("button", name="Too high")).to_be_focused()
         bar = page.get_by_role("progressbar", name="Answers in this sitting")
         expect(bar).to_have_attribute("aria-valuenow", "1")

@@ -1,4 +1,4 @@
-"""The site in a real browser: both widths, both colour schemes, nothing asked for elsewhere."""
+"""The site in a real browser: every page, both widths, both colours, nothing asked elsewhere."""
 
 from __future__ import annotations
 
@@ -12,21 +12,33 @@ from support.browsing import new_person as new_person
 from support.built_site import site as site
 
 pytestmark = pytest.mark.slow
-
-SEEN = (
-    "",
-    "start/student/",
-    "start/person/",
-    "three_companies/",
-    "results/",
-    "concepts/heterogeneity/",
-    "methods/fedagent/",
-    "notebooks/first_comparison/",
-    "reference/methods/",
-    "results/fedqhd/",
-    "comparison/",
-)
 SCREENS = {"desktop": {"width": 1280, "height": 900}, "phone": {"width": 390, "height": 844}}
+LOOKED_AT = """() => {
+  const wrong = [], wide = document.documentElement.scrollWidth;
+  if (wide > innerWidth) wrong.push(`the page is ${wide} wide`);
+  for (const image of document.images) {
+    if (image.complete && !image.naturalWidth) wrong.push(`${image.src} is broken`);
+    if (!image.alt) wrong.push(`${image.src} has no words for who cannot see it`);
+  }
+  const scrolls = (element) => {
+    for (let at = element; at && at.tagName !== "ARTICLE"; at = at.parentElement)
+      if (/auto|scroll/.test(getComputedStyle(at).overflowX)) return true;
+    return false;
+  };
+  const article = document.querySelector("article");
+  // Beside the text there is another column; on a phone code goes to the edge of the screen.
+  const right = innerWidth < 700 ? innerWidth : article.getBoundingClientRect().right + 1;
+  for (const part of article.querySelectorAll("td, th, img, pre")) {
+    const box = part.getBoundingClientRect();
+    if (box.width && box.right > right && !scrolls(part))
+      wrong.push(`cut off at the right: ${part.textContent.slice(0, 60) || part.src}`);
+    if (/^T[DH]$/.test(part.tagName) && box.width && part.scrollWidth > part.clientWidth + 1
+        && !scrolls(part.firstElementChild ?? part))
+      wrong.push(`wider than its cell: ${part.textContent.slice(0, 60)}`);
+  }
+  return wrong;
+}"""
+"""What a page shows that a reader cannot read or reach, in words."""
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -43,19 +55,51 @@ def address(site):
         server.shutdown()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("screen", SCREENS)
-def test_pages_fit_and_ask_nobody_else(address, new_person, screen, scheme):
-    size = SCREENS[screen]
-    page = new_person(address, [address, "data:"], viewport=size, color_scheme=scheme)
-    for name in SEEN:
+def test_every_page_fits_in_both_colours_and_asks_nobody_else(site, address, new_person, screen):
+    """As the switch does it: colours change, what was loaded does not."""
+    page = new_person(address, [address, "data:"], viewport=SCREENS[screen])
+    page.on("response", lambda got: failed.append(got.url) if got.status >= 400 else None)
+    failed, wrong = [], {}
+    for name in pages(site):
+        page.goto(address + name, wait_until="load")
+        for scheme, called in (("light", "default"), ("dark", "slate")):
+            page.evaluate(f"document.body.dataset.mdColorScheme = '{called}'")
+            if found := page.evaluate(LOOKED_AT):
+                wrong[f"{name} {scheme}"] = found
+    assert failed == []
+    assert wrong == {}
+
+
+@pytest.mark.parametrize(("scheme", "called"), [("light", "default"), ("dark", "slate")])
+def test_the_site_has_the_colours_that_a_reader_prefers(address, new_person, scheme, called):
+    page = new_person(address, [address, "data:"], color_scheme=scheme)
+    assert page.locator("body").get_attribute("data-md-color-scheme") == called
+
+
+def test_words_in_pictures_are_inside_of_them(site, address, new_person):
+    """An SVG in a page is cut at its edges: a label that passes them cannot be read."""
+    page = new_person(address, [address, "data:"], viewport=SCREENS["desktop"])
+    outside = """() => [...document.querySelectorAll("text")].filter((word) => {
+      const box = word.getBoundingClientRect(), all = document.documentElement.viewBox.baseVal;
+      const whole = document.documentElement.getBoundingClientRect();
+      const scale = whole.width / all.width;
+      return box.right > whole.left + all.width * scale + 1 || box.left < whole.left - 1
+          || box.bottom > whole.top + all.height * scale + 1 || box.top < whole.top - 1;
+    }).map((word) => word.textContent)"""
+    wrong = {}
+    for path in [*site.glob("pictures/*.svg"), *site.glob("results/**/*.svg")]:
+        name = path.relative_to(site).as_posix()
         page.goto(address + name)
-        wide = page.evaluate("document.documentElement.scrollWidth")
-        assert wide <= size["width"], f"{name} is {wide} wide"
-        broken = "[...document.images].filter(i => i.complete && !i.naturalWidth).map(i => i.src)"
-        assert page.evaluate(broken) == [], name
-        wanted = {"light": "default", "dark": "slate"}[scheme]
-        assert page.locator("body").get_attribute("data-md-color-scheme") == wanted
+        if found := page.evaluate(outside):
+            wrong[name] = found
+    assert wrong == {}
+
+
+def pages(site) -> list[str]:
+    """Addresses of all pages but those that show a file of the repository."""
+    found = (path.parent.relative_to(site).as_posix() for path in site.rglob("index.html"))
+    return sorted(f"{name}/".removeprefix("./") for name in found if not name.startswith("source"))
 
 
 def test_the_search_finds_a_method(address, new_person):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
+from xml.etree import ElementTree
 
 import pytest
 from support.repository import DOCS
 
-from reproductions import index, verdicts
+from reproductions import index, pages, verdict_bars, verdicts
 from reproductions.pages import NOT_MEASURED
 from reproductions.statements import NOT_JUDGED, Health, Statement, judged, seeds_of
 from reproductions.verdicts import FAILS, HOLDS, OPEN
@@ -53,20 +55,54 @@ def test_seeds_are_counted_once_over_all_records():
 def test_a_row_names_commits_and_machines_and_nothing_is_left_out():
     said = Statement("Figure 1", "it rises", HOLDS, "+1", 4, [RECORD, RECORD, OTHER])
     ours = dataclasses.replace(said, where="Figure 9", claim="why", ours=True)
-    paper = index.Indexed("fedqhd", "A paper: of ours", ["Table 1", "Figure 1"], "6e93e24557", "",
-                          ("small",), [ours, said], [])  # fmt: skip
-    table = index.table(paper).splitlines()
-    origin = "0123456; abcdefa+ | a CPU, 2 cores; B, ? cores"
-    row = f"| Figure 1 | it rises | **holds** | +1 | 4 | {origin} |"
-    assert table[2:] == [
-        row, row.replace("Figure 1", "Figure 9").replace("it rises", "*why*"),
-        "| Table 1 | – | not measured | – | – | – | – |",
-    ]  # fmt: skip
-    count = index.counted([paper]).splitlines()[-1]
-    assert count == "| [A paper: of ours](#a-paper-of-ours) | 1 | 0 | 0 | 0 | 1 |"  # not ours
+    waits = dataclasses.replace(said, claim="it is better", verdict=NOT_JUDGED)
+    absent = [Statement("Figure 1", f"it falls: {name}", NOT_MEASURED, "–", 0, []) for name in "AB"]
     health = Health("DQN", "CartPole", "499", "500", "a zoo", [RECORD])
-    healthy = index.healthy([dataclasses.replace(paper, health=[health])])
-    assert "| fedqhd | DQN | CartPole | 499 | 500 | a zoo | 0123456 | a CPU, 2 cores |" in healthy
+    paper = index.Indexed("fedqhd", "A paper: of ours", ["Table 1", "Figure 1"], "6e93e24557", "",
+                          ("small",), [ours, said, waits, *absent], [health])  # fmt: skip
+    letters = index.lettered([paper])
+    assert letters == {"a CPU, 2 cores": "A", "B, ? cores": "B"}
+    table = index.table(paper, letters)
+    row = "| Figure 1 | it rises | **holds** | +1 | 4 | 0123456, A; abcdefa+, B |"
+    judged, unjudged, unmeasured = table.split("<details")
+    assert judged.splitlines()[2:] == [
+        row, row.replace("Figure 1", "Figure 9").replace("it rises", "*why*"), "",
+    ]  # fmt: skip
+    assert "1 not judged" in unjudged
+    assert "| it is better | **not judged** |" in unjudged
+    assert "3 not measured" in unmeasured
+    assert "| Figure 1 | it falls | A; B |" in unmeasured
+    assert "| Table 1 | – | – |" in unmeasured
+    count = index.counted([paper]).splitlines()[-1]
+    assert count == "| [A paper: of ours](#a-paper-of-ours) | 1 | 0 | 0 | 1 | 3 |"  # not ours
+    healthy = index.healthy([paper], letters)
+    assert "| fedqhd | DQN | CartPole | 499 | 500 | a zoo | 0123456, A |" in healthy
+
+
+def test_the_picture_has_a_part_for_every_verdict_with_its_number():
+    papers = [
+        ("A & B", Counter({HOLDS: 3, FAILS: 1})),
+        ("C", Counter({NOT_MEASURED: 200, OPEN: 1})),
+    ]
+    drawn = ElementTree.fromstring(verdict_bars.drawn(papers))
+    space = "{http://www.w3.org/2000/svg}"
+    told = [one.text for one in drawn.iter(f"{space}title")]
+    assert told == ["3 holds", "1 does not hold", "1 undecided", "200 not measured"]
+    words = [one.text for one in drawn.iter(f"{space}text")]
+    assert "A & B" in words
+    assert "201 statements" in words
+    assert "200" in words
+    assert words.count("1") == 1
+
+
+def test_a_table_shows_first_what_was_measured():
+    table = pages.markdown_table(["a", "b"], [["1", "not measured"], ["2", "**holds**"]])
+    shown, below = pages.measured_first(table, 1).split("<details")
+    assert "| 2 | **holds** |" in shown
+    assert "| 1 |" not in shown
+    assert "1 not measured" in below
+    assert "| 1 | not measured |" in below
+    assert pages.measured_first(table, 0) == table
 
 
 @pytest.mark.slow
@@ -97,7 +133,8 @@ def test_the_seeds_that_would_decide_depend_on_what_is_asked():
 
 def test_a_rule_that_is_younger_than_the_runs_is_marked():
     said = Statement("Figure 1", "it rises", HOLDS, "+1", 4, [RECORD, OTHER])
-    assert index.row(said, "2026-01-01T23:59:59Z")[2] == "**holds**"
-    assert index.row(said, "2026-01-02T12:00:00Z")[2] == "**holds** ◦"
-    nothing = dataclasses.replace(said, verdict=NOT_MEASURED, records=[])
-    assert index.row(nothing, "2027")[2] == NOT_MEASURED
+    letters = {"a CPU, 2 cores": "A", "B, ? cores": "B"}
+    assert index.row(said, letters, "2026-01-01T23:59:59Z")[2] == "**holds**"
+    assert index.row(said, letters, "2026-01-02T12:00:00Z")[2] == "**holds** ◦"
+    waits = dataclasses.replace(said, verdict=NOT_JUDGED)
+    assert index.row(waits, letters, "2027")[2] == "**not judged**"

@@ -13,6 +13,7 @@ export const WORDS = {
 };
 export const UNSURE = "Cannot say";
 export const MOST_STARS = 5;
+export const PLACES = ["First", "Second"];
 
 export const $ = (id) => document.getElementById(id);
 export const plural = (count, one, many) => `${count} ${count === 1 ? one : many}`;
@@ -25,12 +26,16 @@ export function make(tag, kind, text) {
   return element;
 }
 
+const starred = (score) => score >= 0 && score <= MOST_STARS;
+const starWords = (score) =>
+  starred(score) ? `${number(score)} of ${MOST_STARS} stars` : number(score);
+
 // Filled as far as the score says; a score on another scale is a number.
 export function stars(score) {
-  if (!(score >= 0 && score <= MOST_STARS)) return make("b", "", number(score));
+  if (!starred(score)) return make("b", "", number(score));
   const box = make("span", "stars");
   box.setAttribute("role", "img");
-  box.setAttribute("aria-label", `${number(score)} of ${MOST_STARS} stars`);
+  box.setAttribute("aria-label", starWords(score));
   const filled = make("i", "", "★".repeat(MOST_STARS));
   filled.style.width = `${(100 * score) / MOST_STARS}%`;
   box.append("★".repeat(MOST_STARS), filled);
@@ -40,6 +45,14 @@ export function stars(score) {
 // An item without what was given: a person judges what the model wrote.
 export const continuation = (text, prompt) =>
   prompt && text.startsWith(prompt) ? `… ${text.slice(prompt.length).trimStart()}` : text;
+
+// A question as it is read aloud: with all that a person has to know to answer it.
+export function spoken({ kind, items, prompt, scores }) {
+  const told = items.map((text) => continuation(text, prompt));
+  const parts = told.length === 1 ? [told[0], `Our guess: ${starWords(scores[0])}`]
+    : told.map((text, place) => `${PLACES[place]}: ${text}`);
+  return `${WORDS[kind].ask} ${(prompt ? [prompt, ...parts] : parts).join(" — ")}`;
+}
 
 export function saidWord(one, value) {
   return value === null ? UNSURE : WORDS[one.kind].choices[Math.sign(value) + 1];

@@ -8,7 +8,8 @@
 // Every entry says which version of the question it is about. Where the person has done something
 // else in another place meanwhile, the server writes nothing, and the person decides here.
 import { apply } from "./applying.js";
-import { $, make, stars, continuation, saidWord, UNSURE, WORDS } from "./drawing.js";
+import { $, make, stars, continuation, saidWord, spoken, PLACES, UNSURE, WORDS }
+  from "./drawing.js";
 import { showConflicts, showEffect, showHistory, sure } from "./history.js";
 import { showEnd, showLately, showQuiet } from "./sitting.js";
 
@@ -325,6 +326,7 @@ function showHead() {
   $("count").textContent = all ? `${done} of ${all}` : "";
   $("bar").setAttribute("aria-valuemax", Math.max(all, 1));
   $("bar").setAttribute("aria-valuenow", done);
+  $("bar").setAttribute("aria-valuetext", all ? `${done} of ${all} answered` : "No questions yet");
   $("bar").firstElementChild.style.width = `${(100 * done) / Math.max(all, 1)}%`;
 }
 
@@ -370,7 +372,10 @@ function showQuestion(question) {
     const card = make("article", alone ? "item alone" : "item");
     const told = continuation(text, question.prompt);
     if (told.length > 160) card.classList.add("long");
-    if (!alone) card.append(make("h2", "", ["First", "Second"][place]));
+    if (!alone) {
+      card.append(make("h2", "", PLACES[place]));
+      card.setAttribute("aria-label", PLACES[place]);
+    }
     card.append(make("p", "", told));
     if (alone) {
       const score = make("div", "score", "Our guess ");
@@ -382,7 +387,7 @@ function showQuestion(question) {
   document.querySelectorAll(".choice span").forEach((label, place) => {
     label.textContent = words.choices[place];
   });
-  say(`${words.ask} ${question.items.join(" — ")}`, true);
+  say(spoken(question), true);
 }
 
 let saying = "";
