@@ -35,10 +35,12 @@ def serve(
     going_on: Callable[[], bool],
     changed: Callable[[], bool] = lambda: False,
     answer: Callable[[Content], Content] | None = None,
+    log: Callable[[str], None] = say,
 ) -> None:
     """Answer message after message of the SuperNode at `address` while `going_on`.
 
-    `answer` is in the place of the client's own, to tell its owner what it is about.
+    `answer` is in the place of the client's own, to tell its owner what it is about; `log` is told
+    how the SuperNode is.
 
     Ends where the SuperNode might wait for the rest of an answer for ever: start another one. Ends,
     too, if `changed` asks for another one and nothing is under way: no answer is lost by that.
@@ -63,11 +65,11 @@ def serve(
                     time.sleep(min(max(idle / 10, FIRST_POLL_SECONDS), POLL_SECONDS))
                     continue
             except httpx.ConnectError as error:  # it is starting, or on its way out
-                say(f"the SuperNode does not answer ({type(error).__name__})")
+                log(f"the SuperNode does not answer ({type(error).__name__})")
                 time.sleep(1.0)
                 continue
             except (httpx.HTTPError, OSError) as error:  # a task may be ours, and nobody knows it
-                say(f"the SuperNode did not answer ({type(error).__name__})")
+                log(f"the SuperNode did not answer ({type(error).__name__})")
                 return
             try:
                 with contextlib.closing(Task(address, tokens.pop(), next_task)) as task:

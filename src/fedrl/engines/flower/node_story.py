@@ -18,18 +18,15 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fedrl.core import file_locks
 from fedrl.core.atomic_files import OWNER_ONLY, write_atomically
 from fedrl.core.serialization import Damaged
-from fedrl.core.types import UserError
 from fedrl.core.update_refusal import one_line
-from fedrl.engines.flower import messages
+from fedrl.engines.flower import messages, running_lock
 from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.node_check import Finding, Joining, reach
 from fedrl.engines.flower.owner_log import say
 
-NOW, LOCK = "now.json", "running.lock"
-PATIENCE_SECONDS = 10.0
+NOW = "now.json"
 RETRY_SECONDS, LATER_SECONDS = 2.0, 30.0
 BEAT_SECONDS = 10.0
 IDLE = "waiting for work"
@@ -89,6 +86,11 @@ class Story:
             say(why)
         self.write()
 
+    def aside(self, line: str) -> None:
+        """What its SuperNode does: of interest only where nothing else explains it."""
+        if not self.trouble:
+            say(line)
+
     def write(self) -> None:
         now = Now(
             round(time.time(), 1), self.client, self.node.name, self.node.superlink,
@@ -102,7 +104,12 @@ class Story:
 def telling(story: Story) -> Iterator[Story]:
     """Look at the connection from time to time, until the node ends."""
     over = threading.Event()
-    with _alone(story.folder):
+    # Two would take turns with one client's state and secret.
+    taken = (
+        f"--folder {story.folder}: another node runs in it; a machine in several federations has a "
+        "folder for each"
+    )
+    with running_lock.alone(story.folder, taken, running_lock.PATIENCE_SECONDS):
         thread = threading.Thread(target=_follow, args=(story, over), daemon=True)
         thread.start()
         try:
@@ -113,27 +120,8 @@ def telling(story: Story) -> Iterator[Story]:
                 (story.folder / NOW).unlink(missing_ok=True)
 
 
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """A folder is one node's: two would take turns with one client's state and secret."""
-    end = time.monotonic() + PATIENCE_SECONDS  # what a killed node has left behind ends soon
-    with (folder / LOCK).open("w") as file:
-        while True:
-            try:
-                file_locks.lock(file, wait=False)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() > end:
-                    raise UserError(
-                        f"--folder {folder}: another node runs in it; a machine in several "
-                        "federations has a folder for each"
-                    ) from error
-                time.sleep(0.2)
-        yield
-
-
 def _follow(story: Story, over: threading.Event) -> None:
-    """All steps until it is connected, ever more seldom: each leaves a line in the coordinator's
+    """All steps until it is connected, ever more seldom: a refusal is a line in the coordinator's
     log. Then only whether somebody listens, which costs nobody."""
     pause = RETRY_SECONDS
     while not over.is_set():

@@ -21,8 +21,8 @@ from fedrl.core.types import UserError
 from fedrl.engines.flower import adapter, child_processes, node_executor
 from fedrl.engines.flower.node import NodeClient
 from fedrl.engines.flower.node_check import Joining
-from fedrl.engines.flower.node_story import Story, telling
-from fedrl.engines.flower.owner_log import say
+from fedrl.engines.flower.node_story import LATER_SECONDS, Story, telling
+from fedrl.engines.flower.owner_log import in_words, say
 from fedrl.privacy.secure_aggregation import identity
 from fedrl.privacy.secure_aggregation.identity import Identity
 
@@ -50,12 +50,22 @@ def serve(node: SuperNode, client: NodeClient) -> None:
     except OSError as error:
         raise UserError(f"--folder {client.folder}: {error.strerror}") from error
     _begin(client)
-    joining = Joining(node.superlink, node.ca, node.key)
+    joining = Joining(node.superlink, node.ca, node.key, client=client.number)
     story = Story(joining, client.number, client.folder)
     with child_processes.ended_by_signals(), contextlib.closing(client), telling(story):
+        pause = PAUSE_SECONDS
         while True:
             _serve_once(node, client, story)
-            time.sleep(PAUSE_SECONDS)
+            # What keeps it out is known, and each try is a line in the coordinator's log.
+            pause = min(2 * pause, LATER_SECONDS) if story.trouble else PAUSE_SECONDS
+            _wait(pause, story)
+
+
+def _wait(pause: float, story: Story) -> None:
+    """So long, or until what kept the node out is gone."""
+    end, troubled = time.monotonic() + pause, bool(story.trouble)
+    while (rest := end - time.monotonic()) > 0 and bool(story.trouble) == troubled:
+        time.sleep(min(rest, PAUSE_SECONDS))
 
 
 def _begin(client: NodeClient) -> None:
@@ -71,6 +81,8 @@ def _begin(client: NodeClient) -> None:
             f"--folder {client.folder}: {error}; `fedrl flower audit {client.folder}` shows it, "
             "and moved away with audit.head a new one begins"
         ) from error
+    except OSError as error:
+        raise UserError(f"--folder {client.folder}: {in_words(error)}") from error
     if policy.coordinators and audit.coordinator not in policy.coordinators:
         raise UserError(
             f"coordinators of the policy have not {audit.coordinator or 'one without a CA'}, which "
@@ -105,9 +117,10 @@ def _serve_once(node: SuperNode, client: NodeClient, story: Story | None = None)
             lambda: process.poll() is None,
             lambda: _contents(node.key) != key,
             story.told(client.answer) if story else None,
+            story.aside if story else say,
         )
         ended = "is ended" if process.poll() is None else f"ended (exit code {process.returncode})"
-        say(f"the SuperNode {ended}; it is started again")
+        (story.aside if story else say)(f"the SuperNode {ended}; it is started again")
     finally:
         child_processes.stop([process])
 
