@@ -24,7 +24,7 @@ from fedrl.engines.flower.audit_log import AuditLog
 from fedrl.engines.flower.messages import Job, to_json
 from fedrl.engines.flower.node import NodeClient
 from fedrl.engines.flower.node_audit import NodeAudit
-from fedrl.engines.flower.node_check import Joining
+from fedrl.engines.flower.node_check import Finding, Joining
 from fedrl.engines.flower.node_story import Story
 
 
@@ -180,3 +180,19 @@ def test_a_coordinator_tells_its_members(tmp_path: Path):
 def test_a_folder_of_neither_side_is_told(tmp_path: Path, capsys: Any):
     assert call(["flower", "status", str(tmp_path)]) == 2
     assert "has no audit log and no nodes/" in capsys.readouterr().err
+
+
+def test_a_node_that_ended_while_it_looked_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    over, lines = threading.Event(), []
+
+    def slow(_: Joining) -> list[Finding]:
+        over.set()
+        return [Finding(False, "this machine knows no hub")]
+
+    monkeypatch.setattr(node_story, "reach", slow)
+    monkeypatch.setattr(node_story, "say", lines.append)
+    node_story._follow(Story(Joining("hub:9092"), 0, tmp_path), over)
+    assert not lines
+    assert not (tmp_path / node_story.NOW).exists()

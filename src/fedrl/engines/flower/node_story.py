@@ -126,6 +126,8 @@ def _follow(story: Story, over: threading.Event) -> None:
     pause = RETRY_SECONDS
     while not over.is_set():
         findings = _until_listening(story.node) if story.connected else list(reach(story.node))
+        if over.is_set():  # the look took long, and a node that has ended says nothing
+            return
         bad = next((one.what for one in findings if not one.good), "")
         story.found(not bad, bad)
         pause = RETRY_SECONDS if story.connected else min(2 * pause, LATER_SECONDS)
