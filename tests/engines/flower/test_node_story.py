@@ -82,6 +82,25 @@ def test_what_keeps_a_node_out_is_not_buried(tmp_path: Path, monkeypatch: pytest
     ]
 
 
+def test_a_killed_node_waits_until_its_old_connection_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Its key is registered, and it is not in all the same: that is not called connected."""
+    lines: list[str] = []
+    monkeypatch.setattr(node_story, "say", lines.append)
+    story = Story(Joining("hub:9092", None, Path("north.key")), 0, tmp_path)
+    (tmp_path / supernode.LOG).write_bytes(b"[code: 2004] Failed to activate SuperNode.\nended\n")
+    assert supernode._turned_away(NodeClient(0, tmp_path, lambda _: pytest.fail("asked")))
+    story.turned_away()
+    story.looked("")
+    assert lines == [node_story.STILL_COUNTED]
+    assert not story.connected
+    assert not story.patient  # it tries on: a minute later it is in
+    monkeypatch.setattr(node_story, "TURNED_AWAY_SECONDS", 0.0)
+    story.looked("")
+    assert lines[1:] == ["connected as north (client 0); waiting for work"]
+
+
 def test_a_node_that_is_kept_out_goes_on_as_soon_as_it_may(tmp_path: Path):
     story = Story(Joining("hub:9092", None, Path("north.key")), 0, tmp_path)
     story.found(False, "your key is not registered yet")

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -30,6 +31,12 @@ NOW = "now.json"
 RETRY_SECONDS, LATER_SECONDS = 2.0, 30.0
 BEAT_SECONDS = 10.0
 IDLE = "waiting for work"
+TURNED_AWAY_SECONDS = 15.0
+"""A SuperNode that was not turned away for so long, several tries, is in."""
+STILL_COUNTED = (
+    "the coordinator still counts an earlier connection of this key: if this node was killed, it "
+    "is let in within two minutes; if not, another node runs with the same key"
+)
 Answer = Callable[[records.Content], records.Content]
 
 
@@ -51,6 +58,7 @@ class Story:
         self.node, self.client, self.folder = node, client, folder
         self.connected, self.doing, self.trouble = False, "connecting", ""
         self._writing = threading.Lock()
+        self._turned_away = -math.inf
 
     def told(self, answer: Answer) -> Answer:
         """The same answers, with what is asked said before and after."""
@@ -85,6 +93,22 @@ class Story:
             self.connected, self.trouble, self.doing = False, why, why
             say(why)
         self.write()
+
+    def turned_away(self) -> None:
+        """Its SuperNode was, with a key that is registered: Flower has one of a key at a time."""
+        self._turned_away = time.monotonic()
+        if not self.trouble:
+            self.found(False, STILL_COUNTED)
+
+    @property
+    def patient(self) -> bool:
+        """Whether what keeps it out ends only when somebody does something."""
+        return bool(self.trouble) and self.trouble != STILL_COUNTED
+
+    def looked(self, bad: str) -> None:
+        """A look at the connection, from the address to the key; empty if all is good."""
+        lately = time.monotonic() - self._turned_away < TURNED_AWAY_SECONDS
+        self.found(not bad and not lately, bad or (STILL_COUNTED if lately else ""))
 
     def aside(self, line: str) -> None:
         """What its SuperNode does: of interest only where nothing else explains it."""
@@ -129,7 +153,7 @@ def _follow(story: Story, over: threading.Event) -> None:
         if over.is_set():  # the look took long, and a node that has ended says nothing
             return
         bad = next((one.what for one in findings if not one.good), "")
-        story.found(not bad, bad)
+        story.looked(bad)
         pause = RETRY_SECONDS if story.connected else min(2 * pause, LATER_SECONDS)
         end = time.monotonic() + (LATER_SECONDS if story.connected else pause)
         while (rest := end - time.monotonic()) > 0 and not over.wait(min(rest, BEAT_SECONDS)):

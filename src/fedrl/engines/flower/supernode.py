@@ -27,6 +27,7 @@ from fedrl.privacy.secure_aggregation import identity
 from fedrl.privacy.secure_aggregation.identity import Identity
 
 PAUSE_SECONDS = 2.0
+LOG = "supernode.log"
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def serve(node: SuperNode, client: NodeClient) -> None:
         while True:
             _serve_once(node, client, story)
             # What keeps it out is known, and each try is a line in the coordinator's log.
-            pause = min(2 * pause, LATER_SECONDS) if story.trouble else PAUSE_SECONDS
+            pause = min(2 * pause, LATER_SECONDS) if story.patient else PAUSE_SECONDS
             _wait(pause, story)
 
 
@@ -119,10 +120,17 @@ def _serve_once(node: SuperNode, client: NodeClient, story: Story | None = None)
             story.told(client.answer) if story else None,
             story.aside if story else say,
         )
+        if story and process.poll() and _turned_away(client):
+            story.turned_away()
         ended = "is ended" if process.poll() is None else f"ended (exit code {process.returncode})"
         (story.aside if story else say)(f"the SuperNode {ended}; it is started again")
     finally:
         child_processes.stop([process])
+
+
+def _turned_away(client: NodeClient) -> bool:
+    """By the last words of its SuperNode."""
+    return adapter.TURNED_AWAY in _contents(client.folder / LOG)[-1000:]
 
 
 def _contents(path: Path | None) -> bytes:
@@ -150,6 +158,4 @@ def _start(node: SuperNode, client: NodeClient, port: int, secret: Path) -> subp
     words += ["--node-config", f"client={client.number}"]
     words += ["--root-certificates", str(node.ca)] if node.ca else ["--insecure"]
     words += ["--auth-supernode-private-key", str(node.key)] if node.key else []
-    return child_processes.start(
-        words, client.folder / adapter.HOME, client.folder / "supernode.log"
-    )
+    return child_processes.start(words, client.folder / adapter.HOME, client.folder / LOG)
