@@ -89,7 +89,9 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/load.py $(BENCH)
 	$(BIN)/python benchmarks/precision.py $(BENCH)
 
+# Where a commit is tagged, its tag and the version in the code must be the same.
 dist: $(STAMP)
+	$(BIN)/python -m pytest -q tests/project/test_release.py
 	$(BIN)/python -m pip install --quiet build
 	$(BIN)/python -m build --outdir dist .
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import os
 import re
 import subprocess
+import sys
 import tomllib
 
 import pytest
@@ -50,3 +53,34 @@ def test_the_readme_fits_its_first_promises():
     assert len(re.findall(r"^@\w+\{\w+, title", readme, re.M)) >= 4
     for word in ("Windows", "macOS", "What it does not do", "Apache-2.0"):
         assert word in readme
+
+
+UNIX = {"fcntl", "grp", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty"}
+
+
+def test_nothing_that_only_unix_has_is_needed_to_import_a_module():
+    """On Windows `fedrl list` must answer, and name WSL where it cannot."""
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno} {name}"
+        for path in sorted((ROOT / "src").rglob("*.py"))
+        for node in ast.parse(path.read_text("utf-8")).body
+        for name in _imported(node)
+        if name.partition(".")[0] in UNIX
+    ]
+    assert not found
+
+
+def _imported(node: ast.stmt) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+
+
+def test_a_package_that_is_missing_is_named(tmp_path):
+    """Of an installation with --no-deps, say: one line, and not where numpy was imported."""
+    (tmp_path / "numpy.py").write_text("raise ModuleNotFoundError(name='numpy')")
+    asked = [sys.executable, "-c", "from fedrl.__main__ import main; main()", "list"]
+    environment = os.environ | {"PYTHONPATH": str(tmp_path)}
+    told = subprocess.run(asked, env=environment, capture_output=True, text=True, check=False)
+    assert told.returncode == 1
+    assert told.stderr == 'error: fedrl needs the package numpy: pip install "fedrl"\n'

@@ -104,6 +104,8 @@ def link(
     """
     place = Path(folder)
     _check_folder(place, insecure)
+    if not 0 < port < 65536:
+        raise UserError(f"--port is {port}; ports are 1 to 65535")
     if insecure and host != "127.0.0.1":
         raise UserError("--insecure has no keys and no encryption: it needs --host 127.0.0.1")
     try:
@@ -290,6 +292,8 @@ def up(
         raise UserError("--peers is for nodes with a key, and --insecure has none")
     if clients < 1:
         raise UserError(f"--clients is {clients}; it must be at least 1")
+    if not 0 <= port < 65536:
+        raise UserError(f"--port is {port}; ports are 1 to 65535, and 0 is any free one")
 
     from fedrl.engines.flower.local_federation import LocalFederation
 

@@ -23,14 +23,16 @@ def check(
     folder: str | Path | None = None,
     policy: str | Path | None = None,
     data: str | Path | None = None,
+    client: int | None = None,
 ) -> Iterator[Finding]:
     """What a node with these words would find, step by step; nothing is changed."""
     from fedrl.engines.flower import node_check
 
     if insecure == bool(ca and key):
         raise UserError("a node needs --ca and --key, or --insecure and neither")
-    paths = [None if path is None else Path(path) for path in (ca, key, folder, policy, data)]
-    return node_check.check(node_check.Joining(superlink, *paths))
+    names = {"ca": ca, "key": key, "folder": folder, "policy": policy, "data": data}
+    paths = {name: None if path is None else Path(path) for name, path in names.items()}
+    return node_check.check(node_check.Joining(superlink, **paths, client=client))
 
 
 @needs_flower

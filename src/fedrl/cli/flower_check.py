@@ -19,6 +19,7 @@ def check(argv: list[str]) -> int:
     parser.add_argument("--ca", type=Path, help="ca.pem of the federation")
     parser.add_argument("--key", type=Path, help="the node's private key")
     parser.add_argument("--insecure", action="store_true", help="no ca, no key: on loopback only")
+    parser.add_argument("--client", type=int, help="its number, to compare with that of the key")
     parser.add_argument("--folder", type=Path, help="the node's, as of fedrl flower node")
     parser.add_argument("--policy", type=Path, metavar="FILE", help="the same")
     parser.add_argument("--data", type=Path, metavar="FOLDER", help="the same")
@@ -34,6 +35,7 @@ def check(argv: list[str]) -> int:
         folder=asked.folder,
         policy=asked.policy,
         data=asked.data,
+        client=asked.client,
     ):
         good &= finding.good
         print(f"{'ok   ' if finding.good else 'FAIL '} {finding.what}", flush=True)

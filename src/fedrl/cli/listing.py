@@ -1,7 +1,9 @@
 """`fedrl list`: methods, worlds, rules, attacks, rewards and recipes, and where they come from."""
 
+import sys
 from importlib.metadata import version
 
+from fedrl.cli.help_text import fitted
 from fedrl.core.registry import Entry
 
 
@@ -20,12 +22,15 @@ def list_(argv: list[str]) -> int:
         print("usage: fedrl list\n\nShows what is installed, and where it comes from.")
         return 0 if argv[0] in ("-h", "--help") else 2
     found = api.catalogue()
+    rows: list[str] = []
     for title in ("methods", "worlds", "rules", "attacks", "rewards"):
-        print(f"{title}:")
+        rows.append(f"{title}:")
         for name, entry in getattr(found, title).items():
-            print(f"  {name:<14}  {entry.summary}{origin(entry)}")
+            rows.append(f"  {name:<14}  {entry.summary}{origin(entry)}")
     for title, lines in (("recipes", found.recipes), ("sweeps", found.sweeps)):
-        print(f"{title}:")
-        for name, line in lines.items():
-            print(f"  {name:<26}  {line}")
+        rows.append(f"{title}:")
+        rows += [f"  {name:<26}  {line}" for name, line in lines.items()]
+    text = "\n".join(rows)
+    # A line for each to programs, what fits to people.
+    print(fitted(text) if sys.stdout is not None and sys.stdout.isatty() else text)
     return 0

@@ -30,8 +30,12 @@ def create_private(path: Path, data: bytes) -> None:
             raise UserError(f"{path} is there already; remove it first if it may go")
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
-        with open(descriptor, "wb") as file:
-            file.write(data)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(data)
+        except OSError:  # a full disk: half a file would stand in the way of the next try
+            path.unlink()
+            raise
     except OSError as error:
         raise UserError(f"cannot write {path}: {error.strerror}") from error
 

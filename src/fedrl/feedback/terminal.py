@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-import termios
 import textwrap
 import time
 from collections.abc import Callable
@@ -72,7 +72,10 @@ def _typed_choice(view: FolderView, limit: int, ask: Callable[[str], str]) -> st
 def _typed(prompt: str) -> str:
     """A line that is typed now: what was typed before a query was there does not answer it."""
     if sys.stdin.isatty():
-        termios.tcflush(sys.stdin, termios.TCIFLUSH)
+        with contextlib.suppress(ModuleNotFoundError):  # Windows has none
+            import termios
+
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)
     return input(prompt)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import sys
+import threading
 import time
 
 from rich.console import Console
@@ -21,6 +22,9 @@ from fedrl.federation.round_loop import Round
 MAIN = ("eval/success", "eval/accuracy", "eval/return", "eval/reward", "train/return")
 PLAIN_SECONDS = 2.0
 """Without a terminal, a line at most this often (and for the first and the last round)."""
+STARTING = "compiling, which takes longest the first time"
+STARTING_SECONDS = (3.0, 30.0)
+"""Without a terminal, when that is said if nothing else was, and how often after that."""
 
 
 def open_progress(shown: bool | None) -> Progress:
@@ -39,22 +43,35 @@ class Progress:
         self._latest: Metrics = {}
         self._living: Status | None = None
         if self.console.is_terminal:
-            self._living = self.console.status("compiling")
+            self._living = self.console.status(STARTING)
+        self._begun = threading.Event()  # the first round is there, or it is all over
 
     def __enter__(self) -> Progress:
         if self._living is not None:
             self._living.start()
+        else:
+            threading.Thread(target=self._starting, daemon=True).start()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._begun.set()
         if self._living is not None:
             self._living.stop()
+
+    def _starting(self) -> None:
+        """A log that stays empty for a minute looks like a program that hangs."""
+        began, (pause, later) = time.monotonic(), STARTING_SECONDS
+        while not self._begun.wait(pause):
+            waited = f", {time.monotonic() - began:.0f} s so far" if pause == later else ""
+            self._plain(f"{STARTING}{waited}")
+            pause = later
 
     def note(self, line: str) -> None:
         """Something worth a line of its own: a failed client, a damaged checkpoint."""
         self.console.print(line, style="yellow", markup=False, soft_wrap=True)
 
     def round_done(self, done: Round) -> None:
+        self._begun.set()
         self._latest |= done.metrics
         line = self.line(done)
         if self._living is not None:
@@ -66,8 +83,11 @@ class Progress:
         now = time.monotonic()
         if now - self._printed >= PLAIN_SECONDS or done.round == done.rounds:
             self._printed = now
-            with contextlib.suppress(OSError):  # nobody reads any more: no reason to stop
-                print(line, file=sys.stderr, flush=True)
+            self._plain(line)
+
+    def _plain(self, line: str) -> None:
+        with contextlib.suppress(OSError):  # nobody reads any more: no reason to stop
+            print(line, file=sys.stderr, flush=True)
 
     def line(self, done: Round) -> str:
         return f"round {done.round}/{done.rounds}  {self.summary(done)}"
@@ -105,6 +125,9 @@ class Quiet(Progress):
 
     def __init__(self) -> None:
         super().__init__(Console(stderr=True, force_terminal=False))
+
+    def __enter__(self) -> Quiet:
+        return self
 
     def note(self, line: str) -> None:
         logging.getLogger("fedrl").warning(line)

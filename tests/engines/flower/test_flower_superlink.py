@@ -366,3 +366,28 @@ def test_a_connection_that_is_none_leaves_no_folder_behind(
     with pytest.raises(UserError, match="connection is 'nowhere', but there is no"):
         runs.start(resolve(CARTPOLE, here))
     assert not (tmp_path / "runs").exists()
+
+
+def test_a_member_is_told_as_which_client_it_is_filed():
+    """By the guard itself, and as no refusal: the SuperLink has no such path."""
+    pytest.importorskip("flwr", reason="needs the extra flower")
+    from fedrl.engines.flower.superlink_guard import Guard
+
+    said: list[Any] = []
+    seen: list[Any] = []
+
+    async def behind(*_: Any) -> None:
+        pytest.fail("asked the SuperLink")
+
+    async def send(event: Any) -> None:
+        seen.append(event)
+
+    guard = Guard(behind, set(), SECRET, lambda _: MEMBER, lambda k: k == MEMBER)
+    guard.client_of = {MEMBER: "3"}.__getitem__
+    guard._seldom.say = said.append  # type: ignore[method-assign]
+    scope = {"type": "http", "path": "/v1/fleet/check", "headers": [], "client": ("1.2.3.4", 5)}
+    asyncio.run(guard(scope, lambda: pytest.fail("read a body"), send))
+    assert seen[0]["status"] == 200
+    assert (b"x-fedrl-client", b"3") in seen[0]["headers"]
+    assert not said
+    assert ask("/v1/fleet/check", "1.2.3.4", key=b"a stranger's") == (401, False)

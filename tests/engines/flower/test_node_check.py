@@ -4,8 +4,6 @@ runs."""
 from __future__ import annotations
 
 import email.utils
-import json
-import re
 import socket
 import ssl
 import threading
@@ -23,13 +21,10 @@ from fedrl.core.types import UserError
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
-from fedrl.engines.flower import keys, node_story, status
-from fedrl.engines.flower.adapter import records, superlink
+from fedrl.engines.flower import keys, node_check
+from fedrl.engines.flower.adapter import superlink
 from fedrl.engines.flower.address import Address, parse
-from fedrl.engines.flower.audit_log import AuditLog
-from fedrl.engines.flower.messages import Job, to_json
-from fedrl.engines.flower.node_check import Joining, check, own, reach
-from fedrl.engines.flower.node_story import Story
+from fedrl.engines.flower.node_check import CLIENT, Joining, check, own, reach
 
 
 @pytest.mark.parametrize(
@@ -94,13 +89,16 @@ def north(hub: Path, tmp_path: Path) -> Joining:
 
 
 @contextmanager
-def listening(hub: Path, registered: bool = True, ahead: float = 0.0) -> Iterator[str]:
+def listening(
+    hub: Path, registered: bool = True, ahead: float = 0.0, client: str = "0"
+) -> Iterator[str]:
     """A SuperLink that knows a key or not, by the same rules; its clock may be wrong."""
 
     class Reply(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
             known = superlink.signing_key({k.lower(): v for k, v in self.headers.items()})
-            self.send_response_only(404 if known and registered else 401)
+            self.send_response_only(200 if known and registered else 401)
+            self.send_header(CLIENT, client)
             self.send_header("Date", email.utils.formatdate(time.time() + ahead, usegmt=True))
             self.send_header("Content-Length", "0")
             self.end_headers()
@@ -128,8 +126,8 @@ def failure(node: Joining) -> str:
     return last.what
 
 
-def at(node: Joining, address: str, **changed: Path) -> Joining:
-    known = {"ca": node.ca, "key": node.key, "folder": node.folder} | changed
+def at(node: Joining, address: str, **changed: Any) -> Joining:
+    known = {"ca": node.ca, "key": node.key, "folder": node.folder, **changed}
     return Joining(address, **known)
 
 
@@ -148,6 +146,17 @@ def test_a_key_that_is_not_registered_says_what_to_send(hub: Path, north: Joinin
     with listening(hub, registered=False) as address:
         told = failure(at(north, address))
     assert told.startswith("your key is not registered yet: send north.key.pub to the coordinator")
+
+
+def test_a_key_that_is_filed_under_another_number(hub: Path, north: Joining):
+    """The driver would leave it out, and its technician would wait for work for ever."""
+    with listening(hub, client="0") as address:
+        told = failure(at(north, address, client=5))
+        assert all(one.good for one in reach(at(north, address, client=0)))
+        assert all(one.good for one in reach(at(north, address)))  # nothing is said of a number
+    assert "filed as that of client 0, and this node says --client 5: use --client 0" in told
+    with listening(hub, client="") as address:
+        assert "under no client's number" in failure(at(north, address, client=5))
 
 
 def test_a_certificate_of_another_authority_is_none(hub: Path, north: Joining, tmp_path: Path):
@@ -196,6 +205,14 @@ def test_a_port_of_something_else(north: Joining):
     assert "speaks no TLS" in told or "ended the connection" in told
 
 
+def test_a_port_that_says_nothing(north: Joining, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(node_check, "PATIENCE", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as mute:
+        told = failure(at(north, f"localhost:{mute.getsockname()[1]}"))
+    assert "listens, and says nothing within" in told
+    assert "is this the SuperLink's port?" in told
+
+
 def test_a_key_that_others_can_read_and_files_that_are_none(
     hub: Path, north: Joining, tmp_path: Path
 ):
@@ -207,6 +224,10 @@ def test_a_key_that_others_can_read_and_files_that_are_none(
         (tmp_path / "no.key").write_text("nonsense")
         assert "is no key of" in failure(at(north, address, key=tmp_path / "no.key"))
         assert "is no certificate" in failure(at(north, address, ca=tmp_path / "no.key"))
+        away = failure(at(north, address, ca=tmp_path / "no.pem"))
+        assert away.endswith("no.pem cannot be read: No such file or directory")
+        half = failure(at(north, address, key=north.key.with_name("north.key.pub")))
+        assert "it is the public half, --key is the other" in half
 
 
 def test_a_policy_for_another_coordinator_is_told_even_if_nobody_listens(
@@ -220,101 +241,3 @@ def test_a_policy_for_another_coordinator_is_told_even_if_nobody_listens(
     (tmp_path / "node" / "policy.toml").rename(tmp_path / "policy.toml")  # beside the key
     (found,) = [one for one in own(at(north, "", folder=tmp_path / "node")) if not one.good]
     assert "lies beside the key" in found.what
-
-
-# While it runs ------------------------------------------------------------------------------------
-
-
-def test_a_story_says_what_changes_and_keeps_it(tmp_path: Path, capsys: Any):
-    story = Story(Joining("hub:9092", None, Path("north.key")), 0, tmp_path)
-    story.found(False, "nothing listens at hub:9092")
-    story.found(False, "nothing listens at hub:9092")
-    assert "not connected (client 0): nothing listens" in status.status(tmp_path)[0]
-    story.found(True)
-    story.found(True)
-    job = Job(
-        "0" * 32, client=0, seed=1, recipe="", digest="", run="a\nrun", round=3, attempt=0,
-        state="", keep=1, deadline=9.0,
-    )  # fmt: skip
-    seen = []
-    answer = story.told(lambda content: (seen.append(status.status(tmp_path)[0]), content)[1])
-    answer(records.content(to_json(job)))
-    lines = [line[9:] for line in capsys.readouterr().err.splitlines()]
-    assert lines == [
-        "nothing listens at hub:9092",
-        "connected as north (client 0); waiting for work",
-        "run a run: training, round 3",
-        "answered after 0 s; waiting for work",
-    ]
-    assert "connected to hub:9092 as north (client 0): run a run: training, round 3" in seen
-    assert "waiting for work" in status.status(tmp_path)[0]
-
-
-def test_a_node_that_is_gone_was_last_alive(tmp_path: Path):
-    story = Story(Joining("hub:9092", None, Path("north.key")), 0, tmp_path)
-    story.found(True)
-    now = json.loads((tmp_path / node_story.NOW).read_text())
-    (tmp_path / node_story.NOW).write_text(json.dumps(now | {"time": time.time() - 7200}))
-    assert "was last alive 2 hours ago" in status.status(tmp_path)[0]
-    with node_story.telling(story):
-        pass
-    assert not (tmp_path / node_story.NOW).exists()
-
-
-def test_two_nodes_do_not_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setattr(node_story, "PATIENCE_SECONDS", 0.1)
-    monkeypatch.setattr(node_story, "_follow", lambda story, over: None)
-    one, other = (Story(Joining(f"hub:{port}"), 0, tmp_path) for port in (1, 2))
-    with node_story.telling(one), pytest.raises(UserError, match="another node runs in it"):
-        node_story.telling(other).__enter__()
-    with node_story.telling(other):
-        pass
-
-
-# Status -------------------------------------------------------------------------------------------
-
-
-def test_a_node_tells_its_rounds_and_refusals(tmp_path: Path, capsys: Any):
-    log = AuditLog(tmp_path)
-    log.add("start", client=2, version="1", coordinator="c" * 64)
-    for number in (1, 2):
-        log.add("update", run="r", recipe="d", round=number, attempt=0, sent=10, epsilon=number / 2)
-    log.add("refused", run="r", reason="its policy does not allow it")
-    assert call(["flower", "status", str(tmp_path)]) == 0
-    told = capsys.readouterr().out
-    assert "is not running" in told
-    assert "as client 2" in told
-    assert "2 rounds answered" in told
-    assert "own ε so far: 1" in told
-    assert "1 refusal, the last:" in told
-    assert "its policy does not allow it" in told
-
-
-def test_a_coordinator_tells_its_members(tmp_path: Path):
-    hub = tmp_path / "hub"
-    (hub / "nodes").mkdir(parents=True)
-    digests = []
-    for number in (0, 1):
-        keys.make_node(tmp_path / f"{number}.key")
-        public = (tmp_path / f"{number}.key.pub").read_bytes()
-        (hub / "nodes" / f"client-{number}.pub").write_bytes(public)
-        digests.append(status._members(hub)[number][1])
-    log = AuditLog(hub)
-    log.add("link", host="0.0.0.0", port=9092, version="1")
-    log.add("registered", file="client-0.pub", key=digests[0])
-    log.add("activated", key=digests[0], address="10.0.0.1")
-    log.add("run", run="r", recipe="d", clients=2)
-    log.add("round", run="r", recipe="d", round=1, attempt=0, answered=[0], failed={"1": "away"})
-    log.add("unknown", asked="/v1/fleet/activate-node from 10.0.0.9", status=412)
-    log.add("unknown", asked="/v1/fleet/check from 10.0.0.1", status=404)
-    told = re.sub(r"\d+ seconds? ago", "just now", "\n".join(status.status(hub)))
-    assert f"client 0, key {digests[0][:16]}: last seen just now, 1 round answered\n" in told
-    assert f"client 1, key {digests[1][:16]}: never seen, 0 rounds answered, not registered" in told
-    assert "1 round, the last one just now: number 1, 1 answered, 1 did not" in told
-    assert "1 refusal, the last:" in told  # a check that went well is none
-    assert "a key that is not registered, or a clock that is off: /v1/fleet/activate-node" in told
-
-
-def test_a_folder_of_neither_side_is_told(tmp_path: Path, capsys: Any):
-    assert call(["flower", "status", str(tmp_path)]) == 2
-    assert "has no audit log and no nodes/" in capsys.readouterr().err

@@ -128,7 +128,7 @@ def make_node(path: Path, name: str = "") -> None:
     key = ec.generate_private_key(ec.SECP384R1())
     encoding, shape = serialization.Encoding.PEM, serialization.PrivateFormat.OpenSSH
     create_private(path, key.private_bytes(encoding, shape, serialization.NoEncryption()))
-    called = name or path.name.removesuffix(".key")
+    called = name or "-".join(path.name.removesuffix(".key").split())
     named = called if public_keys.NAME.fullmatch(called) else ""
     public = public_keys.line(key.public_key(), named)
     path.with_name(path.name + ".pub").write_bytes(public)
@@ -154,7 +154,9 @@ def coordinator_digest(ca: Path) -> str:
     certificate from it. Of several in one file a node would trust all."""
     try:
         found = x509.load_pem_x509_certificates(ca.read_bytes())
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        raise UserError(f"{ca} cannot be read: {error.strerror}") from error
+    except ValueError as error:
         raise UserError(f"{ca} is no certificate in PEM form") from error
     if len(found) != 1:
         raise UserError(f"{ca} has {len(found)} certificates, and a federation has one CA")

@@ -41,9 +41,9 @@ from fedrl.engines.flower.client_state_store import ClientStateStore, with_histo
 from fedrl.engines.flower.kept_model import keep_if_possible
 from fedrl.engines.flower.node_audit import GAVE, STEPS, NodeAudit, Told
 from fedrl.engines.flower.node_plan import Plan, Refused
-from fedrl.engines.flower.owner_log import say
+from fedrl.engines.flower.owner_log import in_words, say
 from fedrl.engines.flower.policy import Policy
-from fedrl.engines.in_process import debugging, one_line, reason, shareable
+from fedrl.engines.in_process import debugging, reason, shareable
 from fedrl.engines.worker_pool import WorkerPool
 from fedrl.privacy.client_ledger import Ledger, job_name
 from fedrl.privacy.secure_aggregation import messages as secure_messages
@@ -133,7 +133,7 @@ class NodeClient:
                     fields |= self._audit.counted(self._ledger.spent())
             self._audit.answered(event, job, heading.reason, **fields)
         except Exception as error:  # noqa: BLE001 - what is not written down is not told
-            self.log(f"nothing was answered: {one_line(error)}")
+            self.log(f"nothing was answered, for {self.folder} is not written: {in_words(error)}")
             why = str(error) if isinstance(error, StateError) else "its audit log cannot be written"
             return Told(messages.Answer(heading.nonce, self.number, why), [], "refused")
         return told
@@ -177,7 +177,7 @@ class NodeClient:
             why = str(error) if told else "the node's own log says why"
             return refused(f"its worker could not start ({why})", "failed")
         except Exception as error:  # noqa: BLE001 - whatever fails here costs one update
-            self.log(one_line(error))
+            self.log(in_words(error))
             return refused(reason(error), "failed")
         body = serialization.cut(data, plan.piece)
         heading = answer(

@@ -4,11 +4,11 @@
     reach      something listens there
     TLS        its certificate is of the federation's CA (ca.pem), for this name, and valid now
     clock      it differs by less than signatures allow
-    key        the SuperLink knows it
+    key        the SuperLink knows it, as that of this client
     folder     the node can write there; its policy can be read, and names this coordinator
 
-A step that fails ends those that need it. The request that asks about the key is for a path that
-does not exist: it changes nothing, and leaves a line in the coordinator's log.
+A step that fails ends those that need it. The request that asks about the key changes nothing; if
+it is refused, that is a line in the coordinator's log.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ from fedrl.engines.flower.adapter import node_auth
 from fedrl.engines.flower.address import Address, parse
 
 PATIENCE = 10.0
-PATH = "/v1/fleet/check"
+PATH, CLIENT = "/v1/fleet/check", "x-fedrl-client"
+"""Where a SuperLink is asked who a key's owner is, and the header that says it: a number, or
+nothing of a key that is filed under none."""
 ANOTHER_AUTHORITY = (18, 19, 20, 21, 7)
 """OpenSSL's: self-signed, an issuer that is not known, a signature that is not its."""
 WRONG_NAME, NOT_YET, EXPIRED = (62, 64), 9, 10
@@ -58,6 +60,7 @@ class Joining:
     folder: Path | None = None
     policy: Path | None = None
     data: Path | None = None
+    client: int | None = None
 
     @property
     def name(self) -> str:
@@ -82,9 +85,11 @@ def reach(node: Joining) -> Iterator[Finding]:
         key = _private_key(node.key)
         context = _trusting(node.ca)
         yield Finding(True, _secured(address, context, node.ca))
-        status, off = _asked(address, context, key)
+        status, off, client = _asked(address, context, key)
         yield Finding(True, _clock(off))
         yield Finding(True, _known(status, node.key, address))
+        if client is not None and node.client is not None:
+            yield Finding(True, _numbered(client, node.client))
     except UserError as error:
         yield Finding(False, str(error))
 
@@ -120,7 +125,8 @@ def _private_key(path: Path) -> ec.EllipticCurvePrivateKey:
     except OSError as error:
         raise UserError(f"the key {path} cannot be read: {error.strerror}") from error
     except (ValueError, UnsupportedAlgorithm) as error:
-        raise UserError(f"{path} is no key of `fedrl flower keys node`") from error
+        half = "; it is the public half, --key is the other" if path.suffix == ".pub" else ""
+        raise UserError(f"{path} is no key of `fedrl flower keys node`{half}") from error
     if not isinstance(key, ec.EllipticCurvePrivateKey):
         raise UserError(f"{path} is no key of `fedrl flower keys node`")
     if path.stat().st_mode & 0o077:
@@ -146,6 +152,11 @@ def _secured(address: Address, context: ssl.SSLContext, ca: Path) -> str:
         raise UserError(
             f"{address} speaks no TLS: is this the SuperLink's port, and was it started without "
             f"--insecure? ({error.reason})"
+        ) from error
+    except TimeoutError as error:
+        raise UserError(
+            f"{address} listens, and says nothing within {PATIENCE:.0f} s: is this the SuperLink's "
+            "port?"
         ) from error
     except OSError as error:
         raise UserError(f"{address} ended the connection: {error.strerror or error}") from error
@@ -177,8 +188,9 @@ def _distrusted(error: ssl.SSLCertVerificationError, address: Address, ca: Path)
 
 def _asked(
     address: Address, context: ssl.SSLContext, key: ec.EllipticCurvePrivateKey
-) -> tuple[int, float]:
-    """The SuperLink's answer to a signed request, and how far this clock is before its own."""
+) -> tuple[int, float, str | None]:
+    """The SuperLink's answer to a signed request, how far this clock is before its own, and as
+    which client it knows the key."""
     line = http.client.HTTPSConnection(
         address.host, address.port, timeout=PATIENCE, context=context
     )
@@ -191,7 +203,8 @@ def _asked(
     finally:
         line.close()
     told = email.utils.parsedate_tz(reply.headers.get("Date", ""))
-    return reply.status, time.time() - email.utils.mktime_tz(told) if told else 0.0
+    off = time.time() - email.utils.mktime_tz(told) if told else 0.0
+    return reply.status, off, reply.headers.get(CLIENT)
 
 
 def _clock(off: float) -> str:
@@ -215,6 +228,20 @@ def _known(status: int, key: Path, address: Address) -> str:
     if status not in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.OK):
         raise UserError(f"{address} is no SuperLink of fedrl: it answers {status}")
     return f"your key {key.name} is registered"
+
+
+def _numbered(filed: str, client: int) -> str:
+    if not filed:
+        raise UserError(
+            "your key is registered, but under no client's number: the coordinator has to name its "
+            f"file client-{client}.pub"
+        )
+    if filed != str(client):
+        raise UserError(
+            f"your key is filed as that of client {filed}, and this node says --client {client}: "
+            f"use --client {filed}, or ask the coordinator"
+        )
+    return f"it is that of client {client}"
 
 
 def own(node: Joining) -> Iterator[Finding]:

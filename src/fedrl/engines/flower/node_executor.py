@@ -21,6 +21,8 @@ from fedrl.engines.flower.superlink_client import HEARTBEAT_SECONDS
 
 POLL_SECONDS, FIRST_POLL_SECONDS = 0.1, 0.02
 """Between two looks for a task: a tenth of the time since the last answer, within these."""
+PATIENT_TRIES = 5
+"""A second apart, before it is worth a line that a SuperNode does not answer."""
 WATCH_SECONDS = 1.0
 QUIET_SECONDS = 3.0
 """Without a message after an answer, and the time that the answer takes with so many bytes a second
@@ -35,10 +37,12 @@ def serve(
     going_on: Callable[[], bool],
     changed: Callable[[], bool] = lambda: False,
     answer: Callable[[Content], Content] | None = None,
+    log: Callable[[str], None] = say,
 ) -> None:
     """Answer message after message of the SuperNode at `address` while `going_on`.
 
-    `answer` is in the place of the client's own, to tell its owner what it is about.
+    `answer` is in the place of the client's own, to tell its owner what it is about; `log` is told
+    how the SuperNode is.
 
     Ends where the SuperNode might wait for the rest of an answer for ever: start another one. Ends,
     too, if `changed` asks for another one and nothing is under way: no answer is lost by that.
@@ -46,7 +50,7 @@ def serve(
     with contextlib.closing(Tasks(address, secret)) as tasks:
         tokens: list[str] = []
         quiet = time.monotonic() + QUIET_SECONDS
-        answered = 0.0
+        answered, unheard = 0.0, 0
 
         def next_task() -> bool:
             """Whether there is a task to do, of which `tokens` then has the token."""
@@ -61,13 +65,16 @@ def serve(
                         return
                     idle = time.monotonic() - answered
                     time.sleep(min(max(idle / 10, FIRST_POLL_SECONDS), POLL_SECONDS))
+                    unheard = 0
                     continue
             except httpx.ConnectError as error:  # it is starting, or on its way out
-                say(f"the SuperNode does not answer ({type(error).__name__})")
+                unheard += 1
+                if unheard == PATIENT_TRIES:
+                    log(f"the SuperNode does not answer ({type(error).__name__})")
                 time.sleep(1.0)
                 continue
             except (httpx.HTTPError, OSError) as error:  # a task may be ours, and nobody knows it
-                say(f"the SuperNode did not answer ({type(error).__name__})")
+                log(f"the SuperNode did not answer ({type(error).__name__})")
                 return
             try:
                 with contextlib.closing(Task(address, tokens.pop(), next_task)) as task:

@@ -12,27 +12,31 @@ from __future__ import annotations
 
 import contextlib
 import json
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from fedrl.core import file_locks
 from fedrl.core.atomic_files import OWNER_ONLY, write_atomically
 from fedrl.core.serialization import Damaged
-from fedrl.core.types import UserError
 from fedrl.core.update_refusal import one_line
-from fedrl.engines.flower import messages
+from fedrl.engines.flower import messages, running_lock
 from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.node_check import Finding, Joining, reach
 from fedrl.engines.flower.owner_log import say
 
-NOW, LOCK = "now.json", "running.lock"
-PATIENCE_SECONDS = 10.0
+NOW = "now.json"
 RETRY_SECONDS, LATER_SECONDS = 2.0, 30.0
 BEAT_SECONDS = 10.0
 IDLE = "waiting for work"
+TURNED_AWAY_SECONDS = 15.0
+"""A SuperNode that was not turned away for so long, several tries, is in."""
+STILL_COUNTED = (
+    "the coordinator still counts an earlier connection of this key: if this node was killed, it "
+    "is let in within two minutes; if not, another node runs with the same key"
+)
 Answer = Callable[[records.Content], records.Content]
 
 
@@ -54,6 +58,7 @@ class Story:
         self.node, self.client, self.folder = node, client, folder
         self.connected, self.doing, self.trouble = False, "connecting", ""
         self._writing = threading.Lock()
+        self._turned_away = -math.inf
 
     def told(self, answer: Answer) -> Answer:
         """The same answers, with what is asked said before and after."""
@@ -89,6 +94,27 @@ class Story:
             say(why)
         self.write()
 
+    def turned_away(self) -> None:
+        """Its SuperNode was, with a key that is registered: Flower has one of a key at a time."""
+        self._turned_away = time.monotonic()
+        if not self.trouble:
+            self.found(False, STILL_COUNTED)
+
+    @property
+    def patient(self) -> bool:
+        """Whether what keeps it out ends only when somebody does something."""
+        return bool(self.trouble) and self.trouble != STILL_COUNTED
+
+    def looked(self, bad: str) -> None:
+        """A look at the connection, from the address to the key; empty if all is good."""
+        lately = time.monotonic() - self._turned_away < TURNED_AWAY_SECONDS
+        self.found(not bad and not lately, bad or (STILL_COUNTED if lately else ""))
+
+    def aside(self, line: str) -> None:
+        """What its SuperNode does: of interest only where nothing else explains it."""
+        if not self.trouble:
+            say(line)
+
     def write(self) -> None:
         now = Now(
             round(time.time(), 1), self.client, self.node.name, self.node.superlink,
@@ -102,7 +128,12 @@ class Story:
 def telling(story: Story) -> Iterator[Story]:
     """Look at the connection from time to time, until the node ends."""
     over = threading.Event()
-    with _alone(story.folder):
+    # Two would take turns with one client's state and secret.
+    taken = (
+        f"--folder {story.folder}: another node runs in it; a machine in several federations has a "
+        "folder for each"
+    )
+    with running_lock.alone(story.folder, taken, running_lock.PATIENCE_SECONDS):
         thread = threading.Thread(target=_follow, args=(story, over), daemon=True)
         thread.start()
         try:
@@ -113,33 +144,16 @@ def telling(story: Story) -> Iterator[Story]:
                 (story.folder / NOW).unlink(missing_ok=True)
 
 
-@contextlib.contextmanager
-def _alone(folder: Path) -> Iterator[None]:
-    """A folder is one node's: two would take turns with one client's state and secret."""
-    end = time.monotonic() + PATIENCE_SECONDS  # what a killed node has left behind ends soon
-    with (folder / LOCK).open("w") as file:
-        while True:
-            try:
-                file_locks.lock(file, wait=False)
-                break
-            except BlockingIOError as error:
-                if time.monotonic() > end:
-                    raise UserError(
-                        f"--folder {folder}: another node runs in it; a machine in several "
-                        "federations has a folder for each"
-                    ) from error
-                time.sleep(0.2)
-        yield
-
-
 def _follow(story: Story, over: threading.Event) -> None:
-    """All steps until it is connected, ever more seldom: each leaves a line in the coordinator's
+    """All steps until it is connected, ever more seldom: a refusal is a line in the coordinator's
     log. Then only whether somebody listens, which costs nobody."""
     pause = RETRY_SECONDS
     while not over.is_set():
         findings = _until_listening(story.node) if story.connected else list(reach(story.node))
+        if over.is_set():  # the look took long, and a node that has ended says nothing
+            return
         bad = next((one.what for one in findings if not one.good), "")
-        story.found(not bad, bad)
+        story.looked(bad)
         pause = RETRY_SECONDS if story.connected else min(2 * pause, LATER_SECONDS)
         end = time.monotonic() + (LATER_SECONDS if story.connected else pause)
         while (rest := end - time.monotonic()) > 0 and not over.wait(min(rest, BEAT_SECONDS)):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
 from collections import deque
+
+from fedrl.engines.in_process import one_line
 
 MOST = 60
 """Lines and entries a minute of what anybody can cause."""
@@ -18,6 +21,14 @@ def say(line: str) -> None:
     """
     printable = "".join(c if c.isprintable() else " " for c in line)
     print(f"{time.strftime('%H:%M:%S')} {printable}", file=sys.stderr, flush=True)
+
+
+def in_words(error: Exception) -> str:
+    """For the owner of this machine; a full disk is no `OSError: [Errno 28]` to him."""
+    if isinstance(error, OSError) and error.strerror:
+        name = error.filename
+        return f"{os.fsdecode(name)}: {error.strerror}" if name else error.strerror
+    return one_line(error)
 
 
 class Seldom:

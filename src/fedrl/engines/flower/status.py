@@ -3,7 +3,8 @@
     of a node          what it is doing, since when, rounds, refusals, its own ε
     of a coordinator   members by their keys, when each was last seen, rounds, refusals
 
-Nothing is asked of anybody: it works while the rest of the federation is away.
+Nothing is asked of anybody: it works while the rest of the federation is away. Whether a program
+runs is known by the lock that it has on its folder.
 """
 
 from __future__ import annotations
@@ -14,17 +15,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cryptography.exceptions import UnsupportedAlgorithm
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import load_ssh_public_key
-
 from fedrl.core.types import Json, UserError
-from fedrl.engines.flower import audit_log, keys
+from fedrl.engines.flower import audit_log, keys, running_lock
 from fedrl.engines.flower.audit_story import spent
 from fedrl.engines.flower.node_audit import GAVE
-from fedrl.engines.flower.node_check import PATH
 from fedrl.engines.flower.node_story import BEAT_SECONDS, NOW, Now
-from fedrl.privacy.secure_aggregation.public_keys import NUMBERED
+from fedrl.privacy.secure_aggregation.public_keys import NUMBERED, Malformed, parse
 
 LATE = 3 * BEAT_SECONDS
 LAST_REFUSALS = 5
@@ -72,6 +68,8 @@ def _doing(folder: Path) -> str:
     except (ValueError, TypeError) as error:
         raise UserError(f"{folder / NOW} is damaged; the node writes it anew") from error
     age = time.time() - now.time
+    if running_lock.running(folder) is False:  # killed, or its machine went down
+        return f"this node is not running; it ended within {_age(age + BEAT_SECONDS)}: {now.doing}"
     if age > LATE:
         return f"this node was last alive {_age(age)} ago: {now.doing}"
     how = f"connected to {now.superlink} as {now.name}" if now.connected else "not connected"
@@ -82,9 +80,8 @@ def _coordinator(folder: Path, entries: Sequence[Json]) -> list[str]:
     links = [entry for entry in entries if entry.get("event") == "link"]
     runs = [entry for entry in entries if entry.get("event") == "run"]
     rounds = [entry for entry in entries if entry.get("event") == "round"]
-    at = f"{links[-1].get('host')}:{links[-1].get('port')}, {ago(links[-1])}" if links else "never"
-    lines = [f"the SuperLink was last started at {at}" if links else "the SuperLink never ran"]
-    lines += [_member(number, digest, entries) for number, digest in _members(folder)]
+    lines = [_link(folder, links[-1]) if links else "the SuperLink never ran"]
+    lines += [_member(*member, entries) for member in _members(folder)]
     if len(lines) == 1:
         lines.append("no members: put their public keys into nodes/ as client-0.pub, client-1.pub")
     if runs:
@@ -101,52 +98,58 @@ def _coordinator(folder: Path, entries: Sequence[Json]) -> list[str]:
     return lines + _refusals(entries, ("unknown", "left out"))
 
 
-def _members(folder: Path) -> list[tuple[int, str]]:
-    """Clients' numbers and the digests of their keys, by the files that the SuperLink reads."""
+def _link(folder: Path, last: Json) -> str:
+    at, when = f"{last.get('host')}:{last.get('port')}", ago(last)
+    now = running_lock.running(folder)
+    if now:
+        return f"the SuperLink runs at {at}, since {when.removesuffix(' ago')}"
+    return f"the SuperLink {'is not running: it ' * (now is False)}was last started at {at}, {when}"
+
+
+def _members(folder: Path) -> list[tuple[int, str, list[str]]]:
+    """Clients' numbers, names and the digests of their keys, oldest first, by the files that the
+    SuperLink reads."""
     found = []
     for path in (folder / "nodes").glob("client-*.pub"):
         number = NUMBERED.fullmatch(path.name)
         try:
-            key = load_ssh_public_key(path.read_bytes())
-        except (OSError, ValueError, UnsupportedAlgorithm):
+            known = parse(path.read_bytes())
+        except (OSError, Malformed):
             continue  # the SuperLink says that it did not register it
-        if number and isinstance(key, ec.EllipticCurvePublicKey):
-            found.append((int(number[1]), keys.key_digest(key)))
+        if number and known:
+            digests = [keys.key_digest(key) for key, _ in known]
+            found.append((int(number[1]), known[-1].name, digests))
     return sorted(found)
 
 
-def _member(number: int, digest: str, entries: Sequence[Json]) -> str:
+def _member(number: int, name: str, digests: Sequence[str], entries: Sequence[Json]) -> str:
     """Seen when its node connected, when it was found for a run, and when it answered."""
-    seen = [entry for entry in entries if _concerns(entry, number, digest)]
+    seen = [entry for entry in entries if _concerns(entry, number, digests)]
     registered = any(
-        entry.get("event") == "registered" and entry.get("key") == digest for entry in entries
+        entry.get("event") == "registered" and entry.get("key") == digests[-1] for entry in entries
     )
     answered = [e for e in entries if e.get("event") == "round" and number in e.get("answered", [])]
     when = f"last seen {ago(seen[-1])}" if seen else "never seen"
     known = "" if registered else ", not registered yet (is the SuperLink running?)"
     count = f"{_plural(len(answered), 'round')} answered"
-    return f"client {number}, key {digest[:16]}: {when}, {count}{known}"
+    called = f"client {number} {name}".rstrip()
+    return f"{called}, key {digests[-1][:16]}: {when}, {count}{known}"
 
 
-def _concerns(entry: Json, number: int, digest: str) -> bool:
+def _concerns(entry: Json, number: int, digests: Sequence[str]) -> bool:
     event = entry.get("event")
     if event in ("activated", "joined"):
-        return entry.get("key") == digest
+        return entry.get("key") in digests
     return event in ("round", "ready") and number in entry.get("answered", [])
 
 
 def _refusals(entries: Sequence[Json], events: Sequence[str]) -> list[str]:
-    found = [e for e in entries if e.get("event") in events and not _passed_check(e)]
+    found = [e for e in entries if e.get("event") in events]
     untold = sum(int(entry.get("untold", 0)) for entry in entries)
     if not found:
         return ["no refusals"]
     lines = [f"{_plural(len(found) + untold, 'refusal')}, the last:"]
     return lines + [f"  {ago(entry)}: {_why(entry)}" for entry in found[-LAST_REFUSALS:]]
-
-
-def _passed_check(entry: Json) -> bool:
-    """Of a node that was let in: the path that it asks for is none, so that nothing changes."""
-    return str(entry.get("asked", "")).startswith(f"{PATH} ") and entry.get("status") == 404
 
 
 def _why(entry: Json) -> str:

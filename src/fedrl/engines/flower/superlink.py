@@ -21,9 +21,11 @@ from collections.abc import Collection
 from pathlib import Path
 
 import fedrl
+from fedrl.engines.flower import running_lock
 from fedrl.engines.flower.adapter import superlink as adapter
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.coordinator_audit import CoordinatorAudit
+from fedrl.engines.flower.owner_log import say
 from fedrl.engines.flower.superlink_guard import Guard
 from fedrl.engines.flower.superlink_register import KeptCertificate, KeptRegister
 
@@ -49,6 +51,11 @@ def serve(
     insiders: Collection[str],
 ) -> None:
     """Until it is stopped. `folder` holds server.pem, server.key, ca.pem, secret and nodes/."""
+    with running_lock.alone(folder, f"--folder {folder}: another SuperLink runs in it"):
+        _serve(host, port, folder, insecure, insiders)
+
+
+def _serve(host: str, port: int, folder: Path, insecure: bool, insiders: Collection[str]) -> None:
     import uvicorn
 
     from fedrl.engines.flower.superlink_listener import (
@@ -97,7 +104,11 @@ def serve(
         here = Connection(f"{local(host)}:{port}", str(folder / "ca.pem"), str(folder / "secret"))
         registry = adapter.Registry(here, superlink.node_of)
         register = KeptRegister(registry, folder / "nodes", audit)
+        guard.client_of = register.client_of
         certificate = KeptCertificate(settings.ssl, folder, audit)
         for kept in (register.keep, certificate.keep):
             threading.Thread(target=kept, daemon=True).start()
-    uvicorn.Server(settings).run(list(listen(host, port, Doorkeeper(known=drivers))))
+    listeners = listen(host, port, Doorkeeper(known=drivers))
+    members = sum(1 for _ in (folder / "nodes").glob("*.pub"))
+    say(f"the SuperLink listens at {host}:{port}; {members} keys of members in {folder / 'nodes'}")
+    uvicorn.Server(settings).run(list(listeners))

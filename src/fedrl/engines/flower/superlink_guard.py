@@ -28,6 +28,8 @@ from fedrl.core.update_refusal import one_line
 from fedrl.engines.flower import driver_auth
 from fedrl.engines.flower.coordinator_audit import CoordinatorAudit
 from fedrl.engines.flower.keys import pem_digest
+from fedrl.engines.flower.node_check import CLIENT
+from fedrl.engines.flower.node_check import PATH as CHECK
 from fedrl.engines.flower.owner_log import Seldom
 from fedrl.engines.flower.superlink_waiting import Announced, Reply, WaitingNodes
 
@@ -105,6 +107,7 @@ class Guard:
         self.signer = signer
         self.node_of = node_of
         self.opened = opened
+        self.client_of: Callable[[bytes], str] = lambda key: ""
         self.memory = Memory()
         self._seldom = Seldom()
 
@@ -143,6 +146,12 @@ class Guard:
         if size > (LARGEST_PIECE if large else LARGEST_MESSAGE):
             raise Refused(413)
         peer, node, digest = await asyncio.to_thread(self._authenticated, scope)
+        if path == CHECK and not size:
+            client = self.client_of(bytes.fromhex(peer)).encode()
+            head = [(CLIENT.encode(), client), (b"content-length", b"0")]
+            await send({"type": "http.response.start", "status": 200, "headers": head})
+            await send({"type": "http.response.body", "body": b""})
+            return
         patience = BODY_SECONDS + size / SLOWEST
         async with self.memory.taken(peer, size * (PIECE_COSTS if large else COSTS)):
             try:

@@ -49,6 +49,11 @@ class KeptRegister:
         self._absent: dict[bytes, int] = {}
         self._told: dict[str, bytes] = {}  # files that are no keys, and what they were
 
+    def client_of(self, key: bytes) -> str:
+        """The number under which a key is filed; empty if there is none."""
+        number = public_keys.NUMBERED.fullmatch(self._known.get(key, ""))
+        return number[1] if number else ""
+
     def look(self) -> None:
         """Once; `httpx.TransportError` if the SuperLink does not answer."""
         wanted = self._wanted()

@@ -21,12 +21,13 @@ from fedrl.core.types import UserError
 from fedrl.engines.flower import adapter, child_processes, node_executor
 from fedrl.engines.flower.node import NodeClient
 from fedrl.engines.flower.node_check import Joining
-from fedrl.engines.flower.node_story import Story, telling
-from fedrl.engines.flower.owner_log import say
+from fedrl.engines.flower.node_story import LATER_SECONDS, Story, telling
+from fedrl.engines.flower.owner_log import in_words, say
 from fedrl.privacy.secure_aggregation import identity
 from fedrl.privacy.secure_aggregation.identity import Identity
 
 PAUSE_SECONDS = 2.0
+LOG = "supernode.log"
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,22 @@ def serve(node: SuperNode, client: NodeClient) -> None:
     except OSError as error:
         raise UserError(f"--folder {client.folder}: {error.strerror}") from error
     _begin(client)
-    joining = Joining(node.superlink, node.ca, node.key)
+    joining = Joining(node.superlink, node.ca, node.key, client=client.number)
     story = Story(joining, client.number, client.folder)
     with child_processes.ended_by_signals(), contextlib.closing(client), telling(story):
+        pause = PAUSE_SECONDS
         while True:
             _serve_once(node, client, story)
-            time.sleep(PAUSE_SECONDS)
+            # What keeps it out is known, and each try is a line in the coordinator's log.
+            pause = min(2 * pause, LATER_SECONDS) if story.patient else PAUSE_SECONDS
+            _wait(pause, story)
+
+
+def _wait(pause: float, story: Story) -> None:
+    """So long, or until what kept the node out is gone."""
+    end, troubled = time.monotonic() + pause, bool(story.trouble)
+    while (rest := end - time.monotonic()) > 0 and bool(story.trouble) == troubled:
+        time.sleep(min(rest, PAUSE_SECONDS))
 
 
 def _begin(client: NodeClient) -> None:
@@ -71,6 +82,8 @@ def _begin(client: NodeClient) -> None:
             f"--folder {client.folder}: {error}; `fedrl flower audit {client.folder}` shows it, "
             "and moved away with audit.head a new one begins"
         ) from error
+    except OSError as error:
+        raise UserError(f"--folder {client.folder}: {in_words(error)}") from error
     if policy.coordinators and audit.coordinator not in policy.coordinators:
         raise UserError(
             f"coordinators of the policy have not {audit.coordinator or 'one without a CA'}, which "
@@ -105,11 +118,19 @@ def _serve_once(node: SuperNode, client: NodeClient, story: Story | None = None)
             lambda: process.poll() is None,
             lambda: _contents(node.key) != key,
             story.told(client.answer) if story else None,
+            story.aside if story else say,
         )
+        if story and process.poll() and _turned_away(client):
+            story.turned_away()
         ended = "is ended" if process.poll() is None else f"ended (exit code {process.returncode})"
-        say(f"the SuperNode {ended}; it is started again")
+        (story.aside if story else say)(f"the SuperNode {ended}; it is started again")
     finally:
         child_processes.stop([process])
+
+
+def _turned_away(client: NodeClient) -> bool:
+    """By the last words of its SuperNode."""
+    return adapter.TURNED_AWAY in _contents(client.folder / LOG)[-1000:]
 
 
 def _contents(path: Path | None) -> bytes:
@@ -137,6 +158,4 @@ def _start(node: SuperNode, client: NodeClient, port: int, secret: Path) -> subp
     words += ["--node-config", f"client={client.number}"]
     words += ["--root-certificates", str(node.ca)] if node.ca else ["--insecure"]
     words += ["--auth-supernode-private-key", str(node.key)] if node.key else []
-    return child_processes.start(
-        words, client.folder / adapter.HOME, client.folder / "supernode.log"
-    )
+    return child_processes.start(words, client.folder / adapter.HOME, client.folder / LOG)

@@ -164,7 +164,9 @@ def _public(path: Path) -> list[public_keys.Named]:
 def _loaded(path: Path, load: Callable[[bytes], Key]) -> Key:
     try:
         return load(path.read_bytes())
-    except (OSError, ValueError, TypeError, UnsupportedAlgorithm) as error:
+    except OSError as error:
+        raise UserError(f"the key {path} cannot be read: {error.strerror}") from error
+    except (ValueError, TypeError, UnsupportedAlgorithm) as error:
         raise UserError(f"{path} cannot be read as a key of `fedrl flower keys node`") from error
 
 

@@ -29,6 +29,8 @@ HOME = "flwr"
 HOME_VARIABLE = "FLWR_HOME"
 SUPERNODE = "from flwr.supernode.cli import flower_supernode; flower_supernode()"
 """The program of a SuperNode."""
+TURNED_AWAY = b"Failed to activate SuperNode"
+"""What a SuperNode's log ends with if the SuperLink does not take it."""
 SUPERNODE_POLL_SECONDS = 3.0
 """Flower's own time after a question for messages that brought none, for which it has no setting.
 Twice a second it looks whether its client has answered."""

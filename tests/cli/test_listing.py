@@ -1,0 +1,21 @@
+"""`fedrl list`: whole lines for programs, what fits for people."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from fedrl.cli import call
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_list_fits_the_terminal(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    assert call(["list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert (max(map(len, lines)) <= 80) == terminal
+    assert [line.split()[0] for line in lines].count("momentum/cartpole") == 1

@@ -1,0 +1,64 @@
+"""Files of keys as people have them: with spaces in their names, half written, not to be read."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("flwr", reason="needs the extra flower")
+
+from fedrl.cli import call
+from fedrl.core import private_files
+from fedrl.core.types import UserError
+from fedrl.engines.flower import keys
+from fedrl.privacy.secure_aggregation import identity, public_keys
+
+
+def test_a_name_with_spaces_is_a_name(tmp_path: Path):
+    """It is one word in the file: what stands behind it would be lost."""
+    keys.make_node(tmp_path / "St. Mary  ward 3.key")
+    (named,) = public_keys.read(tmp_path / "St. Mary  ward 3.key.pub")
+    assert named.name == "St.-Mary-ward-3"
+
+
+def test_a_full_disk_leaves_no_half_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """It would stand in the way of the next try, and look like a key."""
+
+    class Full:
+        def __init__(self, descriptor: int, _: str) -> None:
+            os.close(descriptor)
+
+        def __enter__(self) -> Full:
+            return self
+
+        def __exit__(self, *_: object) -> None: ...
+
+        def write(self, _: bytes) -> None:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(private_files, "open", Full, raising=False)
+    with pytest.raises(UserError, match=r"cannot write .*north.key: No space left on device"):
+        keys.make_node(tmp_path / "north.key")
+    monkeypatch.undo()
+    keys.make_node(tmp_path / "north.key")
+
+
+def test_a_key_that_cannot_be_opened_is_not_called_malformed(tmp_path: Path):
+    """In a container it is often another user's."""
+    (tmp_path / "north.key").mkdir()
+    with pytest.raises(UserError, match=r"the key .*north.key cannot be read: Is a directory"):
+        identity.load(tmp_path / "north.key", None)
+
+
+@pytest.mark.parametrize("words", [["link", "--folder", "hub"], ["up"]])
+def test_a_port_that_is_none_is_one_line(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+):
+    monkeypatch.chdir(tmp_path)
+    keys.make_server(tmp_path / "hub", ["localhost"])
+    assert call(["flower", *words, "--port", "99999"]) == 2
+    assert capsys.readouterr().err.startswith("error: --port is 99999; ports are 1 to 65535")

@@ -1,0 +1,217 @@
+"""What a node says while it runs, and what `fedrl flower status` reads in its folder and in the
+coordinator's."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fedrl.cli import call
+from fedrl.core.types import UserError
+
+pytest.importorskip("flwr", reason="needs the extra flower")
+
+from fedrl.engines.flower import keys, node_story, running_lock, status, supernode
+from fedrl.engines.flower.adapter import records
+from fedrl.engines.flower.audit_log import AuditLog
+from fedrl.engines.flower.messages import Job, to_json
+from fedrl.engines.flower.node import NodeClient
+from fedrl.engines.flower.node_audit import NodeAudit
+from fedrl.engines.flower.node_check import Finding, Joining
+from fedrl.engines.flower.node_story import Story
+
+
+def test_a_story_says_what_changes_and_keeps_it(tmp_path: Path, capsys: Any):
+    story = Story(Joining("hub:9092", None, Path("north.key")), 0, tmp_path)
+    story.found(False, "nothing listens at hub:9092")
+    story.found(False, "nothing listens at hub:9092")
+    assert "not connected (client 0): nothing listens" in status.status(tmp_path)[0]
+    story.found(True)
+    story.found(True)
+    job = Job(
+        "0" * 32, client=0, seed=1, recipe="", digest="", run="a\nrun", round=3, attempt=0,
+        state="", keep=1, deadline=9.0,
+    )  # fmt: skip
+    seen = []
+    answer = story.told(lambda content: (seen.append(status.status(tmp_path)[0]), content)[1])
+    answer(records.content(to_json(job)))
+    lines = [line[9:] for line in capsys.readouterr().err.splitlines()]
+    assert lines == [
+        "nothing listens at hub:9092",
+        "connected as north (client 0); waiting for work",
+        "run a run: training, round 3",
+        "answered after 0 s; waiting for work",
+    ]
+    assert "connected to hub:9092 as north (client 0): run a run: training, round 3" in seen
+    assert "waiting for work" in status.status(tmp_path)[0]
+
+
+def test_a_node_that_is_gone_was_last_alive(tmp_path: Path):
+    story = Story(Joining("hub:9092", None, Path("north.key")), 0, tmp_path)
+    story.found(True)
+    now = json.loads((tmp_path / node_story.NOW).read_text())
+    (tmp_path / node_story.NOW).write_text(json.dumps(now | {"time": time.time() - 7200}))
+    assert "was last alive 2 hours ago" in status.status(tmp_path)[0]
+    with node_story.telling(story):
+        pass
+    assert not (tmp_path / node_story.NOW).exists()
+
+
+def test_what_keeps_a_node_out_is_not_buried(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Its SuperNode ends again and again, and that it does is no news."""
+    lines: list[str] = []
+    monkeypatch.setattr(node_story, "say", lines.append)
+    story = Story(Joining("hub:9092", None, Path("north.key")), 0, tmp_path)
+    story.aside("the SuperNode ended")
+    story.found(False, "your key is not registered yet")
+    story.aside("the SuperNode ended")
+    story.found(True)
+    story.aside("the SuperNode ended")
+    assert lines == [
+        "the SuperNode ended",
+        "your key is not registered yet",
+        "connected as north (client 0); waiting for work",
+        "the SuperNode ended",
+    ]
+
+
+def test_a_killed_node_waits_until_its_old_connection_is_given_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Its key is registered, and it is not in all the same: that is not called connected."""
+    lines: list[str] = []
+    monkeypatch.setattr(node_story, "say", lines.append)
+    story = Story(Joining("hub:9092", None, Path("north.key")), 0, tmp_path)
+    (tmp_path / supernode.LOG).write_bytes(b"[code: 2004] Failed to activate SuperNode.\nended\n")
+    assert supernode._turned_away(NodeClient(0, tmp_path, lambda _: pytest.fail("asked")))
+    story.turned_away()
+    story.looked("")
+    assert lines == [node_story.STILL_COUNTED]
+    assert not story.connected
+    assert not story.patient  # it tries on: a minute later it is in
+    monkeypatch.setattr(node_story, "TURNED_AWAY_SECONDS", 0.0)
+    story.looked("")
+    assert lines[1:] == ["connected as north (client 0); waiting for work"]
+
+
+def test_a_node_that_is_kept_out_goes_on_as_soon_as_it_may(tmp_path: Path):
+    story = Story(Joining("hub:9092", None, Path("north.key")), 0, tmp_path)
+    story.found(False, "your key is not registered yet")
+    slept = threading.Thread(target=supernode._wait, args=(600.0, story))
+    slept.start()
+    story.found(True)
+    slept.join(60)
+    assert not slept.is_alive()
+
+
+def test_a_killed_node_is_known_by_its_lock(tmp_path: Path):
+    """Its last words say that it is connected, and are seconds old."""
+    story = Story(Joining("hub:9092", None, Path("north.key")), 0, tmp_path)
+    story.found(True)
+    with running_lock.alone(tmp_path, "taken"):
+        assert status.status(tmp_path)[0].startswith("connected to hub:9092")
+    told = status.status(tmp_path)[0]
+    assert told.startswith("this node is not running; it ended within")
+    assert (tmp_path / running_lock.LOCK).stat().st_mode & 0o077 == 0
+
+
+def test_a_full_disk_is_told_by_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    audit = NodeAudit(tmp_path, 0)
+    monkeypatch.setattr(audit.log, "add", full)
+    client = NodeClient(0, tmp_path, lambda recipe: pytest.fail(recipe), audit=audit)
+    with pytest.raises(UserError, match=f"--folder {tmp_path}: No space left on device"):
+        supernode._begin(client)
+    said: list[str] = []
+    client.log = said.append
+    client.answer(records.content("no message"))
+    assert (
+        said[-1] == f"nothing was answered, for {tmp_path} is not written: No space left on device"
+    )
+
+
+def test_two_nodes_do_not_share_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(running_lock, "PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr(node_story, "_follow", lambda story, over: None)
+    one, other = (Story(Joining(f"hub:{port}"), 0, tmp_path) for port in (1, 2))
+    with node_story.telling(one), pytest.raises(UserError, match="another node runs in it"):
+        node_story.telling(other).__enter__()
+    with node_story.telling(other):
+        pass
+
+
+# Status -------------------------------------------------------------------------------------------
+
+
+def test_a_node_tells_its_rounds_and_refusals(tmp_path: Path, capsys: Any):
+    log = AuditLog(tmp_path)
+    log.add("start", client=2, version="1", coordinator="c" * 64)
+    for number in (1, 2):
+        log.add("update", run="r", recipe="d", round=number, attempt=0, sent=10, epsilon=number / 2)
+    log.add("refused", run="r", reason="its policy does not allow it")
+    assert call(["flower", "status", str(tmp_path)]) == 0
+    told = capsys.readouterr().out
+    assert "is not running" in told
+    assert "as client 2" in told
+    assert "2 rounds answered" in told
+    assert "own ε so far: 1" in told
+    assert "1 refusal, the last:" in told
+    assert "its policy does not allow it" in told
+
+
+def test_a_coordinator_tells_its_members(tmp_path: Path):
+    hub = tmp_path / "hub"
+    (hub / "nodes").mkdir(parents=True)
+    digests = []
+    for number in (0, 1):
+        keys.make_node(tmp_path / f"{number}.key")
+        public = (tmp_path / f"{number}.key.pub").read_bytes()
+        (hub / "nodes" / f"client-{number}.pub").write_bytes(public)
+        digests.append(status._members(hub)[number][2][0])
+    log = AuditLog(hub)
+    log.add("link", host="0.0.0.0", port=9092, version="1")
+    log.add("registered", file="client-0.pub", key=digests[0])
+    log.add("activated", key=digests[0], address="10.0.0.1")
+    log.add("run", run="r", recipe="d", clients=2)
+    log.add("round", run="r", recipe="d", round=1, attempt=0, answered=[0], failed={"1": "away"})
+    log.add("unknown", asked="/v1/fleet/activate-node from 10.0.0.9", status=412)
+    told = "\n".join(status.status(hub))
+    assert f"client 0 0, key {digests[0][:16]}: last seen just now, 1 round answered\n" in told
+    assert f"client 1 1, key {digests[1][:16]}: never seen, 0 rounds answered, not regist" in told
+    assert "the SuperLink was last started at 0.0.0.0:9092" in told
+    with running_lock.alone(hub, "taken"):
+        assert status.status(hub)[0].startswith("the SuperLink runs at 0.0.0.0:9092, since")
+    assert status.status(hub)[0].startswith("the SuperLink is not running: it was last started at")
+    assert "1 round, the last one just now: number 1, 1 answered, 1 did not" in told
+    assert "1 refusal, the last:" in told
+    assert "a key that is not registered, or a clock that is off: /v1/fleet/activate-node" in told
+
+
+def test_a_folder_of_neither_side_is_told(tmp_path: Path, capsys: Any):
+    assert call(["flower", "status", str(tmp_path)]) == 2
+    assert "has no audit log and no nodes/" in capsys.readouterr().err
+
+
+def test_a_node_that_ended_while_it_looked_says_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    over, lines = threading.Event(), []
+
+    def slow(_: Joining) -> list[Finding]:
+        over.set()
+        return [Finding(False, "this machine knows no hub")]
+
+    monkeypatch.setattr(node_story, "reach", slow)
+    monkeypatch.setattr(node_story, "say", lines.append)
+    node_story._follow(Story(Joining("hub:9092"), 0, tmp_path), over)
+    assert not lines
+    assert not (tmp_path / node_story.NOW).exists()
