@@ -14,7 +14,8 @@ from fedrl.core.number_format import counted, sentence_case
 from fedrl.core.package_files import render
 from fedrl.core.types import UserError
 from fedrl.engines.in_process import one_line
-from fedrl.report.episodes import Episode, Played, episodes
+from fedrl.llm.transcripts import Episode
+from fedrl.report.episodes import Played, episodes
 from fedrl.report.run_groups import Group, curve, trains_agents
 
 MOST_GROUPS = 3
@@ -132,7 +133,7 @@ def readable(text: str, goal: str) -> str:
 
 def ending(episode: Episode) -> str:
     """The outcome in words."""
-    count = counted(len(episode.steps), "step")
+    count = counted(episode.length, "step")
     if episode.won:
         return f"Won after {count}."
     invalid = sum(not step.valid for step in episode.steps)
