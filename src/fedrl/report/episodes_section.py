@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -69,13 +69,21 @@ def played_html(played: Played) -> str:
         won=sum(won for won, _ in played.kinds.values()),
         count=sum(count for _, count in played.kinds.values()),
         share=lambda won, count: f"{won / count:.0%}",
-        sentence_case=sentence_case,
-        counted=counted,
-        fold=fold,
-        without_goal=without_goal,
-        turns=turns,
-        ending=ending,
+        **_words(),
     )
+
+
+def episode_html(episode: Episode) -> str:
+    """One episode: its outcome and task, and folded what was said and seen."""
+    return render(__package__, "one_episode.html.jinja", one=episode, **_words())
+
+
+def _words() -> dict[str, Callable[..., object]]:
+    """What the template of an episode calls."""
+    return {
+        "sentence_case": sentence_case, "counted": counted, "fold": fold, "turns": turns,
+        "without_goal": without_goal, "ending": ending,
+    }  # fmt: skip
 
 
 def without_goal(episode: Episode) -> str:

@@ -85,7 +85,7 @@ def html_page(
         __package__,
         "page.html.jinja",
         title=title or " and ".join(names),
-        css=package_text(__package__, "page.css"),
+        css="".join(package_text(__package__, name) for name in ("page.css", "episodes.css")),
         plots=plots,
         groups=groups,
         headline=headline(groups, metric),
