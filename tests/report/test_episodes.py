@@ -17,11 +17,12 @@ from fedrl.algorithms.fedrlhf.text.settings import Settings as TextSettings
 from fedrl.cli import call, notes_printed
 from fedrl.config.loading import resolve, to_toml
 from fedrl.core.types import UserError
-from fedrl.envs.text import Task, Turn
+from fedrl.envs.text import Task
 from fedrl.federation import round_loop
+from fedrl.llm.transcripts import Episode, Step
 from fedrl.report import episodes, episodes_section, panels, plots
 from fedrl.report import page as report
-from fedrl.report.episodes import Episode, Played, Step, best, worst
+from fedrl.report.episodes import Played, best, worst
 from fedrl.report.run_groups import Group, trains_agents
 from fedrl.report.run_labels import group_names
 from fedrl.runs.read import Run
@@ -131,17 +132,9 @@ def test_a_page_that_stays_is_not_shown_again() -> None:
 # When they are played
 
 
-class Walls:
-    """A world with one command, "push", that wins tasks with an even number."""
-
-    def start(self, task: str, seed: int = 0) -> Any:
-        return SimpleNamespace(goal=f"push {task}"), Turn("a wall", 0.0, False, ["push"], {})
-
-
 class Agent:
-    """Plays one step; counts how often it was asked."""
+    """Plays one step, "push", which wins tasks with an even number; notes what it was asked."""
 
-    world = Walls()
     settings = SimpleNamespace(eval_split="unseen", eval_temperature=0.4)
 
     def __init__(self) -> None:
@@ -151,13 +144,15 @@ class Agent:
     def play_tasks(self, theta: Any, tasks: Any, seed: int) -> Any:
         self.asked += [task.id for task in tasks]
         samples = [
-            SimpleNamespace(episode=i, command="push", valid=True) for i in range(len(tasks))
+            SimpleNamespace(episode=i, command="push", valid=True, situation="a wall")
+            for i in range(len(tasks))
         ]
         return SimpleNamespace(
             samples=samples,
             won=[int(task.id) % 2 == 0 for task in tasks],
             returns=[0.5] * len(tasks),
             transcripts=[[("prompt", "push", "it falls")] for _ in tasks],
+            goals=[f"push {task.id}" for task in tasks],
         )
 
 

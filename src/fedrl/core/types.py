@@ -200,6 +200,15 @@ class WarmUp(Protocol):
 
 
 @runtime_checkable
+class ShowsEpisodes(Protocol):
+    """An algorithm whose evaluations are episodes that people can read. A run that keeps some sets
+    `keep_episodes`, and each evaluation hands it a few records, of tasks that are the server's own:
+    never of what a client trains on or holds out."""
+
+    keep_episodes: Callable[[list[Json]], None] | None
+
+
+@runtime_checkable
 class Outlined(Protocol):
     """An algorithm with a large model: its first state by shapes alone, and what a client needs."""
 

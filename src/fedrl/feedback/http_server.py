@@ -104,6 +104,18 @@ class Request(BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
+    def begin_events(self) -> None:
+        """Server-sent events follow, as many as there will be: `send_event`."""
+        self.send_response(HTTPStatus.OK)
+        for name, value in ({"Content-Type": "text/event-stream; charset=utf-8"} | HEADERS).items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def send_event(self, value: Json | None) -> None:
+        """None is a comment, which only finds out whether somebody is still there."""
+        line = ":" if value is None else f"data: {json.dumps(value)}"
+        self.wfile.write(f"{line}\n\n".encode())
+
     def send_json(self, value: Json, status: HTTPStatus = HTTPStatus.OK) -> None:
         self.send(json.dumps(value), "application/json", status)
 

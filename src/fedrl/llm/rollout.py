@@ -6,7 +6,7 @@ which episode it belongs to. The return of the episode comes at the end.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic
 
@@ -43,7 +43,11 @@ class Sample:
 
 @dataclass
 class Rollout:
-    """What was played. `groups[i]` numbers the task of episode i within this call."""
+    """What was played. `groups[i]` numbers the task of episode i within this call.
+
+    `transcripts` are (prompt, answer, what the world then showed) of the episodes that were asked
+    for; empty ones of the others.
+    """
 
     samples: list[Sample]
     groups: list[int]
@@ -55,6 +59,7 @@ class Rollout:
     transcripts: list[list[tuple[str, str, str]]] = field(default_factory=list)
     truncated: list[bool] = field(default_factory=list)  # ended by the step limit alone
     scored: list[bool] = field(default_factory=list)  # somebody could say what it was worth
+    goals: list[str] = field(default_factory=list)  # the tasks in words
 
     @property
     def tokens(self) -> int:
@@ -90,6 +95,7 @@ class Rollout:
             [self.transcripts[i] for i in kept] if self.transcripts else [],
             [self.truncated[i] for i in kept],
             [self.scored[i] for i in kept],
+            [self.goals[i] for i in kept] if self.goals else [],
         )
 
 
@@ -113,9 +119,12 @@ def collect_rollout(
     temperature: float,
     generator: torch.Generator,
     group: int = 1,
-    transcripts: bool = False,
+    transcripts: bool | Collection[int] = False,
 ) -> Rollout:
-    """Play every task `group` times, all side by side."""
+    """Play every task `group` times, all side by side.
+
+    `transcripts` are kept of all episodes, or of these.
+    """
     play = _Play(loop, sampler.version, tasks, group, transcripts)
     if isinstance(sampler, StreamingSampler) and sampler.streams:
         _play_in_stream(play, sampler, temperature, generator)
@@ -168,19 +177,22 @@ class _Play(Generic[Notes]):
         version: int,
         tasks: Sequence[str],
         group: int,
-        transcripts: bool,
+        transcripts: bool | Collection[int],
     ) -> None:
         self.loop, self.batch = loop, Batch(loop.world, loop.max_steps)
         ids = [task for task in tasks for _ in range(group)]
         turns = self.batch.reset(ids)
+        every = range(len(ids)) if transcripts else ()
+        self.recorded = set(every if isinstance(transcripts, bool) else transcripts)
         self.notes = [
             loop.format.start(episode.goal, turn)
             for episode, turn in zip(self.batch.episodes, turns, strict=True)
         ]
         self.rollout = Rollout(
             [], [i // group for i in range(len(ids))], [0.0] * len(ids), [False] * len(ids),
-            [0] * len(ids), [0] * len(ids), version, [[] for _ in ids] if transcripts else [],
+            [0] * len(ids), [0] * len(ids), version, [[] for _ in ids] if self.recorded else [],
             [False] * len(ids), [True] * len(ids),
+            [episode.goal for episode in self.batch.episodes if self.recorded],
         )  # fmt: skip
 
     def ask(self, slots: Sequence[int]) -> list[list[int]]:
@@ -194,7 +206,7 @@ class _Play(Generic[Notes]):
     ) -> None:
         """Step these episodes with what was said, and note what came of it."""
         format, batch, rollout, notes = self.loop.format, self.batch, self.rollout, self.notes
-        words = [format.prompt(notes[i]) for i in slots] if rollout.transcripts else []
+        words = {i: format.prompt(notes[i]) for i in slots if i in self.recorded}
         said = self.loop.tokenizer.batch_decode(completions.tokens, skip_special_tokens=True)
         count = len(batch.episodes)
         commands, written = [""] * count, [list[int]()] * count
@@ -218,5 +230,5 @@ class _Play(Generic[Notes]):
             rollout.lengths[i] = batch.steps[i]
             rollout.truncated[i] = not turn.done
             rollout.scored[i] = bool(turn.info.get("scored", True))
-            if rollout.transcripts:
-                rollout.transcripts[i].append((words[row], said[row], turn.observation))
+            if i in words:
+                rollout.transcripts[i].append((words[i], said[row], turn.observation))

@@ -13,7 +13,6 @@ import logging
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.console import Console
 
@@ -23,12 +22,9 @@ from fedrl.core.atomic_files import write_atomically
 from fedrl.core.number_format import si
 from fedrl.core.registry import missing_extra
 from fedrl.core.types import UserError
+from fedrl.llm.transcripts import Episode, from_record, readable_episodes
 from fedrl.runs.agents import load_agent
 from fedrl.runs.run_dir import RunDir
-
-if TYPE_CHECKING:
-    from fedrl.envs.text import Task, TextWorld
-    from fedrl.llm.rollout import Rollout, Sample
 
 LOG = logging.getLogger("fedrl")
 FILE = "episodes.json"
@@ -42,37 +38,6 @@ SHOWN = 3
 SEED = 0
 QUICK = 50_000_000
 """Parameters up to which a CPU plays without being asked."""
-
-
-@dataclass(frozen=True)
-class Step:
-    """What the agent said, the command that was read from it, and the world's answer."""
-
-    said: str
-    command: str
-    valid: bool
-    saw: str
-
-
-@dataclass(frozen=True)
-class Episode:
-    task: str
-    kind: str
-    goal: str
-    begin: str  # what the world showed first
-    won: bool
-    steps: tuple[Step, ...]
-    reward: float = 0.0  # of the whole episode: a shop pays in part for a near miss
-
-    @property
-    def trouble(self) -> int:
-        """Answers that were not well formed, or a command that got the same answer before."""
-        seen: set[tuple[str, str]] = set()
-        count = 0
-        for step in self.steps:
-            count += not step.valid or (step.command, step.saw) in seen
-            seen.add((step.command, step.saw))
-        return count
 
 
 @dataclass(frozen=True)
@@ -140,10 +105,7 @@ def read_episodes(file: Path) -> Played | None:
     if not isinstance(data, dict) or data.get("version") != VERSION:
         return None
     for key in ("best", "worst"):
-        data[key] = tuple(
-            Episode(**kept | {"steps": tuple(Step(**step) for step in kept["steps"])})
-            for kept in data[key]
-        )
+        data[key] = tuple(from_record(kept) for kept in data[key])
     data["kinds"] = {kind: (won, count) for kind, (won, count) in data["kinds"].items()}
     return Played(**data)
 
@@ -162,7 +124,7 @@ def play(path: Path, checkpoint: str, tell: Callable[[str], None]) -> Played:
     for start in range(0, count, AT_ONCE):
         part = tasks[start : start + AT_ONCE]
         rollout = algorithm.play_tasks(theta, part, seeding.derive(SEED, "episodes", start))
-        played += readable_episodes(algorithm.world, part, rollout)
+        played += readable_episodes(part, rollout)
         won = sum(episode.won for episode in played)
         tell(f"{len(played)} of {count} evaluation tasks played for the report, {won} won")
     kinds = {
@@ -175,25 +137,6 @@ def play(path: Path, checkpoint: str, tell: Callable[[str], None]) -> Played:
         checkpoint, snapshot.round, SEED, settings.eval_split, settings.eval_temperature, kinds,
         best(played), worst(played),
     )  # fmt: skip
-
-
-def readable_episodes(world: TextWorld, tasks: Sequence[Task], rollout: Rollout) -> list[Episode]:
-    """A rollout with transcripts as episodes to read."""
-    samples: list[list[Sample]] = [[] for _ in tasks]
-    for sample in rollout.samples:
-        samples[sample.episode].append(sample)
-    result = []
-    for i, task in enumerate(tasks):
-        steps = tuple(
-            Step(said, sample.command, sample.valid, saw)
-            for sample, (_, said, saw) in zip(samples[i], rollout.transcripts[i], strict=True)
-        )
-        begun, first = world.start(task.id)
-        won, reward = bool(rollout.won[i]), float(rollout.returns[i])
-        result.append(
-            Episode(task.id, task.category, begun.goal, first.observation, won, steps, reward)
-        )
-    return result
 
 
 def best(played: Sequence[Episode]) -> tuple[Episode, ...]:

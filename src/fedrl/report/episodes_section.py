@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from html import escape
 from pathlib import Path
 from typing import NamedTuple
@@ -14,7 +14,8 @@ from fedrl.core.number_format import counted, sentence_case
 from fedrl.core.package_files import render
 from fedrl.core.types import UserError
 from fedrl.engines.in_process import one_line
-from fedrl.report.episodes import Episode, Played, episodes
+from fedrl.llm.transcripts import Episode
+from fedrl.report.episodes import Played, episodes
 from fedrl.report.run_groups import Group, curve, trains_agents
 
 MOST_GROUPS = 3
@@ -68,13 +69,21 @@ def played_html(played: Played) -> str:
         won=sum(won for won, _ in played.kinds.values()),
         count=sum(count for _, count in played.kinds.values()),
         share=lambda won, count: f"{won / count:.0%}",
-        sentence_case=sentence_case,
-        counted=counted,
-        fold=fold,
-        without_goal=without_goal,
-        turns=turns,
-        ending=ending,
+        **_words(),
     )
+
+
+def episode_html(episode: Episode) -> str:
+    """One episode: its outcome and task, and folded what was said and seen."""
+    return render(__package__, "one_episode.html.jinja", one=episode, **_words())
+
+
+def _words() -> dict[str, Callable[..., object]]:
+    """What the template of an episode calls."""
+    return {
+        "sentence_case": sentence_case, "counted": counted, "fold": fold, "turns": turns,
+        "without_goal": without_goal, "ending": ending,
+    }  # fmt: skip
 
 
 def without_goal(episode: Episode) -> str:
@@ -132,7 +141,7 @@ def readable(text: str, goal: str) -> str:
 
 def ending(episode: Episode) -> str:
     """The outcome in words."""
-    count = counted(len(episode.steps), "step")
+    count = counted(episode.length, "step")
     if episode.won:
         return f"Won after {count}."
     invalid = sum(not step.valid for step in episode.steps)

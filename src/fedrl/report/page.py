@@ -88,7 +88,7 @@ def html_page(
         __package__,
         "page.html.jinja",
         title=title or " and ".join(names),
-        css=package_text(__package__, "page.css"),
+        css="".join(package_text(__package__, name) for name in ("page.css", "episodes.css")),
         chart_css=package_text(WATCH, "uplot/uplot.css"),
         scripts=[
             package_text(WATCH, "uplot/uplot.js"),

@@ -2,8 +2,9 @@
 
 `metrics.jsonl` is the run's result: a resumed run promises its bytes, so it goes on only after the
 very lines that the checkpoint remembers, or if it is told to go on without them. Nothing depends on
-the two others: where they lost lines, the run goes on and says so. A log that lost lines is no
-damaged checkpoint. What cannot be read of a log is kept beside it.
+the others: where they lost lines, the run goes on and says so. A log that lost lines is no damaged
+checkpoint. What cannot be read of a log is kept beside it. `episodes.jsonl` is there once there is
+an episode in it: only evaluations of language agents have any.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from fedrl.core.atomic_files import free_name, write_atomically
 from fedrl.core.types import Metrics, Tables
 
 METRICS = "metrics.jsonl"
-LOGS = (METRICS, "clients.jsonl", "timings.jsonl")
+EPISODES = "episodes.jsonl"
+LOGS = (METRICS, "clients.jsonl", "timings.jsonl", EPISODES)
 
 
 class Mark(NamedTuple):
@@ -106,17 +108,16 @@ class Logs:
         self._settled = {-1: Marks(dict.fromkeys(LOGS, 0), {})}
         self._hashes = {name: hashlib.sha256() for name in LOGS}
         self._files: dict[str, BinaryIO] = {}
+        self._mode = 0o666
 
     def open(self, lengths: Mapping[str, int], mode: int, last: int = -1) -> Metrics:
         """Cut them to these lengths, of round `last`; the last value of every metric left."""
         latest: Metrics = {}
+        self._mode = mode
         for name in LOGS:
-            path = self.folder / name
-            with open(os.open(path, os.O_RDWR | os.O_CREAT, mode), "r+b") as log:
-                data = log.read(lengths[name])
-                log.truncate(len(data))
-            self._hashes[name] = hashlib.sha256(data)
-            self._files[name] = path.open("ab")
+            if name == EPISODES and not (self.folder / name).exists():
+                continue
+            data = self._open(name, lengths[name])
             if name == METRICS:
                 for line in readable(data):
                     latest |= json.loads(line)
@@ -124,8 +125,22 @@ class Logs:
         latest.pop("round", None)
         return latest
 
+    def _open(self, name: str, length: int) -> bytes:
+        """Cut to this length, or made; what is left in it."""
+        path = self.folder / name
+        with open(os.open(path, os.O_RDWR | os.O_CREAT, self._mode), "r+b") as log:
+            data = log.read(length)
+            log.truncate(len(data))
+        self._hashes[name] = hashlib.sha256(data)
+        self._files[name] = path.open("ab")
+        return data
+
     def append(self, name: str, records: Iterable[Tables]) -> None:
         data = b"".join(json.dumps(plain(record)).encode() + b"\n" for record in records)
+        if name not in self._files:
+            if not data:
+                return
+            self._open(name, 0)
         self._files[name].write(data)
         self._files[name].flush()
         self._hashes[name].update(data)

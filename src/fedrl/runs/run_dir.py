@@ -5,6 +5,7 @@
     log.txt         what a person reads          timings.jsonl   seconds per round (never the same)
     checkpoints/    round-NNNNNN.<sha>.safetensors, the newest few
     summary.json    the last value of every metric, when the run has ended
+    episodes.jsonl  language agents: a few episodes of every evaluation, one per line
 
 A checkpoint remembers how long the logs were when it was written, and their hashes. Resuming cuts
 the logs back to that length, so that a round which was logged but not saved is logged once all the
@@ -69,6 +70,7 @@ class RunDir:
         self._logs = Logs(path)
         self._recalled: Recalled | None = None
         self._latest: Metrics | None = None  # None until `load`
+        self._episodes: list[Json] = []  # of the evaluation of a round that is not logged yet
 
     # Opening and closing -------------------------------------------------------------------------
 
@@ -210,8 +212,15 @@ class RunDir:
             if done.cpu_seconds:  # a table of its own: who adds up a line's seconds passes it over
                 line["cpu"] = _rounded(done.cpu_seconds)
             self._logs.append("timings.jsonl", [line])
+            episodes = [{"round": done.round} | one for one in self._episodes]
+            self._logs.append("episodes.jsonl", episodes)
             self._logs.settle(done.round)
         self._latest = (self._latest or {}) | done.metrics
+        self._episodes = []
+
+    def keep_episodes(self, episodes: list[Json]) -> None:
+        """Of the evaluation that is under way: they are logged with its round."""
+        self._episodes = episodes
 
     def log_clients(self, records: list[Json]) -> None:
         """Who failed in a round that never came about; cut off again when the run is resumed."""

@@ -30,7 +30,7 @@ from fedrl.config.schema import Config
 from fedrl.core import agreement, seeding, tree
 from fedrl.core.own_data import Agrees, ComparesContents, Pins
 from fedrl.core.registry import is_file, label, missing_extra
-from fedrl.core.types import Algorithm, Tables, UserError, WarmUp
+from fedrl.core.types import Algorithm, ShowsEpisodes, Tables, UserError, WarmUp
 from fedrl.engines.flower import connection as connections
 from fedrl.engines.in_process import InProcess, Watch, one_line
 from fedrl.engines.worker_pool import WorkerPool
@@ -230,6 +230,8 @@ def train(
             )
         if secret_cohorts(config):
             run.make_private()
+        if isinstance(algorithm, ShowsEpisodes):
+            algorithm.keep_episodes = run.keep_episodes
         algorithm = build_clients(config, algorithm)
         errors = ErrorLog(run.say, shown.note)
         engine = stack.enter_context(open_engine(config, run, algorithm, warn, errors))

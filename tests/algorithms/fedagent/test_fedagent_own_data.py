@@ -68,6 +68,9 @@ def test_nodes_give_the_numbers_of_the_simulation(
     same_numbers(here, there)
     last = json.loads((there / "metrics.jsonl").read_text().splitlines()[-1])
     assert ("held/success" in last) == (held_out == "clients") != ("eval/success" in last)
+    kept = [run / "episodes.jsonl" for run in (here, there)]  # of the coordinator's tasks alone
+    assert [log.exists() for log in kept] == [held_out == "public"] * 2
+    assert held_out == "clients" or kept[0].read_bytes() == kept[1].read_bytes()
     # Nothing of West's is anywhere but in West's folder.
     told = "".join(nodes.crossed) + "".join(
         path.read_text(errors="replace")

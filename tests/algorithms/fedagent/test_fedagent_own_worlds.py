@@ -66,6 +66,9 @@ def test_nodes_give_the_numbers_of_the_simulation(
     same_numbers(here, there)
     last = json.loads((there / "metrics.jsonl").read_text().splitlines()[-1])
     assert ("held/success" in last) == (held_out == "clients") != ("eval/success" in last)
+    kept = [run / "episodes.jsonl" for run in (here, there)]  # of the coordinator's tasks alone
+    assert [log.exists() for log in kept] == [held_out == "public"] * 2
+    assert held_out == "clients" or kept[0].read_bytes() == kept[1].read_bytes()
     told = "".join(nodes.crossed) + "".join(
         path.read_bytes().decode("latin-1")
         for folder in (there, here, tmp_path / "nodes", alone)

@@ -169,6 +169,8 @@ def test_evaluation_is_in_the_plain_shop_and_in_the_clients_own(
     run = train(shop_recipe(model, tmp_path, federation={"kind": kind}, **OWN))
     last = metrics(run)
     assert 0 <= last["eval/own_success"] <= 1
+    shown = [json.loads(line) for line in (run / "episodes.jsonl").read_text().splitlines()]
+    assert {owner_of(line["task"])[0] for line in shown} == {-1}  # nothing of a client's world
     found = evaluate(run, 2, 0)
     assert len(found.by_client) == (1 if kind == "centralized" else 4)
     algorithm = build_algorithm(shop_recipe(model, tmp_path, federation={"kind": kind}, **OWN))

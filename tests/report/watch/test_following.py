@@ -7,8 +7,9 @@ import os
 import time
 from pathlib import Path
 
-from support.watched_runs import Written
+from support.watched_runs import Written, an_episode
 
+from fedrl.report.watch.episode_log import EpisodeLog
 from fedrl.report.watch.following import Followed, find_runs
 
 
@@ -104,3 +105,88 @@ def test_runs_are_found_below_a_folder_the_newest_first(tmp_path: Path):
     assert found == [tmp_path / "x" / "deep" / "er" / "two", tmp_path / "x" / "one"]
     assert find_runs([tmp_path / "x" / "one"]) == [tmp_path / "x" / "one"]
     assert find_runs([tmp_path / "nowhere"]) == []
+
+
+# Episodes
+
+
+def test_rounds_of_episodes_are_told_once_and_their_texts_are_read_when_asked_for(tmp_path: Path):
+    written = Written(tmp_path / "a")
+    log = EpisodeLog(tmp_path / "a" / "episodes.jsonl")
+    log.read()
+    assert log.news(-1, {}) == {"anew": True, "rounds": []}  # no file yet
+    assert log.news(log.edition, {}) is None
+    written.episodes(True, False)
+    written.round()
+    written.episodes(True, True)
+    log.read()
+    assert log.news(log.edition, {}) == {"anew": False, "rounds": [[0, 1, 2], [1, 2, 2]]}
+    assert log.news(log.edition, {0: (1, 2)}) == {"anew": False, "rounds": [[1, 2, 2]]}
+    assert log.news(log.edition, log.counts()) is None
+    shown = log.shown(1)
+    assert [one["task"] for one in shown] == ["task-0", "task-1"]
+    assert all("You see what is there in round 1." in one["html"] for one in shown)
+    assert log.shown(7) == []
+
+
+def test_half_an_episode_waits_for_its_end_and_what_is_none_is_left_out(tmp_path: Path):
+    written = Written(tmp_path / "a")
+    path = tmp_path / "a" / "episodes.jsonl"
+    whole = json.dumps(an_episode(0, "é", True), ensure_ascii=False).encode() + b"\n"
+    path.write_bytes(b"{broken\n[1]\n" + b'{"round": "1"}\n{"round": 1}\n' + whole[:50])
+    log = EpisodeLog(path)
+    log.read()
+    assert log.counts() == {}
+    path.open("ab").write(whole[50:])
+    log.read()
+    assert log.counts() == {0: (1, 1)}
+    wrong = an_episode(0, "x", True) | {"steps": [{"said": None}]}
+    written.add("episodes.jsonl", wrong, an_episode(0, "y", False))
+    log.read()
+    assert log.counts() == {0: (1, 2)}
+    assert [one["task"] for one in log.shown(0)] == ["é", "y"]
+
+
+def test_episodes_that_were_cut_back_are_told_anew(tmp_path: Path):
+    written = Written(tmp_path / "a")
+    path = tmp_path / "a" / "episodes.jsonl"
+    for _ in range(3):
+        written.episodes(True)
+        written.round()
+    log = EpisodeLog(path)
+    log.read()
+    told = log.counts()
+    path.write_bytes(path.read_bytes().splitlines(keepends=True)[0])
+    assert log.shown(2) == []  # asked for before the next look
+    before = log.edition
+    log.read()
+    assert log.news(before, told) == {"anew": True, "rounds": [[0, 1, 1]]}
+    path.unlink()
+    assert log.shown(0) == []
+
+
+def test_what_an_episode_says_is_text(tmp_path: Path):
+    """Observations are foreign text, and a model may say anything."""
+    written = Written(tmp_path / "a")
+    bad = '<script>alert(1)</script><img src=x onerror="alert(2)">'
+    step = {"said": f"<think>{bad}</think>{bad}", "command": bad, "valid": False, "saw": bad * 20}
+    steps = [step, step | {"said": bad, "command": ""}]
+    one = an_episode(0, bad, False, kind=bad, goal=f"find {bad}", begin=bad) | {"steps": steps}
+    written.add("episodes.jsonl", one)
+    log = EpisodeLog(tmp_path / "a" / "episodes.jsonl")
+    log.read()
+    (shown,) = log.shown(0)
+    assert "<script" not in shown["html"]
+    assert "<img" not in shown["html"]
+    assert shown["html"].count("&lt;script&gt;") > 6  # goal, kind, begin, thought, command, …
+
+
+def test_a_long_run_is_kept_by_its_places_not_by_its_texts(tmp_path: Path):
+    written = Written(tmp_path / "a")
+    for written.at in range(300):
+        written.episodes(True, False, begin="x" * 5000)
+    log = EpisodeLog(tmp_path / "a" / "episodes.jsonl")
+    log.read()
+    assert len(log.counts()) == 300
+    assert len(repr(vars(log))) < 100_000
+    assert len(json.dumps(log.news(-1, {}))) < 10_000

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import http.client
 import json
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.watched_runs import Written, serving
+from support.watched_runs import Written, an_episode, serving
 
 import fedrl
 from fedrl.core.types import UserError
 from fedrl.feedback.http_server import KEY_HEADER
+from fedrl.report.watch import server as server_module
 from fedrl.report.watch.server import PARTS, WatchServer
 
 
@@ -33,7 +36,8 @@ def test_numbers_need_the_key_and_the_page_does_not(tmp_path: Path):
             assert status == 200
             assert body
             assert "default-src 'none'" in headers["Content-Security-Policy"]
-        for path in ("/runs", "/run?run=0&edition=0&rounds=0&lines=0", "/clients?run=0"):
+        private = ("/runs", "/run?run=0&edition=0&rounds=0&lines=0", "/clients?run=0")
+        for path in (*private, "/events?run=0", "/episodes?run=0&round=0"):
             assert get(server, path)[0] == 403
             assert get(server, path, "wrong")[0] == 403
         assert get(server, "/runs", server.key)[0] == 200
@@ -60,6 +64,72 @@ def test_a_page_follows_runs_and_those_that_begin_later(tmp_path: Path):
         assert told["lines"]["0"] == [[1], [0.2]]
         for wrong in ("run=7&edition=0&rounds=0&lines=0", "run=x", "run=-1&edition=0"):
             assert get(server, f"/run?{wrong}", server.key)[0] in (400, 404)
+
+
+def events(answer: http.client.HTTPResponse) -> Iterator[dict]:
+    """What is told over a stream, as it comes."""
+    while line := answer.readline():
+        if line.startswith(b"data: "):
+            yield json.loads(line[6:])
+
+
+def test_episodes_are_told_as_they_are_played(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(server_module, "EVERY", 0.01)
+    run = Written(tmp_path / "runs" / "a")
+    run.episodes(True, False)
+    with serving(tmp_path / "runs") as server:
+        get(server, "/runs", server.key)
+        for wrong in ("/events?run=9", "/events", "/episodes?run=0&round=x", "/episodes?run=x"):
+            assert get(server, wrong, server.key)[0] in (400, 404)
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
+        connection.request("GET", "/events?run=0", headers={KEY_HEADER: server.key})
+        answer = connection.getresponse()
+        assert answer.headers["Content-Type"].startswith("text/event-stream")
+        told = events(answer)
+        assert next(told) == {"anew": True, "rounds": [[0, 1, 2]]}
+        run.round()
+        half = json.dumps(an_episode(1, "late", True))
+        with (run.path / "episodes.jsonl").open("a") as log:
+            log.write(half[:40])
+            log.flush()
+            shown = json.loads(get(server, "/episodes?run=0&round=1", server.key)[1])
+            assert shown == []
+            log.write(half[40:] + "\n")
+        assert next(told) == {"anew": False, "rounds": [[1, 1, 1]]}
+        (shown,) = json.loads(get(server, "/episodes?run=0&round=1", server.key)[1])
+        assert shown["task"] == "late"
+        assert shown["html"].startswith("<details class=episode>")
+        (run.path / "episodes.jsonl").write_text("")  # the run goes back to its start
+        assert next(told) == {"anew": True, "rounds": []}
+    assert next(told, None) is None  # a server that closes ends what it tells
+    connection.close()
+
+
+def test_who_hangs_up_is_noticed_though_nothing_happens(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(server_module, "EVERY", 0.01)
+    monkeypatch.setattr(server_module, "HEARTBEAT", 0.01)
+    Written(tmp_path / "runs" / "a")
+    ended = threading.Event()
+    tell = WatchServer._tell
+
+    def noted(self, *words):
+        try:
+            tell(self, *words)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(WatchServer, "_tell", noted)
+    with serving(tmp_path / "runs") as server:
+        get(server, "/runs", server.key)
+        connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
+        connection.request("GET", "/events?run=0", headers={KEY_HEADER: server.key})
+        answer = connection.getresponse()
+        assert answer.readline()
+        answer.close()
+        connection.close()
+        assert ended.wait(20)
 
 
 def test_an_open_page_goes_on_when_the_server_comes_back(tmp_path: Path):

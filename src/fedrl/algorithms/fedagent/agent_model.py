@@ -6,7 +6,7 @@ alike, and the agent in use once it is trained.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core.agreement import digest
 from fedrl.core.data_outline import DataOutline, outlined
 from fedrl.core.registry import missing_extra
-from fedrl.core.types import Tensors, UserError
+from fedrl.core.types import Json, Tensors, UserError
 from fedrl.envs.client_worlds import ClientWorlds, described
 from fedrl.envs.text import Alike, PartitionedWorld, Task, TextWorld
 
@@ -38,6 +38,7 @@ class AgentModel:
     dealt: PartitionedWorld
     shares: Sequence[list[str]]
     client_env_ids: Sequence[Sequence[int]]
+    keep_episodes: Callable[[list[Json]], None] | None = None
     _trainer: LocalTrainer | None
 
     @cached_property
@@ -175,4 +176,4 @@ class AgentModel:
         return self._trainer
 
     def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_trainer": None}
+        return self.__dict__ | {"_trainer": None, "keep_episodes": None}

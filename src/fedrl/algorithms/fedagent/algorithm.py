@@ -263,7 +263,11 @@ class FedAgent(AgentModel):
     ) -> Metrics:
         if self.dealt.held_out == "clients":  # they say it themselves
             return {}
-        rows = [self.trainer.evaluate(state["theta"], self.eval_tasks, seed) for state in states]
+        keeps = [self.keep_episodes, *[None] * (len(states) - 1)]  # of several states the first
+        rows = [
+            self.trainer.evaluate(state["theta"], self.eval_tasks, seed, keep)
+            for state, keep in zip(states, keeps, strict=True)
+        ]
         if self.settings.eval_own:
             for row, state, own in zip(rows, states, owners, strict=True):
                 row["eval/own_success"] = self._own_success(state["theta"], own, seed)

@@ -18,7 +18,7 @@ out.
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -26,7 +26,7 @@ import numpy as np
 
 from fedrl.algorithms.fedagent.local_optimizer import LearningRule, LocalOptimizer
 from fedrl.algorithms.fedagent.settings import Settings
-from fedrl.core.types import Metrics, Tensors, UserError
+from fedrl.core.types import Json, Metrics, Tensors, UserError
 from fedrl.envs.client_worlds import described
 from fedrl.envs.text import Graded, Task, TextWorld
 from fedrl.llm import lora
@@ -46,6 +46,7 @@ from fedrl.llm.rl.advantages import (
 )
 from fedrl.llm.rl.dynamic_sampling import sample_dynamically
 from fedrl.llm.rollout import AgentLoop, Rollout, collect_rollout
+from fedrl.llm.transcripts import kept_of, readable_episodes, record
 
 if TYPE_CHECKING:
     import torch
@@ -204,9 +205,14 @@ class LocalTrainer:
         return rollout
 
     def play(
-        self, theta: Tensors, ids: Sequence[str], seed: int, transcripts: bool = False
+        self,
+        theta: Tensors,
+        ids: Sequence[str],
+        seed: int,
+        transcripts: bool | Collection[int] = False,
     ) -> Rollout:
-        """One episode of each task at the evaluation's temperature."""
+        """One episode of each task at the evaluation's temperature, with transcripts of all or of
+        these."""
         with explain_out_of_memory(doing="evaluating"):
             self.actor.load(theta)
             return collect_rollout(
@@ -214,8 +220,18 @@ class LocalTrainer:
                 self.actor.generator(seed), transcripts=transcripts,
             )  # fmt: skip
 
-    def evaluate(self, theta: Tensors, tasks: Sequence[Task], seed: int) -> Metrics:
-        rollout = self.play(theta, [task.id for task in tasks], seed)
+    def evaluate(
+        self,
+        theta: Tensors,
+        tasks: Sequence[Task],
+        seed: int,
+        keep: Callable[[list[Json]], None] | None = None,
+    ) -> Metrics:
+        """How it does on these tasks; `keep` gets a few of the episodes to read."""
+        kept = [] if keep is None else kept_of(len(tasks), seed)
+        rollout = self.play(theta, [task.id for task in tasks], seed, kept)
+        if keep is not None:
+            keep([record(episode) for episode in readable_episodes(tasks, rollout, kept)])
         won = np.array(rollout.won, float)
         kinds = np.array([task.category for task in tasks])
         return {

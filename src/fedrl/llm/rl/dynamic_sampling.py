@@ -76,6 +76,7 @@ def joined(first: Rollout, second: Rollout) -> Rollout:
         [*first.transcripts, *second.transcripts],
         [*first.truncated, *second.truncated],
         [*first.scored, *second.scored],
+        [*first.goals, *second.goals],
     )
 
 

@@ -45,18 +45,24 @@ class Tail:
             self.at = 0
         return again
 
-    def lines(self) -> list[dict[str, Any]]:
-        """What is new: objects of whole lines, those that cannot be read left out."""
+    def whole_lines(self) -> list[tuple[int, bytes]]:
+        """What is new, with where it begins: half a line waits for its end."""
         try:
             with self.path.open("rb") as file:
                 file.seek(self.at)
                 data = file.read(MOST_BYTES)
         except OSError:
             return []
-        whole = data.rfind(b"\n") + 1
-        self.at += whole
         found = []
-        for line in data[:whole].splitlines():
+        for line in data[: data.rfind(b"\n") + 1].splitlines(keepends=True):
+            found.append((self.at, line))
+            self.at += len(line)
+        return found
+
+    def lines(self) -> list[dict[str, Any]]:
+        """What is new: objects of whole lines, those that cannot be read left out."""
+        found = []
+        for _, line in self.whole_lines():
             try:
                 value = json.loads(line)
             except ValueError:

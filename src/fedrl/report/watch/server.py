@@ -4,8 +4,11 @@
     GET  /runs                      a line about every run
     GET  /run?run=N&edition=E&rounds=R&lines=L     what run N has after so much
     GET  /clients?run=N&metric=M    by client, a metric that clients tell
+    GET  /events?run=N              server-sent: rounds that have episodes, as they are played
+    GET  /episodes?run=N&round=R    the episodes of a round
 
-All but the page needs the key that the printed address holds. Key and port are kept beside the
+All but the page needs the key that the printed address holds, in a header: the page reads events
+with `fetch`, because an `EventSource` sends none. Key and port are kept beside the
 runs, so that an open page goes on when the server comes back.
 """
 
@@ -14,25 +17,34 @@ from __future__ import annotations
 import json
 import secrets
 import threading
+import time
 from collections.abc import Sequence
 from http import HTTPStatus
-from importlib.resources import files
 from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 from fedrl.core.atomic_files import OWNER_ONLY, write_atomically
 from fedrl.core.loopback import LOOPBACK
+from fedrl.core.package_files import package_text
 from fedrl.core.types import UserError
 from fedrl.feedback.http_server import KeyedServer, Refused, Request
+from fedrl.report.watch.episode_log import EpisodeLog
 from fedrl.report.watch.following import Followed, find_runs
+from fedrl.runs.logs import EPISODES
 
 PARTS = {
-    "/": "watch.html", "/watch.css": "watch.css", "/watch.js": "watch.js",
-    "/charts.js": "charts.js", "/icon.svg": "icon.svg",
-    "/uplot.js": "uplot/uplot.js", "/uplot.css": "uplot/uplot.css",
+    "/": "watch/watch.html", "/watch.css": "watch/watch.css", "/watch.js": "watch/watch.js",
+    "/charts.js": "watch/charts.js", "/icon.svg": "watch/icon.svg",
+    "/episodes.js": "watch/episodes.js", "/episodes.css": "episodes.css",
+    "/uplot.js": "watch/uplot/uplot.js", "/uplot.css": "watch/uplot/uplot.css",
 }  # fmt: skip
+"""Files of `fedrl.report`; an episode looks as it does in a report."""
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 ADDRESS = ".watch.json"
+EVERY = 0.5
+"""Seconds between looks at a file of episodes that somebody follows."""
+HEARTBEAT = 10.0
+"""Seconds after which somebody who was told nothing is asked whether he is still there."""
 
 
 class WatchServer(KeyedServer):
@@ -41,6 +53,8 @@ class WatchServer(KeyedServer):
     def __init__(self, places: Sequence[Path], port: int = 0) -> None:
         self.places = [place.absolute() for place in places]
         self.followed: dict[Path, Followed] = {}
+        self.episodes: dict[Path, EpisodeLog] = {}
+        self.closing = threading.Event()
         self.order: list[Path] = []
         self.reading = threading.Lock()
         self.first_edition = secrets.randbits(30)  # a page may know another server's
@@ -64,10 +78,11 @@ class WatchServer(KeyedServer):
         asked = urlsplit(request.path)
         if asked.path in PARTS:
             name = PARTS[asked.path]
-            text = files(__package__).joinpath(name).read_text(encoding="utf-8")
-            return request.send(text, KINDS[name.rpartition(".")[2]])
+            return request.send(package_text("fedrl.report", name), KINDS[name.rpartition(".")[2]])
         request.require(self.key)
         words = {name: values[-1] for name, values in parse_qs(asked.query).items()}
+        if asked.path == "/events":
+            return self._tell(request, self._episodes(words))
         with self.reading:
             if asked.path == "/runs":
                 self._look()
@@ -80,7 +95,33 @@ class WatchServer(KeyedServer):
                 metric = words.get("metric", "")
                 lines = run.of_clients(metric) if metric else {}
                 return request.send_json({"metrics": run.client_metrics(), "lines": lines})
+            if asked.path == "/episodes":
+                log = self._episodes(words)
+                log.read()
+                return request.send_json(log.shown(number(words, "round")))
         raise Refused(HTTPStatus.NOT_FOUND, "There is no such page.")
+
+    def _tell(self, request: Request, log: EpisodeLog) -> None:
+        """The rounds that a run's episodes are of, and every new one, until nobody listens."""
+        request.begin_events()
+        edition, told, last = -1, dict[int, tuple[int, int]](), time.monotonic()
+        while not self.closing.is_set():
+            with self.reading:
+                log.read()
+                news = log.news(edition, told)
+                edition, told = log.edition, log.counts()
+            if news is not None or time.monotonic() - last > HEARTBEAT:
+                request.send_event(news)
+                last = time.monotonic()
+            self.closing.wait(EVERY)
+
+    def server_close(self) -> None:
+        self.closing.set()
+        super().server_close()
+
+    def _episodes(self, words: dict[str, str]) -> EpisodeLog:
+        path = self._run(words).path
+        return self.episodes.setdefault(path, EpisodeLog(path / EPISODES))
 
     def _look(self) -> None:
         """New runs are added behind those that a page knows by their numbers."""

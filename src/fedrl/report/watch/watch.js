@@ -1,4 +1,5 @@
-// Asks every second for what is new, keeps it, and shows the runs that are chosen.
+// Asks every second for what is new, keeps it, and shows the runs that are chosen. Episodes come as
+// they are played (episodes.js).
 "use strict";
 
 const KEY = location.hash.slice(1) || sessionStorage.getItem("fedrl-watch-key") || "";
@@ -11,6 +12,7 @@ const kept = new Map();  // by a run's number: edition, rounds, metrics, clients
 let runs = [], chosen = [], focus = null, metric = null;
 const curves = new Curves($("chart")), byClient = new Curves($("client-chart"));
 const map = new ClientMap($("map"), $("tip"));
+const episodes = new EpisodePanel(KEY, ask);
 
 async function ask(path) {
   const answer = await fetch(path, {headers: {"X-Fedrl-Key": KEY}});
@@ -49,6 +51,7 @@ async function look() {
     $("link").className = "";
     list();
     if (fresh || !curves.plot) show(); else tiles();
+    episodes.follow(focus, runs[focus]?.path);
   } catch (error) {
     $("link").textContent = error.message === "Failed to fetch" ? "the server is gone: start fedrl watch again, this page goes on" : error.message;
     $("link").className = "lost";
@@ -132,6 +135,7 @@ async function look_now() {
   for (const number of new Set([focus, ...chosen])) await follow(number).catch(() => {});
   list();
   show();
+  episodes.follow(focus, runs[focus]?.path);
 }
 
 function time(seconds) {
