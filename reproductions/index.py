@@ -222,7 +222,9 @@ def row(one: Statement, letters: Mapping[str, str], since: str = "") -> list[str
 
 def lettered(found: Iterable[Indexed]) -> dict[str, str]:
     """A letter for each machine, the most used one first."""
-    rows = [row for one in found for row in (*one.statements, *one.health)]
+    rows: list[Statement | Health] = []
+    for one in found:
+        rows += [*one.statements, *one.health]
     machines = Counter(machine_of(record) for row in rows for record in row.records)
     ordered = sorted(machines, key=lambda name: (-machines[name], name))
     return {name: ascii_uppercase[at] for at, name in enumerate(ordered)}

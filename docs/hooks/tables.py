@@ -4,6 +4,7 @@
   never all that says it.
 - "3.1 ± 0.2" is not broken over two lines, and a long name in code may be: after a slash, say.
 - `\\|` in code is a pipe, as it is in the repository.
+- A long sentence is marked, so that columns of numbers do not squeeze it.
 - A table with sentences in three or more columns is a list of cards on a narrow screen
   (`site.css`), where every cell says the name of its column. Roles keep it a table for a screen
   reader, who would lose it with the table's layout.
@@ -61,6 +62,8 @@ def changed(table: str) -> str:
         if cards:
             role = "columnheader" if kind == "th" else "cell"
             attributes += f' role="{role}"'
+            if kind == "td" and len(text_of(inside)) > 2 * SENTENCE:
+                attributes += " data-long"
             if kind == "td" and label:
                 attributes += f' data-label="{html.escape(label)}"'
         return f"<{kind}{attributes}>{readable(inside)}</{kind}>"

@@ -45,6 +45,13 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *words) -> None:
         pass
 
+    def do_GET(self) -> None:
+        if self.path == "/favicon.ico":  # a browser asks for it where a picture is all of the page
+            self.send_response(204)
+            self.end_headers()
+        else:
+            super().do_GET()
+
 
 @pytest.fixture(scope="module")
 def address(site):

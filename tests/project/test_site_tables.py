@@ -46,6 +46,8 @@ def test_sentences_in_three_columns_are_cards_that_say_their_column():
     table = made(["what", "a & b", "why"], ["x", "1", "a sentence that is rather long"])
     assert table.startswith('<table data-rows="cards" role="table">')
     assert '<td role="cell" data-label="why">a sentence' in table
+    assert "data-long" not in table
+    assert '<td role="cell" data-long data-label="c">xxx' in made(list("abc"), ["1", "2", "x" * 50])
     assert table.count('role="row"') == 2
     assert table.count('role="columnheader"') == 3
 
