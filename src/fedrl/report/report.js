@@ -98,7 +98,7 @@ class Chart {
       title: data.title,
       scales: {x: {time: false}, y: data.log ? {distr: 3} : {range: within}},
       axes: [
-        {stroke: ink, grid, label: data.x, labelSize: 20, size: 34, values: (_, ticks) => ticks.map(along)},
+        {stroke: ink, grid, label: data.x, labelSize: 20, size: 34, ...(data.x === "round" ? {incrs: WHOLE} : {}), values: (_, ticks) => ticks.map(along)},
         {stroke: ink, grid, size: 58, values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : say(tick)))},
       ],
       legend: {show: false},

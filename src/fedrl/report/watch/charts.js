@@ -4,6 +4,7 @@
 const STYLES = getComputedStyle(document.documentElement);
 const colour = (name) => STYLES.getPropertyValue(name).trim();
 const PALETTE = () => [0, 1, 2, 3, 4, 5].map((i) => colour(`--c${i}`));
+const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000];  // rounds are counted
 const DASHES = [[], [8, 4], [2, 3], [8, 3, 2, 3]];
 
 function style(index) {
@@ -71,14 +72,14 @@ class Curves {
       ...this.size(),
       scales: {x: {time: false}, y: {distr: options.log ? 3 : 1}},
       axes: [
-        {stroke: ink, grid, label: "round", labelSize: 22},
+        {stroke: ink, grid, label: "round", labelSize: 22, incrs: WHOLE},
         {stroke: ink, grid, size: 64, values: (_, ticks) => ticks.map((t) => (t === null ? "" : short(t)))},
       ],
       legend: {live: lines.length <= 24, show: lines.length <= 24},
       cursor: {focus: {prox: 24}},
       focus: {alpha: 0.25},
       series: [
-        {label: "round"},
+        {label: "round", value: (_, round) => (round === null || round === undefined ? "" : round)},
         ...lines.map((line) => ({
           label: line.label, ...style(line.index), width: thin ? 1 : 1.8, spanGaps: true,
           points: {show: line.x.length === 1}, value: (_, v) => short(v),
@@ -102,7 +103,7 @@ class ClientMap {
   draw(lines, clients, rounds) {
     this.lines = lines;
     const rows = Math.max(1, clients), columns = Math.max(1, rounds);
-    const wide = Math.max(1, Math.min(14, Math.floor((this.canvas.parentElement.clientWidth - 14) / columns) || 1));
+    const wide = Math.max(1, Math.min(14, (this.canvas.parentElement.clientWidth - 14) / columns));
     const high = rows > 60 ? 4 : rows > 25 ? 7 : 12;
     this.cell = {wide, high};
     const scale = window.devicePixelRatio || 1;

@@ -7,6 +7,7 @@ if (location.hash) sessionStorage.setItem("fedrl-watch-key", KEY);
 const $ = (id) => document.getElementById(id);
 const FIRST = ["eval/success", "eval/return", "eval/reward", "eval/accuracy", "train/return_last100", "train/return"];
 const EVERY = 1000;
+const AT_FIRST = 6;  // as many as there are colours
 
 const kept = new Map();  // by a run's number: edition, rounds, metrics, clients
 let runs = [], chosen = [], focus = null, metric = null;
@@ -44,7 +45,7 @@ async function follow(number) {
 async function look() {
   try {
     renumber(await ask("runs"));
-    if (focus === null && runs.length) { focus = 0; chosen = restored() || [0]; focus = chosen[0] ?? 0; }
+    if (focus === null && runs.length) { chosen = restored() || alike(); focus = chosen[0] ?? 0; }
     let fresh = false;
     for (const number of new Set([focus, ...chosen])) if (number < runs.length) fresh = (await follow(number)) || fresh;
     $("link").textContent = `${runs.length} run${runs.length === 1 ? "" : "s"}, ${runs.filter((r) => r.status === "running").length} running`;
@@ -77,6 +78,12 @@ function restored() {
   return found.length ? found : null;
 }
 
+// At first: the newest run, and beside it the others of its recipe.
+function alike() {
+  const same = runs.map((_, number) => number).filter((number) => runs[number].name === runs[0].name);
+  return same.slice(0, AT_FIRST);
+}
+
 function choose(numbers) {
   chosen = numbers;
   sessionStorage.setItem("fedrl-watch-chosen", JSON.stringify(numbers.map((n) => runs[n].path)));
@@ -107,13 +114,13 @@ function list() {
     swatch.style.background = chosen.includes(number) ? style(chosen.indexOf(number)).stroke : "transparent";
     const name = document.createElement("span");
     name.className = "name";
-    name.textContent = run.name;
+    name.textContent = label(run);  // what differs: a recipe's runs share their name
     const badge = document.createElement("span");
     badge.className = `badge ${run.status}`;
     badge.textContent = run.status === "silent" ? `silent for ${time(run.quiet)}` : run.status;
     head.append(box, swatch, name, badge);
     const more = document.createElement("small");
-    more.textContent = `${label(run)} · round ${run.round} of ${run.rounds}`;
+    more.textContent = `${run.name} · round ${run.round} of ${run.rounds}`;
     const bar = document.createElement("div");
     bar.className = "bar";
     const done = document.createElement("span");
