@@ -31,6 +31,7 @@ from fedrl.core.types import (
     UserError,
     WarmUp,
 )
+from fedrl.engines import worker_pipe
 from fedrl.engines.in_process import Watch, attempt, debugging, one_line, raised_at, shareable
 
 START_SECONDS = 600.0
@@ -38,12 +39,21 @@ START_SECONDS = 600.0
 
 
 class WorkerPool:
-    """`build()` must be picklable: a function of a module, or a partial of one."""
+    """`build()` must be picklable: a function of a module, or a partial of one.
+
+    With `release` the broadcast of a job is emptied here as soon as its worker has it: for who has
+    no use for it any more, and one job at a time.
+    """
 
     def __init__(
-        self, build: Callable[[], Algorithm], count: int = 0, watch: Watch | None = None
+        self,
+        build: Callable[[], Algorithm],
+        count: int = 0,
+        watch: Watch | None = None,
+        release: bool = False,
     ) -> None:
         self.build = build
+        self.release = release
         self.watch = watch
         self.count = count or os.cpu_count() or 1
         self._workers: list[_Worker] = []
@@ -108,7 +118,7 @@ class WorkerPool:
 
     def _staff(self, jobs: int) -> None:
         while len(self._workers) < min(self.count, jobs):
-            self._workers.append(_Worker(self.build, len(self._workers), self.watch))
+            self._workers.append(self._hire(len(self._workers)))
 
     def _hand_out(self, waiting: list[tuple[int, Job]]) -> None:
         for worker in self._workers:
@@ -139,14 +149,24 @@ class WorkerPool:
 
     def _replace(self, worker: _Worker) -> None:
         worker.stop()
-        self._workers[worker.number] = _Worker(self.build, worker.number, self.watch)
+        self._workers[worker.number] = self._hire(worker.number)
+
+    def _hire(self, number: int) -> _Worker:
+        return _Worker(self.build, number, self.watch, self.release)
 
 
 class _Worker:
     """One spawned process and the pipe to it."""
 
-    def __init__(self, build: Callable[[], Algorithm], number: int, watch: Watch | None) -> None:
+    def __init__(
+        self,
+        build: Callable[[], Algorithm],
+        number: int,
+        watch: Watch | None,
+        release: bool,
+    ) -> None:
         self.number = number
+        self.release = release
         self.watch = watch
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
@@ -193,14 +213,17 @@ class _Worker:
         self.job, self.started = (index, job), time.monotonic()
         # If the process is dead, `take` finds the closed pipe and says so.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.pipe.send((job if new else replace(job, broadcast={}), new))
+            worker_pipe.send(self.pipe, (job if new else replace(job, broadcast={}), new))
+        if self.release:
+            job.broadcast.clear()
+            self._sent = None
 
     def take(self) -> Result | Failure:
         assert self.job is not None
         client = self.job[1].client
         self.job = None
         try:
-            outcome, told = self.pipe.recv()
+            outcome, told = worker_pipe.receive(self.pipe)
         except (EOFError, ConnectionResetError):
             self.broken = True
             self.process.join(5)
@@ -257,12 +280,14 @@ def _serve(
     watch = None if texts is None else Watch(lambda _, text: told.append(text), texts)
     while True:
         try:
-            job, new = pipe.recv()
+            job, new = worker_pipe.receive(pipe)
         except EOFError:
             return
         broadcast = job.broadcast if new else broadcast
-        pipe.send((attempt(algorithm, replace(job, broadcast=broadcast), watch), told))
+        outcome = attempt(algorithm, replace(job, broadcast=broadcast), watch)
+        worker_pipe.send(pipe, (outcome, told))
         told.clear()
+        del job, outcome  # not beside the next ones
 
 
 def _end_with(parent: int) -> None:

@@ -9,7 +9,8 @@ there are.
 
 Nodes are known by their public keys, the files `*.pub` of a folder: put one there and its node is
 registered within seconds, take it away and it is none (`superlink_register.py`). Messages are held
-in memory: no update is written to this machine's disk.
+in memory, and what is too large for that in files which this process alone can read
+(`adapter/object_store.py`): no update can be read from this machine's disk.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ def serve(
         options += ["--enable-supernode-auth", "--ssl-ca-certfile", str(folder / "ca.pem")]
         options += ["--ssl-certfile", str(folder / "server.pem")]
         options += ["--ssl-keyfile", str(folder / "server.key")]
-    superlink = adapter.application(options)
+    superlink = adapter.application(options, folder / "spool")
     drivers = {*LOOPBACK, *addresses(host), *insiders}
     guard = Guard(
         superlink.app,
