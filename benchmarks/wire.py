@@ -20,7 +20,9 @@ import os
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from fedrl.engines.flower.node_plan import Plan
 
 Shapes = dict[str, tuple[int, ...]]
-PIECE_MB = 4.0
 PARTS = ("driver", "SuperLink", "SuperNode", "node", "worker")
 
 
@@ -169,21 +170,23 @@ def one_round(engine: FlowerEngine, sent: Tensors, clients: int, number: int) ->
 
 
 def measure(
-    results: harness.Results, size: str, precision: str, clients: int, rounds: int
-) -> None:
+    size: str, precision: str, clients: int, rounds: int, piece_mb: float
+) -> harness.Results:
+    """In a process of its own, whose memory no other measurement has touched."""
     from fedrl.config.flower import Settings
     from fedrl.engines.flower.connection import FOLDER, find
     from fedrl.engines.flower.engine import FlowerEngine, Recipe
     from fedrl.engines.flower.local_federation import LocalFederation
 
     model, _, dtype = size.partition("@")
-    settings: Any = Settings(precision=precision, piece_mb=PIECE_MB)  # type: ignore[arg-type]
+    results, form = harness.Results(), f"{precision} {piece_mb}"
+    settings: Any = Settings(precision=precision, piece_mb=piece_mb)  # type: ignore[arg-type]
     with tempfile.TemporaryDirectory() as folder:
         os.environ[FOLDER] = folder
         program = [str(Path(__file__).resolve())]
         with LocalFederation(Path(folder), clients, name="wire", program=program) as federation:
             echo: Any = Echo()
-            engine = FlowerEngine(echo, Recipe("wire", precision, 2), find("wire"), settings, print)
+            engine = FlowerEngine(echo, Recipe("wire", form, 2), find("wire"), settings, print)
             with engine:
                 small = tensors("1mb")
                 one_round(engine, small, clients, 1)
@@ -222,6 +225,7 @@ def measure(
             flush=True,
         )
         results.add(f"{name}/memory/{kind}", above / held, "of the model")
+    return results
 
 
 def main() -> None:
@@ -230,6 +234,7 @@ def main() -> None:
     parser.add_argument("--precision", nargs="*", default=["float32"], metavar="FORM")
     parser.add_argument("--clients", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--piece-mb", type=float, default=4.0)
     asked = parser.parse_args()
     sizes = asked.sizes or (["quick"] if asked.quick else ["1.5b-lora", "135m"])
     if unknown := {size.partition("@")[0] for size in sizes} - set(MODELS):
@@ -238,7 +243,10 @@ def main() -> None:
     results = harness.Results()
     for size in sizes:
         for precision in asked.precision:
-            measure(results, size, precision, asked.clients, 1 if asked.quick else asked.rounds)
+            rounds = 1 if asked.quick else asked.rounds
+            words = size, precision, asked.clients, rounds, asked.piece_mb
+            with ProcessPoolExecutor(1, get_context("spawn")) as alone:
+                results.values |= alone.submit(measure, *words).result().values
     results.finish(asked.json)
 
 
@@ -248,8 +256,9 @@ def main() -> None:
 def plan(recipe: str) -> Plan:
     from fedrl.engines.flower.node_plan import Plan
 
-    form: Any = recipe
-    return Plan(partial(Echo), form, int(PIECE_MB * 1e6), True)  # type: ignore[arg-type]
+    form: Any
+    form, piece_mb = recipe.split()
+    return Plan(partial(Echo), form, int(float(piece_mb) * 1e6), True)  # type: ignore[arg-type]
 
 
 def node() -> None:

@@ -213,7 +213,8 @@ class _Worker:
         self.job, self.started = (index, job), time.monotonic()
         # If the process is dead, `take` finds the closed pipe and says so.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            worker_pipe.send(self.pipe, (job if new else replace(job, broadcast={}), new))
+            self.pipe.send(new)  # before: two broadcasts would have to fit into its memory
+            worker_pipe.send(self.pipe, job if new else replace(job, broadcast={}))
         if self.release:
             job.broadcast.clear()
             self._sent = None
@@ -280,10 +281,12 @@ def _serve(
     watch = None if texts is None else Watch(lambda _, text: told.append(text), texts)
     while True:
         try:
-            job, new = worker_pipe.receive(pipe)
+            if pipe.recv():
+                broadcast = {}
+            job = worker_pipe.receive(pipe)
         except EOFError:
             return
-        broadcast = job.broadcast if new else broadcast
+        broadcast = broadcast or job.broadcast
         outcome = attempt(algorithm, replace(job, broadcast=broadcast), watch)
         worker_pipe.send(pipe, (outcome, told))
         told.clear()

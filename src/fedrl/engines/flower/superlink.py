@@ -22,6 +22,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 import fedrl
+from fedrl.core import memory_arenas
 from fedrl.engines.flower.adapter import superlink as adapter
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.coordinator_audit import CoordinatorAudit
@@ -59,6 +60,7 @@ def serve(
         listen,
     )
 
+    memory_arenas.limit()
     audit = CoordinatorAudit(folder)
     audit.add("link", host=host, port=port, version=fedrl.__version__)
     options = ["--isolation", "process", "--host", host, "--port", str(port)]

@@ -29,6 +29,9 @@ HEARTBEAT_SECONDS = 10.0
 OBJECTS = 64
 SMALLEST_PIECE = 2**16
 """Bytes. An answer has a few objects beside its pieces, and a few more for each."""
+MANY = 32
+"""Parts of a large answer. Such are fetched one after the other, each when all of it is at the
+SuperLink: of those that are on their way at the same time, none takes memory here."""
 
 
 class Outgoing(NamedTuple):
@@ -111,19 +114,24 @@ class SuperLinkClient:
         return numbers
 
     def pull(self, messages: Collection[str], limit: int) -> list[Arrived]:
-        """Answers to these that are here, of at most `limit` bytes; never waits for one."""
+        """Answers to these that are here, of at most `limit` bytes; never waits for one.
+
+        Not more than one large one: the next call has the next."""
         here = []
         with reached():
             self._look(set(messages))
             for number, arriving in list(self._arriving.items()):
                 if arriving.asked not in messages:
                     continue
+                large = len(arriving.missing) > MANY
                 done = self._fetch(number, arriving, limit)
                 if done is not None:
                     del self._arriving[number]
                     self._unpackers.pop(arriving.asked, None)
                     self._run.drop(number)
                     here.append(done)
+                    if large:
+                        break
         return here
 
     def _look(self, messages: set[str]) -> None:
@@ -155,16 +163,25 @@ class SuperLinkClient:
         if arriving.answer is None:
             arriving.unpacker = self._unpackers.get(arriving.asked, Unpacker)()
             arriving.answer = ArrivedAnswer(arriving.unpacker.feed, limit)
+        if len(arriving.missing) > MANY:
+            last = self._run.part(arriving.missing[-1])  # what names all others is sent last
+            if last is None:
+                return None
+            self._note(arriving, arriving.missing.pop(), last, limit)
         while arriving.missing:
             part = self._run.part(arriving.missing[0])
             if part is None:
                 return None
-            arriving.bytes += len(part)
-            if arriving.bytes > limit:
-                raise records.too_large(limit)
-            arriving.answer.take(arriving.missing.pop(0), part)
+            self._note(arriving, arriving.missing.pop(0), part, limit)
         self.bytes_received += arriving.bytes
         return arriving.answer.finish(number)
+
+    def _note(self, arriving: _Arriving, number: str, part: bytes, limit: int) -> None:
+        assert arriving.answer is not None
+        arriving.bytes += len(part)
+        if arriving.bytes > limit:
+            raise records.too_large(limit)
+        arriving.answer.take(number, part)
 
     def forget(self, messages: Collection[str]) -> None:
         """Answers that nobody waits for any more: when they come, the SuperLink drops them."""

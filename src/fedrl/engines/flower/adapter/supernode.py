@@ -19,6 +19,7 @@ from flwr.supercore.inflatable.inflatable_utils import ObjectPullError, ObjectUn
 from flwr.supercore.object_store import ObjectStoreFactory
 from flwr.supernode import start_client_internal as loop
 
+from fedrl.core import memory_arenas
 from fedrl.engines.flower.adapter import HOME_VARIABLE, transfer
 from fedrl.engines.flower.adapter.object_store import SpooledObjectStore
 
@@ -64,6 +65,7 @@ class SpooledFactory(ObjectStoreFactory):
 
 
 def main() -> None:
+    memory_arenas.limit()
     # By its name: its package has a function of the same.
     program = importlib.import_module("flwr.supernode.cli.flower_supernode")
     loop.pull_objects = Pulled
