@@ -2,8 +2,8 @@
 
 python benchmarks/wire.py [SIZE …] [--precision FORM …] [--clients N] [--rounds N] [--quick]
 
-A driver, a SuperLink, and nodes with their SuperNodes and workers are processes of one machine, with
-TLS and keys. Clients send back as much as they get and compute nothing. The tensors have the names
+A driver, a SuperLink, and nodes with their SuperNodes and workers are processes of one machine,
+with TLS and keys. Clients send back as much as they get and compute nothing. The tensors have the names
 and shapes of the models; they are float32, or what SIZE@DTYPE says: `1.5b@float16`.
 
 Memory is the most that a process had resident (VmHWM, cleared before) above what it has in rounds
@@ -16,6 +16,7 @@ Run as a program with the words of `fedrl flower node` it is such a node.
 from __future__ import annotations
 
 import argparse
+import itertools
 import os
 import sys
 import tempfile
@@ -136,8 +137,9 @@ def peak(process: int) -> float:
     return float(next(line.split()[1] for line in lines if line.startswith("VmHWM"))) * 1024
 
 
-def clear(process: int) -> None:
-    Path(f"/proc/{process}/clear_refs").write_text("5")
+def clear(processes: dict[str, list[int]]) -> None:
+    for process in itertools.chain(*processes.values()):
+        Path(f"/proc/{process}/clear_refs").write_text("5")
 
 
 def processor(process: int) -> float:
@@ -191,14 +193,12 @@ def measure(
                 small = tensors("1mb")
                 one_round(engine, small, clients, 1)
                 everybody = members(federation)
-                for process in sum(everybody.values(), []):
-                    clear(process)
+                clear(everybody)
                 one_round(engine, small, clients, 2)
                 idle = peaks(everybody)
                 sent = tensors(model, dtype or "float32")
                 held = sum(x.nbytes for x in sent.values())
-                for process in sum(everybody.values(), []):
-                    clear(process)
+                clear(everybody)
                 down, up = engine.calls.bytes_sent, engine.calls.bytes_received
                 work = {k: sum(map(processor, some)) for k, some in everybody.items()}
                 seconds = [one_round(engine, sent, clients, 3 + n) for n in range(rounds)]
@@ -207,9 +207,10 @@ def measure(
                 down, up = engine.calls.bytes_sent - down, engine.calls.bytes_received - up
     name, best = f"wire/{size}/{precision}", min(seconds)
     moved = (down + up) / rounds
+    each = ", ".join(f"{s:.1f}" for s in seconds)
     print(
-        f"{size} ({held / 1e6:,.0f} MB), {precision}, {clients} client(s): down {down / rounds / 1e6:,.0f} MB, "
-        f"up {up / rounds / 1e6:,.0f} MB; {best:.1f} s ({', '.join(f'{s:.1f}' for s in seconds)}), "
+        f"{size} ({held / 1e6:,.0f} MB), {precision}, {clients} client(s): "
+        f"down {down / rounds / 1e6:,.0f} MB, up {up / rounds / 1e6:,.0f} MB; {best:.1f} s ({each}), "
         f"{moved / best / 1e6:.0f} MB/s; processor {sum(work.values()) / rounds:.1f} s a round"
     )
     results.add(f"{name}/down", down / rounds, "bytes")

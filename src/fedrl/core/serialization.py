@@ -47,9 +47,7 @@ def unpack(data: bytes, declared: Mapping[str, Spec] | None = None) -> Tensors:
             raise ValueError("tensors fill the archive")
         content, head = memoryview(data)[begin:], stored.pop(HEAD)
         archive_head.check_head(head, most)
-        entries = archive_head.read_entries(
-            bytes(content[head.start : head.end]), stored, declared
-        )
+        entries = archive_head.read_entries(bytes(content[head.start : head.end]), stored, declared)
         filling = Filling(entries, stored)
         filling.feed(content[: head.start])
         filling.feed(content[head.end :])

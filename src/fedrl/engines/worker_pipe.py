@@ -1,7 +1,8 @@
 """Objects through a pipe between processes, with their arrays beside them, piece by piece.
 
 A pipe of `multiprocessing` sends one pickle with everything in it, which each side then has beside
-the arrays themselves. Here arrays go as they lie in memory, and arrive in the memory that they keep.
+the arrays themselves. Here arrays go as they lie in memory, and arrive in the memory that they
+keep.
 """
 
 from __future__ import annotations

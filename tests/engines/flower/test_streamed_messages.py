@@ -136,9 +136,7 @@ def test_a_chunk_that_no_array_names_is_refused():
 @pytest.mark.parametrize("order", [[0, 0, 0, 99], [-1, 0], [0.5], ["a"], [0] * 5, [True]])
 def test_an_order_that_is_none_is_refused(order: list):
     sent, body = content(numbers(100_000, True))
-    changed = RecordDict(
-        {records.HEADING: ConfigRecord({"text": "heading", records.ORDER: order})}
-    )
+    changed = RecordDict({records.HEADING: ConfigRecord({"text": "heading", records.ORDER: order})})
     changed[records.BODY] = sent[records.BODY]
     number, objects, tree = message(changed)
     with pytest.raises(records.Unusable, match="malformed"):
@@ -159,7 +157,7 @@ def test_an_answer_with_pickles_is_refused_unread():
     sent, _ = content(numbers(10))
     bomb = ArrayRecord()
     bomb["0"] = Array("object", (1,), "numpy.ndarray", b"pickle")
-    number, objects, tree = message(RecordDict({**sent, records.BODY: bomb}))
+    number, objects, _ = message(RecordDict({**sent, records.BODY: bomb}))
     arrived, _ = taken(objects, number)
     with pytest.raises(Damaged, match="not bytes"):
         records.streamed(arrived)
@@ -269,7 +267,7 @@ def test_a_store_gives_back_what_it_was_given_and_holds_little(held: int, tmp_pa
 
 
 def test_nobody_else_can_read_what_lies_in_its_files(tmp_path: Path):
-    store, _, objects = stored(tmp_path / "spool", 0)
+    _, _, objects = stored(tmp_path / "spool", 0)
     files = list((tmp_path / "spool").iterdir())
     assert len(files) == len([n for n in chunks(objects) if len(objects[n]) >= SMALLEST])
     assert all(file.stat().st_mode & 0o077 == 0 for file in (*files, tmp_path / "spool"))
@@ -292,7 +290,7 @@ def test_a_file_that_was_changed_is_not_given_out(tmp_path: Path):
 
 def test_an_object_that_is_not_what_its_number_says_is_not_stored(tmp_path: Path):
     store = SpooledObjectStore(tmp_path / "spool", 0)
-    number, objects, tree = message(content(numbers(100_000))[0])
+    _, objects, tree = message(content(numbers(100_000))[0])
     store.preregister(1, tree)
     a, b, *_ = chunks(objects)
     with pytest.raises(ValueError, match="does not match"):
@@ -323,5 +321,3 @@ def test_an_object_that_is_gone_ends_the_message():
 
     with pytest.raises(RuntimeError):
         supernode.Pulled(["a"], pull).pop("a")
-
-

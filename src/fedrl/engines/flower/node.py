@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -41,10 +41,10 @@ from fedrl.engines.flower.client_state_store import ClientStateStore, with_histo
 from fedrl.engines.flower.kept_model import keep_if_possible
 from fedrl.engines.flower.node_audit import GAVE, STEPS, NodeAudit, Told
 from fedrl.engines.flower.node_plan import Plan, Refused
+from fedrl.engines.flower.node_worker import NodeWorker
 from fedrl.engines.flower.owner_log import say
 from fedrl.engines.flower.policy import Policy
 from fedrl.engines.in_process import debugging, one_line, reason, shareable
-from fedrl.engines.worker_pool import WorkerPool
 from fedrl.privacy.client_ledger import Ledger, job_name
 from fedrl.privacy.secure_aggregation import messages as secure_messages
 from fedrl.privacy.secure_aggregation.client import SigningClient
@@ -78,8 +78,7 @@ class NodeClient:
     audit: NodeAudit | None = None
     rules: Callable[[], Policy] = Policy
     acquaint: Callable[[Identity], Identity] = lambda known: known
-    _built: tuple[str, Policy] | None = None  # what its worker was started for
-    _workers: WorkerPool | None = None
+    _worker: NodeWorker = field(default_factory=NodeWorker)
     _seen: set[str] = field(default_factory=set)
     _sum: tuple[SigningClient, Plan, messages.Job] | None = None
     _members: list[int] = field(default_factory=list)  # of the sum, by its last step
@@ -98,15 +97,13 @@ class NodeClient:
             )
         except serialization.Damaged as error:
             self.log(f"refused a message: {error}")
-            told = Told(
-                messages.Answer("", self.number, str(error)), records.NOTHING, "refused"
-            )
+            told = Told(messages.Answer("", self.number, str(error)), records.NOTHING, "refused")
             return records.content(messages.to_json(self._written(told, None, 0).heading))
         if isinstance(asked, messages.Who):
             name = messages.Name(asked.nonce, self.number, fedrl.__version__)
             return records.content(messages.to_json(name))
         assert isinstance(asked, messages.Asked)
-        counted = _Counted(pieces)
+        counted = records.Counted(pieces)
         told = self._work(asked, counted)
         heading, body, _ = self._written(told, asked, counted.bytes)
         self.sent = body.size
@@ -296,7 +293,7 @@ class NodeClient:
         """Before a worker opens it. One that is at work looks itself at what it reads."""
         if plan.data is None:
             self._data = ""
-        elif self._workers is None or self._built != (asked.recipe, plan.policy):
+        elif not self._worker.is_for(plan, asked.recipe):
             self._data = own_data_book.check(self.folder, asked.run, plan.data)
 
     def _remember(self, plan: Plan, asked: messages.Job, survivors: Collection[int]) -> None:
@@ -329,31 +326,10 @@ class NodeClient:
             raise Refused("its policy has changed since this job began")
 
     def _start(self, plan: Plan, recipe: str) -> None:
-        try:
-            self._staffed(plan, recipe).start()
-        except UserError:  # as in `_compute`
-            self.close()
-            raise
+        self._worker.start(plan, recipe, release=not self._keeps(plan))
 
     def _compute(self, plan: Plan, recipe: str, job: Job, deadline: float) -> Result | Failure:
-        try:
-            (result,) = self._staffed(plan, recipe).run([job], deadline)
-            return result
-        except UserError:  # it did not start: the next one may, when its owner has seen to it
-            self.close()
-            raise
-        finally:
-            if not plan.warm:
-                self.close()
-
-    def _staffed(self, plan: Plan, recipe: str) -> WorkerPool:
-        """The process that does a recipe's work; the same as long as the recipe and policy are."""
-        if self._workers is None or self._built != (recipe, plan.policy):
-            self.close()
-            release = not self._keeps(plan)
-            self._workers = WorkerPool(plan.build, count=1, release=release)
-            self._built = (recipe, plan.policy)
-        return self._workers
+        return self._worker.run(plan, recipe, job, deadline, release=not self._keeps(plan))
 
     def in_sum(self) -> bool:
         """Whether messages of a secure sum are still to come: to this process, under this key."""
@@ -361,24 +337,10 @@ class NodeClient:
 
     def interrupt(self) -> bool:
         """From another thread: give up the job under way, if any, whose answer nobody can get."""
-        return (workers := self._workers) is not None and workers.interrupt()
+        return self._worker.interrupt()
 
     def close(self) -> None:
-        if self._workers is not None:
-            self._workers.close()
-            self._workers = None
-
-
-class _Counted:
-    """Pieces, and how many bytes of them were read."""
-
-    def __init__(self, pieces: Iterable[records.Bytes]) -> None:
-        self.pieces, self.bytes = pieces, 0
-
-    def __iter__(self) -> Iterator[records.Bytes]:
-        for piece in self.pieces:
-            self.bytes += len(piece)
-            yield piece
+        self._worker.close()
 
 
 def _turn(asked: messages.Job) -> Asked:

@@ -16,7 +16,7 @@ one stands where (`order`).
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -116,9 +116,7 @@ def body(pieces: Sequence[bytes]) -> Body:
     """The same, of pieces that are there."""
     if sum(map(len, pieces)) <= SMALL:
         return list(pieces)
-    return ArrayRecord(
-        {_name(n): Array("uint8", (len(p),), RAW, p) for n, p in enumerate(pieces)}
-    )
+    return ArrayRecord({_name(n): Array("uint8", (len(p),), RAW, p) for n, p in enumerate(pieces)})
 
 
 def content(heading: str, pieces: Body | None = None) -> RecordDict:
@@ -167,6 +165,18 @@ def streamed(records: RecordDict) -> tuple[str, Iterator[Bytes]]:
     if any(array.stype != RAW for array in arrays):
         raise Damaged("its pieces are not bytes")
     return text, (piece for array in arrays for piece in _data(array))
+
+
+class Counted:
+    """Pieces, and how many bytes of them were read."""
+
+    def __init__(self, pieces: Iterable[Bytes]) -> None:
+        self.pieces, self.bytes = pieces, 0
+
+    def __iter__(self) -> Iterator[Bytes]:
+        for piece in self.pieces:
+            self.bytes += len(piece)
+            yield piece
 
 
 def _headed(records: RecordDict) -> tuple[ConfigRecord, str]:

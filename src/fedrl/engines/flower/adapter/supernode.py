@@ -30,9 +30,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 class Pulled:
     """In the place of a dict of all contents: each is fetched when it is taken out, in order."""
 
-    def __init__(
-        self, object_ids: Sequence[str], pull_object_fn: Callable[[str], bytes]
-    ) -> None:
+    def __init__(self, object_ids: Sequence[str], pull_object_fn: Callable[[str], bytes]) -> None:
         self._ids = list(dict.fromkeys(object_ids))
         self._pull = pull_object_fn
         self._until = time.monotonic() + PULL_MAX_TIME

@@ -39,8 +39,6 @@ def push(
     push_contents(contents, put)
 
 
-def push_contents(
-    contents: Iterable[tuple[str, bytes]], put: Callable[[str, bytes], None]
-) -> None:
+def push_contents(contents: Iterable[tuple[str, bytes]], put: Callable[[str, bytes], None]) -> None:
     for _ in ahead(lambda one: put(*one), contents):
         pass
