@@ -3,8 +3,8 @@
 python benchmarks/wire.py [SIZE …] [--precision FORM …] [--clients N] [--rounds N] [--quick]
 
 A driver, a SuperLink, and nodes with their SuperNodes and workers are processes of one machine,
-with TLS and keys. Clients send back as much as they get and compute nothing. The tensors have the names
-and shapes of the models; they are float32, or what SIZE@DTYPE says: `1.5b@float16`.
+with TLS and keys. Clients send back as much as they get and compute nothing. The tensors have the
+names and shapes of the models; they are float32, or what SIZE@DTYPE says: `1.5b@float16`.
 
 Memory is the most that a process had resident (VmHWM, cleared before) above what it has in rounds
 of 1 MB, as a multiple of the model's bytes in the process; the driver's model, a worker's broadcast
@@ -206,12 +206,12 @@ def measure(
                 most = peaks(everybody)
                 down, up = engine.calls.bytes_sent - down, engine.calls.bytes_received - up
     name, best = f"wire/{size}/{precision}", min(seconds)
-    moved = (down + up) / rounds
-    each = ", ".join(f"{s:.1f}" for s in seconds)
+    moved, each = (down + up) / rounds, ", ".join(f"{s:.1f}" for s in seconds)
+    ways = f"down {down / rounds / 1e6:,.0f} MB, up {up / rounds / 1e6:,.0f} MB"
     print(
-        f"{size} ({held / 1e6:,.0f} MB), {precision}, {clients} client(s): "
-        f"down {down / rounds / 1e6:,.0f} MB, up {up / rounds / 1e6:,.0f} MB; {best:.1f} s ({each}), "
-        f"{moved / best / 1e6:.0f} MB/s; processor {sum(work.values()) / rounds:.1f} s a round"
+        f"{size} ({held / 1e6:,.0f} MB), {precision}, {clients} client(s): {ways}; "
+        f"{best:.1f} s ({each}), {moved / best / 1e6:.0f} MB/s; "
+        f"processor {sum(work.values()) / rounds:.1f} s a round"
     )
     results.add(f"{name}/down", down / rounds, "bytes")
     results.add(f"{name}/up", up / rounds, "bytes")
