@@ -137,7 +137,7 @@ def _stored(
 
 
 def _bytes(flat: np.ndarray) -> memoryview:
-    return memoryview(flat.view(np.uint8)) if flat.size else memoryview(b"")
+    return flat.view(np.uint8).data if flat.size else memoryview(b"")
 
 
 def _padded(text: bytes) -> bytes:

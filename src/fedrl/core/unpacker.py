@@ -139,7 +139,7 @@ class Filling:
             inside = self._tree if entry.group is None else self._tree[entry.group]
             if _is_stored(entry) and entry.kind != SCALES:
                 array = self._done.pop(str(entry.value))
-                inside[entry.name] = array[()] if entry.kind.endswith("number") else array
+                inside[str(entry.name)] = array[()] if entry.kind.endswith("number") else array
         return self._tree
 
 

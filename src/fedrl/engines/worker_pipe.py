@@ -42,7 +42,7 @@ def receive(pipe: Connection) -> Any:
     data = pipe.recv_bytes()
     arrays = []
     for size in sizes:
-        room = memoryview(np.empty(size, np.uint8))
+        room = np.empty(size, np.uint8).data
         reached = 0
         while reached < size:
             reached += pipe.recv_bytes_into(room, reached)

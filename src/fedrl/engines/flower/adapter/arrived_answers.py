@@ -29,6 +29,8 @@ from fedrl.engines.flower.adapter.records import Bytes, Unusable, too_large
 
 ROOM = 2**20
 """Bytes of a message beside its pieces, and a 64th of those: names, sizes and the heading."""
+NOWHERE = -1
+"""No chunk's place."""
 EMPTY = ArrayChunk(memoryview(b"")).deflate()
 
 
@@ -73,7 +75,8 @@ class ArrivedAnswer:
         if kind == "ConfigRecord" and not self._sizes:
             order = ConfigRecord.inflate(content).get(records.ORDER)
             if isinstance(order, list):
-                self._order, self._left = order, Counter(order)
+                self._order = [place if isinstance(place, int) else NOWHERE for place in order]
+                self._left = Counter(self._order)
 
     def _go_on(self, place: int, data: Bytes) -> None:
         """The chunk that came as number `place`, and others before it that stand behind it."""

@@ -66,8 +66,8 @@ def main() -> None:
     memory_arenas.limit()
     # By its name: its package has a function of the same.
     program = importlib.import_module("flwr.supernode.cli.flower_supernode")
-    loop.pull_objects = Pulled
-    loop.push_object_contents_from_iterable = _push
+    loop.pull_objects = Pulled  # type: ignore[assignment]
+    loop.push_object_contents_from_iterable = _push  # type: ignore[assignment]
     program.ObjectStoreFactory = SpooledFactory  # type: ignore[attr-defined]
     program.flower_supernode()
 
