@@ -65,7 +65,8 @@ class Adding:
 @pytest.mark.parametrize("release", [False, True])
 def test_a_broadcast_is_released_once_its_worker_has_it(release: bool):
     build: Any = Adding
-    with WorkerPool(build, 1, release=release) as workers:
+    with WorkerPool(build, 1) as workers:
+        workers.release = release
         for number in range(3):
             broadcast: Tensors = {"x": np.full(100_000, float(number))}
             (result,) = workers.run([Job(0, broadcast, None, 0)])

@@ -41,19 +41,16 @@ START_SECONDS = 600.0
 class WorkerPool:
     """`build()` must be picklable: a function of a module, or a partial of one.
 
-    With `release` the broadcast of a job is emptied here as soon as its worker has it: for who has
-    no use for it any more, and one job at a time.
+    While `release` is true, the broadcast of a job is emptied here as soon as its worker has it:
+    for who has no use for it any more, and one job at a time.
     """
 
+    release = False
+
     def __init__(
-        self,
-        build: Callable[[], Algorithm],
-        count: int = 0,
-        watch: Watch | None = None,
-        release: bool = False,
+        self, build: Callable[[], Algorithm], count: int = 0, watch: Watch | None = None
     ) -> None:
         self.build = build
-        self.release = release
         self.watch = watch
         self.count = count or os.cpu_count() or 1
         self._workers: list[_Worker] = []
@@ -118,12 +115,12 @@ class WorkerPool:
 
     def _staff(self, jobs: int) -> None:
         while len(self._workers) < min(self.count, jobs):
-            self._workers.append(self._hire(len(self._workers)))
+            self._workers.append(_Worker(self.build, len(self._workers), self.watch))
 
     def _hand_out(self, waiting: list[tuple[int, Job]]) -> None:
         for worker in self._workers:
             if worker.ready and worker.job is None and waiting:
-                worker.give(*waiting.pop())
+                worker.give(*waiting.pop(), self.release)
 
     def _collect(self, deadline: float) -> dict[int, Result | Failure]:
         """Wait until a worker is ready, answers, dies or outlasts its time."""
@@ -149,24 +146,14 @@ class WorkerPool:
 
     def _replace(self, worker: _Worker) -> None:
         worker.stop()
-        self._workers[worker.number] = self._hire(worker.number)
-
-    def _hire(self, number: int) -> _Worker:
-        return _Worker(self.build, number, self.watch, self.release)
+        self._workers[worker.number] = _Worker(self.build, worker.number, self.watch)
 
 
 class _Worker:
     """One spawned process and the pipe to it."""
 
-    def __init__(
-        self,
-        build: Callable[[], Algorithm],
-        number: int,
-        watch: Watch | None,
-        release: bool,
-    ) -> None:
+    def __init__(self, build: Callable[[], Algorithm], number: int, watch: Watch | None) -> None:
         self.number = number
-        self.release = release
         self.watch = watch
         context = multiprocessing.get_context("spawn")
         self.pipe, theirs = context.Pipe()
@@ -207,7 +194,7 @@ class _Worker:
                 raise UserError(trouble)
             raise UserError(f"a worker process could not start: {trouble}")
 
-    def give(self, index: int, job: Job) -> None:
+    def give(self, index: int, job: Job, release: bool) -> None:
         new = self._sent is not job.broadcast
         self._sent = job.broadcast
         self.job, self.started = (index, job), time.monotonic()
@@ -215,7 +202,7 @@ class _Worker:
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
             self.pipe.send(new)  # before: two broadcasts would have to fit into its memory
             worker_pipe.send(self.pipe, job if new else replace(job, broadcast={}))
-        if self.release:
+        if release:
             job.broadcast.clear()
             self._sent = None
 

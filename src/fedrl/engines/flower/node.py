@@ -79,6 +79,7 @@ class NodeClient:
     rules: Callable[[], Policy] = Policy
     acquaint: Callable[[Identity], Identity] = lambda known: known
     _worker: NodeWorker = field(default_factory=NodeWorker)
+    _spare: Tensors | None = None  # a broadcast that is not needed once its worker has it
     _seen: set[str] = field(default_factory=set)
     _sum: tuple[SigningClient, Plan, messages.Job] | None = None
     _members: list[int] = field(default_factory=list)  # of the sum, by its last step
@@ -216,6 +217,7 @@ class NodeClient:
         )
         job = Job(self.number, broadcast, state, asked.seed, asked.round, asked.attempt)
         self._check_data(plan, asked)
+        self._spare = None if self._keeps(plan) else broadcast
         result = self._compute(plan, asked.recipe, job, asked.deadline)
         self._require_same_policy(plan)
         if isinstance(result, Failure):
@@ -326,10 +328,10 @@ class NodeClient:
             raise Refused("its policy has changed since this job began")
 
     def _start(self, plan: Plan, recipe: str) -> None:
-        self._worker.start(plan, recipe, release=not self._keeps(plan))
+        self._worker.start(plan, recipe)
 
     def _compute(self, plan: Plan, recipe: str, job: Job, deadline: float) -> Result | Failure:
-        return self._worker.run(plan, recipe, job, deadline, release=not self._keeps(plan))
+        return self._worker.run(plan, recipe, job, deadline, job.broadcast is self._spare)
 
     def in_sum(self) -> bool:
         """Whether messages of a secure sum are still to come: to this process, under this key."""

@@ -9,7 +9,7 @@ from fedrl.engines.worker_pool import WorkerPool
 
 
 class NodeWorker:
-    """With `release` a broadcast is emptied here once the process has it (`worker_pool.py`)."""
+    """One process, kept between jobs where the plan says so."""
 
     def __init__(self) -> None:
         self._pool: WorkerPool | None = None
@@ -18,9 +18,9 @@ class NodeWorker:
     def is_for(self, plan: Plan, recipe: str) -> bool:
         return self._pool is not None and self._built == (recipe, plan.policy)
 
-    def start(self, plan: Plan, recipe: str, release: bool) -> None:
+    def start(self, plan: Plan, recipe: str) -> None:
         try:
-            self._staffed(plan, recipe, release).start()
+            self._staffed(plan, recipe).start()
         except UserError:  # as in `run`
             self.close()
             raise
@@ -28,8 +28,11 @@ class NodeWorker:
     def run(
         self, plan: Plan, recipe: str, job: Job, deadline: float, release: bool
     ) -> Result | Failure:
+        """With `release` the broadcast is emptied here once the process has it."""
         try:
-            (result,) = self._staffed(plan, recipe, release).run([job], deadline)
+            pool = self._staffed(plan, recipe)
+            pool.release = release
+            (result,) = pool.run([job], deadline)
             return result
         except UserError:  # it did not start: the next one may, when its owner has seen to it
             self.close()
@@ -38,10 +41,10 @@ class NodeWorker:
             if not plan.warm:
                 self.close()
 
-    def _staffed(self, plan: Plan, recipe: str, release: bool) -> WorkerPool:
+    def _staffed(self, plan: Plan, recipe: str) -> WorkerPool:
         if self._pool is None or not self.is_for(plan, recipe):
             self.close()
-            self._pool = WorkerPool(plan.build, count=1, release=release)
+            self._pool = WorkerPool(plan.build, count=1)
             self._built = (recipe, plan.policy)
         return self._pool
 

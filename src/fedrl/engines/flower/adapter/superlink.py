@@ -67,7 +67,8 @@ def application(options: Sequence[str], spool: Path) -> Application:
     sys.argv = ["flower-superlink", *options]
     config = _parse_superlink_lifespan_config()
     # It makes its one store at once, and of this class unless it is given a database.
-    object_store_factory.InMemoryObjectStore = partial(SpooledObjectStore, spool)
+    store = partial(SpooledObjectStore, spool)
+    object_store_factory.InMemoryObjectStore = store  # type: ignore[misc, assignment]
     app = create_app(config, SuperLinkLifespan)
     state = app.state.linkstate_factory.state()
     return Application(
