@@ -86,6 +86,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/flower.py $(BENCH)
 	$(BIN)/python benchmarks/secure.py $(BENCH)
 	$(BIN)/python benchmarks/waiting.py $(BENCH)
+	$(BIN)/python benchmarks/wire.py $(BENCH)
 	$(BIN)/python benchmarks/load.py $(BENCH)
 	$(BIN)/python benchmarks/precision.py $(BENCH)
 

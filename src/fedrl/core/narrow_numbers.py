@@ -9,11 +9,15 @@ int8        1.016 bytes: 256 numbers in a row are whole multiples of one 127th o
 All round to nearest (ties to even), so that the same numbers travel as the same bytes. What does
 not fit a form (beyond its largest number; for int8 what is not finite) stays float32: who receives
 it can still say what is wrong with it.
+
+Tensors are flat here and may be read in parts, in any order: a part has the bits that it has in the
+whole, and no form of the whole is ever made.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from typing import Literal
 
 import numpy as np
@@ -22,66 +26,94 @@ Precision = Literal["float32", "float16", "bfloat16", "int8"]
 STORED = {"float16": "float16", "bfloat16": "uint16", "int8": "int8"}
 """The dtype that a form is stored as."""
 BLOCK = 256
+PART = 2**16
+"""Numbers that are looked at together: their copies stay in the processor's cache."""
+INFINITE, ROUNDED_UP = 0x7F800000, 0x7F7F8000
+"""Of a float32's bits: an infinite one's, and the least that bfloat16 rounds to that."""
 
 
-def narrow(array: np.ndarray, precision: Precision) -> tuple[np.ndarray, ...]:
-    """The tensor in this form, with the scales of its blocks behind it if it has such; nothing if
-    it stays as it is."""
-    if precision == "float32" or array.dtype != np.float32:
-        return ()
-    if precision == "float16":
-        return (array.astype(np.float16),) if _fits(array) else ()
-    return _bfloat16(array) if precision == "bfloat16" else _int8(array)
+def fits(flat: np.ndarray, precision: Precision) -> bool:
+    """Whether this form can have all of these numbers."""
+    if precision == "float32" or flat.dtype != np.float32:
+        return False
+    check = {"float16": _fits_float16, "bfloat16": _fits_bfloat16, "int8": _finite}[precision]
+    return all(check(flat[part]) for part in parts(flat.size))
 
 
-def widen(form: str, stored: np.ndarray, scales: np.ndarray | None) -> np.ndarray:
+def scales(flat: np.ndarray) -> np.ndarray:
+    """A 127th of the largest number of each block."""
+    found = np.empty(blocks(flat.shape), np.float32)
+    for part in parts(flat.size):
+        rows = _blocks(flat[part])
+        first = part.start // BLOCK
+        found[first : first + len(rows)] = np.abs(rows).max(1) / np.float32(127)
+    return found
+
+
+def narrow(part: np.ndarray, form: str, scales: np.ndarray | None = None) -> np.ndarray:
+    """These numbers in a form that fits them; int8 begins where a block does, with its scales."""
+    if form == "float16":
+        return part.astype(np.float16)
+    if form == "bfloat16":
+        return _bfloat16(part)
+    assert scales is not None
+    # Of numbers so small that their 127th is none, nothing is left.
+    safe = np.where(scales > 0, scales, np.float32(1))[:, None]
+    with np.errstate(over="ignore"):
+        whole = np.clip(np.rint(_blocks(part) / safe), -127, 127)
+    return np.where(scales[:, None] > 0, whole, 0).astype(np.int8).reshape(-1)[: part.size]
+
+
+def widen(form: str, part: np.ndarray, scales: np.ndarray | None = None) -> np.ndarray:
     """float32 again; a copy, also where nothing is to be done."""
     if form == "bfloat16":
-        return (stored.astype(np.uint32) << 16).view(np.float32)
+        return (part.astype(np.uint32) << 16).view(np.float32)
     if form == "int8":
         if scales is None:
             raise ValueError("int8 has scales")
-        flat = _blocks(stored.astype(np.float32)) * scales[:, None]
-        return np.asarray(flat.reshape(-1)[: stored.size].reshape(stored.shape))
-    return stored.astype(np.float32)
+        return np.asarray((_blocks(part) * scales[:, None]).reshape(-1)[: part.size])
+    return part.astype(np.float32)
 
 
 def blocks(shape: tuple[int, ...]) -> int:
     return -(-math.prod(shape) // BLOCK)
 
 
-def _fits(array: np.ndarray) -> bool:
+def parts(size: int) -> Iterator[slice]:
+    """Of so many numbers; each begins where a block does."""
+    return (slice(start, min(start + PART, size)) for start in range(0, size, PART))
+
+
+def _fits_float16(part: np.ndarray) -> bool:
     largest = np.finfo(np.float16).max
-    return bool((np.abs(array[np.isfinite(array)]) <= largest).all())
+    return bool((np.abs(part[np.isfinite(part)]) <= largest).all())
 
 
-def _bfloat16(array: np.ndarray) -> tuple[np.ndarray, ...]:
+def _fits_bfloat16(part: np.ndarray) -> bool:
+    size = part.view(np.uint32) & 0x7FFFFFFF
+    return not ((size >= ROUNDED_UP) & (size < INFINITE)).any()
+
+
+def _finite(part: np.ndarray) -> bool:
+    return bool(np.isfinite(part).all())
+
+
+def _bfloat16(part: np.ndarray) -> np.ndarray:
     """The upper half of the bits, one more where the lower half is more than half of it."""
-    bits = np.ascontiguousarray(array).view(np.uint32)
-    lost = np.isnan(array)
-    upper = (bits >> 16) + ((bits & 0xFFFF) + ((bits >> 16) & 1) > 0x8000)
-    upper = np.where(lost, (bits >> 16) | 0x40, upper)  # a NaN stays one
-    infinite = (upper & 0x7FFF) == 0x7F80
-    if (infinite & np.isfinite(array)).any():
-        return ()
-    return (upper.astype(np.uint16).reshape(array.shape),)
+    bits = part.view(np.uint32)
+    upper = bits >> 16
+    rounded = upper & 1
+    rounded += 0x7FFF
+    rounded += bits
+    rounded >>= 16
+    lost = np.isnan(part)
+    if lost.any():
+        rounded[lost] = upper[lost] | 0x40  # a NaN stays one
+    return rounded.astype(np.uint16)
 
 
-def _int8(array: np.ndarray) -> tuple[np.ndarray, ...]:
-    rows = _blocks(array)
-    scales = np.abs(rows).max(1, initial=0.0) / np.float32(127)
-    if not np.isfinite(scales).all():
-        return ()
-    # Of numbers so small that their 127th is none, nothing is left.
-    safe = np.where(scales > 0, scales, np.float32(1))
-    with np.errstate(over="ignore"):
-        whole = np.clip(np.rint(rows / safe[:, None]), -127, 127)
-    small = np.where(scales[:, None] > 0, whole, 0).astype(np.int8)
-    return small.reshape(-1)[: array.size].reshape(array.shape), scales.astype(np.float32)
-
-
-def _blocks(array: np.ndarray) -> np.ndarray:
+def _blocks(part: np.ndarray) -> np.ndarray:
     """[blocks, 256], filled up with zeros."""
-    flat = np.zeros(blocks(array.shape) * BLOCK, np.float32)
-    flat[: array.size] = array.reshape(-1)
+    flat = np.zeros(blocks(part.shape) * BLOCK, np.float32)
+    flat[: part.size] = part
     return flat.reshape(-1, BLOCK)

@@ -31,6 +31,7 @@ from fedrl.core.types import (
     UserError,
     WarmUp,
 )
+from fedrl.engines import worker_pipe
 from fedrl.engines.in_process import Watch, attempt, debugging, one_line, raised_at, shareable
 
 START_SECONDS = 600.0
@@ -38,7 +39,13 @@ START_SECONDS = 600.0
 
 
 class WorkerPool:
-    """`build()` must be picklable: a function of a module, or a partial of one."""
+    """`build()` must be picklable: a function of a module, or a partial of one.
+
+    While `release` is true, the broadcast of a job is emptied here as soon as its worker has it:
+    for who has no use for it any more, and one job at a time.
+    """
+
+    release = False
 
     def __init__(
         self, build: Callable[[], Algorithm], count: int = 0, watch: Watch | None = None
@@ -113,7 +120,7 @@ class WorkerPool:
     def _hand_out(self, waiting: list[tuple[int, Job]]) -> None:
         for worker in self._workers:
             if worker.ready and worker.job is None and waiting:
-                worker.give(*waiting.pop())
+                worker.give(*waiting.pop(), self.release)
 
     def _collect(self, deadline: float) -> dict[int, Result | Failure]:
         """Wait until a worker is ready, answers, dies or outlasts its time."""
@@ -187,20 +194,24 @@ class _Worker:
                 raise UserError(trouble)
             raise UserError(f"a worker process could not start: {trouble}")
 
-    def give(self, index: int, job: Job) -> None:
+    def give(self, index: int, job: Job, release: bool) -> None:
         new = self._sent is not job.broadcast
         self._sent = job.broadcast
         self.job, self.started = (index, job), time.monotonic()
         # If the process is dead, `take` finds the closed pipe and says so.
         with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-            self.pipe.send((job if new else replace(job, broadcast={}), new))
+            self.pipe.send(new)  # before: two broadcasts would have to fit into its memory
+            worker_pipe.send(self.pipe, job if new else replace(job, broadcast={}))
+        if release:
+            job.broadcast.clear()
+            self._sent = None
 
     def take(self) -> Result | Failure:
         assert self.job is not None
         client = self.job[1].client
         self.job = None
         try:
-            outcome, told = self.pipe.recv()
+            outcome, told = worker_pipe.receive(self.pipe)
         except (EOFError, ConnectionResetError):
             self.broken = True
             self.process.join(5)
@@ -257,12 +268,16 @@ def _serve(
     watch = None if texts is None else Watch(lambda _, text: told.append(text), texts)
     while True:
         try:
-            job, new = pipe.recv()
+            if pipe.recv():
+                broadcast = {}
+            job = worker_pipe.receive(pipe)
         except EOFError:
             return
-        broadcast = job.broadcast if new else broadcast
-        pipe.send((attempt(algorithm, replace(job, broadcast=broadcast), watch), told))
+        broadcast = broadcast or job.broadcast
+        outcome = attempt(algorithm, replace(job, broadcast=broadcast), watch)
+        worker_pipe.send(pipe, (outcome, told))
         told.clear()
+        del job, outcome  # not beside the next ones
 
 
 def _end_with(parent: int) -> None:

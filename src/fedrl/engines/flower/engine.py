@@ -13,7 +13,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from types import TracebackType
 
@@ -149,10 +149,11 @@ class FlowerEngine:
             return
         found: dict[int, Outcome] = {}
         for outcome in self._each(jobs, deadline):
-            found[outcome.client] = outcome
+            found[outcome.client] = _without_update(outcome)
             if len(found) == len(jobs):
                 self._audited(jobs, found)
             yield outcome
+            del outcome  # a model, while the next one arrives
 
     def _each(self, jobs: Sequence[Job], deadline: float) -> Iterator[Outcome]:
         """Updates that travel as they are."""
@@ -169,6 +170,7 @@ class FlowerEngine:
                         moved.add(i)  # it is asked once more, where it is now
                         continue
                     finished[i] = outcome
+                    del outcome
                     while turn in finished:
                         yield finished.pop(turn)
                         turn += 1
@@ -292,6 +294,10 @@ class FlowerEngine:
             self._audited([self._submitted.pop(client)], {client: outcome})
             self._until.pop(client, None)
         self._done.extend(outcomes.items())
+
+
+def _without_update(outcome: Outcome) -> Outcome:
+    return outcome if isinstance(outcome, Failure) else replace(outcome, update={})
 
 
 def _tag(state: Tensors | None) -> str:

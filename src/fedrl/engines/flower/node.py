@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -41,10 +41,10 @@ from fedrl.engines.flower.client_state_store import ClientStateStore, with_histo
 from fedrl.engines.flower.kept_model import keep_if_possible
 from fedrl.engines.flower.node_audit import GAVE, STEPS, NodeAudit, Told
 from fedrl.engines.flower.node_plan import Plan, Refused
+from fedrl.engines.flower.node_worker import NodeWorker
 from fedrl.engines.flower.owner_log import in_words, say
 from fedrl.engines.flower.policy import Policy
 from fedrl.engines.in_process import debugging, reason, shareable
-from fedrl.engines.worker_pool import WorkerPool
 from fedrl.privacy.client_ledger import Ledger, job_name
 from fedrl.privacy.secure_aggregation import messages as secure_messages
 from fedrl.privacy.secure_aggregation.client import SigningClient
@@ -78,8 +78,8 @@ class NodeClient:
     audit: NodeAudit | None = None
     rules: Callable[[], Policy] = Policy
     acquaint: Callable[[Identity], Identity] = lambda known: known
-    _built: tuple[str, Policy] | None = None  # what its worker was started for
-    _workers: WorkerPool | None = None
+    _worker: NodeWorker = field(default_factory=NodeWorker)
+    _spare: Tensors | None = None  # a broadcast that is not needed once its worker has it
     _seen: set[str] = field(default_factory=set)
     _sum: tuple[SigningClient, Plan, messages.Job] | None = None
     _members: list[int] = field(default_factory=list)  # of the sum, by its last step
@@ -92,21 +92,22 @@ class NodeClient:
     def answer(self, content: records.Content) -> records.Content:
         """The reply to a message, whatever it is."""
         try:
-            text, pieces = records.opened(content)
+            text, pieces = records.streamed(content)
             asked = messages.from_json(
                 text, messages.Who, messages.Ready, messages.Job, messages.Step
             )
         except serialization.Damaged as error:
             self.log(f"refused a message: {error}")
-            told = Told(messages.Answer("", self.number, str(error)), [], "refused")
+            told = Told(messages.Answer("", self.number, str(error)), records.NOTHING, "refused")
             return records.content(messages.to_json(self._written(told, None, 0).heading))
         if isinstance(asked, messages.Who):
             name = messages.Name(asked.nonce, self.number, fedrl.__version__)
             return records.content(messages.to_json(name))
         assert isinstance(asked, messages.Asked)
-        told = self._work(asked, pieces)
-        heading, body, _ = self._written(told, asked, sum(map(len, pieces)))
-        self.sent = sum(map(len, body))
+        counted = records.Counted(pieces)
+        told = self._work(asked, counted)
+        heading, body, _ = self._written(told, asked, counted.bytes)
+        self.sent = body.size
         ongoing = self._sum is not None and not (
             isinstance(asked, messages.Step) and asked.step == LAST_STEP
         )
@@ -115,12 +116,12 @@ class NodeClient:
             what = "a secure sum" if isinstance(asked, messages.Step) else f"run {asked.run}"
             ready = isinstance(asked, messages.Ready)
             self.log(f"{what}: {'not ready' if ready else 'no update'}: {heading.reason}")
-        return records.content(messages.to_json(heading), records.body(body))
+        return records.content(messages.to_json(heading), body.body)
 
     def _written(self, told: Told, asked: messages.Asked | None, received: int) -> Told:
         """The same answer once it is in the audit log; what cannot be written there is not told."""
         heading, body, event = told
-        fields: dict[str, JsonValue] = {"received": received, "sent": sum(map(len, body))}
+        fields: dict[str, JsonValue] = {"received": received, "sent": body.size}
         job = None if isinstance(asked, messages.Step) else asked
         if isinstance(asked, messages.Step):
             fields["members"] = list(self._members)
@@ -135,7 +136,8 @@ class NodeClient:
         except Exception as error:  # noqa: BLE001 - what is not written down is not told
             self.log(f"nothing was answered, for {self.folder} is not written: {in_words(error)}")
             why = str(error) if isinstance(error, StateError) else "its audit log cannot be written"
-            return Told(messages.Answer(heading.nonce, self.number, why), [], "refused")
+            answer = messages.Answer(heading.nonce, self.number, why)
+            return Told(answer, records.NOTHING, "refused")
         return told
 
     @property
@@ -144,19 +146,22 @@ class NodeClient:
             self.audit = NodeAudit(self.folder, self.number)
         return self.audit
 
-    def _work(self, asked: messages.Asked, pieces: list[bytes]) -> Told:
+    def _work(self, asked: messages.Asked, pieces: Iterable[records.Bytes]) -> Told:
         answer = partial(messages.Answer, asked.nonce, self.number)
 
         def refused(why: str, event: str = "refused") -> Told:
-            return Told(answer(why), [], event)
+            return Told(answer(why), records.NOTHING, event)
 
         if asked.client != self.number:
             return refused(f"this node is client {self.number}")
         if asked.nonce in self._seen:
             return refused("this job was done before")
         self._seen.add(asked.nonce)
+        try:  # apart from the rest: who cannot fetch a piece has no answer at all
+            given = serialization.unpack_pieces(pieces, asked.digest)
+        except serialization.Damaged as error:
+            return refused(str(error))
         try:
-            given = serialization.unpack(serialization.join(pieces, asked.digest))
             if isinstance(asked, messages.Ready):
                 result, plan = self._prepare(asked)
                 event = "ready"
@@ -168,7 +173,8 @@ class NodeClient:
                 event = "keys" if asked.exchange else "update"
             if isinstance(result, Failure):
                 return refused(result.reason, "failed")
-            data = serialization.pack(result.update, plan.precision)
+            packed = serialization.Packed(result.update, plan.precision)
+            body = records.sealed(packed, plan.piece)
         except (serialization.Damaged, StateError, ProtocolError, Refused, TooFew) as error:
             return refused(str(error))
         except UserError as error:  # about settings and files of this machine: for its owner
@@ -179,12 +185,11 @@ class NodeClient:
         except Exception as error:  # noqa: BLE001 - whatever fails here costs one update
             self.log(in_words(error))
             return refused(reason(error), "failed")
-        body = serialization.cut(data, plan.piece)
         heading = answer(
             weight=messages.weight_of(result.weight),
             metrics=messages.sendable(result.metrics),
             kept=result.state is not None,
-            digest=serialization.checksum(body),
+            digest=body.digest,
         )
         return Told(heading, body, event)
 
@@ -212,6 +217,7 @@ class NodeClient:
         )
         job = Job(self.number, broadcast, state, asked.seed, asked.round, asked.attempt)
         self._check_data(plan, asked)
+        self._spare = None if self._keeps(plan) else broadcast
         result = self._compute(plan, asked.recipe, job, asked.deadline)
         self._require_same_policy(plan)
         if isinstance(result, Failure):
@@ -223,7 +229,7 @@ class NodeClient:
             if plan.terms is not None:  # only then does the state follow from the job
                 new = with_history(new, history, about)
             states.save(asked.run, asked.nonce, new, asked.keep, asked.state, plan.origin)
-        if self.keep_model or plan.policy.keep_model:
+        if self._keeps(plan):
             keep_if_possible(self.folder, self.number, asked, broadcast, self.log)
         if plan.terms is not None:
             vector = result.update[secure_messages.VECTOR]
@@ -289,7 +295,7 @@ class NodeClient:
         """Before a worker opens it. One that is at work looks itself at what it reads."""
         if plan.data is None:
             self._data = ""
-        elif self._workers is None or self._built != (asked.recipe, plan.policy):
+        elif not self._worker.is_for(plan, asked.recipe):
             self._data = own_data_book.check(self.folder, asked.run, plan.data)
 
     def _remember(self, plan: Plan, asked: messages.Job, survivors: Collection[int]) -> None:
@@ -299,6 +305,10 @@ class NodeClient:
 
     def _opened(self, plan: Plan) -> OpenedSums:
         return OpenedSums(self.folder / "opened.json", self._regroups(plan))
+
+    def _keeps(self, plan: Plan) -> bool:
+        """Whether the broadcast is needed after its worker has it."""
+        return self.keep_model or plan.policy.keep_model
 
     def _regroups(self, plan: Plan) -> bool:
         return self.regroup or plan.policy.regroup
@@ -318,29 +328,10 @@ class NodeClient:
             raise Refused("its policy has changed since this job began")
 
     def _start(self, plan: Plan, recipe: str) -> None:
-        try:
-            self._staffed(plan, recipe).start()
-        except UserError:  # as in `_compute`
-            self.close()
-            raise
+        self._worker.start(plan, recipe)
 
     def _compute(self, plan: Plan, recipe: str, job: Job, deadline: float) -> Result | Failure:
-        try:
-            (result,) = self._staffed(plan, recipe).run([job], deadline)
-            return result
-        except UserError:  # it did not start: the next one may, when its owner has seen to it
-            self.close()
-            raise
-        finally:
-            if not plan.warm:
-                self.close()
-
-    def _staffed(self, plan: Plan, recipe: str) -> WorkerPool:
-        """The process that does a recipe's work; the same as long as the recipe and policy are."""
-        if self._workers is None or self._built != (recipe, plan.policy):
-            self.close()
-            self._workers, self._built = WorkerPool(plan.build, count=1), (recipe, plan.policy)
-        return self._workers
+        return self._worker.run(plan, recipe, job, deadline, job.broadcast is self._spare)
 
     def in_sum(self) -> bool:
         """Whether messages of a secure sum are still to come: to this process, under this key."""
@@ -348,12 +339,10 @@ class NodeClient:
 
     def interrupt(self) -> bool:
         """From another thread: give up the job under way, if any, whose answer nobody can get."""
-        return (workers := self._workers) is not None and workers.interrupt()
+        return self._worker.interrupt()
 
     def close(self) -> None:
-        if self._workers is not None:
-            self._workers.close()
-            self._workers = None
+        self._worker.close()
 
 
 def _turn(asked: messages.Job) -> Asked:

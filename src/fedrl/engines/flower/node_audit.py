@@ -22,6 +22,7 @@ from fedrl.core.private_files import StateError
 from fedrl.core.types import JsonValue
 from fedrl.core.update_refusal import one_line
 from fedrl.engines.flower import messages
+from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.approval import digest
 from fedrl.engines.flower.audit_log import AuditLog
 from fedrl.engines.flower.policy import Policy
@@ -38,7 +39,7 @@ class Told(NamedTuple):
     """An answer, and what the audit log calls it."""
 
     heading: messages.Answer
-    body: list[bytes]
+    body: records.Sealed
     event: str
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from cryptography.hazmat.primitives.asymmetric import ec
 
 from fedrl.config.flower import Settings
 from fedrl.core import serialization
+from fedrl.core.serialization import Unpacker
 from fedrl.core.types import Failure, Result, Spec, Tensors, UserError
 from fedrl.core.update_refusal import one_line
 from fedrl.engines.flower import messages
@@ -60,14 +62,6 @@ class Sent(NamedTuple):
     nonce: str
     expires: float
     declared: Mapping[str, Spec] | None
-
-
-class Body(NamedTuple):
-    """What travels beside a heading, in pieces."""
-
-    pieces: records.Body
-    digest: str
-    size: int
 
 
 class Opens(Protocol):
@@ -138,7 +132,7 @@ class NodeCalls:
         self._quiet_since = time.monotonic()
         lasts = deadline + spare if deadline else LONGEST_SECONDS
         failures: dict[int, Outcome] = {}
-        bodies: dict[int, Body] = {}
+        bodies: dict[int, records.Sealed] = {}
         for key, (client, beside, heading, declared) in questions.items():
             node = self.nodes.owners.get(client)
             if node is None:
@@ -151,7 +145,8 @@ class NodeCalls:
             text = messages.to_json(heading(nonce, body.digest))
             self.tries += 1  # before: it may arrive although nobody hears that it did
             # One by one: a request to the SuperLink names every object of all its messages.
-            (number,) = link.push([Outgoing(node, records.content(text, body.pieces), lasts)])
+            content = records.content(text, body.body)
+            (number,) = link.push([Outgoing(node, content, lasts, partial(Unpacker, declared))])
             if not number:
                 failures[key] = Failure(client, "the SuperLink did not take its job")
                 continue
@@ -160,10 +155,9 @@ class NodeCalls:
             self.bytes_sent += body.size + len(text)
         return failures
 
-    def _body(self, beside: Tensors) -> Body:
-        data = serialization.pack(beside, self.settings.down)
-        pieces = serialization.cut(data, int(self.settings.piece_mb * 1e6))
-        return Body(records.body(pieces), serialization.checksum(pieces), len(data))
+    def _body(self, beside: Tensors) -> records.Sealed:
+        packed = serialization.Packed(beside, self.settings.down)
+        return records.sealed(packed, int(self.settings.piece_mb * 1e6))
 
     def collect(self, deadline: float, sent: dict[str, Sent], limit: int) -> dict[int, Outcome]:
         """What is here, however late one looks; else give up what is late, or wait for a moment."""
@@ -228,7 +222,7 @@ def outcome(answer: Arrived, question: Sent) -> Outcome:
     if answer.content is None:
         return Failure(client, answer.error)
     try:
-        text, pieces = records.opened(answer.content)
+        text, pieces = records.streamed(answer.content)
         heading = messages.from_json(text, messages.Answer)
         asked = question.nonce, question.node, client
         if (heading.nonce, answer.node, heading.client) != asked:
@@ -237,7 +231,10 @@ def outcome(answer: Arrived, question: Sent) -> Outcome:
             return Failure(
                 client, one_line(heading.reason) or "no update, and no reason that can be read"
             )
-        update = serialization.unpack(serialization.join(pieces, heading.digest), question.declared)
+        unpacker = answer.unpacker or Unpacker(question.declared)
+        for piece in pieces:  # that have not gone into it as they came
+            unpacker.feed(piece)
+        update = unpacker.finish(heading.digest)
     except serialization.Undeclared as error:
         return Failure(client, one_line(str(error)))
     except serialization.Damaged as error:

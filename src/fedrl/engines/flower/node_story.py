@@ -171,7 +171,7 @@ def _until_listening(node: Joining) -> list[Finding]:
 def _asked(content: records.Content) -> str:
     """In words what a message asks for; empty of what takes no time, and of what is none."""
     try:
-        text, _ = records.opened(content)
+        text = records.heading(content)
         asked = messages.from_json(text, messages.Who, messages.Ready, messages.Job, messages.Step)
     except Damaged:
         return ""

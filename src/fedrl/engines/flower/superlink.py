@@ -9,7 +9,8 @@ there are.
 
 Nodes are known by their public keys, the files `*.pub` of a folder: put one there and its node is
 registered within seconds, take it away and it is none (`superlink_register.py`). Messages are held
-in memory: no update is written to this machine's disk.
+in memory, and what is too large for that in files which this process alone can read
+(`adapter/object_store.py`): no update can be read from this machine's disk.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 import fedrl
+from fedrl.core import memory_arenas
 from fedrl.engines.flower import running_lock
 from fedrl.engines.flower.adapter import superlink as adapter
 from fedrl.engines.flower.connection import Connection
@@ -65,6 +67,7 @@ def _serve(host: str, port: int, folder: Path, insecure: bool, insiders: Collect
         listen,
     )
 
+    memory_arenas.limit()
     audit = CoordinatorAudit(folder)
     audit.add("link", host=host, port=port, version=fedrl.__version__)
     options = ["--isolation", "process", "--host", host, "--port", str(port)]
@@ -75,7 +78,7 @@ def _serve(host: str, port: int, folder: Path, insecure: bool, insiders: Collect
         options += ["--enable-supernode-auth", "--ssl-ca-certfile", str(folder / "ca.pem")]
         options += ["--ssl-certfile", str(folder / "server.pem")]
         options += ["--ssl-keyfile", str(folder / "server.key")]
-    superlink = adapter.application(options)
+    superlink = adapter.application(options, folder / "spool")
     drivers = {*LOOPBACK, *addresses(host), *insiders}
     guard = Guard(
         superlink.app,

@@ -9,15 +9,17 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from fedrl.core.serialization import Unpacker
 from fedrl.core.types import UserError
 from fedrl.engines.flower.adapter import driver, records
+from fedrl.engines.flower.adapter.arrived_answers import ArrivedAnswer
 from fedrl.engines.flower.adapter.driver import reached
 from fedrl.engines.flower.adapter.records import Content
 from fedrl.engines.flower.connection import Connection, Lost
@@ -27,21 +29,29 @@ HEARTBEAT_SECONDS = 10.0
 OBJECTS = 64
 SMALLEST_PIECE = 2**16
 """Bytes. An answer has a few objects beside its pieces, and a few more for each."""
+MANY = 32
+"""Parts of a large answer. Such are fetched one after the other, each when all of it is at the
+SuperLink: of those that are on their way at the same time, none takes memory here."""
 
 
 class Outgoing(NamedTuple):
     node: int
     content: Content
     seconds: float  # that it may wait at the SuperLink
+    unpacker: Callable[[], Unpacker] = Unpacker  # for the tensors of its answer
 
 
 class Arrived(NamedTuple):
-    """The answer to a message: its content, or why there is none."""
+    """The answer to a message: its content, or why there is none.
+
+    What was large has gone into `unpacker` as it came, and is not in the content.
+    """
 
     message: str
     node: int
     content: Content | None
     error: str
+    unpacker: Unpacker | None = None
 
 
 @dataclass
@@ -51,7 +61,8 @@ class _Arriving:
     asked: str
     node: int
     missing: list[str]
-    contents: dict[str, bytes] = field(default_factory=dict)
+    unpacker: Unpacker | None = None
+    answer: ArrivedAnswer | None = None
     bytes: int = 0
 
 
@@ -64,6 +75,7 @@ class SuperLinkClient:
         self._started = run
         self._arriving: dict[str, _Arriving] = {}
         self._forgotten: set[str] = set()
+        self._unpackers: dict[str, Callable[[], Unpacker]] = {}  # by the message that was sent
         self._keys: dict[int, bytes] = {}  # of nodes
         self._over = threading.Event()
 
@@ -97,21 +109,29 @@ class SuperLinkClient:
     def push(self, messages: Sequence[Outgoing]) -> list[str]:
         """The messages' ids, empty for those that the SuperLink does not take."""
         with reached():
-            return self._run.push(messages)
+            numbers = self._run.push([message[:3] for message in messages])
+        self._unpackers |= {n: m.unpacker for n, m in zip(numbers, messages, strict=True) if n}
+        return numbers
 
     def pull(self, messages: Collection[str], limit: int) -> list[Arrived]:
-        """Answers to these that are here, of at most `limit` bytes; never waits for one."""
+        """Answers to these that are here, of at most `limit` bytes; never waits for one.
+
+        Not more than one large one: the next call has the next."""
         here = []
         with reached():
             self._look(set(messages))
             for number, arriving in list(self._arriving.items()):
                 if arriving.asked not in messages:
                     continue
+                large = len(arriving.missing) > MANY
                 done = self._fetch(number, arriving, limit)
                 if done is not None:
                     del self._arriving[number]
+                    self._unpackers.pop(arriving.asked, None)
                     self._run.drop(number)
                     here.append(done)
+                    if large:
+                        break
         return here
 
     def _look(self, messages: set[str]) -> None:
@@ -132,27 +152,43 @@ class SuperLinkClient:
             content = self._content(number, arriving, limit)
         except records.Unusable as reason:
             return Arrived(arriving.asked, arriving.node, None, str(reason))
-        return None if content is None else Arrived(arriving.asked, arriving.node, content, "")
+        if content is None:
+            return None
+        return Arrived(arriving.asked, arriving.node, content, "", arriving.unpacker)
 
     def _content(self, number: str, arriving: _Arriving, limit: int) -> Content | None:
         """One object after the other: what is too large is noticed before it is all here."""
         if len(arriving.missing) > OBJECTS + limit // SMALLEST_PIECE:  # each is a request
             raise records.Unusable("its answer has too many parts")
+        if arriving.answer is None:
+            arriving.unpacker = self._unpackers.get(arriving.asked, Unpacker)()
+            arriving.answer = ArrivedAnswer(arriving.unpacker.feed, limit)
+        if len(arriving.missing) > MANY:
+            last = self._run.part(arriving.missing[-1])  # what names all others is sent last
+            if last is None:
+                return None
+            self._note(arriving, arriving.missing.pop(), last, limit)
         while arriving.missing:
             part = self._run.part(arriving.missing[0])
             if part is None:
                 return None
-            arriving.contents[arriving.missing.pop(0)] = part
-            arriving.bytes += len(part)
-            if arriving.bytes > limit:
-                raise records.too_large(limit)
+            self._note(arriving, arriving.missing.pop(0), part, limit)
         self.bytes_received += arriving.bytes
-        return records.assembled(number, arriving.contents, limit)
+        return arriving.answer.finish(number)
+
+    def _note(self, arriving: _Arriving, number: str, part: bytes, limit: int) -> None:
+        assert arriving.answer is not None
+        arriving.bytes += len(part)
+        if arriving.bytes > limit:
+            raise records.too_large(limit)
+        arriving.answer.take(number, part)
 
     def forget(self, messages: Collection[str]) -> None:
         """Answers that nobody waits for any more: when they come, the SuperLink drops them."""
         here = {n: a.asked for n, a in self._arriving.items() if a.asked in messages}
         self._forgotten |= set(messages) - set(here.values())
+        for message in messages:
+            self._unpackers.pop(message, None)
         for number in here:
             del self._arriving[number]
             with contextlib.suppress(Lost), reached():  # one that is gone has forgotten it

@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import fedrl
+from fedrl.core import memory_arenas
 from fedrl.core.private_files import StateError
 from fedrl.core.types import UserError
 from fedrl.engines.flower import adapter, child_processes, node_executor
@@ -46,6 +47,7 @@ class SuperNode:
 
 def serve(node: SuperNode, client: NodeClient) -> None:
     """Until it is stopped by a signal."""
+    memory_arenas.limit()
     try:
         client.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:

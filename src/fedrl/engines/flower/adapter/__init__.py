@@ -1,12 +1,16 @@
 """Flower's API, all of it that fedrl uses: no other module imports Flower or knows its names.
 
     records     a heading and pieces of bytes as the content of a Flower message, and back
+    arrived_answers    a node's answer as its objects come, and what is refused of them
+    transfer    objects on their way, few at a time
+    object_store       where a SuperLink and a SuperNode have them meanwhile
     driver      a run at a SuperLink, with the driver in the place of its ServerApp
     node        the tasks of a SuperNode, with the node in the place of its ClientApps
+    supernode   the SuperNode's program
     superlink   the SuperLink's web application, its nodes' signatures, registering nodes
     app         the one Flower app that a SuperLink is given
 
-Four files and not one, because a node does not load a SuperLink. What is built on them (polling,
+Several files and not one, because a node does not load a SuperLink. What is built on them (polling,
 the inbox, limits, retries, who may ask) is fedrl's own, one folder up.
 
 Before Flower is imported, its telemetry, its check for updates and its installing of packages are
@@ -27,7 +31,7 @@ COMPONENT = "fedrl"
 HOME = "flwr"
 """Folder of Flower's own files, in that of a node or server; `HOME_VARIABLE` names it to Flower."""
 HOME_VARIABLE = "FLWR_HOME"
-SUPERNODE = "from flwr.supernode.cli import flower_supernode; flower_supernode()"
+SUPERNODE = "from fedrl.engines.flower.adapter.supernode import main; main()"
 """The program of a SuperNode."""
 TURNED_AWAY = b"Failed to activate SuperNode"
 """What a SuperNode's log ends with if the SuperLink does not take it."""

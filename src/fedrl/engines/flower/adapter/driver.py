@@ -8,14 +8,15 @@ inbox and its limits are `superlink_client.py`'s.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
 
 import httpx
 from cryptography.hazmat.primitives.asymmetric import ec
 from flwr.app import Message, RecordDict
-from flwr.common.serde import fab_to_proto, run_from_proto
+from flwr.app.message import remove_content_from_message
+from flwr.common.serde import fab_to_proto, message_to_proto, run_from_proto
 from flwr.proto.control_pb2 import StartRunRequest
 from flwr.proto.message_pb2 import ConfirmMessageReceivedRequest, PullObjectRequest
 from flwr.proto.runtime_pb2 import (
@@ -23,12 +24,19 @@ from flwr.proto.runtime_pb2 import (
     GetNodesRequest,
     PullAppMessagesRequest,
     PullTaskInputRequest,
+    PushAppMessagesRequest,
     PushTaskOutputRequest,
     SendTaskHeartbeatRequest,
 )
 from flwr.supercore.constant import NOOP_FEDERATION_ID, TaskType
 from flwr.supercore.control.control_http_client import ControlHttpClient
-from flwr.supercore.inflatable.inflatable_object import iterate_object_tree
+from flwr.supercore.inflatable.inflatable_object import (
+    InflatableObject,
+    get_all_nested_objects,
+    get_object_tree,
+    iterate_object_tree,
+)
+from flwr.supercore.inflatable.inflatable_protobuf_utils import make_push_object_fn_protobuf
 from flwr.supercore.inflatable.inflatable_utils import ObjectPushError
 from flwr.supercore.interceptors import (
     RuntimeTokenHttpInterceptor,
@@ -47,7 +55,7 @@ from flwr.supercore.task_identity import TaskIdentity
 from flwr.superlink.grid import HttpGrid
 
 from fedrl.engines.flower import driver_auth
-from fedrl.engines.flower.adapter import COMPONENT, app, records
+from fedrl.engines.flower.adapter import COMPONENT, app, records, transfer
 from fedrl.engines.flower.connection import Connection, Lost
 
 ACQUIRE = frozenset({"/flwr.proto.Runtime/AcquireTask"})
@@ -107,12 +115,33 @@ class Announced(NamedTuple):
     parts: list[str]
 
 
+class Grid(HttpGrid):
+    """Sends messages whose objects are made when it is their turn."""
+
+    def _try_push_messages(self, run_id: int, messages: Iterable[Message]) -> list[str]:
+        made = list(messages)
+        objects: dict[str, InflatableObject] = {}
+        for message in made:
+            objects |= get_all_nested_objects(message)
+        announced = self._runtime_client.PushMessages(
+            PushAppMessagesRequest(
+                messages_list=[message_to_proto(remove_content_from_message(m)) for m in made],
+                message_object_trees=[get_object_tree(m) for m in made],
+            )
+        )
+        put = make_push_object_fn_protobuf(
+            self._runtime_client.PushObject, self.node, run_id, announced.session_id
+        )
+        transfer.push(objects, announced.objects_to_push, put)
+        return list(announced.message_ids)
+
+
 @dataclass
 class Run:
     """One run, from `start` to `finish`."""
 
     client: RuntimeHttpClient
-    grid: HttpGrid
+    grid: Grid
     number: int
 
     @classmethod
@@ -129,7 +158,7 @@ class Run:
             TaskIdentity.task_id = given.task_id
             TaskIdentity.run_id = given.run.run_id
             TaskIdentity.node_id = given.context.node_id
-            grid = HttpGrid(connection.address, token=token)
+            grid = Grid(connection.address, token=token)
             grid.set_run(run_from_proto(given.run))
             # Its own client would retry for ever, and end this process when a token is refused.
             grid._client = client

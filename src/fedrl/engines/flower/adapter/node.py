@@ -12,25 +12,45 @@ from pathlib import Path
 from typing import Any
 
 from flwr.app import Context, Message, RecordDict
+from flwr.app.message import make_message, remove_content_from_message
 from flwr.clientapp import ClientApp
 from flwr.common.constant import SubStatus
-from flwr.common.serde import context_to_proto
+from flwr.common.serde import (
+    context_from_proto,
+    context_to_proto,
+    message_to_proto,
+    metadata_from_proto,
+)
 from flwr.proto.message_pb2 import PullObjectRequest, PullObjectResponse
+from flwr.proto.node_pb2 import Node
 from flwr.proto.runtime_pb2 import (
     AcquireTaskRequest,
+    PullAppMessagesRequest,
+    PullTaskInputRequest,
+    PushAppMessagesRequest,
     PushTaskOutputRequest,
     SendTaskHeartbeatRequest,
 )
 from flwr.supercore.constant import TaskType
+from flwr.supercore.inflatable.inflatable_object import (
+    get_all_nested_objects,
+    get_object_tree,
+    no_object_id_recompute,
+)
+from flwr.supercore.inflatable.inflatable_protobuf_utils import (
+    make_confirm_message_received_fn_protobuf,
+    make_pull_object_fn_protobuf,
+    make_push_object_fn_protobuf,
+)
 from flwr.supercore.interceptors import (
     RuntimeTokenHttpInterceptor,
     RuntimeVersionHttpInterceptor,
 )
 from flwr.supercore.protobuf.client import ProtobufClientInterceptor
 from flwr.supercore.runtime import RuntimeHttpClient
-from flwr.supernode.runtime.run_clientapp import pull_task_input, push_message
+from flwr.supercore.task_identity import TaskIdentity
 
-from fedrl.engines.flower.adapter import COMPONENT
+from fedrl.engines.flower.adapter import COMPONENT, records, transfer
 from fedrl.engines.flower.adapter.driver import executor_signature
 
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.25
@@ -78,7 +98,9 @@ class Task:
         try:
             arriving: Any = _Arriving(self._runtime, self._overtaken)
             message, context, _, _ = pull_task_input(arriving)
-            push_message(self._runtime, Message(reply(message.content), reply_to=message), context)
+            told = Message(reply(message.content), reply_to=message)
+            arriving.settle()
+            push_message(self._runtime, told, context)
             self._end(SubStatus.COMPLETED, context)
         except Overtaken:
             self._end(SubStatus.FAILED)
@@ -106,6 +128,16 @@ class _Arriving:
     def __init__(self, runtime: RuntimeHttpClient, overtaken: Callable[[], bool]) -> None:
         self.runtime, self.overtaken = runtime, overtaken
         self._left_behind = False  # known to all threads that ask for its pieces
+        self._unsettled: list[Callable[[], object]] = []
+
+    def settle(self) -> None:
+        """Wait until the SuperNode has all of the message, and have it forget it: once."""
+        steps, self._unsettled = self._unsettled, []
+        for step in steps:
+            step()
+
+    def settle_by(self, *steps: Callable[[], object]) -> None:
+        self._unsettled = list(steps)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.runtime, name)
@@ -123,6 +155,45 @@ class _Arriving:
                 look = time.monotonic() + OVERTAKEN_SECONDS
             time.sleep(pause)
             pause = min(1.5 * pause, LONGEST_PAUSE)
+
+
+def pull_task_input(arriving: _Arriving) -> tuple[Message, Context, None, None]:
+    """As Flower's own, but the message's pieces stay at the SuperNode until they are read."""
+    given = arriving.PullTaskInput(PullTaskInputRequest())
+    TaskIdentity.task_id = given.task_id
+    TaskIdentity.run_id = given.run.run_id
+    TaskIdentity.node_id = given.context.node_id
+    context = context_from_proto(given.context)
+    pulled = arriving.PullMessages(PullAppMessagesRequest())
+    if not pulled.messages_list:
+        raise RuntimeError("a task without a message")
+    node, tree = Node(node_id=context.node_id), pulled.message_object_trees[0]
+    fetch = make_pull_object_fn_protobuf(arriving.PullObject, node, context.run_id)
+    confirm = make_confirm_message_received_fn_protobuf(
+        arriving.ConfirmMessageReceived, node, context.run_id
+    )
+    # The message's own object is the last that a SuperNode fetches.
+    arriving.settle_by(lambda: fetch(tree.object_id), lambda: confirm(tree.object_id))
+    metadata = metadata_from_proto(pulled.messages_list[0].metadata)
+    metadata.__dict__["_message_id"] = tree.object_id
+    content = records.incoming(tree, fetch, arriving.settle)
+    return make_message(metadata, content), context, None, None
+
+
+def push_message(runtime: RuntimeHttpClient, message: Message, context: Context) -> None:
+    """As Flower's own, but pieces are made when it is their turn."""
+    message.metadata.__dict__["_message_id"] = message.object_id
+    with no_object_id_recompute():
+        announced = runtime.PushMessages(
+            PushAppMessagesRequest(
+                messages_list=[message_to_proto(remove_content_from_message(message))],
+                message_object_trees=[get_object_tree(message)],
+            )
+        )
+        put = make_push_object_fn_protobuf(
+            runtime.PushObject, Node(node_id=context.node_id), context.run_id, announced.session_id
+        )
+        transfer.push(get_all_nested_objects(message), announced.objects_to_push, put)
 
 
 def _to(address: str, interceptor: ProtobufClientInterceptor) -> RuntimeHttpClient:

@@ -6,6 +6,8 @@ import datetime
 import sys
 from base64 import b64decode
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 import httpx
@@ -19,6 +21,7 @@ from flwr.supercore.control.control_http_client import ControlHttpClient
 from flwr.supercore.date import now
 from flwr.supercore.http_logging import get_uvicorn_log_config
 from flwr.supercore.logger import console_handler
+from flwr.supercore.object_store import object_store_factory
 from flwr.supercore.primitives.asymmetric import bytes_to_public_key, verify_signature
 from flwr.superlink.cli.flower_superlink import (
     SuperLinkLifespan,
@@ -27,6 +30,7 @@ from flwr.superlink.cli.flower_superlink import (
 from flwr.superlink.main import create_app
 
 from fedrl.engines.flower.adapter.driver import connect
+from fedrl.engines.flower.adapter.object_store import SpooledObjectStore
 from fedrl.engines.flower.connection import Connection
 from fedrl.engines.flower.superlink_waiting import Announced
 
@@ -58,10 +62,13 @@ class Application(NamedTuple):
     ssl_certfile: str | None
 
 
-def application(options: Sequence[str]) -> Application:
-    """As `flower-superlink` with these options would make it."""
+def application(options: Sequence[str], spool: Path) -> Application:
+    """As `flower-superlink` with these options would make it, with `spool` for large messages."""
     sys.argv = ["flower-superlink", *options]
     config = _parse_superlink_lifespan_config()
+    # It makes its one store at once, and of this class unless it is given a database.
+    store = partial(SpooledObjectStore, spool)
+    object_store_factory.InMemoryObjectStore = store  # type: ignore[misc, assignment]
     app = create_app(config, SuperLinkLifespan)
     state = app.state.linkstate_factory.state()
     return Application(

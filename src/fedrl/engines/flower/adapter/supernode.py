@@ -1,0 +1,78 @@
+"""The program of a SuperNode: Flower's, with messages that pass through it piece by piece.
+
+Flower's SuperNode fetches a whole message before it lets its executor have any of it, and holds all
+of an answer while it sends it. Here each object is stored as it comes, where the executor takes it
+(`object_store.py`), and few are on their way at a time. Who asks for an object that the SuperLink
+does not have yet asks again soon, and not after a second, then two, then four.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from flwr.supercore.constant import PULL_MAX_TIME
+from flwr.supercore.inflatable.inflatable_utils import ObjectPullError, ObjectUnavailableError
+from flwr.supercore.object_store import ObjectStoreFactory
+from flwr.supernode import start_client_internal as loop
+
+from fedrl.core import memory_arenas
+from fedrl.engines.flower.adapter import HOME_VARIABLE, transfer
+from fedrl.engines.flower.adapter.object_store import SpooledObjectStore
+
+HELD = 2**26
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
+
+
+class Pulled:
+    """In the place of a dict of all contents: each is fetched when it is taken out, in order."""
+
+    def __init__(self, object_ids: Sequence[str], pull_object_fn: Callable[[str], bytes]) -> None:
+        self._ids = list(dict.fromkeys(object_ids))
+        self._pull = pull_object_fn
+        self._until = time.monotonic() + PULL_MAX_TIME
+        self._contents: Iterator[bytes] = transfer.ahead(self._patiently, self._ids)
+
+    def keys(self) -> list[str]:
+        return self._ids
+
+    def pop(self, object_id: str) -> bytes:
+        return next(self._contents)
+
+    def _patiently(self, object_id: str) -> bytes:
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return self._pull(object_id)
+            except ObjectUnavailableError:
+                if time.monotonic() > self._until:
+                    raise ObjectPullError(object_id, "it never came") from None
+                time.sleep(pause)
+                pause = min(1.5 * pause, LONGEST_PAUSE)
+
+
+class SpooledFactory(ObjectStoreFactory):
+    """Of the SuperNode's one store, in its own folder."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store_instance = SpooledObjectStore(Path(os.environ[HOME_VARIABLE]) / "spool", HELD)
+
+
+def main() -> None:
+    memory_arenas.limit()
+    # By its name: its package has a function of the same.
+    program = importlib.import_module("flwr.supernode.cli.flower_supernode")
+    loop.pull_objects = Pulled  # type: ignore[assignment]
+    loop.push_object_contents_from_iterable = _push  # type: ignore[assignment]
+    program.ObjectStoreFactory = SpooledFactory  # type: ignore[attr-defined]
+    program.flower_supernode()
+
+
+def _push(
+    contents: Iterator[tuple[str, bytes]], push_object_fn: Callable[[str, bytes], None]
+) -> None:
+    transfer.push_contents(contents, push_object_fn)
