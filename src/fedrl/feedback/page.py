@@ -44,7 +44,8 @@ from fedrl.feedback.store import Folder
 PARTS = {
     "": "page.html", "page.css": "page.css", "page.js": "page.js", "icon.svg": "icon.svg",
     "applying.js": "applying.js", "drawing.js": "drawing.js", "history.js": "history.js",
-    "sitting.js": "sitting.js", "people": "overview.html", "overview.js": "overview.js",
+    "sitting.js": "sitting.js", "telling.js": "telling.js", "people": "overview.html",
+    "overview.js": "overview.js",
 }  # fmt: skip
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 Over = Callable[[], bool]
@@ -147,7 +148,7 @@ class FeedbackServer(KeyedServer):
         over = self.over is not None and self.over()
         about: dict[str, Json] = {
             "client": self.client, "limit": self.limit, "over": over, "person": folder.person,
-            "page": self.page,
+            "page": self.page, "others": max(len(self.people) - 1, 0),
         }  # fmt: skip
         return about | page_state.state(view)
 
