@@ -130,7 +130,7 @@ function showFilms(effect, since) {
 function counted({ answers, mine, several }) {
   if (!several) return `You had given ${plural(answers, "answer", "answers")}.`;
   return `Together you had answered ${plural(answers, "question", "questions")}, ` +
-    `you ${mine || "none"} of them.`;
+    `of which you yourself answered ${mine || "none"}.`;
 }
 
 const unmoved = (before, after) =>

@@ -18,7 +18,7 @@ function fill(name, rows, none) {
 }
 
 function show(said) {
-  $("title").textContent = `They answer for client ${said.client} of the federation, and know ` +
+  $("title").textContent = `They answer for client ${said.client} of the federation, and are told ` +
     "that whoever gave them their links can read what they say.";
   fill("people", said.people.map((one) => [one.name, one.answered, one.unsure, one.pending,
     one.last === null ? "—" : when(one.last)]), "Nobody is named.");

@@ -366,7 +366,8 @@ function showQuestion(question) {
   $("ask").textContent = words.ask;
   $("why").textContent = (question.prompt ? TEXTS_WHY : words.why) + together(now);
   // On a phone the buttons stand below what is to be read, not over it.
-  $("question").classList.toggle("texts", question.items.some((text) => text.length > LONG));
+  $("question").classList.toggle("texts",
+    Boolean(question.prompt) || question.items.some((text) => text.length > LONG));
   const alone = question.items.length === 1;
   $("given").hidden = !question.prompt;
   $("given").querySelector("h2").textContent =
