@@ -20,7 +20,7 @@ from fedrl.cli import call
 from fedrl.core.loopback import HERE, Listen
 from fedrl.core.types import UserError
 from fedrl.feedback import agreement as agreeing
-from fedrl.feedback import effect, export, links, network
+from fedrl.feedback import effect, export, network, page_state
 from fedrl.feedback.answer_log import Entry
 from fedrl.feedback.effect import Effect, Recommendation
 from fedrl.feedback.queries import Answer
@@ -210,6 +210,28 @@ def test_alpha_of_full_agreement_chance_and_nothing():
     assert agreeing.agreement({"a": {"anna": 1.0}}) == (0, None, None)
 
 
+def test_what_others_answered_is_not_told_as_ones_own(folder):
+    folder.ask([rate(name) for name in "abc"])
+    for name, said in {"anna": "a", "ben": "abc"}.items():
+        for question in said:
+            folder.of(name).answer(question, 1)
+    effect.write(folder, Effect("films", 3, (), ()))
+    found = effect.read(folder)
+    told = {name: page_state.effect(found, name)["effect"] for name in ("anna", "ben", "eve")}
+    assert [(one["mine"], one["answers"], one["several"]) for one in told.values()] == [
+        (1, 3, True), (3, 3, True), (0, 3, True),
+    ]  # fmt: skip
+    folder.of("anna").forget_all()
+    effect.write(folder, Effect("films", 3, (), ()))
+    alone = page_state.effect(effect.read(folder), "ben")["effect"]
+    assert (alone["mine"], alone["several"]) == (3, False)
+
+
+def test_nothing_is_told_of_a_round_that_heard_nobody(folder):
+    effect.write(folder, Effect("films", 0, (Recommendation("A film", 4.5),), ()))
+    assert page_state.effect(effect.read(folder), "") == {"effect": None}
+
+
 # The network --------------------------------------------------------------------------------------
 
 
@@ -285,8 +307,7 @@ def test_with_tls_a_persons_link_opens_their_answers_and_no_others(folder, tmp_p
     with running(folder, people=["ben"], at=at) as server:
         assert get(server, "state", tokens["anna"])[0] == 403  # left out
         assert server.links["ben"].endswith(tokens["ben"])
-    links.renew(folder.of("ben"))
-    with running(folder, people=["ben"], at=at) as server:
+    with running(folder, people=["ben"], at=at, new_links=True) as server:
         assert get(server, "state", tokens["ben"])[0] == 403
 
 
@@ -309,6 +330,7 @@ def test_an_effect_is_read_as_it_was_written(folder):
     effect.write(folder, Effect("films", 3, without, with_answers))
     found = effect.read(folder)
     assert found[:4] == ("films", 3, without, with_answers)
+    assert (found.of("anna"), found.several("anna")) == (3, False)  # nobody is named
     (folder.path / "effect.json").write_text("{}")
     with pytest.raises(UserError, match="is damaged"):
         effect.read(folder)

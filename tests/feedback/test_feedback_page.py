@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import signal
+import socket
 import subprocess
 from urllib.parse import urlsplit
 
@@ -14,6 +16,9 @@ from support.feedback_pages import rate, running
 
 from fedrl.api.people import private_folder
 from fedrl.cli import call
+from fedrl.core.loopback import Listen
+from fedrl.core.types import UserError
+from fedrl.feedback.page import open_page
 from fedrl.feedback.queries import Answer
 from fedrl.feedback.store import Folder, client_folder
 
@@ -172,16 +177,35 @@ def test_trouble_with_the_disk_is_told_and_ends(folder):
     assert folder.answers() == [Answer("a", 1)]
 
 
-def test_address_and_key_last_and_a_taken_port_is_no_trouble(folder):
+def test_address_and_key_last_and_a_port_that_is_lost_is_told(folder):
     with running(folder) as server:
-        url = server.url
-        with running(folder) as second:
-            assert second.url != url
-            assert second.key == server.key
-    with running(folder, port=server.server_port) as server:
-        assert server.url == url
+        url, site, port = server.url, server.site, server.server_port
+    with running(folder, port=port) as server:
+        assert (server.url, server.moved) == (url, "")
     with running(folder) as server:
-        assert server.url == url
+        assert (server.url, server.moved) == (url, "")
+    with socket.create_server(("127.0.0.1", port)), running(folder) as server:
+        assert server.url != url
+        assert server.key in url
+        assert server.moved == site
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"port": 0, "at": Listen("localhost", "127.0.0.1")}, {"new_links": True}]
+)
+def test_a_client_that_is_served_is_not_served_a_second_time(folder, options):
+    """It would take another port, and all links that were sent would open nothing."""
+    people = {"people": ["anna"]}
+    with running(folder, **people) as server:
+        kept = (folder.path / "page.json").read_text()
+        with pytest.raises(UserError) as told, open_page(folder, 3, **people, **options):
+            pass
+        where = f"at {server.site} (process {os.getpid()})"
+        assert str(told.value) == f"client 3 is already served {where}; stop that first"
+        assert (folder.path / "page.json").read_text() == kept
+        assert request(server, "GET", server.root + "overview")[0] == 200
+    with running(folder, **people) as again:
+        assert again.links == server.links
 
 
 # The command --------------------------------------------------------------------------------------

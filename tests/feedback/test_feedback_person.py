@@ -13,12 +13,14 @@ from support.feedback_pages import compare, rate, running
 
 from fedrl.cli import call
 from fedrl.feedback import effect
+from fedrl.feedback.effect import Effect, Recommendation
 from fedrl.feedback.queries import Answer, Query
 from fedrl.feedback.store import Folder, client_folder
 
 pytestmark = pytest.mark.slow
 
 expect = playwright.expect
+FILM = (Recommendation("A film", 4.5),)
 PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1100, "height": 800}
 
 
@@ -68,7 +70,7 @@ def test_an_answer_is_changed_noted_and_deleted(visit, folder, size):
         sent(page)
         part(page, "Questions")
         expect(page.locator(".item")).to_contain_text("item d")  # b is not asked again
-        count(page, "2 of 3")
+        count(page, "1 left")
     assert folder.answers() == [Answer("a", 0), Answer("c", -1)]
     assert folder.view().log.standing("a").comment == "on second thought"
     assert "1999" not in disk(folder)
@@ -92,7 +94,7 @@ def test_answers_are_exported_and_all_deleted(visit, folder):
         assert [(one["question"], one["value"]) for one in told] == [("a", 1), ("b", -1)]
         page.get_by_role("button", name="Delete all my answers").click()
         page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-        expect(page.locator("#history")).to_contain_text("not answered anything")
+        expect(page.locator("#history")).to_contain_text("You have no answers here now")
         part(page, "Questions")
         expect(page.locator(".item")).to_contain_text("item c")
     assert folder.answers() == []
@@ -173,6 +175,10 @@ def test_what_was_given_is_told_apart_from_what_the_model_wrote(visit, folder):
         page = visit(server)
         expect(page.locator("#given p")).to_have_text(prompt)
         expect(page.locator(".item p")).to_have_text(["… all was well.", "… . No."])
+        expect(page.locator("#why")).to_contain_text("A computer wrote both texts")
+        expect(page.get_by_role("status")).to_have_text(
+            f"Which one is better? {prompt} — First: … all was well. — Second: … . No."
+        )
 
 
 @pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
@@ -183,7 +189,7 @@ def test_a_reader_of_the_tree_finds_everything_and_the_keyboard_reaches_it(visit
         expect(page.locator(".item")).to_contain_text("item a")
         expect(page.locator("body")).to_match_aria_snapshot("""
           - banner:
-            - text: Your feedback client 3 0 of 2
+            - text: Your feedback client 3 2 left
             - progressbar "Answers in this sitting"
             - navigation "Parts of this page":
               - button "Questions"
@@ -237,7 +243,17 @@ def test_several_people_have_links_of_their_own_and_an_overview_tells_how_they_a
         for page in pages.values():
             sent(page)
         expect(pages["anna"].locator("#who")).to_have_text("anna")
+        expect(pages["anna"].locator("#why")).to_contain_text("together with 1 other person")
         assert "ben" not in pages["anna"].content()
+        effect.write(folder, Effect("films", 3, FILM, FILM))
+        for name, own in {"anna": 3, "ben": 3}.items():
+            part(pages[name], "What changed")
+            expect(pages[name].locator("#effect-sum")).to_contain_text(
+                f"Together you had answered 3 questions, of which you yourself answered {own}"
+            )
+            expect(pages[name].locator("#effect-sum")).not_to_contain_text("now")
+            expect(pages[name].get_by_role("region", name="With the answers of all of you")
+                   ).to_be_visible()  # fmt: skip
         board = visit(server, viewport=PHONE)
         expect(board.locator("#people tbody tr")).to_contain_text(["anna", "ben"])
         expect(board.locator("#agreement")).to_contain_text(
@@ -285,7 +301,8 @@ def test_what_answers_change_is_on_the_page_and_goes_with_them(visit, tmp_path, 
         sent(page)
         more(2)
         seen["answered"] = films(page)
-        expect(page.locator("#effect-sum")).to_contain_text("through 6 answers")
+        expect(page.locator("#effect-sum")).to_contain_text("You had given 6 answers.")
+        expect(page.locator("#effect-note")).to_contain_text("something of earlier answers")
         expect(page.locator(".side .score").last).to_have_text(re.compile(r"^[0-5]\.\d\d"))
         part(page, "My answers")
         for place in range(6):
@@ -296,17 +313,20 @@ def test_what_answers_change_is_on_the_page_and_goes_with_them(visit, tmp_path, 
         part(page, "My answers")
         page.get_by_role("button", name="Delete all my answers").click()
         page.get_by_role("dialog").get_by_role("button", name="Delete").click()
-        expect(page.locator("#history")).to_contain_text("not answered anything")
+        expect(page.locator("#history")).to_contain_text("You have no answers here now")
         part(page, "What changed")
         expect(page.locator("#effect-sum")).to_contain_text("Answer some questions first")
         assert effect.read(folder) is None
         more(4)
-        seen["deleted"] = films(page)
-        expect(page.locator("#effect-sum")).to_contain_text("are the same, through 0 answers")
+        page.reload()
+        part(page, "What changed")
+        expect(page.locator("#effect-sum")).to_contain_text("Answer some questions first")
     for moment in ("answered", "changed"):
         without, with_answers = seen[moment]
         assert without != with_answers
     assert seen["answered"][1] != seen["changed"][1]
-    assert seen["deleted"][0] == seen["deleted"][1]
+    found = effect.read(folder)
+    assert found.answers == 0
+    assert found.without == found.with_answers
     lines = [json.loads(line) for line in (run / "clients.jsonl").read_text().splitlines()]
     assert [line["env/answers"] for line in lines if line["client"] == 1][:2] == [0, 6]

@@ -98,7 +98,7 @@ def test_a_key_held_down_is_one_answer(visit, folder, key):
             page.wait_for_timeout(700)
         page.keyboard.up(key)
         sent(page)
-        count(page, "1 of 5")
+        count(page, "4 left")
     assert folder.answers() == [Answer("a", 1)]
 
 
@@ -153,7 +153,7 @@ def test_going_back_to_an_old_page_answers_nothing_twice(visit, folder):
         expect(page.locator(".item")).to_contain_text("item q2")
         press(page, "3")
         sent(page)
-        count(page, "3 of 6")
+        count(page, "3 left")
     assert folder.answers() == [Answer("q0", 1), Answer("q1", -1), Answer("q2", 1)]
 
 
@@ -170,7 +170,7 @@ def test_a_slow_server_is_answered_once_for_each_question(visit, folder):
         page.unroute("**/entries")
         press(page, "2")
         sent(page)
-        count(page, "3 of 6")
+        count(page, "3 left")
     assert folder.answers() == [Answer("q0", -1), Answer("q1", 1), Answer("q2", 0)]
 
 
@@ -198,7 +198,7 @@ def test_doubt_is_no_answer_and_is_not_asked_again(visit, folder):
         page = visit(server)
         click(page, "Cannot say")
         expect(page.locator(".item")).to_contain_text("item b")
-        count(page, "0 of 2")
+        count(page, "2 left")
         expect(page.locator("#recent b")).to_have_text(["Cannot say"])
         expect(page.get_by_role("status")).to_contain_text("Cannot say. Is this guess")
         press(page, "02u")  # cannot say, about right, and that taken back
@@ -230,7 +230,7 @@ def test_a_skipped_question_comes_last_and_a_reload_keeps_it_there(visit, folder
         expect(page.locator(".item")).to_contain_text("item c")
         press(page, "u")  # the skip is taken back
         expect(page.locator(".item")).to_contain_text("item b")
-        count(page, "0 of 3")
+        count(page, "3 left")
         press(page, "11")
         expect(page.locator(".item")).to_contain_text("item a")
         expect(page.get_by_role("button", name="Skip")).to_be_disabled()  # nothing else waits

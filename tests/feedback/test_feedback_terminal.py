@@ -188,7 +188,15 @@ def test_the_terminal_waits_for_questions_and_ends_at_the_limit(folder, capsys):
     assert terminal.converse(folder, 2, typed("3", "3", "3", "3"), sleep) == 0
     assert len(naps) == 3
     assert folder.answers() == [Answer("a", 1), Answer("b", 1)]
-    assert capsys.readouterr().out.count("nothing to answer yet") == 1
+    assert capsys.readouterr().out.count("nothing to answer now") == 1
+
+
+def test_the_terminal_says_how_much_is_left_of_what_there_is(folder, capsys):
+    folder.ask([rate(name) for name in "abc"])
+    terminal.converse(folder, 50, typed("0", "1", "q"))
+    assert re.findall(r"\d+ (?:left|of)", capsys.readouterr().out) == ["3 left", "2 left", "1 left"]
+    terminal.converse(folder, 2, typed("q"))
+    assert "\n1 left\n" in capsys.readouterr().out  # of the sitting
 
 
 def test_the_documentations_example_runs(tmp_path, monkeypatch):

@@ -72,14 +72,9 @@ def answer_queries(
         from fedrl.feedback.terminal import converse
 
         return converse(Folder(place), limit)
-    from fedrl.feedback import links
     from fedrl.feedback.page import serve
 
-    mine = Folder(place)
-    if new_links:
-        for one in (mine, *map(mine.of, people)):
-            links.renew(one)
-    return serve(mine, client, port, limit, over, people, at)
+    return serve(Folder(place), client, port, limit, over, people, at, new_links)
 
 
 def _path(name: str | Path | None) -> Path | None:

@@ -130,7 +130,8 @@ class AnswerLog:
         for at, entry in enumerate(self.entries):
             if entry.question == name and not entry.skip:
                 comment = line.get("comment", entry.comment)
-                self.entries[at] = entry._replace(value=line["value"], comment=comment)
+                time = line.get("time", entry.time)
+                self.entries[at] = entry._replace(value=line["value"], comment=comment, time=time)
 
     def _forget(self, name: str) -> None:
         self.seated -= sum(entry.question == name for entry in self.entries[: self.seated])

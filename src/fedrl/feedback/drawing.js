@@ -11,6 +11,12 @@ export const WORDS = {
              why: "Here are two to choose from; say which one you like better. The model learns " +
                "from that what you like." },
 };
+// Whose answer counts, where others answer the same.
+export const together = ({ others }) => others
+  ? ` You answer together with ${plural(others, "other person", "other people")}: the model ` +
+    "learns the mean of what all of you say." : "";
+export const TEXTS_WHY = "A computer wrote both texts. Say which one you would rather read; what " +
+  "better means is up to you, and the computer learns to write like that.";
 export const UNSURE = "Cannot say";
 export const MOST_STARS = 5;
 export const PLACES = ["First", "Second"];

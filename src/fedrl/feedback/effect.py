@@ -7,6 +7,8 @@ is as private as they are: it never leaves the client, and goes when answers are
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal, NamedTuple
 
 from fedrl.core.types import UserError
@@ -30,6 +32,8 @@ class Effect(NamedTuple):
 
     films   what it recommends if it learns as if nobody had answered, and what with the answers
     texts   what the model wrote as it came, and after it has learned here, to the same prompts
+
+    `answers` are queries that somebody had answered, `people` how many each person had.
     """
 
     kind: Kind
@@ -37,10 +41,19 @@ class Effect(NamedTuple):
     without: tuple[Recommendation, ...]
     with_answers: tuple[Recommendation, ...]
     time: float = 0.0
+    people: Mapping[str, int] = MappingProxyType({})
+
+    def of(self, person: str) -> int:
+        """This person's answers by then; a file without names is of the only one."""
+        return self.people.get(person, 0) if self.people else self.answers
+
+    def several(self, person: str) -> bool:
+        """Whether anybody else was heard."""
+        return any(name != person for name in self.people)
 
 
 def write(folder: Folder, effect: Effect) -> None:
-    rows = effect._replace(time=now())._asdict()
+    rows = effect._replace(time=now(), people=folder.counts())._asdict()
     for side in SIDES:
         rows[side] = [one._asdict() for one in rows[side]]
     folder.replace(EFFECT, json.dumps(rows).encode())
@@ -55,8 +68,9 @@ def read(folder: Folder) -> Effect | None:
             tuple(Recommendation(**one) for one in rows[side]) for side in SIDES
         )
         time = float(rows["time"])
-        return Effect(rows["kind"], int(rows["answers"]), without, with_answers, time)
+        people = {str(name): int(count) for name, count in rows.get("people", {}).items()}
+        return Effect(rows["kind"], int(rows["answers"]), without, with_answers, time, people)
     except FileNotFoundError:
         return None
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{path} is damaged; remove it, the next round writes it") from error

@@ -11,7 +11,7 @@ export function showHistory(history, edit) {
       document.activeElement.matches("textarea")) return;
   const focus = document.activeElement && document.activeElement.id;
   if (!history.length) {
-    list.replaceChildren(make("li", "empty", "You have not answered anything yet."));
+    list.replaceChildren(make("li", "empty", "You have no answers here now."));
     return;
   }
   list.replaceChildren(...history.map((one, place) => row(one, place, edit)));
@@ -22,7 +22,11 @@ function row(one, place, edit) {
   const item = make("li"), body = make("div", "what");
   if (one.prompt) body.append(make("p", "prompt", one.prompt));
   for (const text of one.items) body.append(make("p", "", continuation(text, one.prompt)));
-  if (one.kind === "rate") body.append(stars(one.scores[0]));
+  if (one.kind === "rate") {
+    const guess = make("span", "guess", "Our guess was ");
+    guess.append(stars(one.scores[0]));
+    body.append(guess);
+  }
   body.append(make("span", "when", when(one.time)));
   const controls = make("div", "controls"), about = shortItems(one).slice(0, 80);
   controls.append(choices(one, place, about, edit), remove(one, place, about, edit));
@@ -52,7 +56,8 @@ function remove(one, place, about, edit) {
   button.id = `delete-${place}`;
   button.setAttribute("aria-label", `Delete your answer: ${about}`);
   button.addEventListener("click", async () => {
-    if (await sure("Delete this answer? It cannot be brought back.")) edit.forget(one);
+    if (await sure(`Delete your answer about “${about}”? It cannot be brought back, and you ` +
+      "will not be asked about it again.")) edit.forget(one);
   });
   return button;
 }
@@ -88,13 +93,14 @@ export function showEffect(effect, answered) {
   const sides = $("sides");
   if (!effect) {
     $("effect-sum").textContent = answered
-      ? "Your answers are kept. What they change is shown here after the next round."
-      : "Answer some questions first: after the next round you see here what they changed.";
+      ? "Your answers are kept. What they change is shown here once the model has learned from them."
+      : "Answer some questions first: once the model has learned from them, you see here what they changed.";
     sides.replaceChildren();
+    $("effect-note").textContent = "";
     return;
   }
-  const since = effect.answers === answered ? ""
-    : ` You have ${plural(answered, "answer", "answers")} now: that counts from the next round on.`;
+  const since = effect.mine === answered ? "" : ` You have ` +
+    `${plural(answered, "answer", "answers")} now: that counts the next time the model learns.`;
   if (effect.kind === "texts") showTexts(effect, since);
   else showFilms(effect, since);
 }
@@ -103,18 +109,28 @@ function showFilms(effect, since) {
   const before = effect.without.slice(0, BEST), after = effect.with_answers.slice(0, BEST);
   const known = before.map((one) => one.item);
   const fresh = after.filter((one) => !known.includes(one.item)).length;
-  const said = plural(effect.answers, "answer", "answers");
+  const whose = effect.several ? "the answers of all of you" : "your answers";
   const what = fresh
-    ? `${plural(fresh, "recommendation is", "recommendations are")} new among your first ${after.length}, through ${said}`
+    ? `${plural(fresh, "recommendation is", "recommendations are")} new among the first ${after.length}`
     : known.join() === after.map((one) => one.item).join()
       ? unmoved(before, after)
-        ? `Your first ${after.length} recommendations are the same, through ${said}`
-        : `Your ${said} moved our guesses, and not yet the order of your first ${after.length}`
-      : `Your first ${after.length} recommendations have another order, through ${said}`;
-  $("effect-sum").textContent = `${what} (${when(effect.time)}).${since}`;
+        ? `The first ${after.length} recommendations are the same`
+        : `Our guesses moved, and not yet the order of the first ${after.length} recommendations`
+      : `The first ${after.length} recommendations have another order`;
+  $("effect-sum").textContent = `${counted(effect)} ${what} (${when(effect.time)}).${since}`;
   $("sides").className = "sides";
-  $("sides").replaceChildren(
-    films("Without your answers", before, null), films("With your answers", after, known, before));
+  $("sides").replaceChildren(films(`Without ${whose}`, before, null),
+    films(`With ${whose}`, after, known, before));
+  $("effect-note").textContent = "Both lists begin with what the model knew before it last " +
+    "learned. That holds something of earlier answers, too, so “without” is not how it was " +
+    "before you ever answered.";
+}
+
+// Whose answers these are: of several people everybody reads what is their own.
+function counted({ answers, mine, several }) {
+  if (!several) return `You had given ${plural(answers, "answer", "answers")}.`;
+  return `Together you had answered ${plural(answers, "question", "questions")}, ` +
+    `of which you yourself answered ${mine || "none"}.`;
 }
 
 const unmoved = (before, after) =>
@@ -144,16 +160,18 @@ function films(title, rows, known, before) {
 }
 
 function showTexts(effect, since) {
-  $("effect-sum").textContent =
-    `How the model goes on from the same texts, as it came and after it has learned from your ` +
-    `${plural(effect.answers, "answer", "answers")} (${when(effect.time)}).${since}`;
+  $("effect-sum").textContent = `${counted(effect)} Here is how the model goes on from the same ` +
+    `texts, before and after it last learned (${when(effect.time)}).${since}`;
+  $("effect-note").textContent = `It learned from ${effect.several ? "the answers of all of you"
+    : "your answers"} and from the other texts that are kept with them; which of the two made a ` +
+    "difference cannot be told apart here.";
   $("sides").className = "sides texts";
   $("sides").replaceChildren(...effect.with_answers.map((one, place) => {
     const card = make("section", "side");
     card.setAttribute("aria-label", `Text ${place + 1}`);
-    card.append(make("p", "prompt", one.prompt), make("h2", "", "As it came"),
+    card.append(make("p", "prompt", one.prompt), make("h2", "", "Before"),
       make("p", "", continuation(effect.without[place].item, one.prompt)),
-      make("h2", "", "After your answers"),
+      make("h2", "", "After"),
       make("p", "", continuation(one.item, one.prompt)));
     return card;
   }));
@@ -176,9 +194,15 @@ function conflict(one, decide) {
     card.append(choice("Close", () => decide(one, false)));
     return card;
   }
+  if (one.stands === "deleted") {
+    card.append(make("p", "", "You have deleted this answer in another window or on another " +
+      "device; it stays deleted."), make("p", "about", shortItems(one.query)));
+    if (one.note) card.append(make("p", "about", `Your note: “${one.note}”`));
+    card.append(choice("OK", () => decide(one, false)));
+    return card;
+  }
   const here = one.skip ? "skipped it" : `said “${saidWord(one.query, one.mine)}”`;
-  const there = one.stands === "deleted" ? "you have deleted your answer"
-    : one.stands === "waits" ? "you have taken your answer back"
+  const there = one.stands === "waits" ? "you have taken your answer back"
     : `you have said “${saidWord(one.query, one.theirs)}”`;
   card.append(make("p", "", `In another window or on another device ${there}. Here you ${here}. ` +
     "Which one shall count?"));
@@ -188,7 +212,7 @@ function conflict(one, decide) {
     : "Leave it so";
   const buttons = make("div", "buttons");
   buttons.append(choice(keep, () => decide(one, false)));
-  if (!one.skip && one.stands !== "deleted")
+  if (!one.skip)
     buttons.append(choice(`Use “${saidWord(one.query, one.mine)}”`, () => decide(one, true)));
   card.append(buttons);
   return card;

@@ -7,18 +7,59 @@ only person or, where several people answer, the overview of whoever runs it.
 from __future__ import annotations
 
 import json
+import os
 import secrets
 from typing import NamedTuple
 
+from fedrl.core import file_locks
 from fedrl.core.types import UserError
 from fedrl.feedback.store import PEOPLE, Folder
 
-ADDRESS = "page.json"
+ADDRESS, SERVED = "page.json", "page.lock"
 
 
 class Address(NamedTuple):
+    """`site` is what links began with; "" where no page has told it."""
+
     port: int
     key: str
+    site: str = ""
+
+
+class AlreadyServed(UserError):
+    """Another process has this client's page."""
+
+
+class Serving:
+    """One page per client: a second one would move to another port, and links with it.
+
+    The lock ends with its process, however that ends.
+    """
+
+    def __init__(self, folder: Folder, client: int) -> None:
+        path = folder.path / SERVED
+        try:
+            self.file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            raise UserError(f"cannot write {path}: {error.strerror or error}") from error
+        try:
+            file_locks.lock(self.file, wait=False)
+        except BlockingIOError:
+            where = os.pread(self.file, 1000, 0).decode("utf-8", "replace")
+            os.close(self.file)
+            raise AlreadyServed(
+                f"client {client} is already served{where}; stop that first"
+            ) from None
+
+    def tell(self, site: str) -> None:
+        """Where, for whoever comes second."""
+        os.ftruncate(self.file, 0)
+        os.pwrite(self.file, f" at {site} (process {os.getpid()})".encode(), 0)
+
+    def end(self) -> None:
+        if self.file >= 0:
+            os.close(self.file)
+            self.file = -1
 
 
 def last_address(folder: Folder) -> Address:
@@ -26,20 +67,19 @@ def last_address(folder: Folder) -> Address:
     name = _file(folder)
     try:
         address = json.loads((folder.path / name).read_text(encoding="utf-8"))
-        return Address(int(address["port"]), str(address["key"]))
+        return Address(int(address["port"]), str(address["key"]), str(address.get("site", "")))
     except FileNotFoundError:
-        return Address(0, secrets.token_urlsafe(16))
-    except (ValueError, KeyError, TypeError) as error:
+        return Address(0, new_key())
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(f"{folder.path / name} is damaged; remove it to get a new one") from error
+
+
+def new_key() -> str:
+    return secrets.token_urlsafe(16)
 
 
 def save_address(folder: Folder, address: Address) -> None:
     folder.replace(_file(folder), json.dumps(address._asdict()).encode())
-
-
-def renew(folder: Folder) -> None:
-    """A new key: the old link opens nothing any more."""
-    save_address(folder, last_address(folder)._replace(key=secrets.token_urlsafe(16)))
 
 
 def _file(folder: Folder) -> str:

@@ -14,11 +14,12 @@ function fill(name, rows, none) {
   }));
   const place = $(name).parentElement;
   place.querySelector("p")?.remove();
-  if (!rows.length) place.append(make("p", "small", none));
+  if (!rows.length && none) place.append(make("p", "small", none));
 }
 
 function show(said) {
-  $("title").textContent = `Feedback of client ${said.client}’s people`;
+  $("title").textContent = `They answer for client ${said.client} of the federation, and are told ` +
+    "that whoever gave them their links can read what they say.";
   fill("people", said.people.map((one) => [one.name, one.answered, one.unsure, one.pending,
     one.last === null ? "—" : when(one.last)]), "Nobody is named.");
   const { queries, equal, alpha } = said.agreement;
@@ -27,10 +28,13 @@ function show(said) {
     : `${plural(queries, "question was", "questions were")} answered by two people or more: they ` +
       `said the same in ${Math.round(100 * equal)}% of the comparisons. ` + (alpha === null
       ? "All answers are equal, so chance would agree as well (no α)."
-      : `Krippendorff’s α is ${alpha.toFixed(2)}: 1 is full agreement, 0 is what chance gives.`);
+      : `Krippendorff’s α is ${alpha.toFixed(2)}: 1 is full agreement, 0 is what chance ` +
+        "gives. α counts how far answers are apart: “about right” is nearer to “too high” than " +
+        "“too low” is.");
   fill("pairs", said.pairs.map((one) => [one.people.join(" and "), one.both, one.same]),
-    "Of no two people there is anything to compare yet.");
-  fill("disputed", said.disputed.map((one) => [shortItems(one),
+    "");
+  fill("disputed", said.disputed.map((one) => [
+    (one.prompt ? `${one.prompt} ` : "") + shortItems(one),
     Object.entries(one.said).map(([who, word]) => `${who}: ${word}`).join("; ")]),
     "There is no question on which people differ.");
   fill("notes", said.notes.map((one) => [one.person, one.items, one.note]), "There are no notes.");

@@ -8,13 +8,15 @@
 // Every entry says which version of the question it is about. Where the person has done something
 // else in another place meanwhile, the server writes nothing, and the person decides here.
 import { apply } from "./applying.js";
-import { $, make, stars, continuation, saidWord, spoken, PLACES, UNSURE, WORDS }
-  from "./drawing.js";
+import { $, make, stars, continuation, saidWord, together, spoken, PLACES, TEXTS_WHY, UNSURE,
+         WORDS } from "./drawing.js";
 import { showConflicts, showEffect, showHistory, sure } from "./history.js";
-import { showEnd, showLately, showQuiet } from "./sitting.js";
+import { showEnd, showHead, showLately, showQuiet } from "./sitting.js";
+import { say, showFor, tell, READ } from "./telling.js";
 
 const BATCH = 100, SOON = 2000, LATER = 15000, AGAIN = [300, 1000, 2000, 4000];
 const GLANCE = 500;  // longer than the two clicks of a double click are apart
+const LONG = 160;  // characters: a text and no title
 const KEYS = { ArrowLeft: -1, 1: -1, ArrowDown: 0, 2: 0, ArrowRight: 1, 3: 1,
                0: "unsure", s: "skip", u: "undo", Backspace: "undo" };
 const OTHERWISE = { unsure: UNSURE, skip: "Skipped" };
@@ -90,6 +92,7 @@ async function talk() {
       for (const one of said.conflicts ?? []) setApart(one);
       adopt(said);
       if (batch.length) tabs.postMessage("entered");
+      if (batch.length && !queue.length) showFor("saved", 2 * READ);
       if (batch.length || view !== "ask") await lookUp();
     } else {
       failures++;
@@ -99,7 +102,7 @@ async function talk() {
     }
   } catch {
     failures++;
-    trouble = `The page cannot reach fedrl. If you have stopped it, start it again. ${kept()}`;
+    trouble = `No connection just now. ${kept()}`;
   }
   talking = false;
   show();
@@ -126,9 +129,9 @@ function setApart(conflict) {
 
 function kept() {
   const count = queue.length;
-  if (!count) return "";
-  return `${count === 1 ? "Your last entry is" : `Your last ${count} entries are`} kept here ` +
-    "and will be sent then.";
+  if (!count) return "Nothing is lost; this page tries again by itself.";
+  return `${count === 1 ? "Your last entry is" : `Your last ${count} entries are`} kept on this ` +
+    "device and sent by itself as soon as that works: leave this page open.";
 }
 
 function plan() {
@@ -162,14 +165,15 @@ function choose(choice, of) {
 const edit = {
   change(one, value, note) {
     const entry = { change: one.id, value, version: one.version };
-    say(note === undefined ? `Changed to ${saidWord(one, value)}` : "Note kept");
+    tell(note === undefined ? `Changed to ${saidWord(one, value)}` : "Note kept");
     one.version++;  // until the server says so, too
     one.value = value;
+    one.time = Date.now() / 1000;
     one.note = note ?? one.note;
     enter(note === undefined ? entry : { ...entry, note });
   },
   forget(one) {
-    say("Deleted");
+    tell("Deleted");
     history = history.filter((other) => other.id !== one.id);
     enter({ forget: one.id });
   },
@@ -194,10 +198,10 @@ async function forgetAll() {
     if (!reply.ok) throw new Error();
     history = []; effect = null;
     adopt(await reply.json());
-    say("All your answers are deleted");
+    tell("All your answers are deleted");
     tabs.postMessage("entered");
   } catch {
-    trouble = "Your answers could not be deleted: the page cannot reach fedrl. Try it again.";
+    trouble = "Your answers could not be deleted: there is no connection just now. Try it again.";
   }
   show();
 }
@@ -211,9 +215,10 @@ async function download(kind) {
     link.download = `my-answers.${kind}`;
     link.click();
     URL.revokeObjectURL(link.href);
-    say("Downloaded");
+    tell("Downloaded");
   } catch {
-    trouble = "Your answers could not be downloaded: the page cannot reach fedrl. Try it again.";
+    trouble = "Your answers could not be downloaded: there is no connection just now. " +
+      "Try it again.";
     show();
   }
 }
@@ -226,7 +231,7 @@ function turnTo(name) {
 
 function undo() {
   if (!now || !now.recent.length) return;
-  say("Taken back");
+  tell("Taken back");
   drafts[now.recent[0].id] = now.recent[0].note ?? "";
   enter({ undo: now.recent[0].id });
 }
@@ -306,28 +311,25 @@ function show() {
   if (!now) return;
   showConflicts(conflicts, decide);
   $("renewed").hidden = !edition || now.page === edition;
-  showHead();
+  showHead(now);
   for (const button of document.querySelectorAll("[data-view]")) {
     const current = button.dataset.view === view;
     $(`${button.dataset.view}-view`).hidden = !current;
     if (current) button.setAttribute("aria-current", "page");
     else button.removeAttribute("aria-current");
   }
-  if (view === "history" && history) showHistory(history, edit);
+  if (view === "history") showMine();
   if (view === "effect") showEffect(effect, now.progress.answered);
   showAsk();
 }
 
-// The bar is about what there is: as many as wait, and no more than a sitting has.
-function showHead() {
-  const { progress, limit } = now, done = Math.min(progress.sitting, limit);
-  const all = Math.min(limit, progress.sitting + progress.pending);
-  $("who").textContent = now.person || `client ${now.client}`;
-  $("count").textContent = all ? `${done} of ${all}` : "";
-  $("bar").setAttribute("aria-valuemax", Math.max(all, 1));
-  $("bar").setAttribute("aria-valuenow", done);
-  $("bar").setAttribute("aria-valuetext", all ? `${done} of ${all} answered` : "No questions yet");
-  $("bar").firstElementChild.style.width = `${(100 * done) / Math.max(all, 1)}%`;
+// While answers cannot be had, the last ones that were known; an empty list looks like a loss.
+function showMine() {
+  if (history) showHistory(history, edit);
+  else $("history").replaceChildren(make("li", "empty",
+    trouble ? "Your answers cannot be shown just now; nothing is lost." : "One moment …"));
+  for (const button of document.querySelectorAll("#history-view .data button"))
+    button.disabled = Boolean(trouble);
 }
 
 function showAsk() {
@@ -362,7 +364,10 @@ function showQuestion(question) {
   asked = question.id;
   if (conflicts.length) showConflicts(conflicts, decide);
   $("ask").textContent = words.ask;
-  $("why").textContent = words.why;
+  $("why").textContent = (question.prompt ? TEXTS_WHY : words.why) + together(now);
+  // On a phone the buttons stand below what is to be read, not over it.
+  $("question").classList.toggle("texts",
+    Boolean(question.prompt) || question.items.some((text) => text.length > LONG));
   const alone = question.items.length === 1;
   $("given").hidden = !question.prompt;
   $("given").querySelector("h2").textContent =
@@ -371,7 +376,7 @@ function showQuestion(question) {
   $("items").replaceChildren(...question.items.map((text, place) => {
     const card = make("article", alone ? "item alone" : "item");
     const told = continuation(text, question.prompt);
-    if (told.length > 160) card.classList.add("long");
+    if (told.length > LONG) card.classList.add("long");
     if (!alone) {
       card.append(make("h2", "", PLACES[place]));
       card.setAttribute("aria-label", PLACES[place]);
@@ -388,13 +393,6 @@ function showQuestion(question) {
     label.textContent = words.choices[place];
   });
   say(spoken(question), true);
-}
-
-let saying = "";
-function say(text, more) {
-  saying = more ? `${saying} ${text}` : `${text}.`;
-  $("said").textContent = saying;
-  if (more) saying = "";
 }
 
 restore();

@@ -30,14 +30,22 @@ from fedrl.feedback import effect, export, page_state
 from fedrl.feedback.answer_log import Entry, FolderView
 from fedrl.feedback.entries import Conflict
 from fedrl.feedback.http_server import Json, KeyedServer, Refused, Request
-from fedrl.feedback.links import Address, last_address, save_address
+from fedrl.feedback.links import (
+    Address,
+    AlreadyServed,
+    Serving,
+    last_address,
+    new_key,
+    save_address,
+)
 from fedrl.feedback.overview import overview
 from fedrl.feedback.store import Folder
 
 PARTS = {
     "": "page.html", "page.css": "page.css", "page.js": "page.js", "icon.svg": "icon.svg",
     "applying.js": "applying.js", "drawing.js": "drawing.js", "history.js": "history.js",
-    "sitting.js": "sitting.js", "people": "overview.html", "overview.js": "overview.js",
+    "sitting.js": "sitting.js", "telling.js": "telling.js", "people": "overview.html",
+    "overview.js": "overview.js",
 }  # fmt: skip
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 Over = Callable[[], bool]
@@ -58,24 +66,33 @@ class FeedbackServer(KeyedServer):
         over: Over | None,
         people: Sequence[str] = (),
         at: Listen = HERE,
+        new_links: bool = False,
     ) -> None:
         self.folder, self.client, self.limit, self.over = folder, client, limit, over
-        last = last_address(folder)
-        super().__init__(port or last.port, self._respond, at)
-        self.key = last.key
-        self.root = f"/{folder.path.name}/"
-        save_address(folder, Address(self.server_port, self.key))
         self.people = {name: folder.of(name) for name in people}
-        keys = {name: last_address(one).key for name, one in self.people.items()}
-        for name, one in self.people.items():
-            save_address(one, Address(self.server_port, keys[name]))
-        self.keys = {key: name for name, key in keys.items()} | {self.key: ""}
+        folders = {"": folder} | self.people
+        last = {name: last_address(one) for name, one in folders.items()}
+        keys = {name: new_key() if new_links else one.key for name, one in last.items()}
+        self.serving = Serving(folder, client)
+        super().__init__(port or last[""].port, self._respond, at)
+        self.serving.tell(self.site)
+        self.moved = last[""].site if last[""].site != self.site else ""
+        for name, one in folders.items():
+            save_address(one, Address(self.server_port, keys[name], self.site))
+        self.root = f"/{folder.path.name}/"
+        self.keys = {key: name for name, key in keys.items()}
+        self.key = keys.pop("")
         place = f"{self.site}{self.root}"
         self.url = f"{place}people#{self.key}" if people else f"{place}#{self.key}"
         self.links = {name: f"{place}#{key}" for name, key in keys.items()}
         self.page = _digest()
         for one in self.people.values() or (folder,):
             one.sit(limit)
+
+    def server_close(self) -> None:
+        """Called by the base class, too, where it could not listen."""
+        super().server_close()
+        self.serving.end()
 
     def _respond(self, request: Request) -> None:
         path, _, words = request.path.partition("?")
@@ -101,7 +118,7 @@ class FeedbackServer(KeyedServer):
         elif name == "history":
             request.send_json(page_state.history(view))
         elif name == "effect":
-            request.send_json(page_state.effect(effect.read(folder)))
+            request.send_json(page_state.effect(effect.read(folder), folder.person))
         elif (name, words) == ("export", "as=csv"):
             request.send(export.as_csv(view), "text/csv")
         elif (name, words) == ("export", "as=json"):
@@ -131,7 +148,7 @@ class FeedbackServer(KeyedServer):
         over = self.over is not None and self.over()
         about: dict[str, Json] = {
             "client": self.client, "limit": self.limit, "over": over, "person": folder.person,
-            "page": self.page,
+            "page": self.page, "others": max(len(self.people) - 1, 0),
         }  # fmt: skip
         return about | page_state.state(view)
 
@@ -157,18 +174,22 @@ def open_page(
     over: Over | None = None,
     people: Sequence[str] = (),
     at: Listen = HERE,
+    new_links: bool = False,
 ) -> FeedbackServer:
     """The server, listening but not yet answering. Port 0: the one of last time, or a free one.
 
-    `over` says whether the run has ended.
+    `over` says whether the run has ended. Where links that were printed before open nothing now,
+    because another program has the port, say, `moved` is how they began.
     """
     try:
-        return FeedbackServer(folder, client, port, limit, over, people, at)
+        return FeedbackServer(folder, client, port, limit, over, people, at, new_links)
+    except AlreadyServed:
+        raise
     except UserError:
         if port or not last_address(folder).port:
             raise
         save_address(folder, last_address(folder)._replace(port=0))  # the port has a new owner
-        return FeedbackServer(folder, client, port, limit, over, people, at)
+        return FeedbackServer(folder, client, port, limit, over, people, at, new_links)
 
 
 def serve(
@@ -179,10 +200,13 @@ def serve(
     over: Over | None = None,
     people: Sequence[str] = (),
     at: Listen = HERE,
+    new_links: bool = False,
 ) -> int:
     """Serve until Ctrl-C; the exit code."""
-    with open_page(folder, client, port, limit, over, people, at) as server:
+    with open_page(folder, client, port, limit, over, people, at, new_links) as server:
         try:
+            if server.moved:
+                print(f"links that began with {server.moved} no longer work: send these instead")
             if people:
                 for name, link in server.links.items():
                     print(f"{name} answers at {link}")

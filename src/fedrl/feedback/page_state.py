@@ -51,13 +51,17 @@ def _conflict(view: FolderView, entry: Entry, why: str) -> Json:
     return told | {"query": _shown(view, view.queries[entry.question])}
 
 
-def effect(found: Effect | None) -> dict[str, Json]:
-    if found is None:
+def effect(found: Effect | None, person: str) -> dict[str, Json]:
+    """As this person is told it; nothing where nobody was heard."""
+    if found is None or not found.answers:
         return {"effect": None}
     sides: dict[str, Json] = {
         side: [one._asdict() for one in getattr(found, side)] for side in SIDES
     }
-    about = {"kind": found.kind, "answers": found.answers, "time": found.time}
+    about = {
+        "kind": found.kind, "answers": found.answers, "time": found.time,
+        "mine": found.of(person), "several": found.several(person),
+    }  # fmt: skip
     return {"effect": about | sides}
 
 

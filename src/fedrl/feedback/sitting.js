@@ -3,27 +3,39 @@ import { $, make, plural, continuation, shortItems, UNSURE, WORDS } from "./draw
 
 const LATELY = 6;
 
+// How much is left is what a person wants to know: as much as waits, and no more than a sitting
+// has. It never jumps, whatever becomes of a question.
+export function showHead({ progress, limit, person, client }) {
+  const done = Math.min(progress.sitting, limit);
+  const left = Math.min(limit - done, progress.pending), all = done + left;
+  $("who").textContent = person || `client ${client}`;
+  $("count").textContent = all ? `${left} left` : "";
+  $("bar").setAttribute("aria-valuemax", Math.max(all, 1));
+  $("bar").setAttribute("aria-valuenow", done);
+  $("bar").setAttribute("aria-valuetext",
+    all ? `${done} answered, ${left} left` : "No questions yet");
+  $("bar").firstElementChild.style.width = `${(100 * done) / Math.max(all, 1)}%`;
+}
+
 export function showQuiet({ progress: { answered, unsure, pending }, over }) {
-  const again = answered + unsure ? "ask again" : "ask";
   const title = unsure ? "Nothing is left to answer"
     : answered ? "Thank you, all answered" : "Nothing to answer yet";
   const [head, text] = pending
     ? ["One moment", "The next question is on its way."]
     : [title, over
-      ? `The run has ended. It will ${again} if it is resumed with more rounds.`
-      : `The run will ${again} in its next round, and this page will show it.`];
+      ? "There is nothing more to do now. You can close this page; your link stays the same."
+      : "If there is more to ask, it appears here by itself. You need not wait for it."];
   $("quiet").querySelector("h1").textContent = head;
   $("quiet").querySelector("p").textContent = text;
 }
 
-export function showEnd({ progress: { answered, sitting, pending }, limit, over }) {
+export function showEnd({ progress: { answered, sitting, pending }, limit }) {
   const total = answered > sitting ? `, ${answered} in all` : "";
-  const then = over ? "if it is resumed with more rounds" : "from its next round on";
   const rest = pending ? `${plural(pending, "question is", "questions are")} still waiting: ` : "";
   const end = rest ? "go on, or close this page." : "You can close this page.";
   $("sum").textContent =
     `You have given ${plural(sitting, "answer", "answers")}${total}. ` +
-    `The run uses them ${then}. ${rest}${end}`;
+    `The model uses them the next time it learns. ${rest}${end}`;
   $("more").textContent = `Go on with ${limit} more`;
 }
 

@@ -123,6 +123,12 @@ class Folder:
                 given.setdefault(answer.question, []).append(answer.value)
         return [(queries[name], sum(values) / len(values)) for name, values in given.items()]
 
+    def counts(self) -> dict[str, int]:
+        """How many answers each has given; of a person without a name it is ""."""
+        with self._locked():
+            logs = dict(zip(["", *self.people], self._logs(), strict=True))
+        return {name: len(log.answers) for name, log in logs.items() if log.answers}
+
     def _logs(self) -> list[AnswerLog]:
         """Of everybody who answers here."""
         names = ["", *self.people]

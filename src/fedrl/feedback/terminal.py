@@ -12,7 +12,7 @@ from fedrl.feedback.answer_log import Entry, FolderView
 from fedrl.feedback.queries import Query
 from fedrl.feedback.store import Folder
 
-QUIET = "nothing to answer yet: the run will ask in its next round (Ctrl-C leaves)"
+QUIET = "nothing to answer now: if a later round asks more, it is shown here (Ctrl-C leaves)"
 CHOICES = {
     "rate": "1 too high   2 right   3 too low",
     "compare": "1 the first is better   2 the same   3 the second is better",
@@ -61,7 +61,7 @@ def _wait_for_query(folder: Folder, sleep: Callable[[float], None]) -> FolderVie
 def _typed_choice(view: FolderView, limit: int, ask: Callable[[str], str]) -> str:
     """What a person types at the first query, once it is something that is understood."""
     query = view.pending[0]
-    print(f"\n{view.progress.sitting + 1} of {limit}")
+    print(f"\n{min(limit - view.progress.sitting, view.progress.pending)} left")
     for line in _shown(query):
         print(line)
     while (word := ask("> ").strip().lower()) not in (*VALUES, "s", "u", "q"):

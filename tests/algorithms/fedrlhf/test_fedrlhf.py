@@ -684,7 +684,8 @@ def test_divergence_and_intrinsic_return_by_enumeration():
         ({"noise": -1.0}, "algorithm.noise is"),
         ({"feedback": "logged"}, "algorithm.feedback_file is empty"),
         ({"feedback": "logged", "feedback_file": "no"}, "feedback_file is 'no', the same for 4"),
-        ({"feedback": "live"}, "algorithm.feedback_folder is empty"),
+        ({"feedback": "live"}, "algorithm.feedback_folder is empty.*_folder private"),
+        ({"feedback_folder": "people"}, 'but algorithm.feedback is "simulated": set it to "live"'),
         ({"reward": "labels"}, 'set feedback = "none"'),
     ],
 )

@@ -118,7 +118,16 @@ class Settings:
             )
         for feedback, key in (("logged", "feedback_file"), ("live", "feedback_folder")):
             if self.feedback == feedback and not getattr(self, key):
-                raise UserError(f'algorithm.{key} is empty, but algorithm.feedback is "{feedback}"')
+                example = "private" if feedback == "live" else "answers-{client}.jsonl"
+                raise UserError(
+                    f'algorithm.{key} is empty, but algorithm.feedback is "{feedback}": name one, '
+                    f"as in --algorithm.{key} {example}"
+                )
+        if self.feedback_folder and self.feedback != "live":
+            raise UserError(
+                f"algorithm.feedback_folder is {self.feedback_folder!r}, where people answer, but "
+                f'algorithm.feedback is "{self.feedback}": set it to "live", or name no folder'
+            )
         if self.reward == "labels" and self.feedback != "none":
             raise UserError(
                 'algorithm.reward is "labels", which nobody is asked about: set feedback = "none"'

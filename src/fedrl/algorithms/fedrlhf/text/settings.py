@@ -127,7 +127,13 @@ class Settings:
             raise UserError('algorithm.sentiment is empty; use "builtin" or name a classifier')
         if self.feedback != "sentiment" and not self.feedback_folder:
             raise UserError(
-                f'algorithm.feedback_folder is empty, but algorithm.feedback is "{self.feedback}"'
+                f'algorithm.feedback_folder is empty, but algorithm.feedback is "{self.feedback}": '
+                "name one, as in --algorithm.feedback_folder private"
+            )
+        if self.feedback == "sentiment" and self.feedback_folder:
+            raise UserError(
+                f"algorithm.feedback_folder is {self.feedback_folder!r}, where people answer, but "
+                'algorithm.feedback is "sentiment": set it to "live", or name no folder'
             )
         if self.device == "spread":
             raise UserError('algorithm.device is "spread", which only fedagent knows; use "auto"')

@@ -1,0 +1,25 @@
+// What the page says: aloud to those who listen, and for a while to those who look.
+import { $ } from "./drawing.js";
+
+export const READ = 3000;  // long enough for a few words
+
+// Said aloud and shown: that something was kept is news to everybody.
+export function tell(text) {
+  say(text);
+  $("toast").textContent = text;
+  showFor("toast", READ);
+}
+
+const fading = {};
+export function showFor(name, time) {
+  $(name).hidden = false;
+  clearTimeout(fading[name]);
+  fading[name] = setTimeout(() => { $(name).hidden = true; }, time);
+}
+
+let saying = "";
+export function say(text, more) {
+  saying = more ? `${saying} ${text}` : `${text}.`;
+  $("said").textContent = saying;
+  if (more) saying = "";
+}

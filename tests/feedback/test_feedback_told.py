@@ -1,0 +1,121 @@
+"""The feedback page in a real browser: a person is told what was kept, and what became of it."""
+
+from __future__ import annotations
+
+import pytest
+from support.browsing import browser, new_person, playwright  # noqa: F401
+from support.feedback_browsing import press, sent, visits
+from support.feedback_pages import compare, rate, running
+
+from fedrl.feedback.queries import Query
+from fedrl.feedback.store import Folder, client_folder
+
+pytestmark = pytest.mark.slow
+
+expect = playwright.expect
+PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1100, "height": 800}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    return Folder(client_folder(tmp_path / "private", 3))
+
+
+@pytest.fixture
+def visit(new_person):  # noqa: F811
+    return visits(new_person)
+
+
+def part(page, name):
+    page.get_by_role("button", name=name, exact=True).click()
+
+
+def test_on_a_phone_nothing_covers_a_text_that_is_to_be_judged(visit, folder):
+    """Buttons that lie over a text can be pressed before it was read."""
+    texts = tuple(f"Once {word} " + "and so it went on " * 20 for word in ("more", "less"))
+    folder.ask([Query("c", "compare", ("1", "2"), texts, (0.5, 0.5), "Once"), rate("d")])
+    with running(folder) as server:
+        page = visit(server, viewport=PHONE)
+        expect(page.locator("body.seen")).to_be_attached()
+        boxes = [one.bounding_box() for one in page.locator(".item p").all()]
+        first = page.locator(".choice").first
+        assert first.bounding_box()["y"] >= max(one["y"] + one["height"] for one in boxes)
+        assert page.evaluate(
+            "[...document.querySelectorAll('.item p')].every("
+            "(one) => one.scrollHeight <= one.clientHeight + 1)"
+        )
+        first.click()
+        expect(page.locator(".item")).to_contain_text("item d")
+        expect(first).to_be_in_viewport(ratio=1)  # a film is short: they stay at hand
+        sent(page)
+
+
+def test_two_texts_begin_on_one_line(visit, folder):
+    folder.ask([compare("c", "short", "a longer one " * 20)])
+    with running(folder) as server:
+        page = visit(server, viewport=DESKTOP)
+        expect(page.locator(".item p")).to_have_count(2)
+        page.wait_for_timeout(300)  # they come in
+        tops = [one.bounding_box()["y"] for one in page.locator(".item p").all()]
+        assert tops[0] == pytest.approx(tops[1], abs=1)
+
+
+def test_what_is_kept_is_shown_to_those_who_look(visit, folder):
+    folder.ask([rate("a"), rate("b")])
+    with running(folder) as server:
+        page = visit(server)
+        expect(page.locator("#saved")).to_be_hidden()
+        press(page, "1")
+        expect(page.locator("#saved")).to_be_visible()
+        part(page, "My answers")
+        page.get_by_label("Your answer: item a", exact=True).select_option("About right")
+        expect(page.locator("#toast")).to_be_visible()
+        expect(page.locator("#toast")).to_have_text("Changed to About right")
+        expect(page.locator("#toast")).to_be_hidden()
+        sent(page)
+        page.get_by_label("Delete your answer: item a").click()
+        asked = page.get_by_role("dialog")
+        expect(asked).to_contain_text("about “item a”?")
+        expect(asked).to_contain_text("not be asked about it again")
+        asked.get_by_role("button", name="Delete").click()
+        expect(page.locator("#toast")).to_have_text("Deleted")
+        expect(page.locator("#history")).to_have_text("You have no answers here now.")
+        sent(page)
+
+
+def test_without_a_connection_nothing_looks_lost(visit, folder):
+    folder.ask([rate("a"), rate("b")])
+    with running(folder) as server:
+        one = visit(server)
+        press(one, "1")
+        sent(one)
+        two = visit(server)
+        part(two, "My answers")
+        expect(two.get_by_role("combobox")).to_have_count(1)
+    part(one, "My answers")
+    part(two, "My answers")  # again: it asks at once
+    for page in (one, two):
+        expect(page.locator("#trouble")).to_contain_text("No connection just now. Nothing is lost")
+    expect(one.locator("#history")).to_contain_text("cannot be shown just now; nothing is lost")
+    expect(one.get_by_role("button", name="Delete all my answers")).to_be_disabled()
+    expect(two.get_by_role("combobox")).to_have_count(1)
+    with running(folder):
+        expect(one.get_by_role("combobox")).to_have_count(1)
+        expect(one.get_by_role("button", name="Delete all my answers")).to_be_enabled()
+
+
+def test_an_answer_that_was_deleted_elsewhere_stays_deleted(visit, folder):
+    folder.ask([rate("a"), rate("b")])
+    with running(folder) as server:
+        page = visit(server)
+        expect(page.locator(".item")).to_contain_text("item a")
+        folder.answer("a", -1)
+        folder.forget("a")
+        press(page, "3")
+        told = page.get_by_role("alert", name="Answered in two places")
+        expect(told).to_contain_text("it stays deleted")
+        expect(told).not_to_contain_text("Which one")
+        told.get_by_role("button", name="OK").click()
+        expect(told).to_be_hidden()
+        sent(page)
+    assert folder.answers() == []
