@@ -56,6 +56,36 @@ def measured_first(table: str, column: int) -> str:
     return "\n".join([*head, *present]) + f"\n\n{below}"
 
 
+def measured_rows(table: str, keys: int = 1) -> str:
+    """The table without rows and columns in which nothing was measured: a sentence names these."""
+    head, *rows = [line[2:-2].split(" | ") for line in table.split("\n") if "| --- |" not in line]
+    present = [row for row in rows if not unmeasured(row[keys:])]
+    absent: dict[str, list[str]] = {}
+    for row in rows:
+        if row not in present:
+            absent.setdefault("; ".join(row[: keys - 1]), []).append(row[keys - 1])
+    shown = [
+        at for at in range(len(head))
+        if at < keys or not present or not unmeasured([row[at] for row in present])
+    ]  # fmt: skip
+    named = [f"{first}: {', '.join(them)}" if first else ", ".join(them)
+             for first, them in absent.items()]  # fmt: skip
+    if columns := [head[at] for at in range(len(head)) if at not in shown]:
+        named.append(f"of the other rows {', '.join(columns)}")
+    parts = []
+    if present:
+        kept = [[row[at] for at in shown] for row in present]
+        parts.append(markdown_table([head[at] for at in shown], kept))
+    if named:
+        parts.append(filled(f"{NOT_MEASURED.capitalize()}: {'; '.join(named)}."))
+    return "\n\n".join(parts)
+
+
+def unmeasured(cells: Sequence[str]) -> bool:
+    """Whether there is no number in any of them."""
+    return NOT_MEASURED in cells and set(cells) <= {NOT_MEASURED, "–", ""}
+
+
 @dataclass(frozen=True)
 class Origin:
     """Where the numbers of a part come from: how many, when, how long, by which code and where."""
@@ -78,12 +108,20 @@ FOLDED = frozenset(
     tomllib.loads((Path(__file__).parent / "folded.toml").read_text(encoding="utf-8"))["commits"]
 )
 FOLD = "‡"
-FOLDS = f"{FOLD}: a commit that cannot be looked up, because it was published folded into others."
+FOLDS = (
+    f"{FOLD} beside a commit: it cannot be looked up, because it was published folded into others "
+    "([how results are made](how.md))."
+)
 
 
 def looked_up(commit: str) -> str:
     """The commit as a page names it, marked where history does not have it."""
     return f"{commit} {FOLD}" if FOLDED & set(re.findall(r"[0-9a-f]{7,10}", commit)) else commit
+
+
+def fold_note(text: str) -> str:
+    """The text, and after it what ‡ means if it has one."""
+    return f"{text.rstrip()}\n\n{FOLDS}" if FOLD in text else text
 
 
 HEAD = ("part", "records", "time", "environment steps", "commit", "machine", "command")
@@ -182,6 +220,8 @@ class Page:
         )
         environment.filters["filled"] = filled
         environment.filters["looked_up"] = looked_up
+        environment.filters["fold_note"] = fold_note
+        environment.filters["measured_rows"] = measured_rows
         environment.filters["folded"] = lambda text, title: folded(title, text)
         environment.filters["measured_first"] = measured_first
         text = environment.get_template(template).render(page=self, **context)

@@ -4,6 +4,8 @@
     <!-- settings: world cartpole -->        of a world
     <!-- settings: privacy -->               of a table of every recipe
     <!-- recipes -->                         what comes with fedrl, each with its first line
+    <!-- recipe: momentum/cartpole -->       that file, folded
+    <!-- every recipe -->                    all files, folded
 
 The meaning of a setting is the comment above its field, which `fedrl run RECIPE --help` prints too,
 and its symbol is the one that the comment names.
@@ -24,9 +26,12 @@ from mkdocs.structure.pages import Page
 from fedrl.api.listing import catalogue
 from fedrl.config import parts
 from fedrl.config.help import comments
+from fedrl.config.loading import find_recipe, recipes_folder
 from fedrl.config.schema import Config
 
 MARK = re.compile(r"^<!-- settings: (\w+)(?: ([\w-]+))? -->$", re.M)
+EVERY = "<!-- every recipe -->"
+RECIPE = re.compile(r"^<!-- recipe: ([\w/]+) -->$", re.M)
 SYMBOL = re.compile(
     r"^([A-Za-zα-ω](?:_\w)?)(?=:| of | in | at )|^(?:[A-Za-z]+,? ){1,4}([α-ω])(?=[.;:]| in \()"
 )
@@ -37,7 +42,17 @@ MANY = 16
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
     written = MARK.sub(lambda found: table(found[1], found[2] or ""), markdown)
-    return written.replace("<!-- recipes -->", recipes())
+    written = written.replace("<!-- recipes -->", recipes())
+    every = "\n".join(recipe_file(name) for name in catalogue().recipes)
+    return RECIPE.sub(lambda found: recipe_file(found[1]), written.replace(EVERY, every))
+
+
+def recipe_file(name: str) -> str:
+    """What the file says, behind a line that opens."""
+    path = find_recipe(name)
+    text = path.read_text(encoding="utf-8").rstrip().replace("\n", "\n    ")
+    place = path.relative_to(recipes_folder().parent).as_posix()
+    return f'??? note "{place}"\n\n    ```toml\n    {text}\n    ```\n'
 
 
 def recipes() -> str:

@@ -119,7 +119,7 @@ def draw_grpo() -> Figure:
 
     f = Figure(
         "Advantages within groups",
-        "three tasks, eight episodes each; dots: won or lost, bars: (R − mean) / deviation",
+        "three tasks, eight episodes each; dots: won or lost, bars: (R − mean) / std",
         height=290,
     )
     groups = {
@@ -150,27 +150,27 @@ def draw_grpo() -> Figure:
 
 def draw_shares() -> Figure:
     f = Figure(
-        "A secret in shares, 2 of 3",
-        "the secret is where the line meets 0; any two points give the line, one gives nothing",
+        "A secret in shares, 3 of 4",
+        "the secret is where the curve meets 0; any three points give the curve, two give nothing",
         height=300,
     )
-    secret, slope = 4, 1.5
-    left, bottom, unit = 90, 260, 26
+    curve = np.polynomial.Polynomial([4, 3, -0.5])
+    left, bottom, unit = 90, 260, 20
     f.path([(left, 80), (left, bottom), (left + 480, bottom)], GREY)
-    place = lambda x, y: (left + 130 * x, bottom - unit * y * 0.75)  # noqa: E731
-    f.path([place(0, secret), place(3.5, secret + slope * 3.5)], BLUE, 2)
-    f.dot(*place(0, secret), RED, 6)
-    f.text(left - 12, place(0, secret)[1] + 4, "4", anchor="end", colour=RED, weight=600)
-    f.text(left + 12, place(0, secret)[1] + 26, "the secret", size=12.5, colour=RED)
-    for i, name in enumerate(("North", "South", "West"), 1):
-        x, y = place(i, secret + slope * i)
+    place = lambda x: (left + 105 * x, bottom - unit * float(curve(x)))  # noqa: E731
+    f.path([place(x) for x in np.linspace(0, 4.4, 60)], BLUE, 2)
+    f.dot(*place(0), RED, 6)
+    f.text(left - 12, place(0)[1] + 4, "4", anchor="end", colour=RED, weight=600)
+    f.text(left + 14, place(0)[1] + 22, "the secret", size=12.5, colour=RED)
+    for i, name in enumerate(("North", "South", "East", "West"), 1):
+        x, y = place(i)
         f.dot(x, y, ORANGE, 6)
-        f.text(x + 10, y + 16, f"{name} has {secret + slope * i:g}", size=12.5)
+        f.text(x - 8, y + 26, f"{name} has {curve(i):g}", size=12.5)
         f.text(x, bottom + 18, str(i), size=12, anchor="middle", colour=GREY)
     f.lines(
-        600,
+        590,
         110,
-        ["South and West:", "slope 8.5 − 7 = 1.5,", "secret 7 − 2 · 1.5 = 4"],
+        ["North, South and East,", "without West:", "3 · 6.5 − 3 · 8 + 8.5 = 4"],
         size=12.5,
         colour=GREY,
     )

@@ -285,37 +285,39 @@ def draw_privacy() -> Figure:
 
 
 def draw_secure_sum() -> Figure:
-    """Three numbers and their masks, modulo 100, which cancel."""
+    """Four numbers and their masks, modulo 100, which cancel."""
     f = Figure(
         "A secure sum, modulo 100",
         "each pair of clients has a common mask; one adds it, the other takes it away",
-        height=330,
+        height=350,
     )
-    values, pair = (12, 30, 7), {(0, 1): 58, (0, 2): 21, (1, 2): 94}
+    names, values = ("North", "South", "East", "West"), (12, 30, 25, 7)
+    pair = {(0, 1): 58, (0, 2): 21, (0, 3): 40, (1, 2): 94, (1, 3): 17, (2, 3): 66}
     masked = []
-    for i, name in enumerate(("North", "South", "West")):
-        total, words = values[i], [f"  {values[i]:>2}   its number"]
+    for i, name in enumerate(names):
+        total, words = values[i], [f"  {values[i]:>2}  its number"]
         for (a, b), mask in pair.items():
             if i in (a, b):
                 sign = 1 if i == a else -1
                 total += sign * mask
-                other = ("North", "South", "West")[b if i == a else a]
-                words.append(f"{'+' if sign > 0 else '−'} {mask:>2}   shared with {other}")
+                other = names[b if i == a else a]
+                words.append(f"{'+' if sign > 0 else '−'} {mask:>2}  with {other}")
         masked.append(total % 100)
-        x = 25 + 245 * i
-        f.box(x, 75, 220, 130, CLIENT)
+        x = 20 + 184 * i
+        f.box(x, 75, 168, 150, CLIENT)
         f.text(x + 14, 98, name, weight=600)
         f.lines(x + 14, 122, words, size=12.5, mono=True, step=20)
-        f.text(x + 14, 190, f"sends {total % 100}", weight=600, colour=ORANGE)
-        f.arrow(x + 110, 208, 380 + (i - 1) * 60, 238, ORANGE)
+        f.text(x + 14, 210, f"sends {total % 100}", weight=600, colour=ORANGE)
+        f.arrow(x + 84, 228, 380 + (i - 1.5) * 60, 258, ORANGE)
     added = " + ".join(map(str, masked))
+    plain = " + ".join(map(str, values))
     f.card(
-        200,
-        242,
-        360,
+        170,
+        262,
+        420,
         70,
         "server",
-        f"{added} = {sum(masked)}, modulo 100: {sum(masked) % 100} = 12 + 30 + 7",
+        f"{added} = {sum(masked)}, modulo 100: {sum(masked) % 100} = {plain}",
         "and learns nothing else",
         fill=SERVER,
     )

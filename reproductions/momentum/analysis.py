@@ -7,6 +7,7 @@ explanations in *Why* are prose, written for the full scale.
 from __future__ import annotations
 
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from functools import cached_property, partial
 from pathlib import Path
@@ -25,9 +26,9 @@ from reproductions.momentum.theorems import Theorems
 from reproductions.momentum.theory import Constants
 from reproductions.momentum.tuning import Tuning, tasks
 from reproductions.pages import NOT_MEASURED, Page, Row, markdown_table
-from reproductions.statements import Health, Statement
+from reproductions.statements import WORDS, Health, Statement
 from reproductions.study import Study
-from reproductions.verdicts import number, slope, verdict
+from reproductions.verdicts import FAILS, HOLDS, number, slope, verdict
 
 __all__ = ["health", "statements", "tasks", "write"]
 
@@ -64,18 +65,35 @@ class Analysis:
         self.page, self.rules = page, RULES
 
     @cached_property
-    def claims(self) -> str:
-        found = [one.statement for one in claims(self.parts, self.tuning, PAPER)]
-        if not any(one.records for one in found) and not self.page.published:
-            return ""
+    def statements(self) -> list[Statement]:
+        return [one.statement for one in claims(self.parts, self.tuning, PAPER)]
+
+    @cached_property
+    def claims(self) -> dict[str, str]:
+        """The paper's claims and what we asked beside them, in a table each."""
+        if not any(one.records for one in self.statements) and not self.page.published:
+            return {}
+        return {
+            "paper": self._claims("the paper says", False),
+            "ours": self._claims("is it so?", True),
+        }
+
+    def _claims(self, title: str, ours: bool) -> str:
         rows = [
-            [one.where, f"*{one.claim}*" if one.ours else one.claim,
+            [one.where, one.claim,
              one.verdict if one.verdict == NOT_MEASURED else f"**{one.verdict}**", one.found,
              str(one.seeds) if one.records else "–"]
-            for one in found
+            for one in self.statements if one.ours is ours
         ]  # fmt: skip
-        head = ("where", "the paper says", "verdict", "found", "seeds")
-        return markdown_table(head, rows)
+        return markdown_table(("where", title, "verdict", "found", "seeds"), rows)
+
+    @cached_property
+    def counts(self) -> str:
+        """How many of the paper's claims there are of each verdict, in words."""
+        found = Counter(one.verdict for one in self.statements if not one.ours)
+        plural = {HOLDS: "hold", FAILS: "do not hold"}
+        told = ", ".join(f"{found[word]} {plural.get(word, word)}" for word in WORDS if found[word])
+        return f"Of {found.total()} claims of the paper: {told}."
 
     @cached_property
     def comparisons(self) -> comparisons.Comparisons:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -99,6 +101,14 @@ EXPLAINED = [
 )
 def test_a_block_of_a_page_that_explains_runs(page, number, block):
     exec(compile(block, f"{page.name}, block {number}", "exec"), {})
+
+
+def test_the_page_about_grpo_needs_no_pytorch():
+    """Students install no `[llm]`."""
+    [block] = re.findall(r"```python\n(.*?)```", (DOCS / "explain" / "grpo.md").read_text(), re.S)
+    without = f"import sys\nsys.modules['torch'] = None\n{block}"
+    done = subprocess.run([sys.executable, "-c", without], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 PYTHON = re.findall(r"```python\n(.*?)```", (DOCS / "python.md").read_text("utf-8"), re.DOTALL)

@@ -15,7 +15,6 @@ from support.repository import DOCS, ROOT
 pytestmark = pytest.mark.slow
 
 SKIPPED = {
-    "git clone": "this is the checkout",
     "python3 -m venv": "the tests' own environment",
     "pip install -c": "the tests' own environment",
     "fedrl serve": "tests/project/test_serve_page.py",

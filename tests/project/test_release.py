@@ -22,6 +22,12 @@ def test_the_version_is_said_once_and_has_its_lines_in_the_changelog():
     assert headings[0] == fedrl.__version__
 
 
+@pytest.mark.parametrize("name", ["CITATION.cff", "docs/citing.md"])
+def test_whoever_cites_it_names_this_version(name):
+    said = re.findall(r"^ *version(?::| =) \{?([\d.]+)", (ROOT / name).read_text("utf-8"), re.M)
+    assert said == [fedrl.__version__]
+
+
 def test_a_tag_says_the_version():
     asked = ["git", "tag", "--points-at", "HEAD"]
     told = subprocess.run(asked, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -53,6 +59,8 @@ def test_the_readme_fits_its_first_promises():
     assert len(re.findall(r"^@\w+\{\w+, title", readme, re.M)) >= 4
     for word in ("Windows", "macOS", "What it does not do", "Apache-2.0"):
         assert word in readme
+    papers = re.search(r"```bibtex\n.*?```", readme, re.S)[0]
+    assert papers in (ROOT / "docs" / "citing.md").read_text("utf-8")
 
 
 UNIX = {"fcntl", "grp", "pty", "pwd", "readline", "resource", "syslog", "termios", "tty"}

@@ -105,6 +105,30 @@ def test_a_table_shows_first_what_was_measured():
     assert pages.measured_first(table, 0) == table
 
 
+def test_rows_and_columns_without_a_number_are_a_sentence():
+    nothing = ["not measured", "not measured", "–"]
+    rows = [["a", "1", "not measured", "–"], ["b", *nothing], ["c", *nothing]]
+    table = pages.markdown_table(["", "x", "y", "z"], rows)
+    shown, told = pages.measured_rows(table).split("\n\n")
+    assert shown == pages.markdown_table(["", "x", "z"], [["a", "1", "–"]])
+    assert told == "Not measured: b, c; of the other rows y."
+    rows = [["p", "a", "1"], ["p", "b", "not measured"], ["q", "a", "not measured"]]
+    shown, told = pages.measured_rows(pages.markdown_table("123", rows), 2).split("\n\n")
+    assert "| p | a | 1 |" in shown
+    assert told == "Not measured: p: b; q: a."
+    whole = pages.markdown_table("12", [["a", "1"]])
+    assert pages.measured_rows(whole) == whole
+    assert (
+        pages.measured_rows(pages.markdown_table("12", [["a", "not measured"]]))
+        == "Not measured: a."
+    )
+
+
+def test_the_mark_of_a_folded_commit_is_explained_beside_it():
+    assert pages.fold_note("rules (abc)") == "rules (abc)"
+    assert pages.fold_note("rules (abc ‡)").endswith("how.md)).")
+
+
 @pytest.mark.slow
 def test_every_statement_of_fedqhd_that_is_judged_has_records_with_a_commit():
     pytest.importorskip("numba", reason="FedQHD needs the extra classic")

@@ -418,4 +418,4 @@ def test_records_of_another_setting_are_not_read(tmp_path):
 def test_an_analysis_without_records_has_no_claims(tmp_path):
     study = prepare("momentum", "smoke", tmp_path, tmp_path / "records")
     page = Page.of(MOMENTUM, tmp_path / "page.md", published=False)
-    assert Analysis(study, page).claims == ""
+    assert Analysis(study, page).claims == {}

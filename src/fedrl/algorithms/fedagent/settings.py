@@ -145,7 +145,8 @@ class Settings:
     weight_clip: float = 2.0
     # μ of FedProx: pulls a client towards the round's model.
     prox: float = 0.0
-    # How the server moves along the clients' mean change: plain averaging is the paper's.
+    # How the server moves along the clients' mean change: plain averaging is the paper's;
+    # `momentum` keeps 0.9 of its velocity, `adam` has moments of 0.9 and 0.99.
     server_optimizer: server_optimizers.Name = "sgd"
     # The server's step along that mean; 1 is the average itself.
     server_lr: float = 1.0

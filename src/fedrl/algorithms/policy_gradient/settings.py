@@ -25,7 +25,8 @@ class Settings:
     lr: float = 0.05
     # λ: server step size; 0 stands for ηK, with which the server takes the clients' mean step.
     server_lr: float = 0.0
-    # How the server moves along u: plain ascent is the papers'.
+    # How the server moves along u: plain ascent is the papers'; `momentum` keeps
+    # v ← 0.9 v + u and moves along v, `adam` has moments of 0.9 and 0.99.
     server_optimizer: server_optimizers.Name = "sgd"
     # Trajectories per local step.
     trajectories: int = 1

@@ -43,7 +43,8 @@ class Settings(Practice):
     samples: int = 0
     # The server's step along the clients' mean change; 1 is the average itself.
     server_lr: float = 1.0
-    # How the server moves along it: plain averaging is the papers'.
+    # How the server moves along it: plain averaging is the papers';
+    # `momentum` keeps 0.9 of its velocity, `adam` has moments of 0.9 and 0.99.
     server_optimizer: server_optimizers.Name = "sgd"
 
     def __post_init__(self) -> None:

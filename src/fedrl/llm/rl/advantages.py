@@ -25,10 +25,12 @@ critic values what the world pays, and a penalty is never larger than it was set
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from fedrl.llm.rollout import Rollout
+if TYPE_CHECKING:  # rollouts are played with PyTorch; what is computed of them needs none
+    from fedrl.llm.rollout import Rollout
 
 ROUNDING = 1e-6
 """A deviation below this is rounding error: dividing by it would turn noise into a signal."""
