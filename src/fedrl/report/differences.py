@@ -22,7 +22,7 @@ from fedrl.report.tables import Table
 
 MOST_PAIRS = 15
 OF_A_METHOD = ("algorithm.", "aggregate.")
-ALSO_OF_A_METHOD = ("name", "federation.kind", "federation.client")
+ALSO_OF_A_METHOD = ("name", "packages", "federation.kind", "federation.client")
 """Settings that belong to a method: learning alone is one, too."""
 
 

@@ -49,6 +49,12 @@ def settings(run: Run) -> Config:
     return said | {"name": OF_A_SEED.sub("", str(said["name"]))} if "name" in said else said
 
 
+def variant(run: Run) -> str:
+    """What a sweep calls it; empty for a run that is of none."""
+    name = str(run.config.get("name", ""))
+    return OF_A_SEED.sub("", name) if OF_A_SEED.search(name) else ""
+
+
 def trains_agents(config: Config) -> bool:
     """Whether these are runs of language agents: by the kind of the method, or, of one from
     outside, by the settings that it has of FedAgent. Its code may be nowhere here."""
@@ -63,7 +69,8 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     members: dict[str, list[Run]] = {}
     for run in runs:
         members.setdefault(json.dumps(settings(run), sort_keys=True, default=str), []).append(run)
-    names = group_names([settings(same[0]) for same in members.values()])
+    first = [same[0] for same in members.values()]
+    names = group_names([settings(run) for run in first], [variant(run) for run in first])
     return [
         Group(name, tuple(sorted(same, key=lambda run: (run.config.get("seed", 0), run.path))))
         for name, same in zip(names, members.values(), strict=True)
