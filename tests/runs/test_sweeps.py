@@ -36,11 +36,17 @@ def test_a_sweep_trains_every_variant_and_seed_once(sweep, tmp_path, capsys):
     flags = ["sweep", str(sweep), "--out", str(tmp_path / "out"), "--processes", "2", *QUICK]
     assert call(flags) == 0
     page = tmp_path / "out" / "report.html"
-    assert f"report: {page}" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"report: {page}" in said
+    assert [line.split()[0] for line in said.splitlines()[1:3]] == ["plain", "momentum"]
     text = page.read_text()
     assert "momentum/random_mdp: two" in text
     assert "pavg" in text
     assert "fedsvrpg-m" in text
+    page.unlink()
+    assert call(["report", str(tmp_path / "out")]) == 0
+    assert f"report: {page}" in capsys.readouterr().out
+    assert "<h1>out</h1>" in page.read_text()
     logs = sorted((tmp_path / "out").rglob("metrics.jsonl"))
     assert len(logs) == 4
     before = {log: log.stat().st_mtime_ns for log in logs}
