@@ -354,6 +354,25 @@ fedrl.run("momentum/random_mdp", rounds=1, engine="workers", workers=1, federati
 """
 
 
+UNGUARDED_SWEEP = """
+import fedrl
+fedrl.sweep({"recipe": "momentum/random_mdp", "runs": {"a": ""}}, rounds=1, processes=1)
+"""
+
+
+@pytest.mark.slow
+def test_a_sweep_without_a_guard_says_so_last(tmp_path: Path):
+    """Its processes die before they begin, which is no want of memory."""
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED_SWEEP)
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 1
+    assert 'trains without if __name__ == "__main__":' in done.stderr.splitlines()[-1]
+    assert "out of memory" not in done.stderr
+
+
 @pytest.mark.slow
 def test_a_script_without_a_guard_is_told_so_and_begins_one_run(tmp_path: Path):
     script = tmp_path / "script.py"

@@ -18,7 +18,7 @@ import numpy as np
 from fedrl.core.intervals import interval
 from fedrl.core.iqm import FEWEST, bootstrap_interval, iqm
 from fedrl.core.number_format import is_share
-from fedrl.report.run_groups import Group, common_rounds, curve, over_rounds
+from fedrl.report.run_groups import Group, common_rounds, curve
 from fedrl.report.run_labels import differing
 from fedrl.report.tables import Table
 
