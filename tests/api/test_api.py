@@ -166,6 +166,19 @@ def test_a_sweep_from_python(tmp_path: Path):
         ("fedsvrpg-m", 0), ("fedsvrpg-m", 1)
     ]  # fmt: skip
     assert len(table) == 4 * 3
+    assert list(table.columns[:4]) == ["run", "seed", "algorithm", "group"]
+    assert dict.fromkeys(table["group"]) == {"plain": None, "far": None}
+    found = runs.compare()
+    assert set(found.groups["group"]) == {"plain", "far"}
+    (last,) = found.differences[found.differences["value"] == "final"].itertuples()
+    ends = table[table["round"] == 2].pivot(index="seed", columns="group", values=last.metric)
+    assert last.mean == pytest.approx((ends[last.first] - ends[last.second]).mean())
+    with pytest.raises(fedrl.UserError, match="did you mean 'eval/return'"):
+        runs.compare("eval/retrun")
+    for place in (tmp_path, tmp_path / "runs", tmp_path / "runs" / "*"):
+        assert {run.path for run in fedrl.load(place)} == {run.path for run in runs}
+    one = fedrl.load(tmp_path / "runs" / "far-seed1*")
+    assert [run.config["seed"] for run in one] == [1]
     again = fedrl.sweep(plan, out=tmp_path, seeds=[1], **(SMALL | {"rounds": 2}))
     assert {run.path for run in again} < {run.path for run in runs}
 
@@ -339,6 +352,25 @@ UNGUARDED = """
 import fedrl
 fedrl.run("momentum/random_mdp", rounds=1, engine="workers", workers=1, federation={"clients": 2})
 """
+
+
+UNGUARDED_SWEEP = """
+import fedrl
+fedrl.sweep({"recipe": "momentum/random_mdp", "runs": {"a": ""}}, rounds=1, processes=1)
+"""
+
+
+@pytest.mark.slow
+def test_a_sweep_without_a_guard_says_so_last(tmp_path: Path):
+    """Its processes die before they begin, which is no want of memory."""
+    script = tmp_path / "script.py"
+    script.write_text(UNGUARDED_SWEEP)
+    done = subprocess.run(
+        [sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 1
+    assert 'trains without if __name__ == "__main__":' in done.stderr.splitlines()[-1]
+    assert "out of memory" not in done.stderr
 
 
 @pytest.mark.slow

@@ -23,7 +23,10 @@ def test_a_package_is_written(kind, tmp_path, capsys):
     name = NAMES[kind]
     assert call(["new", kind, name, "--in", str(tmp_path)]) == 0
     said = capsys.readouterr().out
-    assert f"pip install -e {tmp_path / name}" in said
+    assert f"pip install -e {tmp_path / name} pytest" in said
+    assert f"python -m pytest {tmp_path / name}" in said
+    recipe = tomllib.loads((tmp_path / name / "recipe.toml").read_text())
+    assert recipe["name"] == name  # the folder of its runs: two packages' do not mix
     module = name.replace("-", "_")
     found = {str(p.relative_to(tmp_path / name)) for p in (tmp_path / name).rglob("*.*")}
     assert found == {

@@ -17,7 +17,7 @@ from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
 from fedrl.core.types import UserError
 from fedrl.engines.worker_pool import WorkerPool
-from fedrl.runs.process_pool import Job, finish, perform, pool
+from fedrl.runs.process_pool import Job, Speed, finish, perform, pool
 
 
 def faulty(kind: str, clients: tuple[int, ...]) -> Faulty:
@@ -143,6 +143,17 @@ def test_what_follows_a_job_comes_before_others_that_wait(tmp_path):
     assert [line.partition(";")[2].split(",")[0] for line in said] == [
         " 1 of 3", " 2 of 3", " 3 of 3",
     ]  # fmt: skip
+
+
+def test_how_long_the_rest_takes_is_told_without_what_compiled():
+    """Two processes: the first job of each compiles, and ten more wait after the second."""
+    speed = Speed(2)
+    speed.add(1.0, 20.0)
+    assert speed.left(11.0) == "at most about 1 min 50 s"
+    speed.add(1.0, 20.0)
+    assert speed.left(10.0) == "at most about 1 min 40 s"
+    speed.add(1.0, 4.0)
+    assert speed.left(9.0) == "about 18 s"
 
 
 def append(path: Path, text: str) -> None:

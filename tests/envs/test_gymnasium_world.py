@@ -292,6 +292,15 @@ def test_wrappers_are_put_on_in_order_and_with_arguments():
         ({"kwargs": ("a=1", "a=2")}, "says a twice"),
         ({"kwargs": ("a=2:1",)}, "must go upwards"),
         ({"attributes": ("lenght=1.0",)}, "has no 'lenght'; did you mean 'length'"),
+        (
+            {"id": "Acrobot-v1", "attributes": ("LINK_LENGHT_1=1.0",)},
+            "has no 'LINK_LENGHT_1'; did you mean 'LINK_LENGTH_1'",
+        ),
+        (
+            {"id": "Acrobot-v1", "attributes": ("LINK_LENGTH_1=0.7-1.3",)},
+            "'0.7-1.3' is no number, .*; a draw per client is LINK_LENGTH_1=0.7:1.3",
+        ),
+        ({"attributes": ("length=long",)}, "'long' is no number, .* is length=LOW:HIGH"),
         ({"wrappers": ("gymnasium.wrappers:ClipRewards",)}, "did you mean 'ClipReward'"),
         ({"wrappers": ("gymnasium.wrappers.ClipReward",)}, "package.module:Name"),
         ({"wrappers": ("no_such_package:Thing",)}, "needs the package no_such_package"),

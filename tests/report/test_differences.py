@@ -14,7 +14,8 @@ from fedrl.core.iqm import bootstrap_interval, iqm
 from fedrl.report import differences
 from fedrl.report import page as report
 from fedrl.report.client_panel import client_panels, client_values
-from fedrl.report.run_groups import Group, group_runs
+from fedrl.report.run_groups import Group, group_runs, over_rounds
+from fedrl.report.terminal import summary
 from fedrl.runs.read import load
 
 
@@ -85,6 +86,63 @@ def test_the_best_of_three_has_to_be_told_apart_from_both(tmp_path: Path):
     there = groups(runs(tmp_path, finals))
     assert differences.winner(there, "eval/return") == ""
     assert differences.winner(there[:2], "eval/return") == "fedhapg-m"
+
+
+def test_the_headline_names_whom_the_best_is_not_told_apart_from(tmp_path: Path):
+    """Second by its mean is one who is told apart; the rival comes after it."""
+    finals = {"fedprox": [80.0, 60, 70, 90], "pavg": [76.0, 55.5, 66, 85.5],
+              "scaffold": [40.0, 99, 40, 99]}  # fmt: skip
+    there = groups(runs(tmp_path, finals))
+    assert differences.rivals(there, "eval/return") == ["scaffold"]
+    found = report.headline(there, "eval/return")
+    assert found.winner == ""
+    assert [name for name, _ in found.finals] == ["fedprox", "pavg", "scaffold"]
+    assert [name for name, _ in found.rivals] == ["scaffold"]
+    told = summary(there)
+    assert told.endswith("no winner: fedprox is not told apart from scaffold")
+    assert "75 ± 21" in told
+    assert summary(there[:2]).endswith("fedprox is told apart from every other one, seed by seed")
+
+
+def test_an_interval_that_ends_near_0_shows_where(tmp_path: Path):
+    quantile = 12.7062047  # of t with one degree of freedom
+    values = 10.83 + np.array([-1, 1]) * 10.77 / quantile
+    there = groups(runs(tmp_path, {"pavg": [50, 50], "fedprox": list(50 + values)}))
+    ((name, seeds, mean, between, *_, told),) = differences.table(there, "eval/return").rows
+    assert (name, seeds, mean, told) == ("fedprox − pavg", "2", "10.8", "yes")
+    assert between == "0.06 to 21.6"
+
+
+def test_means_over_rounds_are_compared_too(tmp_path: Path):
+    """A run that rises in a straight line to its final value has half of it on the way."""
+    there = groups(runs(tmp_path, {"pavg": [50, 60], "fedprox": [70, 82]}))
+    (last,) = differences.differences(there, "eval/return")
+    (mean,) = differences.differences(there, "eval/return", over_rounds)
+    np.testing.assert_allclose(mean.values, last.values / 2)
+
+
+@pytest.mark.slow
+def test_what_is_compared_lies_beside_the_page(tmp_path: Path):
+    folders = runs(tmp_path, {"pavg": [50, 60, 70, 80], "fedprox": [55, 66, 77, 88]})
+    page = report.build(folders, tmp_path / "page.html")
+    with (tmp_path / "page_plots" / "differences.csv").open() as file:
+        final, over = csv.DictReader(file)
+    assert (final["first"], final["second"], final["value"]) == ("fedprox", "pavg", "final")
+    assert (float(final["mean"]), float(over["mean"])) == (pytest.approx(6.5), pytest.approx(3.25))
+    assert final["told_apart"] == "True"
+    assert float(final["low"]) > 0
+    with (tmp_path / "page_plots" / "comparison.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [(row["group"], row["value"], float(row["mean"])) for row in rows[:2]] == [
+        ("pavg", "final", 65.0), ("pavg", "mean over rounds", pytest.approx(32.5)),
+    ]  # fmt: skip
+    text = Page(page.read_text()).text
+    assert "Of the final values:" in text
+    assert "Of the means over rounds:" in text
+    assert "differences.csv" in text
+    before = {file: file.read_bytes() for file in sorted((tmp_path / "page_plots").glob("*.csv"))}
+    report.build(folders, tmp_path / "page.html")
+    assert {file: file.read_bytes() for file in before} == before
 
 
 @pytest.mark.slow

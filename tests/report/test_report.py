@@ -106,6 +106,25 @@ def test_what_is_of_a_file_goes_by_its_name_and_not_its_folder() -> None:
     assert "FedDyn" in group_names([mine, ours])[0]
 
 
+def test_a_rule_is_named_with_its_table_and_brings_no_settings_along() -> None:
+    krum = {"aggregate.name": "krum", "aggregate.trim": 0.2, "packages": []}
+    mine = {"aggregate.name": "/home/me/mine.py:near", "packages": ["mine.py:file:fb81c0ffee"]}
+    kept = [mine | {"aggregate.radius": radius} for radius in (1.0, 2.0)]
+    assert group_names([krum, *kept]) == [
+        "aggregate.name=krum", "aggregate.name=near radius=1.0", "aggregate.name=near radius=2.0",
+    ]  # fmt: skip
+    labels = [{"partition.labels": f"/home/me/{name}.json"} for name in ("a", "b")]
+    assert group_names(labels) == ["labels=a.json", "labels=b.json"]
+
+
+def test_variants_of_a_sweep_keep_their_names() -> None:
+    configs = [{"algorithm.lr": lr, "packages": []} for lr in (0.1, 0.2, 0.3)]
+    assert group_names(configs, ["clipped-liar", "b", ""]) == ["clipped-liar", "b", "run"]
+    assert group_names(configs, ["a", "a", "b"]) == ["a lr=0.1", "a lr=0.2", "b"]
+    codes = [{"packages": [f"mine.py:file:{word}00ffee"]} for word in ("aa", "bb")]
+    assert group_names(codes, ["a", "a"]) == ["a (code aa00ff)", "a (code bb00ff)"]
+
+
 def test_names_of_settings_that_share_their_last_word() -> None:
     configs = [
         {"algorithm.clip": 1.0, "privacy.clip": 0.5, "rounds": 3},
@@ -379,6 +398,6 @@ def test_the_seeds_of_a_sweep_are_one_group(tmp_path: Path):
         world={"states": 3, "actions": 2},
     )  # fmt: skip
     groups = group_runs([load(run.path) for run in runs])
-    assert [(group.name, len(group.runs)) for group in groups] == [("name=b", 2), ("name=a", 2)]
+    assert [(group.name, len(group.runs)) for group in groups] == [("b", 2), ("a", 2)]
     page = fedrl.Runs(runs).report(tmp_path / "page.html").read_text(encoding="utf-8")
     assert "<h1>b and a</h1>" in page

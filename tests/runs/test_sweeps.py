@@ -13,6 +13,7 @@ from fedrl.config.loading import find_recipe, recipes_folder, resolve
 from fedrl.core.types import UserError
 from fedrl.runs import sweep as sweeps
 from fedrl.runs.grid import digest, reached
+from fedrl.runs.read import runs_in
 
 SWEEP = """
 recipe = "momentum/random_mdp"
@@ -36,11 +37,17 @@ def test_a_sweep_trains_every_variant_and_seed_once(sweep, tmp_path, capsys):
     flags = ["sweep", str(sweep), "--out", str(tmp_path / "out"), "--processes", "2", *QUICK]
     assert call(flags) == 0
     page = tmp_path / "out" / "report.html"
-    assert f"report: {page}" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"report: {page}" in said
+    assert [line.split()[0] for line in said.splitlines()[1:3]] == ["plain", "momentum"]
     text = page.read_text()
     assert "momentum/random_mdp: two" in text
     assert "pavg" in text
     assert "fedsvrpg-m" in text
+    page.unlink()
+    assert call(["report", str(tmp_path / "out")]) == 0
+    assert f"report: {page}" in capsys.readouterr().out
+    assert "<h1>out</h1>" in page.read_text()
     logs = sorted((tmp_path / "out").rglob("metrics.jsonl"))
     assert len(logs) == 4
     before = {log: log.stat().st_mtime_ns for log in logs}
@@ -82,6 +89,13 @@ def test_time_that_is_over_leaves_the_rest_for_later(sweep, tmp_path, capsys):
         ('recipe = "momentum/cartpole"\n[runs]', "[runs] gives the flags"),
         ('recipe = "momentum/cartpole"\n[runs]\na = "--rounds \'3"', "variant 'a'"),
         ('recipe = "momentum/cartpole"\n[runs]\n"../a" = ""', "names a folder"),
+        (
+            'recipe = "momentum/cartpole"\n[runs]\nlr-0.001 = "--algorithm.lr 0.001"',
+            "variant 'lr-0' holds a table, not flags: a name with a dot needs quotes: "
+            '"lr-0.001" = …',
+        ),
+        ('recipe = "momentum/cartpole"\n[runs]\nv1.2.3 = ""', 'needs quotes: "v1.2.3" = …'),
+        ('recipe = "momentum/cartpole"\n[runs.a]\nalgorithmm = 3', "unknown key algorithmm"),
     ],
 )
 def test_mistakes_are_one_line(tmp_path, text, words):
@@ -96,6 +110,40 @@ def test_mistakes_are_one_line(tmp_path, text, words):
 def test_an_unknown_sweep_names_the_nearest():
     with pytest.raises(UserError, match="fedagent/baselines"):
         sweeps.read("fedagent/baseline")
+
+
+def test_a_misspelt_file_names_the_one_beside_it(sweep):
+    with pytest.raises(UserError, match=r"did you mean '.*two\.toml'\?"):
+        sweeps.read(str(sweep.with_name("tow.toml")))
+
+
+@pytest.mark.slow
+def test_a_flag_that_is_forgotten_begins_no_second_grid(sweep, tmp_path, capsys):
+    def swept(*flags: str) -> int:
+        out = ["--out", str(tmp_path / "out"), "--processes", "1"]
+        return call(["sweep", str(sweep), "--seeds", "0", *out, *QUICK, *flags])
+
+    assert swept("--world.kappa", "0.5") == 0
+    runs = sorted(tmp_path.rglob("metrics.jsonl"))
+    capsys.readouterr()
+    assert swept() == 2
+    told = capsys.readouterr().err
+    assert f"2 runs with other settings lie in {tmp_path / 'out'} (world.kappa 0.5, here" in told
+    assert "the same sweep and flags; to begin others, another --out" in told
+    assert sorted(tmp_path.rglob("metrics.jsonl")) == runs
+    sweep.write_text(SWEEP + 'more = "--algorithm.beta 0.9"\n')
+    assert swept("--world.kappa", "0.5") == 0  # a variant more is no other grid
+
+
+def test_of_a_variant_whose_code_has_changed_the_newest_run_counts(tmp_path, caplog):
+    for code, day in (("a" * 12, "2026-01-02"), ("b" * 12, "2026-01-01")):
+        run = tmp_path / "runs" / f"mine-seed0.{code}" / "pavg-s0"
+        run.mkdir(parents=True)
+        (run / "config.toml").touch()
+        (run / "meta.json").write_text(json.dumps({"started": day}))
+    (found,) = runs_in(tmp_path)
+    assert found.parent.name == f"mine-seed0.{'a' * 12}"
+    assert "left out 1 older run" in caplog.text
 
 
 @pytest.mark.parametrize("name", sweeps.sweeps())

@@ -70,6 +70,7 @@ from fedrl.core.types import Algorithm, Tables, UserError  # noqa: E402
 from fedrl.federation.round_loop import Round  # noqa: E402
 from fedrl.runs import grid, train  # noqa: E402
 from fedrl.runs.policies import load_policy  # noqa: E402
+from fedrl.runs.read import runs_in  # noqa: E402
 from fedrl.runs.run_dir import RunDir, require_run  # noqa: E402
 
 __all__ = [
@@ -243,22 +244,28 @@ def note_accelerator(path: Path) -> None:
 
 
 def load(runs: str | Path | Iterable[str | Path]) -> Runs:
-    """Runs by their folders, or by a pattern of them: `fedrl.load("runs/momentum-*/*")`."""
+    """Runs by their folders, or by a pattern of them: `fedrl.load("runs/momentum-*/*")`.
+
+    The folder of a sweep, `fedrl.load("runs/poles")`, or of a recipe's runs stands for all in it.
+    """
     named = [runs] if isinstance(runs, str | Path) else list(runs)
     if not named:
         raise UserError("name at least one run: runs/NAME/METHOD-s0-…")
-    places: list[str] = []
+    places: list[Path] = []
     for name in map(str, named):
         if os.path.exists(name) or not glob.has_magic(name):
-            places.append(name)
-        else:  # a pattern also finds pages and pictures beside runs
-            found = sorted(glob.glob(name))
-            places += [place for place in found if (Path(place) / "config.toml").is_file()]
+            places += runs_in(Path(name))
+            continue
+        found = [Path(place) for place in sorted(glob.glob(name))]
+        # a pattern also finds pages and pictures beside runs; else it may stop a folder short
+        own = [place for place in found if (place / "config.toml").is_file()]
+        inside = (one for place in found for one in runs_in(place))
+        places += own or [place for place in inside if (place / "config.toml").is_file()]
     if not places:
         raise UserError(f"no run is called {', '.join(map(str, named))}")
     for place in places:
-        require_run(Path(place))
-    return Runs(map(Run, places))
+        require_run(place)
+    return Runs(map(Run, dict.fromkeys(places)))
 
 
 def sweep(

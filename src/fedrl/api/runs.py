@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from fedrl.config.loading import read_recipe
+from fedrl.core.registry import suggestion
 from fedrl.core.types import Json, Policy, Tables, UserError
 from fedrl.runs import read
 from fedrl.runs.evaluate import Evaluation, evaluate
@@ -18,6 +20,7 @@ from fedrl.runs.run_dir import RunDir, require_run
 if TYPE_CHECKING:
     import pandas as pd
 
+    from fedrl.report.run_groups import Group
     from fedrl.runs.agents import SplitEvaluation
     from fedrl.runs.exports import Exported
     from fedrl.runs.record import Recording
@@ -147,6 +150,13 @@ class Run:
         return record(self.path, place, client, episodes, seed, own, greedy)
 
 
+class Comparison(NamedTuple):
+    """A row per group, and a row per pair of them, each of final values and means over rounds."""
+
+    groups: pd.DataFrame
+    differences: pd.DataFrame
+
+
 class Runs(list[Run]):
     """Several runs, to be compared.
 
@@ -159,21 +169,71 @@ class Runs(list[Run]):
 
     @property
     def metrics(self) -> pd.DataFrame:
-        """All runs' metrics, with the columns run, seed and algorithm in front."""
+        """All runs' metrics, with the columns run, seed, algorithm and group in front.
+
+        Runs that differ only in their seed are a group; in a sweep, a variant.
+        """
         return frame(
             [
                 {
                     "run": str(run.path),
-                    "seed": run.config["seed"],
-                    "algorithm": run.config["algorithm"]["name"],
+                    "seed": run.config.get("seed", 0),
+                    "algorithm": run.config.get("algorithm.name", ""),
+                    "group": group.name,
                     "round": number,
                 }
                 | metrics
-                for run in self
-                if run.round >= 0  # one that stopped before its first round has nothing to add
+                for run, group in self._in_order()
                 for number, metrics in run.rounds.items()
             ]
         )
+
+    def _groups(self) -> list[Group]:
+        """Of those that have a round: one that stopped before it has nothing to add."""
+        from fedrl.report.run_groups import group_runs
+
+        return group_runs([read.load(run.path) for run in self if run.round >= 0])
+
+    def _in_order(self) -> list[tuple[read.Run, Group]]:
+        place = {run.path: at for at, run in enumerate(self)}
+        found = [(run, group) for group in self._groups() for run in group.runs]
+        return sorted(found, key=lambda pair: place[pair[0].path])
+
+    def compare(self, metric: str = "") -> Comparison:
+        """What the page compares, as two tables of pandas: groups, and differences seed by seed.
+
+        By the metric that the page opens with, if none is named; of final values and of means over
+        the rounds. A difference is told apart where its 95% t interval leaves 0 out.
+        """
+        from fedrl.report import comparison_file as compared
+        from fedrl.report.run_groups import drawn_metrics, main_metric
+
+        groups = self._groups()
+        if not groups:
+            raise UserError("none of these runs has a round yet")
+        known = drawn_metrics(groups)
+        if metric and metric not in known:
+            raise UserError(f"no run has the metric {metric!r}; {suggestion(metric, known)}")
+        metric = metric or main_metric(groups)
+        rows, pairs = (
+            frame(found(groups, metric), columns)
+            for found, columns in (
+                (compared.comparison, compared.COMPARISON),
+                (compared.paired_differences, compared.DIFFERENCES),
+            )
+        )
+        return Comparison(rows, pairs)
+
+    def summary(self) -> str:
+        """The comparison in a few lines, for a terminal."""
+        from fedrl.report.run_groups import group_runs
+        from fedrl.report.terminal import summary
+
+        found = []
+        for run in self:
+            with contextlib.suppress(UserError, OSError):  # the page names what cannot be read
+                found.append(read.load(run.path))
+        return summary(group_runs(found)) if found else ""
 
     def report(
         self, out: str | Path | None = None, title: str = "", *, episodes: bool | None = None
@@ -185,7 +245,7 @@ class Runs(list[Run]):
         return build([run.path for run in self], page, title or self.title, episodes)
 
 
-def frame(records: Sequence[Tables]) -> pd.DataFrame:
+def frame(records: Sequence[Tables], columns: Sequence[str] | None = None) -> pd.DataFrame:
     """A table of pandas; without it, a line that says how to get it."""
     try:
         import pandas as pd
@@ -194,4 +254,5 @@ def frame(records: Sequence[Tables]) -> pd.DataFrame:
             'tables need the package pandas: pip install "fedrl[notebook]"; without it, '
             "`Run.rounds` has the metrics by round"
         ) from error
-    return pd.DataFrame.from_records([dict(record) for record in records])
+    rows = [dict(record) for record in records]
+    return pd.DataFrame.from_records(rows, columns=None if columns is None else list(columns))

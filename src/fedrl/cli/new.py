@@ -9,8 +9,8 @@ NEW = """\
 Write a small package into a new folder: a method, a world or a rule of aggregation, its test, a
 recipe. It works as it is; from there on it is yours.
 
-  fedrl new method my-method && pip install -e my-method
-  pytest my-method && fedrl run my-method/recipe.toml
+  fedrl new method my-method && pip install -e my-method pytest
+  python -m pytest my-method && fedrl run my-method/recipe.toml
 """
 
 
@@ -27,7 +27,10 @@ def new(argv: list[str]) -> int:
 
     folder = api.new_package(asked.kind, asked.name, asked.place)
     print(f"{folder} is written; next:")
-    for command in (["pip", "install", "-e"], ["pytest"]):
-        print(f"  {shlex.join([*command, str(folder)])}")
-    print(f"  {shlex.join(['fedrl', 'run', str(folder / 'recipe.toml')])}")
+    for command in (
+        ["pip", "install", "-e", str(folder), "pytest"],
+        ["python", "-m", "pytest", str(folder)],
+        ["fedrl", "run", str(folder / "recipe.toml")],
+    ):
+        print(f"  {shlex.join(command)}")
     return 0

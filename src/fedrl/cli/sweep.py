@@ -42,6 +42,7 @@ def sweep(argv: list[str]) -> int:
         progress=True,
     )
     if runs:
+        print(runs.summary())
         print(f"report: {runs.report(runs.place / 'report.html')}")
     if not runs.whole:
         print("not all runs are finished; the same command goes on")

@@ -2,27 +2,29 @@
 
 Two groups that have the same seeds began with the same numbers and data, so the difference is taken
 within each seed: what a seed makes easy or hard for both is then no part of it. Beside the mean and
-its t interval stands the interquartile mean with the bootstrap's (`core.iqm`).
+its t interval stands the interquartile mean with the bootstrap's (`core.iqm`). Compared are final
+values, and means over the rounds: how well it went on the way.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from fedrl.core.intervals import interval
 from fedrl.core.iqm import FEWEST, bootstrap_interval, iqm
-from fedrl.core.number_format import is_share, plus_minus
-from fedrl.report.run_groups import Group, curve
+from fedrl.core.number_format import is_share
+from fedrl.report.run_groups import Group, common_rounds, curve
 from fedrl.report.run_labels import differing
 from fedrl.report.tables import Table
 
 MOST_PAIRS = 15
 OF_A_METHOD = ("algorithm.", "aggregate.")
-ALSO_OF_A_METHOD = ("name", "federation.kind", "federation.client")
+ALSO_OF_A_METHOD = ("name", "packages", "federation.kind", "federation.client")
 """Settings that belong to a method: learning alone is one, too."""
 
 
@@ -40,19 +42,29 @@ class Difference(NamedTuple):
         return bool(abs(mean) > half)
 
 
-def finals(group: Group, metric: str) -> dict[int, float]:
-    """The last value of every seed, in the last round that all of the group have."""
-    found: dict[int, float] = {}
-    having = [run for run in group.runs if any(metric in one for one in run.rounds.values())]
-    values = curve(group.runs, metric)[1]
-    for run, row in zip(having, values, strict=False):
-        found[int(run.config.get("seed", 0))] = float(row[-1])
-    return found
+Values = Callable[[np.ndarray, np.ndarray], np.ndarray]
+"""Of rounds [n] and a metric [seeds, n], a value of every seed."""
 
 
-def difference(first: Group, second: Group, metric: str) -> Difference | None:
+def final(rounds: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """In the last round that all seeds of the group have."""
+    return values[:, -1]
+
+
+def by_seed(group: Group, metric: str, value: Values = final) -> dict[int, float]:
+    having, _ = common_rounds(group.runs, metric)
+    rounds, values = curve(group.runs, metric)
+    if not values.size:
+        return {}
+    seeds = (int(run.config.get("seed", 0)) for run in having)
+    return dict(zip(seeds, value(rounds, values).tolist(), strict=True))
+
+
+def difference(
+    first: Group, second: Group, metric: str, value: Values = final
+) -> Difference | None:
     """None where they share fewer than two seeds."""
-    one, other = finals(first, metric), finals(second, metric)
+    one, other = by_seed(first, metric, value), by_seed(second, metric, value)
     seeds = sorted(one.keys() & other.keys())
     if len(seeds) < 2:
         return None
@@ -60,48 +72,63 @@ def difference(first: Group, second: Group, metric: str) -> Difference | None:
     return Difference(first.name, second.name, values)
 
 
-def differences(groups: Sequence[Group], metric: str) -> list[Difference]:
+def differences(groups: Sequence[Group], metric: str, value: Values = final) -> list[Difference]:
     """Of every two groups, the better mean first."""
-    means = {group.name: float(np.mean([*finals(group, metric).values()] or [-np.inf]))
-             for group in groups}  # fmt: skip
-    ordered = sorted(groups, key=lambda group: -means[group.name])
-    pairs = itertools.combinations(ordered, 2)
-    return [found for pair in pairs if (found := difference(*pair, metric)) is not None]
+    pairs = itertools.combinations(best_first(groups, metric, value), 2)
+    return [found for pair in pairs if (found := difference(*pair, metric, value)) is not None]
 
 
-def table(groups: Sequence[Group], metric: str) -> Table | None:
+def best_first(groups: Sequence[Group], metric: str, value: Values = final) -> list[Group]:
+    """By their means; one that has none, or has diverged, is last."""
+
+    def mean(group: Group) -> float:
+        found = float(np.mean([*by_seed(group, metric, value).values()] or [-np.inf]))
+        return -np.inf if math.isnan(found) else found
+
+    return sorted(groups, key=mean, reverse=True)
+
+
+def table(groups: Sequence[Group], metric: str, value: Values = final) -> Table | None:
     """A row per pair; None where there is nothing to pair."""
     share = is_share(metric)
-    rows = [_row(one, share) for one in differences(groups, metric)[:MOST_PAIRS]]
-    head = ["difference", "seeds", "mean", "IQM", "95% by bootstrap", "told apart"]
+    rows = [_row(one, share) for one in differences(groups, metric, value)[:MOST_PAIRS]]
+    head = ["difference", "seeds", "mean", "95% by t", "IQM", "95% by bootstrap", "told apart"]
     return Table(head, rows) if rows else None
 
 
 def _row(one: Difference, share: bool) -> list[str]:
+    """Ends of intervals and no half widths: rounded, 10.83 ± 10.77 would seem to reach 0."""
     scale = 100 if share else 1
-    mean, half = interval(one.values * scale)
+    mean, half = map(float, interval(one.values * scale))
     count = len(one.values)
     middle, between = "–", "–"
     if count >= FEWEST:
-        low, high = bootstrap_interval(one.values * scale)
         middle = f"{float(iqm(one.values * scale)):.3g}"
-        between = f"{low:.3g} to {high:.3g}"
+        between = _between(*bootstrap_interval(one.values * scale), share)
     told = "yes" if one.decided else "no: 0 is within the interval"
     return [
-        f"{one.first} − {one.second}", str(count), plus_minus(float(mean), float(half), share),
-        middle, between, told,
+        f"{one.first} − {one.second}", str(count), f"{mean:.3g}{'%' if share else ''}",
+        _between(mean - half, mean + half, share), middle, between, told,
     ]  # fmt: skip
+
+
+def _between(low: float, high: float, share: bool = False) -> str:
+    return f"{low:.3g} to {high:.3g}{'%' if share else ''}"
+
+
+def rivals(groups: Sequence[Group], metric: str) -> list[str]:
+    """The groups that the best by final mean is not told apart from: none if it wins."""
+    first, *others = best_first([one for one in groups if by_seed(one, metric)], metric)
+    found = [(other.name, difference(first, other, metric)) for other in others]
+    return [name for name, one in found if one is None or not one.decided]
 
 
 def winner(groups: Sequence[Group], metric: str) -> str:
     """The group that is told apart from every other one, or none."""
-    found = differences(groups, metric)
-    if not found:
+    having = [one for one in groups if by_seed(one, metric)]
+    if len(having) < 2 or rivals(having, metric):
         return ""
-    first = found[0].first
-    against = [one for one in found if one.first == first]
-    alone = len(against) == len(groups) - 1 and all(one.decided for one in against)
-    return first if alone else ""
+    return best_first(having, metric)[0].name
 
 
 def iqm_text(samples: np.ndarray, metric: str) -> str:
@@ -110,8 +137,7 @@ def iqm_text(samples: np.ndarray, metric: str) -> str:
         return "–"
     share = is_share(metric)
     scaled = samples * 100 if share else samples
-    low, high = bootstrap_interval(scaled)
-    return f"{float(iqm(scaled)):.3g} ({low:.3g} to {high:.3g}){'%' if share else ''}"
+    return f"{float(iqm(scaled)):.3g} ({_between(*bootstrap_interval(scaled), share)})"
 
 
 def more_than_the_method(groups: Sequence[Group]) -> list[str]:

@@ -21,12 +21,20 @@ from fedrl.core.atomic_files import OWNER_ONLY, is_private
 from fedrl.core.number_format import counted, is_share, label, sentence_case
 from fedrl.core.package_files import package_text, render
 from fedrl.core.types import UserError
-from fedrl.report import differences, numbers_file, plots, tables
+from fedrl.report import comparison_file, differences, numbers_file, plots, tables
 from fedrl.report.chart_data import chart_data
 from fedrl.report.client_panel import client_panels
 from fedrl.report.episodes_section import agents_episodes
 from fedrl.report.panels import main_panels, other_panels
-from fedrl.report.run_groups import Group, curve, group_runs, main_metric, mean_text, summary_row
+from fedrl.report.run_groups import (
+    Group,
+    curve,
+    group_runs,
+    main_metric,
+    mean_text,
+    over_rounds,
+    summary_row,
+)
 from fedrl.report.run_labels import differing
 from fedrl.runs.read import load_all
 
@@ -58,7 +66,8 @@ def build(
         if any(is_private(run.path) for run in loaded):  # its table of failures names clients
             page.touch(OWNER_ONLY)
             page.chmod(OWNER_ONLY)
-            (pictures / NUMBERS).chmod(OWNER_ONLY)
+            for file in pictures.glob("*.csv"):
+                file.chmod(OWNER_ONLY)
         page.write_text(text, encoding="utf-8", errors="replace")  # odd bytes in folders' names
     except OSError as error:
         raise UserError(
@@ -84,6 +93,8 @@ def html_page(
         for ending in (".png", ".svg"):
             plots.save(plots.curves(panels), pictures / _file_name(name, ending))
     numbers_file.write(groups, pictures / NUMBERS)
+    if len(groups) > 1:
+        comparison_file.write(groups, metric, pictures)
     return render(
         __package__,
         "page.html.jinja",
@@ -101,7 +112,10 @@ def html_page(
         warnings=[*differences.more_than_the_method(groups), *warnings(groups, left_out)],
         figures=rows[0],
         comparison=tables.comparison(groups, with_iqm(groups, rows, metric)),
-        differences=differences.table(groups, metric),
+        differences={
+            "the final values": differences.table(groups, metric),
+            "the means over rounds": differences.table(groups, metric, over_rounds),
+        },
         numbers=f"{pictures.name}/{NUMBERS}",
         client_panels=[picture(panel, names=True) for panel in clients],
         metric=sentence_case(label(metric)),
@@ -161,6 +175,7 @@ class Headline(NamedTuple):
     finals: list[tuple[str, str]]  # a group's name and its value
     seeds: int  # most of one group
     winner: str  # the group that is told apart from all others; empty if none is
+    rivals: list[tuple[str, str]]  # those that the first is not told apart from, as in `finals`
 
 
 def headline(groups: Sequence[Group], metric: str) -> Headline:
@@ -172,12 +187,14 @@ def headline(groups: Sequence[Group], metric: str) -> Headline:
             shown = (group.name, mean_text(values[:, -1], is_share(metric)))
             finals.append((-math.inf if math.isnan(mean) else mean, shown))
     finals.sort(key=lambda final: final[0], reverse=True)
+    near = differences.rivals(groups, metric)
     return Headline(
         ", ".join(_what_was_run(groups)),
         label(metric),
         [shown for _, shown in finals],
         max(len(group.runs) for group in groups),
         differences.winner(groups, metric),
+        [shown for _, shown in finals if shown[0] in near],
     )
 
 

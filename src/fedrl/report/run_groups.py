@@ -19,12 +19,10 @@ from fedrl.core.intervals import interval
 from fedrl.core.number_format import duration, is_share, label, plus_minus, si
 from fedrl.core.types import UserError
 from fedrl.report.run_labels import Config, group_names
-from fedrl.runs.read import Run
+from fedrl.runs.read import OF_A_SEED, Run
 
 NO_SETTING = ("seed", "out", "track", "checkpoint_every")
 """Keys that may differ within a group: a seed is a repetition, the others move no number."""
-OF_A_SEED = re.compile(r"-seed\d+\.[0-9a-f]{12}$")
-"""What a grid adds to a variant's name, for a folder of its own."""
 OF_ONE_CLIENT = re.compile(r"_client\d+$")
 """Numbers that a run has once for every client: too many to draw."""
 OF_AGENTS = ("model", "group", "estimator", "answer_tokens")
@@ -49,6 +47,12 @@ def settings(run: Run) -> Config:
     return said | {"name": OF_A_SEED.sub("", str(said["name"]))} if "name" in said else said
 
 
+def variant(run: Run) -> str:
+    """What a sweep calls it; empty for a run that is of none."""
+    name = str(run.config.get("name", ""))
+    return OF_A_SEED.sub("", name) if OF_A_SEED.search(name) else ""
+
+
 def trains_agents(config: Config) -> bool:
     """Whether these are runs of language agents: by the kind of the method, or, of one from
     outside, by the settings that it has of FedAgent. Its code may be nowhere here."""
@@ -63,7 +67,8 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     members: dict[str, list[Run]] = {}
     for run in runs:
         members.setdefault(json.dumps(settings(run), sort_keys=True, default=str), []).append(run)
-    names = group_names([settings(same[0]) for same in members.values()])
+    first = [same[0] for same in members.values()]
+    names = group_names([settings(run) for run in first], [variant(run) for run in first])
     return [
         Group(name, tuple(sorted(same, key=lambda run: (run.config.get("seed", 0), run.path))))
         for name, same in zip(names, members.values(), strict=True)
@@ -113,6 +118,12 @@ def curve(
     return x, np.array([np.interp(x, *pair) for pair in zip(own, y, strict=True)])
 
 
+def over_rounds(rounds: np.ndarray, values: np.ndarray) -> np.ndarray:
+    """A seed's mean over the run: the area under its curve, divided by its rounds."""
+    width = rounds[-1] - rounds[0]
+    return np.trapezoid(values, rounds, axis=1) / width if width else values[:, 0]
+
+
 def mean_text(samples: np.ndarray, share: bool = False) -> str:
     """The mean over seeds and its interval, `478 ± 12`; shares in percent."""
     mean, half = interval(samples * 100 if share else samples)
@@ -129,13 +140,11 @@ def summary_row(group: Group, metric: str) -> dict[str, str]:
     if values.size:
         mean, _ = interval(values)
         best = int(np.nanargmax(mean)) if np.isfinite(mean).any() else -1
-        width = rounds[-1] - rounds[0]
-        area = np.trapezoid(values, rounds, axis=1) / width if width else values[:, 0]
         row = {
             "final " + label(metric): mean_text(values[:, -1], share),
             "at round": f"{rounds[-1]:.0f}",
             "best": f"{mean_text(mean[[best]], share)} (round {rounds[best]:.0f})",
-            "mean over rounds": mean_text(area, share),
+            "mean over rounds": mean_text(over_rounds(rounds, values), share),
         }
     if any(map(episodes_played, last)):
         row["episodes"] = si(float(np.mean([episodes_played(metrics) for metrics in last])))

@@ -1,9 +1,11 @@
-"""Names of groups of runs, made of the settings in which they differ."""
+"""Names of groups of runs: their variants' in a sweep, else made of what differs."""
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import PurePath
 
 from fedrl.core.number_format import TITLES
 from fedrl.core.registry import label
@@ -14,6 +16,10 @@ Config = Mapping[str, Setting]
 
 BARE = ("algorithm.name", "federation.kind", "world.name")
 """Keys that need no `key=` in a name."""
+PARTS = (*BARE, "aggregate.name", "attack.kind")
+"""Keys whose value brings settings of its own, or may be somebody's file."""
+CODE = "packages"
+"""Hashes of code from outside: no words for people."""
 SYMBOLS = {
     "alpha": "α",
     "beta": "β",
@@ -35,27 +41,45 @@ def differing(dicts: Sequence[Config]) -> list[str]:
     return [key for key in keys if len({setting_text(table.get(key)) for table in dicts}) > 1]
 
 
-def group_names(configs: Sequence[Config]) -> list[str]:
-    """Short names made of what differs: first the method, the federation and the world.
-
-    Other keys are named only among groups that those three do not tell apart: that a method has
-    settings of its own is no news.
-    """
-    if len(configs) == 1:
-        return [_method(configs[0]) or str(configs[0].get("name") or "run")]
-    kinds = [key for key in BARE if key in differing(configs)]
+def group_names(configs: Sequence[Config], variants: Sequence[str] = ()) -> list[str]:
+    """Short names. A group of a sweep has its variant's; the settings are added only where two
+    groups have the same one. Others are named by what differs: see `_by_settings`."""
+    said = list(variants) or [""] * len(configs)
+    often = Counter(said)
     names: list[str] = []
-    for config in configs:
-        alike = [other for other in configs if all(other.get(k) == config.get(k) for k in kinds)]
-        keys = [key for key in differing(alike) if key != "name"] or differing(alike)
-        words = _words(config, kinds)
-        if "federation.kind" in kinds:
-            keys = [key for key in keys if key != "federation.client"]
-        words += [_word(key, config[key], keys) for key in keys if key in config]
-        name = " ".join(words) or "defaults"
+    for config, variant in zip(configs, said, strict=True):
+        if variant and often[variant] == 1:
+            name = variant
+        else:
+            alike = [one for one, other in zip(configs, said, strict=True) if other == variant]
+            name = f"{variant} {_by_settings(config, alike, bool(variant))}".strip()
         # A name is also a key: two settings that only look the same (1 and "1") must stay two.
         names.append(name if name not in names else f"{name} #{len(names) + 1}")
     return names
+
+
+def _by_settings(config: Config, configs: Sequence[Config], in_variant: bool = False) -> str:
+    """What differs among `configs`: first the method, the federation, the world and the rule.
+
+    Other keys are named only among groups that those do not tell apart: that a method has settings
+    of its own is no news.
+    """
+    if len(configs) == 1:
+        return _method(config) or str(config.get("name") or "run")
+    kinds = [key for key in PARTS if key in differing(configs)]
+    alike = [other for other in configs if all(other.get(k) == config.get(k) for k in kinds)]
+    keys = [key for key in differing(alike) if key not in ("name", CODE)]
+    words = _words(config, [key for key in kinds if key in BARE])
+    words += [_word(key, config[key], kinds) for key in kinds if key not in BARE and key in config]
+    if "federation.kind" in kinds:
+        keys = [key for key in keys if key != "federation.client"]
+    words += [_word(key, config[key], keys) for key in keys if key in config]
+    if not keys and len(alike) > 1:  # nothing but the code, or the name of the run
+        if len({str(other.get("name")) for other in alike}) > 1 and not in_variant:
+            words.append(str(config.get("name")))
+        elif config.get(CODE):
+            words.append(f"(code {_code(config[CODE])})")
+    return " ".join(words) or "defaults"
 
 
 def _method(config: Config) -> str:
@@ -85,9 +109,27 @@ def _words(config: Config, kinds: Sequence[str]) -> list[str]:
 
 
 def _word(key: str, value: Setting, among: Sequence[str]) -> str:
+    """`β=0.2`; with its table where the last word alone would not say of what: `aggregate.name`."""
     last = key.rpartition(".")[2]
     alone = sum(other.rpartition(".")[2] == last for other in among) == 1
-    return f"{SYMBOLS.get(last, last) if alone else key}={setting_text(value).strip(chr(34))}"
+    short = alone and key not in PARTS
+    text = shown(key, value).strip(chr(34))
+    if isinstance(value, str) and value.startswith("/") and key not in PARTS:
+        text = PurePath(value).name
+    return f"{SYMBOLS.get(last, last) if short else key}={text}"
+
+
+def _code(packages: Setting) -> str:
+    """The first digits of the hashes in `package:version:hash`."""
+    every = packages if isinstance(packages, list) else [packages]
+    return " ".join(str(one).rpartition(":")[2][:6] for one in every)
+
+
+def shown(key: str, value: Setting) -> str:
+    """A setting in a table: what is of a file goes by its name and not by its folder."""
+    if key in PARTS and isinstance(value, str):
+        value = label(value)
+    return setting_text(value)
 
 
 def setting_text(value: Setting) -> str:

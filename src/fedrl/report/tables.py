@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fedrl.core.number_format import duration, number_ranges
+from fedrl.core.types import Json
 from fedrl.report.run_groups import Group
-from fedrl.report.run_labels import differing, setting_text
-from fedrl.runs.read import flatten
+from fedrl.report.run_labels import CODE, differing, shown
+from fedrl.runs.read import Run, flatten
 
 MOST_ROWS = 200
 """Rows of the table of failures."""
@@ -71,14 +72,14 @@ def failures(groups: Sequence[Group]) -> Failures | None:
 def settings(groups: Sequence[Group]) -> Settings:
     runs = [run for group in groups for run in group.runs]
     configs = [group.config for group in groups] if len(runs) > 1 else [runs[0].config]
-    keys = differing(configs)
-    rows = [[g.name, *(setting_text(g.config.get(key)) for key in keys)] for g in groups]
+    keys = [key for key in differing(configs) if key != CODE]
+    rows = [[g.name, *(shown(key, g.config.get(key)) for key in keys)] for g in groups]
     sections: dict[str, list[str]] = {}
     for key, value in configs[0].items():
-        if key not in keys:
+        if key not in (*keys, CODE):
             part, _, name = key.rpartition(".")
             sections.setdefault(part, [f"[{part}]"] if part else []).append(
-                f"{name} = {setting_text(value)}"
+                f"{name} = {shown(key, value)}"
             )
     return Settings(
         Table(["", *keys], rows) if keys else None,
@@ -90,7 +91,7 @@ def provenance(groups: Sequence[Group]) -> Provenance:
     own = ("started", "seconds", "status", "run_dir")
     runs = [(group.name, run) for group in groups for run in group.runs]
     metas = [
-        {key: value for key, value in flatten(run.meta).items() if key not in own}
+        {key: value for key, value in flatten(run.meta).items() if key not in own} | _code(run)
         for _, run in runs
     ]
     keys = differing(metas)
@@ -115,3 +116,9 @@ def provenance(groups: Sequence[Group]) -> Provenance:
             common.setdefault(part, []).append(f"{name.replace('_', ' ')} {value}".strip())
     same = [[part, ", ".join(values)] for part, values in common.items()]
     return Provenance(Table(head, rows), Table(["", ""], same) if same else None)
+
+
+def _code(run: Run) -> Json:
+    """Code from outside that it used, by the hashes of its settings."""
+    named = run.config.get(CODE)
+    return {"code from outside": ", ".join(map(str, named))} if named else {}

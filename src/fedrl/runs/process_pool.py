@@ -50,6 +50,14 @@ class Outcome:
     trouble: str = ""
 
 
+KILLED = (
+    "a process that was computing has been killed (out of memory?): the same command goes on where "
+    "it was, perhaps with fewer --processes"
+)
+NEVER_BEGAN = (
+    "the processes that were to compute ended before they began, as those of a script do that "
+    'trains without if __name__ == "__main__":'
+)
 _told_to_stop = threading.Event()
 """Of a process of the pool: jobs that its queue already holds must not begin after that."""
 
@@ -68,6 +76,8 @@ def pool(processes: int) -> Iterator[ProcessPoolExecutor]:
             for child in multiprocessing.active_children():
                 child.terminate()  # heard as Ctrl-C by a job, which saves what it has
             raise
+        except BrokenProcessPool as error:
+            raise UserError(KILLED if started.value else NEVER_BEGAN) from error
         finally:
             executor.shutdown(cancel_futures=True)
 
@@ -79,47 +89,64 @@ def finish(
     until: float | None,
     warn: Callable[[str], None] | None = None,
     slots: int = 0,
+    processes: int = 0,
 ) -> bool:
     """Do the jobs, the longest first, with a line for each; False if some are not finished.
 
     `until` is a time of `time.time()`: the processes have no other clock in common. `warn`, if
     there is one, hears of errors instead of `say`. With `slots`, no more than so many are handed
-    over at a time, so that what follows from a job may come before others that wait.
+    over at a time, so that what follows from a job may come before others that wait. How long the
+    rest takes is told for so many `processes`.
     """
     waiting = in_order(jobs)
-    started, done, total = time.monotonic(), 0.0, sum(job.cost for job in jobs)
+    done, total = 0.0, sum(job.cost for job in jobs)
+    speed = Speed(processes or slots or 1)
     futures: dict[Future[Outcome], Job] = {}
     number, count = 0, len(jobs)
     whole = True
-    try:
-        while waiting or futures:
-            while waiting and (not slots or len(futures) < slots):
-                job = waiting.pop(0)
-                futures[executor.submit(perform, job.work, until)] = job
-            ended = wait(futures, return_when=FIRST_COMPLETED).done  # a set, in no order
-            for future in [one for one in futures if one in ended]:
-                job, outcome = futures.pop(future), future.result()
-                number += 1
-                done += job.cost
-                whole &= outcome.finished
-                if not outcome.finished:
-                    if outcome.trouble:
-                        (warn or say)(f"{job.name}: {outcome.trouble}")
-                    elif outcome.seconds:  # those that never began are counted by whoever asked
-                        say(f"{job.name}: stopped, the time is over")
-                    continue
-                if job.then is not None and (more := job.then()):
-                    waiting = in_order([*waiting, *more])
-                    total, count = total + sum(one.cost for one in more), count + len(more)
-                rest = (time.monotonic() - started) * (total - done) / done
-                left = f", about {duration(rest)} left" if number < count else ""
-                say(f"{job.name} in {duration(outcome.seconds)}; {number} of {count}{left}")
-    except BrokenProcessPool as error:
-        raise UserError(
-            "a process that was computing has been killed (out of memory?): the same command goes "
-            "on where it was, perhaps with fewer --processes"
-        ) from error
+    while waiting or futures:
+        while waiting and (not slots or len(futures) < slots):
+            job = waiting.pop(0)
+            futures[executor.submit(perform, job.work, until)] = job
+        ended = wait(futures, return_when=FIRST_COMPLETED).done  # a set, in no order
+        for future in [one for one in futures if one in ended]:
+            job, outcome = futures.pop(future), future.result()
+            number += 1
+            done += job.cost
+            whole &= outcome.finished
+            if not outcome.finished:
+                if outcome.trouble:
+                    (warn or say)(f"{job.name}: {outcome.trouble}")
+                elif outcome.seconds:  # those that never began are counted by whoever asked
+                    say(f"{job.name}: stopped, the time is over")
+                continue
+            if job.then is not None and (more := job.then()):
+                waiting = in_order([*waiting, *more])
+                total, count = total + sum(one.cost for one in more), count + len(more)
+            speed.add(job.cost, outcome.seconds)
+            left = f", {speed.left(total - done)} left" if number < count else ""
+            say(f"{job.name} in {duration(outcome.seconds)}; {number} of {count}{left}")
     return whole
+
+
+class Speed:
+    """How long jobs take, by those that have ended: a process's first one compiles, which the later
+    ones need not, so that what is told by first ones alone is a bound."""
+
+    def __init__(self, processes: int) -> None:
+        self.processes = processes
+        self._ended: list[tuple[float, float]] = []
+
+    def add(self, cost: float, seconds: float) -> None:
+        self._ended.append((cost, seconds))
+
+    def left(self, cost: float) -> str:
+        """Of the rest, in words."""
+        counted = self._ended[self.processes :] or self._ended
+        costs, seconds = map(sum, zip(*counted, strict=True))
+        rest = seconds / costs * cost / self.processes if costs else 0.0
+        first = len(self._ended) <= self.processes
+        return f"{'at most ' if first else ''}about {duration(rest)}"
 
 
 def in_order(jobs: Sequence[Job]) -> list[Job]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -60,6 +61,35 @@ def load(folder: Path) -> Run:
     )
     seconds = _number(meta.get("seconds")) or timed
     return Run(folder, flatten(config), meta, rounds, failed, seconds)
+
+
+OF_A_SEED = re.compile(r"-seed\d+\.[0-9a-f]{12}$")
+"""What a grid adds to a variant's name, for a folder of its own."""
+
+
+def runs_in(folder: Path) -> list[Path]:
+    """The run's own folder, those in a folder of runs, or those of a sweep; nothing is opened that
+    is none. Of a sweep's runs of one variant and seed, whose code or data has changed since, the
+    newest counts."""
+    if (folder / "config.toml").is_file() or not os.path.isdir(folder):
+        return [folder]
+    places = folder / "runs" if (folder / "runs").is_dir() else folder
+    grid = sorted(path.parent for path in places.glob("*/*/config.toml"))
+    grid = [path for path in grid if OF_A_SEED.search(path.parent.name)]
+    own = sorted(path.parent for path in folder.glob("*/config.toml"))
+    newest: dict[str, Path] = {}
+    for path in sorted(grid, key=_started):
+        newest[path.parent.name.rpartition(".")[0]] = path
+    if older := len(grid) - len(newest):
+        LOG.warning("%s: left out %d older runs of the same variants and seeds", folder, older)
+    return own + sorted(newest.values()) or [folder]
+
+
+def _started(path: Path) -> tuple[str, Path]:
+    try:
+        return str(_meta(path / "meta.json").get("started", "")), path
+    except UserError:  # whoever reads the run says so
+        return "", path
 
 
 def load_all(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:

@@ -7,6 +7,7 @@ stopped ones go on.
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import logging
 import re
@@ -23,6 +24,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from fedrl.config.build import build_algorithm
+from fedrl.config.flag_parsing import fields
 from fedrl.config.loading import (
     as_dict,
     dotted,
@@ -39,6 +41,7 @@ from fedrl.runs.grid import RunCell, cost, find, finished, reached, short_hash
 from fedrl.runs.process_pool import Job, cores, finish, pool
 from fedrl.runs.progress import MAIN
 from fedrl.runs.read import load as load_run
+from fedrl.runs.sweep_folder import refuse_other_settings
 
 KEYS = ("recipe", "seeds", "runs")
 FOLDER_NAME = r"[\w.-]*\w[\w.-]*"
@@ -137,9 +140,25 @@ def _checked(data: Tables, path: Path) -> Sweep:
     )
     if not seeds or not whole:
         raise UserError(f"{path}: seeds is {seeds}; it must be a list of whole numbers")
+    for name, own in runs.items():
+        if isinstance(own, Mapping) and (rest := _split_name(own)):
+            raise UserError(
+                f"{path}: variant {name!r} holds a table, not flags: a name with a dot needs "
+                f'quotes: "{name}.{rest}" = …'
+            )
     if odd := [name for name in runs if not re.fullmatch(FOLDER_NAME, name)]:
         raise UserError(f"{path}: {odd[0]!r} names a folder: use letters, digits, - and _")
     return Sweep(path.stem, recipe, tuple(seeds), dict(runs))
+
+
+def _split_name(table: Tables) -> str:
+    """Of `lr-0.001 = "--flags"`, which TOML reads as a table, what stands after the first dot."""
+    for key, value in table.items():
+        if key not in fields(Config):
+            inner = _split_name(value) if isinstance(value, Mapping) else ""
+            if inner or (isinstance(value, str) and value[:1] in ("", "-")):
+                return f"{key}.{inner}" if inner else key
+    return ""
 
 
 def find_sweep(name: str) -> Path:
@@ -150,6 +169,9 @@ def find_sweep(name: str) -> Path:
     wanted = name.removeprefix("recipes/").removesuffix(".toml").replace("/sweeps/", "/")
     if wanted in known:
         return known[wanted]
+    beside = [file.name for file in sorted(path.parent.glob("*.toml"))]
+    if near := difflib.get_close_matches(path.name, beside, n=1):
+        raise UserError(f"no sweep {name!r}; did you mean {str(path.with_name(near[0]))!r}?")
     raise UserError(f"no sweep {name!r}; {suggestion(wanted, known)}")
 
 
@@ -188,6 +210,7 @@ def run(
         for seed in sweep.seeds
     }
     missing = {name: one for name, one in wanted.items() if not finished(one)}
+    refuse_other_settings(wanted.values(), out)
     _try(missing.values())
     console = Console(stderr=True, highlight=False)
     console.quiet = not (progress or (progress is None and console.is_terminal))
@@ -200,7 +223,7 @@ def run(
                 for name, config in missing.items()
             ]
             warn = logging.getLogger("fedrl").warning if console.quiet else None
-            finish(executor, jobs, watch.say, until, warn)
+            finish(executor, jobs, watch.say, until, warn, processes=many)
     begun = [path for one in wanted.values() if reached(one) >= 0 and (path := find(one))]
     whole = all(finished(one) for one in wanted.values())
     return begun, whole

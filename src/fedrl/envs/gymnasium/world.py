@@ -30,6 +30,7 @@ from fedrl.core import seeding
 from fedrl.core.policies import ActionBox
 from fedrl.core.registry import code, suggestion
 from fedrl.core.types import UserError
+from fedrl.envs.gymnasium.attributes import set_attribute
 from fedrl.envs.gymnasium.settings import (
     Keyword,
     Settings,
@@ -150,14 +151,7 @@ class World(EnvironmentWorld):
         """The client's environment, bare but for the wrappers that were asked for."""
         env = _created(self._spec, self._values(self._kwargs, client) | more)
         for name, value in self._values(self._attributes, client).items():
-            known = [key for key in vars(env.unwrapped) if not key.startswith("_")]
-            there = getattr(env.unwrapped, name, None)
-            if not hasattr(env.unwrapped, name) or name.startswith("__") or callable(there):
-                raise UserError(
-                    f"world.attributes: {self.settings.id} has no {name!r}; "
-                    f"{suggestion(name, known)}"
-                )
-            setattr(env.unwrapped, name, value)
+            set_attribute(env.unwrapped, name, value, self.settings.id)
         for wrap, text in zip(self._wrappers, self.settings.wrappers):
             try:
                 env = wrap(env)
