@@ -6,6 +6,7 @@ import hashlib
 import json
 import tracemalloc
 import typing
+import warnings
 
 import numpy as np
 import pytest
@@ -161,6 +162,16 @@ def test_a_checksum_that_does_not_fit_is_told_before_anything_else():
 def test_garbage_in_pieces_is_damaged_and_nothing_else(pieces: list[bytes]):
     with pytest.raises(Damaged):
         taken(pieces)
+
+
+@pytest.mark.parametrize("scale", [np.inf, np.nan, 3e38])
+def test_scales_that_are_no_numbers_are_read_without_a_word(scale: float):
+    """What comes of them is not finite: whoever uses an update refuses that."""
+    data = bytearray(serialization.pack({"x": np.arange(256, dtype=np.float32)}, "int8"))
+    data[-4:] = np.float32(scale).tobytes()  # the scales come last
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert not np.isfinite(taken([bytes(data)])["x"]).all()
 
 
 # Memory ------------------------------------------------------------------------------------------

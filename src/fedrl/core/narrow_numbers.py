@@ -71,7 +71,9 @@ def widen(form: str, part: np.ndarray, scales: np.ndarray | None = None) -> np.n
     if form == "int8":
         if scales is None:
             raise ValueError("int8 has scales")
-        return np.asarray((_blocks(part) * scales[:, None]).reshape(-1)[: part.size])
+        with np.errstate(over="ignore", invalid="ignore"):  # scales may be anything on their way
+            wide = _blocks(part) * scales[:, None]
+        return np.asarray(wide.reshape(-1)[: part.size])
     return part.astype(np.float32)
 
 
