@@ -273,6 +273,7 @@ def test_a_run_takes_the_answers_in_its_next_round_and_keeps_no_item(tmp_path, c
     flags = ["--algorithm.feedback", "live", "--algorithm.feedback_folder", "people"]
     small = ["--federation.clients", "2", "--rounds", "1", "--out", str(tmp_path / "runs")]
     assert call(["run", "fedrlhf/movielens", *flags, *small]) == 0
+    assert "these films are invented" in capsys.readouterr().err
     (run,) = (tmp_path / "runs").glob("*/*")
     monkeypatch.chdir(elsewhere)
     assert call(["feedback", str(run), "--client", "2"]) == 2

@@ -12,6 +12,7 @@ from fedrl.core.types import UserError
 
 if TYPE_CHECKING:
     from fedrl.api import Run
+    from fedrl.config.schema import Config
 
 RUN_HELP = """\
 usage: fedrl run RECIPE [--key VALUE …] [--dry-run]
@@ -65,7 +66,19 @@ def _begin(recipe: str, flags: list[str], dry: bool, wants_help: bool) -> int:
         for line in dry_run.lines:
             print(f"# {line}")
         return 0
+    if _asks_about_invented_films(config):
+        print(
+            "people are asked, but these films are invented, and nobody can judge them; genuine "
+            "ones: fedrl data movielens, and then --world.source movielens",
+            file=sys.stderr,
+        )
     return _trained(partial(api.run, config))
+
+
+def _asks_about_invented_films(config: "Config") -> bool:
+    live = getattr(config.algorithm, "feedback", "") == "live"
+    invented = getattr(config.world, "source", "") == "generated"
+    return live and invented and config.world.name == "movielens"
 
 
 def _resume(words: list[str]) -> int:
