@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -24,7 +25,7 @@ from reproductions.momentum.judging import (
     slope_of_means,
 )
 from reproductions.momentum.parts import Part, Separate
-from reproductions.momentum.theorems import reached, resampled_slope
+from reproductions.momentum.theorems import Theorems, reached, resampled_slope
 from reproductions.momentum.theory import Constants, exact_variance, measured_constants
 from reproductions.momentum.tuning import Tuning, best, tasks, worth
 from reproductions.pages import MARK, Page
@@ -168,6 +169,33 @@ def test_rounds_to_a_target_follow_a_power_law():
     norms = np.stack([8 / rounds**0.5, 4 / rounds**0.5])
     np.testing.assert_allclose(reached(rounds, norms, 0.2), [1600, 400])
     np.testing.assert_allclose(reached(rounds, norms, 0.1), [6400, 1600])  # beyond the last
+
+
+def test_what_was_not_reached_decides_nothing():
+    """An interval over seeds says nothing of a power law beyond the last round that was played."""
+
+    class Known(Theorems):
+        sizes, rounds = np.array([1, 2, 4]), np.array([100, 400, 1600])
+
+        def norms(self):
+            return np.repeat((8 / self.sizes[:, None] / self.rounds**0.5)[..., None], 5, -1)
+
+        def cell(self, clients, rounds):
+            recipe = {"algorithm": {"local_steps": 2}}
+            return SimpleNamespace(
+                band=lambda name: (None, self.part), cell=SimpleNamespace(recipe=recipe)
+            )
+
+    there, beyond = (Known([2 * target], "fedsvrpg-m").complexity() for target in (0.2001, 0.1))
+    assert there.startswith(f"**{HOLDS}** (slope -2.00")
+    assert beyond.startswith(
+        f"**{OPEN}**: not every N came to ε = 0.1000 in the 3,200 trajectories"
+    )
+    assert "12,800 for N = 1" in beyond
+    assert "extrapolated, not measured" in beyond
+    never = Known([2e-9], "fedsvrpg-m").complexity()
+    assert "no N came to" in never
+    assert "more than 10¹² for N = 1" in never
 
 
 def test_slope_of_a_power_law():
