@@ -139,6 +139,23 @@ def test_names_of_settings_that_share_their_last_word() -> None:
     assert group_names([{"a": 1}, {"a": "1"}, {}]) == ["a=1", "a=1 #2", "defaults"]
 
 
+def test_columns_that_say_nothing_are_left_out(tmp_path: Path) -> None:
+    """The name that a row has already, hashes, folders, settings of rules that nobody has set."""
+    folders = []
+    for name, rule in {
+        "a": 'name = "mean"\ntrim = 0.2',
+        "b": 'name = "/home/me/m.py:near"',
+    }.items():
+        run = write_run(tmp_path / name, name=f"{name}-seed0.{'c' * 12}")
+        config = run / "config.toml"
+        config.write_text(f'packages = ["{name}"]\n{config.read_text()}[aggregate]\n{rule}\n')
+        folders.append(run)
+    table = tables.settings(groups_of(*folders)).different
+    assert table is not None
+    assert table.head == ["", "aggregate.name"]
+    assert table.rows == [["a", '"mean"'], ["b", '"near"']]
+
+
 def test_numbers_of_a_group(tmp_path: Path) -> None:
     finals = (90.0, 100.0, 110.0)
     folders = [write_run(tmp_path / f"{s}", seed=s, final=f) for s, f in enumerate(finals)]

@@ -50,10 +50,10 @@ def paired_differences(groups: Sequence[Group], metric: str) -> list[Json]:
 
 def _numbers(values: np.ndarray) -> tuple[float, ...]:
     mean, half = map(float, interval(values))
-    middle = (np.nan, np.nan, np.nan)
+    middle, low, high = np.nan, np.nan, np.nan
     if len(values) >= FEWEST:
-        middle = (float(iqm(values)), *map(float, bootstrap_interval(values)))
-    return (mean, mean - half, mean + half, *middle)
+        middle, (low, high) = float(iqm(values)), bootstrap_interval(values)
+    return (mean, mean - half, mean + half, middle, float(low), float(high))
 
 
 def write(groups: Sequence[Group], metric: str, folder: Path) -> list[Path]:

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from typing import NamedTuple
 
+from fedrl.aggregation.settings import Settings as RuleSettings
 from fedrl.core.number_format import duration, number_ranges
 from fedrl.core.types import Json
 from fedrl.report.run_groups import Group
 from fedrl.report.run_labels import CODE, differing, shown
 from fedrl.runs.read import Run, flatten
 
+RULE_DEFAULTS = {f"aggregate.{field.name}": field.default for field in fields(RuleSettings)}
 MOST_ROWS = 200
 """Rows of the table of failures."""
 
@@ -72,11 +75,12 @@ def failures(groups: Sequence[Group]) -> Failures | None:
 def settings(groups: Sequence[Group]) -> Settings:
     runs = [run for group in groups for run in group.runs]
     configs = [group.config for group in groups] if len(runs) > 1 else [runs[0].config]
-    keys = [key for key in differing(configs) if key != CODE]
+    all_keys = [key for key in differing(configs) if key != CODE]
+    keys = [key for key in all_keys if not _says_nothing(key, groups)]
     rows = [[g.name, *(shown(key, g.config.get(key)) for key in keys)] for g in groups]
     sections: dict[str, list[str]] = {}
     for key, value in configs[0].items():
-        if key not in (*keys, CODE):
+        if key not in (*all_keys, CODE):
             part, _, name = key.rpartition(".")
             sections.setdefault(part, [f"[{part}]"] if part else []).append(
                 f"{name} = {shown(key, value)}"
@@ -85,6 +89,15 @@ def settings(groups: Sequence[Group]) -> Settings:
         Table(["", *keys], rows) if keys else None,
         ["\n".join(sections[part]) for part in sorted(sections)],
     )
+
+
+def _says_nothing(key: str, groups: Sequence[Group]) -> bool:
+    """A name that the row has already, and what every built-in rule has whether it is read or not:
+    beside a rule from outside it would fill columns."""
+    values = [group.config.get(key) for group in groups]
+    if key == "name":
+        return values == [group.name for group in groups]
+    return key in RULE_DEFAULTS and all(one in (None, RULE_DEFAULTS[key]) for one in values)
 
 
 def provenance(groups: Sequence[Group]) -> Provenance:

@@ -82,7 +82,7 @@ def runs_in(folder: Path) -> list[Path]:
         newest[path.parent.name.rpartition(".")[0]] = path
     if older := len(grid) - len(newest):
         LOG.warning("%s: left out %d older runs of the same variants and seeds", folder, older)
-    return own + sorted(newest.values()) or [folder]
+    return [*own, *newest.values()] or [folder]  # as they were begun: about as the sweep has them
 
 
 def _started(path: Path) -> tuple[str, Path]:

@@ -1,4 +1,4 @@
-"""Attributes of a Gymnasium environment that a recipe sets: `--world.attributes gravity=5.0:15.0`."""
+"""Attributes of an environment that a recipe sets: `--world.attributes gravity=5.0:15.0`."""
 
 from __future__ import annotations
 
