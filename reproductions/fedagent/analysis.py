@@ -5,7 +5,7 @@ The scales `small` and `full` share one page, `tables.py`; `paper` has its own, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from reproductions.fedagent import models, table1
@@ -16,7 +16,7 @@ from reproductions.fedagent.tables import Analysis
 from reproductions.fedagent.tuning import tuning
 from reproductions.grid import Grid
 from reproductions.pages import Page
-from reproductions.results import TAIL
+from reproductions.results import TAIL, Runs
 from reproductions.runner import Task
 from reproductions.study import Study, prepare
 
@@ -46,8 +46,21 @@ def write(study: Study, page: Page, path: Path) -> None:
         a=found,
         tuning=tuning(found.parts.get("tuning"), page),
         optimizer=optimizer(found.parts, page),
+        recorded=recorded(found.parts) if page.published else "",
         environment=environment(found.parts, page),
         rules=study.grid.tables["rules_commit"],
         margin=f"{MARGIN:g}",
         tail=TAIL,
     )
+
+
+def recorded(parts: Mapping[str, Runs]) -> str:
+    """How many of the planned runs have a record, and of which parts."""
+    counts = {
+        part: (sum(len(one.runs) for one in found.values()),
+               sum(len(one.cell.seeds) for one in found.values()))
+        for part, found in parts.items()
+    }  # fmt: skip
+    there = ", ".join(f"{part} ({n} of {planned})" for part, (n, planned) in counts.items() if n)
+    have, planned = (sum(one) for one in zip(*counts.values(), strict=True))
+    return f"{have} of {planned} planned runs have a record here: {there or 'none'}."

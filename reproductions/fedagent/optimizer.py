@@ -37,17 +37,28 @@ def optimizer(parts: Parts, page: Page) -> dict[str, Any] | None:
         before = end(OLD, who) if part == DEMO else {}
         fresh, kept = end(part, f"{who}-fresh"), end(part, f"{who}-kept")
         gap = points(kept, fresh)
-        states = [shown(success) or "–" for success in (before, fresh, kept)]
+        states = [each(success) or "–" for success in (before, fresh, kept)]
         rows.append([title, *states, signed(gap) if gap else "–"])
     rows.append(["FedAgent, the demo", "–", shown(end(DEMO, "fedagent")) or "–", "–", "–"])
     head = ("", f"before: {BEFORE}", "fresh", "kept", "kept against fresh, points")
     curves = list(curve_rows(parts.get(ALFWORLD, {})))
+    found = {title: each(end(part, f"{who}-kept")) for title, (part, who) in ROWS.items()}
+    alone = {title: said for title, said in found.items() if said}
     return {
+        "kept": ", ".join(f"{title} {said}" for title, said in alone.items()),
+        "fedagent": shown(end(DEMO, "fedagent")),
         "rows": page.table("optimizer", head, rows),
         "curves": page.table("curves", ("", "seed", "success by round, %"), curves),
         "again": f"{sum(bool(run.failures) for run in runs)} of {len(runs)}",
         "records": f"{page.pictures.name}/records",
     }
+
+
+def each(success: BySeed) -> str | None:
+    """As everywhere; of two seeds both, whose interval would be wider than what is possible."""
+    if len(success) == 2:
+        return " and ".join(f"{100 * value:.1f}" for value in success.values())
+    return shown(success)
 
 
 def curve_rows(found: Runs) -> Iterator[Row]:

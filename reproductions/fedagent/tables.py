@@ -104,7 +104,7 @@ class Analysis:
             "title": title,
             "shown": self.page.shows(ours.runs),
             "rounds": plural(rounds, "round"),
-            "seeds": plural(len(ours.cell.seeds), "seed"),
+            "seeds": self._seeds(part, ours),
             "model": self.page.text(f"{part}_model", self._model(ours)),
             "config": ours.cell.resolved(),
             "cohort": ours.cell.clients_per_round,
@@ -124,6 +124,12 @@ class Analysis:
                 f"{part}-clients", f"{title}: clients", two, partial(figures.clients, found)
             ),
         }  # fmt: skip
+
+    def _seeds(self, part: str, ours: Trained) -> str:
+        """Of the runs that are shown, which may be fewer than are planned."""
+        planned, there = len(ours.cell.seeds), len(ours.runs)
+        said = self.page.text(f"{part}_seeds", plural(there, "seed") if there else None)
+        return said if there == planned else f"{said} ({there} of {planned} planned are recorded)"
 
     def _model(self, ours: Trained) -> str | None:
         """How large the model is and what it was shown, where its folder is at hand."""

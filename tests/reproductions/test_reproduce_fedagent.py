@@ -499,3 +499,14 @@ def test_runs_whose_numbers_were_withdrawn_are_computed_anew(method, world, kind
 )
 def test_runs_whose_numbers_stand_are_kept(method, world, as_before):
     assert digest(resolve({"algorithm": {"name": method}, "world": {"name": world}})) == (as_before)
+
+
+def test_a_page_counts_the_seeds_that_it_shows(tmp_path):
+    study = study_of(tmp_path)
+    ours = next(cell for cell in study.grid.cells["main"] if cell.name == "fedagent")
+    fake(study, replace(ours, seeds=ours.seeds[:2]), 0.4)
+    write_page(study, tmp_path / "page.md")
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    planned = len(ours.seeds)
+    assert planned > 2
+    assert f", 2 seeds (2 of {planned} planned are recorded)." in text
