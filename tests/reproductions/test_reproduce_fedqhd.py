@@ -35,7 +35,7 @@ from reproductions.fedqhd import gap as fedqhd_gap
 from reproductions.fedqhd import plan as plans
 from reproductions.fedqhd.figure_claims import on_one_machine
 from reproductions.fedqhd.plan import Plan, read_plan
-from reproductions.fedqhd.results import RECENT, RETURN
+from reproductions.fedqhd.results import RECENT, RETURN, Results
 from reproductions.grid import Cell
 from reproductions.pages import MARK
 from reproductions.results import Trained
@@ -406,6 +406,26 @@ def test_minutes_are_the_processors_and_paired_with_minutes_of_the_same_kind():
     assert cpu.minutes() == {0: 1.0}
     assert on_one_machine(cpu, cpu) == ({0: 1.0}, {0: 1.0})
     assert on_one_machine(cpu, clock) == ({}, {})
+
+
+def test_a_row_whose_runs_are_of_other_settings_than_its_best_is_not_judged():
+    settings = dict(SMALL.chosen["cartpole"]["feddqn-shared"])
+    own = dict(SMALL.chosen["cartpole"]["fedqhd-shared"])
+
+    def fair(base: Any) -> bool:
+        tuned = {
+            ("cartpole", "feddqn-shared"): base,
+            ("cartpole", "fedqhd-shared"): tuning.Progress((), [tuning.Trial(own, 3, 1.0)]),
+        }
+        results = Results(SMALL, {}, {}, {}, SMALL, {}, tuned, [])
+        row = ("cartpole", "feddqn", "feddqn-shared", "fedqhd-shared")
+        return claims.had_a_chance(results, *row)
+
+    best = tuning.Trial(settings, 3, 300.0)
+    other = tuning.Trial(settings | {"lr": 1e-5}, 3, 400.0)
+    assert fair(tuning.Progress((), [best]))
+    assert not fair(tuning.Progress((), [best, other]))  # tuned, but the runs are not of its best
+    assert not fair(tuning.Progress([best]))
 
 
 @pytest.mark.slow
