@@ -222,16 +222,10 @@ def row(one: Statement, letters: Mapping[str, str], since: str = "") -> list[str
 
 def lettered(found: Sequence[Indexed]) -> dict[str, str]:
     """A letter for each machine, the most used one first."""
-<<<<<<< HEAD
     rows: list[Statement | Health] = []
     for one in found:
         rows += [*one.statements, *one.health]
     machines = Counter(machine_of(record) for row in rows for record in row.records)
-=======
-    rows = [row.records for one in found for row in one.statements]
-    rows += [row.records for one in found for row in one.health]
-    machines = Counter(machine_of(record) for records in rows for record in records)
->>>>>>> 4d9c466c8f8eebd72444c152269342b33cda945e
     ordered = sorted(machines, key=lambda name: (-machines[name], name))
     return {name: ascii_uppercase[at] for at, name in enumerate(ordered)}
 
