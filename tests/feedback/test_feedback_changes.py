@@ -20,7 +20,7 @@ from fedrl.cli import call
 from fedrl.core.loopback import HERE, Listen
 from fedrl.core.types import UserError
 from fedrl.feedback import agreement as agreeing
-from fedrl.feedback import effect, export, network, page_state
+from fedrl.feedback import effect, entries, export, network, page_state
 from fedrl.feedback.answer_log import Entry
 from fedrl.feedback.effect import Effect, Recommendation
 from fedrl.feedback.queries import Answer
@@ -41,12 +41,14 @@ def disk(folder):
 # Changes and deletions ----------------------------------------------------------------------------
 
 
-def test_a_change_is_heard_in_the_place_of_the_old_answer(folder):
+def test_a_change_is_heard_in_the_place_of_the_old_answer(folder, monkeypatch):
     folder.ask([rate(name) for name in "abc"])
     for name in "abc":
         folder.answer(name, 1)
+    monkeypatch.setattr(entries, "now", lambda: 4e9)
     assert folder.change("b", -1, comment="after all")
     assert folder.answers() == [Answer("a", 1), Answer("b", -1), Answer("c", 1)]
+    assert folder.view().log.standing("b").time > folder.view().log.standing("c").time  # of now
     assert folder.change("b", 0)
     assert folder.view().log.standing("b").comment == "after all"  # a note stays unless it changes
     assert folder.change("b", None)

@@ -119,3 +119,21 @@ def test_an_answer_that_was_deleted_elsewhere_stays_deleted(visit, folder):
         expect(told).to_be_hidden()
         sent(page)
     assert folder.answers() == []
+
+
+def test_the_overview_tells_what_texts_begin_with_and_says_nothing_twice(visit, folder):
+    texts = ("Once more", "Once less")
+    folder.ask([Query("c", "compare", ("1", "2"), texts, (0.5, 0.5), "Once")])
+    with running(folder, people=["anna", "ben"]) as server:
+        page = visit(server)
+        expect(page.locator("#agreement")).to_have_text(
+            "No question has been answered by two people yet."
+        )
+        expect(page.locator("section", has=page.locator("#agreement")).locator("p")).to_have_count(
+            1
+        )
+        folder.of("anna").answer("c", -1)
+        folder.of("ben").answer("c", 1)
+        page.reload()  # it looks by itself, but not at once
+        expect(page.locator("#disputed tbody td").first).to_have_text("Once … more · … less")
+        expect(page.locator("#agreement")).to_contain_text("how far answers are apart")
