@@ -141,7 +141,7 @@ def kill(process: subprocess.Popen[bytes] | None) -> None:
 def supernode_of(node: subprocess.Popen[bytes]) -> int:
     """The SuperNode that a node has started."""
     text = Path(f"/proc/{node.pid}/task/{node.pid}/children").read_text()
-    (found,) = [int(pid) for pid in text.split() if "flower_supernode" in words_of(int(pid))]
+    (found,) = [int(pid) for pid in text.split() if "adapter.supernode" in words_of(int(pid))]
     return found
 
 

@@ -82,7 +82,7 @@ def note(event, _):
         places.append(frame.f_code.co_filename)
         frame = frame.f_back
     # A node and its worker are two processes of one machine, and talk in pickles.
-    inside = any("multiprocessing" in p or p.endswith("engines/workers.py") for p in places)
+    inside = any("multiprocessing" in p or p.endswith("engines/worker_pipe.py") for p in places)
     outside = [p for p in places if "/flwr/" in p or "engines/flower/" in p or p == "<string>"]
     if outside and not inside:
         with open(pathlib.Path(__file__).with_name({UNPICKLED!r}), "a") as file:
