@@ -64,7 +64,8 @@ def test_it_tells_of_data_in_counts_and_digests_alone(run: fedrl.Run, tmp_path: 
     digest = run.config["world"]["digest"]
     meta = json.loads((run.path / "meta.json").read_text())
     for told in (
-        "| clients | 2, 2 in a round |", "in all, 5 by each client", f"`{digest}`",
+        "| clients | 2 invited, 2 in a round; 2 trained in every round |",
+        "in all, 5 by each client", f"`{digest}`",
         "No differential privacy: ε is infinite", "the server saw each client's update",
         "LoRA adapters of rank 2 were trained and are merged", f"| fedrl | {fedrl.__version__} |",
         f"| commit of fedrl | {meta['commit']} |", "| seed | 0 |", "algorithm.lora_rank = 2",

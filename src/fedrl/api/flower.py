@@ -77,12 +77,14 @@ def make_node_keys(
     A commented policy.toml is written into the node's `folder`, or beside the key, if there is
     none; it names the coordinator of `ca`. Returns its path.
     """
-    from fedrl.engines.flower import keys, policy
+    from fedrl.engines.flower import key_folder, keys, policy
 
     said = {"coordinators": (keys.coordinator_digest(Path(ca)),)} if ca else {}
     keys.make_node(Path(file))
     place = Path(folder) if folder else Path(file).parent
     policy.write_template(place, **said)
+    if folder:
+        key_folder.remember(Path(file), place)
     return place / policy.FILE
 
 
@@ -173,7 +175,10 @@ def node(
         if path is not None and not path.is_file():
             raise UserError(f"{path} is no file")
 
-    from fedrl.engines.flower import address, keys, node_recipes
+    if data and not Path(data).is_dir():
+        raise UserError(f"--data {data} is no folder")
+
+    from fedrl.engines.flower import address, key_folder, keys, node_recipes
     from fedrl.engines.flower.policy import Flags
     from fedrl.engines.flower.supernode import SuperNode, serve
     from fedrl.privacy.secure_aggregation import identity
@@ -183,6 +188,10 @@ def node(
     said = Flags(least_clients, tuple(allow), tuple(packages), None, keep_model or None,
                  regroup or None)  # fmt: skip
     file = policy_file(Path(folder), policy, private)
+    if private is not None:
+        if not policy:
+            key_folder.require(private, Path(folder))
+        key_folder.remember(private, Path(folder))
     served = node_recipes.client(
         client,
         Path(folder).resolve(),
@@ -199,8 +208,9 @@ def node(
 
 
 def _secrets(key: Path | None) -> list[Path]:
-    """Files that no recipe may name: its key, the next one and the last one."""
-    return [key.with_name(key.name + end) for end in ("", ".next", ".old")] if key else []
+    """Files that no recipe may name: its key, the next one, the last one, and its folder's name."""
+    ends = ("", ".next", ".old", ".folder")
+    return [key.with_name(key.name + end) for end in ends] if key else []
 
 
 @needs_flower

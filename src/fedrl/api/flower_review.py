@@ -46,16 +46,23 @@ def describe(
 ) -> list[str]:
     """A recipe that was asked for, in words: what it does, what leaves the node, what it opens.
 
-    `recipe` is its digest, or the beginning of it; the rest is as of `node`. With `data` (empty if
-    there is none) its method is built, to say what an update has by name and size.
+    `recipe` is its digest, or the beginning of it; the rest is as of `node`, and its coordinator
+    and peers are those of the node's last start. With `data` (empty if there is none) its method is
+    built, to say what an update has by name and size.
     """
-    from fedrl.engines.flower import approval, node_recipes, policy_check, recipe_words
+    from fedrl.engines.flower import approval, node_audit, node_recipes, policy_check, recipe_words
     from fedrl.engines.flower.policy import Flags, read
 
     place = _node_folder(folder)
     said = Flags(allow=tuple(allow), packages=tuple(packages))
     rules = said.over(read(policy_file(place, policy)))
-    node = policy_check.Node(place, node_recipes.own_keys(own))
+    started = node_audit.last_start(place)  # for which coordinator, and with whose keys
+    node = policy_check.Node(
+        place,
+        node_recipes.own_keys(own),
+        peers="peers" in started,
+        coordinator=str(started.get("coordinator", "")),
+    )
     text = approval.read(place, approval.find(place, recipe))
     try:
         config = node_recipes.configuration(text, own, rules.packages)

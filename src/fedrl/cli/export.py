@@ -53,5 +53,5 @@ def export(argv: list[str]) -> int:
         print(f"without policy.onnx: {done.lacking}", file=sys.stderr)
     print(f"{done.what} of round {done.round}: {asked.out}")
     if done.signer:
-        print(f"signed by {done.signer}: `fedrl verify {asked.out}` checks it")
+        print(f"signed by {done.signer}: `fedrl verify {asked.out} --key {done.signer}` checks it")
     return 0

@@ -29,7 +29,9 @@ def verify(argv: list[str]) -> int:
         print(f"{asked.path}: {found.wrong}")
         return 1
     whose = f"{found.key} of coordinator {found.coordinator}" if found.coordinator else found.key
-    believed = "" if asked.key else " (nobody was named with --key)"
+    believed = (
+        "" if asked.key else " (anybody may have signed: compare this key, or name it with --key)"
+    )
     sent = f" (recipe {found.recipe[:16]})" if found.recipe else ""
     print(
         f"{asked.path}: whole; {found.what} of round {found.round}, run {found.run}{sent}, signed "

@@ -28,6 +28,7 @@ from fedrl.core.types import CodeName, Json, ModelName, SavesModel, Word
 from fedrl.llm.warmstart_record import shown_tasks
 from fedrl.privacy import accounting
 from fedrl.runs import read
+from fedrl.runs.model_card_clients import whose
 from fedrl.runs.run_dir import RunDir
 
 FILE = "README.md"
@@ -56,12 +57,15 @@ def card(origin: Origin, title: str, license: str = "") -> str:
     evaluated, results = _results(origin, outline)
     meta = RunDir(path).read_meta()
     prompt = origin.algorithm.prompt_outline()
+    clients, participation = whose(path, config, origin.round)
     return render(
         __package__,
         "model_card.md.jinja",
         title=title,
         front=_front_matter(origin, title, license or _license_of(model)),
         config=config,
+        clients=clients,
+        participation=participation,
         adapters=origin.adapters,
         lora_rank=config.algorithm.lora_rank,
         base=base_name(model),

@@ -27,6 +27,7 @@ from fedrl.core.types import GivesPolicy, Json, KeepsPolicies, Policy, UserError
 from fedrl.federation.client_sampling import client_env_ids, groups
 from fedrl.runs import read
 from fedrl.runs.evaluate import newest
+from fedrl.runs.model_card_clients import whose
 from fedrl.runs.new_folder import new_folder
 from fedrl.runs.onnx_model import write_onnx
 from fedrl.runs.run_dir import RunDir, require_run
@@ -157,6 +158,7 @@ def card(path: Path, found: Learned, name: str, lacking: str) -> str:
         "policy_card.md.jinja",
         title=name,
         config=found.config,
+        clients=whose(path, found.config, found.round)[0],
         method=without_folders(found.config.algorithm.name),
         world=without_folders(found.config.world.name),
         client=found.client,

@@ -166,6 +166,39 @@ def test_the_nodes_own_flags_count_for_its_person_too(node: AskedNode):
     assert "REFUSED" not in fedrl.flower.describe(home, name, allow=["faults"])[0]
 
 
+def test_the_policy_of_keys_node_is_held_against_the_nodes_own_coordinator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """`keys node --ca` names it in the policy; what waits came through it."""
+    monkeypatch.chdir(tmp_path)
+    hub, home = fedrl.flower.make_server_keys(tmp_path / "hub"), tmp_path / "south"
+    file = fedrl.flower.make_node_keys(tmp_path / "south.key", home, hub / "ca.pem")
+    file.write_text(file.read_text() + '\napproval = "person"\n')
+    ours = fedrl.flower.coordinator(hub / "ca.pem")
+    started = AskedNode(home, coordinator=ours)
+    assert started.client.audit is not None
+    started.client.audit.started("1", None)
+    assert WAITS in started.reason(text())
+    name = approval.digest(text())
+    assert "REFUSED" not in "\n".join(fedrl.flower.describe(home, name))
+    started.client.audit.coordinator = "0" * 64  # since then it was started for another one
+    started.client.audit.started("1", None)
+    assert fedrl.flower.describe(home, name)[0].startswith("REFUSED by the policy: coordinator")
+
+
+def test_noise_that_peers_make_sure_of_counts_for_the_person_too(node: AskedNode):
+    home = node.client.folder
+    (home / FILE).write_text('approval = "person"\n')
+    recipe = text({"privacy": {"clip": 0.5, "secure": True, "noise": 1.0}})
+    assert WAITS in node.reason(recipe)
+    (home / FILE).write_text('approval = "person"\nnoise = 0.9\n')
+    assert node.client.audit is not None
+    name = approval.digest(recipe)
+    assert fedrl.flower.describe(home, name)[0].startswith("REFUSED by the policy: privacy.noise")
+    node.client.audit.started("1", 5)
+    assert "REFUSED" not in "\n".join(fedrl.flower.describe(home, name))
+
+
 def test_nothing_in_a_recipe_writes_on_a_persons_screen(node: AskedNode):
     (node.client.folder / FILE).write_text('approval = "person"\nallow = ["algorithm", "world"]\n')
     recipe = text({"algorithm": {"name": "fedrlhf-text", "model": "x\x1b[2J\u202e\n- all is well"},

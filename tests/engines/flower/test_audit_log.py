@@ -222,9 +222,12 @@ def test_two_logs_that_tell_the_same_and_where_they_do_not():
     (line,) = audit_story.differences(hub, node[:2] + node[3:], 0)
     assert "round 2, attempt 1: the coordinator has a refusal, the node none: no (secure)" in line
     more = [*node, {"event": "masked", "round": 4, **ROUND}]
-    assert audit_story.differences(hub, more, 0) == [
-        "run a, round 4, attempt 1: the node gave an answer, the coordinator's log has none"
-    ]
+    missing = "run a, round 4, attempt 1: the node gave an answer, the coordinator's log has none"
+    stopped = [f"{missing} (by it, the run was stopped in this round)"]
+    assert audit_story.differences(hub, more, 0) == stopped
+    assert audit_story.differences([*hub, {"event": "ended", **ROUND}], more, 0) == stopped
+    completed = {"event": "ended", "completed": True, **ROUND}
+    assert audit_story.differences([*hub, completed], more, 0) == [missing]
 
 
 def test_every_event_has_words():

@@ -19,7 +19,7 @@ from fedrl.core.types import UserError
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
-from fedrl.engines.flower import keys, node_story, running_lock, status, supernode
+from fedrl.engines.flower import audit_log, keys, node_story, running_lock, status, supernode
 from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.audit_log import AuditLog
 from fedrl.engines.flower.messages import Job, to_json
@@ -193,13 +193,51 @@ def test_a_coordinator_tells_its_members(tmp_path: Path):
         assert status.status(hub)[0].startswith("the SuperLink runs at 0.0.0.0:9092, since")
     assert status.status(hub)[0].startswith("the SuperLink is not running: it was last started at")
     assert "1 round, the last one just now: number 1, 1 answered, 1 did not" in told
-    assert "1 refusal, the last:" in told
+    assert "  did not answer (round 1, just now): away\n" in told
+    assert "1 request turned away at the door, the last:" in told
     assert "a key that is not registered, or a clock that is off: /v1/fleet/activate-node" in told
+
+
+def test_who_has_answered_since_is_not_told_as_missing(tmp_path: Path):
+    log = AuditLog(tmp_path)
+    log.add("ready", run="r", recipe="d", answered=[0], failed={"1": "its tokenizer is another"})
+    entries, _, _ = audit_log.read(tmp_path)
+    (line,) = status._missing(1, entries)
+    assert line.startswith("  did not answer (getting ready, ")
+    assert line.endswith(": its tokenizer is another")
+    log.add("round", run="r", recipe="d", round=1, attempt=0, answered=[0, 1], failed={})
+    log.add("round", run="r", recipe="d", round=2, attempt=0, answered=[0], failed={})  # not asked
+    entries, _, _ = audit_log.read(tmp_path)
+    assert status._missing(1, entries) == []
+
+
+def test_what_a_restart_leaves_is_told_as_such():
+    found = status._why({"asked": "/v1/fleet/push-messages from 10.0.0.7", "status": 403})
+    assert found.startswith("a node with work of before, as after a restart of the SuperLink")
+    assert "restart" not in status._why({"asked": "/v1/control/x from 10.0.0.7", "status": 403})
+
+
+def test_a_mistake_in_its_policy_is_in_a_nodes_status(tmp_path: Path):
+    AuditLog(tmp_path).add("start", client=0, version="1", coordinator="")
+    assert not any("answers nothing" in line for line in status.status(tmp_path))
+    (tmp_path / "policy.toml").write_text("secur = true")
+    assert "it answers nothing: " in status.status(tmp_path)[1]
+    assert "unknown key secur" in status.status(tmp_path)[1]
 
 
 def test_a_folder_of_neither_side_is_told(tmp_path: Path, capsys: Any):
     assert call(["flower", "status", str(tmp_path)]) == 2
     assert "has no audit log and no nodes/" in capsys.readouterr().err
+
+
+def test_a_node_that_has_ended_leaves_no_word_of_what_it_does(tmp_path: Path):
+    """A look that was under way at its end may still find something."""
+    story = Story(Joining("hub:1", None, tmp_path / "north.key"), 0, tmp_path)
+    story.write()
+    assert (tmp_path / node_story.NOW).exists()
+    story.end()
+    story.found(True)
+    assert not (tmp_path / node_story.NOW).exists()
 
 
 def test_a_node_that_ended_while_it_looked_says_nothing(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from pathlib import Path
 
 import pytest
@@ -209,6 +210,33 @@ def test_a_policy_that_the_node_would_not_read_is_a_mistake(tmp_path: Path, star
         fedrl.flower.node("hub:1", tmp_path / "node", **started)
     with pytest.raises(UserError, match=r"--policy nothing\.toml is no file"):
         fedrl.flower.node("hub:1", tmp_path / "node", policy="nothing.toml", **started)
+
+
+def test_a_mistyped_folder_does_not_take_the_policy_away(tmp_path: Path, started: dict):
+    """It would begin with the defaults and an ε of 0, under a key that the coordinator knows."""
+    key, home, other = tmp_path / "north.key", tmp_path / "north", tmp_path / "north-b"
+    fedrl.flower.make_node_keys(key, home)
+    (home / FILE).write_text("secure = true")
+    (tmp_path / FILE).unlink()  # beside the key
+    mine = started | {"key": key}
+    with pytest.raises(UserError, match=r"north-b has no policy\.toml, and this key was used with"):
+        fedrl.flower.node("hub:1", other, **mine)
+    assert not other.exists()
+    said = [f.what for f in fedrl.flower.check("hub", ca=mine["ca"], key=key, folder=other)]
+    assert any("north-b has no policy.toml" in line for line in said)
+    other.mkdir()
+    shutil.copy(home / FILE, other)  # meant
+    with pytest.raises(KeyboardInterrupt):
+        fedrl.flower.node("hub:1", other, **mine)
+    shutil.rmtree(home)  # moved there, that is
+    (other / FILE).unlink()
+    with pytest.raises(KeyboardInterrupt):  # and no other folder has one
+        fedrl.flower.node("hub:1", other, **mine)
+
+
+def test_data_that_is_not_there_is_said_at_the_start(tmp_path: Path, started: dict):
+    with pytest.raises(UserError, match="--data nowhere is no folder"):
+        fedrl.flower.node("hub:1", tmp_path, data="nowhere", **started)
 
 
 def test_a_node_says_at_its_start_by_which_policy_it_goes(

@@ -188,6 +188,24 @@ def test_models_are_those_that_are_named(tmp_path: Path):
     assert lines("any", Policy()) != []  # no model of that name
 
 
+def test_the_owner_is_told_where_a_model_is_missing_and_the_coordinator_is_not(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """What has to be copied needs no loosening of the policy."""
+
+    def refused(model: str, policy: Policy) -> str:
+        tables = {"algorithm": TEXTS["algorithm"] | {"model": model}, "world": TEXTS["world"]}
+        with pytest.raises(Refused) as error:
+            check(resolve(tables), policy, Node(tmp_path))
+        assert str(tmp_path) not in str(error.value)
+        return capsys.readouterr().err
+
+    here = f"there is no {tmp_path / 'model'}: copy the coordinator's model there"
+    assert here in refused("model", Policy())
+    assert "there is no" not in refused("/etc/model", Policy())
+    assert "there is no" not in refused("model", Policy(models=("mine",)))
+
+
 def test_what_is_fetched_is_what_the_owner_names(tmp_path: Path):
     tables = {"algorithm": TEXTS["algorithm"] | {"model": "mine"}, "world": TEXTS["world"]}
     config = resolve(tables)

@@ -118,6 +118,7 @@ def _keys(said: object) -> str:
 
 def differences(coordinator: Iterable[Json], node: Sequence[Json], client: int) -> list[str]:
     """Where the two logs do not tell the same of this client; a line each."""
+    coordinator = list(coordinator)
     gave = {_question(entry) for entry in node if entry.get("event") in GAVE}
     reasons: dict[Question, set[str]] = {}
     for entry in node:
@@ -143,7 +144,19 @@ def differences(coordinator: Iterable[Json], node: Sequence[Json], client: int) 
     runs = {(asked.run, asked.recipe) for asked in told}
     untold = [asked for asked in sorted(gave - told) if (asked.run, asked.recipe) in runs]
     missing = "the node gave an answer, the coordinator's log has none"
-    return found + [f"{_name(asked)}: {missing}" for asked in (untold if told else sorted(gave))]
+    return found + [
+        f"{_name(asked)}: {missing}{_stopped(asked, coordinator)}"
+        for asked in (untold if told else sorted(gave))
+    ]
+
+
+def _stopped(asked: Question, coordinator: Sequence[Json]) -> str:
+    """Whether the coordinator's log ends before this round was over, and says no other end."""
+    of_run = [e for e in coordinator if (e.get("run"), e.get("recipe")) == asked[:2]]
+    last = max((_question(e).round for e in of_run if e.get("event") == "round"), default=0)
+    completed = any(e.get("event") == "ended" and e.get("completed") for e in of_run)
+    stopped = of_run and asked.round == last + 1 and not completed
+    return " (by it, the run was stopped in this round)" if stopped else ""
 
 
 def _question(entry: Json) -> Question:

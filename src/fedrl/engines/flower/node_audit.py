@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedrl.core.private_files import StateError
-from fedrl.core.types import JsonValue
+from fedrl.core.types import Json, JsonValue
 from fedrl.core.update_refusal import one_line
-from fedrl.engines.flower import messages
+from fedrl.engines.flower import audit_log, messages
 from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.approval import digest
 from fedrl.engines.flower.audit_log import AuditLog
@@ -33,6 +33,12 @@ GAVE = ("update", "masked")
 STEPS = {"share": "letters", "mask": "masked", "agree": "agreed", "unmask": "opened"}
 LONGEST = 100
 """Characters of a run's name."""
+
+
+def last_start(folder: Path) -> Json:
+    """The entry of the node's last start; empty if it never was started in this folder."""
+    entries, _, _ = audit_log.read(folder)
+    return next((e for e in reversed(entries) if e.get("event") == "start"), {})
 
 
 class Told(NamedTuple):

@@ -31,7 +31,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
 from fedrl.core.types import UserError
-from fedrl.engines.flower import keys, policy
+from fedrl.engines.flower import key_folder, keys, policy
 from fedrl.engines.flower.adapter import node_auth
 from fedrl.engines.flower.address import Address, parse
 
@@ -277,6 +277,8 @@ def _policy(node: Joining) -> str:
     beside = node.key.parent / policy.FILE if node.key else file
     if not file.is_file() and beside.is_file():
         raise UserError(f"{beside} lies beside the key, and the node reads {file}: move it there")
+    if node.key and node.folder and not node.policy:
+        key_folder.require(node.key, node.folder)
     if not file.is_file():
         return f"there is no {file}: the defaults hold (docs/policy.md)"
     rules = policy.read(file)

@@ -57,7 +57,7 @@ class Story:
     def __init__(self, node: Joining, client: int, folder: Path) -> None:
         self.node, self.client, self.folder = node, client, folder
         self.connected, self.doing, self.trouble = False, "connecting", ""
-        self._writing = threading.Lock()
+        self._writing, self._ended = threading.Lock(), False
         self._turned_away = -math.inf
 
     def told(self, answer: Answer) -> Answer:
@@ -121,7 +121,14 @@ class Story:
             self.connected, self.doing,
         )  # fmt: skip
         with self._writing, contextlib.suppress(OSError):  # a full disk stops the node elsewhere
-            write_atomically(self.folder / NOW, json.dumps(now._asdict()).encode(), OWNER_ONLY)
+            if not self._ended:
+                write_atomically(self.folder / NOW, json.dumps(now._asdict()).encode(), OWNER_ONLY)
+
+    def end(self) -> None:
+        """The node does nothing any more, whatever a look that is under way still finds."""
+        with self._writing, contextlib.suppress(OSError):
+            self._ended = True
+            (self.folder / NOW).unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
@@ -140,8 +147,7 @@ def telling(story: Story) -> Iterator[Story]:
             yield story
         finally:
             over.set()
-            with contextlib.suppress(OSError):
-                (story.folder / NOW).unlink(missing_ok=True)
+            story.end()
 
 
 def _follow(story: Story, over: threading.Event) -> None:

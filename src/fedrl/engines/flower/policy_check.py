@@ -40,6 +40,7 @@ from fedrl.core.types import (
     Word,
 )
 from fedrl.engines.flower.node_plan import OWN, Refused
+from fedrl.engines.flower.owner_log import say
 from fedrl.engines.flower.policy import ANY, Policy
 from fedrl.privacy import secure_aggregation
 
@@ -99,8 +100,11 @@ def _hints(settings_class: type) -> dict[str, Any]:
 
 
 def check(config: Config, policy: Policy, node: Node) -> None:
-    """Raise `Refused` with all lines of `refusals`, if there are any."""
+    """Raise `Refused` with all lines of `refusals`, if there are any. The node's own log has what
+    is missing here: its owner should not allow what only has to be copied."""
     if lines := refusals(config, policy, node):
+        for place in missing_models(config, policy, node):
+            say(f"there is no {place}: copy the coordinator's model there")
         raise Refused("; ".join(lines))
 
 
@@ -239,6 +243,20 @@ def _model(value: str, policy: Policy, node: Node) -> str:
     if ANY in policy.models:
         return "" if held else "opens only models of its own folder"
     return "opens only models that its owner names (models)"
+
+
+def missing_models(config: Config, policy: Policy, node: Node) -> list[Path]:
+    """Where models would be taken from the node's folder, and are not there."""
+    return [
+        node.folder / s.value
+        for s in settings(config)
+        if s.hint == ModelName
+        and s.value not in ("", s.default)
+        and ANY in policy.models
+        and not trusts(policy, node, s.key)
+        and readable(s.value, policy, node)
+        and not os.path.exists(node.folder / s.value)
+    ]
 
 
 def fetches(config: Config, policy: Policy, node: Node) -> bool:

@@ -1,7 +1,8 @@
 """`fedrl flower status`: who is in a federation and what was done, from a folder's own audit log.
 
     of a node          what it is doing, since when, rounds, refusals, its own ε
-    of a coordinator   members by their keys, when each was last seen, rounds, refusals
+    of a coordinator   members by their keys, when each was last seen, why one did not answer,
+                       rounds, requests that were turned away
 
 Nothing is asked of anybody: it works while the rest of the federation is away. Whether a program
 runs is known by the lock that it has on its folder.
@@ -16,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fedrl.core.types import Json, UserError
-from fedrl.engines.flower import audit_log, keys, running_lock
+from fedrl.engines.flower import audit_log, keys, policy, running_lock
 from fedrl.engines.flower.audit_story import spent
 from fedrl.engines.flower.node_audit import GAVE
 from fedrl.engines.flower.node_story import BEAT_SECONDS, NOW, Now
@@ -44,7 +45,7 @@ def status(folder: Path) -> list[str]:
 def _node(folder: Path, entries: Sequence[Json]) -> list[str]:
     starts = [entry for entry in entries if entry.get("event") == "start"]
     rounds = [entry for entry in entries if entry.get("event") in GAVE]
-    lines = [_doing(folder)]
+    lines = [_doing(folder), *_policy(folder)]
     if starts:
         last = starts[-1]
         lines.append(
@@ -64,7 +65,7 @@ def _doing(folder: Path) -> str:
     try:
         now = Now(**json.loads((folder / NOW).read_bytes()))
     except FileNotFoundError:
-        return "this node is not running (no now.json)"
+        return "this node is not running"
     except (ValueError, TypeError) as error:
         raise UserError(f"{folder / NOW} is damaged; the node writes it anew") from error
     age = time.time() - now.time
@@ -76,13 +77,25 @@ def _doing(folder: Path) -> str:
     return f"{how} (client {now.client}): {now.doing}"
 
 
+def _policy(folder: Path) -> list[str]:
+    """What is wrong with its policy, as it is now: with a mistake in it a node answers nothing."""
+    try:
+        policy.read(folder / policy.FILE)
+    except UserError as error:
+        return [f"it answers nothing: {error}"]
+    return []
+
+
 def _coordinator(folder: Path, entries: Sequence[Json]) -> list[str]:
     links = [entry for entry in entries if entry.get("event") == "link"]
     runs = [entry for entry in entries if entry.get("event") == "run"]
     rounds = [entry for entry in entries if entry.get("event") == "round"]
     lines = [_link(folder, links[-1]) if links else "the SuperLink never ran"]
-    lines += [_member(*member, entries) for member in _members(folder)]
-    if len(lines) == 1:
+    members = _members(folder)
+    for number, name, digests in members:
+        lines.append(_member(number, name, digests, entries))
+        lines += _missing(number, entries)
+    if not members:
         lines.append("no members: put their public keys into nodes/ as client-0.pub, client-1.pub")
     if runs:
         lines.append(
@@ -95,7 +108,9 @@ def _coordinator(folder: Path, entries: Sequence[Json]) -> list[str]:
             f"{last.get('round')}, {len(last.get('answered', []))} answered, "
             f"{len(last.get('failed', {}))} did not"
         )
-    return lines + _refusals(entries, ("unknown", "left out"))
+    return lines + _refusals(
+        entries, ("unknown", "left out"), "request", " turned away at the door"
+    )
 
 
 def _link(folder: Path, last: Json) -> str:
@@ -136,6 +151,21 @@ def _member(number: int, name: str, digests: Sequence[str], entries: Sequence[Js
     return f"{called}, key {digests[-1][:16]}: {when}, {count}{known}"
 
 
+def _missing(number: int, entries: Sequence[Json]) -> list[str]:
+    """Why the client was not in the last round that it was asked in, or is not ready for it."""
+    asked = [
+        entry
+        for entry in entries
+        if entry.get("event") in ("round", "ready")
+        and (str(number) in entry.get("failed", {}) or number in entry.get("answered", []))
+    ]
+    why = asked[-1].get("failed", {}).get(str(number)) if asked else None
+    if why is None:
+        return []
+    where = f"round {asked[-1]['round']}" if "round" in asked[-1] else "getting ready"
+    return [f"  did not answer ({where}, {ago(asked[-1])}): {why}"]
+
+
 def _concerns(entry: Json, number: int, digests: Sequence[str]) -> bool:
     event = entry.get("event")
     if event in ("activated", "joined"):
@@ -143,12 +173,14 @@ def _concerns(entry: Json, number: int, digests: Sequence[str]) -> bool:
     return event in ("round", "ready") and number in entry.get("answered", [])
 
 
-def _refusals(entries: Sequence[Json], events: Sequence[str]) -> list[str]:
+def _refusals(
+    entries: Sequence[Json], events: Sequence[str], what: str = "refusal", where: str = ""
+) -> list[str]:
     found = [e for e in entries if e.get("event") in events]
     untold = sum(int(entry.get("untold", 0)) for entry in entries)
     if not found:
-        return ["no refusals"]
-    lines = [f"{_plural(len(found) + untold, 'refusal')}, the last:"]
+        return [f"no {what}s{where}"]
+    lines = [f"{_plural(len(found) + untold, what)}{where}, the last:"]
     return lines + [f"  {ago(entry)}: {_why(entry)}" for entry in found[-LAST_REFUSALS:]]
 
 
@@ -156,8 +188,12 @@ def _why(entry: Json) -> str:
     if "reason" in entry:
         return str(entry["reason"])
     asked, number = str(entry.get("asked")), entry.get("status")
-    stranger = asked.startswith("/v1/fleet/") and number in (401, 412)
-    words = "a key that is not registered, or a clock that is off: " if stranger else ""
+    of_a_node = asked.startswith("/v1/fleet/")
+    words = ""
+    if of_a_node and number in (401, 412):
+        words = "a key that is not registered, or a clock that is off: "
+    elif of_a_node and number == 403:
+        words = "a node with work of before, as after a restart of the SuperLink: "
     return f"{words}{asked} ({number})"
 
 

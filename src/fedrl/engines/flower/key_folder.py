@@ -1,0 +1,42 @@
+"""Which folder a node's key was used with last, in a file beside it (`north.key.folder`).
+
+A typing error in `--folder` would begin a new folder, and with it a policy of defaults and an ε of
+zero, under a key that the coordinator knows. What cannot be written beside the key is not kept: a
+service's folder is in its unit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+
+from fedrl.core.atomic_files import OWNER_ONLY, write_atomically
+from fedrl.core.types import UserError
+from fedrl.engines.flower.policy import FILE
+
+END = ".folder"
+
+
+def remember(key: Path, folder: Path) -> None:
+    """That the key was used with this folder, if that has a policy."""
+    if (folder / FILE).is_file():
+        with contextlib.suppress(OSError):
+            write_atomically(_file(key), f"{folder.resolve()}\n".encode(), OWNER_ONLY)
+
+
+def require(key: Path, folder: Path) -> None:
+    """`UserError` if this folder has no policy, and the one of the last time has."""
+    try:
+        last = Path(_file(key).read_text(encoding="utf-8").strip())
+    except (OSError, UnicodeDecodeError):
+        return
+    if not (folder / FILE).is_file() and (last / FILE).is_file():
+        raise UserError(
+            f"--folder {folder} has no {FILE}, and this key was used with {last}, which has one: "
+            f"is it a typing error? A new folder begins with its ε at 0 and, without a copy of "
+            f"{FILE}, with the defaults"
+        )
+
+
+def _file(key: Path) -> Path:
+    return key.with_name(key.name + END)
