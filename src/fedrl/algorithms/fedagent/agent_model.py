@@ -111,6 +111,18 @@ class AgentModel:
             settings.answer_tokens, settings.eval_temperature, settings.prompt_tokens,
         )  # fmt: skip
 
+    def first_messages(self) -> Sequence[Json]:
+        """What an endpoint is asked first in a task that the model is evaluated on; nothing where
+        clients alone hold tasks."""
+        if self.dealt.held_out == "clients":
+            return []
+        from fedrl.algorithms.fedagent.local_trainer import chosen_format
+        from fedrl.llm.prompts.outline import messages
+
+        format = chosen_format(self.settings, self.world)
+        episode, turn = described(self.world).start(self.eval_tasks[0].id)
+        return messages(format, format.start(episode.goal, turn))
+
     def prompt_outline(self) -> str:
         return self._answering().outline
 
