@@ -11,6 +11,7 @@ import pytest
 import fedrl
 from fedrl.api import diagnosis as looking
 from fedrl.cli import call
+from fedrl.runs import provenance
 
 
 @pytest.mark.slow
@@ -41,6 +42,11 @@ def test_a_missing_package_and_a_full_disk_are_said_with_what_helps(tmp_path, mo
     assert call(["doctor", "--out", str(tmp_path / "not" / "yet")]) == 1
     told = capsys.readouterr().out
     assert "not installed: numba" in told
-    assert 'pip install "fedrl[classic]"' in told
+    assert '→ pip install -c constraints.txt -e ".[classic]"' in told  # tests run in a checkout
     assert "✗ disk" in told
     assert not (tmp_path / "not").exists()
+
+
+def test_without_a_checkout_an_extra_is_installed_by_its_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(fedrl, "__file__", str(tmp_path / "lib" / "fedrl" / "__init__.py"))
+    assert provenance.installs("serve") == 'pip install "fedrl[serve]"'

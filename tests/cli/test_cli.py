@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from support.children import python
 
+from fedrl.core.types import UserError
+from fedrl.runs import train
 from fedrl.runs.run_dir import RunDir, read_checkpoint
 
 pytestmark = pytest.mark.slow
@@ -168,6 +170,17 @@ def test_below_the_quorum_the_run_stops_with_a_checkpoint(fedrl, tmp_path):
     snapshot, _ = read_checkpoint(RunDir(run).checkpoints()[0])
     assert snapshot.round == lines(run / "metrics.jsonl")[-1]["round"]
     assert json.loads((run / "meta.json").read_text())["status"] == "stopped"
+
+
+def test_a_folder_of_runs_is_not_resumed_but_they_are_named(tmp_path):
+    for number in range(7):
+        run = tmp_path / "runs" / "demo" / f"pg-s{number}"
+        run.mkdir(parents=True)
+        (run / "config.toml").touch()
+        os.utime(run / "config.toml", (number, number))
+    for folder in (tmp_path / "runs", tmp_path / "runs" / "demo"):
+        with pytest.raises(UserError, match=r"name one of them.*pg-s6, .*pg-s2, and 2 more$"):
+            train.resume(folder)
 
 
 def test_resume_refuses_other_settings_and_extends_rounds(fedrl, tmp_path):

@@ -34,7 +34,7 @@ def test_the_agents_page_names_what_there_is():
     options = re.search(r"## Options\n(.*?)\n## ", AGENTS, re.DOTALL)[1]
     named = [
         w
-        for line in re.findall(r"^- (.*?)[:(]", options, re.M)
+        for line in re.findall(r"^\| (`.*?) \|", options, re.M)
         for w in re.findall(r"`(\w+)`", line)
     ]
     assert len(named) > 5

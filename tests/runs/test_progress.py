@@ -8,7 +8,7 @@ import pytest
 
 from fedrl.federation.round_loop import Round
 from fedrl.runs import progress
-from fedrl.runs.progress import Progress, Quiet
+from fedrl.runs.progress import NoSignal, Progress, Quiet
 
 
 def told(capsys: pytest.CaptureFixture[str], words: str) -> None:
@@ -24,7 +24,7 @@ def test_what_takes_long_at_the_start_is_said(
 ):
     monkeypatch.setattr(progress, "STARTING_SECONDS", (0.01, 0.02))
     with Progress() as shown:
-        told(capsys, "compiling, which takes longest the first time\n")
+        told(capsys, "getting ready for the first round, which takes longest the first time\n")
         told(capsys, " s so far\n")
         shown.round_done(Round(0, 5, {}, [], {}))
         assert shown._begun.is_set()
@@ -40,3 +40,23 @@ def test_a_quick_start_is_not_talked_about(
     with Quiet():
         pass
     assert capsys.readouterr().err == "round 0/5  …\n"
+
+
+def test_an_evaluation_of_an_earlier_round_is_told_as_such():
+    shown = Quiet()
+    shown.round_done(Round(0, 8, {"eval/success": 0.25}, [], {}))
+    later = Round(1, 8, {"train/return": 1.0}, [], {})
+    shown.round_done(later)
+    assert shown.line(later).startswith("round 1/8  eval/success 0.25 (round 0)  ")
+    again = Round(2, 8, {"eval/success": 0.5}, [], {})
+    assert shown.line(again).startswith("round 2/8  eval/success 0.5  ")
+
+
+def test_a_run_that_cannot_learn_says_so_once():
+    said: list[str] = []
+    look = NoSignal(said.append)
+    shares = [None, 1.0, 1.0, 0.9, 1.0, 1.0, 1.0, 1.0, 1.0]
+    for number, share in enumerate(shares):
+        look(Round(number, 9, {} if share is None else {"train/zero_advantage": share}, [], {}))
+    assert len(said) == 1
+    assert said[0].startswith("nothing to learn from since round 4: ")

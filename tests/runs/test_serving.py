@@ -96,8 +96,11 @@ def test_evaluation_transformers_and_the_endpoint_say_the_same(format: str, tmp_
 
 
 @needs_server
-def test_the_command_serves_until_ctrl_c(run: fedrl.Run) -> None:
+def test_the_command_serves_until_ctrl_c(
+    run: fedrl.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     words = ("-m", "fedrl", "serve", str(run.path), "--port", "0", "--server", "transformers")
+    monkeypatch.setenv("HF_HOME", str(tmp_path))  # that of a user who never fetched a model
     with python(*words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         first = process.stdout.readline()
         url = first.split(" answers at ")[1].split()[0]
@@ -105,6 +108,11 @@ def test_the_command_serves_until_ctrl_c(run: fedrl.Run) -> None:
         curl = process.stdout.readline()
         assert curl.startswith(f"curl {url}/chat/completions -H ")
         asked = json.loads(curl.split(" -d '")[1].rstrip("'\n"))
+        agent, _ = load_agent(run.path)
+        assert "TASK" not in asked["messages"][0]["content"]  # of a task, not of any
+        assert asked["messages"] == agent.first_messages()
+        with urllib.request.urlopen(f"{url}/models") as models:
+            assert models.status == 200
         answer = posted(f"{url}/chat/completions", asked)
         assert answer["choices"][0]["message"]["role"] == "assistant"
         process.send_signal(signal.SIGINT)

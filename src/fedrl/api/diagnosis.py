@@ -91,7 +91,7 @@ def _extras() -> Iterator[Finding]:
         absent = [package for package, version in versions.items() if version is None]
         if absent:
             text = f"not installed: {', '.join(absent)}"
-            yield Finding(f"[{name}]", "note", text, f'pip install "fedrl[{name}]"')
+            yield Finding(f"[{name}]", "note", text, provenance.installs(name))
         else:
             told = ", ".join(f"{package} {version}" for package, version in versions.items())
             yield Finding(f"[{name}]", "good", told)

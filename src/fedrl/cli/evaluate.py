@@ -117,7 +117,12 @@ def show_split(found: "SplitEvaluation") -> None:
     for kind in sorted(set(found.category)):
         table.add_row(str(kind), *_share(found.won[found.category == kind], alone))
     table.add_row("all", *_share(found.won, alone), style="bold")
-    Console(highlight=False).print(table)
+    console = Console(highlight=False)
+    console.print(table)
+    console.print(
+        "Answers are drawn anew, at the evaluation's temperature: a run's own number for the same "
+        "model and tasks may differ within the interval."
+    )
 
 
 def _share(won: "np.ndarray", interval: bool) -> list[str]:

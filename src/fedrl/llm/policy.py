@@ -77,6 +77,8 @@ class Policy:
 
 TOKENIZER = re.compile(r"(tokenizer|vocab|spiece|sentencepiece)\.|tekken|.*\.tiktoken$")
 """Names of files that hold a vocabulary."""
+WEIGHTS = re.compile(r".*\.(safetensors|bin)(\.index\.json)?$")
+"""Names of files that hold weights."""
 
 INDIRECT = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HF_HUB_OFFLINE")
 """Environment variables with which a connection of our own would say nothing about the hub."""
@@ -227,6 +229,23 @@ def unreachable(name: str, key: str) -> str:
     )
 
 
+def look_at_folder(name: str) -> tuple[Tokenizer | None, list[str]]:
+    """Its tokenizer, where a model's folder is here, and what of the model a run still needs."""
+    from transformers import AutoTokenizer
+
+    from fedrl.llm import gguf
+
+    if gguf.is_gguf(name):  # one file has all
+        return None, []
+    if not Path(name).is_dir():
+        return None, ["tokenizer", "weights"]
+    absent = [] if holds(name, WEIGHTS) else ["weights"]
+    if not holds(name, TOKENIZER):
+        return None, ["tokenizer", *absent]
+    with loading(name):
+        return AutoTokenizer.from_pretrained(name), absent
+
+
 def _load_pretrained(
     name: str, config: ModelConfig, spread: bool, more: dict[str, Any]
 ) -> tuple[PreTrainedModel, Tokenizer]:
@@ -241,7 +260,7 @@ def _load_pretrained(
                 "with `fedrl warmstart --model`"
             )
         return gguf.load(Path(name))
-    if Path(name).is_dir() and not any(TOKENIZER.match(p.name) for p in Path(name).iterdir()):
+    if Path(name).is_dir() and not holds(name, TOKENIZER):
         # transformers would make up an empty one for some kinds of model
         raise UserError(
             f"algorithm.model: {name} has no tokenizer; copy the model's tokenizer.json and "
@@ -249,6 +268,11 @@ def _load_pretrained(
         )
     model = AutoModelForCausalLM.from_pretrained(name, config=config, dtype=torch.float32, **more)
     return model, AutoTokenizer.from_pretrained(name)
+
+
+def holds(name: str, files: re.Pattern[str]) -> bool:
+    """Whether a folder has one of these files."""
+    return any(files.match(path.name) for path in Path(name).iterdir())
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import logging
 import sys
 import threading
 import time
+from collections.abc import Callable
 
 from rich.console import Console
 from rich.status import Status
@@ -22,7 +23,9 @@ from fedrl.federation.round_loop import Round
 MAIN = ("eval/success", "eval/accuracy", "eval/return", "eval/reward", "train/return")
 PLAIN_SECONDS = 2.0
 """Without a terminal, a line at most this often (and for the first and the last round)."""
-STARTING = "compiling, which takes longest the first time"
+NO_SIGNAL_ROUNDS = 3
+"""Rounds without anything to learn from until that is said."""
+STARTING = "getting ready for the first round, which takes longest the first time"
 STARTING_SECONDS = (3.0, 30.0)
 """Without a terminal, when that is said if nothing else was, and how often after that."""
 
@@ -41,6 +44,7 @@ class Progress:
         self._first: tuple[int, float] | None = None
         self._printed = float("-inf")
         self._latest: Metrics = {}
+        self._told_in: dict[str, int] = {}  # by metric, the round of its latest value
         self._living: Status | None = None
         if self.console.is_terminal:
             self._living = self.console.status(STARTING)
@@ -72,7 +76,7 @@ class Progress:
 
     def round_done(self, done: Round) -> None:
         self._begun.set()
-        self._latest |= done.metrics
+        self._take(done)
         line = self.line(done)
         if self._living is not None:
             # One line: what is cut off on a narrow terminal is its end, never the round.
@@ -85,6 +89,10 @@ class Progress:
             self._printed = now
             self._plain(line)
 
+    def _take(self, done: Round) -> None:
+        self._latest |= done.metrics
+        self._told_in |= dict.fromkeys(done.metrics, done.round)
+
     def _plain(self, line: str) -> None:
         with contextlib.suppress(OSError):  # nobody reads any more: no reason to stop
             print(line, file=sys.stderr, flush=True)
@@ -93,9 +101,14 @@ class Progress:
         return f"round {done.round}/{done.rounds}  {self.summary(done)}"
 
     def summary(self, done: Round) -> str:
-        metrics = self._latest | done.metrics
+        self._take(done)
+        metrics = self._latest
         main = next((name for name in MAIN if name in metrics), None)
-        parts = [] if main is None else [f"{main} {metrics[main]:.4g}"]
+        parts = []
+        if main is not None:
+            told_in = self._told_in[main]
+            since = "" if told_in == done.round else f" (round {told_in})"
+            parts = [f"{main} {metrics[main]:.4g}{since}"]
         if "env/steps" in metrics:
             parts.append(f"{si(metrics['env/steps'])} steps")
         if "comm/bytes_up" in metrics:
@@ -133,4 +146,24 @@ class Quiet(Progress):
         logging.getLogger("fedrl").warning(line)
 
     def round_done(self, done: Round) -> None:
-        self._latest |= done.metrics
+        self._take(done)
+
+
+class NoSignal:
+    """Says once that a run cannot learn: for some rounds, all groups of episodes went alike."""
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self.warn = warn
+        self.rounds = 0
+
+    def __call__(self, done: Round) -> None:
+        share = done.metrics.get("train/zero_advantage")
+        if share is None:  # not of this method, or nobody trained
+            return
+        self.rounds = self.rounds + 1 if share >= 1 else 0
+        if self.rounds == NO_SIGNAL_ROUNDS:
+            self.warn(
+                f"nothing to learn from since round {done.round - NO_SIGNAL_ROUNDS + 1}: the "
+                "episodes of every task went alike (train/zero_advantage 1). A warm start, easier "
+                "tasks, a higher temperature or a graded reward gives groups that differ"
+            )

@@ -72,3 +72,11 @@ def hardware() -> Json:
         cpu = models[0].split(":", 1)[1].strip() if models else cpu
     pages = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     return {"cpu": cpu, "cores": os.cpu_count(), "memory_gb": round(pages / 2**30, 1)}
+
+
+def installs(extra: str) -> str:
+    """The command for an extra: in a checkout, of the checkout itself."""
+    checkout = Path(fedrl.__file__).parents[2]
+    if all((checkout / name).is_file() for name in ("pyproject.toml", "constraints.txt")):
+        return f'pip install -c constraints.txt -e ".[{extra}]"'
+    return f'pip install "fedrl[{extra}]"'

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from fedrl.core.own_data import Pins
 from fedrl.core.registry import absolute
 from fedrl.core.types import Json, Tables, UserError
 from fedrl.runs.read import flatten
+from fedrl.runs.run_dir import require_run
+
+NAMED = 5
+"""Runs in a folder that are named; more are counted."""
 
 MAY_CHANGE = {
     "rounds",
@@ -84,3 +89,20 @@ def require_same(config: Config, then: Tables, path: Path) -> None:
                 f"{path / 'config.toml'}: {key} is {value!r}, and {said!r} in the run's "
                 "checkpoint: put it back, or begin a new run"
             )
+
+
+def require_one_run(path: Path) -> None:
+    """A run's own folder; of a folder with runs in it, these are named."""
+    # os.path, unlike pathlib, also answers for names that are too long
+    if os.path.isdir(path) and not os.path.isfile(path / "config.toml"):
+        below = [
+            found.parent for depth in ("*", "*/*") for found in path.glob(f"{depth}/config.toml")
+        ]
+        below.sort(key=lambda run: (run / "config.toml").stat().st_mtime, reverse=True)
+        if below:
+            more = f", and {len(below) - NAMED} more" if len(below) > NAMED else ""
+            raise UserError(
+                f"{path} holds runs and is none; name one of them, the newest first: "
+                f"{', '.join(map(str, below[:NAMED]))}{more}"
+            )
+    require_run(path)

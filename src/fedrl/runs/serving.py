@@ -20,13 +20,15 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args, runtime_checkable
 
 import fedrl
 from fedrl.core import child_process
 from fedrl.core.registry import suggestion
-from fedrl.core.types import SavesModel, UserError
+from fedrl.core.types import Json, SavesModel, UserError
+from fedrl.runs import provenance
 from fedrl.runs.agents import build, newest_checkpoint
 from fedrl.runs.checkpoint import round_of
 from fedrl.runs.exports import export
@@ -42,6 +44,9 @@ WORDS = {
 QUIET = {"HF_HUB_OFFLINE": "1", "HF_HUB_DISABLE_UPDATE_CHECK": "1", "VLLM_NO_USAGE_STATS": "1"}
 """All that is served is here: nothing is fetched, and nothing is told."""
 EXPORTS, LOG = "exports", "server-{port}.log"
+CACHE = "hub"
+"""An empty one: the server lists it (and fails if it is not there), and other models that a user
+fetched are not for those who ask this one."""
 EVERYWHERE = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Where the machine itself finds a server that listens on all its addresses."""
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -85,12 +90,13 @@ def serve(path: Path, host: str, port: int, server: ServerName) -> Endpoint:
     name = chosen_server(server)
     port = _free_port(host, port)
     folder, request = exported(path)
-    log = folder.parent / LOG.format(port=port)
+    log, cache = folder.parent / LOG.format(port=port), folder.parent / CACHE
+    cache.mkdir(exist_ok=True)
     with log.open("wb") as said:
         process = subprocess.Popen(
             [*child_process.python(), "-P", "-m", *words(name, folder.name, host, port)],
             cwd=folder.parent,  # so the model is called by its name, not by a path
-            env=os.environ | QUIET,
+            env=os.environ | QUIET | {"HF_HUB_CACHE": str(cache)},
             stdin=subprocess.DEVNULL,
             stdout=said,
             stderr=said,
@@ -124,7 +130,7 @@ def chosen_server(server: str) -> str:
     if server == "auto":
         server = "vllm" if not _lacking("vllm") and _sees_gpu() else "transformers"
     if lacking := _lacking(server):
-        how = 'pip install "fedrl[serve]"' if server == "transformers" else "pip install vllm"
+        how = provenance.installs("serve") if server == "transformers" else "pip install vllm"
         raise UserError(f"the server of {server} needs {', '.join(lacking)}: {how}")
     return server
 
@@ -152,12 +158,27 @@ def exported(path: Path) -> tuple[Path, str]:
     return folder, json.dumps(
         {
             "model": folder.name,
-            "messages": [{"role": "user", "content": algorithm.prompt_outline() or "…"}],
+            "messages": first_messages(algorithm),
             "temperature": 0,
             "max_tokens": config.algorithm.answer_tokens,
         },
         ensure_ascii=False,
     )
+
+
+@runtime_checkable
+class AsksFirst(Protocol):
+    """An agent in a world with tasks that are nobody's secret."""
+
+    def first_messages(self) -> Sequence[Json]: ...
+
+
+def first_messages(algorithm: SavesModel) -> list[Json]:
+    """A task to try it with; where none is to be had, how prompts look."""
+    with contextlib.suppress(UserError, OSError):  # a world on a server that is away
+        if isinstance(algorithm, AsksFirst) and (asked := algorithm.first_messages()):
+            return list(asked)
+    return [{"role": "user", "content": algorithm.prompt_outline() or "…"}]
 
 
 def _free_port(host: str, port: int) -> int:

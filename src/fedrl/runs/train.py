@@ -42,9 +42,16 @@ from fedrl.federation.simulated_clock import SimulatedClock, durations
 from fedrl.runs.error_log import ErrorLog
 from fedrl.runs.interrupt import Interrupt
 from fedrl.runs.private_run import check_books, check_packages, mechanism, outlook, secret_cohorts
-from fedrl.runs.progress import open_progress
-from fedrl.runs.resume_rules import FREE_TABLES, MAY_CHANGE, kept_settings, placed, require_same
-from fedrl.runs.run_dir import KEPT, RunDir, require_run
+from fedrl.runs.progress import NoSignal, open_progress
+from fedrl.runs.resume_rules import (
+    FREE_TABLES,
+    MAY_CHANGE,
+    kept_settings,
+    placed,
+    require_one_run,
+    require_same,
+)
+from fedrl.runs.run_dir import KEPT, RunDir
 from fedrl.runs.tracking import check_sinks, open_sinks
 
 LOG = logging.getLogger("fedrl")
@@ -168,7 +175,7 @@ def resume(
                 f"change it (--rounds may grow, and {', '.join(sorted(MAY_CHANGE - {'rounds'}))})"
             )
     path = path.parent if path.name == "config.toml" else path
-    require_run(path)
+    require_one_run(path)
     before = resolve(read_recipe(path / "config.toml"))
     config = resolve(as_dict(before), flags, settings)
     if config.engine != before.engine and "flower" in (config.engine, before.engine):
@@ -244,6 +251,7 @@ def train(
         observers: list[Callable[[round_loop.Round], None]] = [
             shown.round_done,
             lambda done: run.say(shown.line(done)),
+            NoSignal(warn),
             *(partial(_track, sink, warn) for sink in sinks),
             interrupt.check,
             call_back,

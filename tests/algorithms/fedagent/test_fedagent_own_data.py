@@ -50,6 +50,16 @@ def test_a_client_trains_on_all_that_its_folder_holds(place: Path, tmp_path: Pat
     assert len(algorithm.eval_tasks) == round(0.1 * SIZES["public"])
 
 
+def test_a_model_without_a_chat_template_is_refused_before_there_is_a_folder(
+    place: Path, tmp_path: Path
+):
+    config = recipe(place, tmp_path / "runs", algorithm={"format": "chat"})
+    for refused in (runs.plan, lambda config: runs.start(config, build_algorithm(config))):
+        with pytest.raises(UserError, match=r"algorithm\.model has no chat template"):
+            refused(config)
+    assert not (tmp_path / "runs").exists()
+
+
 @pytest.mark.parametrize("held_out", ["public", "clients"])
 def test_nodes_give_the_numbers_of_the_simulation(
     place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held_out: str

@@ -278,3 +278,34 @@ def test_what_cannot_be_planned_is_said(tmp_path):
         runs.plan(recipe(tmp_path, algorithm={"model": ""}))
     with pytest.raises(UserError, match="no folder"):
         runs.plan(recipe(tmp_path, algorithm={"model": "./nowhere"}))
+
+
+def test_a_machine_without_a_gpu_tells_a_gpus_memory_too(folder, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    settings = replace(BASE, model=str(folder), device="auto")
+
+    def told(settings):
+        needs = memory_estimate.estimate_memory(settings, 0)
+        return "\n".join(memory_estimate.estimate_lines(needs, settings))
+
+    gpu = memory_estimate.estimate_memory(replace(settings, device="cuda"), 0).memory.total
+    assert f"on a GPU at most {memory_estimate.in_bytes(gpu)}" in told(settings)
+    here = memory_estimate.in_bytes(memory_estimate.device_memory("cpu"))
+    assert f"on cpu (which has {here})" in told(settings)
+    for asked in ("cpu", "cuda"):
+        assert "on a GPU at most" not in told(replace(settings, device=asked))
+    assert "which has" not in told(replace(settings, device="cuda"))  # it is not here
+
+
+def test_what_vllm_takes_is_not_counted_and_said(folder, monkeypatch):
+    monkeypatch.setattr(memory_estimate, "find_spec", lambda _: None)
+    settings = replace(BASE, model=str(folder), device="cuda", rollouts="vllm")
+    needs = memory_estimate.estimate_memory(settings, 0)
+    assert needs.memory.sampler == needs.memory.cache == 0
+    text = "\n".join(memory_estimate.estimate_lines(needs, settings))
+    assert "vllm takes 30% of the GPU's memory beside that, and is not installed here" in text
+
+
+def test_a_plan_says_what_of_the_model_it_could_not_look_at(folder, tmp_path):
+    plan = runs.plan(recipe(tmp_path, algorithm={"model": str(folder)}))
+    assert plan[-1] == "not in a folder here, so not looked at: the model's tokenizer and weights"

@@ -190,3 +190,17 @@ def test_a_long_run_is_kept_by_its_places_not_by_its_texts(tmp_path: Path):
     assert len(log.counts()) == 300
     assert len(repr(vars(log))) < 100_000
     assert len(json.dumps(log.news(-1, {}))) < 10_000
+
+
+def test_a_stopped_run_says_why(tmp_path: Path):
+    written = Written(tmp_path / "pg-s0-abc123")
+    log = tmp_path / "pg-s0-abc123" / "log.txt"
+    written.status("stopped")
+    run = Followed(tmp_path / "pg-s0-abc123")
+    run.read()
+    assert (run.about()["id"], run.about()["why"]) == ("abc123", "")
+    log.write_text("2026-01-01 10:00:00 stopped: OSError no room\nTraceback\n")
+    assert run.about()["why"] == "OSError no room"
+    with log.open("a") as file:
+        file.write("2026-01-01 10:09:00 stopped: KeyboardInterrupt \n")
+    assert run.about()["why"] == ""

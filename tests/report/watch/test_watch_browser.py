@@ -44,3 +44,16 @@ def test_a_run_is_followed_to_its_end_through_a_restart(tmp_path: Path, new_pers
         expect(page.locator("#runs li")).to_have_count(0)
         page.reload()
         expect(page.locator("#runs input:checked")).to_have_count(2)
+
+
+def test_a_run_with_something_to_see_comes_first(tmp_path: Path, new_person):  # noqa: F811
+    Written(tmp_path / "runs" / "a", rounds=6).round()
+    empty = Written(tmp_path / "runs" / "pg-s1-f00d", seed=1)
+    empty.status("stopped")
+    (tmp_path / "runs" / "pg-s1-f00d" / "log.txt").write_text("10:00 stopped: OSError no room\n")
+    with serving(tmp_path / "runs") as server:
+        page = new_person(server.url, [server.url.partition("#")[0]])
+        expect(page.locator("#title")).to_contain_text("seed 0")
+        expect(page.locator("#runs")).to_contain_text("f00d")
+        page.locator("#runs li", has_text="f00d").locator("small").click()
+        expect(page.locator("#tiles")).to_contain_text("OSError no room")

@@ -111,6 +111,18 @@ class AgentModel:
             settings.answer_tokens, settings.eval_temperature, settings.prompt_tokens,
         )  # fmt: skip
 
+    def first_messages(self) -> Sequence[Json]:
+        """What an endpoint is asked first in a task that the model is evaluated on; nothing where
+        clients alone hold tasks."""
+        if self.dealt.held_out == "clients":
+            return []
+        from fedrl.algorithms.fedagent.local_trainer import chosen_format
+        from fedrl.llm.prompts.outline import messages
+
+        format = chosen_format(self.settings, self.world)
+        episode, turn = described(self.world).start(self.eval_tasks[0].id)
+        return messages(format, format.start(episode.goal, turn))
+
     def prompt_outline(self) -> str:
         return self._answering().outline
 
@@ -127,7 +139,9 @@ class AgentModel:
         if not self.settings.model:
             raise UserError("algorithm.model is empty; name a model folder (`fedrl warmstart`)")
         try:
+            from fedrl.algorithms.fedagent.local_trainer import chosen_format, require_template
             from fedrl.algorithms.fedagent.memory_estimate import estimate_lines, estimate_memory
+            from fedrl.llm.policy import look_at_folder
         except ModuleNotFoundError as error:
             raise missing_extra(error, f"algorithm.name = {self.settings.name!r}", "llm") from error
         own = self.settings.eval_own * sum(map(len, self.client_env_ids))
@@ -136,7 +150,14 @@ class AgentModel:
         nothing = np.zeros((), np.float32)  # seen as if it were an array, without one's memory
         theta = {name: np.broadcast_to(nothing, shape) for name, shape in estimate.trained.items()}
         state = {"theta": theta, "previous": theta, "u": theta}
-        return state, estimate_lines(estimate, self.settings, evaluated)
+        lines = estimate_lines(estimate, self.settings, evaluated)
+        tokenizer, absent = look_at_folder(self.settings.model)
+        if tokenizer is not None:
+            require_template(chosen_format(self.settings, self.world), tokenizer)
+        if absent:
+            missing = " and ".join(absent)
+            lines.append(f"not in a folder here, so not looked at: the model's {missing}")
+        return state, lines
 
     def agreement(self, client: int | None = None) -> dict[str, str]:
         """Of the model and its tokenizer, and of what the world's agents can do."""

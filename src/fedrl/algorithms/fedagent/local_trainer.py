@@ -33,9 +33,10 @@ from fedrl.llm import lora
 from fedrl.llm.actor import Actor
 from fedrl.llm.generation.select import select_sampler
 from fedrl.llm.model_setup import compile_layers, prepare_model
-from fedrl.llm.model_types import LanguageModel
+from fedrl.llm.model_types import LanguageModel, Tokenizer
 from fedrl.llm.out_of_memory import explain_out_of_memory
 from fedrl.llm.policy import SPREAD, Policy, choose_device, load
+from fedrl.llm.prompts import single_turn
 from fedrl.llm.prompts.prompt_format import PromptFormat, world_format
 from fedrl.llm.rl import ppo
 from fedrl.llm.rl.advantages import (
@@ -86,6 +87,12 @@ def chosen_format(settings: Settings, world: TextWorld) -> PromptFormat[Any]:
     )
 
 
+def require_template(format: PromptFormat[Any], tokenizer: Tokenizer) -> None:
+    """Where the format cannot do without the model's own, before a run has a folder."""
+    if isinstance(format, single_turn.SingleTurn) and format.chat:
+        single_turn.require_template(tokenizer)
+
+
 class LocalTrainer:
     """Plays and learns as the settings say."""
 
@@ -99,9 +106,11 @@ class LocalTrainer:
         )
         with explain_out_of_memory(doing="loading"):
             self._load_models(settings)
+        format = chosen_format(settings, world)
+        require_template(format, self.policy.tokenizer)
         self.loop = AgentLoop(
             world,
-            chosen_format(settings, world),
+            format,
             self.policy.tokenizer,
             settings.answer_tokens,
             settings.prompt_tokens,

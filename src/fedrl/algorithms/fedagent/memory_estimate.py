@@ -10,7 +10,8 @@ P parameters, of which N are trained; weights and what is trained are float32 (4
     copies       4 P for the KL divergence's reference (none with LoRA: the model without its
                  adapters is the reference); 4 N for FedProx's start; 28 N for β < 1: the model of
                  the round before, u, the mean direction, and four gradients of a minibatch
-    sampler      2 P          the engine's copy in bfloat16; the plain sampler shares the weights
+    sampler      2 P          the engine's copy in bfloat16; the plain sampler shares the weights.
+                 vLLM takes a share of the GPU for its weights and cache, which is not in the sum
     cache        keys and values of all episodes that are answered side by side, at their longest.
                  The CUDA engine rounds both up; an evaluation streams through training's rows. The
                  plain sampler holds all episodes of an evaluation
@@ -25,7 +26,9 @@ settings allow. CUDA itself takes another half gigabyte.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
+from importlib.util import find_spec
 from typing import NamedTuple
 
 import torch
@@ -37,6 +40,7 @@ from fedrl.llm import memory
 from fedrl.llm.generation.decode_buffers import ROUND, bucket_rows, round_up
 from fedrl.llm.generation.packed_weights import is_supported
 from fedrl.llm.generation.select import sampler_name
+from fedrl.llm.generation.vllm import SHARE
 from fedrl.llm.lora import is_personal, linear_layers
 from fedrl.llm.memory import CALIBRATION, HALF, SINGLE, Shape, cache_bytes, shape_of
 from fedrl.llm.policy import SPREAD, choose_device, skeleton
@@ -108,7 +112,7 @@ def estimate_memory(settings: Settings, evaluated: int) -> Estimate:
         gradients=SINGLE * size,
         optimizer=2 * SINGLE * size,
         copies=copies(settings, total, size),
-        sampler=0 if sampler == "plain" else HALF * plain,  # adapters are merged
+        sampler=HALF * plain if sampler == "cuda" else 0,  # adapters are merged
         cache=cache(settings, shape, rows, sampler, HALF if on_gpu else SINGLE),
         activations=max(learning, reading_pass(settings, shape, rows) if sampler == "cuda" else 0),
     )
@@ -125,6 +129,8 @@ def copies(settings: Settings, total: int, trained: int) -> int:
 def cache(settings: Settings, shape: Shape, rows: int, rollouts: str, number: int) -> int:
     """Keys and values of all episodes at their longest."""
     length = settings.prompt_tokens + settings.answer_tokens
+    if rollouts == "vllm":  # its own, and of the size that it chooses
+        return 0
     if rollouts != "cuda":
         return cache_bytes(shape, rows, length, number)
     return cache_bytes(shape, bucket_rows(rows), round_up(length, ROUND), number)
@@ -226,6 +232,8 @@ def estimate_lines(needs: Estimate, settings: Settings, evaluated: int = 0) -> l
     sent = sum(torch.Size(shape).numel() for shape in needs.trained.values())
     trained = sent + needs.kept
     where = "all GPUs together" if settings.device == SPREAD else f"{needs.device}"
+    if there := device_memory(needs.device):
+        where += f" (which has {in_bytes(there)})"
     parts = ", ".join(f"{name} {in_bytes(n)}" for name, n in needs.memory._asdict().items() if n)
     keeps = [
         f"a client keeps {in_bytes(2 * SINGLE * trained)} of AdamW's moments between its rounds, "
@@ -243,12 +251,39 @@ def estimate_lines(needs: Estimate, settings: Settings, evaluated: int = 0) -> l
         *(own if needs.kept else []),
         f"memory at most {in_bytes(needs.memory.total)} on {where}, in each process that trains: "
         f"{parts}",
+        *elsewhere(needs, settings, evaluated),
         f"that is with {needs.rows:,} episodes side by side ({needs.rollouts} rollouts), prompts "
         f"of {settings.prompt_tokens:,} and answers of {settings.answer_tokens:,} tokens; lower "
         "algorithm.prompt_tokens if yours are shorter",
         f"the server's part of a checkpoint holds {in_bytes(SINGLE * sent * states)}",
         *([f"what would save most, each alone: {', '.join(helps)}"] if helps else []),
     ]
+
+
+def elsewhere(needs: Estimate, settings: Settings, evaluated: int) -> list[str]:
+    """What the sum does not say: a GPU's, on a machine that has none, and what vLLM takes."""
+    if needs.rollouts == "vllm":
+        absent = find_spec("vllm") is None
+        return [
+            f"vllm takes {SHARE:.0%} of the GPU's memory beside that"
+            + (", and is not installed here: pip install vllm" if absent else "")
+        ]
+    if settings.device != "auto" or needs.device != "cpu":
+        return []
+    gpu = estimate_memory(replace(settings, device="cuda"), evaluated).memory.total
+    return [
+        f"on a GPU at most {in_bytes(gpu)}, as far as this machine without one can tell: "
+        "--algorithm.device cuda says of what"
+    ]
+
+
+def device_memory(device: str) -> int:
+    """Bytes that a device of this machine has in all; 0 if it has no such device, or of several."""
+    if device == "cpu":
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if device == SPREAD or not torch.cuda.is_available():
+        return 0
+    return int(torch.cuda.mem_get_info(choose_device(device))[1])
 
 
 def in_bytes(size: int) -> str:

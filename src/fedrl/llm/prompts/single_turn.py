@@ -56,13 +56,7 @@ class SingleTurn:
             if not self.chat:
                 return prompt
             prompt = ({"role": "user", "content": prompt},)
-        if not getattr(tokenizer, "chat_template", None):
-            raise UserError(
-                Shareable(
-                    "algorithm.model has no chat template, and the prompts are chat messages: use "
-                    'an instruction-tuned model, or prompts that are texts and format = "compact"'
-                )
-            )
+        require_template(tokenizer)
         messages = [dict(message) for message in prompt]
         return str(
             tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=True)
@@ -73,3 +67,14 @@ class SingleTurn:
 
     def render(self, notes: Notes, command: str) -> str:
         return command
+
+
+def require_template(tokenizer: Tokenizer) -> None:
+    """Messages are written by the model's own template alone."""
+    if not getattr(tokenizer, "chat_template", None):
+        raise UserError(
+            Shareable(
+                "algorithm.model has no chat template, and the prompts are chat messages: use "
+                'an instruction-tuned model, or prompts that are texts and format = "compact"'
+            )
+        )

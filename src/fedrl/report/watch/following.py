@@ -20,6 +20,8 @@ from fedrl.runs.read import flatten
 
 MOST_BYTES = 8_000_000
 """Read of a log at once: a long run appears piece by piece instead of late."""
+STOPPED, LOG_BYTES, MOST_WORDS = " stopped: ", 50_000, 300
+"""How a log says why, how much of its end is looked at, and how much of it is shown."""
 RECENT = 20
 """Rounds behind the time that is left."""
 
@@ -140,6 +142,7 @@ class Followed:
             "path": str(self.path),
             "name": str(self.settings.get("name", self.path.parent.name)),
             "run": self.path.name,
+            "id": self.path.name.rpartition("-")[2],
             "method": str(self.settings.get("algorithm.name", "")),
             "world": str(self.settings.get("world.name", "")),
             "kind": str(self.settings.get("federation.kind", "federated")),
@@ -147,6 +150,7 @@ class Followed:
             "clients": self.settings.get("federation.clients"),
             "engine": str(self.settings.get("engine", "")),
             "status": status,
+            "why": why_stopped(self.path) if status == "stopped" else "",
             "quiet": round(quiet),
             "round": done,
             "rounds": planned,
@@ -194,6 +198,19 @@ def meta_of(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
+
+
+def why_stopped(path: Path) -> str:
+    """What its log says last of that; nothing if somebody stopped it."""
+    try:
+        with (path / "log.txt").open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - LOG_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    said = [line.partition(STOPPED)[2] for line in lines if STOPPED in line]
+    why = said[-1] if said else ""
+    return "" if why.startswith(("KeyboardInterrupt", "StopRun")) else why[:MOST_WORDS]
 
 
 def changed(path: Path) -> float:

@@ -78,10 +78,13 @@ function restored() {
   return found.length ? found : null;
 }
 
-// At first: the newest run, and beside it the others of its recipe.
+// At first: the newest run with something to see, one that goes on if there is any, and beside it the others of its recipe.
 function alike() {
-  const same = runs.map((_, number) => number).filter((number) => runs[number].name === runs[0].name);
-  return same.slice(0, AT_FIRST);
+  const worth = (run) => 2 * (run.status === "running") + (run.round > 0);
+  const best = Math.max(...runs.map(worth));
+  const first = runs.findIndex((run) => worth(run) === best);
+  const same = runs.map((_, number) => number).filter((number) => number !== first && runs[number].name === runs[first].name);
+  return [first, ...same.sort((a, b) => worth(runs[b]) - worth(runs[a]))].slice(0, AT_FIRST);
 }
 
 function choose(numbers) {
@@ -120,7 +123,9 @@ function list() {
     badge.textContent = run.status === "silent" ? `silent for ${time(run.quiet)}` : run.status;
     head.append(box, swatch, name, badge);
     const more = document.createElement("small");
-    more.textContent = `${run.name} · round ${run.round} of ${run.rounds}`;
+    more.textContent = `${run.name} · round ${run.round} of ${run.rounds} · ${run.id}`;
+    more.title = run.path;
+    if (run.why) badge.title = run.why;
     const bar = document.createElement("div");
     bar.className = "bar";
     const done = document.createElement("span");
@@ -167,7 +172,7 @@ function last(number, name) {
 function tiles() {
   const run = runs[focus];
   if (!run) return;
-  $("title").textContent = `${run.name} · ${label(run)} · ${run.world}`;
+  $("title").textContent = `${run.name} · ${label(run)} · ${run.world} · ${run.id}`;
   const failed = (kept.get(focus)?.clients || []).filter((line) => line[2]).length;
   const found = {
     "round": `${run.round} of ${run.rounds}`, "status": run.status === "silent" ? `silent for ${time(run.quiet)}` : run.status,
@@ -176,6 +181,7 @@ function tiles() {
   };
   const epsilon = last(focus, "privacy/epsilon");
   if (epsilon !== undefined) found["ε spent"] = short(epsilon);
+  if (run.why) found["why it stopped"] = run.why;
   if (metric && last(focus, metric) !== undefined) found[metric] = short(last(focus, metric));
   $("tiles").replaceChildren(...Object.entries(found).map(([name, value]) => {
     const tile = document.createElement("div"), term = document.createElement("dt"), what = document.createElement("dd");
