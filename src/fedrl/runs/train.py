@@ -28,19 +28,17 @@ from fedrl.config.flag_parsing import split_flags
 from fedrl.config.loading import as_dict, dotted, read_recipe, resolve, to_toml
 from fedrl.config.schema import Config
 from fedrl.core import agreement, seeding, tree
-from fedrl.core.own_data import Agrees, ComparesContents, Pins
-from fedrl.core.registry import is_file, label, missing_extra
+from fedrl.core.own_data import Agrees, ComparesContents
+from fedrl.core.registry import is_file, label
 from fedrl.core.types import Algorithm, ShowsEpisodes, Tables, UserError, WarmUp
 from fedrl.engines.flower import connection as connections
-from fedrl.engines.in_process import InProcess, Watch, one_line
-from fedrl.engines.worker_pool import WorkerPool
+from fedrl.engines.in_process import one_line
 from fedrl.envs.simulated import SimulatedWorld, require_repeats
 from fedrl.federation import round_loop
-from fedrl.federation.async_buffer import AsyncBuffer
 from fedrl.federation.client_sampling import client_env_ids, first_cohort, groups
-from fedrl.federation.simulated_clock import SimulatedClock, durations
 from fedrl.runs.error_log import ErrorLog
 from fedrl.runs.interrupt import Interrupt
+from fedrl.runs.open_engine import asynchronous, flower_driver, open_engine
 from fedrl.runs.private_run import check_books, check_packages, mechanism, outlook, secret_cohorts
 from fedrl.runs.progress import NoSignal, open_progress
 from fedrl.runs.resume_rules import (
@@ -51,7 +49,7 @@ from fedrl.runs.resume_rules import (
     require_one_run,
     require_same,
 )
-from fedrl.runs.run_dir import KEPT, RunDir
+from fedrl.runs.run_dir import RunDir
 from fedrl.runs.tracking import check_sinks, open_sinks
 
 LOG = logging.getLogger("fedrl")
@@ -143,7 +141,7 @@ def check_world(config: Config, algorithm: Algorithm) -> None:
 def check_connection(config: Config) -> None:
     """Say what is wrong with it before there is a folder."""
     if config.engine == "flower":
-        _flower()
+        flower_driver()
         names = (config.algorithm.name, config.world.name, config.attack.kind)
         for name in (*names, *parts.rewards(config.world)):
             if is_file(name):
@@ -327,45 +325,6 @@ class Callbacks:
         self.stopped = any(verdict is False for verdict in verdicts)
         if self.stopped:
             raise round_loop.StopRun
-
-
-def open_engine(
-    config: Config,
-    run: RunDir,
-    algorithm: Algorithm,
-    warn: Callable[[str], None],
-    errors: ErrorLog,
-) -> contextlib.AbstractContextManager[round_loop.Engine]:
-    """Where the clients run, as long as the context lasts."""
-    watch = Watch(errors.failed, texts=bool(packages(config)))
-    if config.engine == "workers":
-        return WorkerPool(partial(build_clients, placed(config)), config.workers, watch)
-    if config.engine == "flower":
-        name = run.path.resolve().name
-        if isinstance(config.world, Pins):  # nodes have data of their own
-            config = replace(config, world=config.world.pinned(digest=""))
-        engine: contextlib.AbstractContextManager[round_loop.Engine] = _flower().open_engine(
-            config, name, algorithm, warn, KEPT
-        )
-        return engine
-    return contextlib.nullcontext(InProcess(algorithm, watch))
-
-
-def asynchronous(config: Config, engine: Any) -> AsyncBuffer:
-    """Rounds that wait for a full buffer; where nothing is real, on a clock of their own."""
-    if isinstance(engine, InProcess):
-        s = config.async_buffer
-        engine = SimulatedClock(engine, durations(config.seed, s.times, s.spread, s.jitter))
-    return AsyncBuffer(config.async_buffer, engine)
-
-
-def _flower() -> Any:
-    """The engine on other machines; its package is imported when it is asked for."""
-    try:
-        from fedrl.engines.flower import driver
-    except ModuleNotFoundError as error:
-        raise missing_extra(error, 'engine = "flower"', "flower") from error
-    return driver
 
 
 def _track(sink: Any, warn: Callable[[str], None], done: round_loop.Round) -> None:
