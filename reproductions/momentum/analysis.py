@@ -91,8 +91,13 @@ class Analysis:
     def counts(self) -> str:
         """How many of the paper's claims there are of each verdict, in words."""
         found = Counter(one.verdict for one in self.statements if not one.ours)
-        plural = {HOLDS: "hold", FAILS: "do not hold"}
-        told = ", ".join(f"{found[word]} {plural.get(word, word)}" for word in WORDS if found[word])
+        several = {HOLDS: "hold", FAILS: "do not hold"}
+
+        def words(verdict: str) -> str:
+            one = found[verdict] == 1
+            return f"{found[verdict]} {verdict if one else several.get(verdict, verdict)}"
+
+        told = ", ".join(words(verdict) for verdict in WORDS if found[verdict])
         return f"Of {found.total()} claims of the paper: {told}."
 
     @cached_property

@@ -130,3 +130,11 @@ def test_the_page_about_python_runs_from_top_to_bottom(tmp_path, monkeypatch):
     assert names["runs"].whole
     assert len(names["runs"]) == 6
     assert {page.name for page in tmp_path.glob("*.html")} == {"compared.html", "sweep.html"}
+
+
+def test_every_paragraph_of_the_glossary_explains_a_term():
+    text = (DOCS / "glossary.md").read_text(encoding="utf-8")
+    _, *paragraphs = text.split("\n\n")
+    terms = [one for one in paragraphs if one.startswith("**")]
+    assert len(terms) > 60
+    assert paragraphs[paragraphs.index(terms[0]) :][: len(terms)] == terms

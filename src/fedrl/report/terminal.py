@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fedrl.core.number_format import label
 from fedrl.report import differences
 from fedrl.report.run_groups import Group, main_metric, summary_row
 
@@ -32,5 +33,9 @@ def _verdict(groups: Sequence[Group], metric: str) -> list[str]:
     if len(having) < 2:
         return []
     if near := differences.rivals(having, metric):
-        return [f"no winner: {having[0].name} is not told apart from {', '.join(near)}"]
-    return [f"{having[0].name} is told apart from every other one, seed by seed"]
+        return [
+            f"no winner by final {label(metric)}: {having[0].name} is not told apart from "
+            f"{', '.join(near)}"
+        ]
+    best = having[0].name
+    return [f"by final {label(metric)}, seed by seed, {best} is told apart from every other one"]
