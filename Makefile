@@ -8,7 +8,7 @@ export OMP_NUM_THREADS ?= 1
 export OPENBLAS_NUM_THREADS ?= 1
 export XLA_FLAGS ?= --xla_cpu_multi_thread_eigen=false
 
-.PHONY: demo test machines attacks quick check docs pictures notebooks format bench dist clean
+.PHONY: demo test machines attacks quick check lint docs pictures notebooks format bench dist clean
 .DEFAULT_GOAL := help
 
 help:
@@ -17,7 +17,8 @@ help:
 	@echo "make machines  SuperLinks and SuperNodes that are killed, attacked or fenced in (10 minutes)"
 	@echo "make attacks  what an adversary of a federation tries: tests/attacks, with SuperLinks and SuperNodes"
 	@echo "make quick   unit tests of the mathematics and of every layer, while you work (a minute on two cores)"
-	@echo "make check   ruff, mypy, and the documentation as a site"
+	@echo "make lint    ruff, mypy, and the documentation as a site"
+	@echo "make check   the same, and every command and notebook that README and docs show, run"
 	@echo "make docs    the documentation as a site, in build/site; a warning is an error"
 	@echo "make pictures  draw the figures of the documentation, and photograph watch, report and feedback"
 	@echo "make notebooks  run the notebooks of the documentation and store what comes out"
@@ -37,7 +38,7 @@ demo: $(STAMP)
 
 # What fails (exit status 1) is run once more, alone: two cores shared by browsers, servers and
 # learners make some waits too long. What passes only then is named, as a place to mend.
-test: $(STAMP) check
+test: $(STAMP) lint
 	$(BIN)/python -m pytest -n 2 -m "not machines" --durations=40 || { test $$? -eq 1 && \
 		echo "once more, alone: what passes now failed beside others, and wants mending" && \
 		$(BIN)/python -m pytest -m "not machines" --last-failed --last-failed-no-failures none -rfEp; }
@@ -53,7 +54,11 @@ attacks: $(STAMP)
 quick: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not machines"
 
-check: $(STAMP) docs
+# `make test` has these tests, too: it needs lint alone.
+check: $(STAMP) lint
+	$(BIN)/python -m pytest -n 2 -m "not machines" tests/project
+
+lint: $(STAMP) docs
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
