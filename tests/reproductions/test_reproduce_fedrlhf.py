@@ -91,7 +91,7 @@ def test_federated_and_centralized_write_as_many_texts(scale, tmp_path):
     """By as many updates: a step of one who has all is on as many texts as all clients' steps."""
     cells = {cell.name: cell for part in REVIEWS for cell in grid_of(scale, tmp_path).cells[part]}
     rates = [name.removeprefix("fedrlhf") for name in cells if name.startswith("fedrlhf")]
-    assert len(rates) == 4  # three step sizes that were tried, and the chosen one
+    assert len(rates) >= 4  # three step sizes that were tried or more, and the chosen one
     for rate in rates:
         ours, central = (
             cells[f"{name}{rate}"].config(cells[f"{name}{rate}"].seeds[0], tmp_path)
@@ -120,21 +120,21 @@ def test_step_sizes_are_chosen_with_seeds_that_no_table_reports(scale, tmp_path)
     )
     assert [one.learner for one in found] == ["fedrlhf", "centralized"]
     for one in found:
-        assert len(one.tries) == 3
+        assert len(one.tries) >= 3
         assert one.chosen in one.tries
         assert not one.done
 
 
 def test_the_best_step_size_is_that_of_the_largest_mean_and_no_end(tmp_path):
     store, cells = Store(tmp_path), SMALL.cells["tuned"]
-    level = {"0.001": 0.7, "0.002": 0.8, "0.004": 0.75}
+    level = {"0.001": 0.8, "0.002": 0.75, "0.004": 0.7}
     for cell in cells:
-        top = 0.1 * (cell.labels["learner"] == "centralized" and cell.labels["lr"] == "0.004")
-        paid = level[cell.labels["lr"]] + top
+        top = 0.2 * (cell.labels["learner"] == "centralized" and cell.labels["lr"] == "0.004")
+        paid = level.get(cell.labels["lr"], 0.6) + top
         fake(store, cell, lambda s, r, paid=paid: {"eval/reward": paid + noise(s, r) / 10})
     beside = {cell.name: Trained(cell, {}) for cell in SMALL.cells["imdb"]}
     ours, central = text_tuning.tunings(read_runs(store, cells), beside)
-    assert (ours.best, ours.at_an_end) == (0.002, False)
+    assert (ours.best, ours.at_an_end) == (0.001, False)
     assert (central.best, central.at_an_end) == (0.004, True)
     said = text_tuning.remarks([ours, central])
     assert "centralized (0.004)" in said

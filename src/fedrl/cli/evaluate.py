@@ -121,7 +121,7 @@ def show_split(found: "SplitEvaluation") -> None:
     console.print(table)
     console.print(
         "Answers are drawn anew, at the evaluation's temperature: a run's own number for the same "
-        "model and tasks may differ within the interval."
+        "model and tasks may differ by chance."
     )
 
 

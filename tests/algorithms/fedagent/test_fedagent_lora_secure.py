@@ -18,6 +18,8 @@ from support.secure_nodes import SecretNet, over, rehearsed
 from fedrl.config.build import build_algorithm
 from fedrl.core import tree
 
+pytestmark = pytest.mark.slow
+
 pytestmark = pytest.mark.usefixtures("easier_game")
 
 CLIENTS = 3
