@@ -18,9 +18,7 @@ from support.secure_nodes import SecretNet, over, rehearsed
 from fedrl.config.build import build_algorithm
 from fedrl.core import tree
 
-pytestmark = pytest.mark.slow
-
-pytestmark = pytest.mark.usefixtures("easier_game")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("easier_game")]
 
 CLIENTS = 3
 ALGORITHM = {"lora_rank": 4, "lora_alpha": 8, "lr": 1e-2, "tasks": 6, "group": 4, "eval_tasks": 4}
