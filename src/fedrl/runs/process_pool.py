@@ -24,6 +24,7 @@ from fedrl.core.threads import pinned_children
 from fedrl.core.types import WORKER, UserError
 from fedrl.engines.in_process import debugging, one_line, raised_at
 from fedrl.runs import provenance
+from fedrl.runs.compiled_programs import release_if_crowded
 from fedrl.runs.interrupt import Interrupt
 
 
@@ -171,6 +172,8 @@ def perform(work: Callable[[], object], until: float | None) -> Outcome:
         except Exception as error:  # noqa: BLE001 - CUDA, a full disk, …: the other jobs go on
             where = raised_at(error) if debugging() else ""
             return Outcome(False, time.monotonic() - started, one_line(error) + where)
+        finally:
+            release_if_crowded()
     return Outcome(True, time.monotonic() - started)
 
 

@@ -36,6 +36,7 @@ from fedrl.engines.in_process import one_line
 from fedrl.envs.simulated import SimulatedWorld, require_repeats
 from fedrl.federation import round_loop
 from fedrl.federation.client_sampling import client_env_ids, first_cohort, groups
+from fedrl.runs.compiled_programs import release_if_crowded
 from fedrl.runs.error_log import ErrorLog
 from fedrl.runs.interrupt import Interrupt
 from fedrl.runs.open_engine import asynchronous, flower_driver, open_engine
@@ -217,6 +218,7 @@ def train(
     started = time.monotonic()
     status, call_back = "stopped", Callbacks(callbacks)
     with contextlib.ExitStack() as stack:
+        stack.callback(release_if_crowded)  # a script may do a hundred runs
         stack.callback(run.close)
         shown = stack.enter_context(open_progress(progress))
 

@@ -25,7 +25,8 @@ from fedrl.core import seeding
 from fedrl.llm.transcripts import from_record, kept_of
 from fedrl.runs import train as runs
 
-pytestmark = pytest.mark.usefixtures("easier_game")
+# Every test trains a model for some rounds.
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("easier_game")]
 NAME = "episodes.jsonl"
 
 
@@ -119,7 +120,6 @@ runs.train(config, runs.start(config), build_algorithm(config), progress=None)
 """
 
 
-@pytest.mark.slow
 def test_a_run_that_was_killed_in_the_middle_of_a_line_ends_with_the_same_bytes(model, tmp_path):
     whole = train(recipe(model, rounds=3), tmp_path / "a")
     text = to_toml(recipe(model, rounds=3, out=str(tmp_path / "b")))
