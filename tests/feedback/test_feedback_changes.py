@@ -28,11 +28,6 @@ from fedrl.feedback.sources import live, logged
 from fedrl.feedback.store import Folder, client_folder
 
 
-@pytest.fixture
-def folder(tmp_path):
-    return Folder(client_folder(tmp_path / "private", 3))
-
-
 def disk(folder):
     files = [file for file in folder.path.rglob("*") if file.is_file()]
     return "".join(file.read_text() for file in files if file.name != "questions.jsonl")

@@ -22,12 +22,6 @@ from fedrl.feedback.page import open_page
 from fedrl.feedback.queries import Answer
 from fedrl.feedback.store import Folder, client_folder
 
-
-@pytest.fixture
-def folder(tmp_path):
-    return Folder(client_folder(tmp_path / "private", 3))
-
-
 # The server ---------------------------------------------------------------------------------------
 
 

@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import pytest
 from support.browsing import browser, new_person, playwright  # noqa: F401
-from support.feedback_browsing import press, sent, visits
+from support.feedback_browsing import DESKTOP, PHONE, part, press, sent
 from support.feedback_pages import compare, rate, running
 
 from fedrl.feedback.queries import Query
-from fedrl.feedback.store import Folder, client_folder
 
 pytestmark = pytest.mark.slow
 
 expect = playwright.expect
-PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1100, "height": 800}
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return Folder(client_folder(tmp_path / "private", 3))
-
-
-@pytest.fixture
-def visit(new_person):  # noqa: F811
-    return visits(new_person)
-
-
-def part(page, name):
-    page.get_by_role("button", name=name, exact=True).click()
 
 
 def test_on_a_phone_nothing_covers_a_text_that_is_to_be_judged(visit, folder):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from support.browsing import playwright
 
 expect = playwright.expect
+PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1100, "height": 800}
 
 
 def visits(new_person):
@@ -38,6 +39,11 @@ def press(page, keys):
 def click(page, name):
     expect(page.locator("body.seen")).to_be_attached()
     page.get_by_role("button", name=name).click()
+
+
+def part(page, name):
+    """Turn to one of the page's three parts."""
+    page.get_by_role("button", name=name, exact=True).click()
 
 
 def count(page, text):
