@@ -229,7 +229,7 @@ def test_several_people_have_links_of_their_own_and_an_overview_tells_how_they_a
         expect(pages["anna"].locator("#who")).to_have_text("anna")
         expect(pages["anna"].locator("#why")).to_contain_text("together with 1 other person")
         assert "ben" not in pages["anna"].content()
-        effect.write(folder, Effect("films", 3, FILM, FILM))
+        effect.write(folder, Effect("films", 3, FILM, FILM), folder.given())
         for name, own in {"anna": 3, "ben": 3}.items():
             part(pages[name], "What changed")
             expect(pages[name].locator("#effect-sum")).to_contain_text(
@@ -281,7 +281,7 @@ def test_what_answers_change_is_on_the_page_and_goes_with_them(visit, tmp_path, 
         expect(page.locator(".side .score").last).to_have_text(re.compile(r"^[0-5]\.\d\d"))
         part(page, "My answers")
         for place in range(6):
-            page.locator(f"#answer-{place}").select_option("Too high")
+            page.locator(f"#answer-{place}").select_option(value="-1")
         sent(page)
         more(3)
         seen["changed"] = films(page)

@@ -44,8 +44,8 @@ from fedrl.feedback.store import Folder
 PARTS = {
     "": "page.html", "page.css": "page.css", "page.js": "page.js", "icon.svg": "icon.svg",
     "applying.js": "applying.js", "drawing.js": "drawing.js", "history.js": "history.js",
-    "sitting.js": "sitting.js", "telling.js": "telling.js", "people": "overview.html",
-    "overview.js": "overview.js",
+    "keeping.js": "keeping.js", "sitting.js": "sitting.js", "telling.js": "telling.js",
+    "people": "overview.html", "overview.js": "overview.js",
 }  # fmt: skip
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 Over = Callable[[], bool]
@@ -149,6 +149,7 @@ class FeedbackServer(KeyedServer):
         about: dict[str, Json] = {
             "client": self.client, "limit": self.limit, "over": over, "person": folder.person,
             "page": self.page, "others": max(len(self.people) - 1, 0),
+            "learned": _learned(folder),
         }  # fmt: skip
         return about | page_state.state(view)
 
@@ -218,6 +219,15 @@ def serve(
             count = len(folder.answers())
             print(f"\nclosed; {count} answer{'s' * (count != 1)} kept in {folder.path}")
     return 0
+
+
+def _learned(folder: Folder) -> Json:
+    """What was learned of a person, as far as it can be read: answering goes on without it, and
+    what is wrong with the file is told where it is shown."""
+    try:
+        return page_state.learned(effect.read(folder), folder.person)
+    except UserError:
+        return None
 
 
 def _text(file: str) -> str:
