@@ -120,4 +120,39 @@ def test_the_overview_tells_what_texts_begin_with_and_says_nothing_twice(visit, 
         folder.of("ben").answer("c", 1)
         page.reload()  # it looks by itself, but not at once
         expect(page.locator("#disputed tbody td").first).to_have_text("Once … more · … less")
-        expect(page.locator("#agreement")).to_contain_text("how far answers are apart")
+        expect(page.locator("#agreement")).to_contain_text(
+            "how far answers are apart: “about the same” is nearer to “first is better”"
+        )
+        folder.of("ben").change("c", 0, comment="on a rainy day")
+        page.reload()
+        cells = page.locator("#notes tbody td")
+        expect(cells).to_have_text(["ben", "on a rainy day", "… more · … less"])
+
+
+def test_half_a_link_to_the_overview_says_so_and_shows_no_empty_tables(new_person, folder):  # noqa: F811
+    with running(folder, people=["anna", "ben"]) as server:
+        page = new_person(server.url[:-3], [server.site], "403")
+        expect(page.locator("#trouble")).to_contain_text("This link is not complete")
+        expect(page.get_by_role("heading", level=1)).to_be_hidden()
+
+
+def test_keys_are_explained_where_they_answer_and_targets_fit_a_finger(visit, folder):
+    folder.ask([rate("a"), rate("b")])
+    small = """[...document.querySelectorAll("button, select, textarea, summary")].filter((one) => {
+      const { width, height } = one.getBoundingClientRect();
+      return height && (height < 44 || width < 44);
+    }).map((one) => one.outerHTML)"""
+    with running(folder) as server:
+        for size in (PHONE, DESKTOP):
+            page = visit(server, viewport=size)
+            expect(page.locator("#question")).to_be_visible()
+            if size is PHONE:
+                press(page, "1")
+                sent(page)
+            page.get_by_text("Add a note").click()
+            expect(page.locator("#keys")).to_be_visible(visible=size is DESKTOP)
+            assert page.evaluate(small) == []
+            part(page, "My answers")
+            expect(page.get_by_role("combobox")).to_have_count(1)
+            expect(page.locator("#keys")).to_be_hidden()
+            assert page.evaluate(small) == []

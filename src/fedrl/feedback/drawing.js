@@ -6,11 +6,11 @@ const WORDS = {
           why: "Here is a guess of how many stars you would give; say whether it is too high, " +
             "about right or too low. Your recommendations learn from that what you like." },
   start: { ask: "Would you give it this many stars?",
-           choices: ["Fewer stars", "About as many", "More stars"],
-           short: ["Fewer stars", "About as many", "More stars"],
-           why: "Nothing is known of your taste yet, so everything starts with the same stars; " +
-             "say whether you would give fewer, about as many or more. Your recommendations " +
-             "learn from that what you like, and then there is a guess for each." },
+           choices: ["Fewer stars", "About that", "More stars"],
+           short: ["Fewer stars", "About that", "More stars"],
+           why: "The first questions all start with the same stars, because nothing was known of " +
+             "your taste; say whether you would give fewer, about that or more. Your " +
+             "recommendations learn from that what you like." },
   compare: { ask: "Which one is better?",
              choices: ["First is better", "About the same", "Second is better"],
              short: ["First", "The same", "Second"],

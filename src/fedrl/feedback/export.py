@@ -14,7 +14,7 @@ WORDS = {
     "rate": {-1.0: "too high", 0.0: "about right", 1.0: "too low"},
     "compare": {-1.0: "first is better", 0.0: "about the same", 1.0: "second is better"},
 }
-START = {-1.0: "fewer stars", 0.0: "about as many", 1.0: "more stars"}
+START = {-1.0: "fewer stars", 0.0: "about that", 1.0: "more stars"}
 """Of a rating where the model had no guess yet."""
 COLUMNS = ("time", "question", "first", "second", "shown score", "answer", "value", "note")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")

@@ -19,6 +19,7 @@ back. Where several people answer, each has a key, and the folder's own opens th
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from importlib.resources import files
@@ -85,7 +86,7 @@ class FeedbackServer(KeyedServer):
         place = f"{self.site}{self.root}"
         self.url = f"{place}people#{self.key}" if people else f"{place}#{self.key}"
         self.links = {name: f"{place}#{key}" for name, key in keys.items()}
-        self.page = _digest()
+        self.page, self.trouble = _digest(), ""
         for one in self.people.values() or (folder,):
             one.sit(limit)
 
@@ -93,6 +94,13 @@ class FeedbackServer(KeyedServer):
         """Called by the base class, too, where it could not listen."""
         super().server_close()
         self.serving.end()
+
+    def told(self, error: UserError) -> str:
+        """Paths and what is wrong with them are for whoever runs it, once in the terminal."""
+        if str(error) != self.trouble:
+            self.trouble = str(error)
+            print(f"people cannot be served: {self.trouble}", file=sys.stderr, flush=True)
+        return "The computer that keeps your answers cannot read or write them just now."
 
     def _respond(self, request: Request) -> None:
         path, _, words = request.path.partition("?")

@@ -16,6 +16,8 @@ AHEAD = 40
 BEHIND = 30
 """Entries that the page knows: as many can be undone in one go."""
 MOST_ENTRIES = 200
+LONGEST_NAME = 100
+"""Characters of the word that makes an entry count once; it is kept on the disk."""
 
 
 def state(view: FolderView) -> dict[str, Json]:
@@ -97,6 +99,8 @@ def _entry(entry: Json) -> Entry | None:
     match entry:
         case {"more": True}:
             return None
+        case {"once": str(once)} if len(once) > LONGEST_NAME:
+            raise unreadable()
         case {"undo": str(question), "once": str(once)} if question and once:
             return Entry(question, None, once, "undo")
         case {"forget": str(question), "once": str(once)} if question and once:

@@ -322,7 +322,8 @@ class Folder:
     def replace(self, name: str, data: bytes) -> None:
         """Write a file of this folder: all of it or nothing, also if the power goes; otherwise
         answers might outlive the queries that they belong to."""
-        write_atomically(self.path / name, data, OWNER_ONLY)
+        with self._trouble():
+            write_atomically(self.path / name, data, OWNER_ONLY)
 
 
 @contextlib.contextmanager

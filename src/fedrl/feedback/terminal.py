@@ -17,7 +17,7 @@ CHOICES = {
     "rate": "1 too high   2 right   3 too low",
     "compare": "1 the first is better   2 the same   3 the second is better",
 }
-START = "1 fewer stars   2 about as many   3 more stars"
+START = "1 fewer stars   2 about that   3 more stars"
 OTHERWISE = "0 cannot say   s skip"
 VALUES = {"1": -1.0, "2": 0.0, "3": 1.0, "0": None}
 WAIT = 1.0  # seconds between two looks into a folder without queries
