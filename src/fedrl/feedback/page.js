@@ -12,7 +12,7 @@ import { $, make, saidWord, spoken, wordsOf, UNSURE } from "./drawing.js";
 import { showConflicts, showEffect, showHistory, sure } from "./history.js";
 import { keeper } from "./keeping.js";
 import { drawQuestion, showEnd, showHead, showLately, showLearned, showQuiet } from "./sitting.js";
-import { say, showFor, tell, READ } from "./telling.js";
+import { say, showFor, tell, unsent, READ } from "./telling.js";
 
 const BATCH = 100, SOON = 2000, LATER = 15000, AGAIN = [300, 1000, 2000, 4000];
 const GLANCE = 500;  // longer than the two clicks of a double click are apart
@@ -83,11 +83,11 @@ async function talk() {
       failures++;
       trouble = reply.status === 403
         ? "This link is not complete, or no longer valid. Open the whole link that you were given."
-        : `${said.error} ${waiting()}`;
+        : `${said.error} ${unsent(queue.length)}`;
     }
   } catch {
     failures++;
-    trouble = `No connection just now. ${waiting()}`;
+    trouble = `No connection just now. ${unsent(queue.length)}`;
   }
   talking = false;
   show();
@@ -108,13 +108,6 @@ async function lookUp() {
 function setApart(conflict) {
   conflicts.push(conflict);
   kept.keep("conflicts", conflict);
-}
-
-function waiting() {
-  const count = queue.length;
-  if (!count) return "Nothing is lost; this page tries again by itself.";
-  return `${count === 1 ? "Your last entry is" : `Your last ${count} entries are`} kept on this ` +
-    "device and sent by itself as soon as that works: leave this page open.";
 }
 
 function plan() {
