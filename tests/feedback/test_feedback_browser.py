@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 from support.browsing import browser, new_person, playwright  # noqa: F401
-from support.feedback_browsing import click, count, press, sent, visits
-from support.feedback_pages import compare, rate, running
+from support.feedback_browsing import click, count, press, sent
+from support.feedback_pages import compare, live_run, rate, running
 
 from fedrl.cli import call
 from fedrl.feedback.queries import Answer
@@ -20,16 +20,6 @@ pytestmark = pytest.mark.slow
 
 expect = playwright.expect
 EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>"
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return Folder(client_folder(tmp_path / "private", 3))
-
-
-@pytest.fixture
-def visit(new_person):  # noqa: F811
-    return visits(new_person)
 
 
 def test_answers_by_key_and_by_click_arrive(visit, folder):
@@ -282,16 +272,7 @@ def test_what_is_answered_here_teaches_a_run_and_is_nowhere_in_it(visit, tmp_pat
     monkeypatch.setattr(
         FedRLHF, "local", lambda self, job: [r := local(self, job), updates.append(r.update)][0]
     )
-    people = tmp_path / "people"
-    words = {
-        "rounds": 1, "out": tmp_path / "runs", "federation.clients": 2,
-        "algorithm.rating_queries": 6, "algorithm.preference_queries": 6,
-        "algorithm.feedback": "live", "algorithm.feedback-folder": people,
-    }  # fmt: skip
-    flags = [word for key, value in words.items() for word in (f"--{key}", str(value))]
-    assert call(["run", "fedrlhf/movielens_paper", *flags]) == 0
-    (run,) = (tmp_path / "runs").glob("*/*")
-    folder = Folder(client_folder(people, 1))
+    run, folder = live_run(tmp_path, "fedrlhf/movielens_paper", preference_queries=6)
     with running(folder, 1) as server:
         page = visit(server)
         expect(page.locator("#question")).to_be_visible()

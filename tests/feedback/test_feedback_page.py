@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import http.client
 import json
 import os
@@ -18,15 +19,10 @@ from fedrl.api.people import private_folder
 from fedrl.cli import call
 from fedrl.core.loopback import Listen
 from fedrl.core.types import UserError
+from fedrl.feedback import store
 from fedrl.feedback.page import open_page
 from fedrl.feedback.queries import Answer
 from fedrl.feedback.store import Folder, client_folder
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return Folder(client_folder(tmp_path / "private", 3))
-
 
 # The server ---------------------------------------------------------------------------------------
 
@@ -117,6 +113,8 @@ def test_other_pages_are_refused(folder, headers):
         {"entries": [{"undo": "", "once": "1"}]},
         {"entries": [{"undo": "a", "once": ""}]},
         {"entries": [{"more": True}] * 300},
+        {"entries": [{"question": "a", "value": 1, "once": "x" * 101}]},  # it is kept for ever
+        {"entries": [{"question": "a", "value": 1, "once": "1", "note": "x" * 501}]},
     ],
 )
 def test_a_malformed_entry_changes_nothing(folder, body):
@@ -165,13 +163,60 @@ def test_doubts_and_skips_are_told_apart_from_answers(folder):
     assert folder.answers() == [Answer("c", 0)]
 
 
-def test_trouble_with_the_disk_is_told_and_ends(folder):
+def test_a_full_disk_loses_nothing_and_its_path_is_told_to_whoever_runs_it(
+    folder, monkeypatch, capsys
+):
+    folder.ask([rate("a"), rate("b")])
+    folder.answer("a", 1)
+    write, full = os.pwrite, [True]
+
+    def until_full(file, data, at):
+        if full and b"question" in data:
+            write(file, data[:9], at)  # half a line
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return write(file, data, at)
+
+    monkeypatch.setattr(os, "pwrite", until_full)
+    with running(folder) as server:
+        answer = entries({"question": "b", "value": 1})
+        for _ in range(2):
+            status, said = request(server, "POST", server.root + "entries", answer)
+            assert status == 503
+            assert str(folder.path) not in said["error"]
+            assert "cannot read or write them just now" in said["error"]
+        assert request(server, "GET", server.root + "state")[1]["progress"]["answered"] == 1
+        told = capsys.readouterr().err.splitlines()
+        assert len(told) == 1  # a page tries again every few seconds
+        assert f"{folder.path}: No space left on device" in told[0]
+        full.clear()
+        assert request(server, "POST", server.root + "entries", answer)[0] == 200
+    assert folder.answers() == [Answer("a", 1), Answer("b", 1)]
+
+
+def test_a_full_disk_at_the_start_is_one_line(folder, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(store, "write_atomically", full)
+    with pytest.raises(UserError, match="No space left on device"):
+        open_page(folder, 3)
+
+
+def test_a_name_is_the_same_in_capitals(folder):
+    with running(folder, at=Listen("LocalHost", "127.0.0.1")) as server:
+        for name in ("localhost", "LOCALHOST"):
+            host = {"Host": f"{name}:{server.server_port}"}
+            assert request(server, "GET", server.root + "state", headers=host)[0] == 200
+
+
+def test_trouble_with_the_disk_is_told_and_ends(folder, capsys):
     folder.ask([rate("a")])
     with running(folder) as server:
         (folder.path / "answers.jsonl").write_text("not json\n")
         answer = entries({"question": "a", "value": 1})
         status, said = request(server, "POST", server.root + "entries", answer)
-        assert (status, "damaged" in said["error"]) == (503, True)
+        assert (status, "cannot read or write" in said["error"]) == (503, True)
+        assert "line 1 is damaged" in capsys.readouterr().err
         (folder.path / "answers.jsonl").write_text("")
         assert request(server, "POST", server.root + "entries", answer)[0] == 200
     assert folder.answers() == [Answer("a", 1)]

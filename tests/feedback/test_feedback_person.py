@@ -8,34 +8,18 @@ import re
 
 import pytest
 from support.browsing import browser, new_person, playwright  # noqa: F401
-from support.feedback_browsing import click, count, press, sent, visits
-from support.feedback_pages import compare, rate, running
+from support.feedback_browsing import DESKTOP, PHONE, click, count, part, press, sent
+from support.feedback_pages import compare, live_run, rate, running
 
 from fedrl.cli import call
 from fedrl.feedback import effect
 from fedrl.feedback.effect import Effect, Recommendation
 from fedrl.feedback.queries import Answer, Query
-from fedrl.feedback.store import Folder, client_folder
 
 pytestmark = pytest.mark.slow
 
 expect = playwright.expect
 FILM = (Recommendation("A film", 4.5),)
-PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1100, "height": 800}
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return Folder(client_folder(tmp_path / "private", 3))
-
-
-@pytest.fixture
-def visit(new_person):  # noqa: F811
-    return visits(new_person)
-
-
-def part(page, name):
-    page.get_by_role("button", name=name, exact=True).click()
 
 
 def disk(folder):
@@ -245,7 +229,7 @@ def test_several_people_have_links_of_their_own_and_an_overview_tells_how_they_a
         expect(pages["anna"].locator("#who")).to_have_text("anna")
         expect(pages["anna"].locator("#why")).to_contain_text("together with 1 other person")
         assert "ben" not in pages["anna"].content()
-        effect.write(folder, Effect("films", 3, FILM, FILM))
+        effect.write(folder, Effect("films", 3, FILM, FILM), folder.given())
         for name, own in {"anna": 3, "ben": 3}.items():
             part(pages[name], "What changed")
             expect(pages[name].locator("#effect-sum")).to_contain_text(
@@ -268,16 +252,7 @@ def test_several_people_have_links_of_their_own_and_an_overview_tells_how_they_a
 @pytest.mark.parametrize("recipe", ["fedrlhf/movielens", "fedrlhf/movielens_paper"])
 def test_what_answers_change_is_on_the_page_and_goes_with_them(visit, tmp_path, recipe):
     """A live run, answers, a round, one answer changed, a round, all deleted, a round."""
-    pytest.importorskip("numba", reason="FedRLHF's network needs the extra classic")
-    words = {
-        "rounds": 1, "out": tmp_path / "runs", "federation.clients": 2,
-        "algorithm.rating_queries": 6, "algorithm.preference_queries": 0,
-        "algorithm.feedback": "live", "algorithm.feedback-folder": tmp_path / "people",
-    }  # fmt: skip
-    flags = [word for key, value in words.items() for word in (f"--{key}", str(value))]
-    assert call(["run", recipe, *flags]) == 0
-    (run,) = (tmp_path / "runs").glob("*/*")
-    folder = Folder(client_folder(tmp_path / "people", 1))
+    run, folder = live_run(tmp_path, recipe)
     seen = {}
 
     def films(page):
@@ -306,7 +281,7 @@ def test_what_answers_change_is_on_the_page_and_goes_with_them(visit, tmp_path, 
         expect(page.locator(".side .score").last).to_have_text(re.compile(r"^[0-5]\.\d\d"))
         part(page, "My answers")
         for place in range(6):
-            page.locator(f"#answer-{place}").select_option("Too high")
+            page.locator(f"#answer-{place}").select_option(value="-1")
         sent(page)
         more(3)
         seen["changed"] = films(page)

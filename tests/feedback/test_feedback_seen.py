@@ -4,25 +4,15 @@ from __future__ import annotations
 
 import pytest
 from support.browsing import browser, new_person, playwright  # noqa: F401
-from support.feedback_browsing import click, count, press, sent, visits
+from support.feedback_browsing import click, count, press, sent
 from support.feedback_pages import rate, running
 
 from fedrl.feedback.queries import Answer
-from fedrl.feedback.store import Folder, Progress, client_folder
+from fedrl.feedback.store import Progress
 
 pytestmark = pytest.mark.slow
 
 expect = playwright.expect
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return Folder(client_folder(tmp_path / "private", 3))
-
-
-@pytest.fixture
-def visit(new_person):  # noqa: F811
-    return visits(new_person)
 
 
 def looked(page):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import pytest
 from support.browsing import browser, new_person, playwright  # noqa: F401
-from support.feedback_browsing import click, count, press, sent, visits
+from support.feedback_browsing import click, count, press, sent
 from support.feedback_pages import compare, rate, running
-
-from fedrl.feedback.store import Folder, client_folder
 
 pytestmark = pytest.mark.slow
 
@@ -89,11 +87,10 @@ HISTORY = """
 
 
 @pytest.fixture
-def page(tmp_path, new_person):  # noqa: F811
-    folder = Folder(client_folder(tmp_path / "private", 3))
+def page(folder, visit):
     folder.ask([rate("a"), compare("b", "one", "two")])
     with running(folder) as server:
-        yield visits(new_person)(server)
+        yield visit(server)
 
 
 def test_a_blind_person_hears_all_that_an_answer_needs(page):

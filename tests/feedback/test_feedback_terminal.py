@@ -14,7 +14,7 @@ from support.feedback_pages import compare, rate
 from support.repository import DOCS
 
 from fedrl.algorithms.fedrlhf.text import preference_queries
-from fedrl.feedback import terminal
+from fedrl.feedback import export, terminal
 from fedrl.feedback.queries import Answer
 from fedrl.feedback.sources import live, logged
 from fedrl.feedback.store import ANSWERS, Folder, Progress, client_folder
@@ -133,6 +133,17 @@ def typed(*words):
             raise EOFError from None
 
     return ask
+
+
+def test_without_a_guess_the_terminal_and_a_file_ask_for_fewer_or_more_stars(folder, capsys):
+    folder.ask([rate("a", score=4.0)._replace(guessed=False), rate("b")])
+    assert terminal.converse(folder, 50, typed("1", "q")) == 0
+    out = capsys.readouterr().out
+    assert "would you give it 4 stars?" in out
+    assert "1 fewer stars" in out
+    assert out.index("the model's score") > out.index("fewer stars")  # of the next one
+    assert "fewer stars,-1" in export.as_csv(folder.view())
+    assert not Folder(folder.path).view().queries["a"].guessed  # as it was written
 
 
 def test_the_terminal_takes_answers_and_undo(folder, capsys):

@@ -4,30 +4,14 @@ from __future__ import annotations
 
 import pytest
 from support.browsing import browser, new_person, playwright  # noqa: F401
-from support.feedback_browsing import press, sent, visits
+from support.feedback_browsing import DESKTOP, PHONE, part, press, sent
 from support.feedback_pages import compare, rate, running
 
 from fedrl.feedback.queries import Query
-from fedrl.feedback.store import Folder, client_folder
 
 pytestmark = pytest.mark.slow
 
 expect = playwright.expect
-PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1100, "height": 800}
-
-
-@pytest.fixture
-def folder(tmp_path):
-    return Folder(client_folder(tmp_path / "private", 3))
-
-
-@pytest.fixture
-def visit(new_person):  # noqa: F811
-    return visits(new_person)
-
-
-def part(page, name):
-    page.get_by_role("button", name=name, exact=True).click()
 
 
 def test_on_a_phone_nothing_covers_a_text_that_is_to_be_judged(visit, folder):
@@ -136,4 +120,39 @@ def test_the_overview_tells_what_texts_begin_with_and_says_nothing_twice(visit, 
         folder.of("ben").answer("c", 1)
         page.reload()  # it looks by itself, but not at once
         expect(page.locator("#disputed tbody td").first).to_have_text("Once … more · … less")
-        expect(page.locator("#agreement")).to_contain_text("how far answers are apart")
+        expect(page.locator("#agreement")).to_contain_text(
+            "how far answers are apart: “about the same” is nearer to “first is better”"
+        )
+        folder.of("ben").change("c", 0, comment="on a rainy day")
+        page.reload()
+        cells = page.locator("#notes tbody td")
+        expect(cells).to_have_text(["ben", "on a rainy day", "… more · … less"])
+
+
+def test_half_a_link_to_the_overview_says_so_and_shows_no_empty_tables(new_person, folder):  # noqa: F811
+    with running(folder, people=["anna", "ben"]) as server:
+        page = new_person(server.url[:-3], [server.site], "403")
+        expect(page.locator("#trouble")).to_contain_text("This link is not complete")
+        expect(page.get_by_role("heading", level=1)).to_be_hidden()
+
+
+def test_keys_are_explained_where_they_answer_and_targets_fit_a_finger(visit, folder):
+    folder.ask([rate("a"), rate("b")])
+    small = """[...document.querySelectorAll("button, select, textarea, summary")].filter((one) => {
+      const { width, height } = one.getBoundingClientRect();
+      return height && (height < 44 || width < 44);
+    }).map((one) => one.outerHTML)"""
+    with running(folder) as server:
+        for size in (PHONE, DESKTOP):
+            page = visit(server, viewport=size)
+            expect(page.locator("#question")).to_be_visible()
+            if size is PHONE:
+                press(page, "1")
+                sent(page)
+            page.get_by_text("Add a note").click()
+            expect(page.locator("#keys")).to_be_visible(visible=size is DESKTOP)
+            assert page.evaluate(small) == []
+            part(page, "My answers")
+            expect(page.get_by_role("combobox")).to_have_count(1)
+            expect(page.locator("#keys")).to_be_hidden()
+            assert page.evaluate(small) == []

@@ -5,6 +5,9 @@ from __future__ import annotations
 from support.browsing import playwright
 
 expect = playwright.expect
+PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1100, "height": 800}
+
+UNSENT = """Object.keys(localStorage).filter((name) => !name.startsWith("fedrl-told")).length"""
 
 
 def visits(new_person):
@@ -22,7 +25,7 @@ def visits(new_person):
 def sent(page):
     """Wait until nothing is left to send (the page's own rules forbid playwright's way to wait)."""
     for _ in range(1000):
-        if page.evaluate("localStorage.length") == 0:
+        if page.evaluate(UNSENT) == 0:
             return
         page.wait_for_timeout(20)
     raise AssertionError("the page did not get rid of its answers")
@@ -38,6 +41,11 @@ def press(page, keys):
 def click(page, name):
     expect(page.locator("body.seen")).to_be_attached()
     page.get_by_role("button", name=name).click()
+
+
+def part(page, name):
+    """Turn to one of the page's three parts."""
+    page.get_by_role("button", name=name, exact=True).click()
 
 
 def count(page, text):

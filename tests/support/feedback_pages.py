@@ -5,10 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
+import pytest
+
+from fedrl.cli import call
 from fedrl.feedback.page import FeedbackServer, open_page
 from fedrl.feedback.queries import Query
-from fedrl.feedback.store import Folder
+from fedrl.feedback.store import Folder, client_folder
 
 
 def rate(name: str, text: str = "", score: float = 3.7) -> Query:
@@ -29,3 +33,20 @@ def running(folder: Folder, client: int = 3, **options) -> Iterator[FeedbackServ
         finally:
             server.shutdown()
             thread.join()
+
+
+def live_run(
+    place: Path, recipe: str, rating_queries: int = 6, preference_queries: int = 0
+) -> tuple[Path, Folder]:
+    """A run of two clients after its first round, and the private folder of client 1."""
+    pytest.importorskip("numba", reason="FedRLHF's network needs the extra classic")
+    words = {
+        "rounds": 1, "out": place / "runs", "federation.clients": 2,
+        "algorithm.rating_queries": rating_queries,
+        "algorithm.preference_queries": preference_queries,
+        "algorithm.feedback": "live", "algorithm.feedback-folder": place / "people",
+    }  # fmt: skip
+    flags = [word for key, value in words.items() for word in (f"--{key}", str(value))]
+    assert call(["run", recipe, *flags]) == 0
+    (run,) = (place / "runs").glob("*/*")
+    return run, Folder(client_folder(place / "people", 1))

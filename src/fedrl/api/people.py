@@ -44,7 +44,7 @@ def answer_queries(
     from fedrl.feedback.network import listening
     from fedrl.feedback.store import Folder, client_folder
 
-    if len(set(people)) < len(people):
+    if len({name.casefold() for name in people}) < len(people):  # some disks tell no case, too
         raise UserError(f"--people is {','.join(people)}, which names somebody twice")
     if terminal and (people or host):
         raise UserError("--terminal is for one person at this machine: leave out --people, --host")

@@ -61,7 +61,9 @@ class LoopbackServer(ThreadingHTTPServer):
             super().__init__((at.address, port), handler)
         except (OSError, OverflowError) as error:
             raise UserError(_why_not(port, error)) from error
-        names = {at.name, at.address} | ({LOOPBACK, "localhost"} if at.name == LOOPBACK else set())
+        names = {at.name.lower(), at.address} | (
+            {LOOPBACK, "localhost"} if at.name == LOOPBACK else set()
+        )
         standard = 443 if at.tls else 80  # browsers leave it out
         ends = ["", f":{standard}"] if self.server_port == standard else [f":{self.server_port}"]
         self.hosts = {name + end for name in names for end in ends}
@@ -85,7 +87,7 @@ class LoopbackServer(ThreadingHTTPServer):
 
     def addressed(self, request: BaseHTTPRequestHandler) -> bool:
         """Whether the request was sent to the address that was printed."""
-        return request.headers.get("Host") in self.hosts
+        return request.headers.get("Host", "").lower() in self.hosts  # names have no case
 
     def from_here(self, request: BaseHTTPRequestHandler) -> bool:
         """Whether no other page has sent it; what is no browser does not say where it is from."""

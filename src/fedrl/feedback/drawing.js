@@ -1,16 +1,27 @@
 // What pages are drawn with. All text is set as text, never as HTML.
 
-export const WORDS = {
+const WORDS = {
   rate: { ask: "Is this guess right?", choices: ["Too high", "About right", "Too low"],
           short: ["Too high", "About right", "Too low"],
           why: "Here is a guess of how many stars you would give; say whether it is too high, " +
             "about right or too low. Your recommendations learn from that what you like." },
+  start: { ask: "Would you give it this many stars?",
+           choices: ["Fewer stars", "About that", "More stars"],
+           short: ["Fewer stars", "About that", "More stars"],
+           why: "The first questions all start with the same stars, because nothing was known of " +
+             "your taste; say whether you would give fewer, about that or more. Your " +
+             "recommendations learn from that what you like." },
   compare: { ask: "Which one is better?",
              choices: ["First is better", "About the same", "Second is better"],
              short: ["First", "The same", "Second"],
              why: "Here are two to choose from; say which one you like better. The model learns " +
                "from that what you like." },
 };
+// A model that scores everything alike has no guess: its score is where everything starts.
+export const wordsOf = ({ kind, guessed }) =>
+  WORDS[kind === "rate" && !guessed ? "start" : kind];
+export const scoreWord = ({ guessed }) => guessed ? "Our guess" : "Everything starts with";
+
 // Whose answer counts, where others answer the same.
 export const together = ({ others }) => others
   ? ` You answer together with ${plural(others, "other person", "other people")}: the model ` +
@@ -53,15 +64,16 @@ export const continuation = (text, prompt) =>
   prompt && text.startsWith(prompt) ? `… ${text.slice(prompt.length).trimStart()}` : text;
 
 // A question as it is read aloud: with all that a person has to know to answer it.
-export function spoken({ kind, items, prompt, scores }) {
+export function spoken(question) {
+  const { items, prompt, scores } = question;
   const told = items.map((text) => continuation(text, prompt));
-  const parts = told.length === 1 ? [told[0], `Our guess: ${starWords(scores[0])}`]
+  const parts = told.length === 1 ? [told[0], `${scoreWord(question)}: ${starWords(scores[0])}`]
     : told.map((text, place) => `${PLACES[place]}: ${text}`);
-  return `${WORDS[kind].ask} ${(prompt ? [prompt, ...parts] : parts).join(" — ")}`;
+  return `${wordsOf(question).ask} ${(prompt ? [prompt, ...parts] : parts).join(" — ")}`;
 }
 
 export function saidWord(one, value) {
-  return value === null ? UNSURE : WORDS[one.kind].choices[Math.sign(value) + 1];
+  return value === null ? UNSURE : wordsOf(one).choices[Math.sign(value) + 1];
 }
 
 export function shortItems(one) {

@@ -6,6 +6,7 @@ is as private as they are: it never leaves the client, and goes when answers are
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -13,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from fedrl.core.types import UserError
 from fedrl.feedback.entries import now
-from fedrl.feedback.store import EFFECT, Folder
+from fedrl.feedback.store import EFFECT, Folder, Given
 
 Kind = Literal["films", "texts"]
 SIDES = ("without", "with_answers")
@@ -27,13 +28,24 @@ class Recommendation(NamedTuple):
     prompt: str = ""
 
 
+class Heard(NamedTuple):
+    """How much of one person was heard, and the first round that heard just that.
+
+    `mark` stands for the answers: another one is news to the person.
+    """
+
+    answers: int
+    round: int
+    mark: str
+
+
 class Effect(NamedTuple):
     """`without` and `with_answers`, best first, are of the same round of the same client.
 
     films   what it recommends if it learns as if nobody had answered, and what with the answers
     texts   what the model wrote as it came, and after it has learned here, to the same prompts
 
-    `answers` are queries that somebody had answered, `people` how many each person had.
+    `answers` are queries that somebody had answered, `people` what each person had said.
     """
 
     kind: Kind
@@ -41,22 +53,44 @@ class Effect(NamedTuple):
     without: tuple[Recommendation, ...]
     with_answers: tuple[Recommendation, ...]
     time: float = 0.0
-    people: Mapping[str, int] = MappingProxyType({})
+    people: Mapping[str, Heard] = MappingProxyType({})
+    round: int = 0
 
     def of(self, person: str) -> int:
         """This person's answers by then; a file without names is of the only one."""
-        return self.people.get(person, 0) if self.people else self.answers
+        if not self.people:
+            return self.answers
+        return self.people[person].answers if person in self.people else 0
 
     def several(self, person: str) -> bool:
         """Whether anybody else was heard."""
         return any(name != person for name in self.people)
 
 
-def write(folder: Folder, effect: Effect) -> None:
-    rows = effect._replace(time=now(), people=folder.counts())._asdict()
+def write(folder: Folder, effect: Effect, heard: Given) -> None:
+    """Of a round that `heard` these answers; nothing if one of them was taken back meanwhile."""
+    before = _people(folder)
+    people = {who: _heard(said, effect.round, before.get(who)) for who, said in heard.items()}
+    rows = effect._replace(time=now(), people=people)._asdict()
     for side in SIDES:
         rows[side] = [one._asdict() for one in rows[side]]
-    folder.replace(EFFECT, json.dumps(rows).encode())
+    rows["people"] = {who: one._asdict() for who, one in people.items()}
+    folder.write_effect(json.dumps(rows).encode(), heard)
+
+
+def _people(folder: Folder) -> Mapping[str, Heard]:
+    """Of the last round; a damaged file is written anew."""
+    try:
+        last = read(folder)
+    except UserError:
+        return {}
+    return last.people if last else {}
+
+
+def _heard(said: Mapping[str, float], round: int, before: Heard | None) -> Heard:
+    mark = hashlib.sha256(json.dumps(sorted(said.items())).encode()).hexdigest()[:16]
+    same = before is not None and before.mark == mark
+    return Heard(len(said), before.round if before and same else round, mark)
 
 
 def read(folder: Folder) -> Effect | None:
@@ -68,8 +102,9 @@ def read(folder: Folder) -> Effect | None:
             tuple(Recommendation(**one) for one in rows[side]) for side in SIDES
         )
         time = float(rows["time"])
-        people = {str(name): int(count) for name, count in rows.get("people", {}).items()}
-        return Effect(rows["kind"], int(rows["answers"]), without, with_answers, time, people)
+        people = {str(name): Heard(**one) for name, one in rows["people"].items()}
+        answers, number = int(rows["answers"]), int(rows["round"])
+        return Effect(rows["kind"], answers, without, with_answers, time, people, number)
     except FileNotFoundError:
         return None
     except (ValueError, KeyError, TypeError, AttributeError) as error:

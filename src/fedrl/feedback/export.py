@@ -14,13 +14,16 @@ WORDS = {
     "rate": {-1.0: "too high", 0.0: "about right", 1.0: "too low"},
     "compare": {-1.0: "first is better", 0.0: "about the same", 1.0: "second is better"},
 }
+START = {-1.0: "fewer stars", 0.0: "about that", 1.0: "more stars"}
+"""Of a rating where the model had no guess yet."""
 COLUMNS = ("time", "question", "first", "second", "shown score", "answer", "value", "note")
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def said(query: Query, value: float | None) -> str:
     """An answer in words."""
-    return "cannot say" if value is None else WORDS[query.kind].get(value, f"{value:g}")
+    words = WORDS[query.kind] if query.guessed else START
+    return "cannot say" if value is None else words.get(value, f"{value:g}")
 
 
 def as_json(view: FolderView) -> str:

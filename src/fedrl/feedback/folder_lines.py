@@ -19,7 +19,8 @@ def query(line: bytes) -> Query:
     if {len(keys), len(items), len(scores)} != {ITEMS[fields["kind"]]}:
         raise ValueError
     prompt = str(fields.get("prompt", ""))
-    return Query(str(fields["id"]), fields["kind"], keys, items, scores, prompt)
+    guessed = bool(fields.get("guessed", True))
+    return Query(str(fields["id"]), fields["kind"], keys, items, scores, prompt, guessed)
 
 
 def answer_line(line: bytes) -> Line:

@@ -1,5 +1,5 @@
 // My answers, to be changed and deleted; what they changed; and two answers to one question.
-import { $, make, plural, stars, continuation, saidWord, shortItems, when, WORDS, UNSURE }
+import { $, make, plural, stars, continuation, saidWord, shortItems, when, wordsOf, UNSURE }
   from "./drawing.js";
 
 const BEST = 10;
@@ -23,7 +23,7 @@ function row(one, place, edit) {
   if (one.prompt) body.append(make("p", "prompt", one.prompt));
   for (const text of one.items) body.append(make("p", "", continuation(text, one.prompt)));
   if (one.kind === "rate") {
-    const guess = make("span", "guess", "Our guess was ");
+    const guess = make("span", "guess", one.guessed ? "Our guess was " : "It started with ");
     guess.append(stars(one.scores[0]));
     body.append(guess);
   }
@@ -38,7 +38,7 @@ function choices(one, place, about, edit) {
   const select = make("select");
   select.id = `answer-${place}`;
   select.setAttribute("aria-label", `Your answer: ${about}`);
-  const words = [...WORDS[one.kind].choices, UNSURE];
+  const words = [...wordsOf(one).choices, UNSURE];
   for (const [at, word] of words.entries()) {
     const option = make("option", "", word);
     option.value = at < 3 ? String(at - 1) : "";

@@ -43,6 +43,10 @@ class KeyedServer(LoopbackServer):
         self.answer = answer
         super().__init__(port, Request, at)
 
+    def told(self, error: UserError) -> str:
+        """What a visitor reads of a mistake."""
+        return str(error)
+
 
 class Request(BaseHTTPRequestHandler):
     """A GET or a POST (`command`) of text or JSON."""
@@ -131,7 +135,7 @@ class Request(BaseHTTPRequestHandler):
         except Refused as refusal:
             self._refuse(refusal.status, refusal.text)
         except UserError as error:  # a full disk, say: the page keeps what it has and tries again
-            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, str(error))
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, self.server.told(error))
 
     def _refuse(self, status: HTTPStatus, text: str) -> None:
         self.send_json({"error": text}, status)

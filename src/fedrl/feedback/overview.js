@@ -2,6 +2,10 @@
 import { $, make, plural, shortItems, when } from "./drawing.js";
 
 const key = decodeURIComponent(location.hash.slice(1)), EVERY = 5000;
+const NEARER = {
+  rate: "“about right” is nearer to “too high” than “too low” is",
+  compare: "“about the same” is nearer to “first is better” than “second is better” is",
+};
 
 function fill(name, rows, none) {
   $(name).hidden = !rows.length;
@@ -29,15 +33,14 @@ function show(said) {
       `said the same in ${Math.round(100 * equal)}% of the comparisons. ` + (alpha === null
       ? "All answers are equal, so chance would agree as well (no α)."
       : `Krippendorff’s α is ${alpha.toFixed(2)}: 1 is full agreement, 0 is what chance ` +
-        "gives. α counts how far answers are apart: “about right” is nearer to “too high” than " +
-        "“too low” is.");
+        `gives. α counts how far answers are apart: ${NEARER[said.kinds[0]]}.`);
   fill("pairs", said.pairs.map((one) => [one.people.join(" and "), one.both, one.same]),
     "");
   fill("disputed", said.disputed.map((one) => [
     (one.prompt ? `${one.prompt} ` : "") + shortItems(one),
     Object.entries(one.said).map(([who, word]) => `${who}: ${word}`).join("; ")]),
     "There is no question on which people differ.");
-  fill("notes", said.notes.map((one) => [one.person, one.items, one.note]), "There are no notes.");
+  fill("notes", said.notes.map((one) => [one.person, one.note, shortItems(one)]), "There are no notes.");
 }
 
 async function talk() {
@@ -46,8 +49,11 @@ async function talk() {
       credentials: "omit", signal: AbortSignal.timeout(10000) });
     const said = await reply.json();
     $("trouble").hidden = reply.ok;
+    $("overview").hidden = reply.status === 403;
     if (reply.ok) show(said);
-    else $("trouble").replaceChildren(make("span", "", said.error));
+    else $("trouble").replaceChildren(make("span", "", reply.status === 403
+      ? "This link is not complete, or no longer valid: open the whole one that fedrl feedback " +
+        "prints for the overview." : said.error));
   } catch {
     $("trouble").hidden = false;
     $("trouble").replaceChildren(make("span", "", "The page cannot reach fedrl."));

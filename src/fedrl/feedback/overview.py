@@ -26,6 +26,7 @@ def overview(views: Mapping[str, FolderView]) -> dict[str, Json]:
     return {
         "people": [_person(name, view) for name, view in views.items()],
         "agreement": found._asdict(),
+        "kinds": sorted({view.queries[name].kind for view in views.values() for name in answers}),
         "pairs": [
             {"people": list(pair), "both": both, "same": same}
             for pair, (both, same) in agreeing.pairwise(answers).items()
@@ -52,12 +53,12 @@ def _disputed(
 
 def _notes(views: Mapping[str, FolderView]) -> list[Json]:
     notes = [
-        (entry.time, name, " · ".join(query.items), entry.comment)
+        (entry.time, name, entry.comment, query)
         for name, view in views.items()
         for query, entry in view.history
         if entry.comment
     ]
     return [
-        {"time": time, "person": name, "items": items, "note": note}
-        for time, name, items, note in sorted(notes, reverse=True)[:NOTES]
+        {"person": name, "note": note, "items": query.items, "prompt": query.prompt}
+        for _, name, note, query in sorted(notes, reverse=True)[:NOTES]
     ]

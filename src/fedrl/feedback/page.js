@@ -8,27 +8,25 @@
 // Every entry says which version of the question it is about. Where the person has done something
 // else in another place meanwhile, the server writes nothing, and the person decides here.
 import { apply } from "./applying.js";
-import { $, make, stars, continuation, saidWord, together, spoken, PLACES, TEXTS_WHY, UNSURE,
-         WORDS } from "./drawing.js";
+import { $, make, saidWord, spoken, wordsOf, UNSURE } from "./drawing.js";
 import { showConflicts, showEffect, showHistory, sure } from "./history.js";
-import { showEnd, showHead, showLately, showQuiet } from "./sitting.js";
-import { say, showFor, tell, READ } from "./telling.js";
+import { keeper } from "./keeping.js";
+import { drawQuestion, showEnd, showHead, showLately, showLearned, showQuiet } from "./sitting.js";
+import { say, showFor, tell, unsent, READ } from "./telling.js";
 
 const BATCH = 100, SOON = 2000, LATER = 15000, AGAIN = [300, 1000, 2000, 4000];
 const GLANCE = 500;  // longer than the two clicks of a double click are apart
-const LONG = 160;  // characters: a text and no title
 const KEYS = { ArrowLeft: -1, 1: -1, ArrowDown: 0, 2: 0, ArrowRight: 1, 3: 1,
                0: "unsure", s: "skip", u: "undo", Backspace: "undo" };
 const OTHERWISE = { unsure: UNSURE, skip: "Skipped" };
 const key = decodeURIComponent(location.hash.slice(1));
-const box = `fedrl-feedback ${location.pathname} ${key} `;
-const apart = `fedrl-conflict ${location.pathname} ${key} `;  // answers that wait for a decision
-const tabs = new BroadcastChannel(box);  // the same person's other tabs
+const kept = keeper(key);
+const tabs = new BroadcastChannel(kept.channel);  // the same person's other tabs
 
-let queue = [];        // entries not yet known to be on the disk
+let queue = kept.all("entries");  // not yet known to be on the disk
+let conflicts = kept.all("conflicts");  // what the person has to decide between
 let known = null;      // the server's last word
 let now = null;        // `known` with the queue applied: what is shown
-let conflicts = [];    // what the person has to decide between
 let view = "ask", history = null, effect = null, edition = "";
 let drafts = {};       // notes that were typed to questions which come again
 let talking = false, again = false, failures = 0, timer = 0, entered = 0, shown = "", trouble = "";
@@ -37,22 +35,9 @@ let pressed = null;          // what `seen` was when the pointer or a key went d
 
 // The queue ------------------------------------------------------------------------------------
 
-// Every entry is stored under its own name: two tabs then cannot overwrite each other's. The
-// server knows the names, so that an entry which is sent twice counts once.
-function restore() {
-  const names = Object.keys(localStorage).filter((name) => name.startsWith(box)).sort();
-  queue = names.map((name) => JSON.parse(localStorage.getItem(name)));
-  const kept = Object.keys(localStorage).filter((name) => name.startsWith(apart)).sort();
-  conflicts = kept.map((name) => JSON.parse(localStorage.getItem(name)));
-}
-
 function enter(entry) {
-  const random = crypto.getRandomValues(new Uint32Array(1))[0].toString(36);
-  const number = String(entered++).padStart(6, "0");
-  entry.once = `${Date.now().toString(36).padStart(9, "0")}-${number}-${random}`;
-  try {
-    localStorage.setItem(box + entry.once, JSON.stringify(entry));
-  } catch { /* storage is full or switched off: a reload before sending would lose this one */ }
+  entry.once = kept.newName();
+  kept.keep("entries", entry);
   queue.push(entry);
   apply(now, entry);
   show();
@@ -87,7 +72,7 @@ async function talk() {
     const said = await reply.json();
     if (reply.ok) {
       queue.splice(0, batch.length);
-      for (const entry of batch) localStorage.removeItem(box + entry.once);
+      for (const entry of batch) kept.drop("entries", entry);
       failures = 0; trouble = "";
       for (const one of said.conflicts ?? []) setApart(one);
       adopt(said);
@@ -98,11 +83,11 @@ async function talk() {
       failures++;
       trouble = reply.status === 403
         ? "This link is not complete, or no longer valid. Open the whole link that you were given."
-        : `${said.error} ${kept()}`;
+        : `${said.error} ${unsent(queue.length)}`;
     }
   } catch {
     failures++;
-    trouble = `No connection just now. ${kept()}`;
+    trouble = `No connection just now. ${unsent(queue.length)}`;
   }
   talking = false;
   show();
@@ -122,16 +107,7 @@ async function lookUp() {
 
 function setApart(conflict) {
   conflicts.push(conflict);
-  try {
-    localStorage.setItem(apart + conflict.once, JSON.stringify(conflict));
-  } catch { /* as with entries */ }
-}
-
-function kept() {
-  const count = queue.length;
-  if (!count) return "Nothing is lost; this page tries again by itself.";
-  return `${count === 1 ? "Your last entry is" : `Your last ${count} entries are`} kept on this ` +
-    "device and sent by itself as soon as that works: leave this page open.";
+  kept.keep("conflicts", conflict);
 }
 
 function plan() {
@@ -153,7 +129,7 @@ function choose(choice, of) {
   const button = document.querySelector(`[data-choice="${choice}"]`);
   button.classList.add("pressed");
   setTimeout(() => button.classList.remove("pressed"), 130);
-  say(OTHERWISE[choice] ?? WORDS[question.kind].choices[choice + 1]);
+  say(OTHERWISE[choice] ?? wordsOf(question).choices[choice + 1]);
   const version = question.version, note = $("note").value.trim();
   $("note").value = "";
   $("noting").open = false;
@@ -182,7 +158,7 @@ const edit = {
 // Of two answers to one question, given in two places.
 function decide(one, mine) {
   conflicts = conflicts.filter((other) => other.once !== one.once);
-  localStorage.removeItem(apart + one.once);
+  kept.drop("conflicts", one);
   if (!mine) { show(); return; }
   const act = one.stands === "answered" ? "change" : "question";
   enter({ [act]: one.query.id, value: one.mine, version: one.query.version, note: one.note });
@@ -280,6 +256,7 @@ for (const button of document.querySelectorAll("[data-view]"))
 for (const button of document.querySelectorAll("[data-export]"))
   button.addEventListener("click", () => download(button.dataset.export));
 $("forget-all").addEventListener("click", forgetAll);
+$("see-learned").addEventListener("click", () => turnTo("effect"));
 $("reload").addEventListener("click", () => location.reload());
 tabs.addEventListener("message", () => talk());
 $("undo").addEventListener("click", (event) => { if (event.detail !== 2) undo(); });
@@ -312,6 +289,8 @@ function show() {
   showConflicts(conflicts, decide);
   $("renewed").hidden = !edition || now.page === edition;
   showHead(now);
+  if (view === "effect" && effect && now.learned) kept.tell(now.learned.mark);
+  showLearned(now.learned, kept.told());
   for (const button of document.querySelectorAll("[data-view]")) {
     const current = button.dataset.view === view;
     $(`${button.dataset.view}-view`).hidden = !current;
@@ -354,7 +333,7 @@ function showAsk() {
 
 let asked = "";  // the question that a note was typed to
 function showQuestion(question) {
-  const words = WORDS[question.kind], draft = $("note").value.trim();
+  const draft = $("note").value.trim();
   if (draft && asked && asked !== question.id)  // it was answered elsewhere meanwhile
     setApart({ once: `note ${asked} ${Date.now()}`, why: "gone", note: draft });
   if (asked !== question.id) {
@@ -363,37 +342,8 @@ function showQuestion(question) {
   }
   asked = question.id;
   if (conflicts.length) showConflicts(conflicts, decide);
-  $("ask").textContent = words.ask;
-  $("why").textContent = (question.prompt ? TEXTS_WHY : words.why) + together(now);
-  // On a phone the buttons stand below what is to be read, not over it.
-  $("question").classList.toggle("texts",
-    Boolean(question.prompt) || question.items.some((text) => text.length > LONG));
-  const alone = question.items.length === 1;
-  $("given").hidden = !question.prompt;
-  $("given").querySelector("h2").textContent =
-    alone ? "It goes on from this text" : "Both go on from this text";
-  $("given").querySelector("p").textContent = question.prompt;
-  $("items").replaceChildren(...question.items.map((text, place) => {
-    const card = make("article", alone ? "item alone" : "item");
-    const told = continuation(text, question.prompt);
-    if (told.length > LONG) card.classList.add("long");
-    if (!alone) {
-      card.append(make("h2", "", PLACES[place]));
-      card.setAttribute("aria-label", PLACES[place]);
-    }
-    card.append(make("p", "", told));
-    if (alone) {
-      const score = make("div", "score", "Our guess ");
-      score.append(stars(question.scores[0]));
-      card.append(score);
-    }
-    return card;
-  }));
-  document.querySelectorAll(".choice span").forEach((label, place) => {
-    label.textContent = words.choices[place];
-  });
+  drawQuestion(question, now);
   say(spoken(question), true);
 }
 
-restore();
 talk();

@@ -19,6 +19,7 @@ back. Where several people answer, each has a key, and the folder's own opens th
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from importlib.resources import files
@@ -44,8 +45,8 @@ from fedrl.feedback.store import Folder
 PARTS = {
     "": "page.html", "page.css": "page.css", "page.js": "page.js", "icon.svg": "icon.svg",
     "applying.js": "applying.js", "drawing.js": "drawing.js", "history.js": "history.js",
-    "sitting.js": "sitting.js", "telling.js": "telling.js", "people": "overview.html",
-    "overview.js": "overview.js",
+    "keeping.js": "keeping.js", "sitting.js": "sitting.js", "telling.js": "telling.js",
+    "people": "overview.html", "overview.js": "overview.js",
 }  # fmt: skip
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 Over = Callable[[], bool]
@@ -85,7 +86,7 @@ class FeedbackServer(KeyedServer):
         place = f"{self.site}{self.root}"
         self.url = f"{place}people#{self.key}" if people else f"{place}#{self.key}"
         self.links = {name: f"{place}#{key}" for name, key in keys.items()}
-        self.page = _digest()
+        self.page, self.trouble = _digest(), ""
         for one in self.people.values() or (folder,):
             one.sit(limit)
 
@@ -93,6 +94,13 @@ class FeedbackServer(KeyedServer):
         """Called by the base class, too, where it could not listen."""
         super().server_close()
         self.serving.end()
+
+    def told(self, error: UserError) -> str:
+        """Paths and what is wrong with them are for whoever runs it, once in the terminal."""
+        if str(error) != self.trouble:
+            self.trouble = str(error)
+            print(f"people cannot be served: {self.trouble}", file=sys.stderr, flush=True)
+        return "The computer that keeps your answers cannot read or write them just now."
 
     def _respond(self, request: Request) -> None:
         path, _, words = request.path.partition("?")
@@ -149,6 +157,7 @@ class FeedbackServer(KeyedServer):
         about: dict[str, Json] = {
             "client": self.client, "limit": self.limit, "over": over, "person": folder.person,
             "page": self.page, "others": max(len(self.people) - 1, 0),
+            "learned": _learned(folder),
         }  # fmt: skip
         return about | page_state.state(view)
 
@@ -218,6 +227,15 @@ def serve(
             count = len(folder.answers())
             print(f"\nclosed; {count} answer{'s' * (count != 1)} kept in {folder.path}")
     return 0
+
+
+def _learned(folder: Folder) -> Json:
+    """What was learned of a person, as far as it can be read: answering goes on without it, and
+    what is wrong with the file is told where it is shown."""
+    try:
+        return page_state.learned(effect.read(folder), folder.person)
+    except UserError:
+        return None
 
 
 def _text(file: str) -> str:

@@ -16,6 +16,8 @@ AHEAD = 40
 BEHIND = 30
 """Entries that the page knows: as many can be undone in one go."""
 MOST_ENTRIES = 200
+LONGEST_NAME = 100
+"""Characters of the word that makes an entry count once; it is kept on the disk."""
 
 
 def state(view: FolderView) -> dict[str, Json]:
@@ -65,6 +67,12 @@ def effect(found: Effect | None, person: str) -> dict[str, Json]:
     return {"effect": about | sides}
 
 
+def learned(found: Effect | None, person: str) -> Json:
+    """The first round that has learned from what this person said last; None before it."""
+    heard = found.people.get(person) if found else None
+    return heard._asdict() if heard and heard.answers else None
+
+
 def _said(view: FolderView, query: Query, entry: StandingEntry) -> dict[str, Json]:
     about = {"value": entry.value, "skip": entry.skip, "note": entry.comment, "time": entry.time}
     return _shown(view, query) | about
@@ -74,7 +82,8 @@ def _shown(view: FolderView, query: Query) -> dict[str, Json]:
     """Without the keys: they say nothing to a person."""
     return {
         "id": query.id, "kind": query.kind, "items": query.items, "scores": query.scores,
-        "prompt": query.prompt, "version": view.log.version(query.id),
+        "prompt": query.prompt, "guessed": query.guessed,
+        "version": view.log.version(query.id),
     }  # fmt: skip
 
 
@@ -90,6 +99,8 @@ def _entry(entry: Json) -> Entry | None:
     match entry:
         case {"more": True}:
             return None
+        case {"once": str(once)} if len(once) > LONGEST_NAME:
+            raise unreadable()
         case {"undo": str(question), "once": str(once)} if question and once:
             return Entry(question, None, once, "undo")
         case {"forget": str(question), "once": str(once)} if question and once:

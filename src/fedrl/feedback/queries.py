@@ -26,6 +26,7 @@ class Query(NamedTuple):
     items: tuple[str, ...]  # as a person reads them
     scores: tuple[float, ...]  # the model's, on the scale that the query is about
     prompt: str = ""  # how all items begin, where a model went on from something that was given
+    guessed: bool = True  # whether scores tell items apart; else each is where all items start
 
 
 class Answer(NamedTuple):

@@ -1,7 +1,53 @@
-// What a sitting shows beside its question: that nothing waits, its end, and what was said lately.
-import { $, make, plural, continuation, shortItems, UNSURE, WORDS } from "./drawing.js";
+// What a sitting shows: its question, that nothing waits, its end, and what was said lately.
+import { $, make, plural, stars, continuation, scoreWord, shortItems, together, wordsOf, PLACES,
+         TEXTS_WHY, UNSURE } from "./drawing.js";
 
 const LATELY = 6;
+const LONG = 160;  // characters: a text and no title
+
+export function drawQuestion(question, now) {
+  const words = wordsOf(question), alone = question.items.length === 1;
+  $("ask").textContent = words.ask;
+  $("why").textContent = (question.prompt ? TEXTS_WHY : words.why) + together(now);
+  // On a phone the buttons stand below what is to be read, not over it.
+  $("question").classList.toggle("texts",
+    Boolean(question.prompt) || question.items.some((text) => text.length > LONG));
+  $("given").hidden = !question.prompt;
+  $("given").querySelector("h2").textContent =
+    alone ? "It goes on from this text" : "Both go on from this text";
+  $("given").querySelector("p").textContent = question.prompt;
+  $("items").replaceChildren(...question.items.map((_, place) => card(question, place)));
+  document.querySelectorAll(".choice span").forEach((label, place) => {
+    label.textContent = words.choices[place];
+  });
+}
+
+function card(question, place) {
+  const alone = question.items.length === 1;
+  const made = make("article", alone ? "item alone" : "item");
+  const told = continuation(question.items[place], question.prompt);
+  if (told.length > LONG) made.classList.add("long");
+  if (!alone) {
+    made.append(make("h2", "", PLACES[place]));
+    made.setAttribute("aria-label", PLACES[place]);
+  }
+  made.append(make("p", "", told));
+  if (alone) {
+    const score = make("div", "score", `${scoreWord(question)} `);
+    score.append(stars(question.scores[0]));
+    made.append(score);
+  }
+  return made;
+}
+
+// News until the person has looked at what it changed.
+export function showLearned(learned, told) {
+  $("learned").hidden = !learned || learned.mark === told;
+  if ($("learned").hidden) return;
+  const text = `Round ${learned.round} has learned from ${learned.answers} of your answers.`;
+  const place = $("learned").querySelector("b");
+  if (place.textContent !== text) place.textContent = text;  // else it is said aloud again
+}
 
 // How much is left is what a person wants to know: as much as waits, and no more than a sitting
 // has. It never jumps, whatever becomes of a question.
@@ -50,7 +96,7 @@ export function showLately(now) {
     const sign = Math.sign(one.value), pick = one.kind === "compare" && sign;
     const row = make("li", pick ? "pick" : ["down", "even", "up"][sign + 1]);
     const chosen = pick ? continuation(one.items[sign < 0 ? 0 : 1], one.prompt) : shortItems(one);
-    row.append(make("b", "", WORDS[one.kind].short[sign + 1]), make("span", "", chosen));
+    row.append(make("b", "", wordsOf(one).short[sign + 1]), make("span", "", chosen));
     return row;
   }));
 }

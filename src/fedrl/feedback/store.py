@@ -24,7 +24,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -43,6 +43,8 @@ QUESTIONS, ANSWERS, EFFECT, LOCK = "questions.jsonl", "answers.jsonl", "effect.j
 PEOPLE = "people"
 PERSON = re.compile(r"\w[\w .-]{0,39}")
 Parsed = TypeVar("Parsed")
+Given = Mapping[str, Mapping[str, float]]
+"""Answers by person and query."""
 
 
 def client_folder(folder: Path | str, client: int) -> Path:
@@ -123,11 +125,30 @@ class Folder:
                 given.setdefault(answer.question, []).append(answer.value)
         return [(queries[name], sum(values) / len(values)) for name, values in given.items()]
 
-    def counts(self) -> dict[str, int]:
-        """How many answers each has given; of a person without a name it is ""."""
+    def declined(self) -> set[str]:
+        """Queries that are closed and that no answer stands to: "cannot say", or deleted."""
         with self._locked():
-            logs = dict(zip(["", *self.people], self._logs(), strict=True))
-        return {name: len(log.answers) for name, log in logs.items() if log.answers}
+            logs = self._logs()
+        given = {answer.question for log in logs for answer in log.answers}
+        return {name for log in logs for name in log.closed | log.forgotten} - given
+
+    def given(self) -> Given:
+        """What each has answered, by query; a person without a name is ""."""
+        with self._locked():
+            return self._given()
+
+    def write_effect(self, data: bytes, heard: Given) -> bool:
+        """What the answers changed, unless somebody has taken one of them back meanwhile."""
+        with self._locked():
+            given = self._given()
+            stands = all(said.keys() <= given.get(who, {}).keys() for who, said in heard.items())
+            if stands:
+                self.replace(EFFECT, data)
+            return stands
+
+    def _given(self) -> Given:
+        logs = dict(zip(["", *self.people], self._logs(), strict=True))
+        return {name: dict(log.answers) for name, log in logs.items() if log.answers}
 
     def _logs(self) -> list[AnswerLog]:
         """Of everybody who answers here."""
@@ -301,7 +322,8 @@ class Folder:
     def replace(self, name: str, data: bytes) -> None:
         """Write a file of this folder: all of it or nothing, also if the power goes; otherwise
         answers might outlive the queries that they belong to."""
-        write_atomically(self.path / name, data, OWNER_ONLY)
+        with self._trouble():
+            write_atomically(self.path / name, data, OWNER_ONLY)
 
 
 @contextlib.contextmanager

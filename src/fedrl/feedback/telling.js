@@ -23,3 +23,10 @@ export function say(text, more) {
   $("said").textContent = saying;
   if (more) saying = "";
 }
+
+// What becomes of entries that could not be sent.
+export function unsent(count) {
+  if (!count) return "Nothing is lost; this page tries again by itself.";
+  return `${count === 1 ? "Your last entry is" : `Your last ${count} entries are`} kept on this ` +
+    "device and sent by itself as soon as that works: leave this page open.";
+}

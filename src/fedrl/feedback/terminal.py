@@ -17,6 +17,7 @@ CHOICES = {
     "rate": "1 too high   2 right   3 too low",
     "compare": "1 the first is better   2 the same   3 the second is better",
 }
+START = "1 fewer stars   2 about that   3 more stars"
 OTHERWISE = "0 cannot say   s skip"
 VALUES = {"1": -1.0, "2": 0.0, "3": 1.0, "0": None}
 WAIT = 1.0  # seconds between two looks into a folder without queries
@@ -90,6 +91,9 @@ def _shown(query: Query) -> list[str]:
     for place, item in enumerate(query.items):
         head = f"{place + 1}. " if query.kind == "compare" else ""
         lines += textwrap.wrap(head + _printable(item), 96) or [head]
+    if not query.guessed:
+        lines.append(f"nothing is known of you yet: would you give it {query.scores[0]:.3g} stars?")
+        return [*lines, START, OTHERWISE]
     if query.kind == "rate":
         lines.append(f"the model's score: {query.scores[0]:.3g}")
     return [*lines, CHOICES[query.kind], OTHERWISE]

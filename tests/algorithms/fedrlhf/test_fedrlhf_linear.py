@@ -16,6 +16,7 @@ from fedrl.algorithms.fedrlhf.ratings.algorithm import build
 from fedrl.algorithms.fedrlhf.ratings.bound import measure
 from fedrl.algorithms.fedrlhf.ratings.client_data import MARK
 from fedrl.algorithms.fedrlhf.ratings.linear import LinearFedRLHF, popularity
+from fedrl.algorithms.fedrlhf.ratings.rating_queries import ALIKE
 from fedrl.algorithms.fedrlhf.ratings.settings import Settings
 from fedrl.clients.wrapped_algorithm import Wrapped
 from fedrl.config.build import build_algorithm
@@ -24,7 +25,8 @@ from fedrl.core import tree
 from fedrl.core.types import Failure, Job, Tensors, UserError
 from fedrl.core.update_refusal import refusal
 from fedrl.envs.movielens.world import World
-from fedrl.feedback.queries import Answer
+from fedrl.feedback.queries import Answer, Query
+from fedrl.feedback.store import Folder, client_folder
 from fedrl.privacy import clipping
 from fedrl.privacy.secure_aggregation import Terms
 from fedrl.runs import train as runs
@@ -98,6 +100,37 @@ def test_answers_that_a_living_person_takes_back_leave_nothing_behind(tmp_path):
     person.back = False
     once_more = algorithm.local(Job(0, sent, last_.state, 1))
     assert np.abs(once_more.state["personal"]["user"]).max() > 0.1
+
+
+def test_a_person_who_is_away_is_asked_about_some_films_until_there_are_guesses(tmp_path):
+    """Scores that are all alike are no guesses; who can say nothing of them is asked about more."""
+    found = world(ratings=100, movies=400)
+    algorithm = linear(found, feedback="live", feedback_folder=str(tmp_path), rating_queries=100)
+    folder = Folder(client_folder(tmp_path, 0))
+    state, kept = algorithm.init(0), None
+
+    def asked(seed: int, theta: Tensors = state) -> tuple[Tensors, list[Query]]:
+        result = algorithm.local(Job(0, algorithm.broadcast(theta, 1), kept, seed))
+        return result.state, folder.pending()
+
+    for seed in range(3):
+        kept, queries = asked(seed)
+        assert len(queries) == ALIKE
+        assert not any(query.guessed for query in queries)
+    for query in queries[:5]:
+        folder.answer(query.id, None)
+    folder.answer(queries[5].id, 1)
+    kept, queries = asked(3)
+    assert len(queries) == ALIKE - 1
+    folder.forget_all()
+    kept, queries = asked(4)
+    assert len(queries) == ALIKE
+    moved = state | {"movie": state["movie"] + np.linspace(-2, 2, 400, dtype=np.float32)[:, None]}
+    kept, queries = asked(5, moved)
+    assert len(queries) > 40
+    guesses = [query.scores[0] for query in queries if query.guessed]
+    assert len(guesses) == len(queries) - ALIKE
+    assert len(set(guesses)) > 2
 
 
 # The mathematics

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedrl.feedback.queries import Answer, FeedbackSource, Query
-from fedrl.feedback.store import Folder, client_folder
+from fedrl.feedback.store import Folder, Given, client_folder
 
 
 @dataclass(frozen=True)
@@ -25,6 +25,14 @@ class LivePerson:
         self.folder.ask(queries)
         given = {answer.question: answer.value for answer in self.folder.answers()}
         return [Answer(query.id, given[query.id]) for query in queries if query.id in given]
+
+    def given(self) -> Given:
+        """What stands, by person and query."""
+        return self.folder.given()
+
+    def declined(self) -> set[str]:
+        """Queries that stay without an answer: nobody can say, or what was said is deleted."""
+        return self.folder.declined()
 
 
 def source(folder: Path | str, client: int) -> FeedbackSource:

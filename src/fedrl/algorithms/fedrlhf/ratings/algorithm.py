@@ -200,10 +200,12 @@ class FedRLHF(Hearing):
         data = self.client_data[job.client]
         own, trained, adam = self.improve(job, data, sign * self.rewards(data, model))
         kept: Tensors = {"personal": own, **self.kept_feedback(memory, model), **adam}
-        self.write_effect(job, data, kept, len(memory.answered))
+        self.write_effect(job, data, kept, memory)
         return self.result(job, data, kept, trained, len(memory.answered))
 
-    def write_effect(self, job: Job, data: ClientRatings, kept: Tensors, answers: int) -> None:
+    def write_effect(
+        self, job: Job, data: ClientRatings, kept: Tensors, memory: QueryMemory
+    ) -> None:
         """Show a living person what the answers changed (see `recommendations`)."""
 
         def without() -> Tensors:
@@ -213,7 +215,9 @@ class FedRLHF(Hearing):
 
         genres = catalogue(self.world, data.people[0].owner).genres
         policy = self.personal_policy(job.broadcast, kept, job.client)
-        write_effect(self.settings, data, self.probability_high, genres, answers, without, policy)
+        write_effect(
+            self.settings, data, self.probability_high, genres, memory, job.round, without, policy
+        )
 
     def result(
         self, job: Job, data: ClientRatings, kept: Tensors, trained: Metrics, heard: int

@@ -140,7 +140,7 @@ class LinearFedRLHF(FedRLHF):
         after, trained = self.fit(job, data, memory)
         heard = 0 if job.state is None else int(job.state["heard"][0])
         kept: Tensors = {"personal": {"user": after["user"]}, **self.kept_answers(memory)}
-        self.write_effect(job, data, kept, len(memory.answered))
+        self.write_effect(job, data, kept, memory)
         rows = np.zeros_like(theta["movie"])
         rows[data.movies] = after["movie"] - theta["movie"][data.movies]
         update: Tensors = {"movie": rows, "layers": after["layers"] - theta["layers"]}
@@ -152,7 +152,9 @@ class LinearFedRLHF(FedRLHF):
         answers = {"env/answers": float(max(0, len(memory.answered) - heard))}
         return Result(job.client, update, 1.0, kept, trained | told | answers)
 
-    def write_effect(self, job: Job, data: ClientRatings, kept: Tensors, answers: int) -> None:
+    def write_effect(
+        self, job: Job, data: ClientRatings, kept: Tensors, memory: QueryMemory
+    ) -> None:
         """Without answers a person's rows are 0: to the policy everybody is a stranger then."""
 
         def without() -> Tensors:
@@ -160,7 +162,9 @@ class LinearFedRLHF(FedRLHF):
 
         genres = catalogue(self.world, data.people[0].owner).genres
         policy = self.personal_policy(job.broadcast, kept, job.client)
-        write_effect(self.settings, data, self.probability_high, genres, answers, without, policy)
+        write_effect(
+            self.settings, data, self.probability_high, genres, memory, job.round, without, policy
+        )
 
     def kept_answers(self, memory: QueryMemory) -> Tensors:
         """As `kept_feedback`, where there is no reward model."""

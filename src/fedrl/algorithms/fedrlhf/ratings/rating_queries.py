@@ -10,11 +10,16 @@ asked again in the next round: a person may take longer than a round. People giv
 A living person's answers are private and may be taken back, rounds later. So a client's state,
 which a run's checkpoints stand for, does not hold them but only which queries were asked: all of
 these are asked again in every round, and the answers that stand are read from the person's folder.
+
+A model that has learned nothing scores all movies alike, which is no guess. A person may come many
+rounds later: until scores differ, only `ALIKE` movies are put to them, so that there are some left
+about which the model can make one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from types import MappingProxyType
 from typing import NamedTuple
 
 import numpy as np
@@ -25,9 +30,13 @@ from fedrl.core import seeding
 from fedrl.core.types import Tensors
 from fedrl.feedback.queries import FeedbackSource, Query
 from fedrl.feedback.rating_kernels import Answers
+from fedrl.feedback.sources.live import LivePerson
+from fedrl.feedback.store import Given
 
 WAITING = 200
 """Queries that may wait for a person's answer; of more the oldest are dropped."""
+ALIKE = 20
+"""Movies that a living person is asked about while all have one score."""
 
 
 class RatingQuery(NamedTuple):
@@ -39,10 +48,14 @@ class RatingQuery(NamedTuple):
 
 
 class QueryMemory(NamedTuple):
-    """Answers by query, and the queries that wait, the newest first."""
+    """Answers by query, and the queries that wait, the newest first.
+
+    `given` is what living people said of it, by whom: it is never saved.
+    """
 
     answered: dict[RatingQuery, float]
     waiting: list[RatingQuery]
+    given: Given = MappingProxyType({})
 
     def save(self) -> Tensors:
         return _saved([*self.answered.items(), *((query, np.nan) for query in self.waiting)])
@@ -99,13 +112,14 @@ def ask(
     about those `among` which there are. A person is asked `most` queries in all, if that is not 0;
     with `once` no movie's score is asked about again.
     """
-    answered = dict(memory.answered)
+    answered, given = dict(memory.answered), dict(memory.given)
     waiting: list[RatingQuery] = []
-    before = _by_user(data, (*memory.answered, *memory.waiting) if most or once else ())
+    before = _by_user(data, (*memory.answered, *memory.waiting))
     for row, user in enumerate(data.users.tolist()):
         own = np.flatnonzero(data.train.user == row)
         if not data.weight[own].any():
             continue
+        person, guessed = source(user), tells_apart(stars[own])
         late = [query for query in memory.waiting if data.train.user[query.first] == row]
         own = own if among is None else own[np.isin(own, among)]
         put = before.get(row, [])
@@ -113,17 +127,26 @@ def ask(
         rated = {query.first for query in put if query.second < 0} if once else set()
         fresh = own[[place not in rated for place in own.tolist()]] if rated else own
         random = seeding.generator(seed, "questions", client=user)
-        new = draw_queries(own, stars, counts, random, fresh)[:room]
+        living = person if isinstance(person, LivePerson) else None
+        ratings, preferences = counts
+        if living and not guessed:
+            names = {to_query(data, query, stars).id for query in put if query.second < 0}
+            ratings = min(ratings, max(ALIKE - len(names - living.declined()), 0))
+        new = draw_queries(own, stars, (ratings, preferences), random, fresh)[:room]
         asked = dict.fromkeys(query for query in (*new, *late) if query not in answered)
         if not asked:
             continue
-        worded = {query: to_query(data, query, stars) for query in asked}
+        worded = {query: to_query(data, query, stars, guessed) for query in asked}
+        said = living.given() if living else {}  # what comes from now on waits a round
         seed_of_answers = seeding.derive(seed, "answers", client=user)
-        answers = source(user).answers(list(worded.values()), seed_of_answers)
+        answers = person.answers(list(worded.values()), seed_of_answers)
         values = {answer.question: answer.value for answer in answers}
+        for who, mine in said.items():
+            heard = {name: value for name, value in mine.items() if name in values}
+            given[who] = {**given.get(who, {}), **heard}
         answered |= {query: values[put.id] for query, put in worded.items() if put.id in values}
         waiting += [query for query, put in worded.items() if put.id not in values][:WAITING]
-    return QueryMemory(answered, waiting)
+    return QueryMemory(answered, waiting, given)
 
 
 def _by_user(data: ClientRatings, queries: Sequence[RatingQuery]) -> dict[int, list[RatingQuery]]:
@@ -156,11 +179,19 @@ def half_stars(score: float) -> float:
     return float(np.clip(np.round(2 * score) / 2, 0.5, 5.0))
 
 
-def to_query(data: ClientRatings, query: RatingQuery, stars: np.ndarray) -> Query:
+def tells_apart(stars: np.ndarray) -> bool:
+    """Whether a person sees any difference between these scores; of one there is none to see."""
+    return len({half_stars(score) for score in stars.tolist()}) != 1 or len(stars) == 1
+
+
+def to_query(
+    data: ClientRatings, query: RatingQuery, stars: np.ndarray, guessed: bool = True
+) -> Query:
     """As a person is asked it."""
     if query.second < 0:
         key, item = data.key(query.first), data.text(query.first)
-        return Query(f"rate/{key}/{query.score:g}", "rate", (key,), (item,), (query.score,))
+        name, score = f"rate/{key}/{query.score:g}", (query.score,)
+        return Query(name, "rate", (key,), (item,), score, guessed=guessed)
     places = query.first, query.second
     keys, items = (tuple(map(word, places)) for word in (data.key, data.text))
     scores = tuple(float(stars[place]) for place in places)

@@ -14,6 +14,7 @@ import numpy as np
 
 from fedrl.algorithms.fedrlhf.ratings import metrics
 from fedrl.algorithms.fedrlhf.ratings.client_data import ClientRatings
+from fedrl.algorithms.fedrlhf.ratings.rating_queries import QueryMemory
 from fedrl.algorithms.fedrlhf.ratings.settings import Settings
 from fedrl.core.types import Tensors
 from fedrl.feedback import effect
@@ -51,7 +52,8 @@ def write_effect(
     data: ClientRatings,
     high: High,
     genres: Single,
-    answers: int,
+    memory: QueryMemory,
+    round: int,
     without: Callable[[], Policy],
     with_answers: Policy,
 ) -> None:
@@ -62,4 +64,5 @@ def write_effect(
         recommendations(data, policy, high, genres) for policy in (without(), with_answers)
     )
     folder = Folder(client_folder(Path(settings.feedback_folder), int(data.people[0].name)))
-    effect.write(folder, Effect("films", answers, before, after))
+    found = Effect("films", len(memory.answered), before, after, round=round)
+    effect.write(folder, found, memory.given)

@@ -45,7 +45,7 @@ class FedRLHFByStep(FedRLHF):
         own, trained, adam = local_steps.improve(self.settings, self.sizes, job, data, shaped)
         feedback = self.kept_feedback(person.memory, person.model)
         kept: Tensors = {"personal": own, **feedback, **adam}
-        self.write_effect(job, data, kept, len(person.memory.answered))
+        self.write_effect(job, data, kept, person.memory)
         return self.result(job, data, kept, trained, len(person.memory.answered))
 
 

@@ -65,6 +65,7 @@ from fedrl.core.data_outline import DataOutline, outlined
 from fedrl.core.lazy_sequence import LazySequence
 from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Spec, Tensors, UserError
 from fedrl.envs.reviews import OwnReviews, World
+from fedrl.feedback.store import Folder, client_folder
 from fedrl.llm.warmstart_record import shown_tasks
 
 if TYPE_CHECKING:
@@ -144,6 +145,8 @@ class FedRLHFText(ReviewModel):
         if people:
             trainer.actor.load(start)
         came = {owner: self.shown_completions(owner) for owner in people}
+        folders = {o: Folder(client_folder(self.settings.feedback_folder, o)) for o in people}
+        heard = {owner: folder.given() for owner, folder in folders.items()}
         rewards = {owner: self.rewards.of(owner) for owner in owners}
         asked = [] if self._judged() else self._holding_out(owners)  # about what it was sent
         held = averaged(self.client_metrics(job.broadcast, asked).values(), "held/")
@@ -160,8 +163,8 @@ class FedRLHFText(ReviewModel):
         metrics |= held
         for owner in people:
             prompts, learned = self.shown_completions(owner)
-            folder = self.settings.feedback_folder
-            write_effect(folder, owner, prompts, came[owner][1], learned)
+            about = folders[owner], heard[owner], job.round
+            write_effect(*about, prompts, came[owner][1], learned)
         rows, samples = [], []
         for owner in self._holding_out(owners):
             completions = self.complete_eval_prompts(owner)

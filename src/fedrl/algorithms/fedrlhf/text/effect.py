@@ -10,19 +10,20 @@ from collections.abc import Sequence
 
 from fedrl.feedback import effect
 from fedrl.feedback.effect import Effect, Recommendation
-from fedrl.feedback.store import Folder, client_folder
+from fedrl.feedback.store import Folder, Given
 
 SHOWN = 3
 """Prompts that a person sees."""
 
 
 def write_effect(
-    folder: str, client: int, prompts: Sequence[str], came: Sequence[str], learned: Sequence[str]
-) -> None:
+    place: Folder, heard: Given, round: int, prompts: Sequence[str], came: Sequence[str],
+    learned: Sequence[str],
+) -> None:  # fmt: skip
     """`came` and `learned` are whole texts, one to each prompt."""
-    place = Folder(client_folder(folder, client))
     before, after = (
         tuple(Recommendation(text, None, prompt) for text, prompt in zip(texts, prompts))
         for texts in (came, learned)
     )
-    effect.write(place, Effect("texts", len(place.answers()), before, after))
+    answers = len({query for said in heard.values() for query in said})
+    effect.write(place, Effect("texts", answers, before, after, round=round), heard)

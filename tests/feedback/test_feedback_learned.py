@@ -1,0 +1,109 @@
+"""The feedback page in a browser: no guess before there is one, and news of what was learned."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from support.browsing import browser, new_person, playwright  # noqa: F401
+from support.feedback_browsing import DESKTOP, PHONE, click, part, press, sent
+from support.feedback_pages import live_run, rate, running
+
+from fedrl.cli import call
+from fedrl.feedback import effect
+from fedrl.feedback.effect import Effect, Recommendation
+
+pytestmark = pytest.mark.slow
+
+expect = playwright.expect
+FILM = (Recommendation("A film", 4.5),)
+
+
+def unguessed(name):
+    return rate(name, score=4.0)._replace(guessed=False)
+
+
+@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
+def test_where_the_model_knows_nothing_there_is_no_guess(visit, folder, size):
+    folder.ask([unguessed("a"), rate("b")])
+    with running(folder) as server:
+        page = visit(server, viewport=size)
+        expect(page.get_by_role("heading", level=1)).to_have_text(
+            "Would you give it this many stars?"
+        )
+        expect(page.locator("#why")).to_contain_text("nothing was known of your taste")
+        expect(page.locator("#items")).to_have_text("item aEverything starts with ★★★★★★★★★★")
+        expect(page.get_by_role("status").last).to_contain_text(
+            "item a — Everything starts with: 4 of 5 stars"
+        )
+        click(page, "Fewer stars")
+        expect(page.get_by_role("heading", level=1)).to_have_text("Is this guess right?")
+        expect(page.locator("#recent")).to_contain_text("Fewer stars")
+        expect(page.locator("#items")).to_contain_text("Our guess")
+        sent(page)
+        part(page, "My answers")
+        expect(page.locator("#history")).to_contain_text("It started with")
+        page.get_by_label("Your answer: item a", exact=True).select_option("More stars")
+        sent(page)
+    assert [answer.value for answer in folder.answers()] == [1]
+
+
+def test_a_person_is_told_once_what_a_round_has_learned(visit, folder):
+    folder.ask([rate(name) for name in "abcd"])
+    with running(folder) as server:
+        page = visit(server)
+        news = page.locator("#learned")
+        press(page, "13")
+        sent(page)
+        expect(news).to_be_hidden()
+        effect.write(folder, Effect("films", 2, FILM, FILM, round=12), folder.given())
+        press(page, "1")  # it looks by itself, but not at once
+        expect(news).to_contain_text("Round 12 has learned from 2 of your answers.")
+        sent(page)
+        page.reload()
+        expect(news).to_be_visible()
+        page.get_by_role("button", name="See what changed").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("What your answers changed")
+        expect(page.locator("#effect-sum")).to_contain_text("You had given 2 answers.")
+        expect(news).to_be_hidden()
+        page.reload()
+        expect(page.locator("#question")).to_be_visible()
+        expect(news).to_be_hidden()
+        effect.write(folder, Effect("films", 3, FILM, FILM, round=13), folder.given())
+        page.reload()
+        expect(news).to_contain_text("Round 13 has learned from 3 of your answers.")
+
+
+def test_a_damaged_effect_keeps_nobody_from_answering(visit, folder):
+    folder.ask([rate("a"), rate("b")])
+    (folder.path / "effect.json").write_text("{")
+    with running(folder) as server:
+        page = visit(server)
+        press(page, "1")
+        expect(page.locator("#items")).to_contain_text("item b")
+        sent(page)
+
+
+def test_guesses_come_once_a_run_has_learned(visit, tmp_path):
+    """Nobody is there for many rounds; then a person answers, and the model can guess."""
+    run, folder = live_run(tmp_path, "fedrlhf/movielens", rating_queries=100)
+    resume = ["run", "--resume", str(run), "--rounds"]
+    assert call([*resume, "5"]) == 0
+    assert not any(query.guessed for query in folder.pending())
+    assert len(folder.pending()) == 20  # others are left for guesses
+    with running(folder, 1) as server:
+        page = visit(server)
+        press(page, "13" * 10)
+        expect(page.get_by_role("heading", level=1)).to_have_text("Thank you, all answered")
+        sent(page)
+        assert call([*resume, "8"]) == 0
+        page.reload()
+        expect(page.locator("#learned")).to_contain_text(
+            "Round 6 has learned from 20 of your answers."
+        )
+        expect(page.get_by_role("heading", level=1)).to_have_text("Is this guess right?")
+        stars = page.locator("#items").get_by_role("img")
+        expect(stars).to_have_attribute("aria-label", re.compile(r"[\d.]+ of 5 stars"))
+    guesses = {query.scores[0] for query in folder.pending()}
+    assert len(guesses) > 1
+    assert all(query.guessed for query in folder.pending())
