@@ -196,6 +196,10 @@ def unknown_key(key: str, known: list[str]) -> UserError:
     """Names the key's new name if it had another one, else the nearest that there is."""
     if (now := RENAMED.get(key.removeprefix("--"))) in known:
         return UserError(f"{key} is called {now} now: rename it")
+    if key.removeprefix("--") == "seeds":
+        return UserError(
+            "seeds: a run has one, seed; several runs: fedrl run RECIPE --seeds 0-9, or a sweep"
+        )
     return UserError(f"unknown key {key}; {nearest(key.removeprefix('--'), known)}")
 
 

@@ -35,6 +35,7 @@ from fedrl.config.loading import (
     resolve,
 )
 from fedrl.config.schema import Config
+from fedrl.config.seeds import parse_seeds
 from fedrl.core.registry import suggestion
 from fedrl.core.types import Outlined, Tables, UserError
 from fedrl.runs.grid import RunCell, cost, find, finished, reached, short_hash
@@ -62,11 +63,8 @@ class Sweep:
     seeds: tuple[int, ...]
     variants: Mapping[str, str | Tables]
 
-    def with_seeds(self, seeds: Iterable[int]) -> Sweep:
-        wanted = tuple(dict.fromkeys(seeds))
-        if not wanted:
-            raise UserError("seeds is empty; name at least one")
-        return replace(self, seeds=wanted)
+    def with_seeds(self, seeds: str | Iterable[int]) -> Sweep:
+        return replace(self, seeds=parse_seeds(seeds, "seeds"))
 
     def cells(self, flags: Sequence[str], settings: Tables | None = None) -> list[RunCell]:
         """One per variant; `flags` and `settings` count for all of them."""
@@ -135,11 +133,8 @@ def _checked(data: Tables, path: Path) -> Sweep:
     named = isinstance(runs, Mapping) and bool(runs)
     if not named or not all(isinstance(own, str | Mapping) for own in runs.values()):
         raise UserError(f'{path}: [runs] gives the flags of each variant: more = "--rounds 9"')
-    whole = isinstance(seeds, list | tuple) and all(
-        type(seed) is int and seed >= 0 for seed in seeds
-    )
-    if not seeds or not whole:
-        raise UserError(f"{path}: seeds is {seeds}; it must be a list of whole numbers")
+    if not isinstance(seeds, str | list | tuple):
+        raise UserError(f'{path}: seeds is {seeds}; write them like [0, 3, 7] or "0-9"')
     for name, own in runs.items():
         if isinstance(own, Mapping) and (rest := _split_name(own)):
             raise UserError(
@@ -148,7 +143,7 @@ def _checked(data: Tables, path: Path) -> Sweep:
             )
     if odd := [name for name in runs if not re.fullmatch(FOLDER_NAME, name)]:
         raise UserError(f"{path}: {odd[0]!r} names a folder: use letters, digits, - and _")
-    return Sweep(path.stem, recipe, tuple(seeds), dict(runs))
+    return Sweep(path.stem, recipe, parse_seeds(seeds, f"{path}: seeds"), dict(runs))
 
 
 def _split_name(table: Tables) -> str:
@@ -198,7 +193,7 @@ def run(
     """
     for said in (*flags, *(key for key, _ in dotted(settings or {}))):
         if said.split("=")[0].removeprefix("--") in OWN:
-            raise UserError(f"{said}: a sweep names its runs itself; its seeds are --seeds 0,1,2")
+            raise UserError(f"{said}: a sweep names its runs itself; its seeds are --seeds 0-2")
     if processes is not None and processes < 1:
         raise UserError(f"--processes is {processes}; it must be at least 1")
     if minutes is not None and not minutes >= 0:
