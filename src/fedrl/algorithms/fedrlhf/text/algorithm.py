@@ -65,6 +65,7 @@ from fedrl.core.data_outline import DataOutline, outlined
 from fedrl.core.lazy_sequence import LazySequence
 from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Spec, Tensors, UserError
 from fedrl.envs.reviews import OwnReviews, World
+from fedrl.llm.prompts.prompt_format import require_tokens
 from fedrl.llm.warmstart_record import shown_tasks
 
 if TYPE_CHECKING:
@@ -202,7 +203,10 @@ class FedRLHFText(ReviewModel):
 
     def prompt_tokens(self, prompts: Sequence[Prompt]) -> list[list[int]]:
         texts, lengths = [prompt.text for prompt in prompts], [prompt.length for prompt in prompts]
-        return self.trainer.prompts(texts, lengths)
+        rows = self.trainer.prompts(texts, lengths)
+        if not all(rows):
+            require_tokens(rows, [f"a review of client {prompt.owner}" for prompt in prompts])
+        return rows
 
     def asking(
         self, batches: Iterable[PromptBatch], rewards: dict[int, TextReward], seed: int
