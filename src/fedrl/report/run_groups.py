@@ -151,11 +151,27 @@ def summary_row(group: Group, metric: str) -> dict[str, str]:
     return row | {
         "environment steps": si(float(np.mean([env_steps(metrics) for metrics in last]))),
         "sent": si(float(np.mean([bytes_sent(metrics) for metrics in last])), "B"),
-        "wall time": duration(float(np.mean([run.seconds for run in group.runs]))),
+        **times(group.runs),
         "seeds": f"{len(group.runs)}: "
         + ", ".join(str(run.config.get("seed", "–")) for run in group.runs),
         "failures": str(failed),
     }
+
+
+def times(runs: Sequence[Run]) -> dict[str, str]:
+    """Means per run. What a first round compiles is no part of the time that a method takes, so it
+    stands apart; what some of the runs do not tell is a dash."""
+    told = {
+        "wall time": [run.seconds for run in runs],
+        "of it training": [run.training_seconds for run in runs],
+        "of it start-up, compiling": [run.starting_seconds for run in runs],
+    }
+    return {name: _mean_duration(values) for name, values in told.items()}
+
+
+def _mean_duration(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return duration(float(np.mean(known))) if len(known) == len(values) else "–"
 
 
 def failure_count(run: Run) -> int:

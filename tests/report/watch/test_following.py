@@ -32,6 +32,17 @@ def test_what_is_new_is_told_once(tmp_path: Path):
     }  # fmt: skip
 
 
+def test_the_time_left_does_not_count_what_was_compiled(tmp_path: Path):
+    written = Written(tmp_path / "a", rounds=8)
+    written.at = 1
+    written.add("metrics.jsonl", {"round": 1, "eval/success": 0.2})
+    first = {"round": 1, "clients": 62.0, "evaluate": 1.0, "compile": {"clients": 60.0}}
+    written.add("timings.jsonl", first)
+    run = Followed(tmp_path / "a")
+    run.read()
+    assert run.about()["left"] == 7 * 3.0
+
+
 def test_half_a_line_waits_for_its_end_and_a_broken_one_is_left_out(tmp_path: Path):
     written = Written(tmp_path / "a")
     log = tmp_path / "a" / "metrics.jsonl"

@@ -115,7 +115,9 @@ class Followed:
                 self.numbers.append(finite(line))
         for line in self.tails["timings.jsonl"].lines():
             line.pop("round", None)
-            self.seconds.append(sum(finite(line).values()))
+            compiled = line.get("compile")
+            later = sum(finite(compiled).values()) if isinstance(compiled, dict) else 0.0
+            self.seconds.append(sum(finite(line).values()) - later)  # what comes compiles no more
 
     def _anew(self) -> None:
         self.edition += 1
