@@ -123,6 +123,12 @@ def rivals(groups: Sequence[Group], metric: str) -> list[str]:
     return [name for name, one in found if one is None or not one.decided]
 
 
+def one_seed_each(groups: Sequence[Group], metric: str) -> bool:
+    """Whether several groups have a single seed each: without an interval nothing follows."""
+    seeds = [len(by_seed(one, metric)) for one in groups]
+    return sum(map(bool, seeds)) > 1 and max(seeds) == 1
+
+
 def winner(groups: Sequence[Group], metric: str) -> str:
     """The group that is told apart from every other one, or none."""
     having = [one for one in groups if by_seed(one, metric)]
