@@ -242,3 +242,18 @@ def test_many_clients_are_quantiles(tmp_path: Path):
 def test_runs_whose_clients_say_nothing_have_no_panel(tmp_path: Path):
     (folder,) = runs(tmp_path, {"pavg": [50]})
     assert client_panels(groups([folder])) == []
+
+
+def test_settings_that_were_chosen_for_another_method_are_a_warning(tmp_path: Path):
+    folders = runs(tmp_path, {"fedsvrpg-m": [90.0, 91], "fedhapg-m": [80.0, 84]})
+    for folder in folders[2:]:
+        config = folder / "config.toml"
+        text = 'borrowed = ["fedsvrpg-m:lr", "fedsvrpg-m:beta"]\n' + config.read_text()
+        config.write_text(text)
+    there = groups(folders)
+    (line,) = differences.tuned_for_another(there)
+    assert "ran with beta, lr that the recipe had chosen for fedsvrpg-m" in line
+    assert line.startswith("fedhapg-m")
+    assert differences.more_than_the_method(there) == []  # no setting of its own
+    assert differences.tuned_for_another(there[1:]) == []  # compared with nothing
+    assert len(groups([*folders, *runs(tmp_path / "own", {"fedhapg-m": [82.0]}, 2)])) == 2

@@ -22,7 +22,7 @@ from fedrl.config import parts
 from fedrl.config.flag_parsing import checked, fields, nearest, parse, split_flags
 from fedrl.config.renamed import RENAMED
 from fedrl.config.schema import SECTIONS, Config
-from fedrl.core.registry import not_installed, scripts, suggestion
+from fedrl.core.registry import label, not_installed, scripts, suggestion
 from fedrl.core.types import Json, Tables, UserError
 
 LOG = logging.getLogger("fedrl")
@@ -109,6 +109,10 @@ def resolve(data: Tables, flags: Sequence[str] = (), settings: Tables | None = N
         raise
     for key, value, typed in pairs:
         _override(merged, classes, key, value, typed)
+    if kept := _borrowed(data, merged, {key for key, _, _ in pairs}):
+        merged["borrowed"] = kept
+    else:
+        merged.pop("borrowed", None)
     return _fill(Config, merged, "", classes)
 
 
@@ -161,6 +165,25 @@ def _choose_name(section: Json, key: str, name: Any) -> None:
                 LOG.info("note: %s: the recipe's are left out", said)
         section |= part.defaults
     section["name"] = name
+
+
+def _borrowed(recipe: Tables, merged: Tables, said: set[str]) -> list[str]:
+    """Of the recipe's settings for its own method, those that another one is now given: not what is
+    said anew, nor what the other has by default. Of an earlier resolution, what is left of them."""
+    section = recipe.get("algorithm", {})
+    before, now = section.get("name"), merged["algorithm"]["name"]
+    if "algorithm.name" not in said or not isinstance(before, str) or before == now:
+        earlier = recipe.get("borrowed", ())
+        return [one for one in earlier if f"algorithm.{one.rpartition(':')[2]}" not in said]
+    part = parts.find("algorithm", now)
+    usual = {f.name: f.default for f in dataclasses.fields(part.settings)} | dict(part.defaults)
+    values = {key: merged["algorithm"].get(key) for key in section if key in usual}
+    return [
+        f"{label(before)}:{key}"
+        for key, value in values.items()
+        if key != "name" and f"algorithm.{key}" not in said
+        and (tuple(value) if isinstance(value, list) else value) != usual[key]
+    ]  # fmt: skip
 
 
 def _chosen(data: Json, key: str, default: str) -> type:

@@ -109,7 +109,11 @@ def html_page(
         plots=plots,
         groups=groups,
         headline=headline(groups, metric),
-        warnings=[*differences.more_than_the_method(groups), *warnings(groups, left_out)],
+        warnings=[
+            *differences.more_than_the_method(groups),
+            *differences.tuned_for_another(groups),
+            *warnings(groups, left_out),
+        ],
         figures=rows[0],
         comparison=tables.comparison(groups, with_iqm(groups, rows, metric)),
         differences={

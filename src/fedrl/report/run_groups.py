@@ -21,7 +21,7 @@ from fedrl.core.types import UserError
 from fedrl.report.run_labels import Config, group_names
 from fedrl.runs.read import OF_A_SEED, Run
 
-NO_SETTING = ("seed", "out", "track", "checkpoint_every")
+NO_SETTING = ("seed", "out", "track", "checkpoint_every", "borrowed")
 """Keys that may differ within a group: a seed is a repetition, the others move no number."""
 OF_ONE_CLIENT = re.compile(r"_client\d+$")
 """Numbers that a run has once for every client: too many to draw."""

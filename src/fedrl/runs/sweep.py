@@ -23,7 +23,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
-from fedrl.config.build import build_algorithm
+from fedrl.config.build import build_algorithm, notes
 from fedrl.config.flag_parsing import fields
 from fedrl.config.loading import (
     as_dict,
@@ -209,6 +209,10 @@ def run(
     _try(missing.values())
     console = Console(stderr=True, highlight=False)
     console.quiet = not (progress or (progress is None and console.is_terminal))
+    for name, one in missing.items():
+        if one.seed == sweep.seeds[0]:
+            for line in notes(one):
+                console.print(f"note: {name.partition(', seed')[0]}: {line}", markup=False)
     if missing:
         many = min(processes or cores(), len(missing))
         console.print(f"{len(missing)} of {len(wanted)} runs to do, {many} at a time, under {out}")
