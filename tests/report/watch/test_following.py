@@ -10,7 +10,7 @@ from pathlib import Path
 from support.watched_runs import Written, an_episode
 
 from fedrl.report.watch.episode_log import EpisodeLog
-from fedrl.report.watch.following import Followed, find_runs
+from fedrl.report.watch.following import Followed, about_all, find_runs
 
 
 def test_what_is_new_is_told_once(tmp_path: Path):
@@ -215,3 +215,25 @@ def test_a_stopped_run_says_why(tmp_path: Path):
     with log.open("a") as file:
         file.write("2026-01-01 10:09:00 stopped: KeyboardInterrupt \n")
     assert run.about()["why"] == ""
+
+
+def test_runs_that_are_called_alike_are_told_apart(tmp_path: Path):
+    settings = {"a-111111": "lr = 0.1\n", "a-222222": "lr = 0.2\n", "b-333333": "lr = 0.2\n"}
+    for name, words in settings.items():
+        Written(tmp_path / name, settings=words)
+    Written(tmp_path / "c-444444", seed=1, settings="lr = 0.3\n")
+    runs = [Followed(tmp_path / name) for name in (*settings, "c-444444")]
+    for run in runs:
+        run.read()
+    apart = [line["apart"] for line in about_all(runs)]
+    assert apart == ["lr=0.1", "lr=0.2, 222222", "lr=0.2, 333333", ""]
+    assert [line["apart"] for line in about_all(runs[1:3])] == ["222222", "333333"]
+
+
+def test_a_run_of_a_sweep_is_called_by_its_variant(tmp_path: Path):
+    Written(tmp_path / "a")
+    config = tmp_path / "a" / "config.toml"
+    config.write_text(config.read_text().replace('"demo"', '"pavg-0.004-seed0.0123456789ab"'))
+    run = Followed(tmp_path / "a")
+    run.read()
+    assert run.about()["name"] == "pavg-0.004"

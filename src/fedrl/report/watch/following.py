@@ -16,12 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from fedrl.core.types import Json
-from fedrl.runs.read import flatten
+from fedrl.report.run_labels import beside_namesakes
+from fedrl.runs.read import OF_A_SEED, flatten
 
 MOST_BYTES = 8_000_000
 """Read of a log at once: a long run appears piece by piece instead of late."""
 STOPPED, LOG_BYTES, MOST_WORDS = " stopped: ", 50_000, 300
 """How a log says why, how much of its end is looked at, and how much of it is shown."""
+CALLED = ("name", "method", "kind", "seed")
+"""What the page calls a run by."""
 RECENT = 20
 """Rounds behind the time that is left."""
 
@@ -142,7 +145,7 @@ class Followed:
         left = each * (planned - done) if status == "running" and each else None
         return {
             "path": str(self.path),
-            "name": str(self.settings.get("name", self.path.parent.name)),
+            "name": OF_A_SEED.sub("", str(self.settings.get("name", self.path.parent.name))),
             "run": self.path.name,
             "id": self.path.name.rpartition("-")[2],
             "method": str(self.settings.get("algorithm.name", "")),
@@ -185,6 +188,14 @@ class Followed:
 
     def client_metrics(self) -> list[str]:
         return sorted({name for measured in self.numbers[-200:] for name in measured})
+
+
+def about_all(runs: Sequence[Followed]) -> list[Json]:
+    """A line about each; `apart` tells those apart that have the same name, method and seed."""
+    lines = [run.about() for run in runs]
+    calls = ["/".join(str(line[key]) for key in CALLED) for line in lines]
+    apart = beside_namesakes([run.settings for run in runs], calls, [one["id"] for one in lines])
+    return [line | {"apart": words} for line, words in zip(lines, apart, strict=True)]
 
 
 def settings_of(path: Path) -> Json:
