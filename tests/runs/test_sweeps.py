@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shlex
 
@@ -192,6 +193,35 @@ def test_another_model_in_the_same_place_is_another_run(tmp_path):
     second = name()
     (model / "model.safetensors").write_bytes(b"2")
     assert len({first, second, name()}) == 3
+
+
+def test_a_recipe_and_a_sweep_are_not_taken_for_each_other(sweep, capsys):
+    assert call(["sweep", "momentum/cartpole"]) == 2
+    assert "is a recipe: fedrl run momentum/cartpole --seeds 0-2" in capsys.readouterr().err
+    assert call(["run", str(sweep)]) == 2
+    assert "this is a sweep, of several runs: fedrl sweep FILE" in capsys.readouterr().err
+
+
+def test_what_is_said_between_runs_does_not_begin_anew_at_the_end(sweep, tmp_path, monkeypatch):
+    """A look after the last run has ended has nothing to tell."""
+    said: list[str] = []
+    config = sweeps.read(str(sweep)).cells([])[0].config(0, tmp_path)
+    console = sweeps.Console(file=io.StringIO())
+    monkeypatch.setattr(sweeps, "PLAIN_SECONDS", 0.0)
+    monkeypatch.setattr(sweeps.Watch, "say", lambda _, line: said.append(line))
+
+    def look(standing: tuple[int, str]) -> list[str]:
+        said.clear()
+        watch = sweeps.Watch({"a": config}, console)
+        monkeypatch.setattr(sweeps, "standing", lambda _: standing)
+        looks = iter([False, True])
+        monkeypatch.setattr(watch._over, "wait", lambda _: next(looks))
+        watch._look_on()
+        return list(said)
+
+    assert look((-1, "")) == ["starting"]
+    assert look((1, "round 1")) == ["a: round 1"]
+    assert look((config.rounds, "round 9")) == []
 
 
 def test_seeds_may_be_ranges(tmp_path):

@@ -43,6 +43,8 @@ def read_recipe(path: Path) -> Json:
 
 def require_names(recipe: Tables) -> None:
     """No step size suits every world, so a recipe says which method and world it is for."""
+    if isinstance(recipe.get("recipe"), str) and "runs" in recipe:
+        raise UserError("this is a sweep, of several runs: fedrl sweep FILE")
     for key, example in (("algorithm", "fedsvrpg-m"), ("world", "cartpole")):
         section = recipe.get(key)
         if section is None or (isinstance(section, Mapping) and "name" not in section):

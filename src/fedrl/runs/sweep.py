@@ -167,6 +167,11 @@ def find_sweep(name: str) -> Path:
     beside = [file.name for file in sorted(path.parent.glob("*.toml"))]
     if near := difflib.get_close_matches(path.name, beside, n=1):
         raise UserError(f"no sweep {name!r}; did you mean {str(path.with_name(near[0]))!r}?")
+    if (recipes_folder() / f"{wanted}.toml").is_file():
+        raise UserError(
+            f"{name} is a recipe: fedrl run {name} --seeds 0-2 is a run per seed; a sweep is a "
+            "file with variants of it (fedrl sweep --help)"
+        )
     raise UserError(f"no sweep {name!r}; {suggestion(wanted, known)}")
 
 
@@ -212,7 +217,8 @@ def run(
     for name, one in missing.items():
         if one.seed == sweep.seeds[0]:
             for line in notes(one):
-                console.print(f"note: {name.partition(', seed')[0]}: {line}", markup=False)
+                variant = name.partition(", seed")[0]
+                console.print(f"note: {variant}: {line}", markup=False, soft_wrap=True)
     if missing:
         many = min(processes or cores(), len(missing))
         console.print(f"{len(missing)} of {len(wanted)} runs to do, {many} at a time, under {out}")
@@ -286,7 +292,8 @@ class Watch:
                     for name, (last, words) in found.items()
                     if words and last < self.runs[name].rounds  # those that ended have been told
                 ]
-                self.say("; ".join(told) or "starting")
+                if told or not any(words for _, words in found.values()):
+                    self.say("; ".join(told) or "starting")
                 continue
             for name, (round_, words) in found.items():
                 self._bars.update(bars[name], completed=max(round_, 0), told=words or "waits")

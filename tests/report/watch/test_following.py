@@ -116,6 +116,9 @@ def test_runs_are_found_below_a_folder_the_newest_first(tmp_path: Path):
     assert found == [tmp_path / "x" / "deep" / "er" / "two", tmp_path / "x" / "one"]
     assert find_runs([tmp_path / "x" / "one"]) == [tmp_path / "x" / "one"]
     assert find_runs([tmp_path / "nowhere"]) == []
+    of_a_sweep = tmp_path / "x" / "poles" / "runs" / "pavg-seed0.0123456789ab" / "pavg-s0-f00d"
+    Written(of_a_sweep)
+    assert of_a_sweep in find_runs([tmp_path / "x"])
 
 
 # Episodes

@@ -249,10 +249,11 @@ def columns(rows: Sequence[Mapping[str, float]]) -> dict[str, list[float | None]
 
 
 def find_runs(places: Iterable[Path], most: int = 200) -> list[Path]:
-    """Run folders that these are, or that lie up to three folders below; the newest first."""
+    """Run folders that these are, or that lie up to three folders below, and those of sweeps in a
+    folder of runs (SWEEP/runs/VARIANT/RUN); the newest first."""
     found: dict[Path, float] = {}
     for place in places:
-        for depth in ("", "*/", "*/*/", "*/*/*/"):
+        for depth in ("", "*/", "*/*/", "*/*/*/", "*/runs/*/*/"):
             for config in place.glob(f"{depth}config.toml"):
                 if (config.parent / "meta.json").is_file():
                     found[config.parent] = changed(config)
