@@ -55,10 +55,10 @@ def compile_seconds() -> float:
 def _listen_to_jax() -> None:
     import jax
 
-    def ended(event: str, seconds: float, **_: Any) -> None:
+    def ended(event: str, duration_secs: float, **_: Any) -> None:
         if event.startswith(JAX_EVENTS):
             now = time.perf_counter()
-            TOTAL.add(now - seconds, now)
+            TOTAL.add(now - duration_secs, now)
 
     jax.monitoring.register_event_duration_secs_listener(ended)
 
@@ -66,7 +66,7 @@ def _listen_to_jax() -> None:
 def _listen_to_numba() -> None:
     from numba.core import event
 
-    class Compiling(event.Listener):  # type: ignore[misc]
+    class Compiling(event.Listener):
         def __init__(self) -> None:
             self.begun: list[float] = []
 

@@ -161,7 +161,7 @@ def summary_row(group: Group, metric: str) -> dict[str, str]:
 def times(runs: Sequence[Run]) -> dict[str, str]:
     """Means per run. What a first round compiles is no part of the time that a method takes, so it
     stands apart; what some of the runs do not tell is a dash."""
-    told = {
+    told: dict[str, list[float | None]] = {
         "wall time": [run.seconds for run in runs],
         "of it training": [run.training_seconds for run in runs],
         "of it start-up, compiling": [run.starting_seconds for run in runs],

@@ -300,8 +300,8 @@ class RunDir:
         """How it ended, how long it took in all and until its rounds began; the last metrics."""
         meta = self.read_meta()
         for name, spent in (("seconds", seconds), ("startup_seconds", startup)):
-            known = isinstance(was := meta.get(name), int | float) and math.isfinite(was)
-            meta[name] = round((was if known else 0.0) + spent, 3)
+            known = isinstance(was := meta.get(name, 0.0), int | float) and math.isfinite(was)
+            meta[name] = round((float(was) if known else 0.0) + spent, 3)
         self.write_meta(meta | {"status": status})
         if self._latest is not None:  # a run that never came to its rounds has nothing to sum up
             text = json.dumps(plain(self._latest), indent=1, sort_keys=True)
