@@ -229,8 +229,16 @@ class Page:
 
     # Where numbers come from
 
-    def origins(self, recorded: Mapping[str, Sequence[Data]], planned: Mapping[str, int]) -> str:
-        """A table of all parts, and a list of what is not known or not there."""
+    def origins(
+        self,
+        recorded: Mapping[str, Sequence[Data]],
+        planned: Mapping[str, int],
+        marked: bool | None = None,
+    ) -> str:
+        """A table of all parts, and a list of what is not known or not there.
+
+        `marked`: only what rests on what was published before, or only what does not.
+        """
         rows = []
         gaps = [*self.gaps, *(self.published.get("gaps", ()) if self.used else ())]
         before = {one["part"]: one for one in self.published.get("parts", ())}
@@ -251,6 +259,9 @@ class Page:
                 gaps.append(f"{part}: {count - len(records)} of {count} records are missing")
         gaps += [f"{row[0]}: {name} {UNKNOWN}" for row in rows
                  for name, value in zip(HEAD, row) if UNKNOWN in value]  # fmt: skip
+        if marked is not None:
+            rows = [row for row in rows if (MARK in row[0]) == marked]
+            gaps = [line for line in gaps if (MARK in line) == marked]
         listed = "\n".join(f"- {line}" for line in gaps)
         parts = []
         if rows:

@@ -12,6 +12,7 @@ from reproductions.fedagent import models, table1
 from reproductions.fedagent.claims import MARGIN
 from reproductions.fedagent.environment import environment
 from reproductions.fedagent.optimizer import optimizer
+from reproductions.fedagent.sections import Sections, judged, marked_rows, planned
 from reproductions.fedagent.tables import Analysis
 from reproductions.fedagent.tuning import tuning
 from reproductions.grid import Grid
@@ -46,7 +47,11 @@ def write(study: Study, page: Page, path: Path) -> None:
         a=found,
         tuning=tuning(found.parts.get("tuning"), page),
         optimizer=optimizer(found.parts, page),
-        recorded=recorded(found.parts) if page.published else "",
+        recorded=recorded(found.parts),
+        sections=Sections(),
+        judged=judged,
+        marked_rows=marked_rows,
+        planned=planned(found.found, found.gone),
         environment=environment(found.parts, page),
         rules=study.grid.tables["rules_commit"],
         margin=f"{MARGIN:g}",

@@ -7,7 +7,7 @@ from typing import Any
 
 from reproductions.fedagent.claims import SUCCESS, Parts, points, shown
 from reproductions.fedagent.models import BEFORE
-from reproductions.pages import Page, Row
+from reproductions.pages import Page, Row, markdown_table
 from reproductions.results import Runs
 from reproductions.verdicts import BySeed, signed
 
@@ -42,10 +42,13 @@ def optimizer(parts: Parts, page: Page) -> dict[str, Any] | None:
     rows.append(["FedAgent, the demo", "–", shown(end(DEMO, "fedagent")) or "–", "–", "–"])
     head = ("", f"before: {BEFORE}", "fresh", "kept", "kept against fresh, points")
     curves = list(curve_rows(parts.get(ALFWORLD, {})))
-    found = {title: each(end(part, f"{who}-kept")) for title, (part, who) in ROWS.items()}
-    alone = {title: said for title, said in found.items() if said}
+    known = {"FedAgent, the demo": end(DEMO, "fedagent")}
+    known |= {title: end(part, f"{who}-kept") for title, (part, who) in ROWS.items()}
     return {
-        "kept": ", ".join(f"{title} {said}" for title, said in alone.items()),
+        "known": markdown_table(
+            ("from records", "success, %", "seeds"),
+            [[title, each(by) or "–", str(len(by))] for title, by in known.items() if by],
+        ),
         "fedagent": shown(end(DEMO, "fedagent")),
         "rows": page.table("optimizer", head, rows),
         "curves": page.table("curves", ("", "seed", "success by round, %"), curves),

@@ -51,13 +51,15 @@ class Analysis:
     def __init__(self, scale: str, studies: Mapping[str, Study], page: Page) -> None:
         self.page = page
         self.parts: dict[str, Runs] = {}
-        self.started: dict[str, Runs] = {}
-        """Parts that have begun, with the runs that are not at their end."""
+        self.started: dict[str, Runs] = {}  # those that have begun, also with runs not at their end
         self.records: dict[str, Any] = {}
         self.planned: dict[str, int] = {}
         self.scales: dict[str, list[str]] = {}
+        self.found: dict[str, Mapping[str, Runs]] = {}  # all parts as they are, on request, too
+        self.gone: list[str] = []
         for name, study in studies.items():
             found = study.runs()
+            self.gone += study.grid.tables["gone"]
             aside = {*study.grid.tables["on_request"], *study.grid.tables["gone"]}
             measured = [part for part in found if part not in aside]
             self.parts |= found
@@ -66,6 +68,7 @@ class Analysis:
                 self.parts |= {part: whole(found[part]) for part in measured}
             if page.published or any(part in self.started for part in measured):
                 self.scales[name] = measured
+                self.found[name] = found
                 self.records |= study.records()
                 self.planned |= study.planned()
         self.commands = list(dict.fromkeys((*self.scales, scale)))
@@ -134,8 +137,8 @@ class Analysis:
     def _model(self, ours: Trained) -> str | None:
         """How large the model is and what it was shown, where its folder is at hand."""
         record = Path(ours.cell.recipe["algorithm"]["model"]) / "warmstart.json"
-        if not record.is_file():
-            return None if self.page.published else ""
+        if not record.is_file():  # what was published of it is of the earlier runs' alone
+            return None if self.page.published and not ours.runs else ""
         about = json.loads(record.read_text(encoding="utf-8"))
         name = Path(about["settings"]["model"]).name
         return (
@@ -325,9 +328,8 @@ class Analysis:
         head = ("scale", "part", "client epochs", "episodes")
         return self.page.table("costs", head, rows, keys=2)
 
-    @property
-    def origins(self) -> str:
-        return self.page.origins(self.records, self.planned)
+    def origins(self, marked: bool) -> str:
+        return self.page.origins(self.records, self.planned, marked)
 
 
 def any_runs(found: Runs) -> bool:

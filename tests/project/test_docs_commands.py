@@ -11,6 +11,7 @@ from support.repository import DOCS, ROOT
 
 from fedrl import api
 from fedrl.config.renamed import RENAMED
+from fedrl.config.seeds import split_seeds
 
 PARTS_OF_THE_SITE = ("start", "concepts", "methods", "worlds", "explain", "reference")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
@@ -48,7 +49,8 @@ def test_commands_were_found():
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_run_that_a_page_shows_can_be_configured(command: str):
     recipe, *flags = (word for word in shlex.split(command) if word not in ("--help", "--dry-run"))
-    assert api.configure(recipe, flags).algorithm
+    seeds, shared = split_seeds(flags)
+    assert all(api.configure(recipe, [*shared, *seed]).algorithm for seed in seeds)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -12,6 +12,7 @@ import pytest
 from project.test_docs_commands import COMMANDS
 
 from fedrl.cli import call
+from fedrl.config.seeds import split_seeds
 
 pytestmark = pytest.mark.slow
 SKIPPED = {
@@ -82,6 +83,8 @@ def test_a_run_that_a_page_shows_runs(command: str, models: Path, tmp_path, monk
             warm_started(models, name)
     monkeypatch.chdir(tmp_path)
     flags = f"--rounds 1 --eval_every 1 {shorter.format(models=models)}"
-    assert call(["run", *shlex.split(command), *shlex.split(flags)]) == 0, capfd.readouterr().err
-    [run] = tmp_path.glob("runs/*/*/summary.json")
-    assert run.stat().st_size > 0
+    words = shlex.split(command)
+    assert call(["run", *words, *shlex.split(flags)]) == 0, capfd.readouterr().err
+    runs = [*tmp_path.glob("runs/*/*/summary.json")]
+    assert len(runs) == len(split_seeds(words[1:])[0])
+    assert all(run.stat().st_size > 0 for run in runs)

@@ -71,6 +71,27 @@ def test_pairs_take_out_what_a_seed_does_to_both(tmp_path: Path):
 
 
 @pytest.mark.slow
+def test_of_one_seed_each_nothing_follows(tmp_path: Path):
+    folders = runs(tmp_path / "runs", {"fedprox": [40.0], "scaffold": [90.0], "pavg": [50.0]})
+    there = groups(folders)
+    found = report.headline(there, "eval/return")
+    assert found.one_seed_each
+    assert found.winner == ""
+    assert [name for name, _ in found.finals] == ["fedprox", "scaffold", "pavg"]  # no ranking
+    page = Page(report.build(folders, tmp_path / "page.html").read_text())
+    assert "one seed each: nothing follows about which is better" in page.text
+    assert "no winner" not in page.text
+    assert "highest" not in page.text.partition("Comparison")[0]
+    assert "One seed each: nothing is told apart." in page.text
+    assert summary(there).splitlines()[-1].startswith("one seed each: nothing follows")
+    # One of several seeds among them: the sentence is of intervals again.
+    more = [*folders, *runs(tmp_path / "more", {"fedprox": [41.0]}, first_seed=1)]
+    assert not report.headline(groups(more), "eval/return").one_seed_each
+    # A single run has nobody beside it.
+    assert not report.headline(groups(folders[:1]), "eval/return").one_seed_each
+
+
+@pytest.mark.slow
 def test_no_winner_where_the_interval_holds_0(tmp_path: Path):
     folders = runs(tmp_path, {"pavg": [50, 60, 70, 64], "fedhapg-m": [60, 55, 75, 62]})
     assert differences.winner(groups(folders), "eval/return") == ""
@@ -221,3 +242,18 @@ def test_many_clients_are_quantiles(tmp_path: Path):
 def test_runs_whose_clients_say_nothing_have_no_panel(tmp_path: Path):
     (folder,) = runs(tmp_path, {"pavg": [50]})
     assert client_panels(groups([folder])) == []
+
+
+def test_settings_that_were_chosen_for_another_method_are_a_warning(tmp_path: Path):
+    folders = runs(tmp_path, {"fedsvrpg-m": [90.0, 91], "fedhapg-m": [80.0, 84]})
+    for folder in folders[2:]:
+        config = folder / "config.toml"
+        text = 'borrowed = ["fedsvrpg-m:lr", "fedsvrpg-m:beta"]\n' + config.read_text()
+        config.write_text(text)
+    there = groups(folders)
+    (line,) = differences.tuned_for_another(there)
+    assert "ran with beta, lr that the recipe had chosen for fedsvrpg-m" in line
+    assert line.startswith("fedhapg-m")
+    assert differences.more_than_the_method(there) == []  # no setting of its own
+    assert differences.tuned_for_another(there[1:]) == []  # compared with nothing
+    assert len(groups([*folders, *runs(tmp_path / "own", {"fedhapg-m": [82.0]}, 2)])) == 2

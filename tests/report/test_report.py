@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
@@ -167,7 +168,31 @@ def test_numbers_of_a_group(tmp_path: Path) -> None:
     assert row["best"] == "100 (round 10)"
     assert row["sent"] == "30 MB"
     assert row["wall time"] == "1 min 30 s"
+    assert (row["of it training"], row["of it start-up, compiling"]) == ("–", "–")
     assert (row["seeds"], row["failures"]) == ("3: 0, 1, 2", "0")
+
+
+def test_compiling_is_no_part_of_the_time_that_training_takes(tmp_path: Path) -> None:
+    folders = [write_run(tmp_path / f"{s}", seed=s) for s in range(2)]
+    for folder in folders:
+        config = folder / "config.toml"
+        config.write_text('engine = "inprocess"\n' + config.read_text())
+        meta = json.loads((folder / "meta.json").read_text())
+        (folder / "meta.json").write_text(json.dumps(meta | {"startup_seconds": 5.0}))
+        lines = [{"round": 0, "clients": 40.0, "evaluate": 3.0, "compile": {"clients": 35.0}}]
+        lines += [{"round": 1, "clients": 2.0, "cpu": {"clients": 1.0}, "compile": {"clients": 0}}]
+        (folder / "timings.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    row = summary_row(groups_of(*folders)[0], "eval/return")
+    assert row["wall time"] == "1 min 30 s"
+    assert (row["of it training"], row["of it start-up, compiling"]) == ("10 s", "40 s")
+    # Clients in processes of their own compile there: what this one saw is not all of it.
+    config = folders[0] / "config.toml"
+    config.write_text(config.read_text().replace("inprocess", "workers"))
+    assert load(folders[0]).training_seconds is None
+    # A line of a version before, which did not tell.
+    log = folders[1] / "timings.jsonl"
+    log.write_text(log.read_text() + '{"round": 2, "clients": 2.0}\n')
+    assert load(folders[1]).starting_seconds is None
 
 
 # The page

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,16 +19,19 @@ import pytest
 
 from fedrl.api.papers import reproduce
 from fedrl.config.loading import resolve, to_toml
+from fedrl.core.number_format import duration
 from fedrl.core.types import UserError
 from fedrl.runs.grid import cost, digest
 from fedrl.runs.process_pool import perform
+from fedrl.runs.read import Run
 from reproductions.fedagent.claims import MARGIN, no_worse, points, the_same
 from reproductions.fedagent.models import read_cells, tasks
+from reproductions.fedagent.sections import planned
 from reproductions.fedagent.tables import PAPER
 from reproductions.grid import SCALES, Cell
 from reproductions.pages import MARK, Page
 from reproductions.records import Store, of_run
-from reproductions.results import curve, read_runs
+from reproductions.results import Trained, curve, read_runs
 from reproductions.study import FOLDER, Study, prepare, wanted, write_page
 from reproductions.verdicts import FAILS, HOLDS, OPEN, above, mean_of, together
 
@@ -380,7 +384,7 @@ def test_what_was_published_before_records_stands_in_for_what_has_none(tmp_path,
     assert "**Withdrawn**: every comparison with Centralized" in text
     assert f"| withdrawn {MARK} | – |" in text
     assert f"on 300 public tasks.{MARK} 100 clients" in text
-    assert "AdamW's moments" not in text.partition("measured below")[2]  # there are no records
+    assert "AdamW's moments" not in text.partition("**Withdrawn**")[2]  # there are no records
     study = study_of(tmp_path)
     fake(study, replace(study.grid.cells["main"][0], seeds=(0,)), 0.3)
     half = page_of(study, published=True)
@@ -395,10 +399,61 @@ def test_what_was_published_before_records_stands_in_for_what_has_none(tmp_path,
 
 
 @pytest.mark.slow
+def test_records_plans_and_earlier_numbers_stand_apart(tmp_path, undrawn):
+    """A reader first sees what records say, then what is planned, and no mark before the end."""
+    shutil.copytree(PUBLISHED, tmp_path / "records")
+    text = page_of(study_of(tmp_path), published=True)
+    heads = re.findall(r"^## (.*)$", text, re.M)
+    assert heads[:2] == ["What is known today", "What is planned"]
+    assert heads[-1] == "Earlier runs without records"
+    now, _, earlier = text.partition("## Earlier runs without records")
+    assert MARK not in now
+    assert "withdrawn |" not in now
+    assert earlier.lstrip().startswith("<details")
+    assert earlier.rstrip().endswith("</details>")
+    known = now.partition("## What is planned")[0]
+    assert "of 432 planned runs have a record here" in known
+    assert "| FedAgent, the demo | 72.0 ± 2.4 | 5 |" in known
+    assert "Of 18 statements of the paper, 0 are judged by records" in known
+    assert "18 only by earlier runs without records, 6 of them withdrawn" in known
+    (main,) = rows(now, "main: Generated household")
+    assert "| 50 of 50 | 6,000 |" in main
+    assert "`fedrl reproduce fedagent --scale small --only main`" in main
+    assert not rows(now, "optimizer: ")  # all of its records are there
+    assert not rows(now, "optimizer_before: ")  # by code that is no more
+
+
+@pytest.mark.slow
+def test_a_section_comes_back_when_its_records_are_there(tmp_path, undrawn):
+    study = study_of(tmp_path)
+    fill(study, fedagent=0.3, centralized=0.3, local=0.1)
+    text = page_of(study, published=True)
+    now, _, earlier = text.partition("## Earlier runs without records")
+    assert "### Generated household: FedAgent, Centralized, Local" in now
+    assert "#### ALFWorld: FedAgent, Centralized, Local" in earlier
+    assert len(rows(now, "FedAgent is better than Local")) == 4
+    assert len(rows(earlier, "FedAgent is better than Local")) == 2
+    assert not rows(now, "main: ")
+
+
+def test_the_cost_of_a_plan_is_at_the_pace_of_what_is_recorded(tmp_path):
+    study = study_of(tmp_path)
+    cell = replace(study.grid.cells["main"][0], seeds=(0, 1, 2))
+    run = Run(tmp_path, {}, {}, {0: {}, cell.rounds: {}}, [], 2.0 * cell.epochs())
+    found = {"small": {"main": {"fedagent": Trained(cell, {0: run})}}}
+    (row,) = rows(planned(found, ()), "main")
+    assert f"| 2 of 3 | {2 * cell.epochs():,} | {duration(4.0 * cell.epochs())} |" in row
+    assert planned(found, ["main"]) == ""
+    nothing = {"small": {"main": {"fedagent": Trained(cell, {})}}}
+    assert "| unknown |" in planned(nothing, ())
+
+
+@pytest.mark.slow
 def test_records_about_moments_are_a_section_of_their_own(tmp_path, undrawn):
     shutil.copytree(PUBLISHED, tmp_path / "records")
     text = page_of(study_of(tmp_path), published=True)
-    table = rows(text, "Centralized, the demo")[0].split(" | ")
+    section = text.partition("## AdamW's moments")[2]
+    table = rows(section, "Centralized, the demo")[0].split(" | ")
     assert table[1:] == ["69.8 ± 3.0", "67.1 ± 4.5", "72.2 ± 4.3", "+5.2 ± 6.4 |"]
     assert rows(text, "local, kept | 0 | 0: 70.1, 4: 75.4")
     assert "2 of 40 runs had to try a round again" in text

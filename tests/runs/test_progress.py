@@ -60,3 +60,14 @@ def test_a_run_that_cannot_learn_says_so_once():
         look(Round(number, 9, {} if share is None else {"train/zero_advantage": share}, [], {}))
     assert len(said) == 1
     assert said[0].startswith("nothing to learn from since round 4: ")
+
+
+def test_the_time_left_is_told_without_what_is_compiled(monkeypatch: pytest.MonkeyPatch):
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    shown = Progress()
+    shown.line(Round(0, 10, {}, [], {"clients": 5.0}))
+    now[0] = 42.0  # a round of 2 s that compiled for 40 s before
+    done = Round(1, 10, {}, [], {"clients": 42.0}, {}, {"clients": 40.0})
+    assert shown.line(done).endswith("18 s left")
+    assert shown.line(done).endswith("18 s left")  # for the terminal, and for log.txt

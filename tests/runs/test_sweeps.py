@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shlex
 
@@ -86,6 +87,7 @@ def test_time_that_is_over_leaves_the_rest_for_later(sweep, tmp_path, capsys):
         ('recipe = "momentum/cartpole"\n[runs]\na = "--roundz 3"', "variant 'a': unknown key"),
         ("recipe =", "not valid TOML"),
         ('recipe = "momentum/cartpole"\nseeds = 3\n[runs]\na = ""', "seeds is 3"),
+        ('recipe = "momentum/cartpole"\nseeds = "0..4"\n[runs]\na = ""', "write them like 0-9"),
         ('recipe = "momentum/cartpole"\n[runs]', "[runs] gives the flags"),
         ('recipe = "momentum/cartpole"\n[runs]\na = "--rounds \'3"', "variant 'a'"),
         ('recipe = "momentum/cartpole"\n[runs]\n"../a" = ""', "names a folder"),
@@ -121,7 +123,7 @@ def test_a_misspelt_file_names_the_one_beside_it(sweep):
 def test_a_flag_that_is_forgotten_begins_no_second_grid(sweep, tmp_path, capsys):
     def swept(*flags: str) -> int:
         out = ["--out", str(tmp_path / "out"), "--processes", "1"]
-        return call(["sweep", str(sweep), "--seeds", "0", *out, *QUICK, *flags])
+        return call(["sweep", str(sweep), "--seeds", "0-0", *out, *QUICK, *flags])
 
     assert swept("--world.kappa", "0.5") == 0
     runs = sorted(tmp_path.rglob("metrics.jsonl"))
@@ -191,6 +193,44 @@ def test_another_model_in_the_same_place_is_another_run(tmp_path):
     second = name()
     (model / "model.safetensors").write_bytes(b"2")
     assert len({first, second, name()}) == 3
+
+
+def test_a_recipe_and_a_sweep_are_not_taken_for_each_other(sweep, capsys):
+    assert call(["sweep", "momentum/cartpole"]) == 2
+    assert "is a recipe: fedrl run momentum/cartpole --seeds 0-2" in capsys.readouterr().err
+    assert call(["run", str(sweep)]) == 2
+    assert "this is a sweep, of several runs: fedrl sweep FILE" in capsys.readouterr().err
+
+
+def test_what_is_said_between_runs_does_not_begin_anew_at_the_end(sweep, tmp_path, monkeypatch):
+    """A look after the last run has ended has nothing to tell."""
+    said: list[str] = []
+    config = sweeps.read(str(sweep)).cells([])[0].config(0, tmp_path)
+    console = sweeps.Console(file=io.StringIO())
+    monkeypatch.setattr(sweeps, "PLAIN_SECONDS", 0.0)
+    monkeypatch.setattr(sweeps.Watch, "say", lambda _, line: said.append(line))
+
+    def look(standing: tuple[int, str]) -> list[str]:
+        said.clear()
+        watch = sweeps.Watch({"a": config}, console)
+        monkeypatch.setattr(sweeps, "standing", lambda _: standing)
+        looks = iter([False, True])
+        monkeypatch.setattr(watch._over, "wait", lambda _: next(looks))
+        watch._look_on()
+        return list(said)
+
+    assert look((-1, "")) == ["starting"]
+    assert look((1, "round 1")) == ["a: round 1"]
+    assert look((config.rounds, "round 9")) == []
+
+
+def test_seeds_may_be_ranges(tmp_path):
+    path = tmp_path / "ranges.toml"
+    path.write_text('recipe = "momentum/cartpole"\nseeds = "0-2,7"\n[runs]\na = ""\n')
+    assert sweeps.read(path).seeds == (0, 1, 2, 7)
+    assert sweeps.read(path).with_seeds("3-5").seeds == (3, 4, 5)
+    tables = {"recipe": "momentum/cartpole", "seeds": "1-2", "runs": {"a": ""}}
+    assert sweeps.read(tables).seeds == (1, 2)
 
 
 @pytest.mark.parametrize("flag", ["--seed", "--name=x"])

@@ -18,7 +18,7 @@ rounds = {rounds}
 clients = {clients}
 [algorithm]
 name = "fedagent"
-[world]
+{settings}[world]
 name = "household"
 """
 
@@ -26,10 +26,12 @@ name = "household"
 class Written:
     """A run that goes on when it is told to."""
 
-    def __init__(self, folder: Path, seed: int = 0, rounds: int = 8, clients: int = 5) -> None:
+    def __init__(
+        self, folder: Path, seed: int = 0, rounds: int = 8, clients: int = 5, settings: str = ""
+    ) -> None:
         self.path, self.clients, self.at = folder, clients, 0
         folder.mkdir(parents=True)
-        text = CONFIG.format(seed=seed, rounds=rounds, clients=clients)
+        text = CONFIG.format(seed=seed, rounds=rounds, clients=clients, settings=settings)
         (folder / "config.toml").write_text(text)
         self.status("running")
         self.add("metrics.jsonl", {"round": 0, "eval/success": 0.1})
@@ -41,7 +43,7 @@ class Written:
         with (self.path / name).open("a") as file:
             file.write("".join(json.dumps(line) + "\n" for line in lines))
 
-    def round(self, failed: int | None = None) -> None:
+    def round(self, failed: int | None = None, **metrics: float) -> None:
         """All clients take part; the one that failed says why."""
         self.at += 1
         for client in range(self.clients):
@@ -52,6 +54,7 @@ class Written:
         self.add("timings.jsonl", {"round": self.at, "clients": 2.0, "evaluate": 1.0})
         self.add("metrics.jsonl", {
             "round": self.at, "eval/success": 0.1 + 0.1 * self.at, "comm/bytes_up": 1e6 * self.at,
+            **metrics,
         })  # fmt: skip
 
     def episodes(self, *won: bool, **texts: str) -> None:

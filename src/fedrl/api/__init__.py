@@ -272,7 +272,7 @@ def sweep(
     sweep: str | Path | Tables,
     *,
     flags: Sequence[str] = (),
-    seeds: Iterable[int] | None = None,
+    seeds: str | Iterable[int] | None = None,
     out: str | Path | None = None,
     processes: int | None = None,
     minutes: float | None = None,
@@ -282,9 +282,9 @@ def sweep(
     """Train one recipe in several variants and seeds, as many at a time as there are cores.
 
     A sweep is a file or its tables: `{"recipe": …, "seeds": […], "runs": {name: flags}}`, where
-    flags may also be a dict of settings, and a "name" says which folder of `runs` it is. Runs that
-    are there are only read and stopped ones go on, so the same call goes on where it was. The runs
-    that were begun come back.
+    seeds may also be a text ("0-9"), flags a dict of settings, and a "name" says which folder of
+    `runs` it is. Runs that are there are only read and stopped ones go on, so the same call goes on
+    where it was. The runs that were begun come back.
     """
     from fedrl.runs import sweep as sweeps
 

@@ -6,6 +6,9 @@ from importlib.metadata import version
 from fedrl.cli.help_text import fitted
 from fedrl.core.registry import Entry
 
+NARROW = 14
+"""Columns of names at least, so that tables stand alike."""
+
 
 def origin(entry: Entry) -> str:
     """ "  [classic]": the extra that it needs, or the package that it comes from."""
@@ -25,8 +28,9 @@ def list_(argv: list[str]) -> int:
     rows: list[str] = []
     for title in ("methods", "worlds", "rules", "attacks", "rewards"):
         rows.append(f"{title}:")
-        for name, entry in getattr(found, title).items():
-            rows.append(f"  {name:<14}  {entry.summary}{origin(entry)}")
+        entries = getattr(found, title)
+        wide = max(NARROW, *map(len, entries))
+        rows += [f"  {name:<{wide}}  {one.summary}{origin(one)}" for name, one in entries.items()]
     for title, lines in (("recipes", found.recipes), ("sweeps", found.sweeps)):
         rows.append(f"{title}:")
         rows += [f"  {name:<26}  {line}" for name, line in lines.items()]

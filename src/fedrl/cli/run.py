@@ -15,12 +15,13 @@ if TYPE_CHECKING:
     from fedrl.config.schema import Config
 
 RUN_HELP = """\
-usage: fedrl run RECIPE [--key VALUE …] [--dry-run]
+usage: fedrl run RECIPE [--key VALUE …] [--seeds 0-9] [--dry-run]
        fedrl run --resume RUN [--rounds R]
 
   RECIPE         a TOML file, or the name of one that comes with fedrl (`fedrl list`)
   --key VALUE    any setting:  --rounds 50 --seed 3 --out DIR --algorithm.beta 0.5
                  --federation.kind centralized --world.length_spread 0.3 --engine workers
+  --seeds 0-9    a run for each, one after another; also 0,3,7 and 0-4,8
   --dry-run      print the resolved settings and the size of a round, and stop
   --resume RUN   go on with a run that was stopped; it ends with the numbers it would have had
                  (--without-lost-lines: also if lines of its metrics.jsonl are lost)
@@ -53,8 +54,11 @@ def run(argv: list[str]) -> int:
 
 def _begin(recipe: str, flags: list[str], dry: bool, wants_help: bool) -> int:
     from fedrl import api
+    from fedrl.config.seeds import split_seeds
 
-    config = api.configure(recipe, flags)
+    seeds, shared = split_seeds(flags)
+    configs = [api.configure(recipe, [*shared, *seed]) for seed in seeds]
+    config = configs[0]
     if wants_help:
         from fedrl.config.help import show
 
@@ -65,6 +69,8 @@ def _begin(recipe: str, flags: list[str], dry: bool, wants_help: bool) -> int:
         print(dry_run.toml, end="")
         for line in dry_run.lines:
             print(f"# {line}")
+        if len(configs) > 1:
+            print(f"# {len(configs)} runs like this, one after another, of other seeds each")
         return 0
     if _asks_about_invented_films(config):
         print(
@@ -72,7 +78,28 @@ def _begin(recipe: str, flags: list[str], dry: bool, wants_help: bool) -> int:
             "ones: fedrl data movielens, and then --world.source movielens",
             file=sys.stderr,
         )
-    return _trained(partial(api.run, config))
+    return _one_by_one(configs, ["fedrl", "run", recipe, *shared])
+
+
+def _one_by_one(configs: "list[Config]", command: list[str]) -> int:
+    """A run per seed. Where one ends early, it is said how those after it are begun."""
+    from fedrl import api
+
+    folders: list[Path] = []
+    for at, config in enumerate(configs):
+        later = ",".join(str(other.seed) for other in configs[at + 1 :])
+        rest = f"the seeds after it: {shlex.join([*command, '--seeds', later])}" if later else ""
+        try:
+            code = _trained(partial(api.run, config), folders)
+        except UserError as error:
+            raise UserError(f"{error}\n{rest}" if rest else str(error)) from error
+        if code:
+            if rest:
+                print(rest, file=sys.stderr)
+            return code
+    if len(folders) > 1:
+        print(f"all of them: {shlex.join(['fedrl', 'report', *map(str, folders)])}")
+    return 0
 
 
 def _asks_about_invented_films(config: "Config") -> bool:
@@ -86,12 +113,12 @@ def _resume(words: list[str]) -> int:
 
     lost = WITHOUT_LOST in words
     path, flags = _value([word for word in words if word != WITHOUT_LOST])
-    return _trained(partial(api.resume, Path(path), flags=flags, without_lost_lines=lost))
+    return _trained(partial(api.resume, Path(path), flags=flags, without_lost_lines=lost), [])
 
 
-def _trained(train: "Callable[..., Run]") -> int:
-    """Train with the lines that tell where the run is, and how one goes on."""
-    folders: list[Path] = []
+def _trained(train: "Callable[..., Run]", folders: list[Path]) -> int:
+    """Train with the lines that tell where the run is, and how one goes on; `folders` gets its."""
+    before = len(folders)
 
     def started(path: Path) -> None:
         folders.append(path)
@@ -100,13 +127,13 @@ def _trained(train: "Callable[..., Run]") -> int:
     try:
         run = train(progress=True, started=started)
     except KeyboardInterrupt:
-        if not folders:
+        if len(folders) == before:
             raise
-        print(f"stopped; go on with: {_again(folders[0])}", file=sys.stderr)
+        print(f"stopped; go on with: {_again(folders[-1])}", file=sys.stderr)
         return 130
     except UserError as error:
-        if folders and any((folders[0] / "checkpoints").glob("round-*")):
-            raise UserError(f"{error}\ngo on with: {_again(folders[0])}") from error
+        if len(folders) > before and any((folders[-1] / "checkpoints").glob("round-*")):
+            raise UserError(f"{error}\ngo on with: {_again(folders[-1])}") from error
         raise
     look = shlex.join(["fedrl", "report", str(run.path)])
     print(f"finished round {run.round}; look at it: {look}")

@@ -3,11 +3,20 @@
 from pathlib import Path
 
 from fedrl.cli.parser import Parser
-from fedrl.core.types import UserError
 
 SWEEP = """\
 Train one recipe in several variants and seeds, as many at a time as there are cores, and draw the
 page that compares them. Stopped, the same command goes on where it was."""
+FILE = """\
+Any other flag is a setting of all runs: --rounds 10 --algorithm.lr 3e-4.
+
+A sweep is a TOML file, with the flags of each variant under [runs]:
+
+  recipe = "momentum/cartpole"
+  seeds = "0-4"
+  [runs]
+  svrpg = "--rounds 50"
+  pavg = "--rounds 50 --algorithm.name pavg\""""
 
 
 def sweep(argv: list[str]) -> int:
@@ -15,27 +24,20 @@ def sweep(argv: list[str]) -> int:
     parser = Parser(
         "fedrl sweep",
         description=SWEEP,
-        epilog="Any other flag is a setting of all runs: --rounds 10 --algorithm.lr 3e-4.\n"
-        "A sweep is a TOML file: recipe, seeds, and [runs] with the flags of each variant.",
+        epilog=FILE,
     )
     parser.add_argument("sweep", metavar="SWEEP", help="file, or a name of `fedrl list`")
-    parser.add_argument("--seeds", metavar="0,1,2", help="instead of the file's")
+    parser.add_argument("--seeds", metavar="0-9", help="instead of the file's: 0-9, or 0,3,7")
     parser.add_argument("--out", type=Path, metavar="DIR", help="runs/SWEEP by default")
     parser.add_argument("--processes", type=int, metavar="N", help="runs at a time (one per core)")
     parser.add_argument("--minutes", type=float, metavar="LIMIT", help="stop then, keep all")
     asked, flags = parser.parse_known_args(argv)
     from fedrl import api
 
-    seeds = None
-    if asked.seeds is not None:
-        words = asked.seeds.split(",")
-        if not all(word.strip().isdecimal() for word in words):
-            raise UserError(f"--seeds is {asked.seeds!r}; it must be like 0,1,2")
-        seeds = [int(word) for word in words]
     runs = api.sweep(
         asked.sweep,
         flags=flags,
-        seeds=seeds,
+        seeds=asked.seeds,
         out=asked.out,
         processes=asked.processes,
         minutes=asked.minutes,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -11,6 +12,7 @@ from fedrl.clients.wrap import wrap
 from fedrl.config import parts
 from fedrl.config.schema import Config
 from fedrl.core import seeding
+from fedrl.core.registry import label
 from fedrl.core.types import (
     Algorithm,
     HeldApart,
@@ -237,13 +239,25 @@ def check_secrets(config: Config, algorithm: Algorithm) -> None:
 
 def notes(config: Config) -> list[str]:
     """What a run's settings change of its method, where that is easily missed."""
-    method = config.algorithm
-    if method.name != "fedpg-br" or not method.standardize:
-        return []
-    return [
-        "algorithm.standardize scales the clients' and the server's trajectories apart, which "
-        "biases FedPG-BR's correction: the paper does without"
-    ]
+    method, lines = config.algorithm, []
+    if config.borrowed:
+        lines.append(borrowed_note(config.borrowed, label(method.name)))
+    if method.name == "fedpg-br" and method.standardize:
+        lines.append(
+            "algorithm.standardize scales the clients' and the server's trajectories apart, which "
+            "biases FedPG-BR's correction: the paper does without"
+        )
+    return lines
+
+
+def borrowed_note(borrowed: Sequence[str], method: str) -> str:
+    """`borrowed` as a run's settings have it."""
+    keys = ", ".join(one.rpartition(":")[2] for one in borrowed)
+    other = borrowed[0].rpartition(":")[0]
+    return (
+        f"{method} runs with the recipe's {keys}, which were chosen for {other}: a fair comparison "
+        "gives each method its own"
+    )
 
 
 def build_clients(

@@ -22,7 +22,7 @@ from fedrl.config import parts
 from fedrl.config.flag_parsing import checked, fields, nearest, parse, split_flags
 from fedrl.config.renamed import RENAMED
 from fedrl.config.schema import SECTIONS, Config
-from fedrl.core.registry import not_installed, scripts, suggestion
+from fedrl.core.registry import label, not_installed, scripts, suggestion
 from fedrl.core.types import Json, Tables, UserError
 
 LOG = logging.getLogger("fedrl")
@@ -43,6 +43,8 @@ def read_recipe(path: Path) -> Json:
 
 def require_names(recipe: Tables) -> None:
     """No step size suits every world, so a recipe says which method and world it is for."""
+    if isinstance(recipe.get("recipe"), str) and "runs" in recipe:
+        raise UserError("this is a sweep, of several runs: fedrl sweep FILE")
     for key, example in (("algorithm", "fedsvrpg-m"), ("world", "cartpole")):
         section = recipe.get(key)
         if section is None or (isinstance(section, Mapping) and "name" not in section):
@@ -109,6 +111,10 @@ def resolve(data: Tables, flags: Sequence[str] = (), settings: Tables | None = N
         raise
     for key, value, typed in pairs:
         _override(merged, classes, key, value, typed)
+    if kept := _borrowed(data, merged, {key for key, _, _ in pairs}):
+        merged["borrowed"] = kept
+    else:
+        merged.pop("borrowed", None)
     return _fill(Config, merged, "", classes)
 
 
@@ -163,6 +169,25 @@ def _choose_name(section: Json, key: str, name: Any) -> None:
     section["name"] = name
 
 
+def _borrowed(recipe: Tables, merged: Tables, said: set[str]) -> list[str]:
+    """Of the recipe's settings for its own method, those that another one is now given: not what is
+    said anew, nor what the other has by default. Of an earlier resolution, what is left of them."""
+    section = recipe.get("algorithm", {})
+    before, now = section.get("name"), merged["algorithm"]["name"]
+    if "algorithm.name" not in said or not isinstance(before, str) or before == now:
+        earlier = recipe.get("borrowed", ())
+        return [one for one in earlier if f"algorithm.{one.rpartition(':')[2]}" not in said]
+    part = parts.find("algorithm", now)
+    usual = {f.name: f.default for f in dataclasses.fields(part.settings)} | dict(part.defaults)
+    values = {key: merged["algorithm"].get(key) for key in section if key in usual}
+    return [
+        f"{label(before)}:{key}"
+        for key, value in values.items()
+        if key != "name" and f"algorithm.{key}" not in said
+        and (tuple(value) if isinstance(value, list) else value) != usual[key]
+    ]  # fmt: skip
+
+
 def _chosen(data: Json, key: str, default: str) -> type:
     """The settings class of the named method or world; its own defaults go under the recipe's."""
     section = data.get(key, {})
@@ -196,6 +221,10 @@ def unknown_key(key: str, known: list[str]) -> UserError:
     """Names the key's new name if it had another one, else the nearest that there is."""
     if (now := RENAMED.get(key.removeprefix("--"))) in known:
         return UserError(f"{key} is called {now} now: rename it")
+    if key.removeprefix("--") == "seeds":
+        return UserError(
+            "seeds: a run has one, seed; several runs: fedrl run RECIPE --seeds 0-9, or a sweep"
+        )
     return UserError(f"unknown key {key}; {nearest(key.removeprefix('--'), known)}")
 
 

@@ -54,6 +54,9 @@ class Config:
     # What all clients must hold alike (model, tokenizer, movies, …), as name:digest. The driver of
     # nodes sends it, and nodes compare it with what they have before they compute.
     agree: tuple[Word, ...] = ()
+    # Settings that the recipe chose for another method and that are kept, as method:key. Naming
+    # another method by a flag writes it; it moves no number, and reports warn of it.
+    borrowed: tuple[Word, ...] = ()
     federation: Settings = field(default_factory=Settings)
     # Classes of the chosen method's and world's own modules, also of ones from outside.
     algorithm: Any = None

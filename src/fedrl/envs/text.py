@@ -100,6 +100,15 @@ class Graded(Protocol):
 
 
 @runtime_checkable
+class NamesPlaces(Protocol):
+    """A world whose tasks lie in a table of its owner's: whoever has to mend one must find it."""
+
+    def place(self, task: str) -> str:
+        """Its row, without what it holds and without names that are its owner's."""
+        ...
+
+
+@runtime_checkable
 class Fingerprinted(Protocol):
     """A world whose tasks have contents to compare, whatever they are called: no task may be in two
     places under two names."""

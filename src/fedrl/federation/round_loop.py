@@ -25,6 +25,7 @@ from typing import Protocol
 from fedrl.aggregation.rule import Aggregator
 from fedrl.aggregation.settings import part
 from fedrl.core import seeding, tree
+from fedrl.core.compile_time import compile_seconds
 from fedrl.core.types import (
     Algorithm,
     Failure,
@@ -67,6 +68,8 @@ class Round:
     seconds: dict[str, float]
     cpu_seconds: dict[str, float] = field(default_factory=dict)
     """Of this process: what the parts cost, however busy the machine is."""
+    compile_seconds: dict[str, float] = field(default_factory=dict)
+    """Of `seconds`, what this process spent compiling; nothing of clients elsewhere."""
 
 
 class Engine(Protocol):
@@ -140,7 +143,7 @@ def run(
                 evaluation_seed = seeding.derive(seed, "evaluate", number)
                 metrics |= algorithm.evaluate(after.states, owners, number, evaluation_seed)
                 clock.lap("evaluate")
-            done = Round(number, rounds, metrics, records, clock.laps, clock.cpu)
+            done = Round(number, rounds, metrics, records, clock.laps, clock.cpu, clock.compile)
             store.log(done)
             now = after
             if number % checkpoint_every == 0 or number == rounds:
@@ -259,15 +262,22 @@ def reasons(records: list[Record]) -> str:
 
 
 class Clock:
-    """Seconds spent in each part of a round: on the wall, and of this process's cores."""
+    """Seconds spent in each part of a round: on the wall, of this process's cores, compiling."""
 
     def __init__(self) -> None:
         self.laps: dict[str, float] = {}
         self.cpu: dict[str, float] = {}
-        self._last, self._last_cpu = time.perf_counter(), time.process_time()
+        self.compile: dict[str, float] = {}
+        self._last = self._now()
 
     def lap(self, name: str) -> None:
-        now, cpu = time.perf_counter(), time.process_time()
-        self.laps[name] = self.laps.get(name, 0.0) + now - self._last
-        self.cpu[name] = self.cpu.get(name, 0.0) + cpu - self._last_cpu
-        self._last, self._last_cpu = now, cpu
+        now = self._now()
+        for spent, end, begin in zip(
+            (self.laps, self.cpu, self.compile), now, self._last, strict=True
+        ):
+            spent[name] = spent.get(name, 0.0) + end - begin
+        self._last = now
+
+    @staticmethod
+    def _now() -> tuple[float, float, float]:
+        return time.perf_counter(), time.process_time(), compile_seconds()

@@ -15,7 +15,7 @@ import torch
 from fedrl.core import seeding
 from fedrl.core.types import Shareable, UserError
 from fedrl.envs.batch import Batch
-from fedrl.envs.text import TextWorld
+from fedrl.envs.text import NamesPlaces, TextWorld
 from fedrl.llm.generation.sampler import (
     Answer,
     Completions,
@@ -24,7 +24,7 @@ from fedrl.llm.generation.sampler import (
     StreamingSampler,
 )
 from fedrl.llm.model_types import Tokenizer
-from fedrl.llm.prompts.prompt_format import Notes, PromptFormat
+from fedrl.llm.prompts.prompt_format import Notes, PromptFormat, require_tokens
 
 
 @dataclass
@@ -168,6 +168,11 @@ def _play_in_stream(
     play.rollout.samples.sort(key=lambda sample: (sample.step, sample.episode))
 
 
+def task_place(world: TextWorld, task: str) -> str:
+    """Where a task lies, in words that may leave a client; its name may tell what it is about."""
+    return world.place(task) if isinstance(world, NamesPlaces) else f"a task of {world.name}"
+
+
 class _Play(Generic[Notes]):
     """The episodes of a rollout while they are played."""
 
@@ -180,7 +185,7 @@ class _Play(Generic[Notes]):
         transcripts: bool | Collection[int],
     ) -> None:
         self.loop, self.batch = loop, Batch(loop.world, loop.max_steps)
-        ids = [task for task in tasks for _ in range(group)]
+        ids = self.tasks = [task for task in tasks for _ in range(group)]
         turns = self.batch.reset(ids)
         every = range(len(ids)) if transcripts else ()
         self.recorded = set(every if isinstance(transcripts, bool) else transcripts)
@@ -199,7 +204,10 @@ class _Play(Generic[Notes]):
         """What these episodes are told."""
         loop = self.loop
         notes = [self.notes[i] for i in slots]
-        return loop.format.encode(loop.tokenizer, notes, loop.prompt_tokens)
+        rows = loop.format.encode(loop.tokenizer, notes, loop.prompt_tokens)
+        if not all(rows):
+            require_tokens(rows, [task_place(loop.world, self.tasks[i]) for i in slots])
+        return rows
 
     def answer(
         self, slots: Sequence[int], prompts: Sequence[list[int]], completions: Completions

@@ -33,7 +33,7 @@ from fedrl.llm.out_of_memory import explain_out_of_memory
 from fedrl.llm.prompts.chat_template import chat_template, written
 from fedrl.llm.prompts.conversation import Conversation
 from fedrl.llm.prompts.outline import messages, prompt_outline
-from fedrl.llm.prompts.prompt_format import Notes, PromptFormat, tokenize
+from fedrl.llm.prompts.prompt_format import Notes, PromptFormat, require_tokens, tokenize
 from fedrl.llm.prompts.single_turn import SingleTurn
 
 Prompt = str | Sequence[Json]
@@ -162,6 +162,7 @@ class AgentEpisode(Generic[Notes]):
         longest = policy.answering.prompt_tokens
         assert longest is not None
         row = policy.format.encode(policy.actor.policy.tokenizer, [self.notes], longest)
+        require_tokens(row, ["this episode"])
         (self.said,) = policy.answers(row, rng)
         self.command, _ = policy.format.parse(self.notes, self.said)
         return self.command

@@ -123,6 +123,12 @@ def rivals(groups: Sequence[Group], metric: str) -> list[str]:
     return [name for name, one in found if one is None or not one.decided]
 
 
+def one_seed_each(groups: Sequence[Group], metric: str) -> bool:
+    """Whether several groups have a single seed each: without an interval nothing follows."""
+    seeds = [len(by_seed(one, metric)) for one in groups]
+    return sum(map(bool, seeds)) > 1 and max(seeds) == 1
+
+
 def winner(groups: Sequence[Group], metric: str) -> str:
     """The group that is told apart from every other one, or none."""
     having = [one for one in groups if by_seed(one, metric)]
@@ -152,3 +158,18 @@ def more_than_the_method(groups: Sequence[Group]) -> list[str]:
         return []
     return [f"These runs differ in more than the method: {', '.join(others)}. What differs in the "
             "results may come from that."]  # fmt: skip
+
+
+def tuned_for_another(groups: Sequence[Group]) -> list[str]:
+    """Where runs are compared, a warning for each group whose method was given settings that the
+    recipe had chosen for another one."""
+    lines = []
+    for group in groups if len(groups) > 1 else ():
+        named = {str(one) for run in group.runs for one in run.config.get("borrowed") or ()}
+        for other in sorted({one.rpartition(":")[0] for one in named}):
+            keys = sorted(key for one, _, key in (n.rpartition(":") for n in named) if one == other)
+            lines.append(
+                f"{group.name} ran with {', '.join(keys)} that the recipe had chosen for {other}. "
+                "What differs in the results may come from that."
+            )
+    return lines

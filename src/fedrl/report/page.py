@@ -109,7 +109,11 @@ def html_page(
         plots=plots,
         groups=groups,
         headline=headline(groups, metric),
-        warnings=[*differences.more_than_the_method(groups), *warnings(groups, left_out)],
+        warnings=[
+            *differences.more_than_the_method(groups),
+            *differences.tuned_for_another(groups),
+            *warnings(groups, left_out),
+        ],
         figures=rows[0],
         comparison=tables.comparison(groups, with_iqm(groups, rows, metric)),
         differences={
@@ -168,7 +172,8 @@ def picture(panel: plots.Panel, names: bool = False) -> Picture:
 
 
 class Headline(NamedTuple):
-    """What was run, and the groups' final values of the main metric, the highest first."""
+    """What was run, and the groups' final values of the main metric, the highest first unless there
+    is one seed each: a first place would read as a verdict."""
 
     what: str
     metric: str
@@ -176,6 +181,7 @@ class Headline(NamedTuple):
     seeds: int  # most of one group
     winner: str  # the group that is told apart from all others; empty if none is
     rivals: list[tuple[str, str]]  # those that the first is not told apart from, as in `finals`
+    one_seed_each: bool  # nothing follows then, and `finals` are in the groups' own order
 
 
 def headline(groups: Sequence[Group], metric: str) -> Headline:
@@ -186,7 +192,9 @@ def headline(groups: Sequence[Group], metric: str) -> Headline:
             mean = float(values[:, -1].mean())
             shown = (group.name, mean_text(values[:, -1], is_share(metric)))
             finals.append((-math.inf if math.isnan(mean) else mean, shown))
-    finals.sort(key=lambda final: final[0], reverse=True)
+    alone = differences.one_seed_each(groups, metric)
+    if not alone:
+        finals.sort(key=lambda final: final[0], reverse=True)
     near = differences.rivals(groups, metric)
     return Headline(
         ", ".join(_what_was_run(groups)),
@@ -195,6 +203,7 @@ def headline(groups: Sequence[Group], metric: str) -> Headline:
         max(len(group.runs) for group in groups),
         differences.winner(groups, metric),
         [shown for _, shown in finals if shown[0] in near],
+        alone,
     )
 
 

@@ -21,7 +21,7 @@ from fedrl.core.types import UserError
 from fedrl.report.run_labels import Config, group_names
 from fedrl.runs.read import OF_A_SEED, Run
 
-NO_SETTING = ("seed", "out", "track", "checkpoint_every")
+NO_SETTING = ("seed", "out", "track", "checkpoint_every", "borrowed")
 """Keys that may differ within a group: a seed is a repetition, the others move no number."""
 OF_ONE_CLIENT = re.compile(r"_client\d+$")
 """Numbers that a run has once for every client: too many to draw."""
@@ -151,11 +151,27 @@ def summary_row(group: Group, metric: str) -> dict[str, str]:
     return row | {
         "environment steps": si(float(np.mean([env_steps(metrics) for metrics in last]))),
         "sent": si(float(np.mean([bytes_sent(metrics) for metrics in last])), "B"),
-        "wall time": duration(float(np.mean([run.seconds for run in group.runs]))),
+        **times(group.runs),
         "seeds": f"{len(group.runs)}: "
         + ", ".join(str(run.config.get("seed", "–")) for run in group.runs),
         "failures": str(failed),
     }
+
+
+def times(runs: Sequence[Run]) -> dict[str, str]:
+    """Means per run. What a first round compiles is no part of the time that a method takes, so it
+    stands apart; what some of the runs do not tell is a dash."""
+    told: dict[str, list[float | None]] = {
+        "wall time": [run.seconds for run in runs],
+        "of it training": [run.training_seconds for run in runs],
+        "of it start-up, compiling": [run.starting_seconds for run in runs],
+    }
+    return {name: _mean_duration(values) for name, values in told.items()}
+
+
+def _mean_duration(values: Sequence[float | None]) -> str:
+    known = [value for value in values if value is not None]
+    return duration(float(np.mean(known))) if len(known) == len(values) else "–"
 
 
 def failure_count(run: Run) -> int:

@@ -20,6 +20,9 @@ PARTS = (*BARE, "aggregate.name", "attack.kind")
 """Keys whose value brings settings of its own, or may be somebody's file."""
 CODE = "packages"
 """Hashes of code from outside: no words for people."""
+MOVE_NOTHING = ("name", CODE, "out", "track", "checkpoint_every", "borrowed")
+"""Keys that tell no two runs apart: what they name is no setting of what was computed."""
+MOST_WORDS = 3
 SYMBOLS = {
     "alpha": "α",
     "beta": "β",
@@ -80,6 +83,24 @@ def _by_settings(config: Config, configs: Sequence[Config], in_variant: bool = F
         elif config.get(CODE):
             words.append(f"(code {_code(config[CODE])})")
     return " ".join(words) or "defaults"
+
+
+def beside_namesakes(
+    configs: Sequence[Config], calls: Sequence[str], ids: Sequence[str]
+) -> list[str]:
+    """Of runs that are called alike, what tells each apart: the settings that differ among them, or
+    its id where these do not. Empty for a run whose call is its own."""
+    said = []
+    for config, call in zip(configs, calls, strict=True):
+        alike = [other for other, theirs in zip(configs, calls, strict=True) if theirs == call]
+        keys = [key for key in differing(alike) if key not in MOVE_NOTHING]
+        words = [_word(key, config[key], keys) for key in keys if key in config]
+        said.append(", ".join(words[:MOST_WORDS]))
+    often = Counter(zip(calls, said, strict=True))
+    return [
+        words if often[call, words] == 1 else ", ".join(filter(None, (words, id_)))
+        for call, words, id_ in zip(calls, said, ids, strict=True)
+    ]
 
 
 def _method(config: Config) -> str:

@@ -101,7 +101,7 @@ def _says_nothing(key: str, groups: Sequence[Group]) -> bool:
 
 
 def provenance(groups: Sequence[Group]) -> Provenance:
-    own = ("started", "seconds", "status", "run_dir")
+    own = ("started", "seconds", "startup_seconds", "status", "run_dir")
     runs = [(group.name, run) for group in groups for run in group.runs]
     metas = [
         {key: value for key, value in flatten(run.meta).items() if key not in own} | _code(run)

@@ -32,6 +32,8 @@ def _verdict(groups: Sequence[Group], metric: str) -> list[str]:
     )
     if len(having) < 2:
         return []
+    if differences.one_seed_each(groups, metric):
+        return ["one seed each: nothing follows about which is better; several: --seeds 0-4"]
     if near := differences.rivals(having, metric):
         return [
             f"no winner by final {label(metric)}: {having[0].name} is not told apart from "

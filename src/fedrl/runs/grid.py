@@ -30,7 +30,7 @@ from fedrl.runs.read import flatten
 from fedrl.runs.resume_rules import MAY_CHANGE
 from fedrl.runs.run_dir import RunDir
 
-MOVES_NOTHING = frozenset({"name", "out", "packages"}) | MAY_CHANGE
+MOVES_NOTHING = frozenset({"name", "out", "packages", "borrowed"}) | MAY_CHANGE
 """Settings that the numbers of a round do not depend on."""
 COMPILED = "JAX_COMPILATION_CACHE_DIR"
 """JAX's own name for where compiled functions are kept."""

@@ -144,7 +144,10 @@ def _changed(prefix: str, table: object) -> Iterator[str]:
     for field in dataclasses.fields(table):
         value = getattr(table, field.name)
         named = field.name == "name" and prefix in ("algorithm.", "world.")
-        if field.name in ("out", "name", "connection", "agree", "digests") and not named:
+        if (
+            field.name in ("out", "name", "connection", "agree", "digests", "borrowed")
+            and not named
+        ):
             continue
         if (value != field.default or named) and (told := _told(value, hints[field.name])):
             yield tomli_w.dumps({f"{prefix}{field.name}": told[0]}).strip().replace('"', "", 2)

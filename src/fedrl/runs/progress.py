@@ -42,6 +42,7 @@ class Progress:
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True, highlight=False)
         self._first: tuple[int, float] | None = None
+        self._counted = -1  # the last round whose compiling is taken out: a line is asked for twice
         self._printed = float("-inf")
         self._latest: Metrics = {}
         self._told_in: dict[str, int] = {}  # by metric, the round of its latest value
@@ -120,10 +121,13 @@ class Progress:
         return "  ".join([*parts, self._left(done)])
 
     def _left(self, done: Round) -> str:
-        """Time left, from the rounds after the first (which compiles)."""
+        """Time left, from the rounds after the first, without what these compile."""
         now = time.monotonic()
         if self._first is None:
             self._first = (done.round, now)
+        elif done.round > self._counted:
+            self._first = (self._first[0], self._first[1] + sum(done.compile_seconds.values()))
+        self._counted = done.round
         first, at = self._first
         if done.round == done.rounds:
             return "done"
@@ -167,3 +171,21 @@ class NoSignal:
                 "episodes of every task went alike (train/zero_advantage 1). A warm start, easier "
                 "tasks, a higher temperature or a graded reward gives groups that differ"
             )
+
+
+class StartUp:
+    """How long it took until the first round began, as far as it has: engines, processes, nodes."""
+
+    def __init__(self, started: float) -> None:
+        self.started, self.known = started, -1.0
+
+    def __call__(self, done: Round) -> None:
+        if self.known < 0:
+            self.known = max(0.0, self.so_far() - sum(done.seconds.values()))
+
+    def so_far(self) -> float:
+        return time.monotonic() - self.started
+
+    @property
+    def seconds(self) -> float:
+        return self.so_far() if self.known < 0 else self.known

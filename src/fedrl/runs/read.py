@@ -29,6 +29,10 @@ class Run:
     rounds: dict[int, dict[str, float]]
     failures: list[Json]
     seconds: float
+    training_seconds: float | None = None
+    """Of its rounds without compiling; None where the run does not tell these apart."""
+    starting_seconds: float | None = None
+    """Until its rounds began, and compiling in them; None as above."""
 
     @property
     def status(self) -> str:
@@ -53,14 +57,29 @@ def load(folder: Path) -> Run:
         raise UserError(f"{folder} has no metrics yet: its metrics.jsonl is missing or empty")
     meta = _meta(folder / "meta.json")
     failed = [line for line in client_records(folder) if line.get("status") == "failed"]
-    timed = sum(
-        number
-        for line in _lines(folder / "timings.jsonl")
-        for part, value in line.items()
-        if part != "round" and (number := _number(value)) is not None
-    )
+    timings = _lines(folder / "timings.jsonl")
+    timed = sum(map(_sum, timings))
     seconds = _number(meta.get("seconds")) or timed
-    return Run(folder, flatten(config), meta, rounds, failed, seconds)
+    settings = flatten(config)
+    apart = _apart(timings, timed, meta) if settings.get("engine") == "inprocess" else (None, None)
+    return Run(folder, settings, meta, rounds, failed, seconds, *apart)
+
+
+def _apart(timings: Sequence[Tables], timed: float, meta: Tables) -> tuple[float | None, ...]:
+    """Training, and starting with compiling. Clients in other processes compile unseen, and runs
+    of versions before did not write it down: then neither is known."""
+    compiled = [line.get("compile") for line in timings]
+    starting = _number(meta.get("startup_seconds", 0.0))
+    if not timings or starting is None or not all(isinstance(one, Mapping) for one in compiled):
+        return None, None
+    spent = sum(_sum(one) for one in compiled if isinstance(one, Mapping))
+    return timed - spent, starting + spent
+
+
+def _sum(line: Tables) -> float:
+    """Of a line's seconds, by part of the round."""
+    found = (_number(value) for part, value in line.items() if part != "round")
+    return sum(number for number in found if number is not None)
 
 
 OF_A_SEED = re.compile(r"-seed\d+\.[0-9a-f]{12}$")

@@ -73,7 +73,8 @@ def placed(config: Config) -> Config:
 def kept_settings(config: Config) -> Json:
     """What a resumed run must not change, flat: every checkpoint remembers it."""
     flat = flatten(as_dict(placed(config)))
-    free = MAY_CHANGE | {"name", "out", "packages", "world.digest", "partition.digests", "agree"}
+    free = MAY_CHANGE | {"name", "out", "packages", "borrowed"}
+    free |= {"world.digest", "partition.digests", "agree"}
     return {k: v for k, v in flat.items() if k not in free and not k.startswith(FREE_TABLES)}
 
 

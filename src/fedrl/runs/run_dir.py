@@ -209,8 +209,9 @@ class RunDir:
             self._logs.append(METRICS, [{"round": done.round} | done.metrics])
             self._logs.append("clients.jsonl", done.clients)
             line: Json = {"round": done.round} | _rounded(done.seconds)
-            if done.cpu_seconds:  # a table of its own: who adds up a line's seconds passes it over
-                line["cpu"] = _rounded(done.cpu_seconds)
+            # tables of their own: who adds up a line's seconds passes them over
+            line |= {"cpu": _rounded(done.cpu_seconds)} if done.cpu_seconds else {}
+            line |= {"compile": _rounded(done.compile_seconds)} if done.compile_seconds else {}
             self._logs.append("timings.jsonl", [line])
             episodes = [{"round": done.round} | one for one in self._episodes]
             self._logs.append("episodes.jsonl", episodes)
@@ -295,12 +296,13 @@ class RunDir:
         ):
             file.write(said.encode(errors="replace"))
 
-    def finish(self, status: str, seconds: float) -> None:
-        """Close the books: how it ended, how long it took, and the last value of every metric."""
+    def finish(self, status: str, seconds: float, startup: float = 0.0) -> None:
+        """How it ended, how long it took in all and until its rounds began; the last metrics."""
         meta = self.read_meta()
-        before = meta.get("seconds")
-        spent = before if isinstance(before, int | float) and math.isfinite(before) else 0.0
-        self.write_meta(meta | {"status": status, "seconds": round(spent + seconds, 3)})
+        for name, spent in (("seconds", seconds), ("startup_seconds", startup)):
+            known = isinstance(was := meta.get(name, 0.0), int | float) and math.isfinite(was)
+            meta[name] = round((float(was) if known else 0.0) + spent, 3)
+        self.write_meta(meta | {"status": status})
         if self._latest is not None:  # a run that never came to its rounds has nothing to sum up
             text = json.dumps(plain(self._latest), indent=1, sort_keys=True)
             write_atomically(self.path / "summary.json", text.encode(), self.mode)

@@ -23,7 +23,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
-from fedrl.config.build import build_algorithm
+from fedrl.config.build import build_algorithm, notes
 from fedrl.config.flag_parsing import fields
 from fedrl.config.loading import (
     as_dict,
@@ -35,6 +35,7 @@ from fedrl.config.loading import (
     resolve,
 )
 from fedrl.config.schema import Config
+from fedrl.config.seeds import parse_seeds
 from fedrl.core.registry import suggestion
 from fedrl.core.types import Outlined, Tables, UserError
 from fedrl.runs.grid import RunCell, cost, find, finished, reached, short_hash
@@ -62,11 +63,8 @@ class Sweep:
     seeds: tuple[int, ...]
     variants: Mapping[str, str | Tables]
 
-    def with_seeds(self, seeds: Iterable[int]) -> Sweep:
-        wanted = tuple(dict.fromkeys(seeds))
-        if not wanted:
-            raise UserError("seeds is empty; name at least one")
-        return replace(self, seeds=wanted)
+    def with_seeds(self, seeds: str | Iterable[int]) -> Sweep:
+        return replace(self, seeds=parse_seeds(seeds, "seeds"))
 
     def cells(self, flags: Sequence[str], settings: Tables | None = None) -> list[RunCell]:
         """One per variant; `flags` and `settings` count for all of them."""
@@ -135,11 +133,8 @@ def _checked(data: Tables, path: Path) -> Sweep:
     named = isinstance(runs, Mapping) and bool(runs)
     if not named or not all(isinstance(own, str | Mapping) for own in runs.values()):
         raise UserError(f'{path}: [runs] gives the flags of each variant: more = "--rounds 9"')
-    whole = isinstance(seeds, list | tuple) and all(
-        type(seed) is int and seed >= 0 for seed in seeds
-    )
-    if not seeds or not whole:
-        raise UserError(f"{path}: seeds is {seeds}; it must be a list of whole numbers")
+    if not isinstance(seeds, str | list | tuple):
+        raise UserError(f'{path}: seeds is {seeds}; write them like [0, 3, 7] or "0-9"')
     for name, own in runs.items():
         if isinstance(own, Mapping) and (rest := _split_name(own)):
             raise UserError(
@@ -148,7 +143,7 @@ def _checked(data: Tables, path: Path) -> Sweep:
             )
     if odd := [name for name in runs if not re.fullmatch(FOLDER_NAME, name)]:
         raise UserError(f"{path}: {odd[0]!r} names a folder: use letters, digits, - and _")
-    return Sweep(path.stem, recipe, tuple(seeds), dict(runs))
+    return Sweep(path.stem, recipe, parse_seeds(seeds, f"{path}: seeds"), dict(runs))
 
 
 def _split_name(table: Tables) -> str:
@@ -172,6 +167,11 @@ def find_sweep(name: str) -> Path:
     beside = [file.name for file in sorted(path.parent.glob("*.toml"))]
     if near := difflib.get_close_matches(path.name, beside, n=1):
         raise UserError(f"no sweep {name!r}; did you mean {str(path.with_name(near[0]))!r}?")
+    if (recipes_folder() / f"{wanted}.toml").is_file():
+        raise UserError(
+            f"{name} is a recipe: fedrl run {name} --seeds 0-2 is a run per seed; a sweep is a "
+            "file with variants of it (fedrl sweep --help)"
+        )
     raise UserError(f"no sweep {name!r}; {suggestion(wanted, known)}")
 
 
@@ -198,7 +198,7 @@ def run(
     """
     for said in (*flags, *(key for key, _ in dotted(settings or {}))):
         if said.split("=")[0].removeprefix("--") in OWN:
-            raise UserError(f"{said}: a sweep names its runs itself; its seeds are --seeds 0,1,2")
+            raise UserError(f"{said}: a sweep names its runs itself; its seeds are --seeds 0-2")
     if processes is not None and processes < 1:
         raise UserError(f"--processes is {processes}; it must be at least 1")
     if minutes is not None and not minutes >= 0:
@@ -214,6 +214,11 @@ def run(
     _try(missing.values())
     console = Console(stderr=True, highlight=False)
     console.quiet = not (progress or (progress is None and console.is_terminal))
+    for name, one in missing.items():
+        if one.seed == sweep.seeds[0]:
+            for line in notes(one):
+                variant = name.partition(", seed")[0]
+                console.print(f"note: {variant}: {line}", markup=False, soft_wrap=True)
     if missing:
         many = min(processes or cores(), len(missing))
         console.print(f"{len(missing)} of {len(wanted)} runs to do, {many} at a time, under {out}")
@@ -287,7 +292,8 @@ class Watch:
                     for name, (last, words) in found.items()
                     if words and last < self.runs[name].rounds  # those that ended have been told
                 ]
-                self.say("; ".join(told) or "starting")
+                if told or not any(words for _, words in found.values()):
+                    self.say("; ".join(told) or "starting")
                 continue
             for name, (round_, words) in found.items():
                 self._bars.update(bars[name], completed=max(round_, 0), told=words or "waits")

@@ -41,7 +41,7 @@ from fedrl.runs.error_log import ErrorLog
 from fedrl.runs.interrupt import Interrupt
 from fedrl.runs.open_engine import asynchronous, flower_driver, open_engine
 from fedrl.runs.private_run import check_books, check_packages, mechanism, outlook, secret_cohorts
-from fedrl.runs.progress import NoSignal, open_progress
+from fedrl.runs.progress import NoSignal, StartUp, open_progress
 from fedrl.runs.resume_rules import (
     FREE_TABLES,
     MAY_CHANGE,
@@ -216,7 +216,7 @@ def train(
     A callback that returns False stops the run after its round.
     """
     started = time.monotonic()
-    status, call_back = "stopped", Callbacks(callbacks)
+    status, call_back, start_up = "stopped", Callbacks(callbacks), StartUp(started)
     with contextlib.ExitStack() as stack:
         stack.callback(release_if_crowded)  # a script may do a hundred runs
         stack.callback(run.close)
@@ -249,6 +249,7 @@ def train(
         for sink in sinks:
             stack.callback(sink.close)
         observers: list[Callable[[round_loop.Round], None]] = [
+            start_up,
             shown.round_done,
             lambda done: run.say(shown.line(done)),
             NoSignal(warn),
@@ -284,7 +285,7 @@ def train(
             raise
         finally:
             with contextlib.suppress(OSError):
-                run.finish(status, time.monotonic() - started)
+                run.finish(status, time.monotonic() - started, start_up.seconds)
 
 
 @runtime_checkable

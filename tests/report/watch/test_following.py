@@ -10,7 +10,7 @@ from pathlib import Path
 from support.watched_runs import Written, an_episode
 
 from fedrl.report.watch.episode_log import EpisodeLog
-from fedrl.report.watch.following import Followed, find_runs
+from fedrl.report.watch.following import Followed, about_all, find_runs
 
 
 def test_what_is_new_is_told_once(tmp_path: Path):
@@ -30,6 +30,17 @@ def test_what_is_new_is_told_once(tmp_path: Path):
     assert run.news(0, 3, 10) == {
         "edition": 0, "since": 3, "rounds": [], "metrics": {}, "lines": 10, "clients": [],
     }  # fmt: skip
+
+
+def test_the_time_left_does_not_count_what_was_compiled(tmp_path: Path):
+    written = Written(tmp_path / "a", rounds=8)
+    written.at = 1
+    written.add("metrics.jsonl", {"round": 1, "eval/success": 0.2})
+    first = {"round": 1, "clients": 62.0, "evaluate": 1.0, "compile": {"clients": 60.0}}
+    written.add("timings.jsonl", first)
+    run = Followed(tmp_path / "a")
+    run.read()
+    assert run.about()["left"] == 7 * 3.0
 
 
 def test_half_a_line_waits_for_its_end_and_a_broken_one_is_left_out(tmp_path: Path):
@@ -105,6 +116,9 @@ def test_runs_are_found_below_a_folder_the_newest_first(tmp_path: Path):
     assert found == [tmp_path / "x" / "deep" / "er" / "two", tmp_path / "x" / "one"]
     assert find_runs([tmp_path / "x" / "one"]) == [tmp_path / "x" / "one"]
     assert find_runs([tmp_path / "nowhere"]) == []
+    of_a_sweep = tmp_path / "x" / "poles" / "runs" / "pavg-seed0.0123456789ab" / "pavg-s0-f00d"
+    Written(of_a_sweep)
+    assert of_a_sweep in find_runs([tmp_path / "x"])
 
 
 # Episodes
@@ -204,3 +218,25 @@ def test_a_stopped_run_says_why(tmp_path: Path):
     with log.open("a") as file:
         file.write("2026-01-01 10:09:00 stopped: KeyboardInterrupt \n")
     assert run.about()["why"] == ""
+
+
+def test_runs_that_are_called_alike_are_told_apart(tmp_path: Path):
+    settings = {"a-111111": "lr = 0.1\n", "a-222222": "lr = 0.2\n", "b-333333": "lr = 0.2\n"}
+    for name, words in settings.items():
+        Written(tmp_path / name, settings=words)
+    Written(tmp_path / "c-444444", seed=1, settings="lr = 0.3\n")
+    runs = [Followed(tmp_path / name) for name in (*settings, "c-444444")]
+    for run in runs:
+        run.read()
+    apart = [line["apart"] for line in about_all(runs)]
+    assert apart == ["lr=0.1", "lr=0.2, 222222", "lr=0.2, 333333", ""]
+    assert [line["apart"] for line in about_all(runs[1:3])] == ["222222", "333333"]
+
+
+def test_a_run_of_a_sweep_is_called_by_its_variant(tmp_path: Path):
+    Written(tmp_path / "a")
+    config = tmp_path / "a" / "config.toml"
+    config.write_text(config.read_text().replace('"demo"', '"pavg-0.004-seed0.0123456789ab"'))
+    run = Followed(tmp_path / "a")
+    run.read()
+    assert run.about()["name"] == "pavg-0.004"

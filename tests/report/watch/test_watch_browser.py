@@ -57,3 +57,80 @@ def test_a_run_with_something_to_see_comes_first(tmp_path: Path, new_person):  #
         expect(page.locator("#runs")).to_contain_text("f00d")
         page.locator("#runs li", has_text="f00d").locator("small").click()
         expect(page.locator("#tiles")).to_contain_text("OSError no room")
+
+
+def test_runs_of_the_same_method_and_seed_have_legends_of_their_own(tmp_path: Path, new_person):  # noqa: F811
+    for lr in (0.1, 0.2):
+        Written(tmp_path / "runs" / f"pg-s0-{lr}", settings=f"lr = {lr}\n").round()
+    with serving(tmp_path / "runs") as server:
+        page = new_person(server.url, [server.url.partition("#")[0]])
+        legend = page.locator("#chart .u-legend")
+        expect(legend).to_contain_text("fedagent, seed 0 (lr=0.1)")
+        expect(legend).to_contain_text("fedagent, seed 0 (lr=0.2)")
+        expect(page.locator("#runs")).to_contain_text("seed 0 (lr=0.1)")
+        page.get_by_label("show demo, fedagent, seed 0 (lr=0.1)").uncheck()
+        expect(legend).not_to_contain_text("lr=0.1")
+
+
+def test_the_epsilon_of_a_private_run_is_a_tile_of_its_last_round(tmp_path: Path, new_person):  # noqa: F811
+    private = Written(tmp_path / "runs" / "a", rounds=6)
+    private.round(**{"privacy/epsilon": 0.75})
+    Written(tmp_path / "runs" / "b", seed=1).round()
+    with serving(tmp_path / "runs") as server:
+        page = new_person(server.url, [server.url.partition("#")[0]])
+        tile = page.locator("#tiles div", has_text="ε spent").locator("dd")
+        page.locator("#runs li", has_text="seed 0").locator("small").click()
+        expect(tile).to_have_text("0.75")
+        private.round(**{"privacy/epsilon": 1.25})
+        expect(tile).to_have_text("1.25")
+        page.locator("#runs li", has_text="seed 1").locator("small").click()
+        expect(page.locator("#title")).to_contain_text("seed 1")
+        expect(tile).to_have_count(0)  # a run without noise promises nothing
+
+
+def test_curves_are_smoothed_by_the_weight_that_is_set(tmp_path: Path, new_person):  # noqa: F811
+    run = Written(tmp_path / "runs" / "a", rounds=6)
+    for value in (0.0, 1.0, 0.0, 1.0):
+        run.round(**{"eval/return": value})
+    with serving(tmp_path / "runs") as server:
+        page = new_person(server.url, [server.url.partition("#")[0]])
+        page.locator("#metric").select_option("eval/return")
+        drawn = "() => curves.plot.data[1].filter((y) => y !== null && y !== undefined)"
+        assert page.evaluate(drawn) == [0, 1, 0, 1]
+        page.locator("#smooth").fill("0.5")
+        # An exponential mean that begins with the first value: 0, then ½·0 + ½·1, …
+        assert page.evaluate(drawn) == [0, 0.5, 0.25, 0.625]
+        expect(page.locator("#tiles")).to_contain_text("eval/return")
+        tile = page.locator("#tiles div", has_text="eval/return").locator("dd")
+        expect(tile).to_have_text("1")  # what was measured, not what is drawn
+        page.locator("#smooth").fill("0")
+        assert page.evaluate(drawn) == [0, 1, 0, 1]
+
+
+def test_what_is_shown_comes_as_csv_as_it_was_measured(tmp_path: Path, new_person):  # noqa: F811
+    for seed in (0, 1):
+        run = Written(tmp_path / "runs" / f"pg-s{seed}-f00d", seed=seed, rounds=4)
+        run.round(**{"train/return": 0.1 + seed})
+        run.round()  # a round that does not tell it
+        run.round(**{"train/return": 0.3 + seed})
+    with serving(tmp_path / "runs") as server:
+        page = new_person(server.url, [server.url.partition("#")[0]])
+        page.locator("#metric").select_option("train/return")
+        expect(page.locator("#chart .u-legend")).to_contain_text("seed 1")
+        page.locator("#smooth").fill("0.9")
+        with page.expect_download() as started:
+            page.get_by_role("button", name="CSV").click()
+        assert started.value.suggested_filename == "train_return.csv"
+        head, *rows = Path(started.value.path()).read_text().splitlines()
+        assert head == "run,round,metric,value"
+        assert sorted(rows) == [
+            '"pg-s0-f00d",1,"train/return",0.1',
+            '"pg-s0-f00d",3,"train/return",0.3',
+            '"pg-s1-f00d",1,"train/return",1.1',
+            '"pg-s1-f00d",3,"train/return",1.3',
+        ]
+        page.get_by_label("show demo, fedagent, seed 1").uncheck()
+        expect(page.locator("#chart .u-legend")).not_to_contain_text("seed 1")
+        with page.expect_download() as started:
+            page.get_by_role("button", name="CSV").click()
+        assert len(Path(started.value.path()).read_text().splitlines()) == 3

@@ -23,7 +23,7 @@ LOCAL = frozenset(
     aggregate.name aggregate.trim aggregate.byzantine aggregate.keep aggregate.bound
     aggregate.alpha aggregate.batch aggregate.sigma aggregate.delta
     async_buffer.staleness async_buffer.times async_buffer.spread async_buffer.jitter
-    world.digest
+    world.digest borrowed
     """.split()
 )
 GOVERNED = frozenset(

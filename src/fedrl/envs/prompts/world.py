@@ -132,6 +132,12 @@ class Prompts:
         """Of their prompts, however the rows are numbered."""
         return {f"{table.digests[number]:016x}" for table, number in map(self._place, tasks)}
 
+    def place(self, task: str) -> str:
+        """ "world.source, line 4": nothing of the row, and no name of a file, leaves a client."""
+        table, number = self._place(task)
+        split = f", {table.name}" if len(self.tables) > 1 else ""
+        return f"world.source{split}, {table.rows.where(number).rpartition(', ')[2]}"
+
     def row(self, task: str) -> Row:
         table, number = self._place(task)
         return table.rows[number]

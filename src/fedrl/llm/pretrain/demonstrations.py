@@ -26,7 +26,7 @@ from fedrl.envs.webshop.pages import SEARCH_TEMPLATE
 from fedrl.envs.webshop.shop import ShopEpisode
 from fedrl.llm.model_types import Tokenizer
 from fedrl.llm.prompts.compact_household import ENTITY
-from fedrl.llm.prompts.prompt_format import Notes, PromptFormat, tokenize
+from fedrl.llm.prompts.prompt_format import Notes, PromptFormat, require_tokens, tokenize
 from fedrl.llm.rollout import Sample
 
 NOISE = 0.15
@@ -65,6 +65,7 @@ def samples(
     encoded = []
     for notes, said in _steps(world, format, tasks, expert):
         (prompt,) = format.encode(tokenizer, [notes], limit)
+        require_tokens([prompt], [f"a demonstration in {world.name}"])
         (answer,) = tokenize(tokenizer, [said], limit)
         encoded.append(Sample(0, 0, prompt, [*answer, tokenizer.eos_token_id], [], ""))
     return encoded

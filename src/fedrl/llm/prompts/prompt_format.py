@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from fedrl.core.registry import suggestion
-from fedrl.core.types import UserError
+from fedrl.core.types import Shareable, UserError
 from fedrl.envs.text import TextWorld, Turn
 from fedrl.llm.model_types import Tokenizer
 
@@ -129,6 +129,19 @@ def _refuse_template(template: str, world: str) -> None:
             f"algorithm.template is {template!r}, but how {world} is told has words of its own: "
             f"{other}"
         )
+
+
+def require_tokens(rows: Sequence[Sequence[int]], places: Sequence[str]) -> None:
+    """A model goes on from a token at least; of some texts a tokenizer makes none: of characters
+    that it drops, or of words that it does not know. `places` say where each prompt lies."""
+    for row, place in zip(rows, places, strict=True):
+        if not row:
+            raise UserError(
+                Shareable(
+                    f"{place}: algorithm.model's tokenizer makes no token of this prompt, so that "
+                    "there is nothing to answer: change the prompt, or leave it out"
+                )
+            )
 
 
 def tokenize(tokenizer: Tokenizer, texts: Sequence[str], limit: int) -> list[list[int]]:

@@ -16,12 +16,15 @@ from pathlib import Path
 from typing import Any
 
 from fedrl.core.types import Json
-from fedrl.runs.read import flatten
+from fedrl.report.run_labels import beside_namesakes
+from fedrl.runs.read import OF_A_SEED, flatten
 
 MOST_BYTES = 8_000_000
 """Read of a log at once: a long run appears piece by piece instead of late."""
 STOPPED, LOG_BYTES, MOST_WORDS = " stopped: ", 50_000, 300
 """How a log says why, how much of its end is looked at, and how much of it is shown."""
+CALLED = ("name", "method", "kind", "seed")
+"""What the page calls a run by."""
 RECENT = 20
 """Rounds behind the time that is left."""
 
@@ -115,7 +118,9 @@ class Followed:
                 self.numbers.append(finite(line))
         for line in self.tails["timings.jsonl"].lines():
             line.pop("round", None)
-            self.seconds.append(sum(finite(line).values()))
+            compiled = line.get("compile")
+            later = sum(finite(compiled).values()) if isinstance(compiled, dict) else 0.0
+            self.seconds.append(sum(finite(line).values()) - later)  # what comes compiles no more
 
     def _anew(self) -> None:
         self.edition += 1
@@ -140,7 +145,7 @@ class Followed:
         left = each * (planned - done) if status == "running" and each else None
         return {
             "path": str(self.path),
-            "name": str(self.settings.get("name", self.path.parent.name)),
+            "name": OF_A_SEED.sub("", str(self.settings.get("name", self.path.parent.name))),
             "run": self.path.name,
             "id": self.path.name.rpartition("-")[2],
             "method": str(self.settings.get("algorithm.name", "")),
@@ -183,6 +188,14 @@ class Followed:
 
     def client_metrics(self) -> list[str]:
         return sorted({name for measured in self.numbers[-200:] for name in measured})
+
+
+def about_all(runs: Sequence[Followed]) -> list[Json]:
+    """A line about each; `apart` tells those apart that have the same name, method and seed."""
+    lines = [run.about() for run in runs]
+    calls = ["/".join(str(line[key]) for key in CALLED) for line in lines]
+    apart = beside_namesakes([run.settings for run in runs], calls, [one["id"] for one in lines])
+    return [line | {"apart": words} for line, words in zip(lines, apart, strict=True)]
 
 
 def settings_of(path: Path) -> Json:
@@ -236,10 +249,11 @@ def columns(rows: Sequence[Mapping[str, float]]) -> dict[str, list[float | None]
 
 
 def find_runs(places: Iterable[Path], most: int = 200) -> list[Path]:
-    """Run folders that these are, or that lie up to three folders below; the newest first."""
+    """Run folders that these are, or that lie up to three folders below, and those of sweeps in a
+    folder of runs (SWEEP/runs/VARIANT/RUN); the newest first."""
     found: dict[Path, float] = {}
     for place in places:
-        for depth in ("", "*/", "*/*/", "*/*/*/"):
+        for depth in ("", "*/", "*/*/", "*/*/*/", "*/runs/*/*/"):
             for config in place.glob(f"{depth}config.toml"):
                 if (config.parent / "meta.json").is_file():
                     found[config.parent] = changed(config)

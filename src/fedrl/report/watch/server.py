@@ -29,7 +29,7 @@ from fedrl.core.package_files import package_text
 from fedrl.core.types import UserError
 from fedrl.feedback.http_server import KeyedServer, Refused, Request
 from fedrl.report.watch.episode_log import EpisodeLog
-from fedrl.report.watch.following import Followed, find_runs
+from fedrl.report.watch.following import Followed, about_all, find_runs
 from fedrl.runs.logs import EPISODES
 
 PARTS = {
@@ -86,7 +86,7 @@ class WatchServer(KeyedServer):
         with self.reading:
             if asked.path == "/runs":
                 self._look()
-                return request.send_json([self.followed[path].about() for path in self.order])
+                return request.send_json(about_all([self.followed[path] for path in self.order]))
             if asked.path == "/run":
                 run = self._run(words)
                 return request.send_json(run.news(*(number(words, n) for n in COUNTS)))

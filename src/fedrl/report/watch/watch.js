@@ -92,7 +92,8 @@ function choose(numbers) {
   sessionStorage.setItem("fedrl-watch-chosen", JSON.stringify(numbers.map((n) => runs[n].path)));
 }
 
-const label = (run) => `${run.method}${run.kind === "federated" ? "" : `, ${run.kind}`}, seed ${run.seed}`;
+// `apart`: what differs from other runs of the same name, method and seed.
+const label = (run) => `${run.method}${run.kind === "federated" ? "" : `, ${run.kind}`}, seed ${run.seed}${run.apart ? ` (${run.apart})` : ""}`;
 
 function list() {
   const words = $("find").value.toLowerCase().split(/\s+/).filter(Boolean);

@@ -66,6 +66,7 @@ from fedrl.core.lazy_sequence import LazySequence
 from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Spec, Tensors, UserError
 from fedrl.envs.reviews import OwnReviews, World
 from fedrl.feedback.store import Folder, client_folder
+from fedrl.llm.prompts.prompt_format import require_tokens
 from fedrl.llm.warmstart_record import shown_tasks
 
 if TYPE_CHECKING:
@@ -205,7 +206,10 @@ class FedRLHFText(ReviewModel):
 
     def prompt_tokens(self, prompts: Sequence[Prompt]) -> list[list[int]]:
         texts, lengths = [prompt.text for prompt in prompts], [prompt.length for prompt in prompts]
-        return self.trainer.prompts(texts, lengths)
+        rows = self.trainer.prompts(texts, lengths)
+        if not all(rows):
+            require_tokens(rows, [f"a review of client {prompt.owner}" for prompt in prompts])
+        return rows
 
     def asking(
         self, batches: Iterable[PromptBatch], rewards: dict[int, TextReward], seed: int

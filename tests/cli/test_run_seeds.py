@@ -1,0 +1,57 @@
+"""`fedrl run RECIPE --seeds 0-2`: a run for each, as if each had been typed alone."""
+
+from __future__ import annotations
+
+import pytest
+from support.small_runs import SMALL
+
+from fedrl.cli import call
+from fedrl.runs.progress import Progress
+
+pytestmark = pytest.mark.slow
+SHORT = (*SMALL, "--rounds", "2")
+
+
+def test_a_run_per_seed_with_the_numbers_that_it_has_alone(tmp_path, capsys):
+    together, alone = tmp_path / "together", tmp_path / "alone"
+    assert call([*SHORT, "--seeds", "0,2-3", "--out", str(together)]) == 0
+    said = capsys.readouterr().out
+    runs = sorted(path.parent for path in together.glob("*/*/config.toml"))
+    assert [run.name.split("-")[-2] for run in runs] == ["s0", "s2", "s3"]
+    assert "all of them: fedrl report" in said.splitlines()[-1]
+    assert all(str(run) in said.splitlines()[-1] for run in runs)
+    assert call([*SHORT, "--seed", "3", "--out", str(alone)]) == 0
+    assert "all of them" not in capsys.readouterr().out
+    (run,) = (path.parent for path in alone.glob("*/*/config.toml"))
+    assert (run / "metrics.jsonl").read_bytes() == (runs[-1] / "metrics.jsonl").read_bytes()
+
+
+def test_a_stopped_one_says_how_all_go_on(tmp_path, monkeypatch, capsys):
+    def stop(_, done):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Progress, "round_done", stop)
+    assert call([*SHORT, "--seeds", "0-2", "--out", str(tmp_path)]) == 130
+    said = capsys.readouterr().err
+    assert "go on with: fedrl run --resume" in said
+    assert "the seeds after it: fedrl run momentum/random_mdp" in said
+    assert said.rstrip().endswith("--seeds 1,2")
+    assert len([*tmp_path.glob("*/*")]) == 1
+
+
+def test_a_dry_run_counts_them(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert call([*SHORT, "--seeds", "4-6", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "\nseed = 4\n" in said
+    assert "# 3 runs like this" in said
+    assert not [*tmp_path.iterdir()]
+
+
+def test_seeds_where_a_run_has_one_are_one_line(tmp_path, capsys):
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text('seeds = [0, 1]\n[algorithm]\nname = "pavg"\n[world]\nname = "random_mdp"\n')
+    assert call(["run", str(recipe)]) == 2
+    assert "a run has one, seed; several runs: fedrl run RECIPE --seeds 0-9" in (
+        capsys.readouterr().err
+    )
