@@ -18,7 +18,7 @@ from support.toy import Toy
 from fedrl.config.flower import Settings
 from fedrl.core.types import Failure, Job, Result, UserError
 from fedrl.engines.flower import driver_waiting, keys
-from fedrl.engines.flower.connection import Connection, Lost
+from fedrl.engines.flower.connection import FOLDER, Connection, Lost, find, save
 from fedrl.engines.flower.driver_waiting import AwaitedNodes, Reminder
 from fedrl.engines.flower.node_calls import NodeCalls
 from fedrl.engines.flower.registered import Registered
@@ -143,6 +143,17 @@ def test_where_nothing_listens_a_driver_says_so_and_ends(closed: str):
     assert str(end.value).startswith(
         f"no SuperLink within 1.5 s (flower.patience): nothing listens at {closed}: is "
     )
+
+
+def test_a_connection_that_nobody_wrote_says_who_writes_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv(FOLDER, str(tmp_path))
+    with pytest.raises(UserError, match=r"`fedrl flower link --name hub` writes one"):
+        find("hub")
+    save("other", Connection("x:1"))
+    with pytest.raises(UserError, match=r"choose from other, or `fedrl flower link --name hub`"):
+        find("hub")
 
 
 def test_a_name_that_this_machine_does_not_know_is_told():

@@ -21,7 +21,15 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 
 from support.asked_nodes import AskedNode, broadcast, text
 
-from fedrl.engines.flower import audit_log, keys, node_story, running_lock, status, supernode
+from fedrl.engines.flower import (
+    approval,
+    audit_log,
+    keys,
+    node_story,
+    running_lock,
+    status,
+    supernode,
+)
 from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.audit_log import AuditLog
 from fedrl.engines.flower.messages import Job, to_json
@@ -263,6 +271,28 @@ def test_a_mistake_in_its_policy_is_in_a_nodes_status(tmp_path: Path):
     (tmp_path / "policy.toml").write_text("secur = true")
     assert "it answers nothing: " in status.status(tmp_path)[1]
     assert "unknown key secur" in status.status(tmp_path)[1]
+
+
+def test_a_node_that_was_never_started_is_told_as_such(tmp_path: Path):
+    """`fedrl flower keys node --folder` has made its policy, and no more."""
+    (tmp_path / "policy.toml").touch()
+    told = status.status(tmp_path)
+    assert told[:2] == ["this node is not running", "it was never started: fedrl flower node"]
+
+
+def test_recipes_that_wait_for_a_person_are_in_a_nodes_status(tmp_path: Path, capsys: Any):
+    (tmp_path / "policy.toml").write_text('approval = "person"\n')
+    node = AskedNode(tmp_path)
+    node.ready(text())
+    node.ready(text())
+    (line,) = [one for one in status.status(tmp_path) if "yes" in one]
+    assert line == f"1 recipe waits for a person's yes: fedrl flower approve {tmp_path}"
+    said = [one for one in capsys.readouterr().err.splitlines() if "yes" in one]
+    assert len(said) == 1  # once, whatever is asked again
+    digest = approval.names(tmp_path)[0]
+    assert said[0][9:] == (
+        f"a recipe waits for your yes: fedrl flower approve {tmp_path} {digest[:8]}"
+    )
 
 
 def test_a_folder_of_neither_side_is_told(tmp_path: Path, capsys: Any):
