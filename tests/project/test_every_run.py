@@ -9,7 +9,7 @@ import shlex
 from pathlib import Path
 
 import pytest
-from project.test_docs_commands import COMMANDS
+from support.page_commands import runs
 
 from fedrl.cli import call
 
@@ -46,6 +46,7 @@ WARM_STARTS = {
     "household-tiny": "household --listed --world.size tiny",
     "webshop-tiny": "webshop --tasks 20 --world.public 600 --world.validation 200",
 }
+COMMANDS = runs()
 LEFT = [one for one in COMMANDS if not any(re.search(words, one) for words in SKIPPED)]
 
 
