@@ -1,6 +1,6 @@
 """Every `fedrl flower` command of the pages that needs no federation is run: keys, members, checks,
-status, approvals, audits; and `fedrl verify`. Each in a copy of one folder, in which an organisation
-and a coordinator have got as far as the page has by then. The others need a SuperLink:
+status, approvals, audits; and `fedrl verify`. Each in a copy of one folder, in which a coordinator
+and its members have got as far as the page has by then. The others need a SuperLink:
 test_federation_commands.py."""
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ FIRST = {
     r"register hub north.key.pub": "fedrl flower revoke hub 0",
     r"--old": "fedrl flower keys renew north.key; fedrl flower register hub north.key.renewal",
 }
-"""What must have been done before, or must not have been: `fresh`, nothing but ca.pem; `unsigned`, a
-hub from before there were signatures."""
+"""What must have been done before, or not: `fresh`, nothing but ca.pem; `unsigned`, a hub from
+before there were signatures."""
 
 
 @pytest.fixture(scope="module")

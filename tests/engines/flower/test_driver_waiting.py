@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -48,11 +49,14 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def outcomes(net: Net, said: list[str], wait: float) -> list[Result | Failure]:
+def all_jobs() -> list[Job]:
     toy = Toy(CLIENTS)
     sent = toy.broadcast(toy.init(0), 1)
-    jobs = [Job(client, sent, None, 7 + client) for client in range(CLIENTS)]
-    return list(net.engine(said.append, wait=wait).run(jobs))
+    return [Job(client, sent, None, 7 + client) for client in range(CLIENTS)]
+
+
+def outcomes(net: Net, said: list[str], wait: float) -> list[Result | Failure]:
+    return list(net.engine(said.append, wait=wait).run(all_jobs()))
 
 
 def seconds(line: str) -> str:
@@ -83,6 +87,30 @@ def test_who_is_waited_for_in_vain_is_named_once(tmp_path: Path, clock: Clock):
     ]
 
 
+@pytest.mark.parametrize("asked", ["run", "submit"])
+def test_the_time_without_a_superlink_is_not_the_nodes(
+    asked: str, tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+):
+    """It comes after ten minutes, and its nodes need a moment to connect again."""
+    net = Net(Toy(CLIENTS), tmp_path, CLIENTS)
+    late, opened = dict(net.members), net.open
+    net.members.clear()
+
+    def slowly(*of: Any) -> Net:
+        clock.now += 599.0
+        clock.events[clock.now + 10.0] = lambda: net.members.update(late)
+        return opened(*of)
+
+    monkeypatch.setattr(net, "open", slowly)
+    engine, jobs = net.engine(lambda line: None, wait=60.0), all_jobs()
+    if asked == "run":
+        found = list(engine.run(jobs))
+    else:
+        engine.submit(jobs)
+        found = [engine.next_outcome()[1] for _ in jobs]
+    assert [type(outcome) for outcome in found] == [Result] * CLIENTS
+
+
 def test_nodes_that_are_here_are_no_news(tmp_path: Path, clock: Clock):
     said: list[str] = []
     outcomes(Net(Toy(CLIENTS), tmp_path, CLIENTS), said, 120.0)
@@ -103,7 +131,7 @@ def test_members_are_called_by_their_names(tmp_path: Path, clock: Clock):
         "waiting for client 1 (south) and client 2 (whose key is not registered: fedrl flower "
         "register): 2 of 9 nodes have not"
     )
-    clock.now = 2.0
+    clock.now = 31.0
     waiting.looked(until, range(8), {8}, 0)
     assert " and 3 more: 8 of 9 nodes" in said[1]
 

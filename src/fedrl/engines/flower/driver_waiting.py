@@ -83,7 +83,7 @@ class AwaitedNodes:
         if mute:
             said = "one is connected and has" if mute == 1 else f"{mute} are connected and have"
             line += f"; {said} not said which client's it is"
-        if self._reminder.due(line):
+        if self._reminder.due("nodes"):
             limit = max(until[client] for client in hopeful) - self._began
             spent = f"{_time(now - self._began)} of {_time(limit)}, flower.wait"
             self.warn(f"{line} ({spent})")

@@ -182,7 +182,10 @@ class NodeCalls:
         return outcomes
 
     def _meet(self, wanted: set[int]) -> None:
-        """Find the nodes of these clients; wait for those that are missing, once per absence."""
+        """Find the nodes of these clients; wait for those that are missing, once per absence.
+
+        Only with a SuperLink can they come: the time without one is not theirs."""
+        self.link()
         until = dict.fromkeys(wanted, time.monotonic() + self.settings.wait)
         self.nodes.begin_wait()
         while self.nodes.awaited(self.link(), until):
