@@ -82,9 +82,11 @@ class Story:
 
     def begins(self, asked: messages.Ready | messages.Job) -> None:
         """The node has taken this on."""
-        job = isinstance(asked, messages.Job)
+        what = "getting ready"
+        if isinstance(asked, messages.Job):
+            what = f"training, round {asked.round}"
         self._working = True
-        self._turn(f"{_run(asked)}: {f'training, round {asked.round}' if job else 'getting ready'}")
+        self._turn(f"{_run(asked)}: {what}")
 
     def _turn(self, doing: str, after: str = "") -> None:
         line = doing if not after else f"answered {after}; {doing}"
