@@ -79,8 +79,13 @@ def _commands(text: str) -> Iterator[str]:
 SHOWN = shown()
 
 
+LOOPED = {"$s": "0", "$seed": "0", "$rows": "holders"}
+"""Variables of the loops that pages show, and one of their values."""
+
+
 def runs() -> list[str]:
     """What follows `fedrl run` where it can be run as it stands: of a recipe that fedrl has."""
-    found = [shlex.join(one.words[1:]) for one in SHOWN if one.words[0] == "run" and one.whole]
+    found = [one for one in SHOWN if one.words[0] == "run" and "…" not in one.line]
+    lines = [shlex.join(LOOPED.get(word, word) for word in one.words[1:]) for one in found]
     own_file_or_form = re.compile(r"(^| )\./|\b[A-Z]{2,}\b|--seed S\b|\.toml|^$|^--")
-    return sorted({line for line in found if not own_file_or_form.search(line)})
+    return sorted({line for line in lines if not own_file_or_form.search(line)})
