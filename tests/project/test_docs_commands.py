@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import re
-import shlex
 from pathlib import Path
 
 import pytest
 from support.repository import DOCS, ROOT
 
-from fedrl import api
 from fedrl.config.renamed import RENAMED
-from fedrl.config.seeds import split_seeds
 
 PARTS_OF_THE_SITE = ("start", "concepts", "methods", "worlds", "explain", "reference")
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md"))]
@@ -24,33 +21,6 @@ NOT_OURS = {"numpy.py", "org.py"}
 
 def text(path: Path) -> str:
     return path.read_text(encoding="utf-8")
-
-
-def commands() -> list[str]:
-    """`fedrl run RECIPE …` as the pages show them; what stands for something is left out, and so
-    are recipes that a reader writes."""
-    found = []
-    for page in PAGES:
-        joined = text(page).replace("\\\n", " ")
-        for line in re.findall(r"^ {4}.*?fedrl run (\w+/\w+(?!\w|\.toml).*)$", joined, re.M):
-            words = shlex.split(line.split(" #")[0].split(";")[0])
-            if not any(re.search(r"[$…|A-Z]{2,}|[$…]|^\./", word) for word in words[1:]):
-                found.append(shlex.join(words))
-    return sorted(set(found))
-
-
-COMMANDS = commands()
-
-
-def test_commands_were_found():
-    assert len(COMMANDS) > 20
-
-
-@pytest.mark.parametrize("command", COMMANDS)
-def test_every_run_that_a_page_shows_can_be_configured(command: str):
-    recipe, *flags = (word for word in shlex.split(command) if word not in ("--help", "--dry-run"))
-    seeds, shared = split_seeds(flags)
-    assert all(api.configure(recipe, [*shared, *seed]).algorithm for seed in seeds)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

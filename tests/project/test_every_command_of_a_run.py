@@ -1,5 +1,5 @@
 """Every command that README and docs show on a run is called on one: evaluated, exported, recorded,
-measured. Commands that wait for people, machines or hours are named with where they are tested."""
+measured."""
 
 from __future__ import annotations
 
@@ -8,25 +8,21 @@ import shlex
 from pathlib import Path
 
 import pytest
-from project.test_every_command import COMMANDS
+from support.page_commands import SHOWN
 
 from fedrl.cli import call
 
-pytest.importorskip("jax", reason="needs the extra classic")
-pytest.importorskip("torch", reason="needs the extra llm")
 pytestmark = pytest.mark.slow
-ELSEWHERE = {
-    r"^fedrl (watch|feedback|serve)": "they serve pages: tests/report/watch, feedback, project",
-    r"^fedrl flower": "tests/engines/flower, and deploy.md's walk",
-    r"^fedrl (sweep|reproduce|warmstart|data|new|verify|joining|play)": "cli, test_reader_paths",
-    r"^fedrl plan RUN": "of a model that has learned something: tests/analysis",
-    r"\./mine\.py|MODEL": "a world or a model of one's own: tests/cli",
-    r"runs/|--client ": "the same with a run's path; of clients: tests/runs",
-}
+CALLED = re.compile(r"^fedrl ((eval|export|gap|label|record|report) RUN\b|(partition|plan)( |$))")
+ELSEWHERE = re.compile(
+    r"plan RUN|\./mine\.py|partition (WORLD|prompts)|partition$|runs/|--client |--split test"
+)
+"""What test_commands_accounted.py names another test for."""
 SMALL = "--rounds 1 --eval_every 1"
 AGENT = (
     "--algorithm.local_epochs 1 --algorithm.tasks 2 --algorithm.eval_tasks 4 "
-    "--world.train 20 --world.unseen 8 --federation.clients 4 --partition.size 5"
+    "--world.train 20 --world.unseen 8 --federation.clients 4 --partition.size 4 "
+    "--world.withheld kitchen-5"
 )
 QHD = "--algorithm.episodes 3 --algorithm.features 64 --algorithm.eval_episodes 1"
 OWN = "--algorithm.encoders own --algorithm.sizes 32,64"
@@ -38,11 +34,17 @@ MADE = {
 }
 OF = {r"^fedrl gap": "qhd", r"^fedrl record|mypolicy|eval RUN$": "policy", r"": "agent"}
 """By command, which of these runs it is called on: the first that fits."""
-LEFT = [one for one in COMMANDS if not any(re.search(words, one) for words in ELSEWHERE)]
+LEFT = [
+    one.line
+    for one in SHOWN
+    if CALLED.match(one.line) and one.whole and not ELSEWHERE.search(one.line)
+]
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> dict[str, Path]:
+    pytest.importorskip("jax", reason="needs the extra classic")
+    pytest.importorskip("torch", reason="needs the extra llm")
     folder = tmp_path_factory.mktemp("made")
     words = (
         f"warmstart household --out {folder}/model --steps 3 --batch 4 --listed --world.size tiny"
@@ -67,7 +69,8 @@ def test_commands_were_found():
 def test_a_command_that_a_page_shows_on_a_run(command: str, made, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     name = next(value for words, value in OF.items() if re.search(words, command))
-    places = {"RUN": str(made[name]), "ORACLE_RUN": str(made["oracle"])}
+    places = {"RUN": str(made[name]), "ORACLE_RUN": str(made["oracle"]), "FOLDER": "made"}
+    places["FILE"] = "labels.json"
     words = [places.get(word, word) for word in shlex.split(command)[1:]]
     assert call(words) == 0, capfd.readouterr().err
     if "--out" in words:

@@ -76,6 +76,11 @@ def commands(page: str) -> list[str]:
     return [line.split("  #")[0].rstrip() for line in found]
 
 
+def followed(page: str) -> list[str]:
+    """Those that are run here."""
+    return [line for line in commands(page) if not any(why in line for why in SKIPPED)]
+
+
 @pytest.mark.parametrize("page", NEEDS)
 def test_a_reader_gets_to_the_end(page: str, tmp_path: Path):
     for package in NEEDS[page]:
@@ -91,7 +96,7 @@ def test_a_reader_gets_to_the_end(page: str, tmp_path: Path):
     text = (DOCS / "start" / f"{page}.md").read_text("utf-8")
     for block in re.findall(r"```toml\n(.*?)```", text, re.S):
         (tmp_path / "SWEEP.toml").write_text(re.sub(r"--rounds \d+", "--rounds 1", block))
-    lines = [line for line in commands(page) if not any(why in line for why in SKIPPED)]
+    lines = followed(page)
     assert len(lines) > 3
     script = "set -e\n" + "\n".join(lines).replace("--seeds 0-2", "--seeds 0")
     paths = [ROOT / "src", ROOT / "examples" / "sort_digits" / "src"]

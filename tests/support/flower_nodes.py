@@ -56,7 +56,7 @@ class Net:
         self.number = itertools.count()
         self.answers: dict[str, Arrived] = {}
 
-    def open(self, connection: Connection, seconds: float) -> Net:
+    def open(self, connection: Connection, seconds: float, warn: Callable[[str], None]) -> Net:
         self.links += 1
         self.answers = {}
         return self

@@ -15,6 +15,7 @@ from fedrl.config.loading import resolve
 from fedrl.core import seeding, tree
 from fedrl.core.types import Failure, Job, Result
 from fedrl.engines.worker_pool import WorkerPool
+from fedrl.runs import open_engine
 from fedrl.runs import train as runs
 from fedrl.runs.run_dir import RunDir, read_checkpoint
 
@@ -134,5 +135,5 @@ def what_the_record_tells(run: Path, method: dict, out: Path, *flags: str) -> Pa
                 yield Failure(job.client, lost[job.seed]) if job.seed in lost else next(done)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "WorkerPool", Losing)
+        patch.setattr(open_engine, "WorkerPool", Losing)
         return one_by_one(method, out, *flags, rounds=rounds)

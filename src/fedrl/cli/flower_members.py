@@ -25,7 +25,10 @@ def register(argv: list[str]) -> int:
     from fedrl.api import flower as parts
 
     if asked.file is None:
-        for member in parts.members(asked.folder):
+        members = parts.members(asked.folder)
+        if not members:
+            print(f"nobody yet: fedrl flower register {asked.folder} FILE.pub --client N")
+        for member in members:
             print(f"client {member.client} {member.name or '(no name)'}: {', '.join(member.keys)}")
         return 0
     number, name = parts.register(asked.folder, asked.file, client=asked.client, name=asked.name)

@@ -225,10 +225,10 @@ def test_a_superlink_that_is_killed_costs_nothing_where_jobs_take_long(
         kill(up.link)
         up.start_link()
 
-    method = MOMENTUM | {"algorithm": {"name": "fedsvrpg-m", "local_steps": 100_000}}
-    # In round 0 clients explore for about half a minute.
+    method = MOMENTUM | {"algorithm": {"name": "fedsvrpg-m", "local_steps": 150_000}}
+    # In round 0 clients explore for about 45 s.
     inside_round(0, lambda: starter.later(strike, 8.0))
-    run = on_flower(method, tmp_path, "--flower.wait", "20", "--federation.retries", "0", rounds=1)
+    run = on_flower(method, tmp_path, "--flower.wait", "30", "--federation.retries", "0", rounds=1)
     starter.join()
     assert rounds_of(run) == [0, 1]
     assert failures(run) == {}

@@ -19,7 +19,17 @@ from fedrl.core.types import UserError
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
-from fedrl.engines.flower import audit_log, keys, node_story, running_lock, status, supernode
+from support.asked_nodes import AskedNode, broadcast, text
+
+from fedrl.engines.flower import (
+    approval,
+    audit_log,
+    keys,
+    node_story,
+    running_lock,
+    status,
+    supernode,
+)
 from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.audit_log import AuditLog
 from fedrl.engines.flower.messages import Job, to_json
@@ -27,6 +37,7 @@ from fedrl.engines.flower.node import NodeClient
 from fedrl.engines.flower.node_audit import NodeAudit
 from fedrl.engines.flower.node_check import Finding, Joining
 from fedrl.engines.flower.node_story import Story
+from fedrl.engines.flower.owner_log import say
 
 
 def test_a_story_says_what_changes_and_keeps_it(tmp_path: Path, capsys: Any):
@@ -41,8 +52,13 @@ def test_a_story_says_what_changes_and_keeps_it(tmp_path: Path, capsys: Any):
         state="", keep=1, deadline=9.0,
     )  # fmt: skip
     seen = []
-    answer = story.told(lambda content: (seen.append(status.status(tmp_path)[0]), content)[1])
-    answer(records.content(to_json(job)))
+
+    def work(content: Any) -> Any:
+        story.begins(job)
+        seen.append(status.status(tmp_path)[0])
+        return content
+
+    story.told(work)(records.content(to_json(job)))
     lines = [line[9:] for line in capsys.readouterr().err.splitlines()]
     assert lines == [
         "nothing listens at hub:9092",
@@ -52,6 +68,38 @@ def test_a_story_says_what_changes_and_keeps_it(tmp_path: Path, capsys: Any):
     ]
     assert "connected to hub:9092 as north (client 0): run a run: training, round 3" in seen
     assert "waiting for work" in status.status(tmp_path)[0]
+
+
+def test_what_its_policy_refuses_is_not_called_training(tmp_path: Path, capsys: Any):
+    node = AskedNode(tmp_path, least_clients=9)
+    story = Story(Joining("hub:9092", None, Path("north.key")), 0, tmp_path)
+    node.client.log, node.client.begins = say, story.begins
+    node.client.answer = story.told(node.client.answer)
+    node.ready(text())
+    node.reason(text(), round=1, sent=broadcast())
+    connected, *refused = [line[9:] for line in capsys.readouterr().err.splitlines()]
+    assert connected == "connected as north (client 0); waiting for work"
+    assert [line.partition(": the updates of 5 clients")[0] for line in refused] == [
+        "run run: refused: federation.clients",
+        "run run: refused, round 1: federation.clients",
+    ]
+    assert "waiting for work" in status.status(tmp_path)[0]
+
+
+def test_what_a_node_takes_on_is_told_before_and_after(tmp_path: Path, capsys: Any):
+    node = AskedNode(tmp_path)
+    story = Story(Joining("hub:9092", None, Path("north.key")), 0, tmp_path)
+    node.client.begins = story.begins
+    node.client.answer = story.told(node.client.answer)
+    assert not node.ready(text())
+    assert not node.reason(text(), round=1, sent=broadcast())
+    told = re.sub(r"after \d+ s", "after", capsys.readouterr().err)
+    assert [line[9:] for line in told.splitlines()[1:]] == [
+        "run run: getting ready",
+        "answered after; waiting for work",
+        "run run: training, round 1",
+        "answered after; waiting for work",
+    ]
 
 
 def test_a_node_that_is_gone_was_last_alive(tmp_path: Path):
@@ -223,6 +271,28 @@ def test_a_mistake_in_its_policy_is_in_a_nodes_status(tmp_path: Path):
     (tmp_path / "policy.toml").write_text("secur = true")
     assert "it answers nothing: " in status.status(tmp_path)[1]
     assert "unknown key secur" in status.status(tmp_path)[1]
+
+
+def test_a_node_that_was_never_started_is_told_as_such(tmp_path: Path):
+    """`fedrl flower keys node --folder` has made its policy, and no more."""
+    (tmp_path / "policy.toml").touch()
+    told = status.status(tmp_path)
+    assert told[:2] == ["this node is not running", "it was never started: fedrl flower node"]
+
+
+def test_recipes_that_wait_for_a_person_are_in_a_nodes_status(tmp_path: Path, capsys: Any):
+    (tmp_path / "policy.toml").write_text('approval = "person"\n')
+    node = AskedNode(tmp_path)
+    node.ready(text())
+    node.ready(text())
+    (line,) = [one for one in status.status(tmp_path) if "yes" in one]
+    assert line == f"1 recipe waits for a person's yes: fedrl flower approve {tmp_path}"
+    said = [one for one in capsys.readouterr().err.splitlines() if "yes" in one]
+    assert len(said) == 1  # once, whatever is asked again
+    digest = approval.names(tmp_path)[0]
+    assert said[0][9:] == (
+        f"a recipe waits for your yes: fedrl flower approve {tmp_path} {digest[:8]}"
+    )
 
 
 def test_a_folder_of_neither_side_is_told(tmp_path: Path, capsys: Any):

@@ -337,6 +337,11 @@ def test_members_are_changed_by_commands(hub: Path, tmp_path: Path, capsys: Any)
     assert [line.split(":")[0] for line in lines] == ["client 1 south", "client 2 west"]
     digest = keys.key_digest(public(tmp_path / "west.key.pub"))
     assert lines[1].endswith(f": {digest}")
+    assert call(["flower", "revoke", str(hub), "1"]) == 0
+    assert call(["flower", "revoke", str(hub), "2"]) == 0
+    capsys.readouterr()
+    assert call(["flower", "register", str(hub)]) == 0
+    assert capsys.readouterr().out.startswith("nobody yet: fedrl flower register ")
 
 
 def test_the_registers_thread_survives_what_it_meets(hub: Path, monkeypatch: Any, capsys: Any):

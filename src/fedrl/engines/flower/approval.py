@@ -17,6 +17,7 @@ from typing import Literal
 from fedrl.core.private_files import locked, write_private
 from fedrl.core.types import UserError
 from fedrl.engines.flower.node_plan import RECIPES, Refused
+from fedrl.engines.flower.owner_log import say
 from fedrl.engines.flower.policy import DIGEST, Policy
 
 MOST = 20
@@ -48,6 +49,7 @@ def require(folder: Path, policy: Policy, recipe: str) -> None:
             if len(names(folder)) >= MOST:
                 raise Refused(f"{MOST} recipes wait for a person of this organisation (approval)")
             write_private(_path(folder, "waiting", name), recipe.encode())
+            say(f"a recipe waits for your yes: fedrl flower approve {folder} {name[:8]}")
     raise Refused(f"recipe {name[:16]} waits for a person of this organisation (approval)")
 
 

@@ -20,6 +20,7 @@ from fedrl.engines.flower import messages
 from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.adapter.records import Content
 from fedrl.engines.flower.coordinator_audit import CoordinatorAudit
+from fedrl.engines.flower.driver_waiting import AwaitedNodes
 from fedrl.engines.flower.keys import key_digest
 from fedrl.engines.flower.registered import Registered
 from fedrl.engines.flower.superlink_client import Outgoing, SuperLinkClient
@@ -52,6 +53,7 @@ class ClientNodes:
         self.audit = audit or CoordinatorAudit(None)
         self.registered = registered  # none where nodes have no keys
         self.owners: dict[int, int] = {}  # client → node
+        self._waiting = AwaitedNodes(warn, registered)
         self.met = met  # whether a meeting has ended: mistakes in numbers are found in the first
         self._known: set[int] = set()  # nodes that have said who they are
         self._missed: set[int] = set()  # clients that were waited for in vain
@@ -64,6 +66,12 @@ class ClientNodes:
 
     def awaited(self, link: SuperLinkClient, until: Mapping[int, float]) -> set[int]:
         """Look once who is there: which of these clients, each up to its moment, to wait for."""
+        awaited = self._look(link, until)
+        mute = len({asked.node for asked in self._asked.values()} | self._silent)
+        self._waiting.looked(until, awaited, self.owners, mute)
+        return awaited
+
+    def _look(self, link: SuperLinkClient, until: Mapping[int, float]) -> set[int]:
         now = time.monotonic()  # before the look: who came by then is here
         online = link.nodes()
         self.owners = {c: node for c, node in self.owners.items() if node in online}

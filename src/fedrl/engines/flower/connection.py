@@ -94,7 +94,8 @@ def find(name: str) -> Connection:
         data = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         known = sorted(p.stem for p in folder().glob("*.toml"))
-        choice = f"choose from {', '.join(known)}" if known else "`fedrl flower up` makes one"
+        made = f"`fedrl flower link --name {Path(name).stem}` writes one, and so does `flower up`"
+        choice = f"choose from {', '.join(known)}, or {made}" if known else made
         raise UserError(f"connection is {name!r}, but there is no {path}; {choice}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"{path}: not valid TOML: {error}") from error

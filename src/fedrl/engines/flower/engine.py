@@ -282,10 +282,11 @@ class FlowerEngine:
         new = {client: job for client, job in self._submitted.items() if client not in away}
         if not new:
             return {}
+        link = self.calls.link()  # the time without one is not the nodes'
         for client in new:
             self._until.setdefault(client, time.monotonic() + self.settings.wait)
         until = {client: self._until[client] for client in new}
-        awaited = self.calls.nodes.awaited(self.calls.link(), until)
+        awaited = self.calls.nodes.awaited(link, until)
         ready = {c: self._question(j, deadline) for c, j in new.items() if c not in awaited}
         return self.calls.send(ready, deadline, BUSY_SECONDS, self._sent)
 

@@ -26,21 +26,14 @@ from pathlib import Path
 import fedrl
 from fedrl.core import seeding, serialization
 from fedrl.core.private_files import StateError
-from fedrl.core.types import (
-    Failure,
-    Job,
-    JsonValue,
-    Result,
-    Tensors,
-    TooFew,
-    UserError,
-)
+from fedrl.core.types import Failure, Job, JsonValue, Result, Tensors, TooFew, UserError
 from fedrl.engines.flower import messages, own_data_book
 from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.client_state_store import ClientStateStore, with_history, without_history
 from fedrl.engines.flower.kept_model import keep_if_possible
 from fedrl.engines.flower.node_audit import GAVE, STEPS, NodeAudit, Told
 from fedrl.engines.flower.node_plan import Plan, Refused
+from fedrl.engines.flower.node_story import not_done
 from fedrl.engines.flower.node_worker import NodeWorker
 from fedrl.engines.flower.owner_log import in_words, say
 from fedrl.engines.flower.policy import Policy
@@ -64,7 +57,8 @@ class NodeClient:
 
     `plan` reads a recipe with this node's own paths, and refuses what its policy does not allow.
     `rules` is that policy as it is now, `acquaint` its identity with the keys that its peers have
-    now. `regroup` lets secure sums be of other clients than before, `keep_model` keeps what the
+    now. `begins` is told of work that this node takes on, which is not all that it is asked for.
+    `regroup` lets secure sums be of other clients than before, `keep_model` keeps what the
     node was sent, for its owner.
     """
 
@@ -78,6 +72,7 @@ class NodeClient:
     audit: NodeAudit | None = None
     rules: Callable[[], Policy] = Policy
     acquaint: Callable[[Identity], Identity] = lambda known: known
+    begins: Callable[[messages.Ready | messages.Job], None] = lambda asked: None
     _worker: NodeWorker = field(default_factory=NodeWorker)
     _spare: Tensors | None = None  # a broadcast that is not needed once its worker has it
     _seen: set[str] = field(default_factory=set)
@@ -106,16 +101,14 @@ class NodeClient:
         assert isinstance(asked, messages.Asked)
         counted = records.Counted(pieces)
         told = self._work(asked, counted)
-        heading, body, _ = self._written(told, asked, counted.bytes)
+        heading, body, event = self._written(told, asked, counted.bytes)
         self.sent = body.size
         ongoing = self._sum is not None and not (
             isinstance(asked, messages.Step) and asked.step == LAST_STEP
         )
         self._sum_until = time.monotonic() + SUM_SECONDS if ongoing else 0.0
         if heading.reason:
-            what = "a secure sum" if isinstance(asked, messages.Step) else f"run {asked.run}"
-            ready = isinstance(asked, messages.Ready)
-            self.log(f"{what}: {'not ready' if ready else 'no update'}: {heading.reason}")
+            self.log(f"{not_done(asked, refused=event == 'refused')}: {heading.reason}")
         return records.content(messages.to_json(heading), body.body)
 
     def _written(self, told: Told, asked: messages.Asked | None, received: int) -> Told:
@@ -199,6 +192,7 @@ class NodeClient:
         self._require_peers(plan)
         if plan.budget is None:
             self._check_data(plan, asked)
+            self.begins(asked)
             self._start(plan, asked.recipe)
         return Result(self.number, {}), plan
 
@@ -217,6 +211,7 @@ class NodeClient:
         )
         job = Job(self.number, broadcast, state, asked.seed, asked.round, asked.attempt)
         self._check_data(plan, asked)
+        self.begins(asked)
         self._spare = None if self._keeps(plan) else broadcast
         result = self._compute(plan, asked.recipe, job, asked.deadline)
         self._require_same_policy(plan)

@@ -65,7 +65,9 @@ class Sent(NamedTuple):
 
 
 class Opens(Protocol):
-    def __call__(self, connection: Connection, seconds: float) -> SuperLinkClient: ...
+    def __call__(
+        self, connection: Connection, seconds: float, warn: Callable[[str], None]
+    ) -> SuperLinkClient: ...
 
 
 class NodeCalls:
@@ -180,7 +182,10 @@ class NodeCalls:
         return outcomes
 
     def _meet(self, wanted: set[int]) -> None:
-        """Find the nodes of these clients; wait for those that are missing, once per absence."""
+        """Find the nodes of these clients; wait for those that are missing, once per absence.
+
+        Only with a SuperLink can they come: the time without one is not theirs."""
+        self.link()
         until = dict.fromkeys(wanted, time.monotonic() + self.settings.wait)
         self.nodes.begin_wait()
         while self.nodes.awaited(self.link(), until):
@@ -190,11 +195,10 @@ class NodeCalls:
         """Opened when it is needed."""
         if self._link is None:
             try:
-                self._link = self.opens(self.connection, self.settings.patience)
+                self._link = self.opens(self.connection, self.settings.patience, self.warn)
             except Lost as lost:
                 raise UserError(
-                    f"{lost}: nothing at {self.connection.address} for "
-                    f"{self.settings.patience:g} s (flower.patience)"
+                    f"no SuperLink within {self.settings.patience:g} s (flower.patience): {lost}"
                 ) from lost
         return self._link
 

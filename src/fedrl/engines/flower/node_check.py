@@ -94,6 +94,19 @@ def reach(node: Joining) -> Iterator[Finding]:
         yield Finding(False, str(error))
 
 
+def unreachable(superlink: str, ca: str) -> str:
+    """What keeps a driver from speaking with a SuperLink, from its name to its certificate; empty
+    if it is none of these."""
+    try:
+        address = parse(superlink, "address of this connection")
+        next(_listens(address))
+        if ca:
+            _secured(address, _trusting(Path(ca)), Path(ca))
+    except UserError as error:
+        return str(error)
+    return ""
+
+
 def _listens(address: Address) -> Iterator[Finding]:
     try:
         socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)

@@ -3,7 +3,10 @@
     08:01:10 nothing listens at hub:9092: is the coordinator's `fedrl flower link` running, …
     08:04:12 connected as north (client 0); waiting for work
     08:05:40 run cartpole-…: training, round 3
-    08:05:52 run cartpole-…: round 3 is answered, after 12 s; waiting for work
+    08:05:52 answered after 12 s; waiting for work
+    08:06:02 run cartpole-…: refused, round 1: privacy.noise is below 1 (least_noise)
+
+What its policy does not allow is refused before any work, and never called training.
 
 The same is kept in the node's folder (`now.json`), for `fedrl flower status`.
 """
@@ -57,25 +60,33 @@ class Story:
     def __init__(self, node: Joining, client: int, folder: Path) -> None:
         self.node, self.client, self.folder = node, client, folder
         self.connected, self.doing, self.trouble = False, "connecting", ""
+        self._working = False
         self._writing, self._ended = threading.Lock(), False
         self._turned_away = -math.inf
 
     def told(self, answer: Answer) -> Answer:
-        """The same answers, with what is asked said before and after."""
+        """The same answers, with what came of work that has begun said after it."""
 
         def telling(content: records.Content) -> records.Content:
-            what = _asked(content)
-            if not what:
-                return answer(content)
-            self.found(True)  # whoever is asked something is connected
+            if _is_work(content):
+                self.found(True)  # whoever is asked something is connected
             began = time.monotonic()
-            self._turn(what)
             try:
                 return answer(content)
             finally:
-                self._turn(IDLE, f"after {time.monotonic() - began:.0f} s")
+                if self._working:
+                    self._working = False
+                    self._turn(IDLE, f"after {time.monotonic() - began:.0f} s")
 
         return telling
+
+    def begins(self, asked: messages.Ready | messages.Job) -> None:
+        """The node has taken this on."""
+        what = "getting ready"
+        if isinstance(asked, messages.Job):
+            what = f"training, round {asked.round}"
+        self._working = True
+        self._turn(f"{_run(asked)}: {what}")
 
     def _turn(self, doing: str, after: str = "") -> None:
         line = doing if not after else f"answered {after}; {doing}"
@@ -174,15 +185,24 @@ def _until_listening(node: Joining) -> list[Finding]:
     return found
 
 
-def _asked(content: records.Content) -> str:
-    """In words what a message asks for; empty of what takes no time, and of what is none."""
+def _is_work(content: records.Content) -> bool:
+    """Whether a message asks for what takes time."""
     try:
         text = records.heading(content)
         asked = messages.from_json(text, messages.Who, messages.Ready, messages.Job, messages.Step)
     except Damaged:
-        return ""
-    if isinstance(asked, messages.Job):
-        return f"run {one_line(asked.run)[:100]}: training, round {asked.round}"
+        return False
+    return isinstance(asked, messages.Ready | messages.Job)
+
+
+def _run(asked: messages.Ready | messages.Job) -> str:
+    return f"run {one_line(asked.run)[:100]}"
+
+
+def not_done(asked: messages.Asked, refused: bool) -> str:
+    """Of what was asked for and not given: whether it was refused, or tried in vain."""
+    if isinstance(asked, messages.Step):
+        return f"a secure sum: {'refused' if refused else 'no update'}"
     if isinstance(asked, messages.Ready):
-        return f"run {one_line(asked.run)[:100]}: getting ready"
-    return ""
+        return f"{_run(asked)}: {'refused' if refused else 'not ready'}"
+    return f"{_run(asked)}: {'refused' if refused else 'no update'}, round {asked.round}"

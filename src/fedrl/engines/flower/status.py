@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from fedrl.core.types import Json, UserError
-from fedrl.engines.flower import audit_log, keys, policy, running_lock
+from fedrl.engines.flower import approval, audit_log, keys, policy, running_lock
 from fedrl.engines.flower.audit_story import spent
 from fedrl.engines.flower.node_audit import GAVE
 from fedrl.engines.flower.node_story import BEAT_SECONDS, NOW, Now
@@ -34,7 +34,7 @@ def status(folder: Path) -> list[str]:
     entries, _, _ = audit_log.read(folder)
     if (folder / "nodes").is_dir():
         return _coordinator(folder, entries)
-    if entries or (folder / NOW).is_file():
+    if entries or any((folder / name).is_file() for name in (NOW, policy.FILE)):
         return _node(folder, entries)
     raise UserError(
         f"{folder} has no audit log and no nodes/: name the --folder of `fedrl flower node` or of "
@@ -52,6 +52,11 @@ def _node(folder: Path, entries: Sequence[Json]) -> list[str]:
             f"started {ago(last)} as client {last.get('client')}, fedrl {last.get('version')}, "
             f"coordinator {str(last.get('coordinator') or 'none')[:16]}"
         )
+    else:
+        lines.append("it was never started: fedrl flower node")
+    if waiting := approval.names(folder):
+        count = "1 recipe waits" if len(waiting) == 1 else f"{len(waiting)} recipes wait"
+        lines.append(f"{count} for a person's yes: fedrl flower approve {folder}")
     if rounds:
         lines.append(f"{_plural(len(rounds), 'round')} answered, the last one {ago(rounds[-1])}")
         epsilon = spent(entries)

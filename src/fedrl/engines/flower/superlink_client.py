@@ -16,6 +16,7 @@ from typing import NamedTuple
 import httpx
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from fedrl.core.number_format import duration
 from fedrl.core.serialization import Unpacker
 from fedrl.core.types import UserError
 from fedrl.engines.flower.adapter import driver, records
@@ -23,6 +24,8 @@ from fedrl.engines.flower.adapter.arrived_answers import ArrivedAnswer
 from fedrl.engines.flower.adapter.driver import reached
 from fedrl.engines.flower.adapter.records import Content
 from fedrl.engines.flower.connection import Connection, Lost
+from fedrl.engines.flower.driver_waiting import Reminder, said_if_slow
+from fedrl.engines.flower.node_check import unreachable
 
 HEARTBEAT_SECONDS = 10.0
 """A SuperLink gives a run up when it has heard nothing for 60 s."""
@@ -200,13 +203,19 @@ class SuperLinkClient:
             self._started.finish(finished)
 
 
-def wait_for(connection: Connection, seconds: float) -> SuperLinkClient:
-    """A run at the SuperLink, as soon as it answers; `Lost` after so many seconds."""
+def wait_for(
+    connection: Connection, seconds: float, warn: Callable[[str], None] = print
+) -> SuperLinkClient:
+    """A run at the SuperLink, as soon as it answers; `Lost` after so many seconds.
+
+    What keeps it from that is said in words, by `warn`."""
     until = time.monotonic() + seconds
+    reminder = Reminder()
     while True:
         link = SuperLinkClient(connection)
         try:
-            link.open()
+            with said_if_slow(f"waiting for the SuperLink at {connection.address}", warn):
+                link.open()
             return link
         except Lost as lost:
             link.close(finished=False)
@@ -221,6 +230,10 @@ def wait_for(connection: Connection, seconds: float) -> SuperLinkClient:
                     f"the SuperLink at {connection.address} has a certificate that "
                     f"{connection.ca or 'a plain-text connection'} does not vouch for"
                 ) from lost
+            why = unreachable(connection.address, connection.ca) or f"{lost}: see its log"
             if time.monotonic() >= until:
-                raise
+                raise Lost(why, lost.status) from lost
+            if reminder.due(why):
+                left = duration(max(1, round(until - time.monotonic())))
+                warn(f"waiting for the SuperLink, {left} at most (flower.patience): {why}")
             time.sleep(1.0)

@@ -55,6 +55,7 @@ def serve(node: SuperNode, client: NodeClient) -> None:
     _begin(client)
     joining = Joining(node.superlink, node.ca, node.key, client=client.number)
     story = Story(joining, client.number, client.folder)
+    client.begins = story.begins
     with child_processes.ended_by_signals(), contextlib.closing(client), telling(story):
         pause = PAUSE_SECONDS
         while True:
