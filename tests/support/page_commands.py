@@ -17,10 +17,12 @@ BLOCK_LINE = re.compile(r"^ {4,}([^`→\n]*?)(?: #.*)?$", re.M)
 with an arrow is a drawing."""
 INLINE = re.compile(r"`([^`]+)`")
 NESTED = re.compile(r"\$\((fedrl [^)]*)\)")
-BETWEEN = re.compile(r" #|;|&&|\|\| | \| |\bdo |\s{3,}|$", re.M)
+BETWEEN = re.compile(r" #|;|&&| &$|\|\| | \| |\bdo |\s{3,}|$", re.M)
 """What ends a command: a comment, another command, prose beside it."""
 OPEN = re.compile(r"…|[\[\]]|\w\|\w|\$(?!PWD)")
 """What stands for something that the reader fills in."""
+LOOPED = {"$seed": "0", "$s": "0", "$rows": "holders", "$k": "1"}
+"""Variables of the loops that pages show, and one of their values."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,8 @@ class Shown:
         """What follows `fedrl`, without what stands for more: `RUN…`, `[--own]`, `small|full`."""
         text = re.sub(r"(\w)\|[\w|]+", r"\1", self.line)
         text = re.sub(r"…|[\[\]]", "", text)
+        for variable, value in LOOPED.items():
+            text = text.replace(variable, value)
         return shlex.split(text)[1:]
 
     @property
@@ -79,13 +83,9 @@ def _commands(text: str) -> Iterator[str]:
 SHOWN = shown()
 
 
-LOOPED = {"$s": "0", "$seed": "0", "$rows": "holders"}
-"""Variables of the loops that pages show, and one of their values."""
-
-
 def runs() -> list[str]:
     """What follows `fedrl run` where it can be run as it stands: of a recipe that fedrl has."""
     found = [one for one in SHOWN if one.words[0] == "run" and "…" not in one.line]
-    lines = [shlex.join(LOOPED.get(word, word) for word in one.words[1:]) for one in found]
+    lines = [shlex.join(one.words[1:]) for one in found]
     own_file_or_form = re.compile(r"(^| )\./|\b[A-Z]{2,}\b|--seed S\b|\.toml|^$|^--")
     return sorted({line for line in lines if not own_file_or_form.search(line)})
