@@ -19,8 +19,8 @@ from fedrl.algorithms.fedagent import settings as fedagent
 from fedrl.core.limits import above_zero, at_least_one, not_negative
 from fedrl.core.registry import suggestion
 from fedrl.core.types import UserError
-from fedrl.envs.text import Fingerprinted, Task, TextWorld, spaced
-from fedrl.llm.warmstart_record import shown_contents, shown_tasks
+from fedrl.envs.text import Task, TextWorld, spaced
+from fedrl.llm.warmstart_record import shown_among, shown_record
 from fedrl.runs.warmstart_training import Record, train, training_record, warmstart_folder
 
 if TYPE_CHECKING:
@@ -97,9 +97,8 @@ def warmstart(
 ) -> Path:
     """Make the folder `out`; one that exists is left alone."""
     console = console or Console(highlight=False)
-    before = shown_tasks(settings.model)
-    shown, held_out = _public_tasks(world, settings, before)
-    eval_tasks = _eval_tasks(world, settings, before.union(shown))
+    shown, held_out = _public_tasks(world, settings)
+    eval_tasks = _eval_tasks(world, settings, shown)
     with warmstart_folder(out) as (folder, record):
         taught, longest = _imitate_expert(world, settings, folder, shown, held_out, console)
         record |= taught
@@ -110,10 +109,7 @@ def warmstart(
                 f"{len(eval_tasks):,} tasks of {settings.eval}"
             )
             record["found"] |= found
-        record["tasks"] = [*sorted(before.difference(shown)), *dict.fromkeys(shown)]
-        if isinstance(world, Fingerprinted):
-            seen = shown_contents(settings.model) | world.fingerprints(shown)
-            record["contents"] = sorted(seen)
+        record |= shown_record(settings.model, world, shown)
     return out
 
 
@@ -171,9 +167,7 @@ def _imitate_expert(
     return record, max(len(sample.answer) for sample in samples)
 
 
-def _public_tasks(
-    world: TextWorld, settings: Settings, before: set[str]
-) -> tuple[list[str], list[str]]:
+def _public_tasks(world: TextWorld, settings: Settings) -> tuple[list[str], list[str]]:
     """Public tasks that are shown (each `times` times), and some that never were.
 
     Both evenly spaced: a world may list its tasks by type.
@@ -187,11 +181,12 @@ def _public_tasks(
             f"raise --world.public"
         )
     shown = spaced(public, settings.tasks)
-    others = sorted(set(public).difference(shown, before), key=public.index)
+    known = shown_among(settings.model, world, public).union(shown)
+    others = [task for task in public if task not in known]
     return shown * settings.times, spaced(others, min(HELD_OUT, len(others)))
 
 
-def _eval_tasks(world: TextWorld, settings: Settings, known: set[str]) -> list[Task]:
+def _eval_tasks(world: TextWorld, settings: Settings, shown: Sequence[str]) -> list[Task]:
     """The tasks to play at the end."""
     if not settings.eval:
         return []
@@ -199,7 +194,9 @@ def _eval_tasks(world: TextWorld, settings: Settings, known: set[str]) -> list[T
         raise UserError(
             f"--eval is {settings.eval!r}; {suggestion(settings.eval, list(world.splits))}"
         )
-    tasks = [task for task in world.tasks(settings.eval) if task.id not in known]
+    tasks = list(world.tasks(settings.eval))
+    known = shown_among(settings.model, world, [task.id for task in tasks]).union(shown)
+    tasks = [task for task in tasks if task.id not in known]
     if not tasks:
         raise UserError(f"--eval {settings.eval}: the world has no such tasks that are not shown")
     return spaced(tasks, min(settings.eval_tasks or len(tasks), len(tasks)))

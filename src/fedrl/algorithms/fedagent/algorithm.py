@@ -44,7 +44,7 @@ from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core import seeding, tree
 from fedrl.core.limits import one_of
 from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Shareable, Spec, Tensors, UserError
-from fedrl.envs.client_worlds import ClientWorlds
+from fedrl.envs.client_worlds import ClientWorlds, described
 from fedrl.envs.text import PartitionedWorld, Task, spaced
 from fedrl.llm.rl.lr_schedule import LearningRates
 
@@ -119,7 +119,8 @@ class FedAgent(AgentModel):
         held_out.check_own(settings, dealt.world)
         if dealt.heaviest is None:
             trained = held_out.plain_names(dealt.world, self.shares)
-            held_out.check_apart(self.eval_tasks, trained, settings.model)
+            plain = described(dealt.world)
+            held_out.check_apart(plain, self.eval_tasks, trained, settings.model)
         if settings.lr_warmup >= rounds:
             raise UserError(
                 f"algorithm.lr_warmup is {settings.lr_warmup}, and rounds is {rounds}: the rate "
