@@ -42,6 +42,7 @@ from fedrl.runs.interrupt import Interrupt
 from fedrl.runs.open_engine import asynchronous, flower_driver, open_engine
 from fedrl.runs.private_run import check_books, check_packages, mechanism, outlook, secret_cohorts
 from fedrl.runs.progress import NoSignal, StartUp, open_progress
+from fedrl.runs.read import flatten
 from fedrl.runs.resume_rules import (
     FREE_TABLES,
     MAY_CHANGE,
@@ -220,7 +221,7 @@ def train(
     with contextlib.ExitStack() as stack:
         stack.callback(release_if_crowded)  # a script may do a hundred runs
         stack.callback(run.close)
-        shown = stack.enter_context(open_progress(progress))
+        shown = stack.enter_context(open_progress(progress, flatten(as_dict(config))))
 
         def warn(line: str) -> None:
             shown.note(line)
