@@ -229,3 +229,12 @@ def test_shown_prompts_are_found_in_another_table_under_other_names(folder: Path
     config = recipe(folder, source=place, world={"public": 0.0}, partition={"size": 25})
     with pytest.raises(UserError, match=f"was shown task {split}-.*, which is {words} here"):
         build_algorithm(resolve(config))
+
+
+def test_a_small_evaluation_is_said_once_at_the_start(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    run = fedrl.run(recipe(folder, rounds=1), out=tmp_path)
+    (said,) = (r.message for r in caplog.records if r.message.startswith("evaluated on"))
+    assert said.startswith("evaluated on 10 tasks: one task is 10 points")
+    assert json.loads((run.path / "meta.json").read_text())["evaluated_tasks"] == 10
