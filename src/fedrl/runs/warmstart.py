@@ -49,6 +49,7 @@ class Settings:
     # A text file with the prompt in words of one's own, as in the run that follows.
     template: str = ""
     # Public tasks that the expert plays; further ones tell the loss on tasks that were not shown.
+    # If you do not say how many, all that there are, where these are fewer.
     tasks: int = 300
     # How often the expert plays each of them, with other mistakes.
     times: int = 1
@@ -111,6 +112,15 @@ def warmstart(
             record["found"] |= found
         record |= shown_record(settings.model, world, shown)
     return out
+
+
+def as_many_as_there_are(world: TextWorld, settings: Settings, console: Console) -> Settings:
+    """Where nobody said how many tasks are shown, and the world has fewer than usual."""
+    count = len(world.tasks(PUBLIC)) if PUBLIC in world.splits else 0
+    if not 0 < count < settings.tasks:
+        return settings
+    console.print(f"--tasks is not given: all {count} public tasks of the world are shown")
+    return dataclasses.replace(settings, tasks=count)
 
 
 def _imitate_expert(
@@ -176,9 +186,10 @@ def _public_tasks(world: TextWorld, settings: Settings) -> tuple[list[str], list
         raise UserError(f"the world {world.name!r} has no split public, whose tasks are imitated")
     public = [task.id for task in world.tasks(PUBLIC)]
     if len(public) < settings.tasks:
+        lower = f"lower --tasks to {len(public)}, or " if public else ""
         raise UserError(
             f"--tasks is {settings.tasks}, but the world has only {len(public)} public tasks: "
-            f"raise --world.public"
+            f"{lower}raise --world.public"
         )
     shown = spaced(public, settings.tasks)
     known = shown_among(settings.model, world, public).union(shown)
