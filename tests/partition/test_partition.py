@@ -310,7 +310,7 @@ def test_a_client_with_few_tasks_in_its_scenes_has_fewer_or_gets_others():
             "uniform",
             3,
             {"size": 101},
-            ["lower size, at most size = 100; with size = 33, 3 clients"],
+            ["at most size = 100; with size = 33, 3 clients"],
         ),
     ],
 )
