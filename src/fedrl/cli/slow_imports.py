@@ -1,7 +1,7 @@
 """A first word while large packages are imported, which may take ten seconds and say nothing.
 
 Commands import what they need when they need it, at many places. So it is noticed where every
-import passes, and said only of one that goes on for a second.
+import passes, and said only of one that goes on for a while.
 """
 
 import contextlib
@@ -13,12 +13,12 @@ from importlib.abc import MetaPathFinder
 from typing import Any
 
 LARGE = {"torch": "PyTorch", "transformers": "transformers", "jax": "JAX", "vllm": "vLLM"}
-SECONDS = 1.0
+SECONDS = 0.7
 """After which an import that goes on is told."""
 
 
 class Watch(MetaPathFinder):
-    """Finds nothing: it sees that a large package is looked for, and looks a second later."""
+    """Finds nothing: it sees that a large package is looked for, and looks again a moment later."""
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         if name in LARGE and name not in sys.modules:
