@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 import threading
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -410,7 +411,11 @@ def test_a_dry_run_says_what_the_command_line_says(capsys):
     assert found.lines[0] == "a client sends 8 numbers: logits"
     flags = "--rounds 6 --federation.clients 3 --world.states 4 --world.actions 2 --dry-run"
     assert call(["run", RECIPE, *flags.split()]) == 0
-    assert capsys.readouterr().out == found.toml + "".join(f"# {line}\n" for line in found.lines)
+    said = capsys.readouterr().out
+    settings, _, needs = said.partition(" what a run needs ")
+    assert needs.partition("\n")[2] == "".join(f"# {line}\n" for line in found.lines)
+    assert found.toml in settings
+    assert tomllib.loads(said) == tomllib.loads(found.toml)
 
 
 def test_what_the_layers_have_to_say_is_printed_by_the_command_line_alone(

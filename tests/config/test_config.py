@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fedrl.cli import notes_printed
+from fedrl.config.build import build_world
 from fedrl.config.flag_parsing import fields
 from fedrl.config.loading import (
     find_recipe,
@@ -292,3 +293,11 @@ def test_every_setting_has_a_meaning():
             meaning = comments(type(section))
             for key in fields(type(section)):
                 assert meaning.get(key) or key == "name", f"{type(section)}: {key}"
+
+
+def test_a_share_that_cannot_be_dealt_names_the_flag():
+    tables = {"name": "x", "world": {"name": "household", "size": "tiny", "train": 27},
+              "algorithm": {"name": "fedagent"}, "federation": {"clients": 2},
+              "partition": {"size": 100}}  # fmt: skip
+    with pytest.raises(UserError, match=r"at most size = 27; .*--partition\.size"):
+        build_world(resolve(tables))

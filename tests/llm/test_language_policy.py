@@ -186,6 +186,7 @@ def test_a_model_that_is_nowhere_is_said_at_once(monkeypatch):
         said = refused(name)
         assert "no such folder here, and Hugging Face cannot be reached" in said
         assert "`fedrl warmstart`" in said
+        assert "for --dry-run a folder with its config.json is enough" in said
     assert not asked
 
 

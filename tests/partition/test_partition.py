@@ -306,6 +306,12 @@ def test_a_client_with_few_tasks_in_its_scenes_has_fewer_or_gets_others():
         ("scenes", 12, {"size": 20}, ["size = 20", "hold only 8 tasks", "at most size = 8"]),
         ("scenes", 12, {"size": 18, "divergence": 0.5}, ["size = 18", "hold only 8 tasks"]),
         ("uniform", 0, {}, ["clients is 0; it must be at least 1"]),
+        (
+            "uniform",
+            3,
+            {"size": 101},
+            ["at most size = 100; with size = 33, 3 clients"],
+        ),
     ],
 )
 def test_an_infeasible_setting_names_itself_and_the_bound(strategy, clients, options, words):

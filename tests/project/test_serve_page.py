@@ -13,6 +13,10 @@ pytest.importorskip("transformers", reason="language models need transformers (f
 
 from support.repository import DOCS
 
+import fedrl
+from fedrl.llm.pretrain import demonstrations
+from fedrl.llm.pretrain.demonstrations import Expertise
+from fedrl.llm.prompts.prompt_format import world_format
 from fedrl.runs.serving import NEEDED
 
 BLOCKS = re.findall(r"```python\n(.*?)```", (DOCS / "serve.md").read_text("utf-8"), re.DOTALL)
@@ -22,6 +26,19 @@ SHORTER = {
     '"model": "models/household"': '"model": "models/household", "tasks": 2, "group": 2',
     '"max_steps": 20': '"max_steps": 3',
 }
+
+
+def test_the_prompt_that_the_page_shows_is_the_worlds_and_its_answer_the_experts():
+    shown = BLOCKS[0]
+    names: dict = {}
+    (world,) = re.findall(r"^world = .*$", shown, re.M)
+    (prompt,) = re.findall(r"^prompt = \(.*?^\)", shown, re.M | re.DOTALL)
+    exec(f"{world}\n{prompt}", names)
+    (answer,) = re.findall(r'^policy\.act\(prompt\)  # "(.*)"$', shown, re.M)
+    home = fedrl.open_world(names["world"])
+    format = world_format("compact", home, thinking=False)
+    pairs = demonstrations.texts(home, format, ["unseen/00001"], Expertise(0.0, listed=True))
+    assert (names["prompt"], answer) in list(pairs)
 
 
 @pytest.mark.slow

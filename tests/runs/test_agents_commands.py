@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+from support.prompt_files import write_rewards, write_rows
 
 from fedrl import api
 from fedrl.cli import call
 from fedrl.config.loading import resolve, to_toml
 from fedrl.config.schema import Config
+from fedrl.envs.prompts.settings import Settings as Prompts
 from fedrl.envs.text import Task
 from fedrl.federation import round_loop
 from fedrl.runs import agents, evaluate
@@ -30,10 +33,14 @@ class Even:
 
     def play_tasks(self, theta: Any, tasks: Any, seed: int) -> Any:
         self.played += len(tasks)
-        return SimpleNamespace(won=[int(task.id) % 2 == 0 for task in tasks])
+        won = [int(task.id) % 2 == 0 for task in tasks]
+        return SimpleNamespace(won=won, returns=[0.25 + w / 2 for w in won])
 
     def evaluate_clients(self, state: Any, seed: int, episodes: int) -> np.ndarray:
         return np.array([0.25, 0.75])
+
+    def measure_clients(self, state: Any, kept: Any, seed: int, episodes: int) -> list[dict]:
+        return [{"eval/success": rate, "eval/return": 3 * rate} for rate in (0.25, 0.75)]
 
 
 @pytest.fixture
@@ -140,6 +147,46 @@ def test_the_column_says_what_it_holds(
     assert call(["eval", str(tmp_path)]) == 0
     told = capsys.readouterr().out
     assert ("success" in told, "mean return" in told) == (head == "success", head != "success")
+
+
+# Rewards that are numbers
+
+
+def test_the_return_leads_where_rewards_are_numbers(
+    agent: Even, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent.world.settings = Prompts(reward=("./mine.py:score",))
+    assert call(["eval", "RUN", "--split", "unseen"]) == 0
+    told = capsys.readouterr().out
+    assert "mean return on unseen" in told
+    everything = next(line for line in told.splitlines() if " all " in line)
+    assert re.search(r"17 .* 0\.721 .* 94\.1%", everything)
+    assert call(["eval", "RUN", "--split", "unseen", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["return"] == pytest.approx((16 * 0.75 + 0.25) / 17)
+
+
+@pytest.mark.parametrize("reward", ["./my_rewards.py:length", "exact_match"])
+def test_clients_are_told_by_return_where_rewards_are_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], reward: str
+) -> None:
+    monkeypatch.chdir(write_rewards(tmp_path).parent)
+    monkeypatch.setattr(evaluate, "build_algorithm", lambda config: Even(1))
+    (tmp_path / "checkpoints").mkdir()
+    RunDir(tmp_path).checkpoint(round_loop.Snapshot(3, [{"theta": {}}]))
+    recipe = {"name": "x", "federation": {"clients": 2}, "algorithm": {"name": "fedagent"},
+              "world": {"name": "prompts", "reward": [reward],
+                        "source": str(write_rows(tmp_path / "sums.jsonl"))}}  # fmt: skip
+    (tmp_path / "config.toml").write_text(to_toml(resolve(recipe)))
+    assert call(["eval", str(tmp_path), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    if reward == "exact_match":
+        assert (found["measure"], found["by_client"]) == ("success", [0.25, 0.75])
+        assert "success" not in found
+        return
+    assert (found["measure"], found["by_client"]) == ("mean return", [0.75, 2.25])
+    assert found["success"] == [0.25, 0.75]
+    assert call(["eval", str(tmp_path)]) == 0
+    assert "mean 1.5000, worst 0.7500, best 2.2500; success 50.0%" in capsys.readouterr().out
 
 
 # In Python

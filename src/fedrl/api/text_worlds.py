@@ -105,7 +105,10 @@ def warm_start(
     from fedrl.runs import warmstart as playing
 
     imitation = _settings(playing.Settings, ours, settings)
-    return playing.warmstart(open_world(world, theirs), imitation, Path(out), console)
+    played = open_world(world, theirs)
+    if "tasks" not in settings and not any(flag.split("=")[0] == "--tasks" for flag in ours):
+        imitation = playing.as_many_as_there_are(played, imitation, console)
+    return playing.warmstart(played, imitation, Path(out), console)
 
 
 def partition_tasks(

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from fedrl.cli import slow_imports
 from fedrl.core import threads
 from fedrl.core.types import UserError
 from fedrl.runs.interrupt import Interrupt
@@ -76,7 +77,7 @@ def call(argv: list[str]) -> int:
             from fedrl.core.registry import suggestion
 
             raise UserError(f"unknown command {argv[0]!r}; {suggestion(argv[0], list(COMMANDS))}")
-        with Interrupt(), notes_printed():
+        with Interrupt(), notes_printed(), slow_imports.told():
             code = find(argv[0])(argv[1:])
         if sys.stdout is not None:  # closed, as daemons have it
             sys.stdout.flush()

@@ -55,7 +55,7 @@ def numbers(found: "Evaluation") -> "Json":
         "mean": found.mean,
         "by_client": listed(found.by_client),
         "own": None if found.own is None else listed(found.own),
-    }
+    } | ({} if found.success is None else {"success": listed(found.success)})
 
 
 def split_numbers(found: "SplitEvaluation") -> "Json":
@@ -66,6 +66,7 @@ def split_numbers(found: "SplitEvaluation") -> "Json":
         "split": found.split,
         "models": found.models,
         "tasks": len(found.won),
+        **({} if found.returns is None else {"return": float(found.returns.mean())}),
         "success": found.mean,
         "by_type": {k: {"tasks": len(w), "success": float(w.mean())} for k, w in by_kind.items()},
     }
@@ -73,6 +74,7 @@ def split_numbers(found: "SplitEvaluation") -> "Json":
 
 def show(run: "Run", found: "Evaluation") -> None:
     """A row per client, and all of them in a line."""
+    import numpy as np
     from rich.console import Console
     from rich.table import Table
 
@@ -80,19 +82,23 @@ def show(run: "Run", found: "Evaluation") -> None:
     table = Table(title=f"{names[0]} on {names[1]}, round {found.round}")
     table.add_column("client", justify="right")
     table.add_column(found.measure, justify="right")
+    if found.success is not None:
+        table.add_column("success", justify="right")
     if found.own is not None:
         table.add_column("of its own model", justify="right")
     for client, value in enumerate(found.by_client):
-        own = [] if found.own is None else [f"{found.own[client]:.3f}"]
-        table.add_row(str(client), "–" if math.isnan(value) else f"{value:.3f}", *own)
+        further = [each for each in (found.success, found.own) if each is not None]
+        row = [value, *(each[client] for each in further)]
+        table.add_row(str(client), *("–" if math.isnan(one) else f"{one:.3f}" for one in row))
     console = Console(highlight=False)
     console.print(table)
     known = [
         value for value in found.by_client if not math.isnan(value)
     ]  # the others hold nothing out
     worst, best = min(known), max(known)
+    rate = "" if found.success is None else f"; success {np.nanmean(found.success):.1%}"
     console.print(
-        f"all {len(known)} clients: mean {found.mean:.4f}, worst {worst:.4f}, best {best:.4f}"
+        f"all {len(known)} clients: mean {found.mean:.4f}, worst {worst:.4f}, best {best:.4f}{rate}"
     )
     if found.own is not None:
         mine = found.own
@@ -111,12 +117,20 @@ def show_split(found: "SplitEvaluation") -> None:
     from rich.table import Table
 
     alone = found.models == 1
-    table = Table(title=f"success on {found.split}, round {found.round}")
-    for column in ("type of task", "tasks", "success", *["95% interval"] * alone):
+    paid = found.returns
+    leading = "success" if paid is None else "mean return"
+    table = Table(title=f"{leading} on {found.split}, round {found.round}")
+    columns = ("type of task", "tasks", *[leading] * (paid is not None), "success")
+    for column in (*columns, *["95% interval"] * alone):
         table.add_column(column, justify="left" if column == "type of task" else "right")
+
+    def row(chosen: "np.ndarray") -> list[str]:
+        count, *share = _share(found.won[chosen], alone)
+        return [count, *([] if paid is None else [f"{paid[chosen].mean():.3f}"]), *share]
+
     for kind in sorted(set(found.category)):
-        table.add_row(str(kind), *_share(found.won[found.category == kind], alone))
-    table.add_row("all", *_share(found.won, alone), style="bold")
+        table.add_row(str(kind), *row(found.category == kind))
+    table.add_row("all", *row(found.category == found.category), style="bold")
     console = Console(highlight=False)
     console.print(table)
     console.print(

@@ -66,7 +66,9 @@ def _begin(recipe: str, flags: list[str], dry: bool, wants_help: bool) -> int:
         return 0
     if dry:
         dry_run = api.dry_run(config)  # what cannot be is said alone
+        print("# the settings; what a run of them needs stands below them\n")
         print(dry_run.toml, end="")
+        print(f"\n# {'-' * 30} what a run needs {'-' * 30}")
         for line in dry_run.lines:
             print(f"# {line}")
         if len(configs) > 1:

@@ -51,7 +51,10 @@ def dealt_out(config: Config, world: TextWorld) -> tuple[tuple[str, ...], ...]:
     tasks, clients = world.tasks("train"), config.federation.clients
     if config.federation.kind != "centralized":
         labels = load_labels(config.partition)
-        shares = partition(tasks, clients, config.partition, config.seed, labels)
+        try:
+            shares = partition(tasks, clients, config.partition, config.seed, labels)
+        except UserError as error:
+            raise UserError(f"{error} ([partition]; --partition.size and the like)") from error
         return tuple(tuple(share) for share in shares)
     everything = tuple(task.id for task in tasks)  # the whole pool, not what was dealt out of it
     if isinstance(world, DiffersByClient):  # once, and as much of it in each client's world

@@ -177,7 +177,9 @@ def load(entry: Entry, key: str, name: str) -> Any:
         try:
             found = getattr(found, part)
         except AttributeError as error:
-            raise UserError(f"{key} = {name!r}: {place} has no {attribute}") from error
+            near = difflib.get_close_matches(part, vars(found), n=1, cutoff=0.5)
+            meant = f"; did you mean {near[0]!r}?" if near else ""
+            raise UserError(f"{key} = {name!r}: {place} has no {attribute}{meant}") from error
         if isinstance(found, ModuleType):  # such as os of a module that imports it
             raise UserError(
                 f"{key} = {name!r} leads to the module {found.__name__}: name a class or function "

@@ -83,6 +83,7 @@ WEIGHTS = re.compile(r".*\.(safetensors|bin)(\.index\.json)?$")
 INDIRECT = ("HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy", "HF_HUB_OFFLINE")
 """Environment variables with which a connection of our own would say nothing about the hub."""
 HUB_SECONDS = 5.0
+DRY_RUN = "for --dry-run a folder with its config.json is enough"
 
 SPREAD = "spread"
 """The device of a model that is too large for one GPU: its layers over all of them."""
@@ -196,7 +197,9 @@ def read_config(name: str) -> ModelConfig:
     if place.is_file():
         raise UserError(f"algorithm.model: {name} is a file; name a model folder or a .gguf file")
     if not place.is_dir() and (place.is_absolute() or name.startswith(".")):
-        raise UserError(f"algorithm.model: there is no folder {name}; `fedrl warmstart` makes one")
+        raise UserError(
+            f"algorithm.model: there is no folder {name}; `fedrl warmstart` makes one ({DRY_RUN})"
+        )
     if place.is_dir() and not (place / "config.json").is_file():
         raise UserError(f"algorithm.model: {name} is no model folder (it has no config.json)")
     require_hub(name)
@@ -223,9 +226,10 @@ def require_hub(name: str, key: str = "algorithm.model") -> None:
 
 
 def unreachable(name: str, key: str) -> str:
+    sizes = f" ({DRY_RUN})" if key == "algorithm.model" else ""
     return (
         f"{key} is {name!r}: no such folder here, and Hugging Face cannot be reached; make one "
-        "with `fedrl warmstart`, or name the folder of a model that is on this machine"
+        f"with `fedrl warmstart`, or name the folder of a model that is on this machine{sizes}"
     )
 
 
@@ -293,6 +297,6 @@ def loading(name: str, key: str = "algorithm.model") -> Iterator[None]:
         if "not a local folder" in first:
             raise UserError(
                 f"{key} is {name!r}: no such folder here, and no model of Hugging Face; make one "
-                "with `fedrl warmstart`"
+                f"with `fedrl warmstart`{f' ({DRY_RUN})' if key == 'algorithm.model' else ''}"
             ) from error
         raise UserError(f"{key} is {name!r}, which cannot be loaded: {first}") from error

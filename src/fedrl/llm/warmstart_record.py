@@ -6,27 +6,64 @@ They may be nobody's afterwards: a run refuses to train a client or to evaluate 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
+
+from fedrl.envs.text import Configured, Fingerprinted, TextWorld
 
 FILE = "warmstart.json"
 
 
 def shown_tasks(model: str) -> set[str]:
     """Ids of the tasks (or texts) that this model folder's warm start showed it."""
-    record = Path(model) / FILE
-    return (
-        set(json.loads(record.read_text(encoding="utf-8"))["tasks"]) if record.is_file() else set()
-    )
+    return set(_record(model).get("tasks", ()))
 
 
-def shown_contents(model: str) -> set[str]:
-    """Digests of what these tasks hold, where their world has such (`Fingerprinted`)."""
-    record = Path(model) / FILE
-    if not record.is_file():
+def shown_among(model: str, world: TextWorld, tasks: Collection[str]) -> set[str]:
+    """Which of these tasks of a world the model's warm start was shown, whatever they were called.
+
+    Tasks with contents are compared by these: rows of two tables are numbered alike. Names decide
+    where nothing else can: in other worlds, and of a record without contents in the same data.
+    """
+    record = _record(model)
+    named = set(record.get("named", record.get("tasks", ())))
+    if not isinstance(world, Fingerprinted):
+        return named.intersection(tasks)
+    if "contents" not in record:
+        return named.intersection(tasks) if _same_data(record, world) else set()
+    contents = set(record["contents"])
+    if contents.isdisjoint(world.fingerprints(list(tasks))):
         return set()
-    return set(json.loads(record.read_text(encoding="utf-8")).get("contents", ()))
+    return {task for task in tasks if not contents.isdisjoint(world.fingerprints([task]))}
+
+
+def shown_record(model: str, world: object, shown: Iterable[str]) -> dict[str, list[str]]:
+    """All that a model has been shown once it is also shown these tasks: by id under "tasks", and
+    of these under "contents" the digests of those that have such, under "named" the others."""
+    record, now = _record(model), list(dict.fromkeys(shown))
+    before = set(record.get("tasks", ()))
+    contents = set(record.get("contents", ()))
+    named = set(record.get("named", before))
+    if isinstance(world, Fingerprinted):
+        contents |= world.fingerprints(now)
+    else:
+        named.update(now)
+    kept = {"tasks": [*sorted(before.difference(now)), *now], "named": sorted(named)}
+    return kept | ({"contents": sorted(contents)} if contents else {})
+
+
+def _same_data(record: Mapping[str, Any], world: TextWorld) -> bool:
+    """Whether the warm start was in this world with these data, as far as its record says."""
+    then = record.get("world") or {}
+    now = asdict(world.settings) if isinstance(world, Configured) else {}
+    return all(then[key] == now.get(key) for key in ("name", "source") if key in then)
+
+
+def _record(model: str) -> dict[str, Any]:
+    record = Path(model) / FILE
+    return json.loads(record.read_text(encoding="utf-8")) if record.is_file() else {}
 
 
 def write_record(folder: Path, record: Mapping[str, Any]) -> None:

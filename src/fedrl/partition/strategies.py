@@ -54,7 +54,9 @@ def partition(
         )
     if settings.strategy != "coverage" and settings.size > len(tasks):
         raise UserError(
-            f"size = {settings.size} tasks per client but there are only {len(tasks)}: lower size"
+            f"size = {settings.size} tasks per client but there are only {len(tasks)}: lower size, "
+            f"at most size = {len(tasks)}; with size = {max(len(tasks) // clients, 1)}, {clients} "
+            "clients need share none"
         )
     if settings.strategy == "uniform":
         rows = uniform(len(tasks), clients, settings.size, seed)

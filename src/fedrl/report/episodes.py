@@ -52,6 +52,7 @@ class Played:
     kinds: dict[str, tuple[int, int]]
     best: tuple[Episode, ...]
     worst: tuple[Episode, ...]
+    of: int = 0  # tasks that there are to be evaluated on; 0 where an older file does not say
     version: int = VERSION
 
 
@@ -135,7 +136,7 @@ def play(path: Path, checkpoint: str, tell: Callable[[str], None]) -> Played:
     settings = algorithm.settings
     return Played(
         checkpoint, snapshot.round, SEED, settings.eval_split, settings.eval_temperature, kinds,
-        best(played), worst(played),
+        best(played), worst(played), len(algorithm.eval_tasks),
     )  # fmt: skip
 
 

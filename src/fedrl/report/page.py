@@ -25,6 +25,7 @@ from fedrl.report import comparison_file, differences, numbers_file, plots, tabl
 from fedrl.report.chart_data import chart_data
 from fedrl.report.client_panel import client_panels
 from fedrl.report.episodes_section import agents_episodes
+from fedrl.report.learned import few_tasks_warnings, learned
 from fedrl.report.panels import main_panels, other_panels
 from fedrl.report.run_groups import (
     Group,
@@ -113,6 +114,7 @@ def html_page(
             *differences.more_than_the_method(groups),
             *differences.tuned_for_another(groups),
             *warnings(groups, left_out),
+            *few_tasks_warnings(groups),
         ],
         figures=rows[0],
         comparison=tables.comparison(groups, with_iqm(groups, rows, metric)),
@@ -182,6 +184,7 @@ class Headline(NamedTuple):
     winner: str  # the group that is told apart from all others; empty if none is
     rivals: list[tuple[str, str]]  # those that the first is not told apart from, as in `finals`
     one_seed_each: bool  # nothing follows then, and `finals` are in the groups' own order
+    learned: str  # of a single run of a language agent: before training, and after it
 
 
 def headline(groups: Sequence[Group], metric: str) -> Headline:
@@ -204,6 +207,7 @@ def headline(groups: Sequence[Group], metric: str) -> Headline:
         differences.winner(groups, metric),
         [shown for _, shown in finals if shown[0] in near],
         alone,
+        learned(groups, metric),
     )
 
 

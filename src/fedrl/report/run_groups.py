@@ -19,6 +19,7 @@ from fedrl.core.intervals import interval
 from fedrl.core.number_format import duration, is_share, label, plus_minus, si
 from fedrl.core.types import UserError
 from fedrl.report.run_labels import Config, group_names
+from fedrl.runs.main_metric import MAIN, beside, main_metrics
 from fedrl.runs.read import OF_A_SEED, Run
 
 NO_SETTING = ("seed", "out", "track", "checkpoint_every", "borrowed")
@@ -27,7 +28,6 @@ OF_ONE_CLIENT = re.compile(r"_client\d+$")
 """Numbers that a run has once for every client: too many to draw."""
 OF_AGENTS = ("model", "group", "estimator", "answer_tokens")
 """Settings that all methods have that are built on FedAgent, and no others."""
-MAIN = ("eval/success", "eval/accuracy", "eval/return", "eval/reward")
 
 
 @dataclass(frozen=True)
@@ -146,6 +146,9 @@ def summary_row(group: Group, metric: str) -> dict[str, str]:
             "best": f"{mean_text(mean[[best]], share)} (round {rounds[best]:.0f})",
             "mean over rounds": mean_text(over_rounds(rounds, values), share),
         }
+    second = beside(metric, group.config)
+    if second and (values := curve(group.runs, second)[1]).size:
+        row = _after_first(row, "final " + label(second), mean_text(values[:, -1], True))
     if any(map(episodes_played, last)):
         row["episodes"] = si(float(np.mean([episodes_played(metrics) for metrics in last])))
     return row | {
@@ -156,6 +159,12 @@ def summary_row(group: Group, metric: str) -> dict[str, str]:
         + ", ".join(str(run.config.get("seed", "–")) for run in group.runs),
         "failures": str(failed),
     }
+
+
+def _after_first(row: dict[str, str], name: str, text: str) -> dict[str, str]:
+    """A column more, in the second place."""
+    (first, value), *others = row.items()
+    return {first: value, name: text, **dict(others)}
 
 
 def times(runs: Sequence[Run]) -> dict[str, str]:
@@ -179,14 +188,17 @@ def failure_count(run: Run) -> int:
 
 
 def main_metric(groups: Sequence[Group]) -> str:
-    """Success or return on evaluation; else the first metric that all groups have."""
+    """Success or return on evaluation; else the first metric that all groups have. Where rewards
+    are numbers in all groups, the return."""
+    orders = [main_metrics(group.config) for group in groups]
+    order = orders[0] if all(one == orders[0] for one in orders) else MAIN
     drawn = {
         name: [curve(g.runs, name)[1].size > 0 for g in groups] for name in drawn_metrics(groups)
     }
     everywhere = [name for name, has in drawn.items() if all(has)]
     somewhere = [name for name, has in drawn.items() if any(has)]
     for candidates in (everywhere, somewhere):
-        for name in (*MAIN, *candidates):
+        for name in (*order, *candidates):
             if name in candidates:
                 return name
     raise UserError("these runs have no metric to draw besides their costs")

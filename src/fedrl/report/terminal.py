@@ -15,7 +15,8 @@ def summary(groups: Sequence[Group]) -> str:
     """A row per group with its final value and its mean over rounds, and who is told apart."""
     metric = main_metric(groups)
     figures = [summary_row(group, metric) for group in groups]
-    kept = [*list(figures[0])[:1], "mean over rounds", SEEDS]
+    finals = [name for name in figures[0] if name.startswith("final ")]
+    kept = [*finals, "mean over rounds", SEEDS]
     rows = [["", *kept]]
     for group, row in zip(groups, figures, strict=True):
         rows.append([group.name, *(row[key] for key in kept[:-1]), row[SEEDS].partition(":")[0]])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,10 +15,12 @@ from fedrl.config.schema import Config
 from fedrl.core import seeding
 from fedrl.core.registry import suggestion
 from fedrl.core.types import Algorithm, Tensors, UserError
-from fedrl.envs.text import Task
+from fedrl.envs.client_worlds import described
+from fedrl.envs.text import Configured, Task
 from fedrl.federation import round_loop
 from fedrl.partition import write_labels
 from fedrl.runs.evaluate import PlaysTasks, newest
+from fedrl.runs.main_metric import pays_numbers
 from fedrl.runs.run_dir import RunDir, require_run
 
 AT_ONCE = 256
@@ -52,7 +54,7 @@ def newest_checkpoint(path: Path, config: Config) -> round_loop.Snapshot:
 class SplitEvaluation:
     """How often each task of a split was won: 1 or 0, or the mean over `models`, if there are more.
 
-    `category` is the type of each task.
+    `category` is the type of each task; `returns` stands beside it where rewards are numbers.
     """
 
     round: int
@@ -60,6 +62,7 @@ class SplitEvaluation:
     models: int
     category: np.ndarray
     won: np.ndarray
+    returns: np.ndarray | None = None
 
     @property
     def mean(self) -> float:
@@ -74,9 +77,20 @@ def evaluate_split(path: Path, split: str, seed: int) -> SplitEvaluation:
     tasks = list(algorithm.world.tasks(split))
     if not tasks:
         raise UserError(f"--split {split}: the world has no such tasks")
-    won = np.mean([_won(algorithm, state, tasks, seed) for state in snapshot.states], axis=0)
+    played = [_play(algorithm, state, tasks, seed) for state in snapshot.states]
+    won = np.mean([each for each, _ in played], axis=0)
+    returns = np.mean([paid for _, paid in played], axis=0) if _graded(algorithm) else None
     kinds = np.array([task.category for task in tasks])
-    return SplitEvaluation(snapshot.round, split, len(snapshot.states), kinds, won)
+    return SplitEvaluation(snapshot.round, split, len(snapshot.states), kinds, won, returns)
+
+
+def _graded(algorithm: PlaysTasks) -> bool:
+    world = described(algorithm.world)
+    known = asdict(world.settings) if isinstance(world, Configured) else {}
+    reward = getattr(algorithm.settings, "reward", "auto")
+    return pays_numbers(
+        {f"world.{key}": value for key, value in known.items()} | {"algorithm.reward": reward}
+    )
 
 
 def label(path: Path, out: Path, seed: int) -> np.ndarray:
@@ -123,12 +137,22 @@ def write_successes(algorithm: PlaysTasks, state: Tensors, out: Path, seed: int)
 
 def _won(algorithm: PlaysTasks, state: Tensors, tasks: Sequence[Task], seed: int) -> np.ndarray:
     """1 for a task that was won [tasks]."""
+    return _play(algorithm, state, tasks, seed)[0]
+
+
+def _play(
+    algorithm: PlaysTasks, state: Tensors, tasks: Sequence[Task], seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """1 for a task that was won, and what each episode was paid [tasks]."""
     console = Console(stderr=True)
     won: list[bool] = []
+    returns: list[float] = []
     with console.status("playing …") as status:
         for start in range(0, len(tasks), AT_ONCE):
             part = tasks[start : start + AT_ONCE]
             drawn = seeding.derive(seed, "agents", start)
-            won += algorithm.play_tasks(state["theta"], part, drawn).won
+            rollout = algorithm.play_tasks(state["theta"], part, drawn)
+            won += rollout.won
+            returns += rollout.returns
             status.update(f"{len(won):,} of {len(tasks):,} tasks played, {sum(won):,} won")
-    return np.array(won, float)
+    return np.array(won, float), np.array(returns, float)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
@@ -12,13 +12,15 @@ import numpy as np
 
 from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.config.build import build_algorithm
-from fedrl.config.loading import read_recipe, resolve
+from fedrl.config.loading import as_dict, read_recipe, resolve
 from fedrl.config.schema import Config
 from fedrl.core import seeding
-from fedrl.core.types import KeepsAdapters, Tensors, UserError
+from fedrl.core.types import KeepsAdapters, Metrics, Tensors, UserError
 from fedrl.envs.text import Task, TextWorld
 from fedrl.federation import client_sampling, round_loop
 from fedrl.runs.checkpoint import Damaged, read_checkpoint
+from fedrl.runs.main_metric import RETURN, SUCCESS, pays_numbers
+from fedrl.runs.read import flatten
 from fedrl.runs.resume_rules import require_same
 from fedrl.runs.run_dir import RunDir, require_run
 
@@ -39,6 +41,15 @@ class PlaysTasks(Protocol):
     def play_tasks(self, theta: Tensors, tasks: Sequence[Task], seed: int) -> Rollout:
         """Episodes of these tasks at the evaluation's temperature, with their transcripts."""
         ...
+
+
+@runtime_checkable
+class MeasuresClients(Protocol):
+    """A method that tells more of every client than one number."""
+
+    def measure_clients(
+        self, state: Tensors, kept: Mapping[int, Tensors], seed: int, episodes: int
+    ) -> list[Metrics]: ...
 
 
 def newest(checkpoints: list[Path], config: Config | None = None) -> round_loop.Snapshot | None:
@@ -64,13 +75,15 @@ class Evaluation:
 
     `by_client` are means over episodes, and over models where each client has its own; `own` are
     those of each client's own model then, or of the shared one with what a client keeps for itself.
-    `measure` is a mean return, or a success rate.
+    `measure` is a mean return, or a success rate; `success` stands beside returns where rewards are
+    numbers.
     """
 
     round: int
     measure: str
     by_client: np.ndarray
     own: np.ndarray | None = None
+    success: np.ndarray | None = None
 
     @property
     def mean(self) -> float:
@@ -89,9 +102,14 @@ def evaluate(path: Path, episodes: int, seed: int) -> Evaluation:
         raise UserError(f"{path} has no whole checkpoint")
     algorithm = build_algorithm(config)
     drawn = seeding.derive(seed, "eval command", snapshot.round)
-    rows = np.stack(
-        [algorithm.evaluate_clients(state, drawn, episodes) for state in snapshot.states]
-    )
+    success: np.ndarray | None = None
+    if pays_numbers(flatten(as_dict(config))) and isinstance(algorithm, MeasuresClients):
+        found = [algorithm.measure_clients(s, {}, drawn, episodes) for s in snapshot.states]
+        rows, success = _of(found, RETURN), _of(found, SUCCESS).mean(0)
+    else:
+        rows = np.stack(
+            [algorithm.evaluate_clients(state, drawn, episodes) for state in snapshot.states]
+        )
     if config.partition.strategy == "own" and np.isnan(rows).all():
         raise UserError(f"no client of {path} holds anything out to be evaluated on")
     own: np.ndarray | None = None
@@ -100,10 +118,16 @@ def evaluate(path: Path, episodes: int, seed: int) -> Evaluation:
     elif isinstance(algorithm, KeepsAdapters) and any(
         algorithm.own_theta(snapshot.states[0], kept) for kept in snapshot.clients.values()
     ):
-        own = algorithm.evaluate_own(snapshot.states[0], snapshot.clients, drawn, episodes)
-    return Evaluation(
-        snapshot.round,
-        "success" if isinstance(algorithm, PlaysTasks) else "mean return",
-        rows.mean(0),
-        own,
-    )
+        given = snapshot.states[0], snapshot.clients, drawn, episodes
+        if success is not None and isinstance(algorithm, MeasuresClients):
+            own = _of([algorithm.measure_clients(*given)], RETURN)[0]
+        else:
+            own = algorithm.evaluate_own(*given)
+    won_or_lost = success is None and isinstance(algorithm, PlaysTasks)
+    measure = "success" if won_or_lost else "mean return"
+    return Evaluation(snapshot.round, measure, rows.mean(0), own, success)
+
+
+def _of(found: Sequence[Sequence[Metrics]], name: str) -> np.ndarray:
+    """One number of every model and client [models, clients]; NaN where there is none."""
+    return np.array([[row.get(name, np.nan) for row in rows] for rows in found])

@@ -10,7 +10,8 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 
 from rich.console import Console
 from rich.status import Status
@@ -19,8 +20,8 @@ from rich.text import Text
 from fedrl.core.number_format import duration, si
 from fedrl.core.types import Metrics
 from fedrl.federation.round_loop import Round
+from fedrl.runs.main_metric import beside, main_metrics
 
-MAIN = ("eval/success", "eval/accuracy", "eval/return", "eval/reward", "train/return")
 PLAIN_SECONDS = 2.0
 """Without a terminal, a line at most this often (and for the first and the last round)."""
 NO_SIGNAL_ROUNDS = 3
@@ -30,14 +31,19 @@ STARTING_SECONDS = (3.0, 30.0)
 """Without a terminal, when that is said if nothing else was, and how often after that."""
 
 
-def open_progress(shown: bool | None) -> Progress:
+def open_progress(shown: bool | None, settings: Mapping[str, object]) -> Progress:
     """Shown, or not; if nothing is said, on a terminal only: a notebook stays quiet."""
     terminal = Console(stderr=True).is_terminal
-    return Progress() if shown or (shown is None and terminal) else Quiet()
+    progress = Progress() if shown or (shown is None and terminal) else Quiet()
+    progress.settings = settings
+    return progress
 
 
 class Progress:
     """`with Progress() as p: … p.round_done(done)`."""
+
+    settings: Mapping[str, object] = MappingProxyType({})
+    """Of the run, as `world.name`: they say which metric is the main one."""
 
     def __init__(self, console: Console | None = None) -> None:
         self.console = console or Console(stderr=True, highlight=False)
@@ -104,12 +110,14 @@ class Progress:
     def summary(self, done: Round) -> str:
         self._take(done)
         metrics = self._latest
-        main = next((name for name in MAIN if name in metrics), None)
+        order = (*main_metrics(self.settings), "train/return")
+        main = next((name for name in order if name in metrics), "")
         parts = []
-        if main is not None:
-            told_in = self._told_in[main]
-            since = "" if told_in == done.round else f" (round {told_in})"
-            parts = [f"{main} {metrics[main]:.4g}{since}"]
+        for name in (main, beside(main, self.settings)):
+            if name in metrics:
+                told_in = self._told_in[name]
+                since = "" if told_in == done.round else f" (round {told_in})"
+                parts.append(f"{name} {metrics[name]:.4g}{since}")
         if "env/steps" in metrics:
             parts.append(f"{si(metrics['env/steps'])} steps")
         if "comm/bytes_up" in metrics:

@@ -39,8 +39,8 @@ from fedrl.config.seeds import parse_seeds
 from fedrl.core.registry import suggestion
 from fedrl.core.types import Outlined, Tables, UserError
 from fedrl.runs.grid import RunCell, cost, find, finished, reached, short_hash
+from fedrl.runs.main_metric import main_metrics
 from fedrl.runs.process_pool import Job, cores, finish, pool
-from fedrl.runs.progress import MAIN
 from fedrl.runs.read import load as load_run
 from fedrl.runs.sweep_folder import refuse_other_settings
 
@@ -305,10 +305,10 @@ def standing(config: Config) -> tuple[int, str]:
     path = find(config)
     if last < 0 or path is None:
         return -1, ""
-    rounds = load_run(path).rounds
+    run = load_run(path)
     told = f"round {last} of {config.rounds}"
-    for metric in MAIN:
-        values = [metrics[metric] for metrics in rounds.values() if metric in metrics]
+    for metric in (*main_metrics(run.config), "train/return"):
+        values = [metrics[metric] for metrics in run.rounds.values() if metric in metrics]
         if values:
             return last, f"{told}, {metric} {values[0]:.3g} → {values[-1]:.3g}"
     return last, told

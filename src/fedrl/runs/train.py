@@ -38,10 +38,12 @@ from fedrl.federation import round_loop
 from fedrl.federation.client_sampling import client_env_ids, first_cohort, groups
 from fedrl.runs.compiled_programs import release_if_crowded
 from fedrl.runs.error_log import ErrorLog
+from fedrl.runs.evaluated_tasks import KEY, evaluated_tasks, few_tasks
 from fedrl.runs.interrupt import Interrupt
 from fedrl.runs.open_engine import asynchronous, flower_driver, open_engine
 from fedrl.runs.private_run import check_books, check_packages, mechanism, outlook, secret_cohorts
 from fedrl.runs.progress import NoSignal, StartUp, open_progress
+from fedrl.runs.read import flatten
 from fedrl.runs.resume_rules import (
     FREE_TABLES,
     MAY_CHANGE,
@@ -220,7 +222,7 @@ def train(
     with contextlib.ExitStack() as stack:
         stack.callback(release_if_crowded)  # a script may do a hundred runs
         stack.callback(run.close)
-        shown = stack.enter_context(open_progress(progress))
+        shown = stack.enter_context(open_progress(progress, flatten(as_dict(config))))
 
         def warn(line: str) -> None:
             shown.note(line)
@@ -237,6 +239,10 @@ def train(
             )
         if secret_cohorts(config):
             run.make_private()
+        count = evaluated_tasks(algorithm)
+        run.write_meta(run.read_meta() | ({KEY: count} if count else {}))
+        if line := few_tasks(count):
+            warn(line)
         if isinstance(algorithm, ShowsEpisodes):
             algorithm.keep_episodes = run.keep_episodes
         algorithm = build_clients(config, algorithm)

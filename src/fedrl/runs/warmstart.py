@@ -19,8 +19,8 @@ from fedrl.algorithms.fedagent import settings as fedagent
 from fedrl.core.limits import above_zero, at_least_one, not_negative
 from fedrl.core.registry import suggestion
 from fedrl.core.types import UserError
-from fedrl.envs.text import Fingerprinted, Task, TextWorld, spaced
-from fedrl.llm.warmstart_record import shown_contents, shown_tasks
+from fedrl.envs.text import Task, TextWorld, spaced
+from fedrl.llm.warmstart_record import shown_among, shown_record
 from fedrl.runs.warmstart_training import Record, train, training_record, warmstart_folder
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class Settings:
     # A text file with the prompt in words of one's own, as in the run that follows.
     template: str = ""
     # Public tasks that the expert plays; further ones tell the loss on tasks that were not shown.
+    # If you do not say how many, all that there are, where these are fewer.
     tasks: int = 300
     # How often the expert plays each of them, with other mistakes.
     times: int = 1
@@ -97,9 +98,8 @@ def warmstart(
 ) -> Path:
     """Make the folder `out`; one that exists is left alone."""
     console = console or Console(highlight=False)
-    before = shown_tasks(settings.model)
-    shown, held_out = _public_tasks(world, settings, before)
-    eval_tasks = _eval_tasks(world, settings, before.union(shown))
+    shown, held_out = _public_tasks(world, settings)
+    eval_tasks = _eval_tasks(world, settings, shown)
     with warmstart_folder(out) as (folder, record):
         taught, longest = _imitate_expert(world, settings, folder, shown, held_out, console)
         record |= taught
@@ -110,11 +110,17 @@ def warmstart(
                 f"{len(eval_tasks):,} tasks of {settings.eval}"
             )
             record["found"] |= found
-        record["tasks"] = [*sorted(before.difference(shown)), *dict.fromkeys(shown)]
-        if isinstance(world, Fingerprinted):
-            seen = shown_contents(settings.model) | world.fingerprints(shown)
-            record["contents"] = sorted(seen)
+        record |= shown_record(settings.model, world, shown)
     return out
+
+
+def as_many_as_there_are(world: TextWorld, settings: Settings, console: Console) -> Settings:
+    """Where nobody said how many tasks are shown, and the world has fewer than usual."""
+    count = len(world.tasks(PUBLIC)) if PUBLIC in world.splits else 0
+    if not 0 < count < settings.tasks:
+        return settings
+    console.print(f"--tasks is not given: all {count} public tasks of the world are shown")
+    return dataclasses.replace(settings, tasks=count)
 
 
 def _imitate_expert(
@@ -171,9 +177,7 @@ def _imitate_expert(
     return record, max(len(sample.answer) for sample in samples)
 
 
-def _public_tasks(
-    world: TextWorld, settings: Settings, before: set[str]
-) -> tuple[list[str], list[str]]:
+def _public_tasks(world: TextWorld, settings: Settings) -> tuple[list[str], list[str]]:
     """Public tasks that are shown (each `times` times), and some that never were.
 
     Both evenly spaced: a world may list its tasks by type.
@@ -182,16 +186,18 @@ def _public_tasks(
         raise UserError(f"the world {world.name!r} has no split public, whose tasks are imitated")
     public = [task.id for task in world.tasks(PUBLIC)]
     if len(public) < settings.tasks:
+        lower = f"lower --tasks to {len(public)}, or " if public else ""
         raise UserError(
             f"--tasks is {settings.tasks}, but the world has only {len(public)} public tasks: "
-            f"raise --world.public"
+            f"{lower}raise --world.public"
         )
     shown = spaced(public, settings.tasks)
-    others = sorted(set(public).difference(shown, before), key=public.index)
+    known = shown_among(settings.model, world, public).union(shown)
+    others = [task for task in public if task not in known]
     return shown * settings.times, spaced(others, min(HELD_OUT, len(others)))
 
 
-def _eval_tasks(world: TextWorld, settings: Settings, known: set[str]) -> list[Task]:
+def _eval_tasks(world: TextWorld, settings: Settings, shown: Sequence[str]) -> list[Task]:
     """The tasks to play at the end."""
     if not settings.eval:
         return []
@@ -199,7 +205,9 @@ def _eval_tasks(world: TextWorld, settings: Settings, known: set[str]) -> list[T
         raise UserError(
             f"--eval is {settings.eval!r}; {suggestion(settings.eval, list(world.splits))}"
         )
-    tasks = [task for task in world.tasks(settings.eval) if task.id not in known]
+    tasks = list(world.tasks(settings.eval))
+    known = shown_among(settings.model, world, [task.id for task in tasks]).union(shown)
+    tasks = [task for task in tasks if task.id not in known]
     if not tasks:
         raise UserError(f"--eval {settings.eval}: the world has no such tasks that are not shown")
     return spaced(tasks, min(settings.eval_tasks or len(tasks), len(tasks)))

@@ -17,7 +17,7 @@ from rich.console import Console
 from fedrl.core.limits import above_zero, at_least_one, not_negative
 from fedrl.core.types import UserError
 from fedrl.envs.imdb.world import Imdb
-from fedrl.llm.warmstart_record import shown_tasks
+from fedrl.llm.warmstart_record import shown_record
 from fedrl.runs.warmstart_training import Record, train, training_record, warmstart_folder
 
 if TYPE_CHECKING:
@@ -71,10 +71,10 @@ def warmstart(world: Imdb, settings: Settings, out: Path, console: Console | Non
         raise UserError(
             f"world.public is {len(world.public)}; reading needs some: --world.public 2000"
         )
-    before = shown_tasks(settings.model)
     with warmstart_folder(out) as (folder, record):
         record |= _read_reviews(world, settings, folder, count, console)
-        record["tasks"] = [*sorted(before), *(review.id for review in world.public[:count])]
+        read = (review.id for review in world.public[:count])
+        record |= shown_record(settings.model, world, read)
     return out
 
 

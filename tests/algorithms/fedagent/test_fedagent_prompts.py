@@ -16,6 +16,8 @@ from support.tiny_model import rollout as played
 import fedrl
 from fedrl.algorithms.fedagent.algorithm import FedAgent
 from fedrl.algorithms.fedagent.settings import Settings
+from fedrl.config.build import build_algorithm
+from fedrl.config.loading import resolve
 from fedrl.core.types import Job, Shareable, UserError
 from fedrl.envs.text import PartitionedWorld
 from fedrl.llm.rl.advantages import grpo
@@ -145,12 +147,13 @@ def test_a_reward_that_fails_for_one_client_costs_its_update_and_tells_no_text(
     folder: Path, tmp_path: Path, wrong: str, monkeypatch: pytest.MonkeyPatch, capfd
 ):
     monkeypatch.delenv("FEDRL_DEBUG", raising=False)
+    rows = [row | {"prompt": f"0{row['prompt']}"} for row in ROWS]  # none of the warm start's
     marked = [
         row | {"prompt": row["prompt"] + CANARY} if i % 8 == 0 else row
-        for i, row in enumerate(ROWS)
+        for i, row in enumerate(rows)
     ]
     source = write_rows(tmp_path / "sums" / "train.jsonl", marked[:80]).parent
-    write_rows(source / "test.jsonl", ROWS[80:])
+    write_rows(source / "test.jsonl", rows[80:])
     code = tmp_path / "odd.py"
     code.write_text(
         (folder / "my_rewards.py").read_text() + "\n"
@@ -204,3 +207,34 @@ def test_a_warm_start_on_other_splits_is_refused(folder: Path, tmp_path: Path):
         fedrl.run(recipe(folder, world={"split_seed": 5}), out=tmp_path)
     with pytest.raises(UserError, match=r"world\.answer is empty"):
         warmstart(prompts(folder / "sums.jsonl", public=0.4), WarmStart(tasks=3), tmp_path / "m")
+
+
+def test_a_warm_start_on_other_prompts_in_the_same_rows_is_none_of_this_runs(folder: Path):
+    """What lies in a row is compared, not its number."""
+    others = [row | {"prompt": f"what is {row['prompt']}"} for row in ROWS]
+    source = write_rows(folder / "other" / "sums.jsonl", others)
+    built = build_algorithm(resolve(recipe(folder, source=source, world={"split_seed": 5})))
+    assert built.eval_tasks
+
+
+@pytest.mark.parametrize("split", ["test", "train"])
+def test_shown_prompts_are_found_in_another_table_under_other_names(folder: Path, split: str):
+    world = prompts(folder / "sums.jsonl", public=0.4)
+    shown = [world.row(task.id) for task in world.tasks("public")]
+    fresh = [row | {"prompt": f"what is {row['prompt']}"} for row in ROWS]
+    place = folder / f"leaked-{split}"
+    for name, rows in {"train": fresh[:60], "test": fresh[60:]}.items():
+        write_rows(place / f"{name}.jsonl", rows + shown if name == split else rows)
+    words = {"test": "evaluated", "train": "a client's"}[split]
+    config = recipe(folder, source=place, world={"public": 0.0}, partition={"size": 25})
+    with pytest.raises(UserError, match=f"was shown task {split}-.*, which is {words} here"):
+        build_algorithm(resolve(config))
+
+
+def test_a_small_evaluation_is_said_once_at_the_start(
+    folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+):
+    run = fedrl.run(recipe(folder, rounds=1), out=tmp_path)
+    (said,) = (r.message for r in caplog.records if r.message.startswith("evaluated on"))
+    assert said.startswith("evaluated on 10 tasks: one task is 10 points")
+    assert json.loads((run.path / "meta.json").read_text())["evaluated_tasks"] == 10

@@ -216,8 +216,9 @@ def test_clients_play_other_ones_of_the_held_out_tasks(model: Path, tmp_path: Pa
 
 def test_a_task_is_the_same_in_whosever_world_it_is_played():
     worlds = ClientWorlds(lambda: None, lambda client: None, 4, alike=True)
+    trained = plain_names(worlds, [["client-3:goal-1"]])
     with pytest.raises(UserError, match="task goal-1 is both trained on and evaluated"):
-        check_apart([Task("goal-1", "")], plain_names(worlds, [["client-3:goal-1"]]), "")
+        check_apart(worlds, [Task("goal-1", "")], trained, "")
 
 
 def test_own_worlds_can_only_be_evaluated_where_there_are_such(model: Path, tmp_path: Path):

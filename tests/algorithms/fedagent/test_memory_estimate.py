@@ -290,6 +290,8 @@ def test_a_machine_without_a_gpu_tells_a_gpus_memory_too(folder, monkeypatch):
 
     gpu = memory_estimate.estimate_memory(replace(settings, device="cuda"), 0).memory.total
     assert f"on a GPU at most {memory_estimate.in_bytes(gpu)}" in told(settings)
+    assert memory_estimate.fitting(gpu) in told(settings)
+    assert memory_estimate.fitting(gpu) in told(replace(settings, device="cuda"))
     here = memory_estimate.in_bytes(memory_estimate.device_memory("cpu"))
     assert f"on cpu (which has {here})" in told(settings)
     for asked in ("cpu", "cuda"):
@@ -309,3 +311,10 @@ def test_what_vllm_takes_is_not_counted_and_said(folder, monkeypatch):
 def test_a_plan_says_what_of_the_model_it_could_not_look_at(folder, tmp_path):
     plan = runs.plan(recipe(tmp_path, algorithm={"model": str(folder)}))
     assert plan[-1] == "not in a folder here, so not looked at: the model's tokenizer and weights"
+
+
+def test_usual_cards_are_named_with_what_cuda_takes_itself():
+    said = "fits 8 GB: no, 16 GB: no, 24 GB: {}, 48 GB: yes, 80 GB: yes"
+    full = 24 * 10**9 - memory_estimate.CALIBRATION.context
+    assert memory_estimate.fitting(full) == said.format("yes")
+    assert memory_estimate.fitting(full + 1) == said.format("no")

@@ -160,6 +160,8 @@ def test_what_is_no_function(tmp_path: Path):
         played(tmp_path, "constant")
     with pytest.raises(UserError, match="has no nothing"):
         played(tmp_path, "nothing")
+    with pytest.raises(UserError, match=r"has no corect; did you mean 'correct'\?"):
+        played(tmp_path, "corect")
 
 
 @pytest.mark.slow

@@ -16,6 +16,7 @@ pytest.importorskip("transformers", reason="the warm start needs the extra llm")
 
 from support.tiny_model import nudged, samples, tiny
 
+from fedrl.cli import call
 from fedrl.cli.warmstart import warmstart as command
 from fedrl.core.types import UserError
 from fedrl.envs.household.world import Household
@@ -236,6 +237,22 @@ def test_the_command_tells_how_well_it_went(tmp_path, capsys):
     assert "examples of 20 public tasks" in printed
     assert f"on 10 tasks that were not shown {found['held_out_loss']:.3f}" in printed
     assert "on 5 tasks of unseen" in printed
+
+
+@pytest.mark.slow
+def test_fewer_public_tasks_than_usual_are_all_shown_unless_more_are_asked_for(tmp_path, capsys):
+    """What was asked for in so many words is not changed."""
+    world = "household --world.size tiny --world.public 20 --world.unseen 2"
+    small = "--steps 1 --batch 4 --width 16 --layers 1"
+    assert call(f"warmstart {world} {small} --out {tmp_path / 'model'}".split()) == 0
+    assert "--tasks is not given: all 20 public tasks of the world are shown" in " ".join(
+        capsys.readouterr().out.split()
+    )
+    record = json.loads((tmp_path / "model" / "warmstart.json").read_text())
+    assert len(record["tasks"]) == record["settings"]["tasks"] == 20
+    assert call(f"warmstart {world} {small} --tasks 300 --out {tmp_path / 'none'}".split()) == 2
+    said = capsys.readouterr().err
+    assert "only 20 public tasks: lower --tasks to 20, or raise --world.public" in said
 
 
 def test_public_tasks_at_the_end_are_those_not_shown(tmp_path, monkeypatch):

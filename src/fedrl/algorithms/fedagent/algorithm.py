@@ -44,7 +44,7 @@ from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core import seeding, tree
 from fedrl.core.limits import one_of
 from fedrl.core.types import SHARE, Job, Metrics, Range, Result, Shareable, Spec, Tensors, UserError
-from fedrl.envs.client_worlds import ClientWorlds
+from fedrl.envs.client_worlds import ClientWorlds, described
 from fedrl.envs.text import PartitionedWorld, Task, spaced
 from fedrl.llm.rl.lr_schedule import LearningRates
 
@@ -119,7 +119,8 @@ class FedAgent(AgentModel):
         held_out.check_own(settings, dealt.world)
         if dealt.heaviest is None:
             trained = held_out.plain_names(dealt.world, self.shares)
-            held_out.check_apart(self.eval_tasks, trained, settings.model)
+            plain = described(dealt.world)
+            held_out.check_apart(plain, self.eval_tasks, trained, settings.model)
         if settings.lr_warmup >= rounds:
             raise UserError(
                 f"algorithm.lr_warmup is {settings.lr_warmup}, and rounds is {rounds}: the rate "
@@ -290,7 +291,14 @@ class FedAgent(AgentModel):
         self, state: Tensors, kept: Mapping[int, Tensors], seed: int, episodes: int
     ) -> np.ndarray:
         """The same of the shared model with each client's own adapters."""
-        rates = []
+        found = self.measure_clients(state, kept, seed, episodes)
+        return np.array([row.get("eval/success", np.nan) for row in found])
+
+    def measure_clients(
+        self, state: Tensors, kept: Mapping[int, Tensors], seed: int, episodes: int
+    ) -> list[Metrics]:
+        """All that is told of them; nothing of a client that holds nothing out."""
+        rows = []
         for client, share in enumerate(self.shares):
             if isinstance(self.world, ClientWorlds):
                 tasks = self.own_held_out(client)
@@ -299,9 +307,8 @@ class FedAgent(AgentModel):
                 tasks = [task for task in self.world.tasks("train") if task.id in own]
             some = spaced(tasks, min(episodes, len(tasks)))
             theta = self.own_theta(state, kept.get(client, {})) or state["theta"]
-            found = self.trainer.evaluate(theta, some, seed) if some else {}
-            rates.append(found.get("eval/success", np.nan))  # nobody's, of who holds nothing out
-        return np.array(rates)
+            rows.append(self.trainer.evaluate(theta, some, seed) if some else {})
+        return rows
 
     def play_tasks(self, theta: Tensors, tasks: Sequence[Task], seed: int) -> Rollout:
         """Episodes of these tasks at the evaluation's temperature, with their transcripts."""

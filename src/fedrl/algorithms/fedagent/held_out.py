@@ -10,7 +10,7 @@ from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core.types import ModelName, UserError
 from fedrl.envs.client_worlds import ClientWorlds, owned, owner_of
 from fedrl.envs.text import Fingerprinted, Task, TextWorld, spaced
-from fedrl.llm.warmstart_record import shown_contents, shown_tasks
+from fedrl.llm.warmstart_record import shown_among
 
 
 def check_own(settings: Settings, world: TextWorld) -> None:
@@ -28,17 +28,15 @@ def plain_names(world: TextWorld, shares: Sequence[Sequence[str]]) -> set[str]:
     return {owner_of(task)[1] for task in tasks} if isinstance(world, ClientWorlds) else set(tasks)
 
 
-def check_apart(evaluated: Sequence[Task], trained: set[str], model: ModelName) -> None:
-    """Nobody trains on what anybody is evaluated on, and the first model has seen neither.
-
-    Of data that clients bring, `check_contents` looks at more than names.
-    """
+def check_apart(
+    world: TextWorld, evaluated: Sequence[Task], trained: set[str], model: ModelName
+) -> None:
+    """Nobody trains on what anybody is evaluated on, and the first model has seen neither."""
     public = {task.id for task in evaluated}
     if shared := public & trained:
         raise UserError(f"task {min(shared)} is both trained on and evaluated")
-    known = shown_tasks(model)
     for what, ids in (("evaluated", public), ("a client's", trained)):
-        if shared := known & ids:
+        if shared := shown_among(model, world, ids):
             raise UserError(
                 f"algorithm.model: its warm start was shown task {min(shared)}, which is {what}"
                 " here; choose the world's splits (world.public, …) as the warm start did"
@@ -50,7 +48,7 @@ def check_contents(world: TextWorld, evaluated: Sequence[Task], model: ModelName
     task that is evaluated, whatever it was called then."""
     if not isinstance(world, Fingerprinted):
         return
-    if seen := shown_contents(model) & world.fingerprints([task.id for task in evaluated]):
+    if seen := shown_among(model, world, [task.id for task in evaluated]):
         raise UserError(
             f"algorithm.model: its warm start was shown {len(seen)} of the {len(evaluated)} tasks "
             "that are evaluated here; hold them out of it (world.public, world.test)"

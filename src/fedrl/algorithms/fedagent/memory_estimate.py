@@ -48,6 +48,8 @@ from fedrl.llm.policy import SPREAD, choose_device, skeleton
 FOUR_BIT = 1 / 2 + 1 / 64 + SINGLE / (64 * 256)
 """Bytes of a number in NF4, with its share of the scales."""
 
+CARDS = (8, 16, 24, 48, 80)
+"""Gigabytes of usual cards."""
 
 SLOTS = {"sgd": 0, "momentum": 1, "adam": 2}
 """Copies of the model that each server optimiser remembers."""
@@ -251,6 +253,7 @@ def estimate_lines(needs: Estimate, settings: Settings, evaluated: int = 0) -> l
         *(own if needs.kept else []),
         f"memory at most {in_bytes(needs.memory.total)} on {where}, in each process that trains: "
         f"{parts}",
+        *([fitting(needs.memory.total)] if needs.device.startswith("cuda") else []),
         *elsewhere(needs, settings, evaluated),
         f"that is with {needs.rows:,} episodes side by side ({needs.rollouts} rollouts), prompts "
         f"of {settings.prompt_tokens:,} and answers of {settings.answer_tokens:,} tokens; lower "
@@ -273,8 +276,15 @@ def elsewhere(needs: Estimate, settings: Settings, evaluated: int) -> list[str]:
     gpu = estimate_memory(replace(settings, device="cuda"), evaluated).memory.total
     return [
         f"on a GPU at most {in_bytes(gpu)}, as far as this machine without one can tell: "
-        "--algorithm.device cuda says of what"
+        f"--algorithm.device cuda says of what; {fitting(gpu)}"
     ]
+
+
+def fitting(size: int) -> str:
+    """Into which of the usual cards it fits, with what CUDA takes itself."""
+    needed = size + CALIBRATION.context
+    fits = (f"{card} GB: {'yes' if needed <= card * 1e9 else 'no'}" for card in CARDS)
+    return f"fits {', '.join(fits)}"
 
 
 def device_memory(device: str) -> int:
