@@ -21,6 +21,7 @@ from fedrl.core.number_format import is_share
 from fedrl.report.run_groups import Group, common_rounds, curve
 from fedrl.report.run_labels import differing
 from fedrl.report.tables import Table
+from fedrl.report.worlds import by_world
 
 MOST_PAIRS = 15
 OF_A_METHOD = ("algorithm.", "aggregate.")
@@ -73,8 +74,12 @@ def difference(
 
 
 def differences(groups: Sequence[Group], metric: str, value: Values = final) -> list[Difference]:
-    """Of every two groups, the better mean first."""
-    pairs = itertools.combinations(best_first(groups, metric, value), 2)
+    """Of every two groups of one world, the better mean first."""
+    pairs = (
+        pair
+        for same in by_world(groups).values()
+        for pair in itertools.combinations(best_first(same, metric, value), 2)
+    )
     return [found for pair in pairs if (found := difference(*pair, metric, value)) is not None]
 
 
@@ -148,6 +153,11 @@ def iqm_text(samples: np.ndarray, metric: str) -> str:
 
 def more_than_the_method(groups: Sequence[Group]) -> list[str]:
     """A warning, where methods are compared and something else differs as well."""
+    lines = (line for same in by_world(groups).values() for line in _more_differs(same))
+    return list(dict.fromkeys(lines))
+
+
+def _more_differs(groups: Sequence[Group]) -> list[str]:
     keys = differing([group.config for group in groups])
     if not any(key in ("algorithm.name", "federation.kind") for key in keys):
         return []

@@ -36,6 +36,7 @@ from fedrl.report.run_groups import (
     summary_row,
 )
 from fedrl.report.run_labels import differing
+from fedrl.report.worlds import by_world, not_compared
 from fedrl.runs.read import load_all
 
 NUMBERS = "numbers.csv"
@@ -86,10 +87,11 @@ def html_page(
     """The page as text; its figures and numbers are also written into the folder `pictures`."""
     metric = main_metric(groups)
     names = dict.fromkeys(str(group.config.get("name", "run")) for group in groups)
-    rows = [summary_row(group, metric) for group in groups]
+    rows, worlds = [summary_row(group, metric) for group in groups], by_world(groups)
     main, others = main_panels(groups, metric), other_panels(groups, metric)
-    clients = client_panels(groups)
-    for name, panels in {metric: main, **{name: [panel] for name, panel in others.items()}}.items():
+    clients, whole = client_panels(groups), headline(groups, metric)
+    headlines = {world: headline(same, metric) for world, same in worlds.items()}
+    for name, panels in {metric: main, **others}.items():
         for ending in (".png", ".svg"):
             plots.save(plots.curves(panels), pictures / _file_name(name, ending))
     numbers_file.write(groups, pictures / NUMBERS)
@@ -108,7 +110,9 @@ def html_page(
         ],
         plots=plots,
         groups=groups,
-        headline=headline(groups, metric),
+        headline=whole,
+        worlds=not_compared(list(worlds), label(metric)) if len(worlds) > 1 else "",
+        headlines={world: one for world, one in headlines.items() if one.finals},
         warnings=[
             *differences.more_than_the_method(groups),
             *differences.tuned_for_another(groups),
@@ -126,7 +130,7 @@ def html_page(
         panels=[picture(panel) for panel in main],
         notes=notes(groups, main),
         episodes=[] if episodes is False else agents_episodes(groups, metric, bool(episodes)),
-        more_panels=[picture(panel) for panel in others.values()],
+        more_panels=[picture(panel) for same in others.values() for panel in same],
         failures=tables.failures(groups),
         settings=tables.settings(groups),
         provenance=tables.provenance(groups),
@@ -173,7 +177,8 @@ def picture(panel: plots.Panel, names: bool = False) -> Picture:
 
 class Headline(NamedTuple):
     """What was run, and the groups' final values of the main metric, the highest first unless there
-    is one seed each: a first place would read as a verdict."""
+    is one seed each: a first place would read as a verdict. All are of one world, where it has a
+    winner."""
 
     what: str
     metric: str

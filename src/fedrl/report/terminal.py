@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from fedrl.core.number_format import label
 from fedrl.report import differences
 from fedrl.report.run_groups import Group, main_metric, summary_row
+from fedrl.report.worlds import by_world, not_compared
 
 SEEDS = "seeds"
 
@@ -23,7 +24,17 @@ def summary(groups: Sequence[Group]) -> str:
     lines = [
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
     ]
-    return "\n".join([*lines, *_verdict(groups, metric)])
+    return "\n".join([*lines, *_verdicts(groups, metric)])
+
+
+def _verdicts(groups: Sequence[Group], metric: str) -> list[str]:
+    worlds = by_world(groups)
+    if len(worlds) == 1:
+        return _verdict(groups, metric)
+    lines = [
+        f"{world}: {line}" for world, same in worlds.items() for line in _verdict(same, metric)
+    ]
+    return [not_compared(list(worlds), label(metric)), *lines]
 
 
 def _verdict(groups: Sequence[Group], metric: str) -> list[str]:
