@@ -18,7 +18,7 @@ import numpy as np
 from fedrl.core.intervals import interval
 from fedrl.core.iqm import FEWEST, bootstrap_interval, iqm
 from fedrl.core.number_format import is_share
-from fedrl.report.run_groups import Group, common_rounds, curve
+from fedrl.report.run_groups import Group, common_rounds, curve, no_result
 from fedrl.report.run_labels import differing
 from fedrl.report.tables import Table
 from fedrl.report.worlds import by_world
@@ -53,8 +53,10 @@ def final(rounds: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def by_seed(group: Group, metric: str, value: Values = final) -> dict[int, float]:
-    having, _ = common_rounds(group.runs, metric)
-    rounds, values = curve(group.runs, metric)
+    """Of the runs that have a result."""
+    runs = [run for run in group.runs if not no_result(run)]
+    having, _ = common_rounds(runs, metric)
+    rounds, values = curve(runs, metric)
     if not values.size:
         return {}
     seeds = (int(run.config.get("seed", 0)) for run in having)
@@ -123,8 +125,8 @@ def _between(low: float, high: float, share: bool = False) -> str:
 
 def rivals(groups: Sequence[Group], metric: str) -> list[str]:
     """The groups that the best by final mean is not told apart from: none if it wins."""
-    first, *others = best_first([one for one in groups if by_seed(one, metric)], metric)
-    found = [(other.name, difference(first, other, metric)) for other in others]
+    ordered = best_first([one for one in groups if by_seed(one, metric)], metric)
+    found = [(other.name, difference(ordered[0], other, metric)) for other in ordered[1:]]
     return [name for name, one in found if one is None or not one.decided]
 
 

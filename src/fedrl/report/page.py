@@ -34,6 +34,7 @@ from fedrl.report.run_groups import (
     mean_text,
     over_rounds,
     summary_row,
+    with_results,
 )
 from fedrl.report.run_labels import differing
 from fedrl.report.worlds import by_world, not_compared
@@ -60,11 +61,12 @@ def build(
     if os.path.isdir(page):
         raise UserError(f"{page} is a folder: name the page to write, such as {page}/report.html")
     pictures = page.with_name("plots" if single and out is None else f"{page.stem}_plots")
-    loaded, left_out = load_all(folders)
+    readable, left_out = load_all(folders)
+    loaded, without = with_results(readable)
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
-        text = html_page(group_runs(loaded), pictures, title, episodes, left_out)
-        if any(is_private(run.path) for run in loaded):  # its table of failures names clients
+        text = html_page(group_runs(loaded), pictures, title, episodes, [*left_out, *without])
+        if any(is_private(run.path) for run in readable):  # its table of failures names clients
             page.touch(OWNER_ONLY)
             page.chmod(OWNER_ONLY)
             for file in pictures.glob("*.csv"):
@@ -245,6 +247,7 @@ def warnings(groups: Sequence[Group], left_out: Sequence[str] = ()) -> list[str]
             if run.status != "finished":
                 line = f"Unfinished: {run.path.name} is at round {max(run.rounds)} of "
                 line += f"{run.config.get('rounds', '?')} (status: {run.status})."
+                line += f" It stopped on an error: {run.error}." if run.error else ""
                 if len(group.runs) > 1:
                     line += f" All seeds of {group.name} are shown only as far as this one goes."
                 lines.append(line)

@@ -16,7 +16,6 @@ from fedrl.report.run_groups import (
     drawn_metrics,
     env_steps,
     episodes_played,
-    failure_count,
     trains_agents,
 )
 from fedrl.report.worlds import by_world
@@ -108,7 +107,8 @@ def main_panels(groups: Sequence[Group], metric: str) -> list[Panel]:
 def other_panels(groups: Sequence[Group], main: str) -> dict[str, list[Panel]]:
     """Every other metric that was logged and is not zero throughout, against rounds."""
     names = [name for name in drawn_metrics(groups) if name != main]
-    if any(failure_count(run) for one in groups for run in one.runs):
+    # Not by the records of failures: a run's last round, if it broke, has these and no metrics.
+    if any(list(run.rounds.values())[-1]["cohort/failed_so_far"] for g in groups for run in g.runs):
         names.append("cohort/failed_so_far")
     panels = {}
     for name in names:

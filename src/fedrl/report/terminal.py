@@ -6,14 +6,15 @@ from collections.abc import Sequence
 
 from fedrl.core.number_format import label
 from fedrl.report import differences
-from fedrl.report.run_groups import Group, main_metric, summary_row
+from fedrl.report.run_groups import Group, main_metric, no_result, summary_row
 from fedrl.report.worlds import by_world, not_compared
 
 SEEDS = "seeds"
 
 
-def summary(groups: Sequence[Group]) -> str:
-    """A row per group with its final value and its mean over rounds, and who is told apart."""
+def summary(groups: Sequence[Group], left_out: Sequence[str] = ()) -> str:
+    """A row per group with its final value and its mean over rounds, who is told apart, and what is
+    no part of that."""
     metric = main_metric(groups)
     figures = [summary_row(group, metric) for group in groups]
     kept = [*list(figures[0])[:1], "mean over rounds", SEEDS]
@@ -24,7 +25,19 @@ def summary(groups: Sequence[Group]) -> str:
     lines = [
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
     ]
-    return "\n".join([*lines, *_verdicts(groups, metric)])
+    notes = [*_unfinished(groups), *(f"left out: {line}" for line in left_out)]
+    return "\n".join([*lines, *notes, *_verdicts(groups, metric)])
+
+
+def _unfinished(groups: Sequence[Group]) -> list[str]:
+    """Runs that go on, or that somebody stopped: their numbers are not the last ones."""
+    return [
+        f"unfinished: {run.path.name} is at round {max(run.rounds)} of "
+        f"{run.config.get('rounds', '?')} ({'no result, ' if no_result(run) else ''}{run.status})"
+        for group in groups
+        for run in group.runs
+        if run.status != "finished"
+    ]
 
 
 def _verdicts(groups: Sequence[Group], metric: str) -> list[str]:

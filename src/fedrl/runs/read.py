@@ -18,6 +18,9 @@ from fedrl.runs import logs
 LOG = logging.getLogger("fedrl")
 CUMULATIVE = ("env/steps", "env/episodes", "env/tokens", "comm/bytes_up", "comm/bytes_down")
 
+STOPPED, LOG_BYTES, MOST_WORDS = " stopped: ", 50_000, 300
+"""How a log says why, how much of its end is looked at, and how much of it is shown."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -33,6 +36,8 @@ class Run:
     """Of its rounds without compiling; None where the run does not tell these apart."""
     starting_seconds: float | None = None
     """Until its rounds began, and compiling in them; None as above."""
+    error: str = ""
+    """That it stopped on; empty where somebody stopped it, or nothing did."""
 
     @property
     def status(self) -> str:
@@ -62,7 +67,8 @@ def load(folder: Path) -> Run:
     seconds = _number(meta.get("seconds")) or timed
     settings = flatten(config)
     apart = _apart(timings, timed, meta) if settings.get("engine") == "inprocess" else (None, None)
-    return Run(folder, settings, meta, rounds, failed, seconds, *apart)
+    error = why_stopped(folder) if meta.get("status") == "stopped" else ""
+    return Run(folder, settings, meta, rounds, failed, seconds, *apart, error)
 
 
 def _apart(timings: Sequence[Tables], timed: float, meta: Tables) -> tuple[float | None, ...]:
@@ -134,6 +140,19 @@ def load_all(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
     for line in left_out:
         LOG.warning("left out: %s", line)
     return found, left_out
+
+
+def why_stopped(path: Path) -> str:
+    """What its log says last of that; nothing if somebody stopped it."""
+    try:
+        with (path / "log.txt").open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - LOG_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    said = [line.partition(STOPPED)[2] for line in lines if STOPPED in line]
+    why = said[-1] if said else ""
+    return "" if why.startswith(("KeyboardInterrupt", "StopRun")) else why[:MOST_WORDS]
 
 
 def last_round(folder: Path) -> int:

@@ -17,12 +17,10 @@ from typing import Any
 
 from fedrl.core.types import Json
 from fedrl.report.run_labels import beside_namesakes
-from fedrl.runs.read import OF_A_SEED, flatten
+from fedrl.runs.read import OF_A_SEED, flatten, why_stopped
 
 MOST_BYTES = 8_000_000
 """Read of a log at once: a long run appears piece by piece instead of late."""
-STOPPED, LOG_BYTES, MOST_WORDS = " stopped: ", 50_000, 300
-"""How a log says why, how much of its end is looked at, and how much of it is shown."""
 CALLED = ("name", "method", "kind", "seed")
 """What the page calls a run by."""
 RECENT = 20
@@ -211,19 +209,6 @@ def meta_of(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def why_stopped(path: Path) -> str:
-    """What its log says last of that; nothing if somebody stopped it."""
-    try:
-        with (path / "log.txt").open("rb") as file:
-            file.seek(max(0, file.seek(0, 2) - LOG_BYTES))
-            lines = file.read().decode(errors="replace").splitlines()
-    except OSError:
-        return ""
-    said = [line.partition(STOPPED)[2] for line in lines if STOPPED in line]
-    why = said[-1] if said else ""
-    return "" if why.startswith(("KeyboardInterrupt", "StopRun")) else why[:MOST_WORDS]
 
 
 def changed(path: Path) -> float:
