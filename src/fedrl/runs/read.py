@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import logging
 import os
@@ -108,6 +109,17 @@ def runs_in(folder: Path) -> list[Path]:
     if older := len(grid) - len(newest):
         LOG.warning("%s: left out %d older runs of the same variants and seeds", folder, older)
     return [*own, *newest.values()] or [folder]  # as they were begun: about as the sweep has them
+
+
+def runs_named(name: str) -> list[Path]:
+    """Of a folder, as `runs_in` has them; of a pattern, the runs that it finds: none, perhaps."""
+    if os.path.exists(name) or not glob.has_magic(name):
+        return runs_in(Path(name))
+    found = [Path(place) for place in sorted(glob.glob(name))]
+    # a pattern also finds pages and pictures beside runs; else it may stop a folder short
+    own = [place for place in found if (place / "config.toml").is_file()]
+    inside = (one for place in found for one in runs_in(place))
+    return own or [place for place in inside if (place / "config.toml").is_file()]
 
 
 def _started(path: Path) -> tuple[str, Path]:
