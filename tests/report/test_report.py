@@ -126,6 +126,27 @@ def test_variants_of_a_sweep_keep_their_names() -> None:
     assert group_names(codes, ["a", "a"]) == ["a (code aa00ff)", "a (code bb00ff)"]
 
 
+def test_what_differs_in_its_code_alone_is_named_by_that(tmp_path: Path) -> None:
+    """Also beside groups that differ in a setting; the table says which code that is."""
+    mine = 'name = "mine.py:Mine"\nlr = {}'
+    folders = []
+    for at, (lr, code) in enumerate([(0.1, "af0a55"), (0.1, "bb77cc"), (0.2, "bb77cc")]):
+        folders.append(write_run(tmp_path / f"{at}", algorithm=mine.format(lr)))
+        config = folders[-1] / "config.toml"
+        hashes = f'packages = ["mine.py:file:{code}0123", "world.py:file:999999"]\n'
+        config.write_text(hashes + config.read_text())
+    groups = groups_of(*folders)
+    assert [group.name for group in groups] == [
+        "lr=0.1 (code af0a55)", "lr=0.1 (code bb77cc)", "lr=0.2",
+    ]  # fmt: skip
+    table = tables.settings(groups).different
+    assert table is not None
+    assert table.head == ["", "algorithm.lr", "code"]
+    assert table.rows[0][2] == "mine.py af0a55, world.py 999999"
+    alone = [{"packages": []}, {"packages": ["mine.py:file:af0a550123"]}]
+    assert group_names(alone) == ["(code of fedrl alone)", "(code af0a55)"]
+
+
 def test_names_of_settings_that_share_their_last_word() -> None:
     configs = [
         {"algorithm.clip": 1.0, "privacy.clip": 0.5, "rounds": 3},
