@@ -189,6 +189,8 @@ class Headline(NamedTuple):
     winner: str  # the group that is told apart from all others; empty if none is
     rivals: list[tuple[str, str]]  # those that the first is not told apart from, as in `finals`
     one_seed_each: bool  # nothing follows then, and `finals` are in the groups' own order
+    once: list[tuple[str, str]]  # beside `finals`: groups with one seed, which cannot be compared
+    means: str  # what means over rounds say
 
 
 def headline(groups: Sequence[Group], metric: str) -> Headline:
@@ -202,15 +204,17 @@ def headline(groups: Sequence[Group], metric: str) -> Headline:
     alone = differences.one_seed_each(groups, metric)
     if not alone:
         finals.sort(key=lambda final: final[0], reverse=True)
-    near = differences.rivals(groups, metric)
+    near, once = differences.rivals(groups, metric), differences.once(groups, metric)
     return Headline(
         ", ".join(_what_was_run(groups)),
         label(metric),
-        [shown for _, shown in finals],
+        [shown for _, shown in finals if shown[0] not in once],
         max(len(group.runs) for group in groups),
         differences.winner(groups, metric),
         [shown for _, shown in finals if shown[0] in near],
         alone,
+        [shown for _, shown in finals if shown[0] in once],
+        sentence_case(differences.means_say(groups, metric)),
     )
 
 

@@ -51,17 +51,17 @@ def _verdicts(groups: Sequence[Group], metric: str) -> list[str]:
 
 
 def _verdict(groups: Sequence[Group], metric: str) -> list[str]:
-    having = differences.best_first(
-        [group for group in groups if differences.by_seed(group, metric)], metric
-    )
-    if len(having) < 2:
-        return []
     if differences.one_seed_each(groups, metric):
         return ["one seed each: nothing follows about which is better; several: --seeds 0-4"]
-    if near := differences.rivals(having, metric):
-        return [
-            f"no winner by final {label(metric)}: {having[0].name} is not told apart from "
-            f"{', '.join(near)}"
-        ]
-    best = having[0].name
-    return [f"by final {label(metric)}, seed by seed, {best} is told apart from every other one"]
+    once = differences.once(groups, metric)
+    alone = [f"one seed, cannot be compared: {', '.join(once)}"] if once else []
+    having = differences.best_first(differences.repeated(groups, metric), metric)
+    if len(having) < 2:
+        return alone
+    best, near = having[0].name, differences.rivals(having, metric)
+    said = f"by final {label(metric)}, seed by seed, {best} is told apart from every other one"
+    if near:
+        said = (
+            f"no winner by final {label(metric)}: {best} is not told apart from {', '.join(near)}"
+        )
+    return [said, differences.means_say(having, metric), *alone]
