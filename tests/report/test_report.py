@@ -17,7 +17,7 @@ from fedrl.cli import notes_printed
 from fedrl.core.types import UserError
 from fedrl.report import page as report
 from fedrl.report import plots, tables
-from fedrl.report.panels import panel, possible
+from fedrl.report.panels import main_panels, panel, possible
 from fedrl.report.run_groups import (
     Group,
     curve,
@@ -70,6 +70,19 @@ def test_curve_against_steps_reads_each_seed_off_its_own_curve(tmp_path: Path) -
     np.testing.assert_allclose(y[0], 10 * x / 1000)
     np.testing.assert_allclose(y[1], 10 * x / 1500)
     assert x[-1] == 10_000  # no further than the seed with the fewest steps
+
+
+def test_a_caption_says_where_curves_end_before_the_last_round(tmp_path: Path) -> None:
+    def captions(*folders: Path) -> str:
+        groups = groups_of(*folders)
+        return " ".join(report.notes(groups, main_panels(groups, "eval/return")))
+
+    first, second = (write_run(tmp_path / f"{s}", seed=s) for s in (0, 500))
+    # Both send as many bytes a round, and seed 500 makes half as many steps again.
+    assert "Against environment steps a curve ends where its shortest seed" in captions(
+        first, second
+    )
+    assert "shortest seed" not in captions(first)
 
 
 def test_curve_stops_where_the_first_seed_stops(tmp_path: Path) -> None:

@@ -274,9 +274,33 @@ def notes(groups: Sequence[Group], panels: Sequence[plots.Panel]) -> list[str]:
             "Line: mean over seeds. Band: 95% t interval of that mean; that of two or three seeds "
             "is wide and may leave its panel."
         )
+    if early := _ending_early(panels):
+        lines.append(
+            f"Against {' and '.join(early)} a curve ends where its shortest seed does, before the "
+            "last rounds of the others: it may end elsewhere than the final value in the table."
+        )
     if any(one.x_label == "episodes played" for one in panels) and len(groups) > 1:
         lines.append(
             "M clients per round play M times the episodes of one client alone: compare at equal "
             "rounds and at equal episodes."
         )
     return lines
+
+
+def _ending_early(panels: Sequence[plots.Panel]) -> list[str]:
+    """Axes on which a curve's last values are not those of the last round."""
+    finals = {
+        (one.title, name): values[:, -1]
+        for one in panels
+        if one.x_label == "round"
+        for name, values in one.lines.items()
+        if values.size
+    }
+    found = (
+        one.x_label.partition(",")[0].replace("sent", "bytes sent")
+        for one in panels
+        for name, values in one.lines.items()
+        if values.size
+        and not np.array_equal(values[:, -1], finals[one.title, name], equal_nan=True)
+    )
+    return list(dict.fromkeys(found))
