@@ -25,7 +25,7 @@ from fedrl.report import comparison_file, differences, numbers_file, plots, tabl
 from fedrl.report.chart_data import chart_data
 from fedrl.report.client_panel import client_panels
 from fedrl.report.episodes_section import agents_episodes
-from fedrl.report.panels import main_panels, other_panels
+from fedrl.report.panels import group_styles, main_panels, other_panels
 from fedrl.report.run_groups import (
     Group,
     curve,
@@ -112,6 +112,7 @@ def html_page(
         ],
         plots=plots,
         groups=groups,
+        styles=group_styles(groups),
         headline=whole,
         worlds=not_compared(list(worlds), label(metric)) if len(worlds) > 1 else "",
         headlines={world: one for world, one in headlines.items() if one.finals},

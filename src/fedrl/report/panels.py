@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from fedrl.core.number_format import is_share, label
+from fedrl.report.method_colours import styles_of
 from fedrl.report.plots import Panel
 from fedrl.report.run_groups import (
     Against,
@@ -120,11 +121,25 @@ def other_panels(groups: Sequence[Group], main: str) -> dict[str, list[Panel]]:
     return panels
 
 
+def group_styles(groups: Sequence[Group]) -> dict[str, int]:
+    """By a group's name, how its line looks: a method's own colour, whatever stands beside it."""
+    looks: dict[str, int] = {}
+    for same in by_world(groups).values():
+        looks |= styles_of({group.name: _federated_method(group) for group in same})
+    return looks
+
+
+def _federated_method(group: Group) -> str:
+    """Empty of baselines: these go by their federation's name."""
+    federated = group.config.get("federation.kind", "federated") == "federated"
+    return str(group.config.get("algorithm.name", "")) if federated else ""
+
+
 def panels_by_world(
     groups: Sequence[Group], metric: str, x_label: str = "round", against: Against | None = None
 ) -> list[Panel]:
     """One for each world that has the metric: what differs in scale shares no axis."""
-    styles = {group.name: at for at, group in enumerate(groups)}
+    styles = group_styles(groups)
     found = [
         panel(same, metric, x_label, against, world, styles)
         for world, same in by_world(groups).items()

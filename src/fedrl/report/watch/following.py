@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fedrl.core.types import Json
+from fedrl.report.method_colours import method_style
 from fedrl.report.run_labels import beside_namesakes
 from fedrl.runs.read import OF_A_SEED, flatten, why_stopped
 
@@ -132,6 +133,10 @@ class Followed:
     def about(self) -> Json:
         """A line of the list of runs."""
         meta, planned = meta_of(self.path), int(self.settings.get("rounds", 0))
+        method, kind = (
+            str(self.settings.get(key, given))
+            for key, given in (("algorithm.name", ""), ("federation.kind", "federated"))
+        )
         done = self.rounds[-1] if self.rounds else 0
         status = str(meta.get("status", "unknown"))
         last = max((changed(tail.path) for tail in self.tails.values()), default=0.0)
@@ -146,9 +151,10 @@ class Followed:
             "name": OF_A_SEED.sub("", str(self.settings.get("name", self.path.parent.name))),
             "run": self.path.name,
             "id": self.path.name.rpartition("-")[2],
-            "method": str(self.settings.get("algorithm.name", "")),
+            "method": method,
+            "style": method_style(method) if kind == "federated" else None,
             "world": str(self.settings.get("world.name", "")),
-            "kind": str(self.settings.get("federation.kind", "federated")),
+            "kind": kind,
             "seed": self.settings.get("seed"),
             "clients": self.settings.get("federation.clients"),
             "engine": str(self.settings.get("engine", "")),
