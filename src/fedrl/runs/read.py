@@ -68,11 +68,13 @@ def load(folder: Path) -> Run:
     seconds = _number(meta.get("seconds")) or timed
     settings = flatten(config)
     apart = _apart(timings, timed, meta) if settings.get("engine") == "inprocess" else (None, None)
-    error = why_stopped(folder) if meta.get("status") == "stopped" else ""
-    return Run(folder, settings, meta, rounds, failed, seconds, *apart, error)
+    why = why_stopped(folder) if meta.get("status") == "stopped" else ""
+    return Run(folder, settings, meta, rounds, failed, seconds, *apart, error=why)
 
 
-def _apart(timings: Sequence[Tables], timed: float, meta: Tables) -> tuple[float | None, ...]:
+def _apart(
+    timings: Sequence[Tables], timed: float, meta: Tables
+) -> tuple[float | None, float | None]:
     """Training, and starting with compiling. Clients in other processes compile unseen, and runs
     of versions before did not write it down: then neither is known."""
     compiled = [line.get("compile") for line in timings]
