@@ -52,6 +52,13 @@ def test_the_terminal_leaves_it_out_of_table_and_verdict_and_says_so(tmp_path: P
     assert row.split()[-1] == "2"  # seeds
 
 
+def test_a_run_that_broke_before_its_first_line_says_why(tmp_path: Path):
+    run = broken(tmp_path / "a")
+    (run / "metrics.jsonl").write_text("")
+    with pytest.raises(fedrl.UserError, match="no metrics yet: it stopped on an error: QuorumLost"):
+        load(run)
+
+
 def test_the_terminal_marks_what_goes_on(tmp_path: Path):
     going = write_run(tmp_path / "x", seed=2, done=4, status="running")
     told = fedrl.Runs(map(fedrl.Run, [*methods(tmp_path / "runs"), going])).summary()

@@ -60,7 +60,9 @@ def load(folder: Path) -> Run:
         raise UserError(f"{folder / 'config.toml'} cannot be read: {error}") from None
     rounds = _rounds(folder / "metrics.jsonl")
     if not rounds:
-        raise UserError(f"{folder} has no metrics yet: its metrics.jsonl is missing or empty")
+        why = why_stopped(folder)
+        said = f"it stopped on an error: {why}" if why else "its metrics.jsonl is missing or empty"
+        raise UserError(f"{folder} has no metrics yet: {said}")
     meta = _meta(folder / "meta.json")
     failed = [line for line in client_records(folder) if line.get("status") == "failed"]
     timings = _lines(folder / "timings.jsonl")
@@ -68,8 +70,8 @@ def load(folder: Path) -> Run:
     seconds = _number(meta.get("seconds")) or timed
     settings = flatten(config)
     apart = _apart(timings, timed, meta) if settings.get("engine") == "inprocess" else (None, None)
-    why = why_stopped(folder) if meta.get("status") == "stopped" else ""
-    return Run(folder, settings, meta, rounds, failed, seconds, *apart, error=why)
+    broke = why_stopped(folder) if meta.get("status") == "stopped" else ""
+    return Run(folder, settings, meta, rounds, failed, seconds, *apart, error=broke)
 
 
 def _apart(
