@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedrl.report import plots
+from fedrl.report.method_colours import styles
 from reproductions.fedqhd.plan import ENCODERS
 from reproductions.fedqhd.results import Results, ended
-from reproductions.method_colours import styles
 from reproductions.results import BySeed, Trained, curve
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedrl.report import plots
+from fedrl.report.method_colours import styles
 from reproductions.fedrlhf.figures import whole_rounds
 from reproductions.fedrlhf.results import PAPER, Found, curve
 from reproductions.fedrlhf.reviews import NAMES, rounds_of, samples, weights
-from reproductions.method_colours import styles
 from reproductions.results import Trained
 
 if TYPE_CHECKING:

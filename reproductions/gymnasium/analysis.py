@@ -15,7 +15,7 @@ import numpy as np
 
 from fedrl.core.types import Json
 from fedrl.report import plots
-from reproductions.method_colours import styles
+from fedrl.report.method_colours import styles
 from reproductions.pages import Page, Row
 from reproductions.results import Trained, curve, late_rounds
 from reproductions.runner import Task, playable, tasks_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from fedrl.report import plots
-from reproductions.method_colours import styles
+from fedrl.report.method_colours import styles
 from reproductions.momentum.parts import ERROR, METHODS, Found, Part
 
 if TYPE_CHECKING:

@@ -55,3 +55,18 @@ def test_seeds_where_a_run_has_one_are_one_line(tmp_path, capsys):
     assert "a run has one, seed; several runs: fedrl run RECIPE --seeds 0-9" in (
         capsys.readouterr().err
     )
+
+
+def test_a_note_is_said_once_and_not_for_every_seed(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert call([*SHORT, "--algorithm.name", "pavg", "--seeds", "0-2"]) == 0
+    notes = [line for line in capsys.readouterr().err.splitlines() if line.startswith("note: ")]
+    assert notes
+    assert len(notes) == len(set(notes))
+
+
+def test_a_recipes_help_tells_of_seeds_and_of_resuming(capsys):
+    assert call(["run", "momentum/random_mdp", "--help"]) == 0
+    usage = capsys.readouterr().out.partition("\n\n")[0]
+    assert "--seeds 0-9" in usage
+    assert "fedrl run --resume RUN" in usage

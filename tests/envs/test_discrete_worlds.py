@@ -203,7 +203,7 @@ def test_an_ended_episode_cannot_go_on(simulator, monkeypatch):
 def test_a_missing_simulator_is_a_sentence(monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     settings = discrete.Settings(name="lunarlander-v3")
-    with pytest.raises(UserError, match=r'needs a simulator: .*"gymnasium\[box2d\]'):
+    with pytest.raises(UserError, match=r'needs a simulator: .*"fedrl\[box2d\]'):
         discrete.World(settings, 5, 0)
 
 

@@ -276,6 +276,8 @@ def test_wrappers_are_put_on_in_order_and_with_arguments():
     [
         ({"id": "Cartpole-v1"}, "not registered; did you mean 'CartPole-v1'"),
         ({"id": "Nonesuch-v7"}, '"package:Name-v0" imports the package'),
+        ({"id": "ALE/Pong-v5"}, 'pip install ale-py, and say "ale_py:ALE/Pong-v5"'),
+        ({"id": "Nobody/Pong-v5"}, 'say its package, too: "package:Nobody/Pong-v5"'),
         ({"id": "no_such_package:Thing-v0"}, "needs the package no_such_package"),
         ({"id": ""}, "world.id is empty"),
         ({"id": "not a module:Thing-v0"}, "no name of a Python module"),

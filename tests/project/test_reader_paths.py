@@ -96,6 +96,8 @@ def test_a_reader_gets_to_the_end(page: str, tmp_path: Path):
     text = (DOCS / "start" / f"{page}.md").read_text("utf-8")
     for block in re.findall(r"```toml\n(.*?)```", text, re.S):
         (tmp_path / "SWEEP.toml").write_text(re.sub(r"--rounds \d+", "--rounds 1", block))
+    for name, block in re.findall(r"```python\n# (\w+\.py)\n(.*?)```", text, re.S):
+        (tmp_path / name).write_text(block)
     lines = followed(page)
     assert len(lines) > 3
     script = "set -e\n" + "\n".join(lines).replace("--seeds 0-2", "--seeds 0")

@@ -119,11 +119,54 @@ def test_the_headline_names_whom_the_best_is_not_told_apart_from(tmp_path: Path)
     assert found.winner == ""
     assert [name for name, _ in found.finals] == ["fedprox", "pavg", "scaffold"]
     assert [name for name, _ in found.rivals] == ["scaffold"]
-    told = summary(there)
-    assert told.endswith("no winner by final return: fedprox is not told apart from scaffold")
-    assert "75 ± 21" in told
-    told = summary(there[:2])
-    assert told.endswith("seed by seed, fedprox is told apart from every other one")
+    told = summary(there).splitlines()
+    assert told[-2] == "no winner by final return: fedprox is not told apart from scaffold"
+    assert told[-1] == "by the mean over rounds fedprox is not told apart from scaffold"
+    assert any("75 ± 21" in line for line in told)
+    told = summary(there[:2]).splitlines()
+    assert told[-2].endswith("seed by seed, fedprox is told apart from every other one")
+    assert told[-1].startswith("by the mean over rounds, too, fedprox is told apart")
+
+
+@pytest.mark.slow
+def test_a_headline_says_what_both_measures_say(tmp_path: Path):
+    """Equal in the end, and one was ahead all the way there."""
+    folders = runs(tmp_path, {"pavg": [100.0, 101, 99], "fedprox": [101.0, 99, 100]})
+    for folder in folders[3:]:
+        log = folder / "metrics.jsonl"
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        for line in lines[1:-1]:
+            if "eval/return" in line:
+                line["eval/return"] += 30
+        log.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert differences.winner(groups(folders), "eval/return") == ""
+    said = "y the mean over rounds fedprox is told apart from every other one"
+    assert summary(groups(folders)).endswith("b" + said)
+    head = Page(report.build(folders, tmp_path / "page.html").read_text()).text
+    head = head.partition("Comparison")[0]
+    assert "no winner by final return" in head
+    assert "B" + said in head
+
+
+@pytest.mark.slow
+def test_one_seed_beside_several_is_not_compared(tmp_path: Path):
+    """Also where it is the highest: nobody knows how far its other seeds would lie."""
+    folders = runs(tmp_path, {"pavg": [50.0, 52, 51], "fedprox": [70.0, 71, 73], "scaffold": [99]})
+    there = groups(folders)
+    assert differences.winner(there, "eval/return") == "fedprox"
+    assert summary(there).splitlines()[-1] == "one seed, cannot be compared: scaffold"
+    assert "not told apart" not in summary(there)
+    head = Page(report.build(folders, tmp_path / "page.html").read_text()).text
+    head = head.partition("Comparison")[0]
+    assert "highest final return fedprox" in head
+    assert "One seed, cannot be compared: scaffold with 99" in head
+    # One group alone has several.
+    head = Page(report.build(folders[2:], tmp_path / "few.html").read_text()).text
+    assert "cannot be compared: scaffold" in head
+    two = [*folders[:3], folders[-1]]
+    head = Page(report.build(two, tmp_path / "two.html").read_text()).text
+    assert "final return of pavg 51" in head
+    assert summary(groups(two)).splitlines()[-1] == "one seed, cannot be compared: scaffold"
 
 
 def test_an_interval_that_ends_near_0_shows_where(tmp_path: Path):

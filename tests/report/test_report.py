@@ -17,7 +17,7 @@ from fedrl.cli import notes_printed
 from fedrl.core.types import UserError
 from fedrl.report import page as report
 from fedrl.report import plots, tables
-from fedrl.report.panels import panel, possible
+from fedrl.report.panels import main_panels, panel, possible
 from fedrl.report.run_groups import (
     Group,
     curve,
@@ -72,6 +72,19 @@ def test_curve_against_steps_reads_each_seed_off_its_own_curve(tmp_path: Path) -
     assert x[-1] == 10_000  # no further than the seed with the fewest steps
 
 
+def test_a_caption_says_where_curves_end_before_the_last_round(tmp_path: Path) -> None:
+    def captions(*folders: Path) -> str:
+        groups = groups_of(*folders)
+        return " ".join(report.notes(groups, main_panels(groups, "eval/return")))
+
+    first, second = (write_run(tmp_path / f"{s}", seed=s) for s in (0, 500))
+    # Both send as many bytes a round, and seed 500 makes half as many steps again.
+    assert "Against environment steps a curve ends where its shortest seed" in captions(
+        first, second
+    )
+    assert "shortest seed" not in captions(first)
+
+
 def test_curve_stops_where_the_first_seed_stops(tmp_path: Path) -> None:
     runs = [
         load(write_run(tmp_path / "a", final=100)),
@@ -124,6 +137,27 @@ def test_variants_of_a_sweep_keep_their_names() -> None:
     assert group_names(configs, ["a", "a", "b"]) == ["a lr=0.1", "a lr=0.2", "b"]
     codes = [{"packages": [f"mine.py:file:{word}00ffee"]} for word in ("aa", "bb")]
     assert group_names(codes, ["a", "a"]) == ["a (code aa00ff)", "a (code bb00ff)"]
+
+
+def test_what_differs_in_its_code_alone_is_named_by_that(tmp_path: Path) -> None:
+    """Also beside groups that differ in a setting; the table says which code that is."""
+    mine = 'name = "mine.py:Mine"\nlr = {}'
+    folders = []
+    for at, (lr, code) in enumerate([(0.1, "af0a55"), (0.1, "bb77cc"), (0.2, "bb77cc")]):
+        folders.append(write_run(tmp_path / f"{at}", algorithm=mine.format(lr)))
+        config = folders[-1] / "config.toml"
+        hashes = f'packages = ["mine.py:file:{code}0123", "world.py:file:999999"]\n'
+        config.write_text(hashes + config.read_text())
+    groups = groups_of(*folders)
+    assert [group.name for group in groups] == [
+        "lr=0.1 (code af0a55)", "lr=0.1 (code bb77cc)", "lr=0.2",
+    ]  # fmt: skip
+    table = tables.settings(groups).different
+    assert table is not None
+    assert table.head == ["", "algorithm.lr", "code"]
+    assert table.rows[0][2] == "mine.py af0a55, world.py 999999"
+    alone = [{"packages": []}, {"packages": ["mine.py:file:af0a550123"]}]
+    assert group_names(alone) == ["(code of fedrl alone)", "(code af0a55)"]
 
 
 def test_names_of_settings_that_share_their_last_word() -> None:

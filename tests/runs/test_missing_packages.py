@@ -46,3 +46,22 @@ def test_a_package_that_is_missing_is_said_before_there_is_a_folder(
     assert done.returncode == 0, done.stderr[-2000:]
     assert f'needs the package {package}: pip install "fedrl[{extra}]"' in done.stdout
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize("id", ["LunarLander-v3", "BipedalWalker-v3"])
+def test_box2d_is_named_by_its_extra(id, tmp_path):
+    pytest.importorskip("gymnasium")
+    program = RUN.replace('algorithm={"name": method}', f'world={{"id": "{id}"}}')
+    command = [
+        sys.executable,
+        "-c",
+        program,
+        "Box2D",
+        "gymnasium/cartpole",
+        "",
+        str(tmp_path / "x"),
+    ]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+    assert f"world.id = '{id}' needs another package" in done.stdout, done.stderr[-2000:]
+    assert 'pip install "fedrl[box2d]"' in done.stdout
+    assert not (tmp_path / "x").exists()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import shlex
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -207,6 +209,7 @@ def test_what_is_said_between_runs_does_not_begin_anew_at_the_end(sweep, tmp_pat
     said: list[str] = []
     config = sweeps.read(str(sweep)).cells([])[0].config(0, tmp_path)
     console = sweeps.Console(file=io.StringIO())
+    monkeypatch.setattr(sweeps, "FIRST_SECONDS", 0.0)
     monkeypatch.setattr(sweeps, "PLAIN_SECONDS", 0.0)
     monkeypatch.setattr(sweeps.Watch, "say", lambda _, line: said.append(line))
 
@@ -271,6 +274,7 @@ def test_where_there_is_no_terminal_only_runs_under_way_are_told(monkeypatch):
     from rich.console import Console
 
     monkeypatch.setattr(sweeps, "LOOK", 0.01)
+    monkeypatch.setattr(sweeps, "FIRST_SECONDS", 0.0)
     monkeypatch.setattr(sweeps, "PLAIN_SECONDS", 0.0)
     where = {"done": (9, "round 9 of 9"), "going": (4, "round 4 of 9"), "later": (-1, "")}
     runs = {name: SimpleNamespace(rounds=9, name=name) for name in where}
@@ -280,3 +284,54 @@ def test_where_there_is_no_terminal_only_runs_under_way_are_told(monkeypatch):
         while "\n" not in said.getvalue():
             pass
     assert set(said.getvalue().splitlines()) == {"going: round 4 of 9"}
+
+
+def test_a_run_that_has_begun_and_has_no_round_yet_is_starting(tmp_path):
+    """Compiling takes longer than some runs: who looks on shall see that something goes on."""
+    config = replace(resolve({"world": {"name": "random_mdp"}}), out=str(tmp_path), name="a")
+    assert sweeps.standing(config) == (-1, "")
+    folder = tmp_path / "a" / "pavg-s0-1"
+    folder.mkdir(parents=True)
+    (folder / "config.toml").write_text("rounds = 3\n")
+    assert sweeps.standing(config) == (-1, "starting: loading, compiling")
+    assert sweeps.FIRST_SECONDS < sweeps.PLAIN_SECONDS
+
+
+def test_a_note_of_several_variants_and_seeds_is_said_once():
+    sweep = sweeps.read({"recipe": "momentum/cartpole", "seeds": "0-2", "runs": {
+        "a": "--algorithm.name pavg", "b": "--algorithm.name pavg --rounds 3", "c": "",
+    }})  # fmt: skip
+    runs = {
+        f"{cell.name}, seed {seed}": cell.config(seed, Path("out"))
+        for cell in sweep.cells([])
+        for seed in sweep.seeds
+    }
+    ((line, variants),) = sweeps._notes(runs).items()
+    assert line.startswith("pavg runs with the recipe's lr")
+    assert variants == ["a", "b"]
+
+
+def test_a_dry_run_prints_the_commands_that_its_runs_are(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    tables = """recipe = "momentum/cartpole"
+seeds = "0-2"
+[runs]
+flags = "--algorithm.name pavg"
+[runs.tables]
+rounds = 9
+[runs.tables.algorithm]
+standardize = true
+"""
+    Path("x.toml").write_text(tables)
+    assert call(["sweep", "x.toml", "--dry-run", "--seeds", "4,5", "--rounds", "7"]) == 0
+    first, second, last = capsys.readouterr().out.splitlines()
+    head = "fedrl run momentum/cartpole"
+    assert first == f"flags: {head} --algorithm.name pavg --rounds 7 --seeds 4,5"
+    assert second == (
+        f"tables: {head} --rounds 9 --algorithm.standardize true --rounds 7 --seeds 4,5"
+    )
+    assert last.startswith("# 4 runs")
+    assert [path.name for path in tmp_path.iterdir()] == ["x.toml"]
+    for line in (first, second):
+        assert call([*shlex.split(line.partition(": fedrl ")[2]), "--dry-run"]) == 0
+    assert call(["sweep", "x.toml", "--dry-run", "--algorithm.nothing", "1"]) == 2

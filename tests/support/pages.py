@@ -52,13 +52,14 @@ def write_run(
     done: int = 10,
     status: str = "finished",
     failures: tuple[tuple[int, int, str], ...] = (),
+    world: str = 'name = "cartpole"',
 ) -> Path:
     """A run whose return rises in a straight line to `final`, evaluated every second round."""
     folder.mkdir(parents=True)
     (folder / "config.toml").write_text(
         f"name = {json.dumps(name)}\nseed = {seed}\nrounds = {rounds}\nout = {str(folder)!r}\n"
         f"[federation]\nclients = 4\n[algorithm]\n{algorithm}\n"
-        '[world]\nname = "cartpole"\n'
+        f"[world]\n{world}\n"
     )
     meta = {
         "command": f"fedrl run x.toml --seed {seed}",

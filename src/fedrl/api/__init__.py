@@ -17,7 +17,6 @@ Loading this module asks numeric libraries for one thread each, unless the envir
 
 from __future__ import annotations
 
-import glob
 import inspect
 import multiprocessing
 import os
@@ -70,7 +69,7 @@ from fedrl.core.types import Algorithm, Tables, UserError  # noqa: E402
 from fedrl.federation.round_loop import Round  # noqa: E402
 from fedrl.runs import grid, train  # noqa: E402
 from fedrl.runs.policies import load_policy  # noqa: E402
-from fedrl.runs.read import runs_in  # noqa: E402
+from fedrl.runs.read import runs_named  # noqa: E402
 from fedrl.runs.run_dir import RunDir, require_run  # noqa: E402
 
 __all__ = [
@@ -251,16 +250,7 @@ def load(runs: str | Path | Iterable[str | Path]) -> Runs:
     named = [runs] if isinstance(runs, str | Path) else list(runs)
     if not named:
         raise UserError("name at least one run: runs/NAME/METHOD-s0-…")
-    places: list[Path] = []
-    for name in map(str, named):
-        if os.path.exists(name) or not glob.has_magic(name):
-            places += runs_in(Path(name))
-            continue
-        found = [Path(place) for place in sorted(glob.glob(name))]
-        # a pattern also finds pages and pictures beside runs; else it may stop a folder short
-        own = [place for place in found if (place / "config.toml").is_file()]
-        inside = (one for place in found for one in runs_in(place))
-        places += own or [place for place in inside if (place / "config.toml").is_file()]
+    places = [place for name in named for place in runs_named(str(name))]
     if not places:
         raise UserError(f"no run is called {', '.join(map(str, named))}")
     for place in places:

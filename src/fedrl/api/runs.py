@@ -206,11 +206,12 @@ class Runs(list[Run]):
         the rounds. A difference is told apart where its 95% t interval leaves 0 out.
         """
         from fedrl.report import comparison_file as compared
-        from fedrl.report.run_groups import drawn_metrics, main_metric
+        from fedrl.report.run_groups import drawn_metrics, group_runs, main_metric, with_results
 
-        groups = self._groups()
-        if not groups:
+        begun = [run for group in self._groups() for run in group.runs]
+        if not begun:
             raise UserError("none of these runs has a round yet")
+        groups = group_runs(with_results(begun)[0])
         known = drawn_metrics(groups)
         if metric and metric not in known:
             raise UserError(f"no run has the metric {metric!r}; {suggestion(metric, known)}")
@@ -226,14 +227,15 @@ class Runs(list[Run]):
 
     def summary(self) -> str:
         """The comparison in a few lines, for a terminal."""
-        from fedrl.report.run_groups import group_runs
+        from fedrl.report.run_groups import group_runs, with_results
         from fedrl.report.terminal import summary
 
         found = []
         for run in self:
             with contextlib.suppress(UserError, OSError):  # the page names what cannot be read
                 found.append(read.load(run.path))
-        return summary(group_runs(found)) if found else ""
+        kept, without = with_results(found)
+        return summary(group_runs(kept), without) if kept else ""
 
     def report(
         self, out: str | Path | None = None, title: str = "", *, episodes: bool | None = None

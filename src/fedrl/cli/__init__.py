@@ -108,10 +108,20 @@ def call(argv: list[str]) -> int:
 
 
 class Lines(logging.Handler):
-    """What the layers below have to say, as plain lines."""
+    """What the layers below have to say, as plain lines; a note that is the same for every seed is
+    said once. (A warning is not: it may have come twice.)"""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.noted: set[str] = set()
 
     def emit(self, record: logging.LogRecord) -> None:
-        print(record.getMessage(), file=sys.stderr, flush=True)
+        line = record.getMessage()
+        if line in self.noted:
+            return
+        if line.startswith("note: "):
+            self.noted.add(line)
+        print(line, file=sys.stderr, flush=True)
 
 
 @contextmanager

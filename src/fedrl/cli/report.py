@@ -15,9 +15,12 @@ def report(argv: list[str]) -> int:
     """Draw one page with curves and tables; several runs are compared."""
     parser = Parser("fedrl report", description=REPORT)
     parser.add_argument(
-        "runs", nargs="*", type=Path, metavar="RUN", help="run folders, or a sweep's"
+        "runs", nargs="*", metavar="RUN", help="run folders, a sweep's, or a pattern of them"
     )
-    parser.add_argument("--out", type=Path, metavar="PAGE", help="RUN/report.html by default")
+    parser.add_argument(
+        "--out", type=Path, metavar="PAGE", help="the page, with its figures and numbers beside it "
+        "(FOLDER/report.html of a run's folder or a sweep's; of several runs, report.html here)"
+    )  # fmt: skip
     parser.add_argument(
         "--episodes", action=argparse.BooleanOptionalAction, help="language agents: play some "
         "evaluation tasks to show (by default where that is quick: on a GPU, or with a small model)"
@@ -26,15 +29,21 @@ def report(argv: list[str]) -> int:
     if not asked.runs:
         raise UserError("name at least one run: fedrl report runs/NAME/METHOD-s0-…")
     from fedrl import api
-    from fedrl.runs.read import runs_in
+    from fedrl.runs.read import runs_named
 
-    runs = api.Runs(api.Run(run) for place in asked.runs for run in runs_in(place))
+    runs = api.Runs(api.Run(run) for name in asked.runs for run in runs_named(name))
+    if not runs:
+        raise UserError(f"no run is called {', '.join(asked.runs)}")
     out, title = asked.out, ""
-    if len(asked.runs) == 1 and runs[0].path != asked.runs[0]:
-        title = asked.runs[0].resolve().name
-        out = out or asked.runs[0] / "report.html"
+    first = Path(asked.runs[0])
+    if len(asked.runs) == 1 and first.is_dir() and runs[0].path != first:
+        title = first.resolve().name
+        out = out or first / "report.html"
+    elif len(runs) > 1:
+        out = out or Path("report.html")
+    replaced = out is not None and out.is_file()
     page = runs.report(out, title, episodes=asked.episodes)
     if len(runs) > 1:
         print(runs.summary())
-    print(f"report: {page}")
+    print(f"report: {page}{', replaced (another place: --out PAGE)' if replaced else ''}")
     return 0

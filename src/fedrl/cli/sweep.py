@@ -31,7 +31,12 @@ def sweep(argv: list[str]) -> int:
     parser.add_argument("--out", type=Path, metavar="DIR", help="runs/SWEEP by default")
     parser.add_argument("--processes", type=int, metavar="N", help="runs at a time (one per core)")
     parser.add_argument("--minutes", type=float, metavar="LIMIT", help="stop then, keep all")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the commands that its runs are, and stop"
+    )
     asked, flags = parser.parse_known_args(argv)
+    if asked.dry_run:
+        return _dry_run(asked.sweep, asked.seeds, flags)
     from fedrl import api
 
     runs = api.sweep(
@@ -49,3 +54,16 @@ def sweep(argv: list[str]) -> int:
     if not runs.whole:
         print("not all runs are finished; the same command goes on")
     return 0 if runs.whole or asked.minutes is not None else 1
+
+
+def _dry_run(name: str, seeds: str | None, flags: list[str]) -> int:
+    from fedrl.runs.sweep import read
+    from fedrl.runs.sweep_plan import plan
+
+    planned = read(name)
+    planned = planned if seeds is None else planned.with_seeds(seeds)
+    for line in plan(planned, flags):
+        print(line)
+    runs = len(planned.variants) * len(planned.seeds)
+    print(f"# {runs} runs; all settings of one, and what a round moves: its command with --dry-run")
+    return 0

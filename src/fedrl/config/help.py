@@ -36,7 +36,8 @@ def comments(cls: type) -> dict[str, str]:
 
 def show(config: Config, prog: str) -> None:
     console = Console(highlight=False)
-    console.print(f"usage: {prog} \\[--key VALUE …] \\[--dry-run]\n")
+    console.print(f"usage: {prog} \\[--key VALUE …] \\[--seeds 0-9] \\[--dry-run]")
+    console.print("       fedrl run --resume RUN        go on with a run that was stopped\n")
     top = [f for f in dataclasses.fields(config) if not _is_section(getattr(config, f.name))]
     console.print(_table("", config, [f.name for f in top]))
     for field in dataclasses.fields(config):

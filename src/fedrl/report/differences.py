@@ -18,9 +18,10 @@ import numpy as np
 from fedrl.core.intervals import interval
 from fedrl.core.iqm import FEWEST, bootstrap_interval, iqm
 from fedrl.core.number_format import is_share
-from fedrl.report.run_groups import Group, common_rounds, curve
+from fedrl.report.run_groups import Group, common_rounds, curve, no_result, over_rounds
 from fedrl.report.run_labels import differing
 from fedrl.report.tables import Table
+from fedrl.report.worlds import by_world
 
 MOST_PAIRS = 15
 OF_A_METHOD = ("algorithm.", "aggregate.")
@@ -52,8 +53,10 @@ def final(rounds: np.ndarray, values: np.ndarray) -> np.ndarray:
 
 
 def by_seed(group: Group, metric: str, value: Values = final) -> dict[int, float]:
-    having, _ = common_rounds(group.runs, metric)
-    rounds, values = curve(group.runs, metric)
+    """Of the runs that have a result."""
+    runs = [run for run in group.runs if not no_result(run)]
+    having, _ = common_rounds(runs, metric)
+    rounds, values = curve(runs, metric)
     if not values.size:
         return {}
     seeds = (int(run.config.get("seed", 0)) for run in having)
@@ -73,8 +76,12 @@ def difference(
 
 
 def differences(groups: Sequence[Group], metric: str, value: Values = final) -> list[Difference]:
-    """Of every two groups, the better mean first."""
-    pairs = itertools.combinations(best_first(groups, metric, value), 2)
+    """Of every two groups of one world, the better mean first."""
+    pairs = (
+        pair
+        for same in by_world(groups).values()
+        for pair in itertools.combinations(best_first(same, metric, value), 2)
+    )
     return [found for pair in pairs if (found := difference(*pair, metric, value)) is not None]
 
 
@@ -116,11 +123,16 @@ def _between(low: float, high: float, share: bool = False) -> str:
     return f"{low:.3g} to {high:.3g}{'%' if share else ''}"
 
 
-def rivals(groups: Sequence[Group], metric: str) -> list[str]:
-    """The groups that the best by final mean is not told apart from: none if it wins."""
-    first, *others = best_first([one for one in groups if by_seed(one, metric)], metric)
-    found = [(other.name, difference(first, other, metric)) for other in others]
-    return [name for name, one in found if one is None or not one.decided]
+def repeated(groups: Sequence[Group], metric: str) -> list[Group]:
+    """Those with two seeds or more: of one alone nothing is known of how far others would lie."""
+    return [one for one in groups if len(by_seed(one, metric)) > 1]
+
+
+def once(groups: Sequence[Group], metric: str) -> list[str]:
+    """Beside groups that can be compared, those with one seed, which cannot."""
+    if not repeated(groups, metric):
+        return []
+    return [one.name for one in groups if len(by_seed(one, metric)) == 1]
 
 
 def one_seed_each(groups: Sequence[Group], metric: str) -> bool:
@@ -129,12 +141,32 @@ def one_seed_each(groups: Sequence[Group], metric: str) -> bool:
     return sum(map(bool, seeds)) > 1 and max(seeds) == 1
 
 
-def winner(groups: Sequence[Group], metric: str) -> str:
-    """The group that is told apart from every other one, or none."""
-    having = [one for one in groups if by_seed(one, metric)]
-    if len(having) < 2 or rivals(having, metric):
+def rivals(groups: Sequence[Group], metric: str, value: Values = final) -> list[str]:
+    """The groups that the best by its mean is not told apart from: none if it wins."""
+    ordered = best_first(repeated(groups, metric), metric, value)
+    found = [(other.name, difference(ordered[0], other, metric, value)) for other in ordered[1:]]
+    return [name for name, one in found if one is None or not one.decided]
+
+
+def winner(groups: Sequence[Group], metric: str, value: Values = final) -> str:
+    """The group that is told apart from every other one that can be compared, or none."""
+    having = repeated(groups, metric)
+    if len(having) < 2 or rivals(having, metric, value):
         return ""
-    return best_first(having, metric)[0].name
+    return best_first(having, metric, value)[0].name
+
+
+def means_say(groups: Sequence[Group], metric: str) -> str:
+    """What means over rounds say beside the final values, which may be another thing."""
+    having = repeated(groups, metric)
+    if len(having) < 2:
+        return ""
+    best = best_first(having, metric, over_rounds)[0].name
+    if near := rivals(having, metric, over_rounds):
+        told = f"{best} is not told apart from {', '.join(near)}"
+        return f"by the mean over rounds {told}"
+    too = ", too," if best == winner(having, metric) else ""
+    return f"by the mean over rounds{too} {best} is told apart from every other one"
 
 
 def iqm_text(samples: np.ndarray, metric: str) -> str:
@@ -148,6 +180,11 @@ def iqm_text(samples: np.ndarray, metric: str) -> str:
 
 def more_than_the_method(groups: Sequence[Group]) -> list[str]:
     """A warning, where methods are compared and something else differs as well."""
+    lines = (line for same in by_world(groups).values() for line in _more_differs(same))
+    return list(dict.fromkeys(lines))
+
+
+def _more_differs(groups: Sequence[Group]) -> list[str]:
     keys = differing([group.config for group in groups])
     if not any(key in ("algorithm.name", "federation.kind") for key in keys):
         return []

@@ -26,7 +26,7 @@ from fedrl.report.chart_data import chart_data
 from fedrl.report.client_panel import client_panels
 from fedrl.report.episodes_section import agents_episodes
 from fedrl.report.learned import few_tasks_warnings, learned
-from fedrl.report.panels import main_panels, other_panels
+from fedrl.report.panels import group_styles, main_panels, other_panels
 from fedrl.report.run_groups import (
     Group,
     curve,
@@ -35,8 +35,10 @@ from fedrl.report.run_groups import (
     mean_text,
     over_rounds,
     summary_row,
+    with_results,
 )
 from fedrl.report.run_labels import differing
+from fedrl.report.worlds import by_world, not_compared
 from fedrl.runs.read import load_all
 
 NUMBERS = "numbers.csv"
@@ -60,11 +62,12 @@ def build(
     if os.path.isdir(page):
         raise UserError(f"{page} is a folder: name the page to write, such as {page}/report.html")
     pictures = page.with_name("plots" if single and out is None else f"{page.stem}_plots")
-    loaded, left_out = load_all(folders)
+    readable, left_out = load_all(folders)
+    loaded, without = with_results(readable)
     try:
         page.parent.mkdir(parents=True, exist_ok=True)
-        text = html_page(group_runs(loaded), pictures, title, episodes, left_out)
-        if any(is_private(run.path) for run in loaded):  # its table of failures names clients
+        text = html_page(group_runs(loaded), pictures, title, episodes, [*left_out, *without])
+        if any(is_private(run.path) for run in readable):  # its table of failures names clients
             page.touch(OWNER_ONLY)
             page.chmod(OWNER_ONLY)
             for file in pictures.glob("*.csv"):
@@ -87,10 +90,11 @@ def html_page(
     """The page as text; its figures and numbers are also written into the folder `pictures`."""
     metric = main_metric(groups)
     names = dict.fromkeys(str(group.config.get("name", "run")) for group in groups)
-    rows = [summary_row(group, metric) for group in groups]
+    rows, worlds = [summary_row(group, metric) for group in groups], by_world(groups)
     main, others = main_panels(groups, metric), other_panels(groups, metric)
-    clients = client_panels(groups)
-    for name, panels in {metric: main, **{name: [panel] for name, panel in others.items()}}.items():
+    clients, whole = client_panels(groups), headline(groups, metric)
+    headlines = {world: headline(same, metric) for world, same in worlds.items()}
+    for name, panels in {metric: main, **others}.items():
         for ending in (".png", ".svg"):
             plots.save(plots.curves(panels), pictures / _file_name(name, ending))
     numbers_file.write(groups, pictures / NUMBERS)
@@ -109,7 +113,10 @@ def html_page(
         ],
         plots=plots,
         groups=groups,
-        headline=headline(groups, metric),
+        styles=group_styles(groups),
+        headline=whole,
+        worlds=not_compared(list(worlds), label(metric)) if len(worlds) > 1 else "",
+        headlines={world: one for world, one in headlines.items() if one.finals},
         warnings=[
             *differences.more_than_the_method(groups),
             *differences.tuned_for_another(groups),
@@ -128,7 +135,7 @@ def html_page(
         panels=[picture(panel) for panel in main],
         notes=notes(groups, main),
         episodes=[] if episodes is False else agents_episodes(groups, metric, bool(episodes)),
-        more_panels=[picture(panel) for panel in others.values()],
+        more_panels=[picture(panel) for same in others.values() for panel in same],
         failures=tables.failures(groups),
         settings=tables.settings(groups),
         provenance=tables.provenance(groups),
@@ -175,7 +182,8 @@ def picture(panel: plots.Panel, names: bool = False) -> Picture:
 
 class Headline(NamedTuple):
     """What was run, and the groups' final values of the main metric, the highest first unless there
-    is one seed each: a first place would read as a verdict."""
+    is one seed each: a first place would read as a verdict. All are of one world, where it has a
+    winner."""
 
     what: str
     metric: str
@@ -185,6 +193,8 @@ class Headline(NamedTuple):
     rivals: list[tuple[str, str]]  # those that the first is not told apart from, as in `finals`
     one_seed_each: bool  # nothing follows then, and `finals` are in the groups' own order
     learned: str  # of a single run of a language agent: before training, and after it
+    once: list[tuple[str, str]]  # beside `finals`: groups with one seed, which cannot be compared
+    means: str  # what means over rounds say
 
 
 def headline(groups: Sequence[Group], metric: str) -> Headline:
@@ -198,16 +208,18 @@ def headline(groups: Sequence[Group], metric: str) -> Headline:
     alone = differences.one_seed_each(groups, metric)
     if not alone:
         finals.sort(key=lambda final: final[0], reverse=True)
-    near = differences.rivals(groups, metric)
+    near, once = differences.rivals(groups, metric), differences.once(groups, metric)
     return Headline(
         ", ".join(_what_was_run(groups)),
         label(metric),
-        [shown for _, shown in finals],
+        [shown for _, shown in finals if shown[0] not in once],
         max(len(group.runs) for group in groups),
         differences.winner(groups, metric),
         [shown for _, shown in finals if shown[0] in near],
         alone,
         learned(groups, metric),
+        [shown for _, shown in finals if shown[0] in once],
+        sentence_case(differences.means_say(groups, metric)),
     )
 
 
@@ -244,6 +256,7 @@ def warnings(groups: Sequence[Group], left_out: Sequence[str] = ()) -> list[str]
             if run.status != "finished":
                 line = f"Unfinished: {run.path.name} is at round {max(run.rounds)} of "
                 line += f"{run.config.get('rounds', '?')} (status: {run.status})."
+                line += f" It stopped on an error: {run.error}." if run.error else ""
                 if len(group.runs) > 1:
                     line += f" All seeds of {group.name} are shown only as far as this one goes."
                 lines.append(line)
@@ -266,9 +279,33 @@ def notes(groups: Sequence[Group], panels: Sequence[plots.Panel]) -> list[str]:
             "Line: mean over seeds. Band: 95% t interval of that mean; that of two or three seeds "
             "is wide and may leave its panel."
         )
+    if early := _ending_early(panels):
+        lines.append(
+            f"Against {' and '.join(early)} a curve ends where its shortest seed does, before the "
+            "last rounds of the others: it may end elsewhere than the final value in the table."
+        )
     if any(one.x_label == "episodes played" for one in panels) and len(groups) > 1:
         lines.append(
             "M clients per round play M times the episodes of one client alone: compare at equal "
             "rounds and at equal episodes."
         )
     return lines
+
+
+def _ending_early(panels: Sequence[plots.Panel]) -> list[str]:
+    """Axes on which a curve's last values are not those of the last round."""
+    finals = {
+        (one.title, name): values[:, -1]
+        for one in panels
+        if one.x_label == "round"
+        for name, values in one.lines.items()
+        if values.size
+    }
+    found = (
+        one.x_label.partition(",")[0].replace("sent", "bytes sent")
+        for one in panels
+        for name, values in one.lines.items()
+        if values.size
+        and not np.array_equal(values[:, -1], finals[one.title, name], equal_nan=True)
+    )
+    return list(dict.fromkeys(found))

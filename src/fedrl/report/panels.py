@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
 from fedrl.core.number_format import is_share, label
+from fedrl.report.method_colours import styles_of
 from fedrl.report.plots import Panel
 from fedrl.report.run_groups import (
     Against,
@@ -16,9 +17,9 @@ from fedrl.report.run_groups import (
     drawn_metrics,
     env_steps,
     episodes_played,
-    failure_count,
     trains_agents,
 )
+from fedrl.report.worlds import by_world
 
 SHARES = {
     "accuracy", "train_accuracy", "held_out", "invalid", "truncated", "no_act", "no_think",
@@ -32,8 +33,14 @@ MOST_POINTS = 600
 
 
 def panel(
-    groups: Sequence[Group], metric: str, x_label: str = "round", against: Against | None = None
+    groups: Sequence[Group],
+    metric: str,
+    x_label: str = "round",
+    against: Against | None = None,
+    world: str = "",
+    styles: Mapping[str, int] | None = None,
 ) -> Panel:
+    """Of groups of one world, which is named where a page has several; `styles` by group."""
     x, lines = {}, {}
     for group in groups:
         at, values = curve(group.runs, metric, against)
@@ -43,7 +50,7 @@ def panel(
         x[group.name], lines[group.name] = at[keep], values[:, keep]
     positive = all((values > 0).all() for values in lines.values())
     return Panel(
-        title=label(metric),
+        title=f"{label(metric)}, {world}" if world else label(metric),
         x_label=x_label,
         x=x,
         lines=lines,
@@ -52,6 +59,7 @@ def panel(
         share=is_share(metric),
         possible=possible(metric, lines.values()),
         start=warm_start(groups, metric),
+        styles=styles or {},
     )
 
 
@@ -84,7 +92,7 @@ def warm_start(groups: Sequence[Group], metric: str) -> float | None:
 
 def main_panels(groups: Sequence[Group], metric: str) -> list[Panel]:
     """The main metric against rounds, episodes or steps, and bytes: what the runs have of these."""
-    panels = [panel(groups, metric)]
+    panels = panels_by_world(groups, metric)
     rounds = [metrics for g in groups for run in g.runs for metrics in run.rounds.values()]
     played = ("episodes played", episodes_played)
     steps = ("environment steps", env_steps)
@@ -93,19 +101,47 @@ def main_panels(groups: Sequence[Group], metric: str) -> list[Panel]:
         ("sent, both directions", bytes_sent),
     ):
         if any(map(against, rounds)):
-            panels.append(panel(groups, metric, x_label, against))
+            panels += panels_by_world(groups, metric, x_label, against)
     return panels
 
 
-def other_panels(groups: Sequence[Group], main: str) -> dict[str, Panel]:
+def other_panels(groups: Sequence[Group], main: str) -> dict[str, list[Panel]]:
     """Every other metric that was logged and is not zero throughout, against rounds."""
     names = [name for name in drawn_metrics(groups) if name != main]
-    if any(failure_count(run) for one in groups for run in one.runs):
+    # Not by the records of failures: a run's last round, if it broke, has these and no metrics.
+    if any(list(run.rounds.values())[-1]["cohort/failed_so_far"] for g in groups for run in g.runs):
         names.append("cohort/failed_so_far")
     panels = {}
     for name in names:
-        one = panel(groups, name)
-        switched_off = name.startswith("train/") and not any(v.any() for v in one.lines.values())
-        if any(values.size for values in one.lines.values()) and not switched_off:
-            panels[name] = one
+        found = panels_by_world(groups, name)
+        lines = [values for one in found for values in one.lines.values()]
+        switched_off = name.startswith("train/") and not any(values.any() for values in lines)
+        if found and not switched_off:
+            panels[name] = found
     return panels
+
+
+def group_styles(groups: Sequence[Group]) -> dict[str, int]:
+    """By a group's name, how its line looks: a method's own colour, whatever stands beside it."""
+    looks: dict[str, int] = {}
+    for same in by_world(groups).values():
+        looks |= styles_of({group.name: _federated_method(group) for group in same})
+    return looks
+
+
+def _federated_method(group: Group) -> str:
+    """Empty of baselines: these go by their federation's name."""
+    federated = group.config.get("federation.kind", "federated") == "federated"
+    return str(group.config.get("algorithm.name", "")) if federated else ""
+
+
+def panels_by_world(
+    groups: Sequence[Group], metric: str, x_label: str = "round", against: Against | None = None
+) -> list[Panel]:
+    """One for each world that has the metric: what differs in scale shares no axis."""
+    styles = group_styles(groups)
+    found = [
+        panel(same, metric, x_label, against, world, styles)
+        for world, same in by_world(groups).items()
+    ]
+    return [one for one in found if any(values.size for values in one.lines.values())]

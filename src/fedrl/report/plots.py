@@ -225,9 +225,12 @@ def band_plot(
     _tick_labels(axes.yaxis)
 
 
-def legend(figure: Figure, axes: Axes) -> None:
+def legend(figure: Figure, *row: Axes) -> None:
     """Names under the panels, in as many columns as fit: never on top of a curve."""
-    handles, names = axes.get_legend_handles_labels()
+    every = [pair for axes in row for pair in zip(*axes.get_legend_handles_labels(), strict=True)]
+    found = {name: handle for handle, name in reversed(every)}
+    names = list(dict.fromkeys(name for _, name in every))
+    handles = [found[name] for name in names]
     letters_per_inch = 13
     width = figure.get_figwidth() * letters_per_inch
     columns = max(1, min(len(names), int(width / (max(map(len, names), default=0) + 6))))
@@ -258,9 +261,8 @@ def curves(panels: Sequence[Panel], *, names: bool = True) -> Figure:
             axes.set_xlabel(panel.x_label)
             axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
             _tick_labels(axes.xaxis, panel.x_unit)
-        fullest = max(row, key=lambda axes: len(axes.lines))
-        if names and len(fullest.lines) > 1:
-            legend(result, fullest)
+        if names and max(len(axes.lines) for axes in row) > 1:
+            legend(result, *row)
     return result
 
 

@@ -75,6 +75,29 @@ def group_runs(runs: Sequence[Run]) -> list[Group]:
     ]
 
 
+def no_result(run: Run) -> str:
+    """Why its last numbers are no result to compare; empty where they are one."""
+    if run.status == "finished":
+        return ""
+    where = f"{run.path.name} {{}} at round {max(run.rounds)} of {run.config.get('rounds', '?')}"
+    if run.error:
+        return f"{where.format('stopped on an error')}: {run.error}"
+    told = {name for metrics in run.rounds.values() for name in metrics if name.startswith("eval/")}
+    later = [metrics for number, metrics in run.rounds.items() if number > 0]
+    if any(told.intersection(metrics) or not told for metrics in later):
+        return ""
+    return f"{where.format('is')} without an evaluation of what it learned"
+
+
+def with_results(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
+    """The runs that may be compared, and a line about each that may not. All of them where none
+    may: what there is can still be looked at."""
+    kept = [run for run in runs if not no_result(run)]
+    if not kept:
+        return list(runs), []
+    return kept, [line for run in runs if (line := no_result(run))]
+
+
 # Numbers
 
 Against = Callable[[Mapping[str, float]], float]

@@ -23,6 +23,8 @@ CODE = "packages"
 MOVE_NOTHING = ("name", CODE, "out", "track", "checkpoint_every", "borrowed")
 """Keys that tell no two runs apart: what they name is no setting of what was computed."""
 MOST_WORDS = 3
+DIGITS = 6
+"""Of a hash, in a name."""
 SYMBOLS = {
     "alpha": "α",
     "beta": "β",
@@ -77,11 +79,12 @@ def _by_settings(config: Config, configs: Sequence[Config], in_variant: bool = F
     if "federation.kind" in kinds:
         keys = [key for key in keys if key != "federation.client"]
     words += [_word(key, config[key], keys) for key in keys if key in config]
-    if not keys and len(alike) > 1:  # nothing but the code, or the name of the run
-        if len({str(other.get("name")) for other in alike}) > 1 and not in_variant:
+    twins = [other for other in alike if all(other.get(key) == config.get(key) for key in keys)]
+    if len(twins) > 1:  # nothing but the code, or the name of the run
+        if len({str(other.get("name")) for other in twins}) > 1 and not in_variant:
             words.append(str(config.get("name")))
-        elif config.get(CODE):
-            words.append(f"(code {_code(config[CODE])})")
+        if CODE in differing(twins):
+            words.append(f"(code {_code(config, twins)})")
     return " ".join(words) or "defaults"
 
 
@@ -140,10 +143,34 @@ def _word(key: str, value: Setting, among: Sequence[str]) -> str:
     return f"{SYMBOLS.get(last, last) if short else key}={text}"
 
 
-def _code(packages: Setting) -> str:
-    """The first digits of the hashes in `package:version:hash`."""
-    every = packages if isinstance(packages, list) else [packages]
-    return " ".join(str(one).rpartition(":")[2][:6] for one in every)
+def _code(config: Config, twins: Sequence[Config]) -> str:
+    """The first digits of the hashes that not all twins have."""
+    shared = set.intersection(*({part[-1] for part in _packages(other)} for other in twins))
+    own = [part[-1] for part in _packages(config)]
+    return " ".join(one[:DIGITS] for one in own if one not in shared) or "of fedrl alone"
+
+
+def code_text(config: Config) -> str:
+    """Code from outside, for a table: its package or file, and the digits that a name has."""
+    return (
+        ", ".join(f"{part[0]} {part[-1][:DIGITS]}" for part in _packages(config)) or "fedrl alone"
+    )
+
+
+def _packages(config: Config) -> list[list[str]]:
+    """Of every `package:version:hash`, its parts."""
+    said = config.get(CODE) or []
+    return [str(one).split(":") for one in (said if isinstance(said, list) else [said])]
+
+
+def differ_in_code_alone(configs: Sequence[Config]) -> bool:
+    """Whether two of them have the same settings, and other code behind these."""
+    settings = [setting_text([config.get(key) for key in _keys(configs)]) for config in configs]
+    return any(times > 1 for times in Counter(settings).values()) and CODE in differing(configs)
+
+
+def _keys(configs: Sequence[Config]) -> list[str]:
+    return [key for key in differing(configs) if key not in ("name", CODE)]
 
 
 def shown(key: str, value: Setting) -> str:

@@ -11,7 +11,7 @@ from fedrl.aggregation.settings import Settings as RuleSettings
 from fedrl.core.number_format import duration, number_ranges
 from fedrl.core.types import Json
 from fedrl.report.run_groups import Group
-from fedrl.report.run_labels import CODE, differing, shown
+from fedrl.report.run_labels import CODE, code_text, differ_in_code_alone, differing, shown
 from fedrl.runs.read import Run, flatten
 
 RULE_DEFAULTS = {f"aggregate.{field.name}": field.default for field in fields(RuleSettings)}
@@ -78,6 +78,9 @@ def settings(groups: Sequence[Group]) -> Settings:
     all_keys = [key for key in differing(configs) if key != CODE]
     keys = [key for key in all_keys if not _says_nothing(key, groups)]
     rows = [[g.name, *(shown(key, g.config.get(key)) for key in keys)] for g in groups]
+    if differ_in_code_alone([group.config for group in groups]):
+        keys = [*keys, "code"]
+        rows = [[*row, code_text(group.config)] for row, group in zip(rows, groups, strict=True)]
     sections: dict[str, list[str]] = {}
     for key, value in configs[0].items():
         if key not in (*all_keys, CODE):

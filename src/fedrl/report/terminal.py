@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 from fedrl.core.number_format import label
 from fedrl.report import differences
-from fedrl.report.run_groups import Group, main_metric, summary_row
+from fedrl.report.run_groups import Group, main_metric, no_result, summary_row
+from fedrl.report.worlds import by_world, not_compared
 
 SEEDS = "seeds"
 
 
-def summary(groups: Sequence[Group]) -> str:
-    """A row per group with its final value and its mean over rounds, and who is told apart."""
+def summary(groups: Sequence[Group], left_out: Sequence[str] = ()) -> str:
+    """A row per group with its final value and its mean over rounds, who is told apart, and what is
+    no part of that."""
     metric = main_metric(groups)
     figures = [summary_row(group, metric) for group in groups]
     finals = [name for name in figures[0] if name.startswith("final ")]
@@ -24,21 +26,43 @@ def summary(groups: Sequence[Group]) -> str:
     lines = [
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
     ]
-    return "\n".join([*lines, *_verdict(groups, metric)])
+    notes = [*_unfinished(groups), *(f"left out: {line}" for line in left_out)]
+    return "\n".join([*lines, *notes, *_verdicts(groups, metric)])
+
+
+def _unfinished(groups: Sequence[Group]) -> list[str]:
+    """Runs that go on, or that somebody stopped: their numbers are not the last ones."""
+    return [
+        f"unfinished: {run.path.name} is at round {max(run.rounds)} of "
+        f"{run.config.get('rounds', '?')} ({'no result, ' if no_result(run) else ''}{run.status})"
+        for group in groups
+        for run in group.runs
+        if run.status != "finished"
+    ]
+
+
+def _verdicts(groups: Sequence[Group], metric: str) -> list[str]:
+    worlds = by_world(groups)
+    if len(worlds) == 1:
+        return _verdict(groups, metric)
+    lines = [
+        f"{world}: {line}" for world, same in worlds.items() for line in _verdict(same, metric)
+    ]
+    return [not_compared(list(worlds), label(metric)), *lines]
 
 
 def _verdict(groups: Sequence[Group], metric: str) -> list[str]:
-    having = differences.best_first(
-        [group for group in groups if differences.by_seed(group, metric)], metric
-    )
-    if len(having) < 2:
-        return []
     if differences.one_seed_each(groups, metric):
         return ["one seed each: nothing follows about which is better; several: --seeds 0-4"]
-    if near := differences.rivals(having, metric):
-        return [
-            f"no winner by final {label(metric)}: {having[0].name} is not told apart from "
-            f"{', '.join(near)}"
-        ]
-    best = having[0].name
-    return [f"by final {label(metric)}, seed by seed, {best} is told apart from every other one"]
+    once = differences.once(groups, metric)
+    alone = [f"one seed, cannot be compared: {', '.join(once)}"] if once else []
+    having = differences.best_first(differences.repeated(groups, metric), metric)
+    if len(having) < 2:
+        return alone
+    best, near = having[0].name, differences.rivals(having, metric)
+    said = f"by final {label(metric)}, seed by seed, {best} is told apart from every other one"
+    if near:
+        said = (
+            f"no winner by final {label(metric)}: {best} is not told apart from {', '.join(near)}"
+        )
+    return [said, differences.means_say(having, metric), *alone]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import logging
 import os
@@ -18,6 +19,9 @@ from fedrl.runs import logs
 LOG = logging.getLogger("fedrl")
 CUMULATIVE = ("env/steps", "env/episodes", "env/tokens", "comm/bytes_up", "comm/bytes_down")
 
+STOPPED, LOG_BYTES, MOST_WORDS = " stopped: ", 50_000, 300
+"""How a log says why, how much of its end is looked at, and how much of it is shown."""
+
 
 @dataclass(frozen=True)
 class Run:
@@ -33,6 +37,8 @@ class Run:
     """Of its rounds without compiling; None where the run does not tell these apart."""
     starting_seconds: float | None = None
     """Until its rounds began, and compiling in them; None as above."""
+    error: str = ""
+    """That it stopped on; empty where somebody stopped it, or nothing did."""
 
     @property
     def status(self) -> str:
@@ -54,7 +60,9 @@ def load(folder: Path) -> Run:
         raise UserError(f"{folder / 'config.toml'} cannot be read: {error}") from None
     rounds = _rounds(folder / "metrics.jsonl")
     if not rounds:
-        raise UserError(f"{folder} has no metrics yet: its metrics.jsonl is missing or empty")
+        why = why_stopped(folder)
+        said = f"it stopped on an error: {why}" if why else "its metrics.jsonl is missing or empty"
+        raise UserError(f"{folder} has no metrics yet: {said}")
     meta = _meta(folder / "meta.json")
     failed = [line for line in client_records(folder) if line.get("status") == "failed"]
     timings = _lines(folder / "timings.jsonl")
@@ -62,10 +70,13 @@ def load(folder: Path) -> Run:
     seconds = _number(meta.get("seconds")) or timed
     settings = flatten(config)
     apart = _apart(timings, timed, meta) if settings.get("engine") == "inprocess" else (None, None)
-    return Run(folder, settings, meta, rounds, failed, seconds, *apart)
+    broke = why_stopped(folder) if meta.get("status") == "stopped" else ""
+    return Run(folder, settings, meta, rounds, failed, seconds, *apart, error=broke)
 
 
-def _apart(timings: Sequence[Tables], timed: float, meta: Tables) -> tuple[float | None, ...]:
+def _apart(
+    timings: Sequence[Tables], timed: float, meta: Tables
+) -> tuple[float | None, float | None]:
     """Training, and starting with compiling. Clients in other processes compile unseen, and runs
     of versions before did not write it down: then neither is known."""
     compiled = [line.get("compile") for line in timings]
@@ -104,6 +115,17 @@ def runs_in(folder: Path) -> list[Path]:
     return [*own, *newest.values()] or [folder]  # as they were begun: about as the sweep has them
 
 
+def runs_named(name: str) -> list[Path]:
+    """Of a folder, as `runs_in` has them; of a pattern, the runs that it finds: none, perhaps."""
+    if os.path.exists(name) or not glob.has_magic(name):
+        return runs_in(Path(name))
+    found = [Path(place) for place in sorted(glob.glob(name))]
+    # a pattern also finds pages and pictures beside runs; else it may stop a folder short
+    own = [place for place in found if (place / "config.toml").is_file()]
+    inside = (one for place in found for one in runs_in(place))
+    return own or [place for place in inside if (place / "config.toml").is_file()]
+
+
 def _started(path: Path) -> tuple[str, Path]:
     try:
         return str(_meta(path / "meta.json").get("started", "")), path
@@ -134,6 +156,19 @@ def load_all(folders: Sequence[Path]) -> tuple[list[Run], list[str]]:
     for line in left_out:
         LOG.warning("left out: %s", line)
     return found, left_out
+
+
+def why_stopped(path: Path) -> str:
+    """What its log says last of that; nothing if somebody stopped it."""
+    try:
+        with (path / "log.txt").open("rb") as file:
+            file.seek(max(0, file.seek(0, 2) - LOG_BYTES))
+            lines = file.read().decode(errors="replace").splitlines()
+    except OSError:
+        return ""
+    said = [line.partition(STOPPED)[2] for line in lines if STOPPED in line]
+    why = said[-1] if said else ""
+    return "" if why.startswith(("KeyboardInterrupt", "StopRun")) else why[:MOST_WORDS]
 
 
 def last_round(folder: Path) -> int:

@@ -50,8 +50,8 @@ OWN = ("seed", "name")
 """Settings of every run that the sweep itself says."""
 LOOK = 1.0
 """Seconds between two looks at the runs' logs."""
-PLAIN_SECONDS = 15.0
-"""Without a terminal, a line at most this often."""
+FIRST_SECONDS, PLAIN_SECONDS = 3.0, 15.0
+"""Without a terminal, when the first line comes, and how often more do."""
 
 
 @dataclass(frozen=True)
@@ -214,11 +214,8 @@ def run(
     _try(missing.values())
     console = Console(stderr=True, highlight=False)
     console.quiet = not (progress or (progress is None and console.is_terminal))
-    for name, one in missing.items():
-        if one.seed == sweep.seeds[0]:
-            for line in notes(one):
-                variant = name.partition(", seed")[0]
-                console.print(f"note: {variant}: {line}", markup=False, soft_wrap=True)
+    for line, variants in _notes(missing).items():
+        console.print(f"note: {', '.join(variants)}: {line}", markup=False, soft_wrap=True)
     if missing:
         many = min(processes or cores(), len(missing))
         console.print(f"{len(missing)} of {len(wanted)} runs to do, {many} at a time, under {out}")
@@ -232,6 +229,15 @@ def run(
     begun = [path for one in wanted.values() if reached(one) >= 0 and (path := find(one))]
     whole = all(finished(one) for one in wanted.values())
     return begun, whole
+
+
+def _notes(runs: Mapping[str, Config]) -> dict[str, list[str]]:
+    """What is easily missed of the runs' settings, each with the variants that it is of."""
+    found: dict[str, dict[str, None]] = {}
+    for name, config in runs.items():
+        for line in notes(config):
+            found.setdefault(line, {})[name.partition(", seed")[0]] = None
+    return {line: list(variants) for line, variants in found.items()}
 
 
 def _try(runs: Iterable[Config]) -> None:
@@ -280,13 +286,13 @@ class Watch:
         if self._bars is not None:
             for name, config in self.runs.items():
                 bars[name] = self._bars.add_task(name, total=config.rounds, told="waits")
-        spoken = time.monotonic()
+        spoken, pause = time.monotonic(), FIRST_SECONDS
         while not self._over.wait(LOOK):
-            if self._bars is None and time.monotonic() - spoken < PLAIN_SECONDS:
+            if self._bars is None and time.monotonic() - spoken < pause:
                 continue
             found = {name: standing(config) for name, config in self.runs.items()}
             if self._bars is None:
-                spoken = time.monotonic()
+                spoken, pause = time.monotonic(), PLAIN_SECONDS
                 told = [
                     f"{name}: {words}"
                     for name, (last, words) in found.items()
@@ -303,8 +309,10 @@ def standing(config: Config) -> tuple[int, str]:
     """The last round of a run, and in words where it stands."""
     last = reached(config)
     path = find(config)
-    if last < 0 or path is None:
+    if path is None:
         return -1, ""
+    if last < 0:
+        return -1, "starting: loading, compiling"
     run = load_run(path)
     told = f"round {last} of {config.rounds}"
     for metric in (*main_metrics(run.config), "train/return"):

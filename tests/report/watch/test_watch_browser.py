@@ -11,6 +11,11 @@ from support.watched_runs import Written, serving
 pytestmark = pytest.mark.slow
 expect = playwright.expect
 expect.set_options(timeout=20_000)
+PAVG = """() => {
+  const mark = document.createElement("i");
+  mark.style.background = style(3).stroke;
+  return mark.style.background;
+}"""
 
 
 def test_a_run_is_followed_to_its_end_through_a_restart(tmp_path: Path, new_person):  # noqa: F811
@@ -70,6 +75,23 @@ def test_runs_of_the_same_method_and_seed_have_legends_of_their_own(tmp_path: Pa
         expect(page.locator("#runs")).to_contain_text("seed 0 (lr=0.1)")
         page.get_by_label("show demo, fedagent, seed 0 (lr=0.1)").uncheck()
         expect(legend).not_to_contain_text("lr=0.1")
+
+
+def test_a_method_keeps_its_colour_whatever_is_shown_beside_it(tmp_path: Path, new_person):  # noqa: F811
+    for name in ("pavg", "fedsvrpg-m"):
+        run = Written(tmp_path / "runs" / name)
+        config = run.path / "config.toml"
+        config.write_text(config.read_text().replace("fedagent", name))
+        run.round()
+    with serving(tmp_path / "runs") as server:
+        page = new_person(server.url, [server.url.partition("#")[0]])
+        expect(page.locator("#runs input:checked")).to_have_count(2)
+        mark = page.locator("#runs li", has_text="pavg").locator(".swatch")
+        seen = mark.evaluate("one => one.style.background")
+        assert seen == page.evaluate(PAVG)  # as on the result pages
+        page.get_by_label("show demo, fedsvrpg-m, seed 0").uncheck()
+        expect(page.locator("#runs input:checked")).to_have_count(1)
+        assert mark.evaluate("one => one.style.background") == seen
 
 
 def test_the_epsilon_of_a_private_run_is_a_tile_of_its_last_round(tmp_path: Path, new_person):  # noqa: F811

@@ -30,7 +30,7 @@ Backend = Literal["auto", "envpool", "gymnasium"]
 NEEDS = {"gymnasium": ("gymnasium", "Box2D"), "envpool": ("envpool", "gymnasium")}
 """Modules of each simulator; the one that steps a lander alone faster, as a client does, first."""
 
-INSTALL = {"gymnasium": 'pip install "gymnasium[box2d]>=1.1"',
+INSTALL = {"gymnasium": 'pip install "fedrl[box2d]"',
            "envpool": 'pip install envpool "gymnasium>=1.1"'}  # fmt: skip
 
 

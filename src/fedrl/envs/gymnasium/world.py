@@ -30,6 +30,7 @@ from fedrl.core import seeding
 from fedrl.core.policies import ActionBox
 from fedrl.core.registry import code, suggestion
 from fedrl.core.types import UserError
+from fedrl.envs.gymnasium import missing_packages
 from fedrl.envs.gymnasium.attributes import set_attribute
 from fedrl.envs.gymnasium.settings import (
     Keyword,
@@ -208,6 +209,10 @@ def _registered(id: str) -> EnvSpec:
         found = gymnasium.spec(name)
     except ModuleNotFoundError as error:
         raise _missing(f"world.id = {id!r}", error) from error
+    except gymnasium.error.NamespaceNotFound as error:
+        raise UserError(
+            f"world.id is {id!r}, which is not registered: {missing_packages.of_namespace(name)}"
+        ) from error
     except gymnasium.error.Error as error:
         near = suggestion(name, list(gymnasium.registry))
         if not near.startswith("did"):  # the whole choice is hundreds of names
@@ -226,10 +231,13 @@ def _created(spec: EnvSpec, kwargs: dict[str, Value]) -> Env:
         _quiet_mujoco(id)
     try:
         env = gymnasium.make(spec, max_episode_steps=-1, disable_env_checker=True, **kwargs)
-    except ModuleNotFoundError as error:
-        raise _missing(f"world.id = {id!r}", error) from error
-    except gymnasium.error.DependencyNotInstalled as error:
-        raise UserError(f"world.id = {id!r} needs another package: {error}") from error
+    except (ModuleNotFoundError, gymnasium.error.DependencyNotInstalled) as error:
+        if command := missing_packages.of_environment(spec):
+            raise UserError(f"world.id = {id!r} needs another package: {command}") from error
+        if isinstance(error, ModuleNotFoundError):
+            raise _missing(f"world.id = {id!r}", error) from error
+        said = _first_line(error)
+        raise UserError(f"world.id = {id!r} needs another package: {said}") from error
     except (gymnasium.error.Error, ImportError, TypeError, ValueError, OSError) as error:
         said = f" with world.kwargs {', '.join(kwargs)}" if kwargs else ""
         raise UserError(f"world.id = {id!r} cannot be made{said}: {_first_line(error)}") from error

@@ -16,13 +16,12 @@ from pathlib import Path
 from typing import Any
 
 from fedrl.core.types import Json
+from fedrl.report.method_colours import method_style
 from fedrl.report.run_labels import beside_namesakes
-from fedrl.runs.read import OF_A_SEED, flatten
+from fedrl.runs.read import OF_A_SEED, flatten, why_stopped
 
 MOST_BYTES = 8_000_000
 """Read of a log at once: a long run appears piece by piece instead of late."""
-STOPPED, LOG_BYTES, MOST_WORDS = " stopped: ", 50_000, 300
-"""How a log says why, how much of its end is looked at, and how much of it is shown."""
 CALLED = ("name", "method", "kind", "seed")
 """What the page calls a run by."""
 RECENT = 20
@@ -134,6 +133,10 @@ class Followed:
     def about(self) -> Json:
         """A line of the list of runs."""
         meta, planned = meta_of(self.path), int(self.settings.get("rounds", 0))
+        method, kind = (
+            str(self.settings.get(key, given))
+            for key, given in (("algorithm.name", ""), ("federation.kind", "federated"))
+        )
         done = self.rounds[-1] if self.rounds else 0
         status = str(meta.get("status", "unknown"))
         last = max((changed(tail.path) for tail in self.tails.values()), default=0.0)
@@ -148,9 +151,10 @@ class Followed:
             "name": OF_A_SEED.sub("", str(self.settings.get("name", self.path.parent.name))),
             "run": self.path.name,
             "id": self.path.name.rpartition("-")[2],
-            "method": str(self.settings.get("algorithm.name", "")),
+            "method": method,
+            "style": method_style(method) if kind == "federated" else None,
             "world": str(self.settings.get("world.name", "")),
-            "kind": str(self.settings.get("federation.kind", "federated")),
+            "kind": kind,
             "seed": self.settings.get("seed"),
             "clients": self.settings.get("federation.clients"),
             "engine": str(self.settings.get("engine", "")),
@@ -211,19 +215,6 @@ def meta_of(path: Path) -> Mapping[str, Any]:
     except (OSError, ValueError):
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def why_stopped(path: Path) -> str:
-    """What its log says last of that; nothing if somebody stopped it."""
-    try:
-        with (path / "log.txt").open("rb") as file:
-            file.seek(max(0, file.seek(0, 2) - LOG_BYTES))
-            lines = file.read().decode(errors="replace").splitlines()
-    except OSError:
-        return ""
-    said = [line.partition(STOPPED)[2] for line in lines if STOPPED in line]
-    why = said[-1] if said else ""
-    return "" if why.startswith(("KeyboardInterrupt", "StopRun")) else why[:MOST_WORDS]
 
 
 def changed(path: Path) -> float:

@@ -87,6 +87,22 @@ function alike() {
   return [first, ...same.sort((a, b) => worth(runs[b]) - worth(runs[a]))].slice(0, AT_FIRST);
 }
 
+// By chosen run, its style: the first of a method has the method's own, the others what is free.
+function looks() {
+  const own = new Map();
+  for (const number of chosen) {
+    const at = runs[number]?.style ?? null;
+    if (at !== null && ![...own.values()].includes(at)) own.set(number, at);
+  }
+  const taken = new Set(own.values());
+  let free = 0;
+  return new Map(chosen.map((number) => {
+    if (own.has(number)) return [number, own.get(number)];
+    while (taken.has(free)) free += 1;
+    return [number, free++];
+  }));
+}
+
 function choose(numbers) {
   chosen = numbers;
   sessionStorage.setItem("fedrl-watch-chosen", JSON.stringify(numbers.map((n) => runs[n].path)));
@@ -115,7 +131,7 @@ function list() {
     };
     const swatch = document.createElement("span");
     swatch.className = "swatch";
-    swatch.style.background = chosen.includes(number) ? style(chosen.indexOf(number)).stroke : "transparent";
+    swatch.style.background = chosen.includes(number) ? style(looks().get(number)).stroke : "transparent";
     const name = document.createElement("span");
     name.className = "name";
     name.textContent = label(run);  // what differs: a recipe's runs share their name
@@ -210,7 +226,7 @@ function show() {
   const weight = Number($("smooth").value);
   const several = new Set(shown.map((number) => runs[number].name)).size > 1;
   const lines = shown.map((number) => ({
-    label: `${several ? `${runs[number].name}: ` : ""}${label(runs[number])}`, index: chosen.indexOf(number),
+    label: `${several ? `${runs[number].name}: ` : ""}${label(runs[number])}`, index: looks().get(number),
     x: kept.get(number).rounds, y: smoothed(kept.get(number).metrics[metric] || [], weight),
   }));
   if (lines.length) curves.draw(lines, {log: $("log").checked});

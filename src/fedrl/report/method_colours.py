@@ -1,4 +1,4 @@
-"""A colour and a dash per method, the same in every figure of the result pages.
+"""A colour and a dash per method, the same in reports, in the live view and on the result pages.
 
 A line's name may say more than its method ("FedQHD, corrections (ours)", "PAvg, λ = 2ηK"): the
 longest known name that it begins with counts. What is no method (a β, a size) takes the styles that
@@ -7,7 +7,7 @@ no method of the same figure has, in their order.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 
 METHODS = (
     # solid
@@ -26,18 +26,38 @@ ALONE = {
 }  # fmt: skip
 
 
+IN_RECIPES = {method.lower(): method for method in METHODS} | {
+    "feddqn": "FedAvg-DQN", "distill-dqn": "Distillation FedDQN",
+    "truncate-qhd": "Truncate FedAvg-QHD", "fedagent": "FedAgent", "fedrlhf": "FedRLHF",
+}  # fmt: skip
+"""By a method's name in recipes, the one above."""
+
+
 def styles(names: Iterable[str]) -> dict[str, int]:
     """By a line's name, which style of `plots.line_style` it has."""
     lines = list(names)
-    found = {name: at for name in lines if (at := known(name)) is not None}
-    doubled = {at for at in found.values() if list(found.values()).count(at) > 1}
-    if doubled:  # two lines of one method: the first keeps its style
-        first: dict[int, str] = {}
-        for name, at in found.items():
-            first.setdefault(at, name)
-        found = {name: at for name, at in found.items() if first[at] == name}
-    free = (at for at in range(4 * len(METHODS)) if at not in found.values())
-    return {name: found[name] if name in found else next(free) for name in lines}
+    return _placed(lines, {name: at for name in lines if (at := known(name)) is not None})
+
+
+def styles_of(methods: Mapping[str, str]) -> dict[str, int]:
+    """The same, where it is known which method of recipes a line is of; "" is none."""
+    found = {line: at for line, name in methods.items() if (at := method_style(name)) is not None}
+    return _placed(list(methods), found)
+
+
+def method_style(name: str) -> int | None:
+    """Of a method by its name in recipes; None of one that has no colour of its own."""
+    return known(IN_RECIPES[name]) if name in IN_RECIPES else None
+
+
+def _placed(lines: Sequence[str], found: Mapping[str, int]) -> dict[str, int]:
+    """Of two lines of one method the first keeps its style; the others take what is free."""
+    first: dict[int, str] = {}
+    for name, at in found.items():
+        first.setdefault(at, name)
+    own = {name: at for at, name in first.items()}
+    free = (at for at in range(4 * len(METHODS)) if at not in first)
+    return {name: own[name] if name in own else next(free) for name in lines}
 
 
 def known(name: str) -> int | None:

@@ -1,0 +1,105 @@
+"""Runs that broke or have only begun: they are named, and no part of a comparison."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.pages import Page, write_run
+
+import fedrl
+from fedrl.report import differences
+from fedrl.report import page as report
+from fedrl.report.panels import other_panels
+from fedrl.report.run_groups import group_runs, no_result, with_results
+from fedrl.runs.read import load
+
+ERROR = "QuorumLost round 1: only 0 of 5 clients gave a usable update"
+
+
+def methods(folder: Path) -> list[Path]:
+    finals = {"pavg": [50.0, 51], "fedprox": [80.0, 82]}
+    return [
+        write_run(folder / f"{name}-{s}", seed=s, algorithm=f'name = "{name}"', final=final)
+        for name, values in finals.items()
+        for s, final in enumerate(values)
+    ]
+
+
+def broken(folder: Path, why: str = ERROR, done: int = 0, seed: int = 2) -> Path:
+    failures = tuple((1, client, "timeout") for client in range(5))
+    run = write_run(folder, seed=seed, done=done, status="stopped", failures=failures)
+    (run / "log.txt").write_text(f"2026-01-01 10:00:00 stopped: {why}\nTraceback …\n")
+    return run
+
+
+def test_a_run_that_broke_is_no_result_and_one_that_was_stopped_is(tmp_path: Path):
+    assert ERROR in no_result(load(broken(tmp_path / "a", done=4)))
+    assert no_result(load(broken(tmp_path / "b", "KeyboardInterrupt", done=4))) == ""
+    assert "without an evaluation" in no_result(load(broken(tmp_path / "c", "KeyboardInterrupt")))
+    assert "without an evaluation" in no_result(
+        load(write_run(tmp_path / "d", done=1, status="running"))
+    )
+    assert no_result(load(write_run(tmp_path / "e", done=2, status="running"))) == ""
+
+
+def test_the_terminal_leaves_it_out_of_table_and_verdict_and_says_so(tmp_path: Path):
+    folders = [*methods(tmp_path / "runs"), broken(tmp_path / "pavg-2")]
+    told = fedrl.Runs(map(fedrl.Run, folders)).summary()
+    assert "by final return, seed by seed, fedprox is told apart from every other one" in told
+    assert f"left out: pavg-2 stopped on an error at round 0 of 10: {ERROR}" in told
+    (row,) = [line for line in told.splitlines() if line.startswith("pavg")]
+    assert row.split()[-1] == "2"  # seeds
+
+
+def test_a_run_that_broke_before_its_first_line_says_why(tmp_path: Path):
+    run = broken(tmp_path / "a")
+    (run / "metrics.jsonl").write_text("")
+    with pytest.raises(fedrl.UserError, match="no metrics yet: it stopped on an error: QuorumLost"):
+        load(run)
+
+
+def test_the_terminal_marks_what_goes_on(tmp_path: Path):
+    going = write_run(tmp_path / "x", seed=2, done=4, status="running")
+    told = fedrl.Runs(map(fedrl.Run, [*methods(tmp_path / "runs"), going])).summary()
+    assert "unfinished: x is at round 4 of 10 (running)" in told
+
+
+def test_tables_of_pandas_leave_it_out(tmp_path: Path):
+    pytest.importorskip("pandas")
+    runs = fedrl.Runs(map(fedrl.Run, [*methods(tmp_path / "runs"), broken(tmp_path / "pavg-2")]))
+    assert set(runs.compare().groups["round"]) == {10}
+    assert len(set(runs.metrics["run"])) == 5
+
+
+def test_where_none_has_a_result_there_is_no_verdict(tmp_path: Path):
+    runs = [load(broken(tmp_path / "a")), load(broken(tmp_path / "b", seed=3))]
+    kept, lines = with_results(runs)
+    assert (kept, lines) == (runs, [])
+    groups = group_runs(kept)
+    assert differences.rivals(groups, "eval/return") == []
+    assert "no result, stopped" in fedrl.Runs(fedrl.Run(run.path) for run in runs).summary()
+
+
+def test_failures_of_the_round_that_broke_are_no_flat_line(tmp_path: Path):
+    """Its records are there and its metrics are not."""
+    groups = group_runs([load(broken(tmp_path / "a"))])
+    assert "cohort/failed_so_far" not in other_panels(groups, "eval/return")
+    groups = group_runs([load(broken(tmp_path / "b", done=1))])
+    (panel,) = other_panels(groups, "eval/return")["cohort/failed_so_far"]
+    assert panel.lines["pavg"].tolist() == [[0, 5]]
+
+
+@pytest.mark.slow
+def test_the_page_leaves_it_out_and_says_so(tmp_path: Path):
+    other = write_run(tmp_path / "other", algorithm='name = "scaffold"', done=0, status="stopped")
+    folders = [*methods(tmp_path / "runs"), broken(tmp_path / "pavg-2"), other]
+    page = Page(report.build(folders, tmp_path / "page.html").read_text())
+    assert "highest final return fedprox" in page.text
+    assert f"Left out: pavg-2 stopped on an error at round 0 of 10: {ERROR}." in page.text
+    assert "Left out: other is at round 0 of 10 without an evaluation" in page.text
+    alone = Page(report.build([folders[-2]]).read_text())
+    assert f"It stopped on an error: {ERROR}." in alone.text
+    none = Page(report.build(folders[-2:], tmp_path / "none.html").read_text())
+    assert "no run has a result yet that could be compared" in none.text
+    assert "told apart from" not in none.text.partition("Comparison")[0]
