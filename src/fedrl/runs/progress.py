@@ -21,6 +21,8 @@ from fedrl.core.types import Metrics
 from fedrl.federation.round_loop import Round
 
 MAIN = ("eval/success", "eval/accuracy", "eval/return", "eval/reward", "train/return")
+EXACT = "eval/q_error"
+"""Told beside the main metric, where a world is small enough to solve: returns hardly show it."""
 PLAIN_SECONDS = 2.0
 """Without a terminal, a line at most this often (and for the first and the last round)."""
 NO_SIGNAL_ROUNDS = 3
@@ -110,6 +112,8 @@ class Progress:
             told_in = self._told_in[main]
             since = "" if told_in == done.round else f" (round {told_in})"
             parts = [f"{main} {metrics[main]:.4g}{since}"]
+        if EXACT in metrics:
+            parts.append(f"{EXACT} {metrics[EXACT]:.3g}")
         if "env/steps" in metrics:
             parts.append(f"{si(metrics['env/steps'])} steps")
         if "comm/bytes_up" in metrics:
