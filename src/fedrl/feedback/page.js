@@ -166,7 +166,7 @@ function decide(one, mine) {
 }
 
 async function forgetAll() {
-  if (!await sure("Delete all your answers and notes? They cannot be brought back. What a model has learned from them so far stays in it until it learns again, and what was sent on stays sent.")) return;
+  if (!await sure(`Delete all your answers and notes? ${$("deleting").textContent}`)) return;
   try {
     const reply = await fetch("forget", {
       method: "POST", body: JSON.stringify({ all: true }), credentials: "omit",
