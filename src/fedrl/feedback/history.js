@@ -15,6 +15,7 @@ export function showHistory(history, edit) {
     return;
   }
   list.replaceChildren(...history.map((one, place) => row(one, place, edit)));
+  list.querySelectorAll("textarea").forEach(fit);
   if (focus && $(focus)) $(focus).focus({ preventScroll: true });
 }
 
@@ -70,8 +71,15 @@ function note(one, place, about, edit) {
   box.placeholder = "A note";
   box.value = one.note;
   box.setAttribute("aria-label", `Your note: ${about}`);
+  box.addEventListener("input", () => fit(box));
   box.addEventListener("change", () => edit.change(one, one.value, box.value));
   return box;
+}
+
+// As high as its text: half a note looks like a lost one.
+function fit(box) {
+  box.style.height = "auto";
+  box.style.height = `${box.scrollHeight + box.offsetHeight - box.clientHeight}px`;
 }
 
 export function sure(text) {
