@@ -163,7 +163,7 @@ function films(name, title, rows, before = []) {
   side.setAttribute("aria-labelledby", name);
   side.append(head);
   if (tied(rows)) {
-    const alike = make("p", "", "All alike to the model, so there are none to recommend: ");
+    const alike = make("p", "", "The best are all alike to the model, so there is no order to show: ");
     alike.append(stars(rows[0].score), make("small", "score", rows[0].score.toFixed(2)));
     side.append(alike);
     return side;
