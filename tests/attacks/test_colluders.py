@@ -29,7 +29,7 @@ CASES = [
     (n, t, k)
     for n in (4, 5, 6, 7)
     for t in range(max(3, n // 2 + 1), n + 1)
-    for k in range(min(t - 1, n - 2))  # with t liars nobody's help is needed
+    for k in range(min(t, n - 1))  # with t liars nobody's help is needed
 ]
 
 
@@ -104,6 +104,13 @@ def test_an_update_is_open_exactly_where_n_and_k_reach_twice_the_threshold(n: in
     else:
         with pytest.raises(TooFew, match="agree who is in the sum"):
             attack(n, t, k)
+
+
+def test_of_four_two_liars_open_an_update_and_one_does_not():
+    """As docs/explain/secure_sums.md tells it: n = 4, t = 3."""
+    attack(4, 3, 2)
+    with pytest.raises(TooFew, match="agree who is in the sum"):
+        attack(4, 3, 1)
 
 
 def test_the_default_threshold_holds_against_one_liar_of_any_sum():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import ipaddress
+import itertools
 import json
 import ssl
 import stat
@@ -148,6 +149,21 @@ def test_an_export_holds_all_that_stands_and_no_formula(folder):
     assert [(one["question"], one["value"], one["note"]) for one in told] == [
         ("a", -1, "+1"), ("b", None, ""),
     ]  # fmt: skip
+    assert [one["shown_score"] for one in told] == [3.7, None]
+
+
+def test_an_export_is_in_the_order_of_its_times(folder, monkeypatch):
+    clock = itertools.count(1000.0)
+    monkeypatch.setattr(entries, "now", lambda: next(clock))
+    folder.ask([rate(name) for name in "abc"])
+    for name in "abc":
+        folder.answer(name, 1.0)
+    folder.change("a", -1.0)
+    rows = list(csv.reader(io.StringIO(export.as_csv(folder.view()))))[1:]
+    assert [row[2] for row in rows] == ["item b", "item c", "item a"]
+    assert [row[0] for row in rows] == sorted(row[0] for row in rows)
+    told = json.loads(export.as_json(folder.view()))["answers"]
+    assert [one["question"] for one in told] == ["b", "c", "a"]
 
 
 # Several people -----------------------------------------------------------------------------------

@@ -32,9 +32,9 @@ def test_where_the_model_knows_nothing_there_is_no_guess(visit, folder, size):
             "Would you give it this many stars?"
         )
         expect(page.locator("#why")).to_contain_text("nothing was known of your taste")
-        expect(page.locator("#items")).to_have_text("item aEverything starts with ★★★★★★★★★★")
+        expect(page.locator("#items")).to_have_text("item aIt starts with ★★★★★★★★★★")
         expect(page.get_by_role("status").last).to_contain_text(
-            "item a — Everything starts with: 4 of 5 stars"
+            "item a — It starts with: 4 of 5 stars"
         )
         click(page, "Fewer stars")
         expect(page.get_by_role("heading", level=1)).to_have_text("Is this guess right?")
@@ -72,6 +72,72 @@ def test_a_person_is_told_once_what_a_round_has_learned(visit, folder):
         effect.write(folder, Effect("films", 3, FILM, FILM, round=13), folder.given())
         page.reload()
         expect(news).to_contain_text("Round 13 has learned from 3 of your answers.")
+
+
+def test_questions_from_before_the_model_learned_say_so(visit, folder):
+    folder.ask([unguessed(name) for name in "abc"])
+    with running(folder) as server:
+        page = visit(server)
+        expect(page.locator("#why")).to_contain_text("nothing was known of your taste")
+        press(page, "1")
+        sent(page)
+        effect.write(folder, Effect("films", 1, FILM, FILM, round=21), folder.given())
+        page.reload()
+        expect(page.locator("#learned")).to_contain_text("Round 21 has learned from 1")
+        expect(page.locator("#why")).to_contain_text("from before the model had learned from you")
+        expect(page.locator("#why")).not_to_contain_text("nothing was known")
+        expect(page.locator("#items")).to_contain_text("It starts with")
+
+
+def test_an_introduction_is_read_once(visit, folder):
+    folder.ask([unguessed("a"), unguessed("b"), rate("c"), unguessed("d")])
+    with running(folder) as server:
+        page = visit(server, viewport=PHONE)
+        intro = page.locator("#why")
+        expect(intro).to_be_visible()
+        page.reload()
+        expect(intro).to_be_visible()
+        press(page, "1")
+        expect(page.locator("#items")).to_contain_text("item b")
+        expect(intro).to_be_hidden()
+        page.get_by_text("What this is about").click()
+        expect(intro).to_be_visible()
+        click(page, "Fewer stars")
+        expect(page.locator("#items")).to_contain_text("item c")
+        expect(intro).to_be_visible()  # another kind of question
+        press(page, "1")
+        expect(page.locator("#items")).to_contain_text("item d")
+        expect(intro).to_be_hidden()
+        sent(page)
+        page.reload()
+        expect(page.locator("#items")).to_contain_text("item d")
+        expect(intro).to_be_hidden()
+
+
+@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
+def test_films_that_are_all_alike_have_no_ranks(visit, folder, size):
+    """The order of a catalogue is no recommendation, and what is not in it is not new."""
+    folder.ask([rate("a")])
+    alike = tuple(Recommendation(f"film {place}", 3.75) for place in range(10))
+    ranked = tuple(Recommendation(f"film {place}", 4.5 - place / 10) for place in range(5, 15))
+    with running(folder) as server:
+        page = visit(server, viewport=size)
+        press(page, "1")
+        sent(page)
+        for before, after, told in [
+            (alike, ranked, "Without your answers the best films are all alike to the model; with"),
+            (ranked, alike, "With your answers the best films are all alike to the model ("),
+            (alike, alike, "With your answers and without, the best films are all alike"),
+        ]:
+            effect.write(folder, Effect("films", 1, before, after, round=2), folder.given())
+            page.reload()
+            part(page, "What changed")
+            expect(page.locator("#effect-sum")).to_contain_text(told)
+            expect(page.locator("#effect-sum")).not_to_contain_text("new")
+            for name, side in (("#without-answers", before), ("#with-answers", after)):
+                films = page.locator(".side").filter(has=page.locator(name)).locator(".film")
+                expect(films).to_have_count(0 if side is alike else 10)
+            expect(page.locator(".side em")).to_have_count(0)
 
 
 def test_a_damaged_effect_keeps_nobody_from_answering(visit, folder):

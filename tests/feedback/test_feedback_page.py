@@ -245,8 +245,11 @@ def test_a_client_that_is_served_is_not_served_a_second_time(folder, options):
         kept = (folder.path / "page.json").read_text()
         with pytest.raises(UserError) as told, open_page(folder, 3, **people, **options):
             pass
-        where = f"at {server.site} (process {os.getpid()})"
-        assert str(told.value) == f"client 3 is already served {where}; stop that first"
+        assert str(told.value) == (
+            f"client 3 is already served by process {os.getpid()}, stop that first; "
+            f"anna at {server.links['anna']}, overview at {server.url}"
+        )
+        assert (folder.path / "page.lock").stat().st_mode & 0o777 == 0o600
         assert (folder.path / "page.json").read_text() == kept
         assert request(server, "GET", server.root + "overview")[0] == 200
     with running(folder, **people) as again:

@@ -40,6 +40,12 @@ def test_an_answer_is_changed_noted_and_deleted(visit, folder, size):
         part(page, "My answers")
         expect(page.get_by_role("combobox")).to_have_count(3)
         expect(page.get_by_label("Your note: item b")).to_have_value("seen in 1999, 3 times")
+        note = page.get_by_label("Your note: item a")
+        for words in ("many words that do not fit into a line " * 4, "on"):  # none is cut off
+            note.fill(words)
+            assert note.evaluate("box => box.scrollHeight <= box.clientHeight")
+        height = note.bounding_box()["height"]
+        assert page.get_by_label("Your note: item b").bounding_box()["height"] == height
         page.get_by_label("Your answer: item a", exact=True).select_option("About right")
         page.get_by_label("Your note: item a").fill("on second thought")
         page.get_by_label("Your note: item a").blur()
@@ -180,7 +186,9 @@ def test_a_reader_of_the_tree_finds_everything_and_the_keyboard_reaches_it(visit
               - button "My answers"
               - button "What changed"
           - main:
-            - paragraph: /guess of how many stars you would give.*learn/
+            - group:
+              - text: What this is about
+              - paragraph: /guess of how many stars you would give.*learn/
             - heading "Is this guess right?" [level=1]
             - article:
               - paragraph: item a
@@ -195,12 +203,12 @@ def test_a_reader_of_the_tree_finds_everything_and_the_keyboard_reaches_it(visit
         """)
         page.keyboard.press("Tab")
         reached = []
-        for _ in range(9):
+        for _ in range(10):
             reached.append(page.evaluate("document.activeElement.textContent.trim()"))
             page.keyboard.press("Tab")
         assert [word.lstrip("←↓→0s") for word in reached] == [
-            "Questions", "My answers", "What changed", "Too high", "About right", "Too low",
-            "Cannot say", "Skip, ask me later", "Add a note",
+            "Questions", "My answers", "What changed", "What this is about", "Too high",
+            "About right", "Too low", "Cannot say", "Skip, ask me later", "Add a note",
         ]  # fmt: skip
         press(page, "1")
         sent(page)

@@ -19,7 +19,9 @@ RATING = """
     - button "My answers"
     - button "What changed"
 - main:
-  - paragraph: /Here is a guess of how many stars you would give/
+  - group:
+    - text: What this is about
+    - paragraph: /Here is a guess of how many stars you would give/
   - heading "Is this guess right?" [level=1]
   - article:
     - paragraph: item a
@@ -37,7 +39,9 @@ RATING = """
 """
 COMPARING = """
 - main:
-  - paragraph: /Here are two to choose from/
+  - group:
+    - text: What this is about
+    - paragraph: /Here are two to choose from/
   - heading "Which one is better?" [level=1]
   - article "First":
     - heading "First" [level=2]
@@ -126,12 +130,12 @@ def test_the_keyboard_alone_is_enough(page):
     """Tab reaches the answers after the parts of the page, in the order of reading."""
     expect(page.locator("body.seen")).to_be_attached()
     reached = []
-    for _ in range(9):
+    for _ in range(10):
         page.keyboard.press("Tab")
         reached.append(page.evaluate("document.activeElement.lastChild.textContent"))
     assert reached == [
-        "Questions", "My answers", "What changed", "Too high", "About right", "Too low",
-        "Cannot say", "Skip, ask me later", "Add a note",
+        "Questions", "My answers", "What changed", "What this is about", "Too high",
+        "About right", "Too low", "Cannot say", "Skip, ask me later", "Add a note",
     ]  # fmt: skip
     click(page, "Too high")
     count(page, "1 left")

@@ -6,6 +6,7 @@ import pytest
 from support.browsing import browser, new_person, playwright  # noqa: F401
 from support.feedback_browsing import DESKTOP, PHONE, part, press, sent
 from support.feedback_pages import compare, rate, running
+from support.repository import DOCS
 
 from fedrl.feedback.queries import Query
 
@@ -32,6 +33,18 @@ def test_on_a_phone_nothing_covers_a_text_that_is_to_be_judged(visit, folder):
         expect(page.locator(".item")).to_contain_text("item d")
         expect(first).to_be_in_viewport(ratio=1)  # a film is short: they stay at hand
         sent(page)
+
+
+def test_deletion_is_told_in_the_same_words_everywhere(visit, folder):
+    folder.ask([rate("a")])
+    with running(folder) as server:
+        page = visit(server)
+        part(page, "My answers")
+        told = page.locator("#deleting").text_content()
+        page.get_by_role("button", name="Delete all my answers").click()
+        expect(page.get_by_role("dialog")).to_contain_text(told)
+    for name in ("feedback.md", "start/person.md"):
+        assert told in " ".join((DOCS / name).read_text("utf-8").split()), name
 
 
 def test_two_texts_begin_on_one_line(visit, folder):

@@ -42,6 +42,13 @@ def test_a_quick_start_is_not_talked_about(
     assert capsys.readouterr().err == "round 0/5  …\n"
 
 
+def test_the_exact_distance_is_told_where_a_world_can_be_solved():
+    """A theorem about Q is not seen in returns: they are those of the best policy long before."""
+    metrics = {"eval/return": 8.403, "eval/q_error": 1.234e-8}
+    line = Progress().line(Round(400, 400, metrics, [], {}))
+    assert line.startswith("round 400/400  eval/return 8.403  eval/q_error 1.23e-08  ")
+
+
 def test_an_evaluation_of_an_earlier_round_is_told_as_such():
     shown = Quiet()
     shown.round_done(Round(0, 8, {"eval/success": 0.25}, [], {}))

@@ -10,7 +10,10 @@ const WORDS = {
            short: ["Fewer stars", "About that", "More stars"],
            why: "The first questions all start with the same stars, because nothing was known of " +
              "your taste; say whether you would give fewer, about that or more. Your " +
-             "recommendations learn from that what you like." },
+             "recommendations learn from that what you like.",
+           later: "This question is from before the model had learned from you: it starts with the " +
+             "same stars as the first ones, and is no guess. Say whether you would give fewer, " +
+             "about that or more." },
   compare: { ask: "Which one is better?",
              choices: ["First is better", "About the same", "Second is better"],
              short: ["First", "The same", "Second"],
@@ -20,7 +23,7 @@ const WORDS = {
 // A model that scores everything alike has no guess: its score is where everything starts.
 export const wordsOf = ({ kind, guessed }) =>
   WORDS[kind === "rate" && !guessed ? "start" : kind];
-export const scoreWord = ({ guessed }) => guessed ? "Our guess" : "Everything starts with";
+export const scoreWord = ({ guessed }) => guessed ? "Our guess" : "It starts with";
 
 // Whose answer counts, where others answer the same.
 export const together = ({ others }) => others

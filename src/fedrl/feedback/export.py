@@ -7,7 +7,7 @@ import io
 import json
 from datetime import UTC, datetime
 
-from fedrl.feedback.answer_log import FolderView
+from fedrl.feedback.answer_log import FolderView, StandingEntry
 from fedrl.feedback.queries import Query
 
 WORDS = {
@@ -31,10 +31,11 @@ def as_json(view: FolderView) -> str:
     rows = [
         {
             "time": _time(entry.time), "question": query.id, "kind": query.kind,
-            "items": query.items, "prompt": query.prompt, "value": entry.value,
+            "items": query.items, "prompt": query.prompt, "shown_score": _shown_score(query),
+            "value": entry.value,
             "answer": said(query, entry.value), "note": entry.comment,
         }
-        for query, entry in view.history[::-1]
+        for query, entry in _by_time(view)
     ]  # fmt: skip
     return json.dumps({"answers": rows}, indent=1, ensure_ascii=False) + "\n"
 
@@ -44,13 +45,25 @@ def as_csv(view: FolderView) -> str:
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\r\n")
     writer.writerow(COLUMNS)
-    for query, entry in view.history[::-1]:
+    for query, entry in _by_time(view):
         first, second = (*query.items, "")[:2]
-        shown = f"{query.scores[0]:g}" if query.kind == "rate" else ""
+        score = _shown_score(query)
+        shown = "" if score is None else f"{score:g}"
         value = "" if entry.value is None else f"{entry.value:g}"
         words = query.kind, first, second, shown, said(query, entry.value)
         writer.writerow([_time(entry.time), *map(_plain, words), value, _plain(entry.comment)])
     return table.getvalue()
+
+
+def _by_time(view: FolderView) -> list[tuple[Query, StandingEntry]]:
+    """All that stands, oldest first; an answer that was changed has the time of its change."""
+    as_first_given = view.history[::-1]
+    return sorted(as_first_given, key=lambda one: one[1].time)
+
+
+def _shown_score(query: Query) -> float | None:
+    """Of two items no scores are shown: they would sway."""
+    return query.scores[0] if query.kind == "rate" else None
 
 
 def _plain(text: str) -> str:

@@ -15,6 +15,7 @@ export function showHistory(history, edit) {
     return;
   }
   list.replaceChildren(...history.map((one, place) => row(one, place, edit)));
+  list.querySelectorAll("textarea").forEach(fit);
   if (focus && $(focus)) $(focus).focus({ preventScroll: true });
 }
 
@@ -70,8 +71,15 @@ function note(one, place, about, edit) {
   box.placeholder = "A note";
   box.value = one.note;
   box.setAttribute("aria-label", `Your note: ${about}`);
+  box.addEventListener("input", () => fit(box));
   box.addEventListener("change", () => edit.change(one, one.value, box.value));
   return box;
+}
+
+// As high as its text: half a note looks like a lost one.
+function fit(box) {
+  box.style.height = "auto";
+  box.style.height = `${box.scrollHeight + box.offsetHeight - box.clientHeight}px`;
 }
 
 export function sure(text) {
@@ -107,24 +115,36 @@ export function showEffect(effect, answered) {
 
 function showFilms(effect, since) {
   const before = effect.without.slice(0, BEST), after = effect.with_answers.slice(0, BEST);
-  const known = before.map((one) => one.item);
-  const fresh = after.filter((one) => !known.includes(one.item)).length;
   const whose = effect.several ? "the answers of all of you" : "your answers";
-  const what = fresh
-    ? `${plural(fresh, "recommendation is", "recommendations are")} new among the first ${after.length}`
-    : known.join() === after.map((one) => one.item).join()
-      ? unmoved(before, after)
-        ? `The first ${after.length} recommendations are the same`
-        : `Our guesses moved, and not yet the order of the first ${after.length} recommendations`
-      : `The first ${after.length} recommendations have another order`;
-  $("effect-sum").textContent = `${counted(effect)} ${what} (${when(effect.time)}).${since}`;
+  $("effect-sum").textContent =
+    `${counted(effect)} ${difference(before, after, whose)} (${when(effect.time)}).${since}`;
   $("sides").className = "sides";
-  $("sides").replaceChildren(films(`Without ${whose}`, before, null),
-    films(`With ${whose}`, after, known, before));
+  $("sides").replaceChildren(films("without-answers", `Without ${whose}`, before),
+    films("with-answers", `With ${whose}`, after, tied(before) ? [] : before));
   $("effect-note").textContent = "Both lists begin with what the model knew before it last " +
     "learned. That holds something of earlier answers, too, so “without” is not how it was " +
     "before you ever answered.";
 }
+
+function difference(before, after, whose) {
+  if (tied(after)) return tied(before)
+    ? `With ${whose} and without, the best films are all alike to the model`
+    : `With ${whose} the best films are all alike to the model`;
+  if (tied(before))
+    return `Without ${whose} the best films are all alike to the model; with them it has an order`;
+  const known = before.map((one) => one.item);
+  const fresh = after.filter((one) => !known.includes(one.item)).length;
+  if (fresh) return `${plural(fresh, "recommendation is", "recommendations are")} new among the ` +
+    `first ${after.length}`;
+  if (known.join() !== after.map((one) => one.item).join())
+    return `The first ${after.length} recommendations have another order`;
+  return unmoved(before, after) ? `The first ${after.length} recommendations are the same`
+    : `Our guesses moved, and not yet the order of the first ${after.length} recommendations`;
+}
+
+// Scores that look the same put no film before another: their order is that of a file.
+const tied = (rows) =>
+  rows.length > 1 && rows.every((one) => one.score.toFixed(2) === rows[0].score.toFixed(2));
 
 // Whose answers these are: of several people everybody reads what is their own.
 function counted({ answers, mine, several }) {
@@ -136,27 +156,39 @@ function counted({ answers, mine, several }) {
 const unmoved = (before, after) =>
   before.every((one, place) => Math.abs(one.score - after[place].score) < 0.005);
 
-function films(title, rows, known, before) {
-  const side = make("section", "side"), list = make("ol");
-  const head = make("h2", "", title);
-  head.id = known ? "with-answers" : "without-answers";
-  side.setAttribute("aria-labelledby", head.id);
+// `before` is what the rows are compared with, where there is an order to compare.
+function films(name, title, rows, before = []) {
+  const side = make("section", "side"), head = make("h2", "", title);
+  head.id = name;
+  side.setAttribute("aria-labelledby", name);
+  side.append(head);
+  if (tied(rows)) {
+    const alike = make("p", "", "The best are all alike to the model, so there is no order to show: ");
+    alike.append(stars(rows[0].score), make("small", "score", rows[0].score.toFixed(2)));
+    side.append(alike);
+    return side;
+  }
+  const list = make("ol"), known = before.map((one) => one.item);
   for (const [place, one] of rows.entries()) {
     const item = make("li"), text = make("span", "film", one.item);
     item.append(text, stars(one.score), make("small", "score", one.score.toFixed(2)));
-    if (known) {
-      const was = known.indexOf(one.item), up = was - place;
-      const moved = was < 0 ? 0 : one.score - before[was].score;
-      if (Math.abs(moved) >= 0.005) item.lastChild.textContent +=
-        ` (${moved > 0 ? "+" : "−"}${Math.abs(moved).toFixed(2)})`;
-      if (was < 0) item.append(make("em", "new", "new"));
-      else if (up) item.append(make("em", up > 0 ? "up" : "down",
-        `${up > 0 ? "↑" : "↓"} ${Math.abs(up)}`));
-    }
+    if (before.length) compare(item, one, place, known.indexOf(one.item), before);
     list.append(item);
   }
-  side.append(head, list);
+  side.append(list);
   return side;
+}
+
+function compare(item, one, place, was, before) {
+  if (was < 0) {
+    item.append(make("em", "new", "new"));
+    return;
+  }
+  const moved = one.score - before[was].score, up = was - place;
+  if (Math.abs(moved) >= 0.005) item.lastChild.textContent +=
+    ` (${moved > 0 ? "+" : "−"}${Math.abs(moved).toFixed(2)})`;
+  if (up) item.append(make("em", up > 0 ? "up" : "down",
+    `${up > 0 ? "↑" : "↓"} ${Math.abs(up)}`));
 }
 
 function showTexts(effect, since) {

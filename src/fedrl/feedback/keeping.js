@@ -1,5 +1,5 @@
 // What outlives a reload: entries that are not yet known to be on the disk, answers that wait for a
-// decision, and what the person was told. A browser may have no room or may not allow it: then a
+// decision, and what the person was told or has read. A browser may have no room or may not allow it: then a
 // reload loses just that, and the page works all the same.
 const place = (() => { try { return localStorage; } catch { return null; } })();
 
@@ -8,7 +8,8 @@ const place = (() => { try { return localStorage; } catch { return null; } })();
 // also where a clock is set back meanwhile.
 export function keeper(key) {
   const about = `${location.pathname} ${key} `;
-  const boxes = { entries: `fedrl-feedback ${about}`, conflicts: `fedrl-conflict ${about}` };
+  const boxes = { entries: `fedrl-feedback ${about}`, conflicts: `fedrl-conflict ${about}`,
+                  intros: `fedrl-told-intro ${about}` };
   const told = `fedrl-told ${about}`;
   const names = (box) =>
     Object.keys(place ?? {}).filter((name) => name.startsWith(boxes[box])).sort();

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import secrets
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from fedrl.core import file_locks
@@ -45,16 +46,15 @@ class Serving:
         try:
             file_locks.lock(self.file, wait=False)
         except BlockingIOError:
-            where = os.pread(self.file, 1000, 0).decode("utf-8", "replace")
+            where = os.pread(self.file, os.fstat(self.file).st_size, 0).decode("utf-8", "replace")
             os.close(self.file)
-            raise AlreadyServed(
-                f"client {client} is already served{where}; stop that first"
-            ) from None
+            raise AlreadyServed(f"client {client} is already served{where}") from None
 
-    def tell(self, site: str) -> None:
-        """Where, for whoever comes second."""
+    def tell(self, links: Mapping[str, str]) -> None:
+        """What opens what, for whoever comes second: the file is the folder's owner's alone."""
+        told = ", ".join(f"{name} at {link}" for name, link in links.items())
         os.ftruncate(self.file, 0)
-        os.pwrite(self.file, f" at {site} (process {os.getpid()})".encode(), 0)
+        os.pwrite(self.file, f" by process {os.getpid()}, stop that first; {told}".encode(), 0)
 
     def end(self) -> None:
         if self.file >= 0:

@@ -11,7 +11,7 @@ import { apply } from "./applying.js";
 import { $, make, saidWord, spoken, wordsOf, UNSURE } from "./drawing.js";
 import { showConflicts, showEffect, showHistory, sure } from "./history.js";
 import { keeper } from "./keeping.js";
-import { drawQuestion, showEnd, showHead, showLately, showLearned, showQuiet } from "./sitting.js";
+import { drawQuestion, foldIntro, showEnd, showHead, showLately, showLearned, showQuiet } from "./sitting.js";
 import { say, showFor, tell, unsent, READ } from "./telling.js";
 
 const BATCH = 100, SOON = 2000, LATER = 15000, AGAIN = [300, 1000, 2000, 4000];
@@ -133,6 +133,7 @@ function choose(choice, of) {
   const version = question.version, note = $("note").value.trim();
   $("note").value = "";
   $("noting").open = false;
+  foldIntro(kept);
   if (choice === "skip") drafts[question.id] = note;
   if (choice === "skip") enter({ skip: question.id, version });
   else enter({ question: question.id, value: choice === "unsure" ? null : choice, version, note });
@@ -165,7 +166,7 @@ function decide(one, mine) {
 }
 
 async function forgetAll() {
-  if (!await sure("Delete all your answers and notes? They cannot be brought back. What a model has learned from them so far stays in it until it learns again, and what was sent on stays sent.")) return;
+  if (!await sure(`Delete all your answers and notes? ${$("deleting").textContent}`)) return;
   try {
     const reply = await fetch("forget", {
       method: "POST", body: JSON.stringify({ all: true }), credentials: "omit",
@@ -318,7 +319,7 @@ function showAsk() {
   const mark = view !== "ask" ? view
     : part === "question" ? `question ${question.id}` : `${part} ${progress.answered}`;
   const fresh = mark !== shown;
-  $("why").hidden = part !== "question";
+  $("intro").hidden = part !== "question";
   if (view === "ask" && part === "question" && fresh) showQuestion(question);
   if (part === "quiet") showQuiet(now);
   if (part === "end") showEnd(now);
@@ -342,7 +343,7 @@ function showQuestion(question) {
   }
   asked = question.id;
   if (conflicts.length) showConflicts(conflicts, decide);
-  drawQuestion(question, now);
+  drawQuestion(question, now, kept);
   say(spoken(question), true);
 }
 

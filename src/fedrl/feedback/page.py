@@ -76,7 +76,6 @@ class FeedbackServer(KeyedServer):
         keys = {name: new_key() if new_links else one.key for name, one in last.items()}
         self.serving = Serving(folder, client)
         super().__init__(port or last[""].port, self._respond, at)
-        self.serving.tell(self.site)
         self.moved = last[""].site if last[""].site != self.site else ""
         for name, one in folders.items():
             save_address(one, Address(self.server_port, keys[name], self.site))
@@ -86,6 +85,7 @@ class FeedbackServer(KeyedServer):
         place = f"{self.site}{self.root}"
         self.url = f"{place}people#{self.key}" if people else f"{place}#{self.key}"
         self.links = {name: f"{place}#{key}" for name, key in keys.items()}
+        self.serving.tell(self.links | {"overview" if people else "page": self.url})
         self.page, self.trouble = _digest(), ""
         for one in self.people.values() or (folder,):
             one.sit(limit)

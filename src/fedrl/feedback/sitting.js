@@ -5,10 +5,12 @@ import { $, make, plural, stars, continuation, scoreWord, shortItems, together, 
 const LATELY = 6;
 const LONG = 160;  // characters: a text and no title
 
-export function drawQuestion(question, now) {
+export function drawQuestion(question, now, kept) {
   const words = wordsOf(question), alone = question.items.length === 1;
   $("ask").textContent = words.ask;
-  $("why").textContent = (question.prompt ? TEXTS_WHY : words.why) + together(now);
+  const why = now.learned && words.later ? words.later : words.why;
+  $("why").textContent = (question.prompt ? TEXTS_WHY : why) + together(now);
+  $("intro").open = !kept.all("intros").some((one) => one.once === $("why").textContent);
   // On a phone the buttons stand below what is to be read, not over it.
   $("question").classList.toggle("texts",
     Boolean(question.prompt) || question.items.some((text) => text.length > LONG));
@@ -21,6 +23,9 @@ export function drawQuestion(question, now) {
     label.textContent = words.choices[place];
   });
 }
+
+// What is asked and why stands there until a question of the kind is dealt with, then it is folded.
+export const foldIntro = (kept) => kept.keep("intros", { once: $("why").textContent });
 
 function card(question, place) {
   const alone = question.items.length === 1;

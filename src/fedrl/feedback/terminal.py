@@ -92,7 +92,7 @@ def _shown(query: Query) -> list[str]:
         head = f"{place + 1}. " if query.kind == "compare" else ""
         lines += textwrap.wrap(head + _printable(item), 96) or [head]
     if not query.guessed:
-        lines.append(f"nothing is known of you yet: would you give it {query.scores[0]:.3g} stars?")
+        lines.append(f"the model has no guess: would you give it {query.scores[0]:.3g} stars?")
         return [*lines, START, OTHERWISE]
     if query.kind == "rate":
         lines.append(f"the model's score: {query.scores[0]:.3g}")

@@ -22,6 +22,8 @@ from fedrl.core.types import Metrics
 from fedrl.federation.round_loop import Round
 from fedrl.runs.main_metric import beside, main_metrics
 
+EXACT = "eval/q_error"
+"""Told beside the main metric, where a world is small enough to solve: returns hardly show it."""
 PLAIN_SECONDS = 2.0
 """Without a terminal, a line at most this often (and for the first and the last round)."""
 NO_SIGNAL_ROUNDS = 3
@@ -118,6 +120,8 @@ class Progress:
                 told_in = self._told_in[name]
                 since = "" if told_in == done.round else f" (round {told_in})"
                 parts.append(f"{name} {metrics[name]:.4g}{since}")
+        if EXACT in metrics:
+            parts.append(f"{EXACT} {metrics[EXACT]:.3g}")
         if "env/steps" in metrics:
             parts.append(f"{si(metrics['env/steps'])} steps")
         if "comm/bytes_up" in metrics:

@@ -133,6 +133,29 @@ def test_a_person_who_is_away_is_asked_about_some_films_until_there_are_guesses(
     assert len(set(guesses)) > 2
 
 
+def test_stars_that_all_questions_of_a_person_show_are_no_guess(tmp_path):
+    """The model likes one film a little more, which was not asked about: nobody sees that."""
+    found = world(ratings=100, movies=400)
+    algorithm = linear(found, feedback="live", feedback_folder=str(tmp_path), rating_queries=10)
+    folder = Folder(client_folder(tmp_path, 0))
+    state, kept = algorithm.init(0), None
+    own = algorithm.client_data[0].movies[algorithm.client_data[0].train.movie]
+    moved = state | {"movie": state["movie"].copy()}
+    moved["movie"][own[0]] += 2
+    seen = set()
+    for seed in range(40):
+        kept = algorithm.local(Job(0, algorithm.broadcast(moved, 1), kept, seed)).state
+        queries = folder.pending()
+        guesses = {query.scores[0] for query in queries if query.guessed}
+        alike = len({query.scores[0] for query in queries}) == 1
+        assert not (alike and guesses)
+        assert len(queries) <= ALIKE or not alike
+        seen.add(alike)
+        if guesses:
+            break
+    assert seen == {True, False}  # and once the film is drawn there are guesses
+
+
 # The mathematics
 
 

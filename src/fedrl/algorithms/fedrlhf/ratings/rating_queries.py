@@ -11,9 +11,10 @@ A living person's answers are private and may be taken back, rounds later. So a 
 which a run's checkpoints stand for, does not hold them but only which queries were asked: all of
 these are asked again in every round, and the answers that stand are read from the person's folder.
 
-A model that has learned nothing scores all movies alike, which is no guess. A person may come many
-rounds later: until scores differ, only `ALIKE` movies are put to them, so that there are some left
-about which the model can make one.
+A model that has learned nothing scores all movies alike, which is no guess; nor is a score that all
+questions of a person show, whatever the model thinks of movies that were not asked about. A person
+may come many rounds later: until shown scores differ, only `ALIKE` movies are put to them, so that
+there are some left about which the model can make a guess.
 """
 
 from __future__ import annotations
@@ -119,7 +120,7 @@ def ask(
         own = np.flatnonzero(data.train.user == row)
         if not data.weight[own].any():
             continue
-        person, guessed = source(user), tells_apart(stars[own])
+        person, told_apart = source(user), tells_apart(stars[own])
         late = [query for query in memory.waiting if data.train.user[query.first] == row]
         own = own if among is None else own[np.isin(own, among)]
         put = before.get(row, [])
@@ -128,11 +129,13 @@ def ask(
         fresh = own[[place not in rated for place in own.tolist()]] if rated else own
         random = seeding.generator(seed, "questions", client=user)
         living = person if isinstance(person, LivePerson) else None
-        ratings, preferences = counts
+        new = draw_queries(own, stars, counts, random, fresh)
+        shown = {query: query.score for query in (*put, *new[:room]) if query.second < 0}
+        guessed = told_apart and tells_apart(np.array(list(shown.values())))
         if living and not guessed:
             names = {to_query(data, query, stars).id for query in put if query.second < 0}
-            ratings = min(ratings, max(ALIKE - len(names - living.declined()), 0))
-        new = draw_queries(own, stars, (ratings, preferences), random, fresh)[:room]
+            new = _fewer_ratings(new, max(ALIKE - len(names - living.declined()), 0))
+        new = new[:room]
         asked = dict.fromkeys(query for query in (*new, *late) if query not in answered)
         if not asked:
             continue
@@ -147,6 +150,12 @@ def ask(
         answered |= {query: values[put.id] for query, put in worded.items() if put.id in values}
         waiting += [query for query, put in worded.items() if put.id not in values][:WAITING]
     return QueryMemory(answered, waiting, given)
+
+
+def _fewer_ratings(queries: Sequence[RatingQuery], most: int) -> list[RatingQuery]:
+    """At most so many of the movies to rate, and all pairs."""
+    ratings = [query for query in queries if query.second < 0]
+    return ratings[:most] + [query for query in queries if query.second >= 0]
 
 
 def _by_user(data: ClientRatings, queries: Sequence[RatingQuery]) -> dict[int, list[RatingQuery]]:
