@@ -251,7 +251,7 @@ def test_every_control_has_a_name_and_news_is_spoken(visit, folder):
         guess = "Our guess: 3.7 of 5 stars"
         status = page.get_by_role("status")
         expect(status).to_have_text(f"Is this guess right? item a — {guess}")
-        for _ in range(4):  # past the parts of the page
+        for _ in range(5):  # past the parts of the page and the introduction
             page.keyboard.press("Tab")
         expect(page.get_by_role("button", name="Too high")).to_be_focused()
         press(page, ["Enter"])
