@@ -93,7 +93,7 @@ def test_a_text_that_says_nothing_is_only_taken_as_it_is_by_default(key, value, 
 BASE = {
     "algorithm": {"name": "pavg"},
     "world": {"name": "random_mdp"},
-    "federation": {"clients": 9},
+    "federation": {"clients": 9, "quorum": 1.0},
 }
 LOCAL = {"clip": 1.0, "noise": 4.0, "where": "local"}
 SUM = {"clip": 1.0, "noise": 4.0, "secure": True, "threshold": 0.6}  # six of nine must stay

@@ -63,7 +63,8 @@ class Policy:
     folders: tuple[str, ...] = ()
     # Settings or tables of recipes that are taken as they come ("algorithm.model", "faults").
     allow: tuple[str, ...] = ()
-    # Least number of clients whose updates may become one; a secure sum has 3 at least.
+    # Least number of clients whose updates may become one, also if others fail: with 2, a recipe
+    # of 2 clients must set federation.quorum to 1. A secure sum has 3 at least.
     least_clients: int = 1
     # Only secure sums: no update leaves as it is. Started with --peers, a node does so anyway.
     secure: bool = False
