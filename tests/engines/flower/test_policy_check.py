@@ -198,6 +198,9 @@ def test_the_owner_is_told_where_a_model_is_missing_and_the_coordinator_is_not(
         with pytest.raises(Refused) as error:
             check(resolve(tables), policy, Node(tmp_path))
         assert str(tmp_path) not in str(error.value)
+        cure = "its owner copies the coordinator's model into it" in str(error.value)
+        assert cure == ("any" in policy.models)
+        assert cure != ("allow" in str(error.value))  # nobody is told to loosen the policy
         return capsys.readouterr().err
 
     here = f"there is no {tmp_path / 'model'}: copy the coordinator's model there"

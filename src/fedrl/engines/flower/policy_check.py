@@ -59,6 +59,8 @@ LONGEST = 2**18
 """Characters of a recipe; ours have some thousand."""
 WORD = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.+:-]{0,99})?")
 ASSIGNMENT = re.compile(rf"[A-Za-z_]\w{{0,49}}=-?{WORD.pattern}", re.ASCII)
+NOT_HERE = "opens only models of its own folder, and has none of this name there"
+"""Whether it is missing or is nobody's to open: which of both is told to nobody."""
 STRANGE = frozenset('\\:%$*?"<>|\x7f')
 """In no path of a recipe: what some system or library takes for another place than the text."""
 
@@ -155,6 +157,9 @@ def _settings(config: Config, policy: Policy, node: Node) -> Iterator[str]:
 
 
 def _line(key: str, why: str) -> str:
+    """What is only missing is mended by copying it, not by allowing more."""
+    if why == NOT_HERE:
+        return f"{key}: this node {why}: its owner copies the coordinator's model into it"
     return f"{key}: this node {why}, unless its owner says so (allow, or --allow {key})"
 
 
@@ -242,7 +247,7 @@ def _model(value: str, policy: Policy, node: Node) -> str:
         return ""
     held = readable(value, policy, node) and os.path.exists(node.folder / value)
     if ANY in policy.models:
-        return "" if held else "opens only models of its own folder"
+        return "" if held else NOT_HERE
     return "opens only models that its owner names (models)"
 
 
