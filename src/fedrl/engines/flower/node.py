@@ -36,7 +36,7 @@ from fedrl.engines.flower.node_plan import Plan, Refused
 from fedrl.engines.flower.node_story import not_done
 from fedrl.engines.flower.node_worker import NodeWorker
 from fedrl.engines.flower.owner_log import in_words, say
-from fedrl.engines.flower.policy import Policy
+from fedrl.engines.flower.policy import Policy, Unreadable
 from fedrl.engines.in_process import debugging, reason, shareable
 from fedrl.privacy.client_ledger import Ledger, job_name
 from fedrl.privacy.secure_aggregation import messages as secure_messages
@@ -170,6 +170,9 @@ class NodeClient:
             body = records.sealed(packed, plan.piece)
         except (serialization.Damaged, StateError, ProtocolError, Refused, TooFew) as error:
             return refused(str(error))
+        except Unreadable as error:
+            self.log(str(error))
+            return refused("this node's policy cannot be read (its own log says why)")
         except UserError as error:  # about settings and files of this machine: for its owner
             self.log(str(error))
             told = debugging() or shareable(error)

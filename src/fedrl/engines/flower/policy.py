@@ -5,7 +5,7 @@
 A flag goes over the key of its name; of lists (`--allow`, `--allow-package`) both count. Settings
 after `--` go over those of every recipe, and what comes of both is held against the policy: no
 recipe goes below a floor, and neither do they. A recipe that does not keep to it is refused, never
-changed (`policy_check.py`). The file is read anew for every message (`node_recipes.Rules`): a
+changed (`policy_check.py`). The file is read anew for every message (`current_policy.py`): a
 change holds from the next job on, and one that cannot be read lets nothing through.
 """
 
@@ -35,6 +35,10 @@ ANY = "any"
 DIGEST = re.compile(r"[0-9a-f]{64}")
 LISTS = ("allow", "packages")
 """Keys of which the file's and the command line's count together."""
+
+
+class Unreadable(UserError):
+    """A node's policy as it is now cannot be used: with what is wrong, for its owner."""
 
 
 @dataclass(frozen=True)
