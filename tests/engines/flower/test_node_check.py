@@ -223,3 +223,15 @@ def test_a_model_that_was_not_copied_is_noted(hub: Path, north: Joining, tmp_pat
     (folder / "policy.toml").unlink()
     (folder / "model").mkdir()
     assert not any(one.doubtful for one in own(at(north, "", folder=folder)))
+
+
+def test_what_the_datas_folder_holds_is_listed(north: Joining, tmp_path: Path):
+    data = tmp_path / "data"
+    (data / "tasks").mkdir(parents=True)
+    (data / "tasks" / "train.jsonl").touch()
+    (empty := tmp_path / "empty").mkdir()
+    found = [list(own(at(north, "", data=place)))[-1] for place in (data, data / "tasks", empty)]
+    assert f"{data} holds tasks/: what recipes name" in found[0].what
+    assert f"{data}/tasks holds train.jsonl: " in found[1].what
+    assert found[2].doubtful
+    assert found[2].what == f"--data {empty} is empty"

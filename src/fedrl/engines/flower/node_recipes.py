@@ -30,7 +30,7 @@ from fedrl.core import agreement
 from fedrl.core.own_data import Pins
 from fedrl.core.registry import normal, only_packages
 from fedrl.core.types import Algorithm, Shareable, Spec, UserError
-from fedrl.engines.flower import approval, policy_check
+from fedrl.engines.flower import approval, own_data_book, policy_check
 from fedrl.engines.flower.adapter.records import Content
 from fedrl.engines.flower.current_policy import Rules
 from fedrl.engines.flower.node import NodeClient
@@ -172,7 +172,8 @@ def build(
         own = Path(data) if data else None
         if config.partition.strategy == "own" and own is None:
             raise UserError(Shareable("it was started without --data: there is nothing of its own"))
-        algorithm = build_algorithm(config, own)
+        with own_data_book.naming(own, config):
+            algorithm = build_algorithm(config, own)
         agreement.require(algorithm, config.agree, 0, "this node")
         return build_clients(config, algorithm, masked=True)
 
