@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
-from support.asked_nodes import AskedNode, text
+from support.asked_nodes import AskedNode, broadcast, text
 from support.repository import DOCS
 
 import fedrl
@@ -287,3 +287,25 @@ def test_a_second_certificate_behind_the_right_one_is_not_trusted(tmp_path: Path
     both.write_bytes(b"".join((tmp_path / name / "ca.pem").read_bytes() for name in "ab"))
     with pytest.raises(UserError, match="has 2 certificates, and a federation has one CA"):
         keys.coordinator_digest(both)
+
+
+def test_a_refusal_is_told_from_what_may_come_out_otherwise(tmp_path: Path):
+    (tmp_path / FILE).write_text("secure = true")
+    node = AskedNode(tmp_path)
+    assert "(secure)" in node.reason(text())
+    assert node.refused
+    (tmp_path / FILE).write_text("secure = ")
+    assert "cannot be read" in node.reason(text())
+    assert node.refused
+    (tmp_path / FILE).write_text("secure = false")
+    assert node.reason(text(), sent={})  # no work for it
+    assert not node.refused
+    compute = node.client._compute
+
+    def meanwhile(*job: object) -> object:
+        (tmp_path / FILE).write_text("clip = 9.0")
+        return compute(*job)
+
+    node.client._compute = meanwhile
+    assert "its policy has changed" in node.reason(text(), round=1, sent=broadcast())
+    assert not node.refused
