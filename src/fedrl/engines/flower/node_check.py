@@ -95,7 +95,7 @@ def reach(node: Joining) -> Iterator[Finding]:
         yield Finding(True, _secured(address, context, node.ca))
         status, off, client = _asked(address, context, key)
         yield Finding(True, _clock(off))
-        yield Finding(True, _known(status, node.key, address))
+        yield Finding(True, _known(status, node.key, address, keys.key_digest(key.public_key())))
         if client is not None and node.client is not None:
             yield Finding(True, _numbered(client, node.client))
     except UserError as error:
@@ -240,15 +240,16 @@ def _clock(off: float) -> str:
     return f"the clocks agree (to {max(abs(off), 1):.0f} s)"
 
 
-def _known(status: int, key: Path, address: Address) -> str:
+def _known(status: int, key: Path, address: Address, digest: str) -> str:
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.PRECONDITION_FAILED):
         raise UserError(
             f"your key is not registered yet: send {key.name}.pub to the coordinator, who puts it "
-            "into the folder nodes/ as client-N.pub; it counts within seconds"
+            "into the folder nodes/ as client-N.pub; it counts within seconds (its digest: "
+            f"{digest})"
         )
     if status not in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.OK):
         raise UserError(f"{address} is no SuperLink of fedrl: it answers {status}")
-    return f"your key {key.name} is registered"
+    return f"your key {key.name} is registered: {digest}"
 
 
 def _numbered(filed: str, client: int) -> str:
