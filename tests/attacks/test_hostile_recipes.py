@@ -171,10 +171,17 @@ def test_a_node_has_its_own_least_number_of_clients(home: Path):
         # of five clients three may be left when a sum is opened
         [SECRET, {"privacy": {"threshold": 0.6}}],
     ):
-        assert node.reason(text(*parts)).startswith("federation.clients: "), parts
-    assert "least" not in node.reason(text())
+        everybody = {"federation": {"quorum": 1.0}}
+        assert node.reason(text(*parts, everybody)).startswith("federation.clients: "), parts
+    everybody = {"federation": {"quorum": 0.8}}  # four of five
+    assert "least" not in node.reason(text(everybody))
+    for quorum in (0.0, 0.5, 0.6):
+        found = node.reason(text({"federation": {"quorum": quorum}}))
+        assert found.startswith(f"federation.quorum {quorum:g} of 5 clients lets "), found
+        assert found.endswith("needs --federation.quorum 0.8 (least_clients)")
     assert "least" not in node.reason(text(SECRET, {"privacy": {"threshold": 0.8}}))
     several = {"federation": {"clients": 9}, "aggregate": {"name": "multi-krum", "keep": 4}}
+    # what it needs at least, 2f + 3, is more than the quorum of five
     assert "least" not in node.reason(text(several))
     with pytest.raises(UserError, match="--least-clients is 0"):
         Node(home, least_clients=0)

@@ -30,6 +30,22 @@ def test_what_takes_long_at_the_start_is_said(
         assert shown._begun.is_set()
 
 
+def test_who_waits_for_somebody_does_not_say_that_it_gets_ready(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setattr(progress, "STARTING_SECONDS", (0.01, 0.01))
+    shown = Progress()
+    shown.note("waiting for client 2: 1 of 3 nodes has not come yet")
+    looks = iter([False, False, True])
+    monkeypatch.setattr(shown._begun, "wait", lambda pause: next(looks))
+    shown._starting()
+    assert "getting ready" not in capsys.readouterr().err
+    shown.note("all nodes that were awaited are here, after 41 s")
+    looks = iter([False, True])
+    shown._starting()
+    assert "getting ready" in capsys.readouterr().err
+
+
 def test_a_quick_start_is_not_talked_about(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

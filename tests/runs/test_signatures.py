@@ -287,3 +287,9 @@ def test_a_public_key_is_32_bytes(model: Path):
         assert "is no signature" in fedrl.verify(model).wrong
     with pytest.raises(Unsigned):
         signatures.verify_folder(model)
+
+
+def test_a_digest_that_was_cut_short_is_told_its_length():
+    """Lines for people show the first sixteen digits of many."""
+    with pytest.raises(fedrl.UserError, match="a digest has 64 digits, and this has 16"):
+        signatures.trusted("1f1f24a2f8d94d3c")

@@ -67,6 +67,7 @@ class AskedNode:
         said = Flags(**rules)  # type: ignore[arg-type]
         made = node_recipes.client(number, folder, "", flags, said, identity, coordinator)
         self.said: list[str] = []
+        self.refused = False  # whether its last answer was one that it would give again
         self.client = Inline(
             number,
             folder,
@@ -105,6 +106,7 @@ class AskedNode:
     def _asked(self, heading: messages.Asked, pieces: list[bytes]) -> str:
         content = records.content(messages.to_json(heading), records.body(pieces))
         answer = messages.from_json(records.opened(self.client.answer(content))[0], messages.Answer)
+        self.refused = answer.refused
         return answer.reason
 
     def entries(self) -> list[Json]:

@@ -34,7 +34,8 @@ class Memory:
         self.last = snapshot
 
 
-def play(algorithm, rounds=4, engine=None, store=None, mean=aggregate.mean, more=None, **fields):
+def play(algorithm, rounds=4, engine=None, store=None, mean=aggregate.mean, more=None,
+         warn=lambda line: None, **fields):  # fmt: skip
     store = store or Memory()
     round_loop.run(
         Settings(**({"clients": 6} | fields)),
@@ -44,7 +45,7 @@ def play(algorithm, rounds=4, engine=None, store=None, mean=aggregate.mean, more
         store,
         seed=3,
         rounds=rounds,
-        warn=lambda line: None,
+        warn=warn,
         **(more or {}),
     )
     return store

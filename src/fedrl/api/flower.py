@@ -69,6 +69,14 @@ def coordinator(ca: str | Path) -> str:
 
 
 @needs_flower
+def node_key(file: str | Path) -> str:
+    """How the coordinator's register calls a node's key: SHA-256 of its public half, `file`.pub."""
+    from fedrl.engines.flower import keys
+
+    return keys.public_digest(Path(file))
+
+
+@needs_flower
 def make_node_keys(
     file: str | Path, folder: str | Path | None = None, ca: str | Path | None = None
 ) -> Path:
@@ -97,12 +105,12 @@ def link(
     insecure: bool = False,
     drivers: Iterable[str] = (),
     name: str = "",
-    named: Callable[[Path], object] | None = None,
+    named: Callable[[Path, bool], object] | None = None,
 ) -> None:
     """Run the SuperLink until it is stopped; `folder` is of `make_server_keys`.
 
     `drivers` are addresses beside this machine's from which runs may be driven. `name` writes a
-    connection for the driver, and `named` is called with its file.
+    connection for the driver, and `named` is called with its file, and whether it replaced another.
     """
     place = Path(folder)
     _check_folder(place, insecure)
@@ -122,9 +130,10 @@ def link(
         ca = "" if insecure else str(place / "ca.pem")
         address = f"{superlink.local(host)}:{port}"
         here = connection.Connection(address, ca, str(place / "secret"), str(place / "nodes"))
+        replaced = connection.differs(name, here)
         written = connection.save(name, here)
         if named is not None:
-            named(written)
+            named(written, replaced)
     superlink.serve(host, port, place, insecure, list(drivers))
 
 

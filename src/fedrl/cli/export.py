@@ -53,5 +53,7 @@ def export(argv: list[str]) -> int:
         print(f"without policy.onnx: {done.lacking}", file=sys.stderr)
     print(f"{done.what} of round {done.round}: {asked.out}")
     if done.signer:
-        print(f"signed by {done.signer}: `fedrl verify {asked.out} --key {done.signer}` checks it")
+        key = done.signer if asked.sign else "ca.pem"
+        whose = "" if asked.sign else ", with the ca.pem of its coordinator"
+        print(f"signed by {done.signer}: `fedrl verify {asked.out} --key {key}` checks it{whose}")
     return 0

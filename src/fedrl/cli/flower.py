@@ -91,7 +91,8 @@ def keys(argv: list[str]) -> int:
         print(f"{asked.path}: server.key and server.pem are new; ca.pem stays as it is")
     elif asked.kind == "server":
         parts.make_server_keys(asked.path, asked.host)
-        print(f"{asked.path}: give ca.pem to every node; ca.key, server.key and secret to nobody")
+        print(f"{asked.path}: give ca.pem to every node; ca.key, server.key, signing.key "
+              "and secret to nobody")  # fmt: skip
         print(
             f"nodes call it {parts.coordinator(asked.path / 'ca.pem')}: compare that by telephone"
         )
@@ -102,10 +103,13 @@ def keys(argv: list[str]) -> int:
     else:
         policy = parts.make_node_keys(asked.path, asked.folder, asked.ca)
         print(
-            f"{asked.path}.pub goes to the server's folder nodes/, as client-N.pub for client N; "
-            f"{asked.path} stays here\n{policy} says what may run here: read it, and keep it in "
+            f"send {asked.path}.pub to the coordinator, who registers it; {asked.path} stays here\n"
+            f"its digest is {parts.node_key(asked.path)}: compare that by telephone\n"
+            f"{policy} says what may run here: read it, and keep it in "
             "the node's --folder"
         )
+        if asked.ca:
+            print(f"the coordinator is {parts.coordinator(asked.ca)}: compare that, too")
     return 0
 
 
@@ -132,7 +136,9 @@ def link(argv: list[str]) -> int:
         insecure=asked.insecure,
         drivers=asked.driver,
         name=asked.name,
-        named=lambda file: print(f"connection {asked.name}: {file}", flush=True),
+        named=lambda file, replaced: print(
+            f"connection {asked.name}: {file}{', in place of another one' * replaced}", flush=True
+        ),
     )
     return 0
 

@@ -38,7 +38,8 @@ def check(argv: list[str]) -> int:
         client=asked.client,
     ):
         good &= finding.good
-        print(f"{'ok   ' if finding.good else 'FAIL '} {finding.what}", flush=True)
+        mark = "note" if finding.doubtful else "ok" if finding.good else "FAIL"
+        print(f"{mark:5} {finding.what}", flush=True)
     print("this node can join" if good else "this node cannot join yet")
     return 0 if good else 1
 

@@ -47,6 +47,7 @@ CERTIFICATE = "signing.pem"
 LARGEST = 2**24
 """Bytes of a signature: it names every file, and comes from anybody."""
 DIGEST = re.compile(r"[0-9a-f]{64}")
+SHORT = re.compile(r"[0-9a-f]{8,}")
 MALFORMED = (ValueError, TypeError, KeyError, RecursionError, UnsupportedAlgorithm)
 
 
@@ -96,6 +97,8 @@ def trusted(word: str) -> str:
     """The digest of whom `--key` names: by the digest itself, a signer's .pub or a ca.pem."""
     if DIGEST.fullmatch(word.lower()):
         return word.lower()
+    if SHORT.fullmatch(word.lower()) and not Path(word).exists():
+        raise UserError(f"--key {word}: a digest has 64 digits, and this has {len(word)}")
     try:
         data = Path(word).read_bytes()
         if b"BEGIN CERTIFICATE" in data:

@@ -131,10 +131,14 @@ class Result:
 
 @dataclass(frozen=True)
 class Failure:
-    """A client that gave nothing usable in this round, and why, in one line."""
+    """A client that gave nothing usable in this round, and why, in one line.
+
+    `final`: it has refused, and asking it again in the same round would be the same.
+    """
 
     client: int
     reason: str
+    final: bool = False
 
 
 @runtime_checkable

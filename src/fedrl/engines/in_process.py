@@ -21,7 +21,7 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fedrl.core.types import Algorithm, Batched, Failure, Job, Result, Shareable
+from fedrl.core.types import Algorithm, Batched, Failure, Job, Result, Shareable, UserError
 
 DEBUG = "FEDRL_DEBUG"
 """Environment variable: unless it is empty or 0, clients' errors reach the server with their texts
@@ -142,5 +142,8 @@ def _own(file: str) -> bool:
 
 
 def one_line(error: BaseException) -> str:
+    """With its type, unless it was written for people."""
     text = " ".join(str(error).split())
+    if text and isinstance(error, UserError):
+        return text[:300]
     return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__

@@ -95,7 +95,8 @@ class Step:
                 update, weight, staleness, self.received.accepted[-1], record
             )
         if not usable:
-            self.failures[client] += 1
+            for_good = isinstance(outcome, Failure) and outcome.final
+            self.failures[client] += self.parts.settings.retries + 1 if for_good else 1
 
     def drop(self, reason: str) -> None:
         """What is in the buffer is of no use together; who sent it is asked again."""

@@ -203,6 +203,7 @@ def _exchange(
         clock.lap("broadcast")
 
         accepted: list[Result] = []  # without updates: these are dropped once aggregated
+        refused = 0
         states = list(now.states)
         outcomes = zip(behind, jobs, parts.engine.run(jobs, settings.deadline))
         for group, stream in itertools.groupby(outcomes, key=lambda item: item[0]):
@@ -218,6 +219,7 @@ def _exchange(
                 received.blame(str(error))
                 received.accepted.clear()
             up += received.bytes
+            refused += received.refused
             if not received.accepted:
                 continue
             share = len(received.accepted) / len(members[group])
@@ -232,16 +234,18 @@ def _exchange(
         needed = max(1, part(settings.quorum, len(jobs)))
         if len(accepted) >= needed:
             break
+        # Everybody is asked again, and those who refuse would refuse again.
+        in_vain = len(jobs) - refused < needed and not settings.cohort
+        if in_vain or attempt == settings.retries:
+            when = "" if in_vain else f" in the last of {settings.retries + 1} attempts"
+            raise QuorumLost(
+                f"round {number}: only {len(accepted)} of {len(jobs)} clients gave a usable update"
+                f"{when}, {needed} needed (federation.quorum): {reasons(records[-len(jobs) :])}",
+                records,
+            )
         parts.warn(
             f"round {number}, attempt {attempt + 1}: {len(accepted)} of {len(jobs)} updates usable,"
             f" {needed} needed ({reasons(records[-len(jobs) :])})"
-        )
-    else:
-        raise QuorumLost(
-            f"round {number}: only {len(accepted)} of {len(jobs)} clients gave a usable update in "
-            f"the last of {settings.retries + 1} attempts, {needed} needed (federation.quorum): "
-            f"{reasons(records[-len(jobs) :])}",
-            records,
         )
     kept = {result.client: result.state for result in accepted if result.state is not None}
     if settings.kind == "federated":  # alone, a client and its server are one

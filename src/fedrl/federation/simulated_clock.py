@@ -66,7 +66,8 @@ class SimulatedClock:
         for job, outcome in zip(jobs, self.engine.run(jobs)):
             # Checked before it waits: what waits goes into checkpoints.
             reason = refusal(outcome, algorithm.declare(job.broadcast), ranges(algorithm))
-            good = outcome if reason is None else Failure(job.client, reason)
+            final = isinstance(outcome, Failure) and outcome.final
+            good = outcome if reason is None else Failure(job.client, reason, final)
             heapq.heappush(self._due, Due(self.time + self.duration(job), job.client, good))
 
     def next_outcome(self, deadline: float = 0.0) -> tuple[int, Result | Failure]:

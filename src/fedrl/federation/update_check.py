@@ -35,6 +35,7 @@ class Received:
         self.records = records
         self.first = len(records)
         self.accepted: list[Result] = []
+        self.refused = 0  # for good, as far as this round goes
         self.bytes = 0
 
     def check(
@@ -45,6 +46,7 @@ class Received:
             record: Record = {**self.where, "client": job.client}
             reason = refusal(outcome, self.specs, self.reports)
             if reason is not None or isinstance(outcome, Failure):
+                self.refused += isinstance(outcome, Failure) and outcome.final
                 why = one_line(str(reason))
                 self.records.append(record | {"status": "failed", "reason": why})
                 continue

@@ -28,17 +28,17 @@ def whose(path: Path, config: Config, round: int) -> tuple[str, str]:
     sampled = config.federation.clients_per_round < clients
     if sampled and secret_cohorts(config):
         return invited, f"{invited_line}; who was in which is the secret that ε counts on"
-    counted = _final(read.client_records(path), round)
-    rounds = {number for number, _ in counted}
+    answers = counted(read.client_records(path), round)
+    rounds = {number for number, _ in answers}
     if not rounds:
         return f"{invited} (none has trained yet)", f"{invited_line}; none has trained yet"
-    trained = [client for (_, client), good in counted.items() if good]
+    trained = [client for (_, client), good in answers.items() if good]
     times = {client: trained.count(client) for client in range(clients)}
     active = sum(map(bool, times.values()))
     short = invited if active == clients else f"{active} of {invited} that were invited"
     if sampled:
-        missing = len(counted) - len(trained)
-        line = f"{active} trained; {missing} of {len(counted)} answers did not come, or not count"
+        missing = len(answers) - len(trained)
+        line = f"{active} trained; {missing} of {len(answers)} answers did not come, or not count"
         return short, f"{invited_line}; {line}"
     groups = (
         ("in every round", [c for c, n in times.items() if n >= len(rounds)]),
@@ -50,7 +50,7 @@ def whose(path: Path, config: Config, round: int) -> tuple[str, str]:
     return short, f"{invited_line}; {', '.join(told)}"
 
 
-def _final(records: Iterable[Json], last: int) -> dict[tuple[int, int], bool]:
+def counted(records: Iterable[Json], last: int) -> dict[tuple[int, int], bool]:
     """Whether a client's answer counted in a round, by the attempt that the round came about in."""
     attempts: dict[int, int] = {}
     found: dict[tuple[int, int], bool] = {}

@@ -31,6 +31,9 @@ NO_SIGNAL_ROUNDS = 3
 STARTING = "getting ready for the first round, which takes longest the first time"
 STARTING_SECONDS = (3.0, 30.0)
 """Without a terminal, when that is said if nothing else was, and how often after that."""
+WAITING = "waiting for "
+"""How a note begins that says what a run waits for: as long as it is the last one, nothing else is
+getting ready."""
 
 
 def open_progress(shown: bool | None, settings: Mapping[str, object]) -> Progress:
@@ -58,6 +61,7 @@ class Progress:
         if self.console.is_terminal:
             self._living = self.console.status(STARTING)
         self._begun = threading.Event()  # the first round is there, or it is all over
+        self._waiting = False
 
     def __enter__(self) -> Progress:
         if self._living is not None:
@@ -76,12 +80,16 @@ class Progress:
         began, (pause, later) = time.monotonic(), STARTING_SECONDS
         while not self._begun.wait(pause):
             waited = f", {time.monotonic() - began:.0f} s so far" if pause == later else ""
-            self._plain(f"{STARTING}{waited}")
+            if not self._waiting:
+                self._plain(f"{STARTING}{waited}")
             pause = later
 
     def note(self, line: str) -> None:
         """Something worth a line of its own: a failed client, a damaged checkpoint."""
         self.console.print(line, style="yellow", markup=False, soft_wrap=True)
+        self._waiting = line.startswith(WAITING)
+        if self._living is not None and not self._begun.is_set():
+            self._living.update("waiting" if self._waiting else STARTING)
 
     def round_done(self, done: Round) -> None:
         self._begun.set()

@@ -36,6 +36,7 @@ from fedrl.engines.in_process import one_line
 from fedrl.envs.simulated import SimulatedWorld, require_repeats
 from fedrl.federation import round_loop
 from fedrl.federation.client_sampling import client_env_ids, first_cohort, groups
+from fedrl.runs.absent_clients import absent_clients
 from fedrl.runs.compiled_programs import release_if_crowded
 from fedrl.runs.error_log import ErrorLog
 from fedrl.runs.evaluated_tasks import KEY, evaluated_tasks, few_tasks
@@ -281,6 +282,9 @@ def train(
                 exchange=asynchronous(config, engine) if config.async_buffer.size else None,
             )
             status = "stopped" if call_back.stopped else "finished"
+            if not secret_cohorts(config):
+                for line in absent_clients(run.path, last.round, engine):
+                    warn(line)
             if isinstance(engine, SendsRecipes):
                 sign(config, run, engine.recipe_digest, warn)
             return last

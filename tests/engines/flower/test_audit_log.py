@@ -245,3 +245,10 @@ def test_every_event_has_words():
         for name in names:
             entry = {"event": name, "n": 1, "time": "t", "run": "a", "answered": [1], "failed": {}}
             assert audit_story.sentence(entry).split("  ")[-1] not in ("", name), name
+
+
+def test_one_client_is_and_several_are():
+    ready = {"event": "ready", "run": "r", "recipe": "0" * 64, "failed": {}}
+    assert audit_story.sentence(ready | {"answered": [1]}).endswith(": client 1 is ready")
+    assert audit_story.sentence(ready | {"answered": [0, 1]}).endswith(": clients 0, 1 are ready")
+    assert "said that it is ready: run r" in audit_story.sentence(ready)

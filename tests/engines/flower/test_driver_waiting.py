@@ -117,6 +117,25 @@ def test_nodes_that_are_here_are_no_news(tmp_path: Path, clock: Clock):
     assert said == []
 
 
+def test_a_recipe_with_more_clients_than_members_is_told_with_the_flag(
+    tmp_path: Path, clock: Clock
+):
+    said: list[str] = []
+    register = Registered(tmp_path / "nodes")
+    register.folder.mkdir()
+    until = dict.fromkeys(range(3), 60.0)
+    for number, name in enumerate(("north", "south")):
+        keys.make_node(tmp_path / f"{name}.key")
+        register.add(tmp_path / f"{name}.key.pub", number)
+    flag = "the recipe has more clients, and 2 keys are registered: --federation.clients 2"
+    for missing, told in ({2}, True), ({1}, False), ({1, 2}, True):
+        clock.now, waiting = 0.0, AwaitedNodes(said.append, register)
+        waiting.looked(until, missing, {0}, 0)
+        clock.now = 1.0
+        waiting.looked(until, missing, {0}, 0)
+        assert said[-1].endswith(flag) == told
+
+
 def test_members_are_called_by_their_names(tmp_path: Path, clock: Clock):
     said: list[str] = []
     (tmp_path / "nodes").mkdir()

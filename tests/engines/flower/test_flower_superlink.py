@@ -345,13 +345,12 @@ def test_how_a_run_is_driven_is_not_the_nodes_business(
     driven = (
         "--federation.deadline",
         "60",
-        "--federation.quorum",
-        "1",
         "--federation.retries",
         "0",
     )
     assert sent(*driven, "--out", "elsewhere") == sent()
     assert sent("--seed", "1") != sent()
+    assert "quorum = 1.0" in sent("--federation.quorum", "1")  # a node's policy reads it
     assert "hang" in sent("--faults.clients", "1", "--faults.kind", "hang", *driven[:2])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,3 +27,14 @@ def test_models_of_so_many_runs_are_kept(tmp_path: Path, monkeypatch: pytest.Mon
     assert "has 3 already" in said[0]
     kept_model.keep(tmp_path, 0, replace(JOB, run="run-1", round=7), {"x": np.ones(1)})
     assert kept_model.load(tmp_path, "run-1").broadcast["x"] == 1  # of one that is, the last
+
+
+def test_of_several_runs_the_last_is_meant(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    for number in (3, 1, 2):
+        job = replace(JOB, run=f"run-{number}")
+        kept_model.keep(tmp_path, 0, job, {"x": np.full(1, float(number))})
+        os.utime(tmp_path / kept_model.FOLDER / f"run-{number}.safetensors", (1.0, 10.0 - number))
+    assert kept_model.load(tmp_path).broadcast["x"] == 1
+    assert "this is about the last, run-1 (--run)" in capsys.readouterr().err
+    assert kept_model.load(tmp_path, "run-3").broadcast["x"] == 3
+    assert capsys.readouterr().err == ""

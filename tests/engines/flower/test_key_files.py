@@ -14,7 +14,7 @@ pytest.importorskip("flwr", reason="needs the extra flower")
 from fedrl.cli import call
 from fedrl.core import private_files
 from fedrl.core.types import UserError
-from fedrl.engines.flower import keys
+from fedrl.engines.flower import connection, keys
 from fedrl.privacy.secure_aggregation import identity, public_keys
 
 
@@ -62,3 +62,29 @@ def test_a_port_that_is_none_is_one_line(
     keys.make_server(tmp_path / "hub", ["localhost"])
     assert call(["flower", *words, "--port", "99999"]) == 2
     assert capsys.readouterr().err.startswith("error: --port is 99999; ports are 1 to 65535")
+
+
+def test_a_key_has_one_digest_at_the_node_and_in_the_register(tmp_path: Path, capsys):
+    """Two people compare them by telephone."""
+    hub, key = tmp_path / "hub", tmp_path / "north.key"
+    assert call(["flower", "keys", "server", str(hub)]) == 0
+    assert "signing.key and secret to nobody" in capsys.readouterr().out
+    ca = ["--folder", str(tmp_path / "north"), "--ca", str(hub / "ca.pem")]
+    assert call(["flower", "keys", "node", str(key), *ca]) == 0
+    told = capsys.readouterr().out
+    assert f"send {key}.pub to the coordinator" in told
+    assert keys.coordinator_digest(hub / "ca.pem") in told
+    assert call(["flower", "register", str(hub), f"{key}.pub", "--client", "0"]) == 0
+    digest = capsys.readouterr().out.split()[-1]
+    assert f"its digest is {digest}: " in told
+
+
+def test_a_connection_that_is_replaced_is_told_from_one_that_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv(connection.FOLDER, str(tmp_path))
+    here = connection.Connection("hub:9092", "/a/ca.pem", "/a/secret")
+    assert not connection.differs("hub", here)
+    connection.save("hub", here)
+    assert not connection.differs("hub", here)
+    assert connection.differs("hub", connection.Connection("hub:9093", "/a/ca.pem", "/a/secret"))

@@ -102,7 +102,8 @@ def test_a_node_that_can_join_is_told_so(hub: Path, north: Joining, tmp_path: Pa
         assert call(["flower", "check", *words, "--folder", str(tmp_path / "node")]) == 0
     told = capsys.readouterr().out
     assert "FAIL" not in told
-    assert "your key north.key is registered" in told
+    assert north.key is not None
+    assert f"your key north.key is registered: {keys.public_digest(north.key)}" in told
     assert told.endswith("this node can join\n")
     assert not (tmp_path / "node").exists()  # a check changes nothing
 
@@ -201,8 +202,37 @@ def test_a_policy_for_another_coordinator_is_told_even_if_nobody_listens(
     (tmp_path / "node").mkdir()
     (tmp_path / "node" / "policy.toml").write_text(f'coordinators = ["{"0" * 64}"]\n')
     found = list(check(at(north, "localhost:1", folder=tmp_path / "node")))
-    assert [one.good for one in found] == [False, True, False]
-    assert "do not name that of" in found[-1].what
+    assert [one.good for one in found] == [False, True, False, True]
+    assert "do not name that of" in found[2].what
     (tmp_path / "node" / "policy.toml").rename(tmp_path / "policy.toml")  # beside the key
     (found,) = [one for one in own(at(north, "", folder=tmp_path / "node")) if not one.good]
     assert "lies beside the key" in found.what
+
+
+def test_a_model_that_was_not_copied_is_noted(hub: Path, north: Joining, tmp_path: Path, capsys):
+    """It is no failure: most methods need none."""
+    folder = tmp_path / "node"
+    with listening(hub) as address:
+        words = ["--superlink", address, "--ca", str(north.ca), "--key", str(north.key)]
+        assert call(["flower", "check", *words, "--folder", str(folder)]) == 0
+    (told,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("note ")]
+    assert told.endswith(f"there is no {folder}/model: for a language model copy the "
+                         f"coordinator's there (cp -r model {folder}/model)")  # fmt: skip
+    folder.mkdir()
+    (folder / "policy.toml").write_text('models = ["org/ours"]\n')  # its owner names them
+    assert not any(one.doubtful for one in own(at(north, "", folder=folder)))
+    (folder / "policy.toml").unlink()
+    (folder / "model").mkdir()
+    assert not any(one.doubtful for one in own(at(north, "", folder=folder)))
+
+
+def test_what_the_datas_folder_holds_is_listed(north: Joining, tmp_path: Path):
+    data = tmp_path / "data"
+    (data / "tasks").mkdir(parents=True)
+    (data / "tasks" / "train.jsonl").touch()
+    (empty := tmp_path / "empty").mkdir()
+    found = [list(own(at(north, "", data=place)))[-1] for place in (data, data / "tasks", empty)]
+    assert f"{data} holds tasks/: what recipes name" in found[0].what
+    assert f"{data}/tasks holds train.jsonl: " in found[1].what
+    assert found[2].doubtful
+    assert found[2].what == f"--data {empty} is empty"

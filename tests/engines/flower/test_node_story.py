@@ -324,3 +324,14 @@ def test_a_node_that_ended_while_it_looked_says_nothing(
     node_story._follow(Story(Joining("hub:9092"), 0, tmp_path), over)
     assert not lines
     assert not (tmp_path / node_story.NOW).exists()
+
+
+def test_a_second_node_writes_nothing_before_it_has_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+):
+    monkeypatch.setattr(running_lock, "PATIENCE_SECONDS", 0.3)
+    client = NodeClient(0, tmp_path, lambda recipe: None, audit=NodeAudit(tmp_path, 0))
+    with running_lock.alone(tmp_path, "taken"), pytest.raises(UserError, match="another node runs"):
+        supernode.serve(supernode.SuperNode("hub:1", None, None), client)
+    assert audit_log.read(tmp_path)[0] == []
+    assert f"{tmp_path} is in use: waiting up to 0.3 s" in capsys.readouterr().err

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 
-from support.asked_nodes import AskedNode, text
+from support.asked_nodes import AskedNode, broadcast, text
 from support.repository import DOCS
 
 import fedrl
@@ -120,22 +120,22 @@ def test_a_file_that_is_gone_is_not_the_defaults(tmp_path: Path):
     assert "(secure)" in node.reason(text())
     (tmp_path / FILE).unlink()
     for _ in range(2):
-        assert "its worker could not start" in node.reason(text())
+        assert "this node's policy cannot be read" in node.reason(text())
     assert any(line.endswith("is gone: nothing is answered until it is back") for line in node.said)
     (tmp_path / FILE).write_text("secure = true")
     assert "(secure)" in node.reason(text())
 
 
 def test_half_of_a_file_is_no_policy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    from fedrl.engines.flower import node_recipes
+    from fedrl.engines.flower import current_policy
 
     (tmp_path / FILE).write_text("secure = true")
     node = AskedNode(tmp_path)
     assert "(secure)" in node.reason(text())
     (tmp_path / FILE).write_text("")
     written = lambda _: (tmp_path / FILE).write_text("secure = true\nclip = 1")  # noqa: E731
-    monkeypatch.setattr(node_recipes.time, "sleep", written)
-    assert "its worker could not start" in node.reason(text())
+    monkeypatch.setattr(current_policy.time, "sleep", written)
+    assert "this node's policy cannot be read" in node.reason(text())
     assert node.said[-2].endswith("is being written: nothing is answered meanwhile")
     found = node.reason(text())
     assert "(secure)" in found
@@ -157,9 +157,10 @@ def test_a_file_that_cannot_be_read_lets_nothing_through(broken: str | None, tmp
     else:
         (tmp_path / FILE).write_text(broken)
     for found in (node.reason(text()), node.ready(text())):
-        assert found == "its worker could not start (the node's own log says why)"
+        assert found == "this node's policy cannot be read (its own log says why)"
     assert str(tmp_path) in node.said[0]
-    assert [entry["event"] for entry in node.entries()][-1] == "failed"
+    assert node.said[1].endswith(": refused, round 0: " + found)
+    assert [entry["event"] for entry in node.entries()][-1] == "refused"
 
 
 def test_data_of_the_file_is_from_its_folder(tmp_path: Path):
@@ -286,3 +287,25 @@ def test_a_second_certificate_behind_the_right_one_is_not_trusted(tmp_path: Path
     both.write_bytes(b"".join((tmp_path / name / "ca.pem").read_bytes() for name in "ab"))
     with pytest.raises(UserError, match="has 2 certificates, and a federation has one CA"):
         keys.coordinator_digest(both)
+
+
+def test_a_refusal_is_told_from_what_may_come_out_otherwise(tmp_path: Path):
+    (tmp_path / FILE).write_text("secure = true")
+    node = AskedNode(tmp_path)
+    assert "(secure)" in node.reason(text())
+    assert node.refused
+    (tmp_path / FILE).write_text("secure = ")
+    assert "cannot be read" in node.reason(text())
+    assert node.refused
+    (tmp_path / FILE).write_text("secure = false")
+    assert node.reason(text(), sent={})  # no work for it
+    assert not node.refused
+    compute = node.client._compute
+
+    def meanwhile(*job: object) -> object:
+        (tmp_path / FILE).write_text("clip = 9.0")
+        return compute(*job)
+
+    node.client._compute = meanwhile
+    assert "its policy has changed" in node.reason(text(), round=1, sent=broadcast())
+    assert not node.refused

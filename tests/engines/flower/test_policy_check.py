@@ -93,7 +93,7 @@ def test_a_text_that_says_nothing_is_only_taken_as_it_is_by_default(key, value, 
 BASE = {
     "algorithm": {"name": "pavg"},
     "world": {"name": "random_mdp"},
-    "federation": {"clients": 9},
+    "federation": {"clients": 9, "quorum": 1.0},
 }
 LOCAL = {"clip": 1.0, "noise": 4.0, "where": "local"}
 SUM = {"clip": 1.0, "noise": 4.0, "secure": True, "threshold": 0.6}  # six of nine must stay
@@ -198,6 +198,9 @@ def test_the_owner_is_told_where_a_model_is_missing_and_the_coordinator_is_not(
         with pytest.raises(Refused) as error:
             check(resolve(tables), policy, Node(tmp_path))
         assert str(tmp_path) not in str(error.value)
+        cure = "its owner copies the coordinator's model into it" in str(error.value)
+        assert cure == ("any" in policy.models)
+        assert cure != ("allow" in str(error.value))  # nobody is told to loosen the policy
         return capsys.readouterr().err
 
     here = f"there is no {tmp_path / 'model'}: copy the coordinator's model there"

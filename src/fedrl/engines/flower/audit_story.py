@@ -49,7 +49,7 @@ def _told(entry: Json) -> str:
         "start": f"the node of client {entry.get('client')} starts, for coordinator "
         f"{_short(entry.get('coordinator'))}",
         "policy": f"policy {_short(entry.get('policy'))}: {_keys(entry.get('said'))}",
-        "ready": f"said that it can run {about}",
+        "ready": f"said that it is ready: {about}",
         "update": f"sent an update of {size}: {about}{_epsilon(entry)}",
         "keys": f"trained for a secure sum and sent keys: {about}",
         "letters": f"sent shares of its secrets to clients {members}: {about}",
@@ -81,10 +81,12 @@ def _told(entry: Json) -> str:
 
 def _outcomes(entry: Json, about: str) -> str:
     good = ", ".join(map(str, entry["answered"])) or "none"
-    what = "are ready" if entry.get("event") == "ready" else "answered"
-    what = "are in the sum" if entry.get("summed") else what
+    one = len(entry["answered"]) == 1
+    be = "is" if one else "are"
+    what = f"{be} ready" if entry.get("event") == "ready" else "answered"
+    what = f"{be} in the sum" if entry.get("summed") else what
     bad = "; ".join(f"client {c}: {why}" for c, why in entry.get("failed", {}).items())
-    return f"{about}clients {good} {what}" + (f"; {bad}" if bad else "")
+    return f"{about}client{'' if one else 's'} {good} {what}" + (f"; {bad}" if bad else "")
 
 
 def _about(entry: Json) -> str:

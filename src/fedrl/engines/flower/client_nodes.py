@@ -60,6 +60,10 @@ class ClientNodes:
         self._asked: dict[str, _Asked] = {}  # by message
         self._silent: set[int] = set()  # busy or gone: asked again as long as somebody is awaited
 
+    def label(self, client: int) -> str:
+        name = "" if self.registered is None else self.registered.name(client)
+        return f"client {client} ({name})" if name else f"client {client}"
+
     def begin_wait(self) -> None:
         """A new wait: nodes that were silent in the last one are asked once more."""
         self._silent.clear()

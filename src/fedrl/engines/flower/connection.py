@@ -107,6 +107,16 @@ def find(name: str) -> Connection:
     return Connection(**{key: str(value) for key, value in data.items()})
 
 
+def differs(name: str, connection: Connection) -> bool:
+    """Whether there is one of this name that is another, or cannot be read."""
+    if not (folder() / f"{name}.toml").exists():
+        return False
+    try:
+        return find(name) != connection
+    except UserError:
+        return True
+
+
 def save(name: str, connection: Connection) -> Path:
     path = folder() / f"{name}.toml"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -52,9 +52,11 @@ def sent(config: Config) -> Config:
 
     A node builds its algorithm again when the recipe changes, so none of it may change with how a
     run is driven (a job says its deadline itself). The nodes' processes are workers. A rule of
-    aggregation is the driver's, and so is its package: nodes need not have it.
+    aggregation is the driver's, and so is its package: nodes need not have it. The quorum travels,
+    for how few plain updates become one is what a node's policy asks (`fewest_updates.py`).
     """
-    driven = replace(config.federation, deadline=1.0, quorum=0.5, retries=2)
+    quorum = config.federation.quorum if terms(config) is None else 0.5
+    driven = replace(config.federation, deadline=1.0, quorum=quorum, retries=2)
     outside = rules.AGGREGATORS.find(config.aggregate.name).outside
     common = replace(
         config,

@@ -86,7 +86,7 @@ class AwaitedNodes:
         if self._reminder.due("nodes"):
             limit = max(until[client] for client in hopeful) - self._began
             spent = f"{_time(now - self._began)} of {_time(limit)}, flower.wait"
-            self.warn(f"{line} ({spent})")
+            self.warn(f"{line} ({spent}){self._unregistered(hopeful)}")
             self._told |= hopeful
 
     def _ended(self, over: set[int], here: Collection[int], now: float) -> None:
@@ -99,6 +99,17 @@ class AwaitedNodes:
             self.warn(f"no longer waiting for {self._names(absent)}{after}: its node did not come")
         elif not self._told:
             self.warn(f"all nodes that were awaited are here{after}")
+
+    def _unregistered(self, clients: Collection[int]) -> str:
+        """Recipes are written for some number of clients, and organisations are as many as come."""
+        known = [] if self.registered is None else list(self.registered.clients())
+        if not set(clients) - set(known) or known != list(range(len(known))) or not known:
+            return ""
+        keys = "1 key is" if len(known) == 1 else f"{len(known)} keys are"
+        return (
+            f"; the recipe has more clients, and {keys} registered: --federation.clients "
+            f"{len(known)}"
+        )
 
     def _names(self, clients: Collection[int]) -> str:
         first = sorted(clients)[:MOST_NAMES]

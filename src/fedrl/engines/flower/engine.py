@@ -85,6 +85,10 @@ class FlowerEngine:
         """Node of each client that is connected."""
         return self.calls.nodes.owners
 
+    def label(self, client: int) -> str:
+        """Number and name, as the register has it."""
+        return self.calls.nodes.label(client)
+
     def __enter__(self) -> FlowerEngine:
         return self
 

@@ -15,6 +15,7 @@ from fedrl.core.private_files import StateError, write_private
 from fedrl.core.types import Json, Tensors, UserError
 from fedrl.engines.flower.client_state_store import NAME, ClientStateStore, without_history
 from fedrl.engines.flower.messages import Job
+from fedrl.engines.flower.owner_log import say
 
 FOLDER = "joined"
 MOST = 100
@@ -69,15 +70,16 @@ def _about(kept: Tensors) -> Json:
 
 
 def load(folder: Path, run: str = "") -> Kept:
-    """Of a run, or of the only one that there is."""
-    found = sorted(path.stem for path in (folder / FOLDER).glob("*.safetensors"))
+    """Of a run, or of the last one; which that is, is said where there are several."""
+    paths = sorted((folder / FOLDER).glob("*.safetensors"), key=lambda path: path.stat().st_mtime)
+    found = [path.stem for path in paths]
     if not found:
         raise UserError(f"{folder} has kept no run: start the node with --keep-model")
     if not run and len(found) > 1:
-        raise UserError(f"{folder} has kept several runs; name one with --run: {', '.join(found)}")
+        say(f"{folder} has kept {len(found)} runs: this is about the last, {found[-1]} (--run)")
     if run and run not in found:
         raise UserError(f"{folder} has kept no run {run!r}; it has {', '.join(found)}")
-    path = folder / FOLDER / f"{run or found[0]}.safetensors"
+    path = folder / FOLDER / f"{run or found[-1]}.safetensors"
     try:
         kept = _read(path)
         about = _about(kept)

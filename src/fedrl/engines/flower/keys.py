@@ -140,6 +140,17 @@ def key_digest(key: ec.EllipticCurvePublicKey) -> str:
     return hashlib.sha256(key.public_bytes(der, shape)).hexdigest()
 
 
+def public_digest(file: Path) -> str:
+    """The same of a node's key by its public half, `file`.pub."""
+    path = file.with_name(file.name + ".pub")
+    try:
+        return key_digest(public_keys.parse(path.read_bytes())[-1].key)
+    except OSError as error:
+        raise UserError(f"{path} cannot be read: {error.strerror}") from error
+    except (ValueError, IndexError) as error:
+        raise UserError(f"{path} is not the public key of a node") from error
+
+
 def pem_digest(pem: bytes) -> str:
     """The same of a key as Flower has it; empty of anything else."""
     try:

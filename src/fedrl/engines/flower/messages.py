@@ -96,7 +96,8 @@ Asked = Ready | Job | Step
 
 @dataclass(frozen=True)
 class Answer(Heading):
-    """The end of a job or step: `reason` is empty, or says why there is nothing beside it."""
+    """The end of a job or step: `reason` is empty, or says why there is nothing beside it, and
+    `refused` whether the same question would get the same answer."""
 
     client: int
     reason: str = ""
@@ -104,6 +105,7 @@ class Answer(Heading):
     metrics: dict[str, float] = field(default_factory=dict)
     kept: bool = False
     digest: str = ""
+    refused: bool = False
 
 
 KINDS: dict[str, type[Heading]] = {

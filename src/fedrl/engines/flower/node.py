@@ -32,11 +32,11 @@ from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.client_state_store import ClientStateStore, with_history, without_history
 from fedrl.engines.flower.kept_model import keep_if_possible
 from fedrl.engines.flower.node_audit import GAVE, STEPS, NodeAudit, Told
-from fedrl.engines.flower.node_plan import Plan, Refused
+from fedrl.engines.flower.node_plan import Plan, PolicyChanged, Refused
 from fedrl.engines.flower.node_story import not_done
 from fedrl.engines.flower.node_worker import NodeWorker
 from fedrl.engines.flower.owner_log import in_words, say
-from fedrl.engines.flower.policy import Policy
+from fedrl.engines.flower.policy import Policy, Unreadable
 from fedrl.engines.in_process import debugging, reason, shareable
 from fedrl.privacy.client_ledger import Ledger, job_name
 from fedrl.privacy.secure_aggregation import messages as secure_messages
@@ -142,8 +142,8 @@ class NodeClient:
     def _work(self, asked: messages.Asked, pieces: Iterable[records.Bytes]) -> Told:
         answer = partial(messages.Answer, asked.nonce, self.number)
 
-        def refused(why: str, event: str = "refused") -> Told:
-            return Told(answer(why), records.NOTHING, event)
+        def refused(why: str, event: str = "refused", final: bool = False) -> Told:
+            return Told(answer(why, refused=final), records.NOTHING, event)
 
         if asked.client != self.number:
             return refused(f"this node is client {self.number}")
@@ -169,7 +169,10 @@ class NodeClient:
             packed = serialization.Packed(result.update, plan.precision)
             body = records.sealed(packed, plan.piece)
         except (serialization.Damaged, StateError, ProtocolError, Refused, TooFew) as error:
-            return refused(str(error))
+            return refused(str(error), final=getattr(error, "final", False))
+        except Unreadable as error:
+            self.log(str(error))
+            return refused("this node's policy cannot be read (its own log says why)", final=True)
         except UserError as error:  # about settings and files of this machine: for its owner
             self.log(str(error))
             told = debugging() or shareable(error)
@@ -320,7 +323,7 @@ class NodeClient:
     def _require_same_policy(self, plan: Plan) -> None:
         """Training may take hours, in which its owner may have thought again."""
         if self.rules() != plan.policy:
-            raise Refused("its policy has changed since this job began")
+            raise PolicyChanged("its policy has changed since this job began")
 
     def _start(self, plan: Plan, recipe: str) -> None:
         self._worker.start(plan, recipe)

@@ -232,9 +232,8 @@ def outcome(answer: Arrived, question: Sent) -> Outcome:
         if (heading.nonce, answer.node, heading.client) != asked:
             return Failure(client, "its answer is to another question: an old one, sent again?")
         if heading.reason:
-            return Failure(
-                client, one_line(heading.reason) or "no update, and no reason that can be read"
-            )
+            why = one_line(heading.reason) or "no update, and no reason that can be read"
+            return Failure(client, why, heading.refused)
         unpacker = answer.unpacker or Unpacker(question.declared)
         for piece in pieces:  # that have not gone into it as they came
             unpacker.feed(piece)

@@ -6,6 +6,7 @@
     clock      it differs by less than signatures allow
     key        the SuperLink knows it, as that of this client
     folder     the node can write there; its policy can be read, and names this coordinator
+    data       what its folder holds; whether the coordinator's model was copied
 
 A step that fails ends those that need it. The request that asks about the key changes nothing; if
 it is refused, that is a line in the coordinator's log.
@@ -13,6 +14,7 @@ it is refused, that is a line in the coordinator's log.
 
 from __future__ import annotations
 
+import contextlib
 import email.utils
 import http.client
 import os
@@ -43,11 +45,17 @@ ANOTHER_AUTHORITY = (18, 19, 20, 21, 7)
 """OpenSSL's: self-signed, an issuer that is not known, a signature that is not its."""
 WRONG_NAME, NOT_YET, EXPIRED = (62, 64), 9, 10
 LEAST_DISK = 2**30
+MODEL = "model"
+MOST_NAMED = 8
+"""Of what lies in the data's folder."""
 
 
 class Finding(NamedTuple):
+    """`doubtful` is what may be as it should be: a person looks at it."""
+
     good: bool
     what: str
+    doubtful: bool = False
 
 
 @dataclass(frozen=True)
@@ -87,7 +95,7 @@ def reach(node: Joining) -> Iterator[Finding]:
         yield Finding(True, _secured(address, context, node.ca))
         status, off, client = _asked(address, context, key)
         yield Finding(True, _clock(off))
-        yield Finding(True, _known(status, node.key, address))
+        yield Finding(True, _known(status, node.key, address, keys.key_digest(key.public_key())))
         if client is not None and node.client is not None:
             yield Finding(True, _numbered(client, node.client))
     except UserError as error:
@@ -232,15 +240,16 @@ def _clock(off: float) -> str:
     return f"the clocks agree (to {max(abs(off), 1):.0f} s)"
 
 
-def _known(status: int, key: Path, address: Address) -> str:
+def _known(status: int, key: Path, address: Address, digest: str) -> str:
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.PRECONDITION_FAILED):
         raise UserError(
             f"your key is not registered yet: send {key.name}.pub to the coordinator, who puts it "
-            "into the folder nodes/ as client-N.pub; it counts within seconds"
+            "into the folder nodes/ as client-N.pub; it counts within seconds (its digest: "
+            f"{digest})"
         )
     if status not in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.OK):
         raise UserError(f"{address} is no SuperLink of fedrl: it answers {status}")
-    return f"your key {key.name} is registered"
+    return f"your key {key.name} is registered: {digest}"
 
 
 def _numbered(filed: str, client: int) -> str:
@@ -259,13 +268,15 @@ def _numbered(filed: str, client: int) -> str:
 
 def own(node: Joining) -> Iterator[Finding]:
     """What lies on this machine."""
-    for step in (_folder, _policy, _data):
+    for step in (_folder, _policy, _data, _model):
         try:
             found = step(node)
         except UserError as error:
             yield Finding(False, str(error))
         else:
-            if found:
+            if isinstance(found, Finding):
+                yield found
+            elif found:
                 yield Finding(True, found)
 
 
@@ -303,9 +314,34 @@ def _policy(node: Joining) -> str:
     return f"{file} can be read; it names no coordinator"
 
 
-def _data(node: Joining) -> str:
+def _data(node: Joining) -> str | Finding:
+    """With what it holds: a folder too high or too low is seen by that."""
     if node.data is None:
         return ""
     if not node.data.is_dir():
         raise UserError(f"--data {node.data} is no folder")
-    return f"{node.data} is there"
+    held = sorted(
+        f"{path.name}/" if path.is_dir() else path.name
+        for path in node.data.iterdir()
+        if not path.name.startswith(".")
+    )
+    if not held:
+        return Finding(True, f"--data {node.data} is empty", doubtful=True)
+    named = ", ".join(held[:MOST_NAMED]) + (", …" if held[MOST_NAMED:] else "")
+    return f"{node.data} holds {named}: what recipes name (world.source) lies in it"
+
+
+def _model(node: Joining) -> str | Finding:
+    """Recipes of language models name a folder in the node's own; most call it so."""
+    if node.folder is None or (node.folder / MODEL).exists():
+        return ""
+    with contextlib.suppress(UserError):  # `_policy` has told it
+        if policy.ANY not in policy.read(node.policy or node.folder / policy.FILE).models:
+            return ""
+    place = node.folder / MODEL
+    return Finding(
+        True,
+        f"there is no {place}: for a language model copy the coordinator's there (cp -r "
+        f"{MODEL} {place})",
+        doubtful=True,
+    )

@@ -42,6 +42,14 @@ OWN = frozenset(
 class Refused(Exception):
     """What this node does not do for a recipe, in one line that may be told to the server."""
 
+    final = True  # the same job would be refused again
+
+
+class PolicyChanged(Refused):
+    """Between two looks at it: by the new one the job may well be done."""
+
+    final = False
+
 
 @dataclass(frozen=True)
 class Plan:

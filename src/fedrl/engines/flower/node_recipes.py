@@ -13,7 +13,6 @@ import hashlib
 import json
 import os
 import re
-import time
 import tomllib
 from collections.abc import Collection, Sequence
 from dataclasses import replace
@@ -31,13 +30,14 @@ from fedrl.core import agreement
 from fedrl.core.own_data import Pins
 from fedrl.core.registry import normal, only_packages
 from fedrl.core.types import Algorithm, Shareable, Spec, UserError
-from fedrl.engines.flower import approval, policy_check
+from fedrl.engines.flower import approval, own_data_book, policy_check
 from fedrl.engines.flower.adapter.records import Content
+from fedrl.engines.flower.current_policy import Rules
 from fedrl.engines.flower.node import NodeClient
 from fedrl.engines.flower.node_audit import NodeAudit
 from fedrl.engines.flower.node_plan import Plan, Refused
 from fedrl.engines.flower.owner_log import say
-from fedrl.engines.flower.policy import FILE, Flags, Policy, parsed, text_of
+from fedrl.engines.flower.policy import FILE, Flags, Policy
 from fedrl.engines.flower.policy_check import Node
 from fedrl.privacy import accounting, secure_aggregation
 from fedrl.privacy.client_ledger import Budget
@@ -172,7 +172,8 @@ def build(
         own = Path(data) if data else None
         if config.partition.strategy == "own" and own is None:
             raise UserError(Shareable("it was started without --data: there is nothing of its own"))
-        algorithm = build_algorithm(config, own)
+        with own_data_book.naming(own, config):
+            algorithm = build_algorithm(config, own)
         agreement.require(algorithm, config.agree, 0, "this node")
         return build_clients(config, algorithm, masked=True)
 
@@ -260,39 +261,6 @@ def _insist(config: Config, flags: Sequence[str]) -> None:
     for key in ("reports", "seeded"):
         if asked and getattr(chosen, key) and f"privacy.{key}" not in own:
             raise ProtocolError(f"its own settings do not allow privacy.{key} = true")
-
-
-SETTLE_SECONDS = 0.5
-"""That a changed policy must stay as it is: an editor may empty a file before it writes it."""
-
-
-class Rules:
-    """A node's policy as it is now: the file, read anew each time, and the command line over it.
-
-    A file that was there and is gone is no policy of defaults, and neither is half of one.
-    """
-
-    def __init__(self, file: Path, said: Flags, audit: NodeAudit) -> None:
-        self.file, self.said, self.audit = file, said, audit
-        self._text: str | None = None
-        self._begun = False
-
-    def __call__(self) -> Policy:
-        text = text_of(self.file)
-        if self._begun and text != self._text:
-            time.sleep(SETTLE_SECONDS)
-            if text_of(self.file) != text:
-                raise UserError(f"{self.file} is being written: nothing is answered meanwhile")
-            if text is None:
-                raise UserError(f"{self.file} is gone: nothing is answered until it is back")
-        policy = self.said.over(Policy() if text is None else parsed(text, self.file))
-        self._begun, self._text = True, text
-        self.audit.ruled(policy)
-        return policy
-
-    def data(self, policy: Policy) -> str:
-        """The client's own data; paths of the file begin in its folder."""
-        return str((self.file.parent / policy.data).resolve()) if policy.data else ""
 
 
 def client(

@@ -151,7 +151,7 @@ def telling(story: Story) -> Iterator[Story]:
         f"--folder {story.folder}: another node runs in it; a machine in several federations has a "
         "folder for each"
     )
-    with running_lock.alone(story.folder, taken, running_lock.PATIENCE_SECONDS):
+    with running_lock.alone(story.folder, taken, running_lock.PATIENCE_SECONDS, say):
         thread = threading.Thread(target=_follow, args=(story, over), daemon=True)
         thread.start()
         try:

@@ -5,7 +5,7 @@
 A flag goes over the key of its name; of lists (`--allow`, `--allow-package`) both count. Settings
 after `--` go over those of every recipe, and what comes of both is held against the policy: no
 recipe goes below a floor, and neither do they. A recipe that does not keep to it is refused, never
-changed (`policy_check.py`). The file is read anew for every message (`node_recipes.Rules`): a
+changed (`policy_check.py`). The file is read anew for every message (`current_policy.py`): a
 change holds from the next job on, and one that cannot be read lets nothing through.
 """
 
@@ -37,6 +37,10 @@ LISTS = ("allow", "packages")
 """Keys of which the file's and the command line's count together."""
 
 
+class Unreadable(UserError):
+    """A node's policy as it is now cannot be used: with what is wrong, for its owner."""
+
+
 @dataclass(frozen=True)
 class Policy:
     """A node's own rules. What is not said is strict: no attacks, faults, addresses, code or models
@@ -63,7 +67,8 @@ class Policy:
     folders: tuple[str, ...] = ()
     # Settings or tables of recipes that are taken as they come ("algorithm.model", "faults").
     allow: tuple[str, ...] = ()
-    # Least number of clients whose updates may become one; a secure sum has 3 at least.
+    # Least number of clients whose updates may become one, also if others fail: with 2, a recipe
+    # of 2 clients must set federation.quorum to 1. A secure sum has 3 at least.
     least_clients: int = 1
     # Only secure sums: no update leaves as it is. Started with --peers, a node does so anyway.
     secure: bool = False

@@ -27,7 +27,6 @@ from functools import cache
 from pathlib import Path, PureWindowsPath
 from typing import Any, Literal
 
-from fedrl.aggregation.settings import byzantine_count
 from fedrl.config.build import terms
 from fedrl.config.schema import Config
 from fedrl.core.types import (
@@ -39,6 +38,7 @@ from fedrl.core.types import (
     ModelName,
     Word,
 )
+from fedrl.engines.flower import fewest_updates
 from fedrl.engines.flower.node_plan import OWN, Refused
 from fedrl.engines.flower.owner_log import say
 from fedrl.engines.flower.policy import ANY, Policy
@@ -59,6 +59,8 @@ LONGEST = 2**18
 """Characters of a recipe; ours have some thousand."""
 WORD = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.+:-]{0,99})?")
 ASSIGNMENT = re.compile(rf"[A-Za-z_]\w{{0,49}}=-?{WORD.pattern}", re.ASCII)
+NOT_HERE = "opens only models of its own folder, and has none of this name there"
+"""Whether it is missing or is nobody's to open: which of both is told to nobody."""
 STRANGE = frozenset('\\:%$*?"<>|\x7f')
 """In no path of a recipe: what some system or library takes for another place than the text."""
 
@@ -155,6 +157,9 @@ def _settings(config: Config, policy: Policy, node: Node) -> Iterator[str]:
 
 
 def _line(key: str, why: str) -> str:
+    """What is only missing is mended by copying it, not by allowing more."""
+    if why == NOT_HERE:
+        return f"{key}: this node {why}: its owner copies the coordinator's model into it"
     return f"{key}: this node {why}, unless its owner says so (allow, or --allow {key})"
 
 
@@ -169,27 +174,10 @@ def own_noise(config: Config, peers: bool) -> float:
     return secure_aggregation.part(chosen.noise, common.needed)
 
 
-def _averaged(config: Config) -> int:
-    """Of how many clients' updates a server step is, if none fails: some rules choose few of them,
-    and krum's model is one client's to the bit."""
-    name, count = config.aggregate.name, config.combined
-    liars = byzantine_count(getattr(config.aggregate, "byzantine", 0.0), count)
-    chosen = {
-        "krum": 1,
-        "multi-krum": getattr(config.aggregate, "keep", 0) or count - liars - 2,
-        "bulyan": count - 4 * liars,
-    }
-    return min(chosen.get(name, count), count)
-
-
 def _floors(config: Config, policy: Policy, node: Node) -> Iterator[str]:
     chosen, common = config.privacy, terms(config)
-    together = _averaged(config) if common is None else common.needed
-    if together < policy.least_clients:
-        yield (
-            f"federation.clients: the updates of {together} clients may become one in this recipe, "
-            f"and this node's own least number is {policy.least_clients} (least_clients)"
-        )
+    if fewest_updates.fewest(config) < policy.least_clients:
+        yield _too_few(config, policy.least_clients)
     if policy.secure and common is None:
         yield "privacy.secure: this node sends updates only into secure sums (secure)"
     if policy.clip and not 0 < chosen.clip <= policy.clip:
@@ -209,6 +197,24 @@ def _floors(config: Config, policy: Policy, node: Node) -> Iterator[str]:
     for key in UNPROTECTED if floors else ():
         if getattr(chosen, key.partition(".")[2]) and not trusts(policy, node, key):
             yield f"{key}: this node's owner asks for protection that it takes away ({floors[0]})"
+
+
+def _too_few(config: Config, least: int) -> str:
+    """With the quorum that would do, where one would."""
+    together, count = fewest_updates.fewest(config), config.combined
+    plain = not config.privacy.secure
+    share = fewest_updates.quorum_for(config, least) if plain else None
+    if share is None:
+        most = fewest_updates.of(config, count) if plain else together
+        return (
+            f"federation.clients: the updates of {most} clients may become one in this recipe, "
+            f"and this node's own least number is {least} (least_clients)"
+        )
+    return (
+        f"federation.quorum {config.federation.quorum:g} of {count} clients lets {together} "
+        f"update{'s' * (together != 1)} become the model: this node's least number, {least}, needs "
+        f"--federation.quorum {share:g} (least_clients)"
+    )
 
 
 def _objection(key: str, hint: Any, value: Any, policy: Policy, node: Node) -> str:
@@ -241,7 +247,7 @@ def _model(value: str, policy: Policy, node: Node) -> str:
         return ""
     held = readable(value, policy, node) and os.path.exists(node.folder / value)
     if ANY in policy.models:
-        return "" if held else "opens only models of its own folder"
+        return "" if held else NOT_HERE
     return "opens only models that its owner names (models)"
 
 

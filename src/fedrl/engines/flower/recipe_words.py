@@ -15,6 +15,7 @@ from fedrl.config.build import terms
 from fedrl.config.schema import Config
 from fedrl.core.types import CodeName, FilePath, ModelName
 from fedrl.engines.flower import node_recipes
+from fedrl.engines.flower.fewest_updates import fewest
 from fedrl.engines.flower.policy import Policy
 from fedrl.engines.flower.policy_check import Node, own_noise, settings
 from fedrl.engines.flower.setting_classes import class_of
@@ -80,6 +81,8 @@ def _leaves(config: Config, policy: Policy, node: Node) -> Iterator[str]:
         yield f"- an update of length at most {chosen.clip:g}: the coordinator sees it"
     else:
         yield "- an update, as it is: the coordinator sees it, and its weight"
+    if common is None:
+        yield _together(config)
     noise = own_noise(config, node.peers)
     if noise:
         yield f"- with noise of {noise:.4g} times that length, which this node can be sure of"
@@ -94,6 +97,13 @@ def _leaves(config: Config, policy: Policy, node: Node) -> Iterator[str]:
     )
     yield "- of an error its type; how long it takes, and whether it answers"
     yield "never: tasks, texts, trajectories, ratings, rewards of single examples, its state"
+
+
+def _together(config: Config) -> str:
+    count = fewest(config)
+    if count == 1:
+        return "  it alone may become the model, if the others' are missing (federation.quorum)"
+    return f"  it becomes the model with others', {count} clients' at least (federation.quorum)"
 
 
 def _opens(config: Config) -> Iterator[str]:

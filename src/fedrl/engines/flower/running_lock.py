@@ -6,7 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from fedrl.core import file_locks
@@ -19,9 +19,14 @@ PATIENCE_SECONDS = 10.0
 
 
 @contextlib.contextmanager
-def alone(folder: Path, otherwise: str, patience: float = PATIENCE_SECONDS) -> Iterator[None]:
-    """Have the folder; a `UserError` with these words if another keeps it."""
-    end = time.monotonic() + patience
+def alone(
+    folder: Path,
+    otherwise: str,
+    patience: float = PATIENCE_SECONDS,
+    say: Callable[[str], None] = lambda line: None,
+) -> Iterator[None]:
+    """Have the folder; a `UserError` with these words if another keeps it; `say` hears of it."""
+    end, waits = time.monotonic() + patience, False
     # Who can open the file, to read it too, could lock it and never let go.
     descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, OWNER_ONLY)
     with open(descriptor, "w") as file:
@@ -32,6 +37,9 @@ def alone(folder: Path, otherwise: str, patience: float = PATIENCE_SECONDS) -> I
             except BlockingIOError as error:
                 if time.monotonic() > end:
                     raise UserError(otherwise) from error
+                if not waits:
+                    say(f"{folder} is in use: waiting up to {patience:g} s for that to end")
+                    waits = True
                 time.sleep(0.2)
         yield
 

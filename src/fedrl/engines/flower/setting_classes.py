@@ -18,7 +18,7 @@ Class = Literal["free", "governed", "local"]
 LOCAL = frozenset(
     """
     engine connection workers out eval_every checkpoint_every track
-    federation.quorum federation.retries federation.deadline
+    federation.retries federation.deadline
     partition.folder partition.digests flower.wait flower.patience
     aggregate.name aggregate.trim aggregate.byzantine aggregate.keep aggregate.bound
     aggregate.alpha aggregate.batch aggregate.sigma aggregate.delta
@@ -29,7 +29,7 @@ LOCAL = frozenset(
 GOVERNED = frozenset(
     """
     packages agree algorithm.name world.name
-    federation.clients federation.cohort federation.kind async_buffer.size
+    federation.clients federation.cohort federation.kind federation.quorum async_buffer.size
     partition.labels
     privacy.clip privacy.noise privacy.where privacy.delta privacy.epsilon privacy.secure
     privacy.threshold privacy.reports privacy.seeded

@@ -52,11 +52,11 @@ def serve(node: SuperNode, client: NodeClient) -> None:
         client.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     except OSError as error:
         raise UserError(f"--folder {client.folder}: {error.strerror}") from error
-    _begin(client)
     joining = Joining(node.superlink, node.ca, node.key, client=client.number)
     story = Story(joining, client.number, client.folder)
     client.begins = story.begins
     with child_processes.ended_by_signals(), contextlib.closing(client), telling(story):
+        _begin(client)  # with the folder's lock: the log of a node that runs is its own
         pause = PAUSE_SECONDS
         while True:
             _serve_once(node, client, story)

@@ -1,0 +1,49 @@
+"""Who was asked and did not take part, at the end of a run: it finishes without them all the same.
+
+client 1 (south) took part in no round: privacy.secure: this node sends updates only into …
+client 2 (west) took part in 2 of 3 rounds: no answer within the deadline of 60 s
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Protocol, runtime_checkable
+
+from fedrl.runs import read
+from fedrl.runs.model_card_clients import counted
+
+MOST_LINES = 10
+
+
+@runtime_checkable
+class NamesClients(Protocol):
+    """An engine whose clients are members with names."""
+
+    def label(self, client: int) -> str: ...
+
+
+def absent_clients(path: Path, last: int, engine: object = None) -> list[str]:
+    """Of a run up to its last round, also of before it was resumed: a line for each client that
+    failed, with the last reason, and those who gave nothing first."""
+    label = engine.label if isinstance(engine, NamesClients) else "client {}".format
+    records = read.client_records(path)
+    asked, answered, why = Counter[int](), Counter[int](), dict[int, str]()
+    for (_, client), good in counted(records, last).items():
+        asked[client] += 1
+        answered[client] += good
+    for record in records:
+        if record["status"] == "failed":
+            why[int(record["client"])] = str(record.get("reason", ""))
+    missed = [client for client in asked if answered[client] < asked[client]]
+    missed.sort(key=lambda client: (answered[client] / asked[client], client))
+    lines = [
+        f"{label(client)} took part in {_rounds(answered[client], asked[client])}: {why[client]}"
+        for client in missed[:MOST_LINES]
+    ]
+    rest = len(missed) - len(lines)
+    return [*lines, f"{rest} more clients missed rounds (clients.jsonl)"] if rest else lines
+
+
+def _rounds(answered: int, asked: int) -> str:
+    return f"{answered} of {asked} rounds" if answered else "no round"
