@@ -22,4 +22,4 @@ def test_a_task_that_is_trained_on_and_evaluated_is_found_whatever_it_is_called(
     trained = plain_names(object(), [[name], ["other"]])  # type: ignore[arg-type]
     assert trained == {name, "other"}
     with pytest.raises(UserError, match="is both trained on and evaluated"):
-        check_apart([Task(name, "kind")], trained, "")
+        check_apart(object(), [Task(name, "kind")], trained, "")  # type: ignore[arg-type]

@@ -15,8 +15,8 @@ PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.glob("*.md")
 PAGES += [page for folder in PARTS_OF_THE_SITE for page in sorted((DOCS / folder).glob("*.md"))]
 FOLDERS = ("src", "reproductions", "benchmarks", "tests", "docs")
 SOURCES = [*(ROOT / "src").rglob("*.py"), *(ROOT / "reproductions").rglob("*.py")]
-NOT_OURS = {"numpy.py", "org.py"}
-"""Files that an adversary puts somewhere."""
+NOT_OURS = {"numpy.py", "org.py", "prepare.py"}
+"""Files that an adversary puts somewhere, or that a reader writes after a page."""
 
 
 def text(path: Path) -> str:

@@ -372,7 +372,7 @@ def test_a_report_of_a_real_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     kept = episodes.read_episodes(path / episodes.FILE)
     assert kept is not None
     assert kept.round == 2
-    assert f"played {WORLD['unseen']} evaluation tasks" in page.text
+    assert f"played {WORLD['unseen']} of {WORLD['unseen']} evaluation tasks" in page.text
     dealt = {task.id for task in world.tasks("train")}
     for one in (*kept.best, *kept.worst):
         assert one.task not in dealt

@@ -14,6 +14,7 @@ from fedrl.runs import read
 from fedrl.runs.model_card_clients import counted
 
 MOST_LINES = 10
+DAMAGED = "its lines in clients.jsonl are damaged"
 
 
 @runtime_checkable
@@ -33,12 +34,13 @@ def absent_clients(path: Path, last: int, engine: object = None) -> list[str]:
         asked[client] += 1
         answered[client] += good
     for record in records:
-        if record["status"] == "failed":
+        if record.get("status") == "failed":
             why[int(record["client"])] = str(record.get("reason", ""))
     missed = [client for client in asked if answered[client] < asked[client]]
     missed.sort(key=lambda client: (answered[client] / asked[client], client))
     lines = [
-        f"{label(client)} took part in {_rounds(answered[client], asked[client])}: {why[client]}"
+        f"{label(client)} took part in {_rounds(answered[client], asked[client])}: "
+        f"{why.get(client, DAMAGED)}"
         for client in missed[:MOST_LINES]
     ]
     rest = len(missed) - len(lines)

@@ -62,7 +62,7 @@ def counted(records: Iterable[Json], last: int) -> dict[tuple[int, int], bool]:
             found = {key: good for key, good in found.items() if key[0] != number}
             attempts[number] = attempt
         key = number, int(record["client"])
-        found[key] = found.get(key, False) or record["status"] == "ok"
+        found[key] = found.get(key, False) or record.get("status") == "ok"
     return found
 
 

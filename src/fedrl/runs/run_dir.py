@@ -321,6 +321,13 @@ class RunDir:
     def write_meta(self, meta: Json) -> None:
         write_atomically(self.path / "meta.json", json.dumps(meta, indent=1).encode(), self.mode)
 
+    def note_meta(self, key: str, value: int) -> None:
+        """Something that a run learns of itself when it begins; nothing if it is known."""
+        meta = self.read_meta()
+        if meta.get(key) != value:
+            with self._writing():
+                self.write_meta(meta | {key: value})
+
     def checkpoints(self) -> list[Path]:
         """Newest first."""
         named = {path: round_of(path) for path in self._checkpoint_files()}

@@ -240,8 +240,8 @@ def train(
             )
         if secret_cohorts(config):
             run.make_private()
-        count = evaluated_tasks(algorithm)
-        run.write_meta(run.read_meta() | ({KEY: count} if count else {}))
+        if count := evaluated_tasks(algorithm):
+            run.note_meta(KEY, count)
         if line := few_tasks(count):
             warn(line)
         if isinstance(algorithm, ShowsEpisodes):
