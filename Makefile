@@ -52,7 +52,7 @@ attacks: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist loadfile tests/attacks
 
 quick: $(STAMP)
-	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow and not machines"
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not machines"
 
 # `make test` has these tests, too: it needs lint alone.
 check: $(STAMP) lint

@@ -22,6 +22,8 @@ from fedrl.engines.flower import child_processes, keys
 from fedrl.engines.flower.connection import FOLDER, Connection, find, save
 from fedrl.engines.flower.engine import FlowerEngine, Recipe
 
+pytestmark = pytest.mark.slow  # of waits for messages: seconds of the clock, few of a core
+
 CLIENTS = 4
 
 

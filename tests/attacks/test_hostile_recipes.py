@@ -38,6 +38,8 @@ from fedrl.privacy.secure_aggregation import identity
 from fedrl.privacy.secure_aggregation import messages as secure_messages
 from fedrl.privacy.secure_aggregation.identity import Identity
 
+pytestmark = pytest.mark.slow  # of waits for messages: seconds of the clock, few of a core
+
 
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -24,6 +24,8 @@ from fedrl.engines.flower import driver_auth, owner_log, superlink_guard, superl
 from fedrl.engines.flower.adapter.superlink import signing_key
 from fedrl.engines.flower.superlink_guard import Guard, Memory
 
+pytestmark = pytest.mark.slow  # of waits for messages: seconds of the clock, few of a core
+
 KEY = b"a registered key"
 HEAD = b"POST /v1/fleet/push-object HTTP/1.1\r\nhost: x\r\n"
 

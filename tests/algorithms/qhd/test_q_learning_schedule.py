@@ -245,6 +245,7 @@ def test_updates_are_those_of_pytorch(double, huber, bound):
     assert np.abs(learner.online - dqn.draw_weights(SHAPE, 1)).max() > 1e-3
 
 
+@pytest.mark.slow
 def test_the_bound_shortens_and_does_not_turn():
     """Adam hides the length of a first gradient, so it is read from Adam's own mean."""
     found = []

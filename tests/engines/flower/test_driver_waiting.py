@@ -25,6 +25,8 @@ from fedrl.engines.flower.node_calls import NodeCalls
 from fedrl.engines.flower.registered import Registered
 from fedrl.engines.flower.superlink_client import wait_for
 
+pytestmark = pytest.mark.slow  # of waits for messages: seconds of the clock, few of a core
+
 CLIENTS = 3
 
 

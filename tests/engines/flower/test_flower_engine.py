@@ -32,6 +32,8 @@ from fedrl.engines.in_process import InProcess
 from fedrl.federation import round_loop
 from fedrl.federation.client_sampling import Settings
 
+pytestmark = pytest.mark.slow  # of waits for messages: seconds of the clock, few of a core
+
 CLIENTS = 3
 
 

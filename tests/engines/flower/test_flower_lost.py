@@ -37,6 +37,8 @@ from fedrl.engines.flower.node import NodeClient
 from fedrl.engines.flower.node_plan import Plan
 from fedrl.engines.flower.superlink_client import Arrived, Outgoing, SuperLinkClient, _Arriving
 
+pytestmark = pytest.mark.slow  # of waits for messages: seconds of the clock, few of a core
+
 CLIENTS = 3
 
 

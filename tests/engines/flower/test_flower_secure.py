@@ -42,6 +42,8 @@ from fedrl.federation.round_loop import QuorumLost
 from fedrl.privacy.secure_aggregation import messages as secure_messages
 from fedrl.privacy.secure_aggregation.server import Server
 
+pytestmark = pytest.mark.slow  # of waits for messages: seconds of the clock, few of a core
+
 NEEDED = 4  # of 5, at the default threshold
 
 

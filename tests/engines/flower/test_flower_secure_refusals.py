@@ -35,6 +35,8 @@ from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.superlink_client import Arrived
 from fedrl.privacy.secure_aggregation import messages as secure_messages
 
+pytestmark = pytest.mark.slow  # of waits for messages: seconds of the clock, few of a core
+
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,8 @@ from fedrl.engines.flower.node_check import Finding, Joining
 from fedrl.engines.flower.node_story import Story
 from fedrl.engines.flower.owner_log import say
 
+pytestmark = pytest.mark.slow  # of waits for messages: seconds of the clock, few of a core
+
 
 def test_a_story_says_what_changes_and_keeps_it(tmp_path: Path, capsys: Any):
     story = Story(Joining("hub:9092", None, Path("north.key")), 0, tmp_path)

@@ -20,6 +20,8 @@ from fedrl.core.types import UserError
 from fedrl.engines.flower import audit_log, keys, policy, supernode
 from fedrl.engines.flower.policy import FILE, Flags, Policy, read
 
+pytestmark = pytest.mark.slow  # of waits for messages: seconds of the clock, few of a core
+
 DIGEST = "0123456789abcdef" * 4
 
 
