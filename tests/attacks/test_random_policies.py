@@ -23,6 +23,8 @@ from fedrl.core.types import UserError
 from fedrl.engines.flower.policy import Policy
 from fedrl.engines.flower.policy_check import Node, refusals
 
+pytestmark = pytest.mark.slow  # of many policies, drawn at random
+
 METHODS = [
     ({"name": "pavg"}, {"name": "random_mdp"}),
     ({"name": "fedqhd", "encoders": "own"}, {"name": "cartpole-v1"}),

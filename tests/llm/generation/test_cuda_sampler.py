@@ -23,6 +23,8 @@ from fedrl.llm.generation.reading import passes
 from fedrl.llm.generation.sampler import Answer, Request
 from fedrl.llm.weights import MergedWeights
 
+pytestmark = pytest.mark.slow  # of PyTorch on a CPU, beside what needs a GPU
+
 VOCABULARY = 61
 SHAPE = {
     "vocab_size": VOCABULARY, "hidden_size": 48, "intermediate_size": 80, "num_hidden_layers": 3,
