@@ -9,6 +9,7 @@ and writes all of it. Here there is no padding, what rows begin with alike is co
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -16,15 +17,25 @@ from torch import Tensor, nn
 
 from fedrl.llm.generation.packed_weights import is_supported
 from fedrl.llm.learner import plain_ops
+from fedrl.llm.learner.graphed import (
+    MOST_PARAMETERS,
+    GraphedLayers,
+    Layered,
+    graphed_layers,
+    keep_graphed,
+)
 from fedrl.llm.learner.layer import PackedLayer, Tokens, plan_layer
 from fedrl.llm.learner.plain_ops import LearnerOps
 from fedrl.llm.learner.vocabulary import TokenStatistics
+from fedrl.llm.memory import shape_of
 from fedrl.llm.model_types import LanguageModel
 from fedrl.llm.rl.batches import PackedRows
 from fedrl.llm.weights import base_model, decoder_and_head
 
 RECOMPUTED = "_recomputed"
 """Set on layers whose activations are computed again on the way back (`model_setup`)."""
+GRAPHS = True
+"""Whether small models' layers become CUDA graphs (`graphed`)."""
 
 
 def packs(model: LanguageModel) -> bool:
@@ -76,20 +87,55 @@ def packed_states(model: LanguageModel, rows: PackedRows, ops: LearnerOps | None
     """The last hidden state of every token [N, d], in float32."""
     body: Any = decoder_and_head(model)[0]
     config = base_model(model).config
-    ops = ops or ops_for(rows.ids)
+    x: Tensor = body.embed_tokens(rows.ids).float()
+    graphs = graphed_layers(body) if ops is None else None
+    layered = plans(body, config) if graphs is None else graphs.layers
+    if graphs is None and ops is None and pays(layered, body):
+        graphs = keep_graphed(body, new_graphs(model, layered))
+    last = None if graphs is None else graphs.run(x, rows)
+    ops = ops or ops_for(x)
+    if last is None:
+        tokens, last = _tokens(body, rows, ops), x
+        for plan, parameters in layered:
+            last = PackedLayer.apply(last, plan, tokens, *parameters)
+    return Norm.apply(last, body.norm.weight, config.rms_norm_eps, ops)
+
+
+def _tokens(body: Any, rows: PackedRows, ops: LearnerOps) -> Tokens:
     frequencies = body.rotary_emb.inv_freq.float()
     angles = rows.positions[:, None].float() * frequencies.to(rows.ids.device)
     scale = float(body.rotary_emb.attention_scaling)
-    tokens = Tokens(
+    return Tokens(
         rows.asked, rows.read, rows.where, angles.cos() * scale, angles.sin() * scale,
         compute_dtype(rows.ids), ops,
     )  # fmt: skip
-    x: Tensor = body.embed_tokens(rows.ids).float()
+
+
+def plans(body: Any, config: Any) -> list[Layered]:
+    """Every layer, as `layer` computes it."""
     heads, kv, eps = config.num_attention_heads, config.num_key_value_heads, config.rms_norm_eps
-    for layer in body.layers:
-        plan, parameters = plan_layer(layer, heads, kv, eps, RECOMPUTED in vars(layer))
-        x = PackedLayer.apply(x, plan, tokens, *parameters)
-    return Norm.apply(x, body.norm.weight, eps, ops)
+    return [plan_layer(layer, heads, kv, eps, RECOMPUTED in vars(layer)) for layer in body.layers]
+
+
+def pays(layered: Sequence[Layered], body: nn.Module) -> bool:
+    """Whether the layers become CUDA graphs: those of a small model on a GPU, in whole weights,
+    with no adapters on them and all activations kept."""
+    if not (GRAPHS and layered[0][1][0].is_cuda):
+        return False
+    projections = [p for plan, _ in layered for p in (plan.qkv, plan.out, plan.up, plan.down)]
+    changing = any(plan.again for plan, _ in layered) or any(p.adapters for p in projections)
+    return not changing and sum(p.numel() for p in body.parameters()) <= MOST_PARAMETERS
+
+
+def new_graphs(
+    model: LanguageModel, layered: Sequence[Layered], captures: bool = True
+) -> GraphedLayers:
+    weight = layered[0][1][0]
+    rotary: Any = decoder_and_head(model)[0].rotary_emb
+    return GraphedLayers(
+        layered, rotary.inv_freq.float(), float(rotary.attention_scaling), compute_dtype(weight),
+        ops_for(weight), shape_of(base_model(model).config), captures,
+    )  # fmt: skip
 
 
 def packed_statistics(

@@ -19,7 +19,7 @@ __all__ = [
     "turn",
 ]  # fmt: skip
 
-ROWS = 32
+ROWS = 8
 """Rows whose share of the norm's weight's gradient one program adds up."""
 BLOCK = 2048
 """Numbers of a row that a program holds at once, where rows are longer than it could hold."""
