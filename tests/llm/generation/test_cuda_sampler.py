@@ -460,6 +460,20 @@ class TestKernels:
         for plain, ours in zip(*found, strict=True):
             close(ours, plain, dtype)
 
+    def test_put(self, kernels, dtype, rows, heads, kv, size):
+        """Tokens that several rows need, in any order, and nothing beside them."""
+        qkv = torch.randn(4, (heads + 2 * kv) * size, device=DEVICE).to(dtype)
+        fresh = torch.tensor([2, 0, 1, 2, 3, 0], device=DEVICE)
+        row = torch.tensor([0, 0, 1, 1, 1, 0], device=DEVICE)
+        place = torch.tensor([0, 1, 0, 5, 9, 3], device=DEVICE)
+        found = []
+        for ops in (torch_ops, kernels):
+            whole = torch.zeros(2, rows + 1, kv, 20, size, dtype=dtype, device=DEVICE)
+            ops.put(qkv, fresh, row, place, whole[0, 1:], whole[1, 1:])
+            found.append(whole)
+        assert torch.equal(*found)
+        assert int(found[0].abs().sum(-1).gt(0).sum()) == 2 * kv * len(fresh)
+
     def test_attention(self, kernels, dtype, rows, heads, kv, size):
         if INTERPRETED and dtype is torch.bfloat16:
             pytest.skip("Triton's interpreter has no matrix product in bfloat16")

@@ -71,6 +71,22 @@ def _turn(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
+def _put(  # type: ignore[no-untyped-def]
+    qkv, fresh, rows, places, keys, values, width, first, row_stride, head_stride,
+    KV: tl.constexpr, SIZE: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    """One token of one row: its keys lie side by side, and its values behind them."""
+    token = tl.program_id(0).to(tl.int64)
+    along = tl.arange(0, BLOCK)
+    inside = along < KV * SIZE
+    source = qkv + tl.load(fresh + token) * width + first + along
+    slot = tl.load(rows + token) * row_stride + tl.load(places + token) * SIZE
+    slot += (along // SIZE) * head_stride + along % SIZE
+    tl.store(keys + slot, tl.load(source, mask=inside), mask=inside)
+    tl.store(values + slot, tl.load(source + KV * SIZE, mask=inside), mask=inside)
+
+
+@triton.jit
 def _attention(  # type: ignore[no-untyped-def]
     queries, keys, values, lengths, out, scale, row_stride, head_stride,
     KV: tl.constexpr, GROUP: tl.constexpr, SIZE: tl.constexpr,
@@ -191,6 +207,16 @@ def turn(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int, back: bool) -> None:
     launch(
         _turn, (len(qkv),), qkv, cos, sin, -1.0 if back else 1.0, qkv.shape[1], HEADS=heads,
         HALF=half, BLOCK_HEADS=power(heads), BLOCK_HALF=power(half),
+    )  # fmt: skip
+
+
+def put(
+    qkv: Tensor, fresh: Tensor, row: Tensor, place: Tensor, keys: Tensor, values: Tensor
+) -> None:
+    kv, size, width = keys.shape[1], keys.shape[3], qkv.shape[1]
+    launch(
+        _put, (len(fresh),), qkv, fresh, row, place, keys, values, width, width - 2 * kv * size,
+        keys.stride(0), keys.stride(1), KV=kv, SIZE=size, BLOCK=power(kv * size), num_warps=2,
     )  # fmt: skip
 
 

@@ -12,11 +12,11 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from fedrl.llm.generation.attention_kernels import launch, power, turn, turned_attention
+from fedrl.llm.generation.attention_kernels import launch, power, put, turn, turned_attention
 from fedrl.llm.generation.decode_buffers import DecodeBuffers
 from fedrl.llm.generation.row_noise import Draws
 
-__all__ = ["rms_norm", "sample", "say", "swiglu", "turn", "turned_attention"]
+__all__ = ["put", "rms_norm", "sample", "say", "swiglu", "turn", "turned_attention"]
 
 
 @triton.jit

@@ -31,7 +31,7 @@ class Reading(NamedTuple):
     asked: Sequences
     read: Sequences
     where: Tensor | None  # [T] of every token its fresh one; None if all are fresh
-    source: Tensor  # [W] which of the T tokens is written
+    fresh: Tensor  # [W] which of the F tokens is written
     row: Tensor  # [W] to which row of the cache
     place: Tensor  # [W] and to which position
     ends: Tensor  # [R] the fresh token that a row's prompt ends with
@@ -70,7 +70,7 @@ def _reading(tree: PromptTree, rows: Sequence[Sequence[int]], device: torch.devi
 
     return Reading(
         sent(tree.ids), sent(tree.positions), sequences(tree.asked, device),
-        sequences(tree.read, device), sent(tree.where) if shares else None, sent(source),
+        sequences(tree.read, device), sent(tree.where) if shares else None, sent(tree.where[source]),
         sent(np.repeat(to, lengths)), sent(places), sent(tree.last[which]), sent(np.array(to)), to,
     )  # fmt: skip
 
@@ -88,11 +88,10 @@ def read(
     for layer, (keys, values) in zip(weights.layers, cache, strict=True):
         qkv = linear(ops.rms_norm(x, layer.before, weights.eps), layer.qkv, layer.bias)
         ops.turn(qkv, cos, sin, heads + kv, False)
+        ops.put(qkv, reading.fresh, reading.row, reading.place, keys, values)
         q, k, v = qkv.view(len(qkv), -1, size).split([heads, kv, kv], 1)
         if reading.where is not None:
             k, v = k[reading.where], v[reading.where]
-        keys[reading.row, :, reading.place] = k[reading.source]
-        values[reading.row, :, reading.place] = v[reading.source]
         mixed = attend(q, k, v, reading.asked, reading.read, weights.scale).out
         rest_of_layer(x, layer, mixed.flatten(1), weights, ops)
     return x[reading.ends]

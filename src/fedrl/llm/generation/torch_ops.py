@@ -43,6 +43,17 @@ class DecodeOps(Protocol):
 
     def turn(self, qkv: Tensor, cos: Tensor, sin: Tensor, heads: int, back: bool, /) -> None: ...
 
+    def put(
+        self,
+        qkv: Tensor,
+        fresh: Tensor,
+        row: Tensor,
+        place: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        /,
+    ) -> None: ...
+
 
 def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
     wide = x.float()
@@ -79,6 +90,16 @@ def turn(qkv: Tensor, cos: Tensor, sin: Tensor, heads: int, back: bool) -> None:
     c, s = cos[:, None], -sin[:, None] if back else sin[:, None]
     a, b = x[:, :, 0].float(), x[:, :, 1].float()
     x.copy_(torch.stack((a * c - b * s, b * c + a * s), 2))
+
+
+def put(
+    qkv: Tensor, fresh: Tensor, row: Tensor, place: Tensor, keys: Tensor, values: Tensor
+) -> None:
+    """Keys and values of these tokens, turned already, into rows of the cache."""
+    kv, size = keys.shape[1], keys.shape[3]
+    x = qkv.view(len(qkv), -1, size)[fresh]
+    keys[row, :, place] = x[:, -2 * kv : -kv]
+    values[row, :, place] = x[:, -kv:]
 
 
 def attention(
