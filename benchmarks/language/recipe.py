@@ -10,8 +10,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import os
-import random
 import statistics
 import tempfile
 import time
@@ -25,21 +23,17 @@ from unittest.mock import patch
 import torch
 
 from language.bench import Bench
-from language.forced import Lengths, drawn_command, forced
-from language.models import LORA_RANK, SHAPES, SMOLLM2, built, parameters
+from language.forced import Lengths, forced
+from language.model_folder import ALL_SHAPES, VOCABULARY, source, world_settings, write_model
+from language.models import LORA_RANK
 from language.shapes import forget
 from language.timing import GPU, now
 
-ALL_SHAPES = {"smollm2-135m": SMOLLM2, **SHAPES}
 STEPS = {"household": (5, 50), "webshop": (3, 15)}
-GENUINE = {"household": "alfworld", "webshop": "webshop"}
 WAYS = {"full": 0, "lora": LORA_RANK}
 ROUNDS = 70
 AUTHORS_HOURS, AUTHORS_GPUS = (24, 35), 4
 """What the authors say of 70 rounds, on H100s."""
-VOCABULARY = 1500
-"""Of the tokenizer that stands in where none is given: about 3.7 characters a token in generated
-prompts of the household and 2.8 in the shop's. Much larger ones know whole sentences of a world."""
 CHAT_TOKENS = {"household": 503, "webshop": 887}
 """Of genuine prompts on average, in SmolLM2's tokens (docs/benchmarks.md): to compare ours with."""
 
@@ -57,11 +51,6 @@ class Size:
     steps: int | None = None  # of the longest episode
     mean: int = 100
     most: int = 512
-
-    @property
-    def whole(self) -> bool:
-        """Whether a round is a round of the recipe."""
-        return replace(self, rounds=2) == Size()
 
     def lengths(self, world: str) -> Lengths:
         low, high = STEPS[world]
@@ -109,69 +98,6 @@ def recipe(bench: Bench) -> None:
                 bench.attempt(
                     name, lambda w=world, h=way: _run(bench, size, folder, shape, w, h, place)
                 )
-
-
-# The model's folder
-
-
-def write_model(folder: str, shape: str, tokenizer: str | None, worlds: list[str]) -> int:
-    """Random weights and a tokenizer as any model has them on a disk; how many parameters."""
-    words: Any
-    if tokenizer:
-        from transformers import AutoTokenizer
-
-        words = AutoTokenizer.from_pretrained(tokenizer)
-    else:
-        from fedrl.llm.builtin_tokenizers import bpe_tokenizer
-
-        words = bpe_tokenizer([text for world in worlds for text in prompts_of(world)], VOCABULARY)
-    sizes = ALL_SHAPES[shape]
-    model = built(sizes, torch.bfloat16 if GPU else torch.float32)
-    if len(words) > model.config.vocab_size:  # of a tiny one
-        model.resize_token_embeddings(len(words))
-    model.save_pretrained(folder)
-    words.save_pretrained(folder)
-    return parameters(model)
-
-
-def prompts_of(world: str, count: int = 40, steps: int = 4) -> list[str]:
-    """What an agent is told in some episodes of random commands, from which a tokenizer learns."""
-    from fedrl.llm.prompts.chat import Chat
-
-    opened, format, rng = open_world(world), Chat(), random.Random(0)
-    tasks, texts = [task.id for task in opened.tasks("train")], []
-    for _ in range(count):
-        episode, turn = opened.start(rng.choice(tasks))
-        notes = format.start(episode.goal, turn)
-        for _ in range(steps):
-            texts.append(format.prompt(notes))
-            command = drawn_command(turn.admissible, episode.goal, rng)
-            turn = episode.step(command)
-            format.observe(notes, command, turn)
-    return texts
-
-
-def source(world: str) -> str:
-    return GENUINE[world] if os.environ.get("FEDRL_DATA") else "generated"
-
-
-def world_settings(world: str) -> dict[str, str]:
-    """Generated games as large as the genuine ones, where those are not here."""
-    said = {"source": source(world)}
-    if said == {"source": "generated"} and world == "household":
-        said["size"] = "dataset"
-    return said
-
-
-def open_world(world: str) -> Any:
-    from fedrl.envs.household.world import Household
-    from fedrl.envs.household.world import Settings as Rooms
-    from fedrl.envs.webshop.settings import Settings as Shop
-    from fedrl.envs.webshop.shop import WebShop
-
-    if world == "household":
-        return Household(Rooms(**world_settings(world)))
-    return WebShop(Shop(**world_settings(world)))
 
 
 # A run
@@ -287,12 +213,29 @@ def _run(
     took = time.perf_counter() - began
     peak = torch.cuda.max_memory_allocated() if GPU else 0
     label = f"recipe_{shape}_{world}_{way}"
-    _tell(bench, label, world, size, rounds.done, took)
+    _tell(bench, label, world, rounds.done, took)
+    whole = fedrl.configure(f"fedagent/{world}")
+    _tell_hours(bench, label, rounds.done, part_of_round(config, whole, size))
     measured = f"{peak / 1e9:.1f} GB" if GPU else "not measured without a GPU"
     print(f"  memory: peak allocated {measured}, estimated {estimate / 1e9:.4g} GB", flush=True)
     bench.results.add(f"{label}_memory_estimate", estimate / 1e9, "GB")
     if GPU:
         bench.results.add(f"{label}_memory", peak / 1e9, "GB")
+
+
+def part_of_round(config: Any, whole: Any, size: Size) -> float:
+    """What share of the recipe's round this run's are; 0 where that cannot be said. Clients and
+    epochs come one after the other, so fewer are a share; episodes are played side by side."""
+    now, then = config.algorithm, whole.algorithm
+    alike = all(
+        getattr(now, name) == getattr(then, name)
+        for name in ("tasks", "group", "answer_tokens", "prompt_tokens")
+    )
+    if not alike or size.steps is not None or size.mean != Size().mean:
+        return 0.0
+    return (config.federation.cohort * now.local_epochs) / (
+        whole.federation.cohort * then.local_epochs
+    )
 
 
 def start_anew() -> None:
@@ -301,7 +244,7 @@ def start_anew() -> None:
     forget()
 
 
-def _tell(bench: Bench, label: str, world: str, size: Size, done: list[Spent], took: float) -> None:
+def _tell(bench: Bench, label: str, world: str, done: list[Spent], took: float) -> None:
     later = done[1:] or done
     print(f"  starting {took - sum(one.seconds for one in done):.1f} s (loading included)")
     for number, one in enumerate(done, 1):
@@ -339,16 +282,23 @@ def _tell(bench: Bench, label: str, world: str, size: Size, done: list[Spent], t
         bench.results.add(f"{label}_{name}", 100 * mean(name) / seconds, "%")
     bench.results.add(f"{label}_first_round", done[0].seconds, "s")
     bench.results.add(f"{label}_round", seconds, "s")
-    if not size.whole:
-        print("  a smaller round than the recipe's: no hours are told from it", flush=True)
+
+
+def _tell_hours(bench: Bench, label: str, done: list[Spent], part: float) -> None:
+    """Of the whole recipe, beside the authors'."""
+    if not part:
+        print("  other rounds than the recipe's: no hours are told from them", flush=True)
         return
-    hours = (done[0].seconds + (ROUNDS - 1) * seconds) / 3600
-    low, high = AUTHORS_HOURS
+    later = statistics.mean(one.seconds for one in done[1:] or done)
+    # What starting took in the first round comes once, however small its share of a round was.
+    hours = (ROUNDS * later / part + done[0].seconds - later) / 3600
+    low, high = (AUTHORS_GPUS * hours for hours in AUTHORS_HOURS)
+    whole = "" if part == 1 else f" (of {1 / part:.3g} such rounds each)"
     print(
-        f"  {ROUNDS} rounds without evaluations and checkpoints: {hours:.1f} hours on this GPU; "
-        f"the authors' {low} to {high} hours on {AUTHORS_GPUS} H100s are {AUTHORS_GPUS * low} to "
-        f"{AUTHORS_GPUS * high} GPU-hours, {AUTHORS_GPUS * low / hours:.1f} to "
-        f"{AUTHORS_GPUS * high / hours:.1f} times as many",
+        f"  {ROUNDS} rounds{whole} without evaluations and checkpoints: {hours:.1f} hours on this "
+        f"GPU; the authors' {AUTHORS_HOURS[0]} to {AUTHORS_HOURS[1]} hours on {AUTHORS_GPUS} H100s "
+        f"are {low} to {high} GPU-hours, {low / hours:.1f} to {high / hours:.1f} times as many",
         flush=True,
     )
+    bench.results.add(f"{label}_whole_round", later / part, "s")
     bench.results.add(f"{label}_hours", hours, "h")

@@ -141,6 +141,23 @@ def test_forced_episodes_end_where_they_are_drawn_to(monkeypatch):
         assert steps == lengths.episode(number)
 
 
+def test_hours_are_told_from_parts_of_a_round_that_come_one_after_the_other(monkeypatch):
+    """Fewer clients and epochs are a share of a round; fewer episodes side by side are not."""
+    pytest.importorskip("transformers")
+    monkeypatch.syspath_prepend(str(FOLDER))
+    from language.recipe import Size, part_of_round
+
+    import fedrl
+
+    def part(*flags: str, **size: int) -> float:
+        asked = fedrl.configure("fedagent/webshop", flags)
+        return part_of_round(asked, fedrl.configure("fedagent/webshop"), Size(**size))
+
+    assert part() == 1
+    assert part("--federation.cohort", "1", "--algorithm.local_epochs", "1") == 1 / 6
+    assert part("--algorithm.tasks", "4") == part(steps=8) == part(mean=20) == 0
+
+
 @pytest.mark.parametrize(
     "words",
     [
