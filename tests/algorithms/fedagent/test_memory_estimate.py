@@ -13,7 +13,7 @@ pytest.importorskip("peft", reason="LoRA needs peft (fedrl[llm])")
 
 from support.agent_runs import recipe
 
-from fedrl.algorithms.fedagent import memory_estimate
+from fedrl.algorithms.fedagent import memory_advice, memory_estimate
 from fedrl.algorithms.fedagent.local_trainer import trained_model
 from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core.types import UserError
@@ -201,19 +201,19 @@ def test_a_pass_is_cut_by_tokens_not_by_samples(large):
 
 
 def test_what_cannot_fit_is_refused_with_what_helps_most(large):
-    memory_estimate.require_memory(large, 60 * 10**9)
+    memory_advice.require_memory(large, 60 * 10**9)
     with pytest.raises(UserError) as found:
-        memory_estimate.require_memory(large, 24 * 10**9)
+        memory_advice.require_memory(large, 24 * 10**9)
     words = str(found.value)
     assert len(words.splitlines()) == 1
     assert "the GPU has 24.0 GB free: algorithm.lora_rank = 32" in words
     assert "algorithm.kl = 0 (6.2 GB less)" in words
-    memory_estimate.require_memory(replace(large, lora_rank=32), 24 * 10**9)
-    memory_estimate.require_memory(replace(large, device="cpu"))  # nothing to ask
+    memory_advice.require_memory(replace(large, lora_rank=32), 24 * 10**9)
+    memory_advice.require_memory(replace(large, device="cpu"))  # nothing to ask
 
 
 def test_what_helps_is_told_by_what_it_saves(large):
-    helps = dict(memory_estimate.remedies(large, 134, 9))
+    helps = dict(memory_advice.remedies(large, 134, 9))
     now = memory_estimate.estimate_memory(large, 134).memory.total
     for words, change in {
         "algorithm.kl = 0": {"kl": 0.0},
@@ -224,7 +224,7 @@ def test_what_helps_is_told_by_what_it_saves(large):
         assert helps[words] == now - less
     assert list(helps.values()) == sorted(helps.values(), reverse=True)
     assert not any("eval_tasks" in words for words in helps)
-    plain = dict(memory_estimate.remedies(replace(large, rollouts="plain"), 134, 9))
+    plain = dict(memory_advice.remedies(replace(large, rollouts="plain"), 134, 9))
     assert "algorithm.eval_tasks = 64" in plain
 
 
@@ -286,13 +286,13 @@ def test_a_machine_without_a_gpu_tells_a_gpus_memory_too(folder, monkeypatch):
 
     def told(settings):
         needs = memory_estimate.estimate_memory(settings, 0)
-        return "\n".join(memory_estimate.estimate_lines(needs, settings))
+        return "\n".join(memory_advice.estimate_lines(needs, settings))
 
     gpu = memory_estimate.estimate_memory(replace(settings, device="cuda"), 0).memory.total
-    assert f"on a GPU at most {memory_estimate.in_bytes(gpu)}" in told(settings)
-    assert memory_estimate.fitting(gpu) in told(settings)
-    assert memory_estimate.fitting(gpu) in told(replace(settings, device="cuda"))
-    here = memory_estimate.in_bytes(memory_estimate.device_memory("cpu"))
+    assert f"on a GPU at most {memory_advice.in_bytes(gpu)}" in told(settings)
+    assert memory_advice.fitting(gpu) in told(settings)
+    assert memory_advice.fitting(gpu) in told(replace(settings, device="cuda"))
+    here = memory_advice.in_bytes(memory_advice.device_memory("cpu"))
     assert f"on cpu (which has {here})" in told(settings)
     for asked in ("cpu", "cuda"):
         assert "on a GPU at most" not in told(replace(settings, device=asked))
@@ -300,11 +300,11 @@ def test_a_machine_without_a_gpu_tells_a_gpus_memory_too(folder, monkeypatch):
 
 
 def test_what_vllm_takes_is_not_counted_and_said(folder, monkeypatch):
-    monkeypatch.setattr(memory_estimate, "find_spec", lambda _: None)
+    monkeypatch.setattr(memory_advice, "find_spec", lambda _: None)
     settings = replace(BASE, model=str(folder), device="cuda", rollouts="vllm")
     needs = memory_estimate.estimate_memory(settings, 0)
     assert needs.memory.sampler == needs.memory.cache == 0
-    text = "\n".join(memory_estimate.estimate_lines(needs, settings))
+    text = "\n".join(memory_advice.estimate_lines(needs, settings))
     assert "vllm takes 30% of the GPU's memory beside that, and is not installed here" in text
 
 
@@ -316,5 +316,5 @@ def test_a_plan_says_what_of_the_model_it_could_not_look_at(folder, tmp_path):
 def test_usual_cards_are_named_with_what_cuda_takes_itself():
     said = "fits 8 GB: no, 16 GB: no, 24 GB: {}, 48 GB: yes, 80 GB: yes"
     full = 24 * 10**9 - memory_estimate.CALIBRATION.context
-    assert memory_estimate.fitting(full) == said.format("yes")
-    assert memory_estimate.fitting(full + 1) == said.format("no")
+    assert memory_advice.fitting(full) == said.format("yes")
+    assert memory_advice.fitting(full + 1) == said.format("no")
