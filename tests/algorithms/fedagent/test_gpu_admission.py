@@ -15,10 +15,10 @@ pytest.importorskip("peft", reason="LoRA needs peft (fedrl[llm])")
 
 from support.agent_runs import recipe
 
-from fedrl import cli
 from fedrl.algorithms.fedagent import gpu_admission
 from fedrl.algorithms.fedagent.gpu_admission import admit, needed_by_gpu
 from fedrl.algorithms.fedagent.memory_estimate import estimate_memory
+from fedrl.cli import call
 from fedrl.config.build import build_algorithm
 from fedrl.core.types import GpuUse, UserError
 from fedrl.llm import gpu_share
@@ -67,7 +67,8 @@ def test_fedrl_run_refuses_what_does_not_fit_and_leaves_no_folder(
     gpu(40)
     monkeypatch.chdir(tmp_path)
     flags = ["--algorithm.model", str(large), "--out", str(tmp_path / "runs")]
-    assert cli.main(["run", "fedagent/household", *flags]) != 0
+    flags += ["--world.source", "generated", "--algorithm.device", "cuda"]
+    assert call(["run", "fedagent/household", *flags]) == 2
     said = capsys.readouterr().err
     assert "algorithm.model needs 48." in said
     assert "the GPU has 40.0 GB for it: algorithm.lora_rank = 32 (" in said
@@ -102,8 +103,8 @@ def test_the_driver_and_its_workers_are_counted_together(large, gpu):
     gpu(100, count=2)  # worker 0 and 2 beside the driver, worker 1 elsewhere
     spread = needed_by_gpu(settings, found, GpuUse(workers=3), 0)
     assert [len(spread[0]), len(spread[1])] == [3, 1]
-    gpu(int((2 * one + found.playing) / GB))
-    with pytest.raises(UserError, match=r"for 2 workers and the driver's own model .--workers"):
+    gpu(int((2 * one + found.playing) / GB))  # and nothing for what CUDA itself takes
+    with pytest.raises(UserError, match=r"for 2 workers and the driver's own model beside"):
         admit(settings, lambda: 0, GpuUse(workers=2))
 
 

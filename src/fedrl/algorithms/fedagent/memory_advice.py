@@ -73,12 +73,18 @@ def options(settings: Settings, evaluated: int) -> dict[str, dict[str, Any]]:
     return found
 
 
-def measured(settings: Settings, evaluated: int) -> dict[str, Remedy]:
-    """By setting, what its change alone saves; nothing of a change that hardly does."""
-    now, found = estimate_memory(settings, evaluated).memory.least, {}
+def measured(settings: Settings, evaluated: int, played: bool = False) -> dict[str, Remedy]:
+    """By setting, what its change alone saves, of all or of what is there while episodes are
+    played; nothing of a change that hardly does."""
+
+    def needed(settings: Settings, evaluated: int) -> int:
+        found = estimate_memory(settings, evaluated)
+        return found.playing if played else found.memory.least
+
+    now, found = needed(settings, evaluated), {}
     for key, change in options(settings, evaluated).items():
         fewer = min(evaluated, int(change.get("eval_tasks", evaluated)))
-        saved = now - estimate_memory(replace(settings, **change), fewer).memory.least
+        saved = now - needed(replace(settings, **change), fewer)
         if saved > 0.01 * now:
             value = str(change[key]).lower().removesuffix(".0")
             found[key] = Remedy(f"algorithm.{key} = {value}", saved)
@@ -98,8 +104,8 @@ def advice(settings: Settings, evaluated: int, doing: Doing) -> str:
     if doing not in HELPS or settings.device == SPREAD:
         return usual
     try:
-        known = measured(settings, evaluated)
-    except (UserError, OSError):  # a configuration that cannot be read again
+        known = measured(settings, evaluated, doing != "learning")
+    except (UserError, OSError, RuntimeError, MemoryError):  # as full as it is, or unreadable
         return usual
     if doing == "evaluating_own" and (more := known.pop("eval_tasks", None)):
         worlds = max(evaluated // max(settings.eval_own, 1), 1)
