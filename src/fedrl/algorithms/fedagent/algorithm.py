@@ -279,7 +279,8 @@ class FedAgent(AgentModel):
         assert isinstance(self.world, ClientWorlds)
         parts = held_out.own_parts(self.world, owners, self.settings, self.eval_tasks)
         ids = [task for part in parts for task in part]
-        won = self.trainer.play(theta, ids, seeding.derive(seed, "own worlds")).won
+        seed = seeding.derive(seed, "own worlds")
+        won = self.trainer.play(theta, ids, seed, doing="evaluating_own").won
         return held_out.mean_over_worlds(won, parts)
 
     def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
@@ -312,7 +313,8 @@ class FedAgent(AgentModel):
 
     def play_tasks(self, theta: Tensors, tasks: Sequence[Task], seed: int) -> Rollout:
         """Episodes of these tasks at the evaluation's temperature, with their transcripts."""
-        return self.trainer.play(theta, [task.id for task in tasks], seed, transcripts=True)
+        ids = [task.id for task in tasks]
+        return self.trainer.play(theta, ids, seed, transcripts=True, doing="playing_parts")
 
 
 def build(
