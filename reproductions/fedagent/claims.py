@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
+from fedrl.core.number_format import duration
 from reproductions.pages import Row
-from reproductions.results import Runs
+from reproductions.results import Runs, Trained
 from reproductions.verdicts import (
     HOLDS,
+    OPEN,
     BySeed,
     Difference,
     above,
     alike,
     gap,
+    in_numbers,
     mean_of,
     not_below,
     number,
@@ -25,7 +31,6 @@ from reproductions.verdicts import (
 )
 
 Parts = Mapping[str, Runs]
-Rule = Callable[[Difference], str]
 SUCCESS = "eval/success"
 MARGIN = 5.0
 """Percentage points: what counts as no worse, or as the same."""
@@ -113,37 +118,88 @@ def claims(
     return rows
 
 
-def row(
-    claim: str, where: str, rule: Rule, start: BySeed, *differences: tuple[BySeed, BySeed]
-) -> Row:
-    """A claim of one or more differences (ours, base), judged by a rule; `start` is untrained."""
-    gaps = [found for pair in differences if (found := points(*pair)) is not None]
-    if len(gaps) < len(differences):
+@dataclass(frozen=True)
+class Rule:
+    """What a claim says of a difference."""
+
+    judge: Callable[[Difference], str]
+    far: Callable[[float], float]
+    """Of a mean: there is a verdict once the interval's half is narrower."""
+    gains: bool = False
+    """Whether only the first side is to have learned something."""
+
+
+def left(mean: float) -> float:
+    """To the margin within which two are the same."""
+    return abs(MARGIN - abs(mean))
+
+
+better = Rule(above, abs, gains=True)
+no_worse = Rule(partial(not_below, margin=MARGIN), lambda mean: abs(mean + MARGIN))
+the_same = Rule(partial(alike, margin=MARGIN), left)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two sides of a claim by seed, and the cells whose runs one more seed of it takes."""
+
+    ours: BySeed
+    base: BySeed
+    cells: Sequence[Trained]
+
+    @property
+    def seeds(self) -> int:
+        return len(set(self.ours) & set(self.base))
+
+    @property
+    def planned(self) -> int:
+        return min(len(one.cell.seeds) for one in self.cells)
+
+
+def seconds(cells: Iterable[Trained]) -> float:
+    """Of one more seed: a run of each cell, as long as those that are recorded took."""
+    spent = [[run.seconds for run in one.runs.values() if run.seconds] for one in cells]
+    return sum(float(np.mean(each)) for each in spent if each)
+
+
+def told(word: str, rule: Rule, difference: Difference, pair: Pair) -> str:
+    """A difference in points; where nothing is decided with the seeds and the time that it takes.
+    One seed tells of no deviation, so only what another costs."""
+    each = seconds(pair.cells)
+    far = rule.far(difference[0])
+    said = in_numbers(word, difference, pair.seeds, pair.planned, far, each)
+    if word == OPEN and pair.seeds == 1 and each:
+        said += f"; each further seed takes {duration(each)}"
+    return said
+
+
+def row(claim: str, where: str, rule: Rule, start: BySeed, *pairs: Pair) -> Row:
+    """A claim of one or more differences, judged by a rule; `start` is untrained."""
+    gaps = [found for one in pairs if (found := points(one.ours, one.base)) is not None]
+    if len(gaps) < len(pairs):
         return claim, where, None, None
-    sides = [one for pair in differences for one in (pair[:1] if rule is above else pair)]
+    sides = [by for one in pairs for by in ((one.ours,) if rule.gains else (one.ours, one.base))]
     learned = [found for one in sides if (found := points(one, start))]
-    said = "; ".join(map(signed, gaps))
     if not any(map(may_have_learned, learned)):
-        return claim, where, NOTHING_LEARNED, said
-    return claim, where, f"**{together([rule(one) for one in gaps])}**", said
-
-
-no_worse = partial(not_below, margin=MARGIN)
-the_same = partial(alike, margin=MARGIN)
+        return claim, where, NOTHING_LEARNED, "; ".join(map(signed, gaps))
+    words = [rule.judge(one) for one in gaps]
+    said = (told(*each) for each in zip(words, [rule] * len(gaps), gaps, pairs, strict=True))
+    return claim, where, f"**{together(words)}**", "; ".join(said)
 
 
 def federation_pays(found: Runs, title: str) -> Iterator[Row]:
     """FedAgent above Local and no worse than Centralized, in both views."""
-    ours, start = found["fedagent"].value(SUCCESS), found["fedagent"].first(SUCCESS)
-    rounds, last = found["fedagent"].cell.rounds, found["centralized"].cell.rounds
+    ours, everything = found["fedagent"], found["centralized"]
+    locals_ = [one for name, one in found.items() if name.startswith("local-")]
+    end, start = ours.value(SUCCESS), ours.first(SUCCESS)
+    rounds, last = ours.cell.rounds, everything.cell.rounds
     views = {"equal local epochs": rounds} | ({"equal rollouts": last} if last > rounds else {})
     for view, at in views.items():
         where = f"{title}, {view}"
-        alone, all_tasks = local_success(found, at), found["centralized"].value(SUCCESS, at)
-        yield row("FedAgent is better than Local", where, above, start, (ours, alone))
-        yield row(
-            "FedAgent is no worse than Centralized", where, no_worse, start, (ours, all_tasks)
-        )
+        alone = Pair(end, local_success(found, at), [ours, *locals_])
+        pooled = Pair(end, everything.value(SUCCESS, at), [ours, everything])
+        yield row("FedAgent is better than Local", where, better, start, alone)
+        yield row("FedAgent is no worse than Centralized", where, no_worse, start, pooled)
 
 
 def labels(found: Runs, axis: str) -> list[str]:
@@ -158,15 +214,22 @@ def settings_matter(parts: Parts) -> list[Row]:
     fewer, more = labels(found, "clients")
     little, much = labels(found, "epochs")
     small, large = labels(found, "size")
-    ends = {name: one.value(SUCCESS) for name, one in found.items()}
+
+    def ends(ours: str, base: str) -> Pair:
+        both = found[ours], found[base]
+        return Pair(both[0].value(SUCCESS), both[1].value(SUCCESS), both)
+
+    def beside_usual(base: str) -> Pair:
+        return Pair(usual, found[base].value(SUCCESS), (main, found[base]))
+
     return [
-        row(f"{much} epochs per round are better than {little}", where, above, start,
-            (ends[f"epochs-{much}"], ends[f"epochs-{little}"])),
+        row(f"{much} epochs per round are better than {little}", where, better, start,
+            ends(f"epochs-{much}", f"epochs-{little}")),
         row(f"{main.cell.clients_per_round} clients per round are better than {fewer}, and than "
-            f"{more}", where, above, start, (usual, ends[f"clients-{fewer}"]),
-            (usual, ends[f"clients-{more}"])),
+            f"{more}", where, better, start, beside_usual(f"clients-{fewer}"),
+            beside_usual(f"clients-{more}")),
         row(f"{large} tasks per client are the same as {small}", where, the_same, start,
-            (ends[f"tasks-{large}"], ends[f"tasks-{small}"])),
+            ends(f"tasks-{large}", f"tasks-{small}")),
     ]  # fmt: skip
 
 
@@ -178,5 +241,5 @@ def robust(found: Runs) -> Iterator[Row]:
             f"{symbol} = {mild:g}"
         )
         weak, strong = found[f"{name}-mild"], found[f"{name}-extreme"]
-        pair = strong.value(SUCCESS), weak.value(SUCCESS)
+        pair = Pair(strong.value(SUCCESS), weak.value(SUCCESS), (strong, weak))
         yield row(claim, TITLES["main"], no_worse, weak.first(SUCCESS), pair)

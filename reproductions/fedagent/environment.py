@@ -18,11 +18,16 @@ from reproductions.fedagent.claims import (
     MARGIN,
     NOTHING_LEARNED,
     SUCCESS,
+    Pair,
     Parts,
+    Rule,
+    better,
     may_have_learned,
     points,
     shown,
+    told,
 )
+from reproductions.fedagent.run_settings import settings_of
 from reproductions.pages import Page, Row
 from reproductions.results import Runs
 from reproductions.verdicts import FAILS, HOLDS, OPEN, BySeed, Difference, above, signed
@@ -30,6 +35,7 @@ from reproductions.verdicts import FAILS, HOLDS, OPEN, BySeed, Difference, above
 OWN = "eval/own_success"
 PARTS = {"environment": "shops", "environment_scenes": "scenes"}
 """What differs from client to client."""
+WHERE = {"environment": "Generated WebShop", "environment_scenes": "Generated household"}
 MENDING = {"prox": "FedProx", "server": "server momentum", "personal": "adapters of its own"}
 UNTOLD = "–"
 
@@ -44,9 +50,66 @@ def environment(parts: Parts, page: Page) -> dict[str, Any] | None:
     head = ("clients differ in", "GRPO", "in their own", "D(GRPO)", "breaks", "PPO", "D(PPO)",
             "PPO mends")  # fmt: skip
     return {
+        "settings": list(settings_told(found)),
         "rows": page.table("environment", head, rows),
         "mending": page.table("mending", ("clients differ in", "", "success", "gain"), more),
     }
+
+
+def settings_told(found: Parts) -> Iterator[str]:
+    """Of each part that has begun, with its seeds."""
+    for part, runs in found.items():
+        if any(one.runs for one in runs.values()):
+            cells = [one.cell for one in runs.values()]
+            seeds = max(len(one.runs) for one in runs.values())
+            yield (
+                f"{PARTS[part].capitalize()}: {cells[0].rounds} rounds, {seeds} of "
+                f"{len(cells[0].seeds)} planned seeds. {settings_of(cells)}"
+            )
+
+
+def worlds_differ(parts: Parts) -> Iterator[Row]:
+    """The claims, beside all others: of parts that have begun. Of what is not broken nobody asks
+    whether it is mended."""
+    for part, where in WHERE.items():
+        runs = parts.get(part, {})
+        if not any(one.runs for one in runs.values()) or "none-grpo" not in runs:
+            continue
+        start = runs["none-grpo"].first(SUCCESS)
+        for name in variants(PARTS[part], runs):
+            claim = f"GRPO breaks where {PARTS[part]} differ: {name}"
+            yield judged(claim, where, start, pair(runs, f"{name}-grpo", "none-grpo"))
+            drop = points(ends(runs, name, "grpo"), ends(runs, "none", "grpo"))
+            rise = points(ends(runs, "none", "grpo"), start)
+            if breaks(drop, rise) == HOLDS and f"{name}-ppo" in runs:
+                yield mended(runs, name, where)
+
+
+def pair(runs: Runs, ours: str, base: str) -> Pair:
+    both = [runs[key] for key in (ours, base)]
+    return Pair(both[0].value(SUCCESS), both[1].value(SUCCESS), both)
+
+
+def judged(claim: str, where: str, start: BySeed, both: Pair) -> Row:
+    drop, rise = points(both.ours, both.base), points(both.base, start)
+    word = breaks(drop, rise)
+    if drop is None or word is None:
+        return claim, where, None, None
+    if word == NOTHING_LEARNED:
+        return claim, where, word, signed(drop)
+    return claim, where, f"**{word}**", told(word, breaking, drop, both)
+
+
+def mended(runs: Runs, name: str, where: str) -> Row:
+    keys = [f"{name}-ppo", "none-ppo", f"{name}-grpo", "none-grpo"]
+    loss = [lost(ends(runs, name, e), ends(runs, "none", e)) for e in ("ppo", "grpo")]
+    both = Pair(loss[0], loss[1], [runs[key] for key in keys if key in runs])
+    gain = points(*loss)
+    claim = f"PPO mends a part of it: {name}"
+    if gain is None:
+        return claim, where, None, None
+    word = above(gain)
+    return claim, where, f"**{word}**", told(word, better, gain, both)
 
 
 def variants(axis: str, runs: Runs) -> list[str]:
@@ -96,10 +159,22 @@ def breaks(drop: Difference | None, rise: Difference | None) -> str | None:
         return None
     if rise is not None and not may_have_learned(rise):
         return NOTHING_LEARNED
+    return judge(drop)
+
+
+def decisive(mean: float) -> float:
+    """Half of an interval of D that says either that it breaks or that it does not."""
+    return max(-mean, mean + MARGIN)
+
+
+def judge(drop: Difference) -> str:
     gap, half = drop
     if gap + half < 0:
         return HOLDS
     return FAILS if gap - half > -MARGIN else OPEN
+
+
+breaking = Rule(judge, decisive)
 
 
 def mends(broken: str | None, gain: Difference | None) -> str | None:
