@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -106,9 +107,9 @@ def strengths(found: Runs, name: str) -> tuple[str, list[float]]:
 
 def claims(
     parts: Parts, scales: Iterable[Sequence[str]], shows: Callable[[str], bool]
-) -> list[Row]:
+) -> list[Claim]:
     """By scale, every claim on its parts, and what became of it; None without records."""
-    rows: list[Row] = []
+    rows: list[Claim] = []
     for names in scales:
         for part, title in TITLES.items():
             if part in names and shows(part):
@@ -173,21 +174,38 @@ def told(word: str, rule: Rule, difference: Difference, pair: Pair) -> str:
     return said
 
 
-def row(claim: str, where: str, rule: Rule, start: BySeed, *pairs: Pair) -> Row:
+class Claim(NamedTuple):
+    """What the paper says, judged: a row of the page, and the runs behind it."""
+
+    claim: str
+    where: str
+    word: str | None
+    said: str | None
+    source: str
+    """What of the paper says it."""
+    cells: Sequence[Trained] = ()
+
+    @property
+    def row(self) -> Row:
+        return self[:4]
+
+
+def judged(source: str, claim: str, where: str, rule: Rule, start: BySeed, *pairs: Pair) -> Claim:
     """A claim of one or more differences, judged by a rule; `start` is untrained."""
     gaps = [found for one in pairs if (found := points(one.ours, one.base)) is not None]
+    cells = [cell for one in pairs for cell in one.cells]
     if len(gaps) < len(pairs):
-        return claim, where, None, None
+        return Claim(claim, where, None, None, source)
     sides = [by for one in pairs for by in ((one.ours,) if rule.gains else (one.ours, one.base))]
     learned = [found for one in sides if (found := points(one, start))]
     if not any(map(may_have_learned, learned)):
-        return claim, where, NOTHING_LEARNED, "; ".join(map(signed, gaps))
+        return Claim(claim, where, NOTHING_LEARNED, "; ".join(map(signed, gaps)), source, cells)
     words = [rule.judge(one) for one in gaps]
     said = (told(*each) for each in zip(words, [rule] * len(gaps), gaps, pairs, strict=True))
-    return claim, where, f"**{together(words)}**", "; ".join(said)
+    return Claim(claim, where, f"**{together(words)}**", "; ".join(said), source, cells)
 
 
-def federation_pays(found: Runs, title: str) -> Iterator[Row]:
+def federation_pays(found: Runs, title: str) -> Iterator[Claim]:
     """FedAgent above Local and no worse than Centralized, in both views."""
     ours, everything = found["fedagent"], found["centralized"]
     locals_ = [one for name, one in found.items() if name.startswith("local-")]
@@ -198,8 +216,10 @@ def federation_pays(found: Runs, title: str) -> Iterator[Row]:
         where = f"{title}, {view}"
         alone = Pair(end, local_success(found, at), [ours, *locals_])
         pooled = Pair(end, everything.value(SUCCESS, at), [ours, everything])
-        yield row("FedAgent is better than Local", where, better, start, alone)
-        yield row("FedAgent is no worse than Centralized", where, no_worse, start, pooled)
+        yield judged("Table 1", "FedAgent is better than Local", where, better, start, alone)
+        yield judged(
+            "Table 1", "FedAgent is no worse than Centralized", where, no_worse, start, pooled
+        )
 
 
 def labels(found: Runs, axis: str) -> list[str]:
@@ -207,7 +227,7 @@ def labels(found: Runs, axis: str) -> list[str]:
     return [one.cell.labels[axis] for one in found.values() if axis in one.cell.labels]
 
 
-def settings_matter(parts: Parts) -> list[Row]:
+def settings_matter(parts: Parts) -> list[Claim]:
     found, main, where = parts["decentralized"], parts["main"]["fedagent"], TITLES["main"]
     start = main.first(SUCCESS)
     usual = main.value(SUCCESS, next(iter(found.values())).cell.rounds)
@@ -222,18 +242,25 @@ def settings_matter(parts: Parts) -> list[Row]:
     def beside_usual(base: str) -> Pair:
         return Pair(usual, found[base].value(SUCCESS), (main, found[base]))
 
+    usually = main.cell.clients_per_round
     return [
-        row(f"{much} epochs per round are better than {little}", where, better, start,
-            ends(f"epochs-{much}", f"epochs-{little}")),
-        row(f"{main.cell.clients_per_round} clients per round are better than {fewer}, and than "
-            f"{more}", where, better, start, beside_usual(f"clients-{fewer}"),
-            beside_usual(f"clients-{more}")),
-        row(f"{large} tasks per client are the same as {small}", where, the_same, start,
-            ends(f"tasks-{large}", f"tasks-{small}")),
+        judged(
+            "Figure 3", f"{much} epochs per round are better than {little}", where, better, start,
+            ends(f"epochs-{much}", f"epochs-{little}"),
+        ),
+        judged(
+            "Figure 3", f"{usually} clients per round are better than {fewer}, and than {more}",
+            where, better, start, beside_usual(f"clients-{fewer}"),
+            beside_usual(f"clients-{more}"),
+        ),
+        judged(
+            "Figure 3", f"{large} tasks per client are the same as {small}", where, the_same,
+            start, ends(f"tasks-{large}", f"tasks-{small}"),
+        ),
     ]  # fmt: skip
 
 
-def robust(found: Runs) -> Iterator[Row]:
+def robust(found: Runs) -> Iterator[Claim]:
     for name in PARTITIONS:
         symbol, (mild, extreme) = strengths(found, name)
         claim = (
@@ -242,4 +269,4 @@ def robust(found: Runs) -> Iterator[Row]:
         )
         weak, strong = found[f"{name}-mild"], found[f"{name}-extreme"]
         pair = Pair(strong.value(SUCCESS), weak.value(SUCCESS), (strong, weak))
-        yield row(claim, TITLES["main"], no_worse, weak.first(SUCCESS), pair)
+        yield judged("Figure 4", claim, TITLES["main"], no_worse, weak.first(SUCCESS), pair)

@@ -18,6 +18,7 @@ from reproductions.fedagent.claims import (
     MARGIN,
     NOTHING_LEARNED,
     SUCCESS,
+    Claim,
     Pair,
     Parts,
     Rule,
@@ -35,6 +36,8 @@ from reproductions.verdicts import FAILS, HOLDS, OPEN, BySeed, Difference, above
 OWN = "eval/own_success"
 PARTS = {"environment": "shops", "environment_scenes": "scenes"}
 """What differs from client to client."""
+SOURCE = "Environment level"
+"""The authors' later work."""
 WHERE = {"environment": "Generated WebShop", "environment_scenes": "Generated household"}
 MENDING = {"prox": "FedProx", "server": "server momentum", "personal": "adapters of its own"}
 UNTOLD = "–"
@@ -68,48 +71,43 @@ def settings_told(found: Parts) -> Iterator[str]:
             )
 
 
-def worlds_differ(parts: Parts) -> Iterator[Row]:
+def worlds_differ(parts: Parts) -> Iterator[Claim]:
     """The claims, beside all others: of parts that have begun. Of what is not broken nobody asks
     whether it is mended."""
     for part, where in WHERE.items():
         runs = parts.get(part, {})
         if not any(one.runs for one in runs.values()) or "none-grpo" not in runs:
             continue
-        start = runs["none-grpo"].first(SUCCESS)
+        plain, start = ends(runs, "none", "grpo"), runs["none-grpo"].first(SUCCESS)
         for name in variants(PARTS[part], runs):
+            if f"{name}-grpo" not in runs:
+                continue
+            hard = ends(runs, name, "grpo")
+            both = Pair(hard, plain, [runs[f"{name}-grpo"], runs["none-grpo"]])
+            word = breaks(points(hard, plain), points(plain, start))
             claim = f"GRPO breaks where {PARTS[part]} differ: {name}"
-            yield judged(claim, where, start, pair(runs, f"{name}-grpo", "none-grpo"))
-            drop = points(ends(runs, name, "grpo"), ends(runs, "none", "grpo"))
-            rise = points(ends(runs, "none", "grpo"), start)
-            if breaks(drop, rise) == HOLDS and f"{name}-ppo" in runs:
+            yield spoken(claim, where, word, breaking, both)
+            if word == HOLDS and f"{name}-ppo" in runs:
                 yield mended(runs, name, where)
 
 
-def pair(runs: Runs, ours: str, base: str) -> Pair:
-    both = [runs[key] for key in (ours, base)]
-    return Pair(both[0].value(SUCCESS), both[1].value(SUCCESS), both)
-
-
-def judged(claim: str, where: str, start: BySeed, both: Pair) -> Row:
-    drop, rise = points(both.ours, both.base), points(both.base, start)
-    word = breaks(drop, rise)
-    if drop is None or word is None:
-        return claim, where, None, None
-    if word == NOTHING_LEARNED:
-        return claim, where, word, signed(drop)
-    return claim, where, f"**{word}**", told(word, breaking, drop, both)
-
-
-def mended(runs: Runs, name: str, where: str) -> Row:
+def mended(runs: Runs, name: str, where: str) -> Claim:
     keys = [f"{name}-ppo", "none-ppo", f"{name}-grpo", "none-grpo"]
     loss = [lost(ends(runs, name, e), ends(runs, "none", e)) for e in ("ppo", "grpo")]
     both = Pair(loss[0], loss[1], [runs[key] for key in keys if key in runs])
     gain = points(*loss)
-    claim = f"PPO mends a part of it: {name}"
-    if gain is None:
-        return claim, where, None, None
-    word = above(gain)
-    return claim, where, f"**{word}**", told(word, better, gain, both)
+    word = None if gain is None else above(gain)
+    return spoken(f"PPO mends a part of it: {name}", where, word, better, both)
+
+
+def spoken(claim: str, where: str, word: str | None, rule: Rule, both: Pair) -> Claim:
+    difference = points(both.ours, both.base)
+    if word is None or difference is None:
+        return Claim(claim, where, None, None, SOURCE)
+    if word == NOTHING_LEARNED:
+        return Claim(claim, where, word, signed(difference), SOURCE, both.cells)
+    numbers = told(word, rule, difference, both)
+    return Claim(claim, where, f"**{word}**", numbers, SOURCE, both.cells)
 
 
 def variants(axis: str, runs: Runs) -> list[str]:

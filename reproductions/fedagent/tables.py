@@ -92,8 +92,8 @@ class Analysis:
 
     @cached_property
     def claims(self) -> str:
-        rows = claims(self.parts, self.scales.values(), self.shows)
-        rows += worlds_differ(self.parts)
+        found = claims(self.parts, self.scales.values(), self.shows)
+        rows = [one.row for one in [*found, *worlds_differ(self.parts)]]
         head = ("the paper says", "where", "here", "difference in points")
         return self.page.table("claims", head, rows, keys=2) if rows else ""
 

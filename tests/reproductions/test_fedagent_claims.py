@@ -8,22 +8,28 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.repository import DOCS
 
 pytest.importorskip("scipy", reason="verdicts need the extra report")
 
+from reproductions import index
 from reproductions.fedagent.claims import (
     NOTHING_LEARNED,
+    SUCCESS,
     Pair,
     better,
+    judged,
     no_worse,
-    row,
     the_same,
 )
 from reproductions.fedagent.environment import breaking, worlds_differ
 from reproductions.fedagent.models import read_cells
 from reproductions.fedagent.run_settings import differences, settings_of
+from reproductions.fedagent.statements import statements
 from reproductions.fedagent.tables import gained
 from reproductions.grid import changed
+from reproductions.pages import NOT_MEASURED
+from reproductions.study import prepare
 from reproductions.verdicts import FAILS, HOLDS, OPEN, quantile
 
 START = dict.fromkeys(range(10), 0.3)
@@ -58,7 +64,9 @@ def test_an_open_claim_names_seeds_and_hours():
     spread = [0.0, 0.08, -0.04, 0.06, -0.05, 0.07]
     ours = {seed: 0.5 + 0.02 + one for seed, one in enumerate(spread)}
     base = dict.fromkeys(range(6), 0.5)
-    _, _, word, said = row("a is better than b", "here", better, START, both(ours, base))
+    _, _, word, said, *_ = judged(
+        "Table 1", "a is better than b", "here", better, START, both(ours, base)
+    )
     assert word == f"**{OPEN}**"
     assert said == "+4.0 ± 6.0; 6 of 10 seeds; 11 would decide, 1 h 40 min more"
     deviation = float(np.std(list(ours.values()), ddof=1)) * 100
@@ -68,12 +76,12 @@ def test_an_open_claim_names_seeds_and_hours():
 
 def test_a_decided_claim_asks_for_nothing_more():
     ours, base = {s: 0.6 + 0.001 * s for s in range(10)}, dict.fromkeys(range(10), 0.4)
-    _, _, word, said = row("a", "here", better, START, both(ours, base))
+    _, _, word, said, *_ = judged("", "a", "here", better, START, both(ours, base))
     assert (word, "decide" in said, "of 10" in said) == (f"**{HOLDS}**", False, False)
 
 
 def test_one_seed_tells_what_another_costs():
-    _, _, word, said = row("a", "here", better, START, both({0: 0.6}, {0: 0.4}))
+    _, _, word, said, *_ = judged("", "a", "here", better, START, both({0: 0.6}, {0: 0.4}))
     assert word == f"**{OPEN}**"
     assert said == "+20.0 (one seed); each further seed takes 20 min 00 s"
 
@@ -81,7 +89,9 @@ def test_one_seed_tells_what_another_costs():
 def test_of_two_differences_each_that_is_open_is_told():
     wide = {s: 0.5 + 0.1 * (-1) ** s + 0.01 for s in range(6)}
     firm, base = {s: 0.7 + 0.001 * s for s in range(6)}, dict.fromkeys(range(6), 0.5)
-    _, _, word, said = row("a", "b", better, START, both(firm, base), both(wide, base))
+    _, _, word, said, *_ = judged(
+        "Table 1", "a", "b", better, START, both(firm, base), both(wide, base)
+    )
     first, second = said.split("; ", 1)[0], said
     assert word == f"**{OPEN}**"
     assert "decide" not in first
@@ -102,7 +112,7 @@ def shops(hard: float, ppo: float | None, none: float = 0.6) -> dict[str, Any]:
 
 def test_worlds_that_differ_are_claims_like_all_others():
     broken = list(worlds_differ(shops(0.4, 0.55)))
-    assert [(claim, word) for claim, _, word, _ in broken] == [
+    assert [(claim, word) for claim, _, word, *_ in broken] == [
         ("GRPO breaks where shops differ: hard", f"**{HOLDS}**"),
         ("PPO mends a part of it: hard", f"**{HOLDS}**"),
     ]
@@ -145,3 +155,26 @@ def test_what_others_differ_in_is_named_unless_it_is_varied_here(tmp_path):
     assert differences({"Local": slow, "same": base}, base) == "Local: `algorithm.lr = 0.125`"
     assert not differences({"Local": slow}, base, [base, other(**{"algorithm.lr": 0.25})])
     assert not differences({"later": other(rounds=99)}, base)
+
+
+def test_the_index_has_fedagents_statements_of_records_alone(tmp_path):
+    study = prepare("fedagent", "small", tmp_path / "small", tmp_path / "records")
+    nothing = statements(study)
+    assert {one.where for one in nothing} == {"Table 1", "Figure 3", "Figure 4"}
+    assert {one.verdict for one in nothing} == {NOT_MEASURED}
+    ours, *others = study.grid.cells["main"]
+    for cell, end in ((ours, 0.7), *((one, 0.5) for one in others)):
+        for seed in range(3):
+            rise = [[0, cell.rounds // 2, cell.rounds], [0.3, end, end + 0.001 * seed]]
+            record = {
+                "seeds": [seed], "rounds": cell.rounds, "metrics": {SUCCESS: rise},
+                "seconds": 60.0, "commit": "abc", "hardware": {},
+            }  # fmt: skip
+            name = f"{cell.name}-seed{seed}"
+            study.place.store.write(cell.part, name, cell.digest(seed), record)
+    found = [one for one in statements(study) if one.verdict != NOT_MEASURED]
+    assert {(one.where, one.verdict, one.seeds) for one in found} == {("Table 1", HOLDS, 3)}
+    better_than_local = next(one for one in found if "Local" in one.claim)
+    assert len(better_than_local.records) == 3 * 4  # FedAgent and three clients alone
+    assert all(record["commit"] == "abc" for one in found for record in one.records)
+    assert "FedAgent" in index.table(index.read("fedagent", DOCS / "results"), {})
