@@ -51,6 +51,16 @@ class AgentModel:
             held_out.check_contents(described(self.world), tasks, self.settings.model)
         return tasks
 
+    @cached_property
+    def more_eval_tasks(self) -> dict[str, list[Task]]:
+        """By split, what else it is evaluated on."""
+        found = {}
+        for split in self.settings.eval_splits:
+            found[split] = self._some_held_out(self.world.tasks(split))
+            if not found[split]:
+                raise UserError(f"algorithm.eval_splits: {split!r} has no tasks")
+        return found
+
     def _some_held_out(self, tasks: Sequence[Task]) -> list[Task]:
         return held_out.some(tasks, self.settings)
 
@@ -145,7 +155,8 @@ class AgentModel:
         except ModuleNotFoundError as error:
             raise missing_extra(error, f"algorithm.name = {self.settings.name!r}", "llm") from error
         own = self.settings.eval_own * sum(map(len, self.client_env_ids))
-        evaluated = max(len(self.eval_tasks), own)
+        more = (len(tasks) for tasks in self.more_eval_tasks.values())
+        evaluated = max(len(self.eval_tasks), own, *more, 2 * self.settings.eval_trained)
         estimate = estimate_memory(self.settings, evaluated)
         nothing = np.zeros((), np.float32)  # seen as if it were an array, without one's memory
         theta = {name: np.broadcast_to(nothing, shape) for name, shape in estimate.trained.items()}
