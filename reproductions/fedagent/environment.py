@@ -34,6 +34,10 @@ from reproductions.results import Runs
 from reproductions.verdicts import FAILS, HOLDS, OPEN, BySeed, Difference, above, signed
 
 OWN = "eval/own_success"
+NOBODYS = ("eval/withheld_success", "eval/unseen_success")
+"""In scenes, or with products, that no client has."""
+KEPT = "trained/own_success"
+"""In a client's own world, with the model that it has trained and the adapters that it keeps."""
 PARTS = {"environment": "shops", "environment_scenes": "scenes"}
 """What differs from client to client."""
 SOURCE = "Environment level"
@@ -50,12 +54,13 @@ def environment(parts: Parts, page: Page) -> dict[str, Any] | None:
         return None
     rows = [row for part, runs in found.items() for row in variant_rows(PARTS[part], runs)]
     more = [row for part, runs in found.items() for row in mending_rows(PARTS[part], runs)]
-    head = ("clients differ in", "GRPO", "in their own", "D(GRPO)", "breaks", "PPO", "D(PPO)",
-            "PPO mends")  # fmt: skip
+    head = ("clients differ in", "GRPO", "in their own", "in nobody's", "D(GRPO)", "breaks",
+            "PPO", "D(PPO)", "PPO mends")  # fmt: skip
+    remedies = ("clients differ in", "", "success", "gain", "a client's own", "gain")
     return {
         "settings": list(settings_told(found)),
         "rows": page.table("environment", head, rows),
-        "mending": page.table("mending", ("clients differ in", "", "success", "gain"), more),
+        "mending": page.table("mending", remedies, more),
     }
 
 
@@ -126,7 +131,8 @@ def variant_rows(axis: str, runs: Runs) -> Iterator[Row]:
         broken = breaks(drop["grpo"], points(plain["grpo"], start))
         own = runs[f"{name}-grpo"].value(OWN) if f"{name}-grpo" in runs else {}
         yield [
-            f"{axis}: {name}", shown(by["grpo"]), shown(own) or UNTOLD, said(drop["grpo"]), broken,
+            f"{axis}: {name}", shown(by["grpo"]), shown(own) or UNTOLD,
+            shown(in_nobodys(runs, f"{name}-grpo")) or UNTOLD, said(drop["grpo"]), broken,
             shown(by["ppo"]), said(drop["ppo"]), mends(broken, points(loss["ppo"], loss["grpo"])),
         ]  # fmt: skip
 
@@ -138,7 +144,23 @@ def mending_rows(axis: str, runs: Runs) -> Iterator[Row]:
             if f"{name}-{key}" in runs:
                 with_it = ends(runs, name, key)
                 gain = points(with_it, ends(runs, name, "grpo"))
-                yield [f"{axis}: {name}", title, shown(with_it), said(gain)]
+                own = kept(runs, f"{name}-{key}")
+                more = points(own, kept(runs, f"{name}-grpo"))
+                yield [f"{axis}: {name}", title, shown(with_it), said(gain), shown(own) or UNTOLD,
+                       said(more) or UNTOLD]  # fmt: skip
+
+
+def kept(runs: Runs, key: str) -> BySeed:
+    """A single round has a cohort's clients only: by seed, the mean of the last fifth."""
+    if key not in runs:
+        return {}
+    one = runs[key]
+    return one.late(KEPT, max(1, one.cell.rounds // 5))
+
+
+def in_nobodys(runs: Runs, key: str) -> BySeed:
+    found = [runs[key].value(metric) for metric in NOBODYS] if key in runs else []
+    return next((by_seed for by_seed in found if by_seed), {})
 
 
 def ends(runs: Runs, variant: str, learner: str) -> BySeed:

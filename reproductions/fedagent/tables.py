@@ -126,6 +126,7 @@ class Analysis:
                 part, f"{title}: success in both views", [ours, *others],
                 partial(figures.both_views, found),
             ),
+            "marks": self._marks(found),
             "clients": self.picture(
                 f"{part}-clients", f"{title}: clients", two, partial(figures.clients, found)
             ),
@@ -187,6 +188,22 @@ class Analysis:
                 f"equal rollouts (round {last} for the others)", "FedAgent against it"]  # fmt: skip
         columns = 5 if last > rounds else 3  # without longer baselines there is one view
         return self.page.table(part, head[:columns], [row[:columns] for row in rows])
+
+    def _marks(self, found: Runs) -> str:
+        """What a mark of the clients' figure is."""
+        if figures.marks(found) == figures.PLAYED:
+            return (
+                "marks are the success of a client's own episodes while it trained, a colour per "
+                "client; the line is the server's model on unseen tasks, played at a lower "
+                "temperature. The paper's marks are the client's model after its training, which "
+                "these runs did not record (`algorithm.eval_trained`)."
+            )
+        tasks = found["fedagent"].cell.resolved().algorithm.eval_trained
+        return (
+            f"marks are the client's model after its training, before it is averaged, on {tasks} "
+            "of the unseen tasks, a colour per client; the line is the server's model on all of "
+            "them, at the same temperature."
+        )
 
     def _gains(self, part: str, rounds: int, last: int) -> str:
         """By learner: start, end, gain, and the share of the start's failures that is gone."""

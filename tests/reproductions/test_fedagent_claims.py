@@ -23,6 +23,7 @@ from reproductions.fedagent.claims import (
     the_same,
 )
 from reproductions.fedagent.environment import breaking, worlds_differ
+from reproductions.fedagent.figures import PLAYED, TRAINED, client_marks, marks
 from reproductions.fedagent.models import read_cells
 from reproductions.fedagent.run_settings import differences, settings_of
 from reproductions.fedagent.statements import statements
@@ -178,3 +179,18 @@ def test_the_index_has_fedagents_statements_of_records_alone(tmp_path):
     assert len(better_than_local.records) == 3 * 4  # FedAgent and three clients alone
     assert all(record["commit"] == "abc" for one in found for record in one.records)
     assert "FedAgent" in index.table(index.read("fedagent", DOCS / "results"), {})
+
+
+def test_the_clients_figure_shows_trained_models_only_where_all_of_it_has_them():
+    def run(*metrics: str) -> Any:
+        told = {metric: {"1": [[7], [0.5]], "9": [[8], [0.6]]} for metric in metrics}
+        return SimpleNamespace(runs={0: SimpleNamespace(meta={"clients": told})})
+
+    both, old = run(PLAYED, TRAINED), run(PLAYED)
+    assert marks({"fedagent": both, "centralized": both}) == TRAINED
+    assert marks({"fedagent": both, "centralized": old}) == PLAYED
+    nothing = SimpleNamespace(runs={})
+    assert marks({"fedagent": both, "centralized": nothing}) == TRAINED
+    assert marks({"fedagent": nothing, "centralized": nothing}) == PLAYED
+    assert list(client_marks(both.runs[0], 5, TRAINED)) == [(7, 1, 0.5)]
+    assert not list(client_marks(old.runs[0], 5, TRAINED))

@@ -117,6 +117,37 @@ def test_a_client_with_a_shop_of_its_own_plays_in_both(tmp_path, monkeypatch):
     assert [owner_of(task)[0] for task in played[1]] == [-1] * 3 + [0, 1, 2, 3]
 
 
+def test_the_shared_model_plays_in_every_clients_own_scenes(model):
+    more = {"partition": {"strategy": "scenes", "size": 6, "fallback": "shared"}}
+    algorithm = build_algorithm(recipe(model, algorithm={"eval_own": 2, "eval_tasks": 3}, **more))
+    world = algorithm.world
+    where = {task.id: task.scene for split in ("train", "seen") for task in world.tasks(split)}
+    played = []
+    algorithm.trainer.play = lambda theta, ids, seed: (
+        played.append(list(ids)) or type("Won", (), {"won": [True, False] * 5})
+    )
+    algorithm.trainer.evaluate = lambda *rest: {"eval/success": 0.5}
+    found = algorithm.evaluate([{"theta": {}}], [list(range(5))], 1, 9)
+    assert found["eval/own_success"] == 0.5
+    (ids,) = played
+    for client, share in enumerate(algorithm.shares):
+        two = ids[2 * client : 2 * client + 2]
+        assert {where[task] for task in two} <= {where[task] for task in share}
+        assert not set(two) & set(share)
+
+
+@pytest.mark.parametrize("kind", ["centralized", "local", "independent"])
+def test_whoever_learns_alone_is_judged_in_scenes_of_its_own(model, tmp_path, kind):
+    change = {
+        "federation": {"kind": kind, "cohort": 0, "clients": 3}, "rounds": 1,
+        "partition": {"strategy": "scenes", "size": 6, "fallback": "shared"},
+        "algorithm": {"eval_own": 2, "eval_tasks": 3, "eval_trained": 2},
+    }  # fmt: skip
+    last = lines(train(recipe(model, **change), tmp_path), "metrics.jsonl")[-1]
+    for name in ("eval/own_success", "trained/success", "trained/own_success"):
+        assert 0 <= last[name] <= 1
+
+
 def scene_of(model: Path) -> str:
     return build_algorithm(recipe(model)).world.tasks("train")[0].scene
 

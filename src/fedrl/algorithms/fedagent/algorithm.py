@@ -307,10 +307,13 @@ class FedAgent(AgentModel):
         return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
     def _own_success(self, theta: Tensors, owners: Sequence[int], seed: int) -> float:
-        """In each of these clients' own worlds, and their mean."""
-        assert isinstance(self.world, ClientWorlds)
-        count = self.settings.eval_own
-        parts = held_out.own_parts(self.world, owners, self.settings, self.eval_tasks, count)
+        """In each of these clients' own worlds or scenes, and their mean."""
+        count, world = self.settings.eval_own, self.world
+        if isinstance(world, ClientWorlds):
+            parts = held_out.own_parts(world, owners, self.settings, self.eval_tasks, count)
+        else:
+            shares = self.dealt.shares
+            parts = [held_out.in_own_scenes(world, shares[k], count, k) for k in owners]
         ids = [task for part in parts for task in part]
         won = self.trainer.play(theta, ids, seeding.derive(seed, "own worlds")).won
         return held_out.mean_over_worlds(won, parts)

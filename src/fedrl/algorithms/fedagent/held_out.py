@@ -13,13 +13,17 @@ from fedrl.envs.client_worlds import ClientWorlds, owned, owner_of
 from fedrl.envs.text import Fingerprinted, Task, TextWorld, spaced
 from fedrl.llm.warmstart_record import shown_among
 
+SEEN = "seen"
+"""The split with new tasks in scenes that are trained in."""
+
 
 def check_own(settings: Settings, world: TextWorld) -> None:
     """Own worlds can only be evaluated in where clients have such."""
-    if settings.eval_own and not (isinstance(world, ClientWorlds) and world.alike):
+    differs = world.alike if isinstance(world, ClientWorlds) else SEEN in world.splits
+    if settings.eval_own and not differs:
         raise UserError(
             f"algorithm.eval_own is {settings.eval_own}, but no client has a world of its own: set "
-            "it to 0, or let the worlds differ (world.variants)"
+            "it to 0, or let the worlds differ (world.variants; in the household, scenes)"
         )
 
 
@@ -113,18 +117,16 @@ def own_parts(
     return parts
 
 
-SEEN = "seen"
-"""The split with new tasks in scenes that are trained in."""
-
-
-def in_own_scenes(world: TextWorld, share: Sequence[str], count: int) -> list[str]:
-    """New tasks, so many, in the scenes that a client trains in; none in a world without."""
+def in_own_scenes(world: TextWorld, share: Sequence[str], count: int, owner: int = 0) -> list[str]:
+    """New tasks, so many, in the scenes that a client trains in; none in a world without. Clients
+    begin at other places."""
     if isinstance(world, ClientWorlds) or SEEN not in world.splits:
         return []
     mine = set(share)
     scenes = {task.scene for task in world.tasks("train") if task.id in mine} - {""}
     there = [task.id for task in world.tasks(SEEN) if task.scene in scenes]
-    return spaced(there, min(count, len(there)))
+    first = owner % max(len(there), 1)
+    return spaced(there[first:] + there[:first], min(count, len(there)))
 
 
 def mean_over_worlds(won: Sequence[bool], parts: Sequence[Sequence[str]]) -> float:

@@ -133,7 +133,8 @@ class Settings:
     # Tasks per evaluation, spread evenly over the split; 0 is all of it.
     eval_tasks: int = 0
     # Where clients' worlds differ (world.variants): how many of the evaluated tasks are also played
-    # in each client's own, as eval/own_success, a mean over these worlds. 0 is none.
+    # in each client's own, as eval/own_success, a mean over these worlds; in the household so many
+    # new tasks in each client's scenes. 0 is none.
     eval_own: int = 0
     # How many of the evaluated tasks a client plays once it has trained, with its own weights and
     # the adapters that it keeps, before they are averaged: trained/success. Where clients differ in
