@@ -55,9 +55,13 @@ def shown(by_seed: BySeed) -> str | None:
     return number(values(by_seed, 100), 1)
 
 
-def compared(ours: BySeed, base: BySeed) -> str | None:
-    """Better, worse or undecided, in percentage points over common seeds."""
-    return verdict(*paired(ours, base, 100), 1)
+def compared(ours: BySeed, base: BySeed, cells: Sequence[Trained] = ()) -> str | None:
+    """Better, worse or undecided, in percentage points over common seeds; with the cells of both
+    sides also what would decide it."""
+    said, difference = verdict(*paired(ours, base, 100), 1), points(ours, base)
+    if not cells or said is None or difference is None or not said.startswith(OPEN):
+        return said
+    return f"{OPEN} ({told(OPEN, better, difference, Pair(ours, base, cells))})"
 
 
 def points(ours: BySeed, base: BySeed) -> Difference | None:
@@ -65,12 +69,14 @@ def points(ours: BySeed, base: BySeed) -> Difference | None:
     return gap(ours, base, 100)
 
 
-def against(ours: BySeed, theirs: BySeed, start: BySeed) -> str | None:
+def against(
+    ours: BySeed, theirs: BySeed, start: BySeed, cells: Sequence[Trained] = ()
+) -> str | None:
     """No verdict where FedAgent is not above the warm start: others that fell are no achievement
     of it."""
     rise, difference = points(ours, start), points(ours, theirs)
     if rise is None or difference is None or may_have_learned(rise):
-        return compared(ours, theirs)
+        return compared(ours, theirs, cells)
     return f"{NOTHING_LEARNED} ({signed(difference)})"
 
 
@@ -86,7 +92,8 @@ def compared_rows(lines: Runs, rounds: int, base: str) -> Iterator[list[str | No
         for name, one in lines.items()
     }
     for name, success in ends.items():
-        yield [name, shown(success), "–" if name == base else compared(success, ends[base])]
+        both = [lines[name], lines[base]]
+        yield [name, shown(success), "–" if name == base else compared(success, ends[base], both)]
 
 
 def local_success(found: Runs, rounds: int) -> BySeed:

@@ -182,7 +182,7 @@ class Analysis:
             row: list[str | None] = [label]
             for at in (rounds, last):
                 theirs = mean_of([one.value(SUCCESS, at) for one in several])
-                row += [shown(theirs), against(ours, theirs, start)]
+                row += [shown(theirs), against(ours, theirs, start, [found["fedagent"], *several])]
             rows.append(row)
         head = ["", f"equal local epochs (round {rounds})", "FedAgent against it",
                 f"equal rollouts (round {last} for the others)", "FedAgent against it"]  # fmt: skip
@@ -312,7 +312,9 @@ class Analysis:
             mild, extreme = (found[f"{name}-{word}"] for word in ("mild", "extreme"))
             first, second = mild.value(SUCCESS), extreme.value(SUCCESS)
             label = f"{name} ({symbol} = {weak:g} and {strong:g})"
-            rows.append([label, shown(first), shown(second), compared(second, first)])
+            rows.append(
+                [label, shown(first), shown(second), compared(second, first, [extreme, mild])]
+            )
             panels[f"{name} ({symbol})"] = {"mild": mild, "extreme": extreme, "uniform": self.usual}
         uniform = shown(self.usual.value(SUCCESS, self._rounds("heterogeneity")))
         head = ("clients differ in", "mild", "extreme", "extreme against mild")

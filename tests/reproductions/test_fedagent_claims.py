@@ -18,6 +18,7 @@ from reproductions.fedagent.claims import (
     SUCCESS,
     Pair,
     better,
+    compared,
     judged,
     no_worse,
     the_same,
@@ -194,3 +195,13 @@ def test_the_clients_figure_shows_trained_models_only_where_all_of_it_has_them()
     assert marks({"fedagent": nothing, "centralized": nothing}) == PLAYED
     assert list(client_marks(both.runs[0], 5, TRAINED)) == [(7, 1, 0.5)]
     assert not list(client_marks(old.runs[0], 5, TRAINED))
+
+
+def test_tables_say_what_would_decide_as_claims_do():
+    wide, base = {s: 0.5 + 0.1 * (-1) ** s + 0.03 for s in range(6)}, dict.fromkeys(range(6), 0.5)
+    cells = [of(wide), of(base)]
+    *_, said, _, _ = judged("", "a", "b", better, START, Pair(wide, base, cells))
+    assert compared(wide, base, cells) == f"undecided ({said})"
+    assert "would decide" not in str(compared(wide, base))
+    firm = {s: 0.7 + 0.001 * s for s in range(6)}
+    assert compared(firm, base, cells) == compared(firm, base) == "better (+20.2 ± 0.2)"

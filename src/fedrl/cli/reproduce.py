@@ -10,7 +10,7 @@ REPRODUCE = (
     "paper: it measures what fedrl's own rules of aggregation are worth against clients that lie. "
     "Nor is exposure: it attacks trained models, with and without noise. "
     "index computes nothing: it judges every statement of the papers by the records that there "
-    "are. partitions draws what clients hold (Figures 5 to 16 of FedAgent), of the data of FEDRL_DATA."
+    "are. partitions draws what clients hold (Figures 5 to 16 of FedAgent), of FEDRL_DATA's data."
 )
 
 
