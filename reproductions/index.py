@@ -34,14 +34,14 @@ from reproductions.study import FOLDER, analysis_of, prepare
 from reproductions.verdict_bars import drawn
 from reproductions.verdicts import FAILS, HOLDS, OPEN
 
-INDEXED = ("fedqhd", "momentum", "fedrlhf")
+INDEXED = ("fedagent", "fedqhd", "momentum", "fedrlhf")
 NOWHERE = "–"
 
 ABOUT = """
 What {papers} papers say, and what came out here: of {all} statements {judged} are judged by their
 intervals, and {holding} of those hold. The command `fedrl reproduce index` writes this page from
-the records beside the pages of [FedQHD](fedqhd.md), [momentum](momentum.md) and
-[FedRLHF](fedrlhf.md); nothing here is written by hand.
+the records beside the pages of [FedAgent](fedagent.md), [FedQHD](fedqhd.md),
+[momentum](momentum.md) and [FedRLHF](fedrlhf.md); nothing here is written by hand.
 """
 RULE = """
 Every interval is a 95% t-interval over seeds, seed by seed between two methods, or over draws
@@ -54,7 +54,7 @@ RULES = (
     (OPEN, "everything else; then the number of seeds that would decide it, if mean and deviation "
            "stay what they are, and their cost stand beside it. Nothing follows from one seed"),
     (NOT_JUDGED, "what it is compared with has not been tuned as the method was, or explores more "
-                 "to the end"),
+                 "to the end, or no side has learned anything"),
     (NOT_MEASURED, "there is no record yet"),
 )  # fmt: skip
 FROM = "In the tables *from* is the commit of the code and the machine: {}."
@@ -173,9 +173,10 @@ def silent(one: Indexed) -> list[str]:
 
 def introduced(one: Indexed) -> str:
     commands = ", ".join(f"`fedrl reproduce {one.paper} --scale {scale}`" for scale in one.scales)
+    own = [name for name in ("verdicts.toml", "claims.py") if (FOLDER / one.paper / name).is_file()]
     told = (
         f"[The page]({one.paper}.md) has tables, figures and settings. Rules and margins: "
-        f"`reproductions/{one.paper}/verdicts.toml`, commit {one.rules}. Command: {commands}. "
+        f"`reproductions/{one.paper}/{own[0]}`, commit {one.rules}. Command: {commands}. "
         "Rows in italics are not the paper's: what its statements rest on."
     )
     return filled(told)

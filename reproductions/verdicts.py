@@ -133,12 +133,21 @@ def in_words(
     there is none, how many would bring one if mean and deviation stay what they are, and what they
     cost if one takes `each` seconds. The difference counts from the margin on, or it is to be
     `within` the margin."""
-    mean, half = difference
+    mean = difference[0]
+    far = abs(margin - abs(mean)) if within else max(abs(mean), margin - mean)
+    return f"**{word}** ({in_numbers(word, difference, seeds, planned, far, each, digits)})"
+
+
+def in_numbers(
+    word: str, difference: Difference, seeds: int, planned: int, far: float, each: float = 0.0,
+    digits: int = 1,
+) -> str:  # fmt: skip
+    """The same without the verdict, which there is once the interval is narrower than `far`."""
+    half = difference[1]
     more = f"; {seeds} of {planned} seeds" if 1 < seeds < planned else ""
     if word == OPEN and half == half:
-        far = abs(margin - abs(mean)) if within else max(abs(mean), margin - mean)
         more += f"; {would_decide(half, seeds, far, each)}"
-    return f"**{word}** ({signed(difference, digits)}{more})"
+    return f"{signed(difference, digits)}{more}"
 
 
 def would_decide(half: float, seeds: int, wanted: float, each: float, what: str = "") -> str:

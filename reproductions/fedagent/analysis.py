@@ -13,6 +13,7 @@ from reproductions.fedagent.claims import MARGIN
 from reproductions.fedagent.environment import environment
 from reproductions.fedagent.optimizer import optimizer
 from reproductions.fedagent.sections import Sections, judged, marked_rows, planned
+from reproductions.fedagent.statements import statements
 from reproductions.fedagent.tables import Analysis
 from reproductions.fedagent.tuning import tuning
 from reproductions.grid import Grid
@@ -20,6 +21,8 @@ from reproductions.pages import Page
 from reproductions.results import Runs
 from reproductions.runner import Task
 from reproductions.study import Study, prepare
+
+__all__ = ["cells", "statements", "tasks", "write"]
 
 
 def cells(scale: str, folder: Path, model: str) -> Grid:

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
+import numpy as np
+
+from fedrl.core.number_format import duration
 from reproductions.pages import Row
-from reproductions.results import Runs
+from reproductions.results import Runs, Trained
 from reproductions.verdicts import (
     HOLDS,
+    OPEN,
     BySeed,
     Difference,
     above,
     alike,
     gap,
+    in_numbers,
     mean_of,
     not_below,
     number,
@@ -25,7 +32,6 @@ from reproductions.verdicts import (
 )
 
 Parts = Mapping[str, Runs]
-Rule = Callable[[Difference], str]
 SUCCESS = "eval/success"
 MARGIN = 5.0
 """Percentage points: what counts as no worse, or as the same."""
@@ -49,9 +55,13 @@ def shown(by_seed: BySeed) -> str | None:
     return number(values(by_seed, 100), 1)
 
 
-def compared(ours: BySeed, base: BySeed) -> str | None:
-    """Better, worse or undecided, in percentage points over common seeds."""
-    return verdict(*paired(ours, base, 100), 1)
+def compared(ours: BySeed, base: BySeed, cells: Sequence[Trained] = ()) -> str | None:
+    """Better, worse or undecided, in percentage points over common seeds; with the cells of both
+    sides also what would decide it."""
+    said, difference = verdict(*paired(ours, base, 100), 1), points(ours, base)
+    if not cells or said is None or difference is None or not said.startswith(OPEN):
+        return said
+    return f"{OPEN} ({told(OPEN, better, difference, Pair(ours, base, cells))})"
 
 
 def points(ours: BySeed, base: BySeed) -> Difference | None:
@@ -59,12 +69,14 @@ def points(ours: BySeed, base: BySeed) -> Difference | None:
     return gap(ours, base, 100)
 
 
-def against(ours: BySeed, theirs: BySeed, start: BySeed) -> str | None:
+def against(
+    ours: BySeed, theirs: BySeed, start: BySeed, cells: Sequence[Trained] = ()
+) -> str | None:
     """No verdict where FedAgent is not above the warm start: others that fell are no achievement
     of it."""
     rise, difference = points(ours, start), points(ours, theirs)
     if rise is None or difference is None or may_have_learned(rise):
-        return compared(ours, theirs)
+        return compared(ours, theirs, cells)
     return f"{NOTHING_LEARNED} ({signed(difference)})"
 
 
@@ -80,7 +92,8 @@ def compared_rows(lines: Runs, rounds: int, base: str) -> Iterator[list[str | No
         for name, one in lines.items()
     }
     for name, success in ends.items():
-        yield [name, shown(success), "–" if name == base else compared(success, ends[base])]
+        both = [lines[name], lines[base]]
+        yield [name, shown(success), "–" if name == base else compared(success, ends[base], both)]
 
 
 def local_success(found: Runs, rounds: int) -> BySeed:
@@ -101,9 +114,9 @@ def strengths(found: Runs, name: str) -> tuple[str, list[float]]:
 
 def claims(
     parts: Parts, scales: Iterable[Sequence[str]], shows: Callable[[str], bool]
-) -> list[Row]:
+) -> list[Claim]:
     """By scale, every claim on its parts, and what became of it; None without records."""
-    rows: list[Row] = []
+    rows: list[Claim] = []
     for names in scales:
         for part, title in TITLES.items():
             if part in names and shows(part):
@@ -113,36 +126,106 @@ def claims(
     return rows
 
 
-def row(
-    claim: str, where: str, rule: Rule, start: BySeed, *differences: tuple[BySeed, BySeed]
-) -> Row:
-    """A claim of one or more differences (ours, base), judged by a rule; `start` is untrained."""
-    gaps = [found for pair in differences if (found := points(*pair)) is not None]
-    if len(gaps) < len(differences):
-        return claim, where, None, None
-    sides = [one for pair in differences for one in (pair[:1] if rule is above else pair)]
+@dataclass(frozen=True)
+class Rule:
+    """What a claim says of a difference."""
+
+    judge: Callable[[Difference], str]
+    far: Callable[[float], float]
+    """Of a mean: there is a verdict once the interval's half is narrower."""
+    gains: bool = False
+    """Whether only the first side is to have learned something."""
+
+
+def left(mean: float) -> float:
+    """To the margin within which two are the same."""
+    return abs(MARGIN - abs(mean))
+
+
+better = Rule(above, abs, gains=True)
+no_worse = Rule(partial(not_below, margin=MARGIN), lambda mean: abs(mean + MARGIN))
+the_same = Rule(partial(alike, margin=MARGIN), left)
+
+
+@dataclass(frozen=True)
+class Pair:
+    """Two sides of a claim by seed, and the cells whose runs one more seed of it takes."""
+
+    ours: BySeed
+    base: BySeed
+    cells: Sequence[Trained]
+
+    @property
+    def seeds(self) -> int:
+        return len(set(self.ours) & set(self.base))
+
+    @property
+    def planned(self) -> int:
+        return min(len(one.cell.seeds) for one in self.cells)
+
+
+def seconds(cells: Iterable[Trained]) -> float:
+    """Of one more seed: a run of each cell, as long as those that are recorded took."""
+    spent = [[run.seconds for run in one.runs.values() if run.seconds] for one in cells]
+    return sum(float(np.mean(each)) for each in spent if each)
+
+
+def told(word: str, rule: Rule, difference: Difference, pair: Pair) -> str:
+    """A difference in points; where nothing is decided with the seeds and the time that it takes.
+    One seed tells of no deviation, so only what another costs."""
+    each = seconds(pair.cells)
+    far = rule.far(difference[0])
+    said = in_numbers(word, difference, pair.seeds, pair.planned, far, each)
+    if word == OPEN and pair.seeds == 1 and each:
+        said += f"; each further seed takes {duration(each)}"
+    return said
+
+
+class Claim(NamedTuple):
+    """What the paper says, judged: a row of the page, and the runs behind it."""
+
+    claim: str
+    where: str
+    word: str | None
+    said: str | None
+    source: str
+    """What of the paper says it."""
+    cells: Sequence[Trained] = ()
+
+    @property
+    def row(self) -> Row:
+        return self[:4]
+
+
+def judged(source: str, claim: str, where: str, rule: Rule, start: BySeed, *pairs: Pair) -> Claim:
+    """A claim of one or more differences, judged by a rule; `start` is untrained."""
+    gaps = [found for one in pairs if (found := points(one.ours, one.base)) is not None]
+    cells = [cell for one in pairs for cell in one.cells]
+    if len(gaps) < len(pairs):
+        return Claim(claim, where, None, None, source)
+    sides = [by for one in pairs for by in ((one.ours,) if rule.gains else (one.ours, one.base))]
     learned = [found for one in sides if (found := points(one, start))]
-    said = "; ".join(map(signed, gaps))
     if not any(map(may_have_learned, learned)):
-        return claim, where, NOTHING_LEARNED, said
-    return claim, where, f"**{together([rule(one) for one in gaps])}**", said
+        return Claim(claim, where, NOTHING_LEARNED, "; ".join(map(signed, gaps)), source, cells)
+    words = [rule.judge(one) for one in gaps]
+    said = (told(*each) for each in zip(words, [rule] * len(gaps), gaps, pairs, strict=True))
+    return Claim(claim, where, f"**{together(words)}**", "; ".join(said), source, cells)
 
 
-no_worse = partial(not_below, margin=MARGIN)
-the_same = partial(alike, margin=MARGIN)
-
-
-def federation_pays(found: Runs, title: str) -> Iterator[Row]:
+def federation_pays(found: Runs, title: str) -> Iterator[Claim]:
     """FedAgent above Local and no worse than Centralized, in both views."""
-    ours, start = found["fedagent"].value(SUCCESS), found["fedagent"].first(SUCCESS)
-    rounds, last = found["fedagent"].cell.rounds, found["centralized"].cell.rounds
+    ours, everything = found["fedagent"], found["centralized"]
+    locals_ = [one for name, one in found.items() if name.startswith("local-")]
+    end, start = ours.value(SUCCESS), ours.first(SUCCESS)
+    rounds, last = ours.cell.rounds, everything.cell.rounds
     views = {"equal local epochs": rounds} | ({"equal rollouts": last} if last > rounds else {})
     for view, at in views.items():
         where = f"{title}, {view}"
-        alone, all_tasks = local_success(found, at), found["centralized"].value(SUCCESS, at)
-        yield row("FedAgent is better than Local", where, above, start, (ours, alone))
-        yield row(
-            "FedAgent is no worse than Centralized", where, no_worse, start, (ours, all_tasks)
+        alone = Pair(end, local_success(found, at), [ours, *locals_])
+        pooled = Pair(end, everything.value(SUCCESS, at), [ours, everything])
+        yield judged("Table 1", "FedAgent is better than Local", where, better, start, alone)
+        yield judged(
+            "Table 1", "FedAgent is no worse than Centralized", where, no_worse, start, pooled
         )
 
 
@@ -151,26 +234,40 @@ def labels(found: Runs, axis: str) -> list[str]:
     return [one.cell.labels[axis] for one in found.values() if axis in one.cell.labels]
 
 
-def settings_matter(parts: Parts) -> list[Row]:
+def settings_matter(parts: Parts) -> list[Claim]:
     found, main, where = parts["decentralized"], parts["main"]["fedagent"], TITLES["main"]
     start = main.first(SUCCESS)
     usual = main.value(SUCCESS, next(iter(found.values())).cell.rounds)
     fewer, more = labels(found, "clients")
     little, much = labels(found, "epochs")
     small, large = labels(found, "size")
-    ends = {name: one.value(SUCCESS) for name, one in found.items()}
+
+    def ends(ours: str, base: str) -> Pair:
+        both = found[ours], found[base]
+        return Pair(both[0].value(SUCCESS), both[1].value(SUCCESS), both)
+
+    def beside_usual(base: str) -> Pair:
+        return Pair(usual, found[base].value(SUCCESS), (main, found[base]))
+
+    usually = main.cell.clients_per_round
     return [
-        row(f"{much} epochs per round are better than {little}", where, above, start,
-            (ends[f"epochs-{much}"], ends[f"epochs-{little}"])),
-        row(f"{main.cell.clients_per_round} clients per round are better than {fewer}, and than "
-            f"{more}", where, above, start, (usual, ends[f"clients-{fewer}"]),
-            (usual, ends[f"clients-{more}"])),
-        row(f"{large} tasks per client are the same as {small}", where, the_same, start,
-            (ends[f"tasks-{large}"], ends[f"tasks-{small}"])),
+        judged(
+            "Figure 3", f"{much} epochs per round are better than {little}", where, better, start,
+            ends(f"epochs-{much}", f"epochs-{little}"),
+        ),
+        judged(
+            "Figure 3", f"{usually} clients per round are better than {fewer}, and than {more}",
+            where, better, start, beside_usual(f"clients-{fewer}"),
+            beside_usual(f"clients-{more}"),
+        ),
+        judged(
+            "Figure 3", f"{large} tasks per client are the same as {small}", where, the_same,
+            start, ends(f"tasks-{large}", f"tasks-{small}"),
+        ),
     ]  # fmt: skip
 
 
-def robust(found: Runs) -> Iterator[Row]:
+def robust(found: Runs) -> Iterator[Claim]:
     for name in PARTITIONS:
         symbol, (mild, extreme) = strengths(found, name)
         claim = (
@@ -178,5 +275,5 @@ def robust(found: Runs) -> Iterator[Row]:
             f"{symbol} = {mild:g}"
         )
         weak, strong = found[f"{name}-mild"], found[f"{name}-extreme"]
-        pair = strong.value(SUCCESS), weak.value(SUCCESS)
-        yield row(claim, TITLES["main"], no_worse, weak.first(SUCCESS), pair)
+        pair = Pair(strong.value(SUCCESS), weak.value(SUCCESS), (strong, weak))
+        yield judged("Figure 4", claim, TITLES["main"], no_worse, weak.first(SUCCESS), pair)

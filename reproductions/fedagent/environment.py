@@ -18,18 +18,31 @@ from reproductions.fedagent.claims import (
     MARGIN,
     NOTHING_LEARNED,
     SUCCESS,
+    Claim,
+    Pair,
     Parts,
+    Rule,
+    better,
     may_have_learned,
     points,
     shown,
+    told,
 )
+from reproductions.fedagent.run_settings import settings_of
 from reproductions.pages import Page, Row
 from reproductions.results import Runs
 from reproductions.verdicts import FAILS, HOLDS, OPEN, BySeed, Difference, above, signed
 
 OWN = "eval/own_success"
+NOBODYS = ("eval/withheld_success", "eval/unseen_success")
+"""In scenes, or with products, that no client has."""
+KEPT = "trained/own_success"
+"""In a client's own world, with the model that it has trained and the adapters that it keeps."""
 PARTS = {"environment": "shops", "environment_scenes": "scenes"}
 """What differs from client to client."""
+SOURCE = "Environment level"
+"""The authors' later work."""
+WHERE = {"environment": "Generated WebShop", "environment_scenes": "Generated household"}
 MENDING = {"prox": "FedProx", "server": "server momentum", "personal": "adapters of its own"}
 UNTOLD = "–"
 
@@ -41,12 +54,65 @@ def environment(parts: Parts, page: Page) -> dict[str, Any] | None:
         return None
     rows = [row for part, runs in found.items() for row in variant_rows(PARTS[part], runs)]
     more = [row for part, runs in found.items() for row in mending_rows(PARTS[part], runs)]
-    head = ("clients differ in", "GRPO", "in their own", "D(GRPO)", "breaks", "PPO", "D(PPO)",
-            "PPO mends")  # fmt: skip
+    head = ("clients differ in", "GRPO", "in their own", "in nobody's", "D(GRPO)", "breaks",
+            "PPO", "D(PPO)", "PPO mends")  # fmt: skip
+    remedies = ("clients differ in", "", "success", "gain", "a client's own", "gain")
     return {
+        "settings": list(settings_told(found)),
         "rows": page.table("environment", head, rows),
-        "mending": page.table("mending", ("clients differ in", "", "success", "gain"), more),
+        "mending": page.table("mending", remedies, more),
     }
+
+
+def settings_told(found: Parts) -> Iterator[str]:
+    """Of each part that has begun, with its seeds."""
+    for part, runs in found.items():
+        if any(one.runs for one in runs.values()):
+            cells = [one.cell for one in runs.values()]
+            seeds = max(len(one.runs) for one in runs.values())
+            yield (
+                f"{PARTS[part].capitalize()}: {cells[0].rounds} rounds, {seeds} of "
+                f"{len(cells[0].seeds)} planned seeds. {settings_of(cells)}"
+            )
+
+
+def worlds_differ(parts: Parts) -> Iterator[Claim]:
+    """The claims, beside all others: of parts that have begun. Of what is not broken nobody asks
+    whether it is mended."""
+    for part, where in WHERE.items():
+        runs = parts.get(part, {})
+        if not any(one.runs for one in runs.values()) or "none-grpo" not in runs:
+            continue
+        plain, start = ends(runs, "none", "grpo"), runs["none-grpo"].first(SUCCESS)
+        for name in variants(PARTS[part], runs):
+            if f"{name}-grpo" not in runs:
+                continue
+            hard = ends(runs, name, "grpo")
+            both = Pair(hard, plain, [runs[f"{name}-grpo"], runs["none-grpo"]])
+            word = breaks(points(hard, plain), points(plain, start))
+            claim = f"GRPO breaks where {PARTS[part]} differ: {name}"
+            yield spoken(claim, where, word, breaking, both)
+            if word == HOLDS and f"{name}-ppo" in runs:
+                yield mended(runs, name, where)
+
+
+def mended(runs: Runs, name: str, where: str) -> Claim:
+    keys = [f"{name}-ppo", "none-ppo", f"{name}-grpo", "none-grpo"]
+    loss = [lost(ends(runs, name, e), ends(runs, "none", e)) for e in ("ppo", "grpo")]
+    both = Pair(loss[0], loss[1], [runs[key] for key in keys if key in runs])
+    gain = points(*loss)
+    word = None if gain is None else above(gain)
+    return spoken(f"PPO mends a part of it: {name}", where, word, better, both)
+
+
+def spoken(claim: str, where: str, word: str | None, rule: Rule, both: Pair) -> Claim:
+    difference = points(both.ours, both.base)
+    if word is None or difference is None:
+        return Claim(claim, where, None, None, SOURCE)
+    if word == NOTHING_LEARNED:
+        return Claim(claim, where, word, signed(difference), SOURCE, both.cells)
+    numbers = told(word, rule, difference, both)
+    return Claim(claim, where, f"**{word}**", numbers, SOURCE, both.cells)
 
 
 def variants(axis: str, runs: Runs) -> list[str]:
@@ -65,7 +131,8 @@ def variant_rows(axis: str, runs: Runs) -> Iterator[Row]:
         broken = breaks(drop["grpo"], points(plain["grpo"], start))
         own = runs[f"{name}-grpo"].value(OWN) if f"{name}-grpo" in runs else {}
         yield [
-            f"{axis}: {name}", shown(by["grpo"]), shown(own) or UNTOLD, said(drop["grpo"]), broken,
+            f"{axis}: {name}", shown(by["grpo"]), shown(own) or UNTOLD,
+            shown(in_nobodys(runs, f"{name}-grpo")) or UNTOLD, said(drop["grpo"]), broken,
             shown(by["ppo"]), said(drop["ppo"]), mends(broken, points(loss["ppo"], loss["grpo"])),
         ]  # fmt: skip
 
@@ -77,7 +144,23 @@ def mending_rows(axis: str, runs: Runs) -> Iterator[Row]:
             if f"{name}-{key}" in runs:
                 with_it = ends(runs, name, key)
                 gain = points(with_it, ends(runs, name, "grpo"))
-                yield [f"{axis}: {name}", title, shown(with_it), said(gain)]
+                own = kept(runs, f"{name}-{key}")
+                more = points(own, kept(runs, f"{name}-grpo"))
+                yield [f"{axis}: {name}", title, shown(with_it), said(gain), shown(own) or UNTOLD,
+                       said(more) or UNTOLD]  # fmt: skip
+
+
+def kept(runs: Runs, key: str) -> BySeed:
+    """A single round has a cohort's clients only: by seed, the mean of the last fifth."""
+    if key not in runs:
+        return {}
+    one = runs[key]
+    return one.late(KEPT, max(1, one.cell.rounds // 5))
+
+
+def in_nobodys(runs: Runs, key: str) -> BySeed:
+    found = [runs[key].value(metric) for metric in NOBODYS] if key in runs else []
+    return next((by_seed for by_seed in found if by_seed), {})
 
 
 def ends(runs: Runs, variant: str, learner: str) -> BySeed:
@@ -96,10 +179,22 @@ def breaks(drop: Difference | None, rise: Difference | None) -> str | None:
         return None
     if rise is not None and not may_have_learned(rise):
         return NOTHING_LEARNED
+    return judge(drop)
+
+
+def decisive(mean: float) -> float:
+    """Half of an interval of D that says either that it breaks or that it does not."""
+    return max(-mean, mean + MARGIN)
+
+
+def judge(drop: Difference) -> str:
     gap, half = drop
     if gap + half < 0:
         return HOLDS
     return FAILS if gap - half > -MARGIN else OPEN
+
+
+breaking = Rule(judge, decisive)
 
 
 def mends(broken: str | None, gain: Difference | None) -> str | None:

@@ -66,20 +66,38 @@ def sides(panels: Mapping[str, Runs], rounds: int) -> Figure:
     return figure
 
 
+TRAINED, PLAYED = "trained/success", "train/success"
+"""Of a client in its round: what its model can do once it has trained, on tasks that are held out,
+as the paper's Figure 2 has it; or what it won of its own tasks while it trained."""
+
+
+def shown_seed(found: Runs) -> int | None:
+    return min({*found["fedagent"].runs, *found["centralized"].runs}, default=None)
+
+
+def marks(found: Runs) -> str:
+    """Which of the two every run of the figure has recorded."""
+    seed = shown_seed(found)
+    sides = found["fedagent"], found["centralized"]
+    both = [one.runs[seed] for one in sides if seed is not None and seed in one.runs]
+    recorded = all(run.meta["clients"].get(TRAINED) for run in both)
+    return TRAINED if both and recorded else PLAYED
+
+
 def clients(found: Runs) -> Figure:
     """The paper's Figure 2: marks are clients in their rounds, the line is the server's model."""
     import matplotlib
 
-    seed = min(set(found["fedagent"].runs) | set(found["centralized"].runs))
+    seed, metric = shown_seed(found), marks(found)
     rounds = found["fedagent"].cell.rounds
     figure, row = plots.figure(2)
     with matplotlib.rc_context(plots.STYLE):
         for axes, name in zip(row, ("FedAgent", "Centralized"), strict=True):
             one = found[name.lower()]
-            if seed not in one.runs:
+            if seed is None or seed not in one.runs:
                 continue
             run, epochs = one.runs[seed], one.cell.local_epochs
-            for client, where, success in client_marks(run, rounds):
+            for client, where, success in client_marks(run, rounds, metric):
                 colour, _ = plots.line_style(1 + client)
                 axes.plot(
                     epochs * where, 100 * success, "o", color=colour, markersize=3.5, alpha=0.6
@@ -97,8 +115,8 @@ def clients(found: Runs) -> Figure:
     return figure
 
 
-def client_marks(run: Run, rounds: int) -> Iterator[tuple[int, int, float]]:
-    """(client, round, success of its own episodes while it trained)."""
-    for number, (several, success) in run.meta["clients"]["train/success"].items():
+def client_marks(run: Run, rounds: int, metric: str) -> Iterator[tuple[int, int, float]]:
+    """(client, round, its success)."""
+    for number, (several, success) in run.meta["clients"].get(metric, {}).items():
         if int(number) <= rounds:
             yield from ((c, int(number), s) for c, s in zip(several, success, strict=True))

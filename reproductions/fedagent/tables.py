@@ -26,16 +26,17 @@ from reproductions.fedagent.claims import (
     shown,
     strengths,
 )
+from reproductions.fedagent.environment import worlds_differ
+from reproductions.fedagent.run_settings import ESTIMATORS, differences, settings_of
 from reproductions.pages import Page, Row
 from reproductions.results import Runs, Trained
 from reproductions.study import Study
-from reproductions.verdicts import mean_of
+from reproductions.verdicts import BySeed, mean_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAPER = tomllib.loads((Path(__file__).parent / "paper.toml").read_text(encoding="utf-8"))
-ESTIMATORS = {"grpo": "GRPO", "gigpo": "GiGPO", "rloo": "RLOO"}
 REMEDIES = {
     "unanchored": "anchored momentum, β → 1",
     "anchored": "anchored momentum, β = 0.5",
@@ -91,7 +92,8 @@ class Analysis:
 
     @cached_property
     def claims(self) -> str:
-        rows = claims(self.parts, self.scales.values(), self.shows)
+        found = claims(self.parts, self.scales.values(), self.shows)
+        rows = [one.row for one in [*found, *worlds_differ(self.parts)]]
         head = ("the paper says", "where", "here", "difference in points")
         return self.page.table("claims", head, rows, keys=2) if rows else ""
 
@@ -101,17 +103,18 @@ class Analysis:
         """Both views, by type of task, and as curves."""
         found, title = self.parts[part], TITLES[part]
         ours, others = found["fedagent"], [one for n, one in found.items() if n != "fedagent"]
-        rounds, last = ours.cell.rounds, found["centralized"].cell.rounds
+        rounds, last = self._ends(part)
         two = [ours, found["centralized"]]
         return {
             "title": title,
             "shown": self.page.shows(ours.runs),
             "rounds": plural(rounds, "round"),
+            "settings": self._settings(part, [ours], {
+                title_of(name): one for name, one in found.items() if name != "fedagent"
+            }),
+            "gains": self._gains(part, rounds, last),
             "seeds": self._seeds(part, ours),
             "model": self.page.text(f"{part}_model", self._model(ours)),
-            "config": ours.cell.resolved(),
-            "cohort": ours.cell.clients_per_round,
-            "estimator": estimator(ours),
             "rows": self._views(part, rounds, last),
             "paper": ", ".join(
                 f"{name} {said['webshop' if 'webshop' in part else 'alfworld']}"
@@ -123,10 +126,29 @@ class Analysis:
                 part, f"{title}: success in both views", [ours, *others],
                 partial(figures.both_views, found),
             ),
+            "marks": self._marks(found),
             "clients": self.picture(
                 f"{part}-clients", f"{title}: clients", two, partial(figures.clients, found)
             ),
         }  # fmt: skip
+
+    def _ends(self, part: str) -> tuple[int, int]:
+        """Rounds of FedAgent and of the baselines: those of earlier runs while these are shown."""
+        found = self.parts[part]
+        if self.page.published and not found["fedagent"].runs:
+            before: list[int] = self.page.published.get("rounds", {}).get(part, [])
+            if before:
+                return before[0], before[-1]
+        return found["fedagent"].cell.rounds, found["centralized"].cell.rounds
+
+    def _settings(self, part: str, lines: Sequence[Trained], beside: Mapping[str, Trained]) -> str:
+        """Of a chapter's own runs, and in what those beside them differ."""
+        said = settings_of(one.cell for one in lines)
+        cells = [one.cell for one in lines]
+        others = {title: one.cell for title, one in beside.items()}
+        if told := differences(others, cells[0], cells):
+            said += f" In what others differ: {told}."
+        return self.page.text(f"{part}_settings", said if any(one.runs for one in lines) else None)
 
     def _seeds(self, part: str, ours: Trained) -> str:
         """Of the runs that are shown, which may be fewer than are planned."""
@@ -154,19 +176,50 @@ class Analysis:
             ["warm start", shown(start), "", "", ""],
             ["FedAgent", shown(ours), "–", shown(ours), "–"],
         ]
-        others = {name.capitalize().replace("-", " "): [one] for name, one in found.items()
-                  if name != "fedagent"}  # fmt: skip
+        others = {title_of(name): [one] for name, one in found.items() if name != "fedagent"}
         others["Local, mean"] = figures.groups(found)["Local (mean)"]
         for label, several in others.items():
             row: list[str | None] = [label]
             for at in (rounds, last):
                 theirs = mean_of([one.value(SUCCESS, at) for one in several])
-                row += [shown(theirs), against(ours, theirs, start)]
+                row += [shown(theirs), against(ours, theirs, start, [found["fedagent"], *several])]
             rows.append(row)
         head = ["", f"equal local epochs (round {rounds})", "FedAgent against it",
                 f"equal rollouts (round {last} for the others)", "FedAgent against it"]  # fmt: skip
         columns = 5 if last > rounds else 3  # without longer baselines there is one view
         return self.page.table(part, head[:columns], [row[:columns] for row in rows])
+
+    def _marks(self, found: Runs) -> str:
+        """What a mark of the clients' figure is."""
+        if figures.marks(found) == figures.PLAYED:
+            return (
+                "marks are the success of a client's own episodes while it trained, a colour per "
+                "client; the line is the server's model on unseen tasks, played at a lower "
+                "temperature. The paper's marks are the client's model after its training, which "
+                "these runs did not record (`algorithm.eval_trained`)."
+            )
+        tasks = found["fedagent"].cell.resolved().algorithm.eval_trained
+        return (
+            f"marks are the client's model after its training, before it is averaged, on {tasks} "
+            "of the unseen tasks, a colour per client; the line is the server's model on all of "
+            "them, at the same temperature."
+        )
+
+    def _gains(self, part: str, rounds: int, last: int) -> str:
+        """By learner: start, end, gain, and the share of the start's failures that is gone."""
+        rows: list[Row] = []
+        for at in dict.fromkeys((rounds, last)):
+            for label, several in figures.groups(self.parts[part]).items():
+                if at > rounds and label == "FedAgent":
+                    continue
+                start = mean_of([one.first(SUCCESS) for one in several])
+                end = mean_of([one.value(SUCCESS, at) for one in several])
+                name = f"{label}, round {at}" if at > rounds else label
+                rows.append([name, *gained(start, end)])
+        if not any(cell for row in rows for cell in row[1:]):
+            return ""
+        head = ("", "start, %", "end, %", "gain, points", "of the start's failures removed, %")
+        return self.page.table(f"{part}_gains", head, rows)
 
     def _kinds(self, part: str, rounds: int) -> str:
         """Success by type of task at equal local epochs; the paper's are of the genuine games."""
@@ -216,10 +269,16 @@ class Analysis:
         return max(one.cell.rounds for one in several if one.cell.local_epochs == epochs)
 
     def _side(self, part: str, alt: str, panels: Mapping[str, Runs], **more: Any) -> dict[str, Any]:
-        rounds = self._rounds(part)
+        rounds, own = self._rounds(part), self.parts[part]
         lines = [one for panel in panels.values() for one in panel.values()]
         draw = partial(figures.sides, panels, rounds)
-        return {"rounds": rounds, "picture": self.picture(part, alt, lines, draw), **more}
+        main = {"FedAgent of the main comparison": self.usual} if self.usual in lines else {}
+        return {
+            "rounds": rounds,
+            "settings": self._settings(part, list(own.values()), main),
+            "picture": self.picture(part, alt, lines, draw),
+            **more,
+        }
 
     @cached_property
     def decentralized(self) -> dict[str, Any]:
@@ -253,7 +312,9 @@ class Analysis:
             mild, extreme = (found[f"{name}-{word}"] for word in ("mild", "extreme"))
             first, second = mild.value(SUCCESS), extreme.value(SUCCESS)
             label = f"{name} ({symbol} = {weak:g} and {strong:g})"
-            rows.append([label, shown(first), shown(second), compared(second, first)])
+            rows.append(
+                [label, shown(first), shown(second), compared(second, first, [extreme, mild])]
+            )
             panels[f"{name} ({symbol})"] = {"mild": mild, "extreme": extreme, "uniform": self.usual}
         uniform = shown(self.usual.value(SUCCESS, self._rounds("heterogeneity")))
         head = ("clients differ in", "mild", "extreme", "extreme against mild")
@@ -279,6 +340,11 @@ class Analysis:
         lines = {"FedAgent": self.usual} | {REMEDIES[name]: one for name, one in found.items()}
         rows = compared_rows(lines, self.usual.cell.rounds, "FedAgent")
         return self.page.table("drift", ("", "success", "against FedAgent"), list(rows))
+
+    @property
+    def drift_settings(self) -> str:
+        lines = list(self.parts["drift"].values())
+        return self._settings("drift", lines, {"FedAgent of the main comparison": self.usual})
 
     @cached_property
     def momentum(self) -> dict[str, Any]:
@@ -330,6 +396,19 @@ class Analysis:
 
     def origins(self, marked: bool) -> str:
         return self.page.origins(self.records, self.planned, marked)
+
+
+def gained(start: BySeed, end: BySeed) -> list[str | None]:
+    """Over seeds that have both: start, end, gain, and share of the failures removed."""
+    both = [seed for seed in end if seed in start]
+    rise = {seed: end[seed] - start[seed] for seed in both}
+    failed = {seed: rise[seed] / (1 - start[seed]) for seed in both if start[seed] < 1}
+    columns = ({s: start[s] for s in both}, {s: end[s] for s in both}, rise, failed)
+    return [shown(column) for column in columns]
+
+
+def title_of(name: str) -> str:
+    return name.capitalize().replace("-", " ")
 
 
 def any_runs(found: Runs) -> bool:

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("scipy", reason="verdicts need the extra report")
 
-from reproductions.fedagent.environment import OWN, breaks, mends, variant_rows
+from reproductions.fedagent.environment import KEPT, OWN, breaks, mending_rows, mends, variant_rows
 from reproductions.verdicts import FAILS, HOLDS, OPEN
 
 SUCCESS = "eval/success"
@@ -39,11 +39,15 @@ def test_what_is_not_broken_is_not_mended():
 
 
 def cell(shops: str, *success: float) -> SimpleNamespace:
-    by = {SUCCESS: dict(enumerate(success)), OWN: dict.fromkeys(range(len(success)), 0.5)}
+    seeds = range(len(success))
+    by = {SUCCESS: dict(enumerate(success)), OWN: dict.fromkeys(seeds, 0.5)}
+    by["eval/withheld_success"] = dict.fromkeys(seeds, 0.25)
+    late = {seed: 0.8 if shops.endswith("mended") else 0.6 for seed in seeds}
     return SimpleNamespace(
-        cell=SimpleNamespace(labels={"shops": shops}),
+        cell=SimpleNamespace(labels={"shops": shops.removesuffix(" mended")}, rounds=20),
         runs=by,
-        value=lambda metric: by[metric],
+        value=lambda metric: by.get(metric, {}),
+        late=lambda metric, rounds: late if (metric, rounds) == (KEPT, 4) else {},
         first=lambda metric: dict.fromkeys(range(len(success)), 0.3),
     )
 
@@ -56,11 +60,26 @@ def test_a_row_compares_seed_by_seed():
         "hard-grpo": cell("hard", 0.4, 0.501, 0.6),
         "hard-ppo": cell("hard", 0.48, 0.581, 0.68),
     }
-    ((title, grpo, own, drop, broken, ppo, kept, mended),) = variant_rows("shops", runs)
+    ((title, grpo, own, nobodys, drop, broken, ppo, kept, mended),) = variant_rows("shops", runs)
     assert title == "shops: hard"
     assert grpo.startswith("50.0")
     assert own.startswith("50.0")
+    assert nobodys.startswith("25.0")
     assert drop.startswith("-10.0")
     assert (broken, mended) == (HOLDS, HOLDS)
     assert ppo.startswith("58.0")
     assert kept.startswith("-2.0")
+
+
+def test_adapters_of_a_clients_own_are_judged_with_them_in_its_own_world():
+    runs = {
+        "none-grpo": cell("none", 0.5, 0.6),
+        "hard-grpo": cell("hard", 0.4, 0.5),
+        "hard-personal": cell("hard mended", 0.4, 0.5),
+    }
+    ((title, what, success, gain, own, more),) = mending_rows("shops", runs)
+    assert (title, what) == ("shops: hard", "adapters of its own")
+    assert success.startswith("45.0")
+    assert gain.startswith("+0.0")
+    assert own.startswith("80.0")
+    assert more.startswith("+20.0")

@@ -275,14 +275,14 @@ def test_rules():
     assert above((3.0, 2.0)) == HOLDS
     assert above((-3.0, 2.0)) == FAILS
     assert above((1.0, 2.0)) == OPEN
-    assert no_worse((-1.0, 2.0)) == HOLDS
-    assert no_worse((-9.0, 2.0)) == FAILS
-    assert no_worse((-4.0, 2.0)) == OPEN
-    assert the_same((1.0, 2.0)) == HOLDS
-    assert the_same((9.0, 2.0)) == FAILS
-    assert the_same((4.0, 2.0)) == OPEN
+    assert no_worse.judge((-1.0, 2.0)) == HOLDS
+    assert no_worse.judge((-9.0, 2.0)) == FAILS
+    assert no_worse.judge((-4.0, 2.0)) == OPEN
+    assert the_same.judge((1.0, 2.0)) == HOLDS
+    assert the_same.judge((9.0, 2.0)) == FAILS
+    assert the_same.judge((4.0, 2.0)) == OPEN
     assert MARGIN == 5
-    for rule in (above, no_worse, the_same):  # one seed
+    for rule in (above, no_worse.judge, the_same.judge):  # one seed
         assert rule((50.0, float("nan"))) == OPEN
     assert together([HOLDS, OPEN]) == OPEN
     assert together([OPEN, FAILS]) == FAILS

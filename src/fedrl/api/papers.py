@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import os
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -97,6 +98,24 @@ def write_index(page: str | Path | None = None) -> Path:
     place = results / "index.md" if page is None else Path(page)
     make_writable(place.parent, place)
     importlib.import_module("reproductions.index").write(place, results)
+    return place
+
+
+def write_partitions(page: str | Path | None = None) -> Path:
+    """FedAgent's pictures of what clients hold, of the genuine data where FEDRL_DATA is set; where
+    the page is. The published one is of genuine data alone."""
+    data = os.environ.get("FEDRL_DATA")
+    results = Path(fedrl.__file__).parent.parent.parent / "docs" / "results"
+    if page is None and not (data and results.is_dir()):
+        raise UserError(
+            "the published page is of the genuine data: set FEDRL_DATA in a checkout, or say where "
+            "another page is to be written (--page)"
+        )
+    find_reproductions()
+    place = results / "fedagent_partitions.md" if page is None else Path(page)
+    make_writable(place.parent, place)
+    module = importlib.import_module("reproductions.fedagent.partitions")
+    module.write(place, Path(data) if data else None)
     return place
 
 

@@ -37,7 +37,7 @@ TITLES = {"fedagent": "FedAgent", "fedrlhf": "FedRLHF", "fedrlhf-text": "FedRLHF
 def is_share(metric: str) -> bool:
     """Shares of one are shown in percent."""
     name = metric.partition("/")[2]
-    return name == "success" or name.startswith("success_")
+    return name == "success" or name.startswith("success_") or name.endswith("_success")
 
 
 def si(value: float, unit: str = "", digits: int = 3) -> str:

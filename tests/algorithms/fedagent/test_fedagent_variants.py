@@ -210,7 +210,7 @@ def test_clients_play_other_ones_of_the_held_out_tasks(model: Path, tmp_path: Pa
     algorithm = build_algorithm(shop_recipe(model, tmp_path, **more))
     world, public = algorithm.world, algorithm.eval_tasks
     assert isinstance(world, ClientWorlds)
-    parts = own_parts(world, range(4), algorithm.settings, public)
+    parts = own_parts(world, range(4), algorithm.settings, public, 5)
     assert sorted(owner_of(task)[1] for part in parts for task in part) == [t.id for t in public]
 
 

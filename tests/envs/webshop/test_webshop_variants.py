@@ -209,6 +209,16 @@ def test_withheld_products_are_in_no_clients_shop_but_in_the_plain_one() -> None
     assert goods(clients) == set(ASINS)
 
 
+def test_products_that_are_set_aside_for_evaluation_are_in_no_clients_catalogue() -> None:
+    clients = shops("catalogue", keep=1.0, unseen_products=7)
+    aside = clients.unseen_products
+    assert len(aside) == 7
+    tasks = [task.id for task in clients.tasks("train")][:9]
+    assert goods(clients.of_client(0, tasks)) == set(ASINS) - aside
+    assert aside <= goods(clients)
+    assert {clients.goal(task.id).asin for task in clients.tasks("unseen")} == aside
+
+
 # Look-alikes
 
 

@@ -62,6 +62,16 @@ class AgentModel:
             held_out.check_contents(described(self.world), tasks, self.settings.model)
         return tasks
 
+    @cached_property
+    def more_eval_tasks(self) -> dict[str, list[Task]]:
+        """By split, what else it is evaluated on."""
+        found = {}
+        for split in self.settings.eval_splits:
+            found[split] = self._some_held_out(self.world.tasks(split))
+            if not found[split]:
+                raise UserError(f"algorithm.eval_splits: {split!r} has no tasks")
+        return found
+
     def _some_held_out(self, tasks: Sequence[Task]) -> list[Task]:
         return held_out.some(tasks, self.settings)
 
@@ -148,7 +158,8 @@ class AgentModel:
     def evaluated(self) -> int:
         """How many episodes the largest evaluation plays."""
         own = self.settings.eval_own * sum(map(len, self.client_env_ids))
-        return max(len(self.eval_tasks), own)
+        more = (len(tasks) for tasks in self.more_eval_tasks.values())
+        return max(len(self.eval_tasks), own, *more, 2 * self.settings.eval_trained)
 
     def outline(self) -> tuple[Tensors, list[str]]:
         """The server's state in shapes alone, and what a client needs; no weights are read."""

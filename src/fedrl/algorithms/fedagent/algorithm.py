@@ -67,7 +67,7 @@ MOST_TASKS = 10_000_000
 SHARES = (
     "train/success", "train/invalid", "train/no_think", "train/truncated", "train/no_act",
     "train/zero_advantage", "train/ratio_far", "train/weight_clipped", "held/success",
-    "held/own_success",
+    "held/own_success", "trained/success", "trained/own_success",
 )  # fmt: skip
 
 
@@ -90,7 +90,7 @@ class FedAgent(AgentModel):
             "train/entropy", "train/ratio_far", "train/kl", "train/drift", "train/gradient_norm",
             "train/value_loss", "train/weight_mean", "train/weight_clipped", "train/sampler_gap",
             "env/steps", "env/episodes", "env/tokens", "held/success", "held/tasks",
-            "held/own_success",
+            "held/own_success", "trained/success", "trained/own_success",
         }
     )  # fmt: skip
 
@@ -117,10 +117,12 @@ class FedAgent(AgentModel):
         self.shares = dealt.pools(client_env_ids)
         one_of("algorithm.eval_split", settings.eval_split, dealt.world.splits)
         held_out.check_own(settings, dealt.world)
+        held_out.check_more_tasks(settings, dealt.world, dealt.own)
         if dealt.heaviest is None:
             trained = held_out.plain_names(dealt.world, self.shares)
             plain = described(dealt.world)
-            held_out.check_apart(plain, self.eval_tasks, trained, settings.model)
+            for evaluated in (self.eval_tasks, *self.more_eval_tasks.values()):
+                held_out.check_apart(plain, evaluated, trained, settings.model)
         if settings.lr_warmup >= rounds:
             raise UserError(
                 f"algorithm.lr_warmup is {settings.lr_warmup}, and rounds is {rounds}: the rate "
@@ -225,7 +227,7 @@ class FedAgent(AgentModel):
         update = {name: now[name] - start[name] for name in start}
         update |= {DIRECTION + name: array for name, array in trained.direction.items()}
         kept = trained.moments | ({OWN: {name: now[name] for name in own}} if own else {})
-        metrics = trained.metrics | judged
+        metrics = trained.metrics | judged | self._judge_trained(job, now)
         return Result(job.client, update, float(len(tasks)), kept or None, metrics)
 
     def _own_adapters(self, job: Job) -> Tensors:
@@ -244,6 +246,31 @@ class FedAgent(AgentModel):
             return {}
         found = {"held/success": float(won.mean()), "held/tasks": float(len(won))}
         return found | ({"held/own_success": float(self.judge(job, own).mean())} if own else {})
+
+    def _judge_trained(self, job: Job, theta: Tensors) -> Metrics:
+        """How a client's model does before it is averaged, in the world that all are evaluated in
+        and in the client's own, with the adapters that it keeps."""
+        count = self.settings.eval_trained
+        if not count:
+            return {}
+        public = [task.id for task in spaced(self.eval_tasks, min(count, len(self.eval_tasks)))]
+        parts = self._own_parts(job.client, count)
+        owned = [task for part in parts for task in part]
+        won = self.trainer.play(theta, public + owned, seeding.derive(job.seed, "trained")).won
+        found = {"trained/success": float(np.mean(won[: len(public)]))}
+        if owned:
+            found["trained/own_success"] = held_out.mean_over_worlds(won[len(public) :], parts)
+        return found
+
+    def _own_parts(self, client: int, count: int) -> list[list[str]]:
+        """So many held-out tasks of the worlds, or the scenes, that a client trains in."""
+        if not isinstance(self.world, ClientWorlds):
+            return [held_out.in_own_scenes(self.world, self.shares[client], count)]
+        if not self.world.alike:
+            return []
+        owners = self.client_env_ids[client]
+        each = -(-count // len(owners))
+        return held_out.own_parts(self.world, owners, self.settings, self.eval_tasks, each)
 
     def judge(self, job: Job, own: Tensors | None = None) -> np.ndarray:
         """Of every task that a client holds out, whether the model that it was sent wins it [n],
@@ -269,15 +296,24 @@ class FedAgent(AgentModel):
             self.trainer.evaluate(state["theta"], self.eval_tasks, seed, keep)
             for state, keep in zip(states, keeps, strict=True)
         ]
+        for split, tasks in self.more_eval_tasks.items():
+            ids, own_seed = [task.id for task in tasks], seeding.derive(seed, split)
+            for row, state in zip(rows, states, strict=True):
+                won = self.trainer.play(state["theta"], ids, own_seed).won
+                row[f"eval/{split}_success"] = float(np.mean(won))
         if self.settings.eval_own:
             for row, state, own in zip(rows, states, owners, strict=True):
                 row["eval/own_success"] = self._own_success(state["theta"], own, seed)
         return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
 
     def _own_success(self, theta: Tensors, owners: Sequence[int], seed: int) -> float:
-        """In each of these clients' own worlds, and their mean."""
-        assert isinstance(self.world, ClientWorlds)
-        parts = held_out.own_parts(self.world, owners, self.settings, self.eval_tasks)
+        """In each of these clients' own worlds or scenes, and their mean."""
+        count, world = self.settings.eval_own, self.world
+        if isinstance(world, ClientWorlds):
+            parts = held_out.own_parts(world, owners, self.settings, self.eval_tasks, count)
+        else:
+            shares = self.dealt.shares
+            parts = [held_out.in_own_scenes(world, shares[k], count, k) for k in owners]
         ids = [task for part in parts for task in part]
         seed = seeding.derive(seed, "own worlds")
         won = self.trainer.play(theta, ids, seed, doing="evaluating_own").won

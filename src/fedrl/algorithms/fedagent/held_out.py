@@ -7,19 +7,39 @@ from collections.abc import Sequence
 import numpy as np
 
 from fedrl.algorithms.fedagent.settings import Settings
+from fedrl.core.limits import one_of
 from fedrl.core.types import ModelName, UserError
 from fedrl.envs.client_worlds import ClientWorlds, owned, owner_of
 from fedrl.envs.text import Fingerprinted, Task, TextWorld, spaced
 from fedrl.llm.warmstart_record import shown_among
 
+SEEN = "seen"
+"""The split with new tasks in scenes that are trained in."""
+
 
 def check_own(settings: Settings, world: TextWorld) -> None:
     """Own worlds can only be evaluated in where clients have such."""
-    if settings.eval_own and not (isinstance(world, ClientWorlds) and world.alike):
+    differs = world.alike if isinstance(world, ClientWorlds) else SEEN in world.splits
+    if settings.eval_own and not differs:
         raise UserError(
             f"algorithm.eval_own is {settings.eval_own}, but no client has a world of its own: set "
-            "it to 0, or let the worlds differ (world.variants)"
+            "it to 0, or let the worlds differ (world.variants; in the household, scenes)"
         )
+
+
+def check_more_tasks(settings: Settings, world: TextWorld, own_data: bool) -> None:
+    """Further splits are there, and clients can play what the server evaluates on."""
+    for split in settings.eval_splits:
+        one_of("algorithm.eval_splits", split, world.splits)
+        if split == settings.eval_split:
+            raise UserError(f"algorithm.eval_splits: {split!r} is what algorithm.eval_split plays")
+    for key in ("eval_trained", "eval_splits"):
+        if own_data and getattr(settings, key):
+            raise UserError(
+                f"algorithm.{key} is of tasks that everybody has, and clients with data of their "
+                'own may lack: leave it out (partition.held_out = "clients" tells how the model '
+                "does on what they hold out)"
+            )
 
 
 def plain_names(world: TextWorld, shares: Sequence[Sequence[str]]) -> set[str]:
@@ -81,9 +101,11 @@ def own_tasks(
 
 
 def own_parts(
-    world: ClientWorlds, owners: Sequence[int], settings: Settings, public: Sequence[Task]
-) -> list[list[str]]:
-    """The tasks that an evaluation plays in each of these clients' own worlds, by their ids.
+    world: ClientWorlds, owners: Sequence[int], settings: Settings, public: Sequence[Task],
+    count: int,
+) -> list[list[str]]:  # fmt: skip
+    """The tasks, so many, that an evaluation plays in each of these clients' own worlds, by their
+    ids.
 
     Clients begin at other places, so that together they play many.
     """
@@ -91,8 +113,20 @@ def own_parts(
     for owner in owners:
         tasks = [task.id for task in own_tasks(world, owner, settings, public)]
         first = owner % max(len(tasks), 1)
-        parts.append(spaced(tasks[first:] + tasks[:first], min(settings.eval_own, len(tasks))))
+        parts.append(spaced(tasks[first:] + tasks[:first], min(count, len(tasks))))
     return parts
+
+
+def in_own_scenes(world: TextWorld, share: Sequence[str], count: int, owner: int = 0) -> list[str]:
+    """New tasks, so many, in the scenes that a client trains in; none in a world without. Clients
+    begin at other places."""
+    if isinstance(world, ClientWorlds) or SEEN not in world.splits:
+        return []
+    mine = set(share)
+    scenes = {task.scene for task in world.tasks("train") if task.id in mine} - {""}
+    there = [task.id for task in world.tasks(SEEN) if task.scene in scenes]
+    first = owner % max(len(there), 1)
+    return spaced(there[first:] + there[:first], min(count, len(there)))
 
 
 def mean_over_worlds(won: Sequence[bool], parts: Sequence[Sequence[str]]) -> float:

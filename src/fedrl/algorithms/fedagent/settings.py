@@ -133,10 +133,19 @@ class Settings:
     # Tasks per evaluation, spread evenly over the split; 0 is all of it.
     eval_tasks: int = 0
     # Where clients' worlds differ (world.variants): how many of the evaluated tasks are also played
-    # in each client's own, as eval/own_success, a mean over these worlds. 0 is none.
+    # in each client's own, as eval/own_success, a mean over these worlds; in the household so many
+    # new tasks in each client's scenes. 0 is none.
     eval_own: int = 0
+    # How many of the evaluated tasks a client plays once it has trained, with its own weights and
+    # the adapters that it keeps, before they are averaged: trained/success. Where clients differ in
+    # their worlds also in its own, as trained/own_success: in its shop, or new tasks in its scenes.
+    # 0 is none.
+    eval_trained: int = 0
     # Which tasks are evaluated; none of them may be trained on.
     eval_split: Word = "unseen"
+    # Further splits that every evaluation plays, each as eval/SPLIT_success: withheld scenes, or
+    # unseen products, say. Of each as many tasks as eval_tasks says.
+    eval_splits: tuple[Word, ...] = ()
     # β of FedSVRPG-M's anchored momentum, a share of the fresh gradient in (0, 1]; 1 is without.
     # Below 1 an answer's log-probability is a sum over its tokens, the ratio is not clipped, and
     # clip and average are not read.
@@ -166,8 +175,8 @@ class Settings:
             raise UserError("algorithm.group is 1; an episode needs others to be compared with")
         not_negative(
             self, "algorithm.", "kl", "entropy", "prox", "weight_decay", "invalid_penalty",
-            "eval_tasks", "eval_own", "lora_rank", "personal_rank", "lora_lr", "gigpo_omega",
-            "lr_warmup", "resample",
+            "eval_tasks", "eval_own", "eval_trained", "lora_rank", "personal_rank", "lora_lr",
+            "gigpo_omega", "lr_warmup", "resample",
         )  # fmt: skip
         for key in ("gamma", "gigpo_gamma", "gae_lambda"):
             if not 0 <= getattr(self, key) <= 1:

@@ -54,7 +54,8 @@ METHOD = frozenset(
     average bandwidth bandwidth_spread batch batches beta by_episode clip compile complex
     critic_lr decay device direction_clip distill_lr distill_steps double embedding encoders
     entropy episodes epsilon epsilon_decay epsilon_floor epsilon_steps estimator
-    eval_completions eval_episodes eval_own eval_prompts eval_split eval_tasks eval_temperature
+    eval_completions eval_episodes eval_own eval_prompts eval_split eval_splits eval_tasks
+    eval_temperature eval_trained
     features feedback floor format four_bit gae_lambda gamma gigpo_gamma gigpo_omega
     gradient_steps group hidden history huber initial_trajectories intrinsic invalid_penalty kl
     learning_starts local_epochs local_steps local_steps_spread log_std lora_alpha lora_lr

@@ -8,6 +8,7 @@ than an order of results.
 from __future__ import annotations
 
 from collections.abc import Collection
+from dataclasses import replace
 from functools import cached_property, lru_cache
 
 import numpy as np
@@ -62,7 +63,9 @@ class ClientShops(WebShop):
 
     def _kept(self, client: int, tasks: Collection[str]) -> Mask:
         own = {self.goal(task).asin for task in tasks}
-        return kept_products(self._asins, own, client, self.settings, self.seed)
+        aside = (*self.settings.withheld, *sorted(self.unseen_products))
+        settings = replace(self.settings, withheld=aside)
+        return kept_products(self._asins, own, client, settings, self.seed)
 
     def _with_lookalikes(self, attack: Attack | None) -> WebShop:
         """The plain shop, or that with all look-alikes of a kind."""

@@ -48,7 +48,8 @@ class Settings:
     # All others are the split "train", shared out among the clients.
     public: int = 0
     # So many of the products that goals are about are set aside: their goals are the split
-    # "unseen", and in no other. Searches find the products all the same.
+    # "unseen", and in no other. Searches find the products all the same, but for clients'
+    # catalogues of their own (variants), which lack them.
     unseen_products: int = 0
     # Steps after which an episode is cut off.
     max_steps: int = 15
