@@ -108,7 +108,8 @@ def after_round(number: int, act: Callable[[], None], patch: pytest.MonkeyPatch)
 
 
 def deadline_in(number: int, seconds: float, patch: pytest.MonkeyPatch) -> None:
-    """In this round alone: what starts or compiles in the others takes as long as it takes."""
+    """In this round alone, whatever the settings say: what starts or compiles in the others takes
+    as long as it takes."""
     run = FlowerEngine.run
 
     def timed(engine: FlowerEngine, jobs: Sequence[Job], _: float = 0.0) -> Iterator[Any]:
@@ -179,7 +180,7 @@ def test_a_hung_client_is_stopped_holds_nobody_up_and_comes_back(
         seed += 1
         draws = [seeding.derive(seed, "local/0", number, 1) for number in range(5)]
         hangs = [np.random.default_rng(draw).uniform() < 0.5 for draw in draws]
-    words += ("--seed", str(seed))
+    words += ("--federation.deadline", "600", "--seed", str(seed))
     deadline_in(2, 30.0, monkeypatch)
     run = on_flower(MOMENTUM, tmp_path / "a", *words, rounds=4)
     assert rounds_of(run) == [0, 1, 2, 3, 4]
