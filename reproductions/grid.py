@@ -57,6 +57,13 @@ class Cell(RunCell):
     """What is kept of every seed of a cell together: the return at the end, and over the run."""
     weight: float = 1.0
     """How long a round of a client takes, against those of other blocks."""
+    worth: float = 0.0
+    """What is worth more is computed first."""
+    share: float = 0.1
+    """The last part of a number's rounds, of whose evaluations it is the mean: earlier ones would
+    tell of an agent that has learned less."""
+    most: int = 2
+    """Evaluations behind a number, at most: one of 200 episodes is noisy."""
 
     @property
     def rounds(self) -> int:
@@ -164,6 +171,8 @@ def expand(part: str, block: Tables, tables: Tables) -> Iterator[Cell]:
             bands=tuple(block.get("bands", ())),
             compare=tuple(block.get("compare", ("last", "mean"))),
             weight=float(block.get("weight", 1.0)),
+            worth=float(block.get("worth", 0.0)),
+            **tables.get("averaged", {}),
         )
 
 

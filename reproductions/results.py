@@ -15,16 +15,12 @@ from reproductions.records import RETURN, Data, Store, as_run
 from reproductions.runner import run_name
 
 BySeed = Mapping[int, float]
-TAIL = 2
-"""Evaluations behind a number of a table, at most: one of 200 episodes is noisy."""
-LATE = 0.9
-"""Of a number's round: earlier evaluations would tell of an agent that has learned less."""
 
 
-def late_rounds(run: Run, metric: str, rounds: int) -> list[int]:
+def late_rounds(run: Run, metric: str, rounds: int, cell: Cell) -> list[int]:
     """The evaluations behind a number of a table."""
     at = [r for r, metrics in run.rounds.items() if metric in metrics and 0 < r <= rounds]
-    return [r for r in at[-TAIL:] if r >= LATE * at[-1]]
+    return [r for r in at[-cell.most :] if r >= (1 - cell.share) * at[-1]]
 
 
 def spent(meta: Tables) -> Tables:
@@ -45,7 +41,7 @@ class Trained:
         rounds = self.cell.rounds if rounds is None else rounds
         found = {}
         for seed, run in self.runs.items():
-            late = late_rounds(run, metric, rounds)
+            late = late_rounds(run, metric, rounds, self.cell)
             if late and max(run.rounds) >= rounds:
                 found[seed] = float(np.mean([run.rounds[r][metric] for r in late]))
         return found

@@ -103,12 +103,15 @@ def tasks(cell: Cell, grid: Grid, place: Place, needs: Needs) -> list[Task]:
         spent = cell.weight * cell.rounds * cell.clients_per_round * len(cell.seeds)
         return [Task(cell.part, cell.name, cell.digest(0), work, spent, cell.rounds)]
     found = []
-    for seed in cell.seeds:
+    for order, seed in enumerate(cell.seeds):
         config = cell.config(seed, place.runs)
         work = partial(record_run, cell, seed, place, grid.keep, grid.keep_clients)
         spent = cell.weight * cost(config, reached(config))
         name, wanted = run_name(cell, seed), needs(config)
-        found.append(Task(cell.part, name, cell.digest(seed), work, spent, cell.rounds, wanted))
+        worth = cell.worth - order if cell.worth else 0.0
+        found.append(
+            Task(cell.part, name, cell.digest(seed), work, spent, cell.rounds, wanted, worth)
+        )
     return found
 
 

@@ -6,6 +6,7 @@ import random
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import harness
@@ -46,25 +47,42 @@ class Bench:
     def __init__(self, asked: Any) -> None:
         self.sizes = (SHORT if asked.quick else FULL) if GPU else TINY
         self.results, self.failed = harness.Results(), False
-        self.compile, self.quick = asked.compile, asked.quick
-        self.tokenizer: Any = None
-        if asked.model:
+        self.asked, self.compile, self.quick = asked, asked.compile, asked.quick
+
+    # Opened when a part asks for them: `recipe` brings a model of its own.
+
+    @cached_property
+    def _opened(self) -> tuple[Any, Any]:
+        tokenizer: Any = None
+        if self.asked.model:
             from fedrl.llm.policy import load
 
-            policy = load(asked.model, DEVICE)
-            self.model, self.tokenizer = policy.model, policy.tokenizer
+            policy = load(self.asked.model, DEVICE)
+            model, tokenizer = policy.model, policy.tokenizer
         else:
-            self.model = built(SMOLLM2, torch.float32)
-        self.model.generation_config.eos_token_id = None
-        config = self.model.config
+            model = built(SMOLLM2, torch.float32)
+        model.generation_config.eos_token_id = None
         print(
-            f"{config.model_type} of {parameters(self.model) / 1e6:.1f}M parameters, "
+            f"{model.config.model_type} of {parameters(model) / 1e6:.1f}M parameters, "
             f"{DTYPE} for rollouts",
             flush=True,
         )
-        self.prompts = self._prompts(max(self.sizes.batches))
-        lengths = [len(prompt) for prompt in self.prompts]
-        print(f"prompts of {statistics.mean(lengths):.0f} tokens, answers of {self.sizes.new}\n")
+        return model, tokenizer
+
+    @property
+    def model(self) -> Any:
+        return self._opened[0]
+
+    @property
+    def tokenizer(self) -> Any:
+        return self._opened[1]
+
+    @cached_property
+    def prompts(self) -> list[list[int]]:
+        found = self._prompts(max(self.sizes.batches))
+        mean = statistics.mean(map(len, found))
+        print(f"prompts of {mean:.0f} tokens, answers of {self.sizes.new}\n", flush=True)
+        return found
 
     def _prompts(self, count: int) -> list[list[int]]:
         if self.tokenizer is None:

@@ -17,7 +17,7 @@ from reproductions.fedagent.tables import Analysis
 from reproductions.fedagent.tuning import tuning
 from reproductions.grid import Grid
 from reproductions.pages import Page
-from reproductions.results import TAIL, Runs
+from reproductions.results import Runs
 from reproductions.runner import Task
 from reproductions.study import Study, prepare
 
@@ -55,7 +55,6 @@ def write(study: Study, page: Page, path: Path) -> None:
         environment=environment(found.parts, page),
         rules=study.grid.tables["rules_commit"],
         margin=f"{MARGIN:g}",
-        tail=TAIL,
     )
 
 

@@ -64,10 +64,19 @@ def read_cells(scale: str, folder: Path, model: str) -> Grid:
         recipe = changed(cell.recipe, {"algorithm.model": str(starts.of(cell.recipe)[1])})
         if recipe.get("partition", {}).get("strategy") == "hardness":
             recipe = changed(recipe, {"partition.labels": str(labels_path(recipe, folder))})
+        if cell.part in grid.tables["chosen"]["parts"]:
+            recipe = changed(recipe, {"algorithm.lr": step_size(recipe, grid)})
         return replace(cell, recipe=recipe, mark=BEFORE if cell.part in grid.tables["gone"] else "")
 
     cells = {part: list(map(complete, grid.cells[part])) for part in grid.tables["parts"]}
     return replace(grid, cells=cells)
+
+
+def step_size(recipe: Tables, grid: Grid) -> float:
+    """The one that was chosen for whoever learns so."""
+    kind = recipe["federation"].get("kind", "federated")
+    learner = {"federated": "fedagent"}.get(kind, kind)
+    return float(grid.tables["chosen"][learner])
 
 
 def labels_path(recipe: Tables, folder: Path) -> Path:

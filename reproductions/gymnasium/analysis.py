@@ -57,7 +57,8 @@ class Method:
     def once(self) -> bool:
         """Whether one evaluation alone is late enough to count."""
         trained = self.tested()
-        late = [late_rounds(run, METRIC, trained.cell.rounds) for run in trained.runs.values()]
+        cell = trained.cell
+        late = [late_rounds(run, METRIC, cell.rounds, cell) for run in trained.runs.values()]
         return any(len(rounds) == 1 for rounds in late)
 
     def edge(self) -> bool:

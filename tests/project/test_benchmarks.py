@@ -53,6 +53,111 @@ def test_a_time_within_the_clocks_noise_gives_no_rate(monkeypatch, capsys):
     assert told
 
 
+def test_forced_answers_have_the_stated_lengths(monkeypatch):
+    """Geometric and cut, by the answer's seed; episodes uniform, by their number."""
+    np = pytest.importorskip("numpy")
+    pytest.importorskip("transformers")
+    monkeypatch.syspath_prepend(str(FOLDER))
+    from language.forced import Lengths
+
+    lengths = Lengths(mean=100, most=512, steps=(5, 50))
+    said = np.array([lengths.tokens(seed) for seed in range(20_000)])
+    assert said.min() == 1
+    assert said.max() == 512
+    assert abs(said.mean() - lengths.mean_tokens()) < 4 * said.std() / len(said) ** 0.5
+    for n in (1, 30, 200, 511):
+        share = 0.99**n
+        assert abs((said > n).mean() - share) < 4 * (share * (1 - share) / len(said)) ** 0.5
+    steps = np.array([lengths.episode(number) for number in range(20_000)])
+    counts = np.bincount(steps, minlength=51)[5:]
+    assert counts.sum() == len(steps)
+    assert ((counts - len(steps) / 46) ** 2).sum() / (len(steps) / 46) < 87  # χ² of 45, 0.9998
+
+
+def test_forced_lengths_do_not_depend_on_who_is_done_when(monkeypatch):
+    """Few rows at a time or all, asked in either order: each answer is as long as its seed says."""
+    pytest.importorskip("transformers")
+    monkeypatch.syspath_prepend(str(FOLDER))
+    from types import SimpleNamespace
+
+    import torch
+    from language.forced import ForcedSampler, Lengths
+    from language.models import SHAPES, built
+
+    from fedrl.llm.generation.sampler import Answer, Request
+
+    model = built(SHAPES["qwen2.5-1.5b"], torch.float32)
+    lengths = Lengths(mean=5, most=9)
+    sampler = ForcedSampler(SimpleNamespace(model=model, pad=0), lengths)
+
+    def played(order: list[int], rows: int | None) -> dict[tuple[int, int], list[int]]:
+        turns = dict.fromkeys(order, 0)
+        told: dict[tuple[int, int], list[int]] = {}
+
+        def request(key: int) -> Request:
+            return Request(key, [3 + key, 7, 9], 100 * turns[key] + key)
+
+        def answered(answers: list[Answer]) -> list[Request]:
+            for answer in answers:
+                told[answer.key, turns[answer.key]] = answer.tokens
+                turns[answer.key] += 1
+            return [request(answer.key) for answer in answers if turns[answer.key] < 3]
+
+        sampler.stream([request(key) for key in order], 9, 1.0, answered, rows)
+        return told
+
+    first = played(list(range(6)), None)
+    assert {at: len(said) for at, said in first.items()} == {
+        (key, turn): lengths.tokens(100 * turn + key) for key in range(6) for turn in range(3)
+    }
+    assert len(set(map(len, first.values()))) > 3
+    assert played([5, 3, 1, 0, 2, 4], 2) == first
+
+
+def test_forced_episodes_end_where_they_are_drawn_to(monkeypatch):
+    """And commands are those that the world offers; none ends a game at once."""
+    pytest.importorskip("transformers")
+    monkeypatch.syspath_prepend(str(FOLDER))
+    from language.forced import DrawnCommands, DrawnEpisodes, Lengths
+
+    from fedrl.envs.webshop.settings import Settings
+    from fedrl.envs.webshop.shop import WebShop
+    from fedrl.llm.prompts.chat import Chat
+
+    lengths = Lengths(steps=(3, 15))
+    world, format = DrawnEpisodes(WebShop(Settings()), lengths), DrawnCommands(Chat())
+    task = world.tasks("train")[0].id
+    for number in range(1, 6):
+        episode, turn = world.start(task)
+        notes, steps = format.start(episode.goal, turn), 0
+        while not turn.done:
+            command, valid = format.parse(notes, "nonsense")
+            assert valid
+            assert "[<tex" not in command.lower()
+            turn = episode.step(command)
+            assert not turn.info.get("failed"), command
+            format.observe(notes, command, turn)
+            steps += 1
+        assert steps == lengths.episode(number)
+
+
+def test_hours_are_told_from_parts_of_a_round_that_come_one_after_the_other(monkeypatch):
+    """Fewer clients and epochs are a share of a round; fewer episodes side by side are not."""
+    pytest.importorskip("transformers")
+    monkeypatch.syspath_prepend(str(FOLDER))
+    from language.recipe import Size, part_of_round
+
+    import fedrl
+
+    def part(*flags: str, **size: int) -> float:
+        asked = fedrl.configure("fedagent/webshop", flags)
+        return part_of_round(asked, fedrl.configure("fedagent/webshop"), Size(**size))
+
+    assert part() == 1
+    assert part("--federation.cohort", "1", "--algorithm.local_epochs", "1") == 1 / 6
+    assert part("--algorithm.tasks", "4") == part(steps=8) == part(mean=20) == 0
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -64,6 +169,7 @@ def test_a_time_within_the_clocks_noise_gives_no_rate(monkeypatch, capsys):
         ("gym.py", "webshop"),
         ("gym.py", "million", "partition"),
         ("llm.py",),
+        ("llm.py", "recipe", "--rounds", "2"),
         ("discrete_worlds.py",),
         ("gymnasium_worlds.py",),
         ("fedqhd.py",),

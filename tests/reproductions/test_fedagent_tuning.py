@@ -13,7 +13,11 @@ pytest.importorskip(
 from fedrl.runs.read import Run
 from reproductions.fedagent.models import read_cells
 from reproductions.fedagent.tuning import at_an_end, by_learner, chosen
-from reproductions.results import Trained
+from reproductions.records import Store
+from reproductions.results import Trained, read_runs
+from reproductions.study import FOLDER
+
+PUBLISHED = FOLDER.parent / "docs" / "results" / "fedagent" / "records"
 
 
 @pytest.fixture
@@ -52,3 +56,17 @@ def test_the_best_mean_is_chosen_and_an_end_is_told(cells):
     first = ours[0]
     assert at_an_end(tried | {first.labels["lr"]: trained(first, [0.9] * 3)})
     assert chosen(tried | {first.labels["lr"]: trained(first, [0.9])}) is None, "two are missing"
+
+
+def test_the_chosen_step_sizes_are_those_that_the_records_choose(tmp_path):
+    """As far as a learner's tuning is complete; the other Locals take client 21's."""
+    grid = read_cells("small", tmp_path, "")
+    said = grid.tables["chosen"]
+    found = by_learner(read_runs(Store(PUBLISHED), grid.cells["tuning"]))
+    for learner, tried in found.items():
+        if (best := chosen(tried)) is not None:
+            assert said[learner.partition("-")[0]] == float(best)
+    for part in said["parts"]:
+        for cell in grid.cells[part]:
+            kind = cell.recipe["federation"].get("kind", "fedagent")
+            assert cell.recipe["algorithm"]["lr"] == said[kind]

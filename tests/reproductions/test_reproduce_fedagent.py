@@ -31,7 +31,7 @@ from reproductions.fedagent.tables import PAPER
 from reproductions.grid import SCALES, Cell
 from reproductions.pages import MARK, Page
 from reproductions.records import Store, of_run
-from reproductions.results import Trained, curve, read_runs
+from reproductions.results import Trained, curve, late_rounds, read_runs
 from reproductions.study import FOLDER, Study, prepare, wanted, write_page
 from reproductions.verdicts import FAILS, HOLDS, OPEN, above, mean_of, together
 
@@ -104,9 +104,10 @@ def test_every_cell_is_a_run_that_can_begin(scale, tmp_path):
 
 def test_both_views_come_from_one_run(tmp_path):
     """Centralized and Local are evaluated at FedAgent's round, and end with its rollouts."""
-    for part in ("main", "webshop"):
-        ours, *others = cells_of(tmp_path, "small", part)
-        assert len(others) == 4
+    for scale, part, count in (("small", "main", 4), ("small", "webshop", 2),
+                               ("full", "alfworld", 3), ("full", "webshop_full", 3)):  # fmt: skip
+        ours, *others = cells_of(tmp_path, scale, part)
+        assert len(others) == count
         for other in others:
             assert other.epochs() == ours.epochs()
             assert ours.rounds % ours.resolved().eval_every == 0
@@ -130,11 +131,40 @@ def test_estimators_are_compared_with_the_one_that_is_used(tmp_path):
         assert {usual, *others} == {"grpo", "gigpo", "rloo"}
 
 
-def test_the_small_scale_fits_into_five_hours_on_two_cores(tmp_path):
+@pytest.mark.parametrize("scale", ["small", "full"])
+def test_no_number_rests_on_one_evaluation(tmp_path, scale):
+    """Nor on one from before the last fifth of its rounds; at equal local epochs, too."""
+    grid = read_cells(scale, tmp_path, "")
+    for part, cells in grid.cells.items():
+        for cell in cells:
+            every = cell.resolved().eval_every
+            done = {r: {"eval/success": 0.5} for r in range(every, cell.rounds + 1, every)}
+            run = Run(tmp_path, {}, {}, done, [], 0.0)
+            for rounds in {
+                cell.rounds,
+                *([cells[0].rounds] if part in ("main", "webshop") else []),
+            }:
+                late = late_rounds(run, "eval/success", rounds, cell)
+                assert len(late) >= 2, (part, cell.name, rounds)
+                assert late[0] >= 0.8 * rounds
+
+
+def test_what_is_worth_more_comes_first(tmp_path):
+    study = prepare("fedagent", "full", tmp_path, tmp_path / "records")
+    found = sorted(tasks(study, ["alfworld", "alfworld_settings"]), key=lambda task: -task.worth)
+    names = [task.name for task in found]
+    assert names[0] == "fedagent-seed0"
+    assert set(names[1:5]) == {
+        "fedagent-seed1", "centralized-seed0", "local-21-seed0", "local-42-seed0",
+    }  # fmt: skip
+    assert {name.partition("-seed")[0] for name in names[-3:]} == {"penalties", "lora", "ppo"}
+
+
+def test_the_small_scale_fits_into_ten_hours_on_two_cores(tmp_path):
     grid = read_cells("small", tmp_path, "")
     epochs = sum(cost(c.config(s, tmp_path)) for part in wanted(grid, ()) for c in grid.cells[part]
                  for s in c.seeds if part not in grid.tables["gone"])  # fmt: skip
-    assert 2.0 * epochs < 5 * 2 * 3600  # about 2 s for an epoch on one core
+    assert 2.0 * epochs < 10 * 2 * 3600  # about 2 s for an epoch on one core
 
 
 def test_a_run_is_known_by_what_its_numbers_depend_on(tmp_path):

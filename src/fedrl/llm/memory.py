@@ -42,7 +42,7 @@ class Calibration(NamedTuple):
 
 CALIBRATION = Calibration()
 
-PASS_WORK = 3e12
+PASS_WORK = 4.5e12
 """Parameters × tokens of a learner's pass that keep a large GPU busy while the next is launched."""
 PASS_TOKENS = (4096, 32_768)
 """The least and the most tokens of such a pass."""

@@ -105,14 +105,25 @@ def test_the_whole_learner_on_kernels(fused, name):
         kind(vocab_size=12, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
              num_attention_heads=4, num_key_value_heads=2, initializer_range=0.3, pad_token_id=0)
     ).to(DEVICE)  # fmt: skip
-    batch = to_packed(samples(4), torch.device(DEVICE))
 
     def gradients(ops):
+        batch = to_packed(samples(4), next(model.parameters()).device)
         model.zero_grad(set_to_none=True)
         hidden = packed_states(model, batch, ops)
         told, entropy = packed_statistics(model, hidden[batch.at], batch.target, 0.8, ops)
         (told.sum() + 0.2 * entropy.square().sum()).backward()
-        return [told.detach(), entropy.detach(), *(p.grad for p in model.parameters())]
+        gradients = [p.grad.clone() for p in model.parameters()]
+        return [told.detach(), entropy.detach(), *gradients]
 
-    bound = torch.float32 if DEVICE == "cpu" else torch.bfloat16
-    close(gradients(fused), gradients(plain_ops), bound)
+    ours, plain = gradients(fused), gradients(plain_ops)
+    if DEVICE == "cpu":
+        close(ours, plain, torch.float32)
+        return
+    # A sum of roundings has no bound of its own: the kernels may be no farther from the exact
+    # result than the plain operations, which round as often.
+    model.cpu()
+    exact = gradients(plain_ops)
+    for index, told in enumerate(exact):
+        gaps = [(found[index].cpu() - told).norm() for found in (ours, plain)]
+        errors = [float(gap / told.norm()) for gap in gaps]
+        assert errors[0] < max(1.5 * errors[1], 0.02)

@@ -68,10 +68,11 @@ def _reading(tree: PromptTree, rows: Sequence[Sequence[int]], device: torch.devi
             return tensor.pin_memory().to(device, non_blocking=True)
         return tensor
 
+    where, fresh = sent(tree.where) if shares else None, sent(tree.where[source])
     return Reading(
         sent(tree.ids), sent(tree.positions), sequences(tree.asked, device),
-        sequences(tree.read, device), sent(tree.where) if shares else None, sent(tree.where[source]),
-        sent(np.repeat(to, lengths)), sent(places), sent(tree.last[which]), sent(np.array(to)), to,
+        sequences(tree.read, device), where, fresh, sent(np.repeat(to, lengths)), sent(places),
+        sent(tree.last[which]), sent(np.array(to)), to,
     )  # fmt: skip
 
 

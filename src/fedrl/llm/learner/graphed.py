@@ -164,6 +164,7 @@ class Pass:
             self.kept = []
         return self.dx
 
+    @torch.no_grad()
     def _go(self) -> Tokens:
         known, x, self.kept = self.tokens(), self.x, []
         for plan, parameters in self.owner.layers:
@@ -172,6 +173,7 @@ class Pass:
         self.y = x
         return known
 
+    @torch.no_grad()
     def _come(self, known: Tokens) -> None:
         if not self.owner.learns:
             self.kept = []
