@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from fedrl.config.seeds import seeds_in_words
 from fedrl.core.number_format import duration
 from fedrl.core.types import Tables
 from fedrl.report import plots
@@ -220,6 +221,7 @@ class Page:
         )
         environment.filters["filled"] = filled
         environment.filters["looked_up"] = looked_up
+        environment.filters["seeds"] = seeds_in_words
         environment.filters["fold_note"] = fold_note
         environment.filters["measured_rows"] = measured_rows
         environment.filters["folded"] = lambda text, title: folded(title, text)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from fedrl.config.seeds import seeds_in_words
 from fedrl.core.types import Tables
 from fedrl.runs.read import Run
 from reproductions.grid import Cell
@@ -88,14 +89,19 @@ class Trained:
 
     def missing(self) -> str:
         """What is not there, in words; nothing if all is."""
-        begun, nothing = [], []
+        begun: list[str] = []
+        nothing: list[int] = []
         for seed in self.cell.seeds:
             last = max(self.runs[seed].rounds) if seed in self.runs else -1
             if last < 0:
-                nothing.append(str(seed))
+                nothing.append(seed)
             elif last < self.cell.rounds:
                 begun.append(f"seed {seed} is at round {last} of {self.cell.rounds}")
-        return "; ".join(begun + ([f"seed {', '.join(nothing)} not begun"] if nothing else []))
+        return "; ".join(begun + ([not_begun(nothing)] if nothing else []))
+
+
+def not_begun(seeds: Sequence[int]) -> str:
+    return f"seed{'s' if len(seeds) > 1 else ''} {seeds_in_words(seeds)} not begun"
 
 
 @dataclass(frozen=True)

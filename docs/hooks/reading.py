@@ -2,6 +2,8 @@
 
 - A link that is called by a file, `[deploy.md](deploy.md)`, is called by that page's title.
 - A list within a list is indented by two spaces in the repository; Python-Markdown wants four.
+- A name with dots or slashes, in a heading of the reference or as what is folded, is broken at
+  these on a narrow screen, and not within a word.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+NAME = re.compile(r"(<summary>|<span class=\"doc doc-object-name[^\"]*\">)([\w./-]+)")
+JOINT = re.compile(r"(?<=[./_])(?=[A-Za-z])")
 BY_FILE = re.compile(r"\[`?(?:docs/)?[\w/]+\.md`?\]\(([\w./-]+\.md)(#[^)\s]*)?\)")
 
 
@@ -27,6 +31,10 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
 
     text = BY_FILE.sub(by_title, markdown)
     return re.sub(r"^  (?=[-*] )", "    ", text, flags=re.M)
+
+
+def on_page_content(content: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
+    return NAME.sub(lambda found: f"{found[1]}{JOINT.sub('<wbr>', found[2])}", content)
 
 
 @cache

@@ -2,12 +2,13 @@
 
 - A verdict ("holds", "undecided", "prevented") is given a class; its word stays, so that colour is
   never all that says it.
-- "3.1 ± 0.2" is not broken over two lines, and a long name in code may be: after a slash, say.
+- "3.1 ± 0.2" is not broken over two lines, and a long word in code may be: after a slash, say.
 - `\\|` in code is a pipe, as it is in the repository.
-- A long sentence is marked, so that columns of numbers do not squeeze it.
+- A long sentence is marked, so that other columns do not squeeze it.
 - A table with sentences in three or more columns is a list of cards on a narrow screen
-  (`site.css`), where every cell says the name of its column. Roles keep it a table for a screen
-  reader, who would lose it with the table's layout.
+  (`site.css`), where every cell says the name of its column; the first only where it is a number,
+  which says nothing by itself. Roles keep it a table for a screen reader, who would lose it with
+  the table's layout.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ CELL = re.compile(r"<(t[hd])([^>]*)>(.*?)</\1>", re.S)
 FIRST = re.compile(rf"^({WORDS})(?=$| [◦†(])")
 """A cell that begins with one in plain words."""
 STRONG = re.compile(rf"<strong>({WORDS})</strong>")
-CODE = re.compile(r"<code>([^<\s]{25,})</code>")
+CODE = re.compile(r"<code>([^<]{20,})</code>")
+LONG = re.compile(r"\S{20,}")
+"""A word of code that a column of a phone has no room for."""
+NUMBER = re.compile(r"[-+−\d.,]+")
 SENTENCE = 24
 """Signs from which on a cell holds words rather than a number or a name."""
 
@@ -59,11 +63,13 @@ def changed(table: str) -> str:
         return f'<tr role="row">{inside}</tr>' if cards else f"<tr>{inside}</tr>"
 
     def cell(kind: str, attributes: str, inside: str, label: str) -> str:
+        if kind == "td" and len(text_of(inside)) > 2 * SENTENCE:
+            attributes += " data-long"
         if cards:
             role = "columnheader" if kind == "th" else "cell"
             attributes += f' role="{role}"'
-            if kind == "td" and len(text_of(inside)) > 2 * SENTENCE:
-                attributes += " data-long"
+            if kind == "td" and NUMBER.fullmatch(text_of(inside)):
+                attributes += " data-number"
             if kind == "td" and label:
                 attributes += f' data-label="{html.escape(label)}"'
         return f"<{kind}{attributes}>{readable(inside)}</{kind}>"
@@ -78,7 +84,9 @@ def readable(inside: str) -> str:
     text = FIRST.sub(lambda found: marked("span", found[1]), text)
     text = STRONG.sub(lambda found: marked("strong", found[1]), text)
     text = re.sub(r"(?<=\d) ± (?=\d)", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}", text)
-    return CODE.sub(lambda found: f"<code>{divisible(found[1])}</code>", text)
+    return CODE.sub(
+        lambda found: f"<code>{LONG.sub(lambda word: divisible(word[0]), found[1])}</code>", text
+    )
 
 
 def marked(tag: str, word: str) -> str:

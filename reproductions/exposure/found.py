@@ -19,6 +19,7 @@ from reproductions.exposure.attacks import (
     likelihood_ratios,
 )
 from reproductions.grid import Cell
+from reproductions.results import not_begun
 from reproductions.runner import run_name
 from reproductions.study import Study
 
@@ -40,8 +41,8 @@ class Found:
         return self.cell.name
 
     def missing(self) -> str:
-        left = [str(seed) for seed in self.cell.seeds if seed not in self.runs]
-        return f"seed {', '.join(left)} not begun" if left else ""
+        left = [seed for seed in self.cell.seeds if seed not in self.runs]
+        return not_begun(left) if left else ""
 
     @cached_property
     def member(self) -> Bools:

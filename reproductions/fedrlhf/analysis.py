@@ -257,15 +257,18 @@ class Analysis:
 
     @cached_property
     def missing(self) -> Sequence[str]:
-        """Runs that are not there, or not to their end, of parts that were begun."""
+        """Runs that are not there, or not to their end, of parts that were begun.
+
+        Rows of a part that lack the same share a line.
+        """
         texts = {f"imdb, {name}": found for name, found in self.begun.texts.items()}
-        return [
-            f"{part}, {one.cell.name}: {line}"
-            for part, found in {**self.begun.parts, **texts}.items()
-            if any(one.runs for one in found.values())
-            for one in found.values()
-            if (line := one.missing())
-        ]
+        rows: dict[tuple[str, str], list[str]] = {}
+        for part, found in {**self.begun.parts, **texts}.items():
+            if any(one.runs for one in found.values()):
+                for one in found.values():
+                    if line := one.missing():
+                        rows.setdefault((part, line), []).append(one.cell.name)
+        return [f"{part}, {', '.join(names)}: {line}" for (part, line), names in rows.items()]
 
     @cached_property
     def origins(self) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from fedrl.config.seeds import parse_seeds, split_seeds
+from fedrl.config.seeds import parse_seeds, seeds_in_words, split_seeds
 from fedrl.core.types import UserError
 
 
@@ -70,3 +70,18 @@ def test_seeds_are_split_off_the_flags_of_every_run():
 def test_one_seed_and_several_are_not_mixed_up(flags, words):
     with pytest.raises(UserError, match=words):
         split_seeds(flags.split())
+
+
+@pytest.mark.parametrize(
+    ("seeds", "words"),
+    [
+        ((0,), "0"),
+        ((0, 1), "0, 1"),
+        ((0, 1, 2), "0-2"),
+        ((0, 42, 101, 4242, *range(200, 255)), "0, 42, 101, 4242, 200-254"),
+        ((3, 2, 1), "3, 2, 1"),
+    ],
+)
+def test_many_seeds_are_told_in_ranges_that_are_read_again(seeds, words):
+    assert seeds_in_words(seeds) == words
+    assert parse_seeds(words) == seeds

@@ -32,9 +32,14 @@ LOOKED_AT = """() => {
     const box = part.getBoundingClientRect();
     if (box.width && box.right > right && !scrolls(part))
       wrong.push(`cut off at the right: ${part.textContent.slice(0, 60) || part.src}`);
-    if (/^T[DH]$/.test(part.tagName) && box.width && part.scrollWidth > part.clientWidth + 1
-        && !scrolls(part.firstElementChild ?? part))
+    // A table that scrolls is no excuse: these words lie over those of the next column.
+    const own = [...part.children].some((at) => /auto|scroll/.test(getComputedStyle(at).overflowX));
+    if (/^T[DH]$/.test(part.tagName) && part.scrollWidth > part.clientWidth + 1
+        && box.width && !own)
       wrong.push(`wider than its cell: ${part.textContent.slice(0, 60)}`);
+    if (innerWidth < 700 && /[.]png$/.test(part.src) && part.naturalWidth > 2 * part.naturalHeight
+        && box.width && box.width < 0.45 * part.naturalWidth)
+      wrong.push(`too small to read: ${part.src}`);
   }
   return wrong;
 }"""

@@ -33,6 +33,10 @@ def made(head: list[str], *rows: list[str]) -> str:
         (r"<code>[B, \|A\|]</code>", "<code>[B, |A|]</code>"),
         ("<code>--short.name</code>", "<code>--short.name</code>"),
         (
+            "<code>fedrl run fedagent/household_7b_lora</code>",
+            "<code>fedrl run fedagent/<wbr>household_<wbr>7b_<wbr>lora</code>",
+        ),
+        (
             "<code>tests/attacks/test_own_epsilon.py::test_it</code>",
             "<code>tests/<wbr>attacks/<wbr>test_<wbr>own_<wbr>epsilon.<wbr>py::<wbr>test_<wbr>it</code>",
         ),
@@ -47,7 +51,8 @@ def test_sentences_in_three_columns_are_cards_that_say_their_column():
     assert table.startswith('<table data-rows="cards" role="table">')
     assert '<td role="cell" data-label="why">a sentence' in table
     assert "data-long" not in table
-    assert '<td role="cell" data-long data-label="c">xxx' in made(list("abc"), ["1", "2", "x" * 50])
+    assert '<td role="cell" data-number data-label="a &amp; b">1</td>' in table
+    assert '<td data-long role="cell" data-label="c">xxx' in made(list("abc"), ["1", "2", "x" * 50])
     assert table.count('role="row"') == 2
     assert table.count('role="columnheader"') == 3
 
@@ -56,4 +61,6 @@ def test_numbers_and_two_columns_stay_a_plain_table():
     numbers = made(["", "κ = 0", "κ = 1"], ["β = 0.1", "1.0 ± 0.1", "2"])
     assert numbers.startswith("<table>")
     assert "data-label" not in numbers
-    assert made(["a", "b"], ["x", "a sentence that is rather long"]).startswith("<table>")
+    two = made(["a", "b"], ["x" * 50, "a sentence that is rather long"])
+    assert two.startswith("<table>")
+    assert f"<td data-long>{'x' * 50}" in two

@@ -17,6 +17,7 @@ from fedrl.cli import notes_printed
 from fedrl.core.types import UserError
 from fedrl.report import page as report
 from fedrl.report import plots, tables
+from fedrl.report.chart_data import chart_data
 from fedrl.report.panels import main_panels, panel, possible
 from fedrl.report.run_groups import (
     Group,
@@ -292,6 +293,17 @@ def test_log_axis_only_where_all_is_positive(tmp_path: Path) -> None:
     assert panel(groups, "eval/grad_norm_sq").log
     groups[0].runs[0].rounds[0]["eval/grad_norm_sq"] = 0.0
     assert not panel(groups, "eval/grad_norm_sq").log
+
+
+@pytest.mark.parametrize(("metric", "log"), [("eval/q_error", True), ("train/td_error", False)])
+def test_a_distance_to_the_optimum_has_a_log_axis(tmp_path: Path, metric: str, log: bool) -> None:
+    """1e-2 and 1e-8 are the two outcomes of QAvg's theorem, and one line on a linear axis."""
+    groups = groups_of(write_run(tmp_path / "run"))
+    for number, metrics in groups[0].runs[0].rounds.items():
+        metrics[metric] = 10.0**-number
+    shown = panel(groups, metric)
+    assert shown.log == log
+    assert json.loads(chart_data(shown))["log"] == log
 
 
 @pytest.mark.parametrize("top", [2.4, 30.0, 1e4])

@@ -207,5 +207,5 @@ def test_ratings_are_attacked_and_the_page_tells(tmp_path: Path):
     write_page(study, path)
     text = path.read_text(encoding="utf-8")
     assert "## FedRLHF on ratings, linear policy" in text
-    assert "agents, full, no noise: seed 0, 1, 2 not begun" in text
+    assert "agents, full, no noise: seeds 0-2 not begun" in text
     assert "| central, z = 4.5 | " in text

@@ -1,7 +1,9 @@
-"""`fedrl.flower`: the parts of a federation across machines. docs/deploy.md takes you through it.
+"""`fedrl.flower`: the parts of a federation across machines.
 
-with fedrl.flower.up(clients=3):  # on this machine, to try it out
-    fedrl.run("momentum/cartpole", engine="flower", connection="local", …)
+    with fedrl.flower.up(clients=3):  # on this machine, to try it out
+        fedrl.run("momentum/cartpole", engine="flower", connection="local", …)
+
+docs/deploy.md takes you through it.
 """
 
 from __future__ import annotations

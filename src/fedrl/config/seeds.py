@@ -28,6 +28,19 @@ def parse_seeds(said: str | Iterable[int], key: str = "--seeds") -> tuple[int, .
     return tuple(dict.fromkeys(map(int, seeds)))
 
 
+def seeds_in_words(seeds: Iterable[int]) -> str:
+    """As `parse_seeds` takes them, in their order: "0, 42, 200-254"; ranges from three on."""
+    rows: list[list[int]] = []
+    for seed in seeds:
+        if rows and seed == rows[-1][-1] + 1:
+            rows[-1].append(seed)
+        else:
+            rows.append([seed])
+    return ", ".join(
+        f"{row[0]}-{row[-1]}" if len(row) > 2 else ", ".join(map(str, row)) for row in rows
+    )
+
+
 def _part(part: str, said: str, key: str) -> Iterable[int]:
     found = PART.fullmatch(part)
     if not found:

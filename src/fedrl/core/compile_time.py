@@ -1,9 +1,10 @@
-"""Seconds that this process has spent compiling, as JAX and numba tell them.
+"""Seconds that this process has spent compiling, as JAX, numba and torch tell them.
 
 The first rounds of a run compile what later ones use. Who compares the time of methods wants that
-apart. Both libraries tell how long they compiled; nothing is guessed from rounds that took longer.
+apart. These libraries tell how long they compiled; nothing is guessed from rounds that took longer.
 Tracing and lowering of JAX count, and what is read from a cache of compiled programs counts as long
-as that takes. `torch.compile` does not tell: its seconds stay with the round's.
+as that takes. Of `torch.compile` all counts, from a function's tracing to its kernels, the backward
+pass's when that is reached. CUDA graphs of ours are recorded, not compiled: they stay the round's.
 """
 
 from __future__ import annotations
@@ -49,6 +50,9 @@ def compile_seconds() -> float:
     if "numba" in sys.modules and "numba" not in _listening:
         _listening.add("numba")
         _listen_to_numba()
+    if "torch._dynamo" in sys.modules and "torch" not in _listening:
+        _listening.add("torch")
+        _listen_to_torch()
     return TOTAL.seconds
 
 
@@ -77,3 +81,20 @@ def _listen_to_numba() -> None:
             TOTAL.add(self.begun.pop(), time.perf_counter())
 
     event.register(NUMBA_EVENT, Compiling())
+
+
+def _listen_to_torch() -> None:
+    """Torch tells when it begins while nothing compiles, and when all of that has ended."""
+    from torch._dynamo import callback
+
+    begun: list[float] = []
+
+    def started(*_: Any) -> None:
+        begun.append(time.perf_counter())
+
+    def ended(*_: Any) -> None:
+        if begun:  # else it had begun before somebody listened
+            TOTAL.add(begun.pop(), time.perf_counter())
+
+    callback.on_compile_start(started)
+    callback.on_compile_end(ended)

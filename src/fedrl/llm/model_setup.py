@@ -11,6 +11,7 @@ import torch
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from fedrl.core.compile_time import compile_seconds
 from fedrl.core.types import UserError
 from fedrl.llm import lora
 from fedrl.llm.learner.decoder import RECOMPUTED
@@ -78,5 +79,6 @@ def compile_layers(model: LanguageModel) -> None:
     view = copy.copy(body)
     view._modules = dict(body._modules)
     fused: list[Any] = [torch.compile(layer, dynamic=True) for layer in layers]
+    compile_seconds()  # from here on its compiling is heard, though the first is within a round
     view.layers = nn.ModuleList(fused)
     object.__setattr__(body, COMPILED, view)

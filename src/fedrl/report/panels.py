@@ -28,6 +28,8 @@ SHARES = {
 NEVER_NEGATIVE = (
     "_var", "_norm", "_norm_sq", "_error", "entropy", "steps", "tokens", "weight_mean",
 )  # fmt: skip
+OVER_MAGNITUDES = ("grad_norm", "q_error", "direction_error")
+"""What falls by orders of magnitude where learning goes well: on a linear axis all ends are one."""
 MOST_POINTS = 600
 """Points of a drawn curve: more than a panel has pixels only makes the page heavy."""
 
@@ -55,7 +57,7 @@ def panel(
         x=x,
         lines=lines,
         x_unit="B" if against is bytes_sent else "",
-        log=positive and "grad_norm" in metric,
+        log=positive and any(word in metric for word in OVER_MAGNITUDES),
         share=is_share(metric),
         possible=possible(metric, lines.values()),
         start=warm_start(groups, metric),

@@ -7,7 +7,6 @@ cost (steps, bytes, time, failures) is of its runs as far as each went.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,12 +17,10 @@ from fedrl.algorithms import METHODS
 from fedrl.core.intervals import interval
 from fedrl.core.number_format import duration, is_share, label, plus_minus, si
 from fedrl.core.types import UserError
-from fedrl.report.run_labels import Config, group_names
+from fedrl.report.run_labels import Config, families, group_names, repeated
 from fedrl.runs.main_metric import MAIN, beside, main_metrics
 from fedrl.runs.read import OF_A_SEED, Run
 
-NO_SETTING = ("seed", "out", "track", "checkpoint_every", "borrowed")
-"""Keys that may differ within a group: a seed is a repetition, the others move no number."""
 OF_ONE_CLIENT = re.compile(r"_client\d+$")
 """Numbers that a run has once for every client: too many to draw."""
 OF_AGENTS = ("model", "group", "estimator", "answer_tokens")
@@ -39,12 +36,7 @@ class Group:
 
     @property
     def config(self) -> Config:
-        return settings(self.runs[0])
-
-
-def settings(run: Run) -> Config:
-    said = {key: value for key, value in run.config.items() if key not in NO_SETTING}
-    return said | {"name": OF_A_SEED.sub("", str(said["name"]))} if "name" in said else said
+        return repeated(self.runs[0].config)
 
 
 def variant(run: Run) -> str:
@@ -64,11 +56,11 @@ def trains_agents(config: Config) -> bool:
 
 def group_runs(runs: Sequence[Run]) -> list[Group]:
     """Runs that differ only in `seed` together, in the order of their first runs."""
-    members: dict[str, list[Run]] = {}
-    for run in runs:
-        members.setdefault(json.dumps(settings(run), sort_keys=True, default=str), []).append(run)
+    members: dict[int, list[Run]] = {}
+    for run, family in zip(runs, families([run.config for run in runs]), strict=True):
+        members.setdefault(family, []).append(run)
     first = [same[0] for same in members.values()]
-    names = group_names([settings(run) for run in first], [variant(run) for run in first])
+    names = group_names([repeated(run.config) for run in first], [variant(run) for run in first])
     return [
         Group(name, tuple(sorted(same, key=lambda run: (run.config.get("seed", 0), run.path))))
         for name, same in zip(names, members.values(), strict=True)

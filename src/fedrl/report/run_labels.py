@@ -9,6 +9,7 @@ from pathlib import PurePath
 
 from fedrl.core.number_format import TITLES
 from fedrl.core.registry import label
+from fedrl.runs.read import OF_A_SEED
 
 Setting = str | float | bool | list["Setting"] | None
 Config = Mapping[str, Setting]
@@ -22,6 +23,8 @@ CODE = "packages"
 """Hashes of code from outside: no words for people."""
 MOVE_NOTHING = ("name", CODE, "out", "track", "checkpoint_every", "borrowed")
 """Keys that tell no two runs apart: what they name is no setting of what was computed."""
+REPEATED = ("seed", "out", "track", "checkpoint_every", "borrowed")
+"""Keys that may differ among repetitions: a seed is one, the others move no number."""
 MOST_WORDS = 3
 DIGITS = 6
 """Of a hash, in a name."""
@@ -44,6 +47,19 @@ def differing(dicts: Sequence[Config]) -> list[str]:
     """Keys whose values are not the same in all of them, absent counting as a value."""
     keys = dict.fromkeys(key for table in dicts for key in table)
     return [key for key in keys if len({setting_text(table.get(key)) for table in dicts}) > 1]
+
+
+def repeated(config: Config) -> Config:
+    """The settings that all repetitions of a run have."""
+    said = {key: value for key, value in config.items() if key not in REPEATED}
+    return said | {"name": OF_A_SEED.sub("", str(said["name"]))} if "name" in said else said
+
+
+def families(configs: Sequence[Config]) -> list[int]:
+    """By run a number, the same of runs that differ in nothing but their seed."""
+    found: dict[str, int] = {}
+    said = [json.dumps(repeated(one), sort_keys=True, default=str) for one in configs]
+    return [found.setdefault(text, len(found)) for text in said]
 
 
 def group_names(configs: Sequence[Config], variants: Sequence[str] = ()) -> list[str]:

@@ -72,7 +72,7 @@ def deployed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployed]:
             places.follow("hub", command)
         for number, name in enumerate(MEMBERS):
             shutil.copy(folder / "hub" / "hub" / "ca.pem", folder / name)
-            shutil.copytree(folder / "hub" / "model", folder / name / name / "model")
+            shutil.copytree(folder / "hub" / "model", folder / name / "model")
             for command in commands(2):
                 places.follow(name, as_member(command, number))
             registered = folder / "hub" / "hub" / "nodes" / f"client-{number}.pub"

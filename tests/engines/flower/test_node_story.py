@@ -219,6 +219,28 @@ def test_a_node_tells_its_rounds_and_refusals(tmp_path: Path, capsys: Any):
     assert "its policy does not allow it" in told
 
 
+def test_both_sides_tell_their_own_digests_in_full(tmp_path: Path):
+    """As `keys node`, `keys server` and `register` print them: people compare them by telephone."""
+    keys.make_server(tmp_path / "hub", ["localhost"])
+    (said,) = [one for one in status.status(tmp_path / "hub") if one.startswith("coordinator ")]
+    assert said == f"coordinator {keys.coordinator_digest(tmp_path / 'hub' / 'ca.pem')}"
+    node = tmp_path / "north"
+    node.mkdir()
+    for name in ("first", "second"):
+        keys.make_node(tmp_path / name)
+    first, second = (keys.public_digest(tmp_path / name) for name in ("first", "second"))
+    audit = NodeAudit(node, 0)
+    audit.started("1", None, first)
+    audit.keyed(first)
+    assert f"its key {first}" in status.status(node)
+    audit.keyed(second)
+    assert f"its key {second}" in status.status(node)
+    entries, _, _ = audit_log.read(node)
+    assert [entry["event"] for entry in entries] == ["begin", "start", "key"]
+    audit.started("1", None)  # without keys: --insecure
+    assert not any(line.startswith("its key") for line in status.status(node))
+
+
 def test_a_coordinator_tells_its_members(tmp_path: Path):
     hub = tmp_path / "hub"
     (hub / "nodes").mkdir(parents=True)

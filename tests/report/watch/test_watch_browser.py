@@ -94,6 +94,37 @@ def test_a_method_keeps_its_colour_whatever_is_shown_beside_it(tmp_path: Path, n
         assert mark.evaluate("one => one.style.background") == seen
 
 
+def test_seeds_of_a_method_share_its_colour_and_fade(tmp_path: Path, new_person):  # noqa: F811
+    """Another setting is another style; a shade stays with its seed, whatever is shown."""
+    for seed, lr in ((0, 0.1), (1, 0.1), (2, 0.1), (0, 0.2)):
+        run = Written(tmp_path / "runs" / f"pg-s{seed}-{lr}", seed=seed, settings=f"lr = {lr}\n")
+        config = run.path / "config.toml"
+        config.write_text(config.read_text().replace("fedagent", "pavg"))
+        run.round()
+    with serving(tmp_path / "runs") as server:
+        page = new_person(server.url, [server.url.partition("#")[0]])
+        expect(page.locator("#runs input:checked")).to_have_count(4)
+
+        def stroke(words: str) -> str:
+            mark = page.locator("#runs li", has_text=words).locator(".swatch")
+            return mark.evaluate("one => one.style.background")
+
+        first, second, third = (stroke(f"seed {seed}{more}") for seed, more in
+                                ((0, " (lr=0.1)"), (1, ""), (2, "")))  # fmt: skip
+        other = stroke("seed 0 (lr=0.2)")
+        solid = page.evaluate(PAVG)
+        assert solid in (first, other)
+        assert first != other
+        faded = {one.replace("rgba", "rgb").rpartition(",")[0] for one in (second, third)}
+        assert faded == {first.removesuffix(")").replace("rgba", "rgb")}  # the same, with an alpha
+        assert second != third
+        page.get_by_label("show demo, pavg, seed 1").uncheck()
+        expect(page.locator("#runs input:checked")).to_have_count(3)
+        assert stroke("seed 2") == third
+        labels = page.locator("#chart .u-legend .u-label")
+        expect(labels.filter(has_text="seed 2")).to_have_count(1)
+
+
 def test_the_epsilon_of_a_private_run_is_a_tile_of_its_last_round(tmp_path: Path, new_person):  # noqa: F811
     private = Written(tmp_path / "runs" / "a", rounds=6)
     private.round(**{"privacy/epsilon": 0.75})

@@ -48,6 +48,7 @@ def _told(entry: Json) -> str:
         "begin": "a new log begins",
         "start": f"the node of client {entry.get('client')} starts, for coordinator "
         f"{_short(entry.get('coordinator'))}",
+        "key": f"the node goes on with key {_short(entry.get('key'))}",
         "policy": f"policy {_short(entry.get('policy'))}: {_keys(entry.get('said'))}",
         "ready": f"said that it is ready: {about}",
         "update": f"sent an update of {size}: {about}{_epsilon(entry)}",

@@ -56,14 +56,24 @@ class NodeAudit:
         self.log = AuditLog(folder)
         self.client, self.coordinator = client, coordinator
         self._policy = ""
+        self._key = ""
         self._charges: int | None = None
 
-    def started(self, version: str, peers: int | None) -> None:
-        """`StateError` if the log is damaged: it is for its owner to look into first."""
+    def started(self, version: str, peers: int | None, key: str = "") -> None:
+        """`StateError` if the log is damaged: it is for its owner to look into first. `key` is the
+        digest of the node's own, empty where it has none."""
+        self._key = key
         known: dict[str, JsonValue] = {} if peers is None else {"peers": peers}
+        known |= {"key": key} if key else {}
         self.log.add(
             "start", client=self.client, version=version, coordinator=self.coordinator, **known
         )
+
+    def keyed(self, key: str) -> None:
+        """With which key it goes on, if its owner has put another one in the place of the first."""
+        if key != self._key:
+            self._key = key
+            self.log.add("key", key=key)
 
     def ruled(self, policy: Policy) -> None:
         """By which policy it goes from now on."""

@@ -52,6 +52,7 @@ def _node(folder: Path, entries: Sequence[Json]) -> list[str]:
             f"started {ago(last)} as client {last.get('client')}, fedrl {last.get('version')}, "
             f"coordinator {str(last.get('coordinator') or 'none')[:16]}"
         )
+        lines += _key(entries)
     else:
         lines.append("it was never started: fedrl flower node")
     if waiting := approval.names(folder):
@@ -64,6 +65,12 @@ def _node(folder: Path, entries: Sequence[Json]) -> list[str]:
     else:
         lines.append("no round answered yet")
     return lines + _refusals(entries, ("refused", "failed"))
+
+
+def _key(entries: Sequence[Json]) -> list[str]:
+    """In full, as `fedrl flower keys node` and `register` print it: to be compared."""
+    last = [entry for entry in entries if entry.get("event") in ("start", "key")][-1]
+    return [f"its key {last['key']}"] if last.get("key") else []
 
 
 def _doing(folder: Path) -> str:
@@ -96,6 +103,8 @@ def _coordinator(folder: Path, entries: Sequence[Json]) -> list[str]:
     runs = [entry for entry in entries if entry.get("event") == "run"]
     rounds = [entry for entry in entries if entry.get("event") == "round"]
     lines = [_link(folder, links[-1]) if links else "the SuperLink never ran"]
+    if (ca := folder / "ca.pem").is_file():
+        lines.append(f"coordinator {keys.coordinator_digest(ca)}")
     members = _members(folder)
     for number, name, digests in members:
         lines.append(_member(number, name, digests, entries))

@@ -20,6 +20,7 @@ from fedrl.core import memory_arenas
 from fedrl.core.private_files import StateError
 from fedrl.core.types import UserError
 from fedrl.engines.flower import adapter, child_processes, node_executor
+from fedrl.engines.flower.keys import key_digest
 from fedrl.engines.flower.node import NodeClient
 from fedrl.engines.flower.node_check import Joining
 from fedrl.engines.flower.node_story import LATER_SECONDS, Story, telling
@@ -78,7 +79,9 @@ def _begin(client: NodeClient) -> None:
     if audit is None:
         return
     try:
-        audit.started(fedrl.__version__, None if peers is None else len(peers))
+        audit.started(
+            fedrl.__version__, None if peers is None else len(peers), _digest(client.identity)
+        )
         policy = client.rules()
     except StateError as error:
         raise UserError(
@@ -107,6 +110,8 @@ def _serve_once(node: SuperNode, client: NodeClient, story: Story | None = None)
     path.touch(mode=0o600)
     path.write_bytes(secret)
     client.identity = _own(node, client.identity)
+    if client.audit is not None:
+        client.audit.keyed(_digest(client.identity))
     process = _start(node, client, port, path)
     try:
         # Its executor's interface opens before it looks for the SuperLink.
@@ -150,6 +155,10 @@ def _own(node: SuperNode, known: Identity) -> Identity:
     except UserError as error:
         say(str(error))
         return known
+
+
+def _digest(own: Identity) -> str:
+    return "" if own.key is None else key_digest(own.key.public_key())
 
 
 def _start(node: SuperNode, client: NodeClient, port: int, secret: Path) -> subprocess.Popen[bytes]:

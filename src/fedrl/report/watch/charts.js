@@ -7,9 +7,11 @@ const PALETTE = () => [0, 1, 2, 3, 4, 5].map((i) => colour(`--c${i}`));
 const WHOLE = [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000, 20000, 50000, 100000];  // rounds are counted
 const DASHES = [[], [8, 4], [2, 3], [8, 3, 2, 3]];
 
-function style(index) {
+const SHADES = ["", "b3", "80", "59"];  // how much of a colour is seen, from seed to seed
+
+function style(index, shade = 0) {
   const palette = PALETTE();
-  return {stroke: palette[index % palette.length], dash: DASHES[Math.floor(index / palette.length) % DASHES.length]};
+  return {stroke: palette[index % palette.length] + SHADES[shade % SHADES.length], dash: DASHES[Math.floor(index / palette.length) % DASHES.length]};
 }
 
 // An exponential mean that begins at the first value; a gap stays a gap.
@@ -57,7 +59,7 @@ class Curves {
   // hidden lines stay as they are.
   draw(lines, options) {
     const data = aligned(lines);
-    const shape = JSON.stringify([lines.map((line) => [line.label, line.index]), options, PALETTE()]);
+    const shape = JSON.stringify([lines.map((line) => [line.label, line.index, line.shade]), options, PALETTE()]);
     if (this.plot && shape === this.shape) {
       const zoomed = this.zoomed;
       this.plot.setData(data, !zoomed);
@@ -81,7 +83,7 @@ class Curves {
       series: [
         {label: "round", value: (_, round) => (round === null || round === undefined ? "" : round)},
         ...lines.map((line) => ({
-          label: line.label, ...style(line.index), width: thin ? 1 : 1.8, spanGaps: true,
+          label: line.label, ...style(line.index, line.shade), width: thin ? 1 : 1.8, spanGaps: true,
           points: {show: line.x.length === 1}, value: (_, v) => short(v),
         })),
       ],

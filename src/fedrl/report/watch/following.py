@@ -17,7 +17,7 @@ from typing import Any
 
 from fedrl.core.types import Json
 from fedrl.report.method_colours import method_style
-from fedrl.report.run_labels import beside_namesakes
+from fedrl.report.run_labels import beside_namesakes, families
 from fedrl.runs.read import OF_A_SEED, flatten, why_stopped
 
 MOST_BYTES = 8_000_000
@@ -195,11 +195,13 @@ class Followed:
 
 
 def about_all(runs: Sequence[Followed]) -> list[Json]:
-    """A line about each; `apart` tells those apart that have the same name, method and seed."""
+    """A line about each; `apart` tells those apart that have the same name, method and seed, and
+    `family` is the same of runs that differ in their seed alone."""
     lines = [run.about() for run in runs]
     calls = ["/".join(str(line[key]) for key in CALLED) for line in lines]
     apart = beside_namesakes([run.settings for run in runs], calls, [one["id"] for one in lines])
-    return [line | {"apart": words} for line, words in zip(lines, apart, strict=True)]
+    told = zip(lines, apart, families([run.settings for run in runs]), strict=True)
+    return [line | {"apart": words, "family": family} for line, words, family in told]
 
 
 def settings_of(path: Path) -> Json:

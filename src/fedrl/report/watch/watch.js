@@ -87,19 +87,24 @@ function alike() {
   return [first, ...same.sort((a, b) => worth(runs[b]) - worth(runs[a]))].slice(0, AT_FIRST);
 }
 
-// By chosen run, its style: the first of a method has the method's own, the others what is free.
+// By chosen run, its style and shade. Runs that differ in their seed alone have one style and fade from seed to seed; the
+// first such family of a method has the method's own, the others what is free.
 function looks() {
+  const families = new Map();
+  for (const number of chosen) if (runs[number]) families.set(runs[number].family, runs[number].style);
   const own = new Map();
-  for (const number of chosen) {
-    const at = runs[number]?.style ?? null;
-    if (at !== null && ![...own.values()].includes(at)) own.set(number, at);
-  }
+  for (const [family, at] of families) if (at !== null && ![...own.values()].includes(at)) own.set(family, at);
   const taken = new Set(own.values());
   let free = 0;
-  return new Map(chosen.map((number) => {
-    if (own.has(number)) return [number, own.get(number)];
+  for (const family of families.keys()) {
+    if (own.has(family)) continue;
     while (taken.has(free)) free += 1;
-    return [number, free++];
+    own.set(family, free++);
+  }
+  const seeds = runs.map((_, number) => number).sort((a, b) => runs[a].seed - runs[b].seed);
+  return new Map(chosen.filter((number) => runs[number]).map((number) => {
+    const alike = seeds.filter((other) => runs[other].family === runs[number].family);  // shown or not: a shade stays
+    return [number, {index: own.get(runs[number].family), shade: alike.indexOf(number)}];
   }));
 }
 
@@ -131,7 +136,8 @@ function list() {
     };
     const swatch = document.createElement("span");
     swatch.className = "swatch";
-    swatch.style.background = chosen.includes(number) ? style(looks().get(number)).stroke : "transparent";
+    const look = looks().get(number);
+    swatch.style.background = look ? style(look.index, look.shade).stroke : "transparent";
     const name = document.createElement("span");
     name.className = "name";
     name.textContent = label(run);  // what differs: a recipe's runs share their name
@@ -226,7 +232,7 @@ function show() {
   const weight = Number($("smooth").value);
   const several = new Set(shown.map((number) => runs[number].name)).size > 1;
   const lines = shown.map((number) => ({
-    label: `${several ? `${runs[number].name}: ` : ""}${label(runs[number])}`, index: looks().get(number),
+    label: `${several ? `${runs[number].name}: ` : ""}${label(runs[number])}`, ...looks().get(number),
     x: kept.get(number).rounds, y: smoothed(kept.get(number).metrics[metric] || [], weight),
   }));
   if (lines.length) curves.draw(lines, {log: $("log").checked});

@@ -12,6 +12,7 @@ import importlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from flwr.supercore.constant import PULL_MAX_TIME
@@ -28,13 +29,16 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 
 
 class Pulled:
-    """In the place of a dict of all contents: each is fetched when it is taken out, in order."""
+    """In the place of a dict of all contents: each is fetched when it is taken out, in order.
+
+    Nothing in it refers back to it, so that its threads end with it if a message is given up.
+    """
 
     def __init__(self, object_ids: Sequence[str], pull_object_fn: Callable[[str], bytes]) -> None:
         self._ids = list(dict.fromkeys(object_ids))
-        self._pull = pull_object_fn
-        self._until = time.monotonic() + PULL_MAX_TIME
-        self._contents: Iterator[bytes] = transfer.ahead(self._patiently, self._ids)
+        until = time.monotonic() + PULL_MAX_TIME
+        fetch = partial(_patiently, pull_object_fn, until)
+        self._contents: Iterator[bytes] = transfer.ahead(fetch, self._ids)
 
     def keys(self) -> list[str]:
         return self._ids
@@ -42,16 +46,17 @@ class Pulled:
     def pop(self, object_id: str) -> bytes:
         return next(self._contents)
 
-    def _patiently(self, object_id: str) -> bytes:
-        pause = FIRST_PAUSE
-        while True:
-            try:
-                return self._pull(object_id)
-            except ObjectUnavailableError:
-                if time.monotonic() > self._until:
-                    raise ObjectPullError(object_id, "it never came") from None
-                time.sleep(pause)
-                pause = min(1.5 * pause, LONGEST_PAUSE)
+
+def _patiently(pull: Callable[[str], bytes], until: float, object_id: str) -> bytes:
+    pause = FIRST_PAUSE
+    while True:
+        try:
+            return pull(object_id)
+        except ObjectUnavailableError:
+            if time.monotonic() > until:
+                raise ObjectPullError(object_id, "it never came") from None
+            time.sleep(pause)
+            pause = min(1.5 * pause, LONGEST_PAUSE)
 
 
 class SpooledFactory(ObjectStoreFactory):

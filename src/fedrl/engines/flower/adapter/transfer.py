@@ -16,16 +16,23 @@ Found = TypeVar("Found")
 
 
 def ahead(function: Callable[[Item], Found], items: Iterable[Item]) -> Iterator[Found]:
-    """What the function makes of each, in order; the next is under way while one is used."""
+    """What the function makes of each, in order; the next is under way while one is used.
+
+    Its threads have ended when the last is given out: who takes as many as there were never comes
+    back for the end, and threads left to the garbage collector are waited for wherever that runs,
+    within `Thread.start` for instance, whose lock they need to end.
+    """
+    under_way: deque[Future[Found]] = deque()
     with ThreadPoolExecutor(ON_THE_WAY) as pool:
-        under_way: deque[Future[Found]] = deque()
         for item in items:
             if len(under_way) == ON_THE_WAY:
                 yield under_way.popleft().result()
             under_way.append(pool.submit(function, item))
             del item
-        while under_way:
+        while len(under_way) > 1:
             yield under_way.popleft().result()
+    if under_way:
+        yield under_way.popleft().result()
 
 
 def push(
