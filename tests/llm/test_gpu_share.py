@@ -86,7 +86,7 @@ def test_as_many_as_fit_have_room_at_the_same_time(begin):
 def test_what_others_hold_counts_as_long_as_they_hold_it(begin):
     """40 GB are somebody's who did not reserve; the first has loaded nothing yet."""
     assert begin(40, free=60).stdout.readline() == "has it\n"
-    with pytest.raises(Busy, match="beside 40.0 GB that 1 other process has reserved, of 60.0 GB"):
+    with pytest.raises(Busy, match=r"beside 40\.0 GB that 1 other process has reserved, of 60"):
         reserve({0: 30 * GB}, silent, 0.1, fake(free=60))
     reserve({0: 30 * GB}, silent, 0.1, fake(free=90)).release()  # they have gone
     with pytest.raises(Busy):  # more is used than was reserved: others have come

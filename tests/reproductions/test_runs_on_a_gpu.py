@@ -1,4 +1,4 @@
-"""How many runs of a reproduction there are at a time on GPUs: as many as fit by their estimates."""
+"""How many runs of a reproduction there are at a time on GPUs: as many as their estimates let."""
 
 from __future__ import annotations
 

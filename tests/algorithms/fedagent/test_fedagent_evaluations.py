@@ -123,7 +123,7 @@ def test_the_shared_model_plays_in_every_clients_own_scenes(model):
     world = algorithm.world
     where = {task.id: task.scene for split in ("train", "seen") for task in world.tasks(split)}
     played = []
-    algorithm.trainer.play = lambda theta, ids, seed: (
+    algorithm.trainer.play = lambda theta, ids, seed, doing: (
         played.append(list(ids)) or type("Won", (), {"won": [True, False] * 5})
     )
     algorithm.trainer.evaluate = lambda *rest: {"eval/success": 0.5}

@@ -176,7 +176,7 @@ def test_a_cache_without_room_names_what_the_phase_can_change():
 
 def test_pythons_own_memory_error_is_one_line_too():
     with (
-        pytest.raises(OutOfMemory, match="^out of memory in a rollout: "),
+        pytest.raises(OutOfMemory, match=r"^out of memory in a rollout: "),
         explain_out_of_memory(doing="playing"),
     ):
         raise MemoryError("Unable to allocate 9 GiB for an array")
@@ -226,11 +226,14 @@ def test_who_plays_is_told_what_it_plays_by(model, monkeypatch, how, key):
     theta = algorithm.init(0)["theta"]
     tasks = list(algorithm.world.tasks("train"))[:20]
     monkeypatch.setattr(HFSampler, "generate", full)
+    play = {
+        "own": lambda: algorithm.trainer.play(
+            theta, [task.id for task in tasks], 0, doing="evaluating_own"
+        ),
+        "parts": lambda: algorithm.play_tasks(theta, tasks, 0),
+    }[how]
     with pytest.raises(OutOfMemory, match=key) as found:
-        if how == "own":
-            algorithm.trainer.play(theta, [t.id for t in tasks], 0, doing="evaluating_own")
-        else:
-            algorithm.play_tasks(theta, tasks, 0)
+        play()
     assert "eval_tasks" not in str(found.value)
 
 
