@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedrl.algorithms.fedagent.settings import Settings as AgentSettings
 from fedrl.api import complete
 from fedrl.config import build, parts
 from fedrl.config.schema import Config
@@ -27,7 +28,9 @@ from reproductions.records import Store, of_run, of_seeds, origin
 
 Say = Callable[[str], None]
 ON_A_GPU = 3
-"""Runs at a time on a GPU: small models wait for kernel launches, not for each other."""
+"""Runs at a time on GPUs, where nobody can tell what they need: their models are not there yet."""
+MOST_ON_A_GPU = 12
+"""The same, however little they need: they share the GPU's time, too."""
 CHUNK = 100
 """Seeds computed at once: more would not fit the caches."""
 LANGUAGE = {"text", "reviews"}
@@ -238,16 +241,43 @@ def levels(tasks: Sequence[Task]) -> list[list[Need]]:
     return [[need for depth, need in found.values() if depth == level] for level in several]
 
 
-def processes_for(cells: Iterable[Cell], on_a_gpu: int = ON_A_GPU) -> int:
-    """One per core; a few where language models are trained on a GPU."""
-    if not any(
-        LANGUAGE & set(parts.method(cell.resolved().algorithm.name).kinds) for cell in cells
-    ):
+def processes_for(cells: Iterable[Cell], on_a_gpu: int | None = None) -> int:
+    """One per core; where language models are trained on a GPU `on_a_gpu`, or as many as fit by
+    their estimates. Others would wait for room (`llm.gpu_share`)."""
+    language = [
+        cell for cell in cells if LANGUAGE & set(parts.method(cell.resolved().algorithm.name).kinds)
+    ]
+    if not language:
         return cores()
     try:
-        return on_a_gpu if accelerator() else cores()
+        return (on_a_gpu or fitting_at_once(language)) if accelerator() else cores()
     except ModuleNotFoundError as error:
         raise missing_extra(error, "fedrl reproduce", "llm") from error
+
+
+def fitting_at_once(cells: Sequence[Cell]) -> int:
+    """How many of these runs have room on the GPUs at the same time, the largest of them."""
+    import torch
+
+    from fedrl.llm.gpu_share import gpu_of
+
+    needed = [needed_on_a_gpu(cell) for cell in cells]
+    if None in needed:
+        return ON_A_GPU
+    largest = max(filter(None, needed))
+    rooms = (gpu_of(index).free // largest for index in range(torch.cuda.device_count()))
+    return min(max(sum(rooms), 1), MOST_ON_A_GPU)
+
+
+def needed_on_a_gpu(cell: Cell) -> int | None:
+    """Bytes of a run by its estimate; None where its model is not there, or of no known shape."""
+    from fedrl.algorithms.fedagent.memory_estimate import estimate_memory
+    from fedrl.llm.memory import CALIBRATION
+
+    settings = cell.resolved().algorithm
+    if not isinstance(settings, AgentSettings) or not Path(settings.model).exists():
+        return None
+    return estimate_memory(settings, settings.eval_tasks).memory.total + CALIBRATION.context
 
 
 def unplayable(cells: Iterable[Cell]) -> dict[str, str]:

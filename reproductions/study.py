@@ -25,7 +25,6 @@ from reproductions.pages import Page
 from reproductions.records import Data, Store
 from reproductions.results import Measured, Trained, read_runs, read_seeds
 from reproductions.runner import (
-    ON_A_GPU,
     Place,
     Say,
     playable,
@@ -134,7 +133,7 @@ def measure(study: Study, only: Sequence[str], say: Say, processes: int | None =
         return study
     for world, why in study.absent.items():
         say(f"{world} is skipped: {why}")
-    several = processes or processes_for(cells, study.grid.tables.get("on_a_gpu", ON_A_GPU))
+    several = processes or processes_for(cells, study.grid.tables.get("on_a_gpu"))
     study = replace(study, place=replace(study.place, processes=several))
     analysis = analysis_of(study.paper)
     if hasattr(analysis, "tasks"):

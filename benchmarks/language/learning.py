@@ -76,7 +76,8 @@ def epoch(bench: Bench) -> None:
         model = copy.deepcopy(bench.model)
         engine, optimizer, size = CudaSampler(model, (), 0), adamw(model), bench.sizes.minibatch
         bench.answer(engine, episodes)  # captures
-        bench.learn(model, optimizer, samples[:size], size)
+        for _ in range(2):  # compiles, then captures
+            bench.learn(model, optimizer, samples[:size], size)
         play = seconds(lambda: [bench.answer(engine, episodes) for _ in range(steps)])
         learned = seconds(lambda: bench.learn(model, optimizer, samples, size))
         pushed = seconds(lambda: engine.push(MergedWeights(model), 1))

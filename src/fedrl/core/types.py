@@ -203,6 +203,22 @@ class WarmUp(Protocol):
     def warm_up(self) -> None: ...
 
 
+class GpuUse(NamedTuple):
+    """What a process will do with a language model: by that it takes its place on a GPU."""
+
+    learns: bool = False  # else it plays alone
+    evaluates: bool = True
+    workers: int = 0  # processes that it starts and that learn beside it
+    patience: float | None = None  # seconds to wait for room; None: as long as it takes
+
+
+@runtime_checkable
+class SharesGpu(Protocol):
+    """An algorithm with a model that takes room on a GPU, which may be waited for or refused."""
+
+    def take_gpu(self, use: GpuUse) -> None: ...
+
+
 @runtime_checkable
 class ShowsEpisodes(Protocol):
     """An algorithm whose evaluations are episodes that people can read. A run that keeps some sets

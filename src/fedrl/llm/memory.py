@@ -12,10 +12,13 @@ What the packed learner (`learner.layer`) keeps per token and layer for the way 
     c 2 f                the MLP's inner values
 
 A layer computed again (`save_memory`) keeps 4 d instead, and one layer is there in full. On top,
-per token: 4 · 2 d for the last norm, and what one layer's way back holds at its height,
-c (4 f + 3 d) + 8 d. Of the vocabulary: logits in parts of CHUNK (single precision, and their
-gradient in half), the output layer's copy c V d, and, if it is trained, its gradient and the
-embedding's, 8 V d.
+per token: 4 · 2 d for the last norm. The way back passes two heights, the vocabulary's and then a
+layer's, of which the larger counts (`backward_height`):
+
+    the vocabulary   logits in parts of CHUNK (single precision, and their gradient in half), the
+                     output layer's copy c V d and, if it is trained, its gradient twice, 8 V d
+    a layer          c (4 f + 3 d) + 8 d per token, and the output layer's gradient, 4 V d, which
+                     waits for the embedding's where both are one
 
 Of all other models, and on a CPU, transformers' layers keep more (`padded_bytes`).
 """
@@ -35,7 +38,7 @@ SINGLE, HALF = 4, 2
 class Calibration(NamedTuple):
     """What only a measurement says (`benchmarks/llm.py memory` prints estimates beside peaks)."""
 
-    context: int = 500_000_000  # CUDA's own, which PyTorch does not count
+    context: int = 900_000_000  # CUDA's own, which PyTorch does not count: 0.87 GB on an H200
     activations: float = 1.0  # measured over counted
     reading: float = 1.0
 
@@ -112,6 +115,13 @@ def vocabulary_bytes(shape: Shape, number: int, trained: bool, answers: int) -> 
     weight = shape.vocabulary * shape.width
     parts = (SINGLE + number) * min(answers, chunk_rows(shape.vocabulary)) * shape.vocabulary
     return parts + (number if number < SINGLE else 0) * weight + trained * 2 * SINGLE * weight
+
+
+def backward_height(shape: Shape, number: int, trained: bool, tokens: int, answers: int) -> int:
+    """What the way back of so many tokens holds beside what was kept for it."""
+    waiting = trained * SINGLE * shape.vocabulary * shape.width
+    layer = tokens * backward_bytes(shape, number) + waiting
+    return max(vocabulary_bytes(shape, number, trained, answers), layer)
 
 
 def padded_bytes(

@@ -104,7 +104,7 @@ class TextPolicy:
             return []
         actor, temperature = self.actor, self.answering.temperature if rng is not None else 0.0
         generator = actor.generator(0 if rng is None else int(rng.integers(2**63)))
-        with explain_out_of_memory(doing="evaluating"):
+        with explain_out_of_memory(doing="answering"):
             if self._version != actor.version:
                 actor.load(self.theta)
                 self._version = actor.version

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -24,7 +25,14 @@ from fedrl.runs.main_metric import pays_numbers
 from fedrl.runs.run_dir import RunDir, require_run
 
 AT_ONCE = 256
-"""Episodes side by side: what a progress line counts in."""
+"""Episodes side by side: what a progress line counts in. FEDRL_AT_ONCE says another number."""
+
+
+def at_once() -> int:
+    said = os.environ.get("FEDRL_AT_ONCE", str(AT_ONCE))
+    if not said.isascii() or not said.isdigit() or not int(said):
+        raise UserError(f"FEDRL_AT_ONCE is {said!r}; it is a number of episodes, from 1")
+    return int(said)
 
 
 def load_agent(path: Path) -> tuple[PlaysTasks, round_loop.Snapshot]:
@@ -144,12 +152,12 @@ def _play(
     algorithm: PlaysTasks, state: Tensors, tasks: Sequence[Task], seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """1 for a task that was won, and what each episode was paid [tasks]."""
-    console = Console(stderr=True)
+    console, size = Console(stderr=True), at_once()
     won: list[bool] = []
     returns: list[float] = []
     with console.status("playing …") as status:
-        for start in range(0, len(tasks), AT_ONCE):
-            part = tasks[start : start + AT_ONCE]
+        for start in range(0, len(tasks), size):
+            part = tasks[start : start + size]
             drawn = seeding.derive(seed, "agents", start)
             rollout = algorithm.play_tasks(state["theta"], part, drawn)
             won += rollout.won

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
+import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -30,7 +31,15 @@ from fedrl.config.schema import Config
 from fedrl.core import agreement, seeding, tree
 from fedrl.core.own_data import Agrees, ComparesContents
 from fedrl.core.registry import is_file, label
-from fedrl.core.types import Algorithm, ShowsEpisodes, Tables, UserError, WarmUp
+from fedrl.core.types import (
+    Algorithm,
+    GpuUse,
+    SharesGpu,
+    ShowsEpisodes,
+    Tables,
+    UserError,
+    WarmUp,
+)
 from fedrl.engines.flower import connection as connections
 from fedrl.engines.in_process import one_line
 from fedrl.envs.simulated import SimulatedWorld, require_repeats
@@ -70,10 +79,7 @@ def plan(config: Config) -> list[str]:
     specs = algorithm.declare(sent)
     numbers = sum(math.prod(spec.shape) for spec in specs.values())
     up = sum(math.prod(s.shape) * np.dtype(s.dtype).itemsize for s in specs.values())
-    clients = config.async_buffer.size or sum(
-        min(len(group), config.federation.cohort or len(group))
-        for group in groups(config.federation)
-    )
+    clients = config.async_buffer.size or clients_at_a_time(config)
     names = ", ".join(specs) if len(specs) <= SHOWN else f"{len(specs)} tensors"
     return [
         f"a client sends {numbers:,} numbers: {names}",
@@ -83,6 +89,14 @@ def plan(config: Config) -> list[str]:
         *needs,
         *notes(config),
     ]
+
+
+def clients_at_a_time(config: Config) -> int:
+    """Clients of a round."""
+    return sum(
+        min(len(group), config.federation.cohort or len(group))
+        for group in groups(config.federation)
+    )
 
 
 def start(config: Config, algorithm: Algorithm | None = None) -> RunDir:
@@ -109,8 +123,20 @@ def start(config: Config, algorithm: Algorithm | None = None) -> RunDir:
 
 def check_model(config: Config, algorithm: Algorithm) -> None:
     """Load the language model, if one trains: it, its device or an extra may be missing."""
+    take_gpu(config, algorithm)
     if hasattr(config.algorithm, "model") and isinstance(algorithm, WarmUp):
         algorithm.warm_up()
+
+
+def take_gpu(config: Config, algorithm: Algorithm) -> None:
+    """Where a language model computes on a GPU, wait for room there: for this process and for its
+    workers, whose clients learn. What could never fit is refused."""
+    if not isinstance(algorithm, SharesGpu):
+        return
+    workers = 0
+    if config.engine == "workers":
+        workers = min(config.workers or os.cpu_count() or 1, clients_at_a_time(config))
+    algorithm.take_gpu(GpuUse(config.engine == "inprocess", workers=workers))
 
 
 def check_own_data(config: Config, algorithm: Algorithm) -> None:
@@ -246,6 +272,7 @@ def train(
             warn(line)
         if isinstance(algorithm, ShowsEpisodes):
             algorithm.keep_episodes = run.keep_episodes
+        take_gpu(config, algorithm)
         algorithm = build_clients(config, algorithm)
         errors = ErrorLog(run.say, shown.note)
         engine = stack.enter_context(open_engine(config, run, algorithm, warn, errors))

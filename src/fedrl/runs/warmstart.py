@@ -100,7 +100,7 @@ def warmstart(
     console = console or Console(highlight=False)
     shown, held_out = _public_tasks(world, settings)
     eval_tasks = _eval_tasks(world, settings, shown)
-    with warmstart_folder(out) as (folder, record):
+    with warmstart_folder(out, "teaching") as (folder, record):
         taught, longest = _imitate_expert(world, settings, folder, shown, held_out, console)
         record |= taught
         if eval_tasks:
@@ -219,6 +219,7 @@ def _evaluate(
     """Success and score of the folder's agent, as a run's evaluation would find them; `longest` is
     the expert's longest answer, in tokens."""
     from fedrl.algorithms.fedagent.local_trainer import LocalTrainer
+    from fedrl.llm.out_of_memory import OutOfMemory
 
     agent = fedagent.Settings(
         model=str(model),
@@ -230,6 +231,12 @@ def _evaluate(
         prompt_tokens=settings.prompt_tokens,
         kl=0.0,
     )
-    trainer = LocalTrainer(agent, world)
-    found = trainer.evaluate(trainer.policy.weights(), tasks, settings.seed)
+    try:
+        trainer = LocalTrainer(agent, world)
+        found = trainer.evaluate(trainer.policy.weights(), tasks, settings.seed)
+    except OutOfMemory as error:
+        raise OutOfMemory(
+            "out of memory in the evaluation after the warm start: lower --eval_tasks (it is "
+            f"{settings.eval_tasks}, and 0 is all), or leave out --eval"
+        ) from error
     return {name: found[f"eval/{name}"] for name in ("success", "return", "steps")}

@@ -71,7 +71,7 @@ def warmstart(world: Imdb, settings: Settings, out: Path, console: Console | Non
         raise UserError(
             f"world.public is {len(world.public)}; reading needs some: --world.public 2000"
         )
-    with warmstart_folder(out) as (folder, record):
+    with warmstart_folder(out, "reading") as (folder, record):
         record |= _read_reviews(world, settings, folder, count, console)
         read = (review.id for review in world.public[:count])
         record |= shown_record(settings.model, world, read)

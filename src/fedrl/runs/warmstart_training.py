@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from rich.console import Console
 
@@ -28,12 +28,17 @@ Record = dict[str, Any]
 
 
 @contextmanager
-def warmstart_folder(out: Path) -> Iterator[tuple[Path, Record]]:
+def warmstart_folder(
+    out: Path, doing: Literal["teaching", "reading"]
+) -> Iterator[tuple[Path, Record]]:
     """A new model folder and the record to fill, which is written when the work is done."""
     with new_folder(out) as folder:
         start, record = time.perf_counter(), Record()
         try:
-            yield folder, record
+            from fedrl.llm.out_of_memory import explain_out_of_memory
+
+            with explain_out_of_memory(doing=doing):
+                yield folder, record
         except ModuleNotFoundError as error:
             raise missing_extra(error, "fedrl warmstart", "llm") from error
         record["seconds"] = round(time.perf_counter() - start, 1)

@@ -48,7 +48,7 @@ def on_a_card(recipe: str, model) -> tuple[float, float]:
     world = recipe.partition("_")[0]
     found = estimate_memory(replace(settings, model=str(model), device="cuda"), EVALUATED[world])
     sent = sum(4 * math.prod(shape) for shape in found.trained.values())
-    return found.memory.total / 1e9, sent / 1e9
+    return found.memory.least / 1e9, sent / 1e9
 
 
 @pytest.mark.parametrize("world", EVALUATED)

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -14,6 +15,9 @@ pytest.importorskip("transformers", reason="FedAgent needs the extra llm")
 
 from support.agent_runs import last, recipe, train
 
+from fedrl.algorithms.fedagent.algorithm import FedAgent
+from fedrl.algorithms.fedagent.memory_advice import advice
+from fedrl.cli import call
 from fedrl.config.build import build_algorithm
 from fedrl.core.types import UserError
 from fedrl.llm import policy as policies
@@ -21,14 +25,19 @@ from fedrl.llm.generation.hf import HFSampler
 from fedrl.llm.out_of_memory import ADVICE as ADVICES
 from fedrl.llm.out_of_memory import NoRoom, OutOfMemory, explain_out_of_memory
 from fedrl.llm.rl import policy_gradient
+from fedrl.runs import agents
 from fedrl.runs import train as runs
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("easier_game")]
 
-ADVICE = (
-    "out of GPU memory: lower algorithm.microbatch, set algorithm.save_memory, or train adapters "
-    "with algorithm.lora_rank"
-)
+ADVICE = "out of GPU memory: resume it with algorithm.microbatch = 1 ("
+
+
+QWEN_1_5B = {
+    "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 1536,
+    "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12,
+    "num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": True,
+}  # fmt: skip
 
 
 def full(*_, **__):
@@ -72,9 +81,8 @@ def test_an_evaluation_that_runs_out_of_memory_leaves_a_run_that_goes_on(
     monkeypatch.setattr(HFSampler, "generate", in_evaluation)
     with pytest.raises(UserError, match="out of GPU memory") as found:
         train(recipe(model, rounds=2), tmp_path / "b")
-    assert str(found.value) == (
-        "out of GPU memory in an evaluation: lower algorithm.eval_tasks, algorithm.answer_tokens "
-        "or algorithm.prompt_tokens"
+    assert str(found.value).startswith(
+        "out of GPU memory in an evaluation: algorithm.eval_tasks = 6 ("
     )
     monkeypatch.setattr(HFSampler, "generate", true)
     (half,) = (tmp_path / "b" / "test").iterdir()
@@ -126,6 +134,8 @@ def test_a_spread_model_trains_with_the_plain_sampler(model, tmp_path, monkeypat
     [
         "CUDA error: out of memory\nCUDA kernel errors might be asynchronously reported …",
         "CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`",
+        "[enforce fail at alloc_cpu.cpp:124] err == 0. DefaultCPUAllocator: can't allocate memory: "
+        "you tried to allocate 4096 bytes. Error code 12 (Cannot allocate memory)",
     ],
 )
 @pytest.mark.parametrize("doing", ADVICES)
@@ -134,8 +144,11 @@ def test_any_kind_of_full_memory_is_one_line_that_names_the_right_setting(words,
     net = torch.nn.Linear(1, 1)
     net.weight.grad = torch.ones(1, 1)
     with pytest.raises(OutOfMemory) as found, explain_out_of_memory(net, doing):
-        raise RuntimeError(words) if "CUBLAS" in words else made(kind, words)
-    assert str(found.value) == ADVICES[doing]
+        raise made(kind, words) if words.startswith("CUDA error: out") else RuntimeError(words)
+    expected = ADVICES[doing]
+    if "CPU" in words:
+        expected = expected.replace("out of GPU memory", "out of memory")
+    assert str(found.value) == expected
     assert len(str(found.value).splitlines()) == 1
     assert net.weight.grad is None
 
@@ -159,3 +172,102 @@ def test_a_cache_without_room_names_what_the_phase_can_change():
         "the cache takes 9 GB and 2 GB are free; lower algorithm.eval_tasks, "
         "algorithm.answer_tokens or algorithm.prompt_tokens"
     )
+
+
+def test_pythons_own_memory_error_is_one_line_too():
+    with (
+        pytest.raises(OutOfMemory, match="^out of memory in a rollout: "),
+        explain_out_of_memory(doing="playing"),
+    ):
+        raise MemoryError("Unable to allocate 9 GiB for an array")
+
+
+def settings_of(model, **change):
+    return replace(recipe(model).algorithm, **change)
+
+
+def test_advice_names_what_would_still_help(tmp_path):
+    """Nothing that is set already, and nothing that would save nothing."""
+    (tmp_path / "config.json").write_text(json.dumps(QWEN_1_5B))
+    large = settings_of(tmp_path, device="cuda", kl=0.1)
+    said = advice(large, 0, "learning")
+    for key in ("save_memory = true", "microbatch = 1", "lora_rank = 32", "kl = 0"):
+        assert f"algorithm.{key} (" in said
+    assert said.index("save_memory") < said.index("a new run") < said.index("lora_rank")
+    assert len(said.splitlines()) == 1
+    less = replace(large, save_memory=True, lora_rank=4, microbatch=1)
+    said = advice(less, 0, "learning")
+    for key in ("save_memory", "microbatch", "lora_rank", "kl"):
+        assert key not in said
+
+
+def test_a_gpus_passes_are_cut_by_tokens_so_that_a_smaller_microbatch_may_not_help(model):
+    """Of 8 rows a pass takes one as it is: 4 and 2 would take as much."""
+    long = settings_of(model, device="cuda", prompt_tokens=40_000, microbatch=8)
+    assert "microbatch" not in advice(long, 0, "learning")
+
+
+def test_an_evaluation_is_told_of_the_setting_that_its_size_comes_from(model):
+    plain = settings_of(model)
+    assert "algorithm.eval_tasks = 6 (" in advice(plain, 60, "evaluating")
+    own = advice(replace(plain, eval_own=5), 60, "evaluating_own")  # in 12 worlds
+    assert "algorithm.eval_own = 1 (" in own
+    assert "eval_tasks" not in own
+    streams = settings_of(model, device="cuda", tasks=64, group=8)
+    said = advice(streams, 600, "evaluating")
+    assert "algorithm.tasks = 32 (" in said
+    assert "algorithm.group = 4 (" in said
+    assert "eval_tasks" not in said
+
+
+@pytest.mark.parametrize(("how", "key"), [("own", "eval_own"), ("parts", "FEDRL_AT_ONCE")])
+def test_who_plays_is_told_what_it_plays_by(model, monkeypatch, how, key):
+    algorithm = build_algorithm(recipe(model))
+    theta = algorithm.init(0)["theta"]
+    tasks = list(algorithm.world.tasks("train"))[:20]
+    monkeypatch.setattr(HFSampler, "generate", full)
+    with pytest.raises(OutOfMemory, match=key) as found:
+        if how == "own":
+            algorithm.trainer.play(theta, [t.id for t in tasks], 0, doing="evaluating_own")
+        else:
+            algorithm.play_tasks(theta, tasks, 0)
+    assert "eval_tasks" not in str(found.value)
+
+
+def test_tasks_are_played_in_parts_of_a_size_that_may_be_said(model, monkeypatch, tmp_path):
+    path, sizes = train(recipe(model, rounds=1), tmp_path), []
+    true = FedAgent.play_tasks
+
+    def counted(self, theta, tasks, seed):
+        sizes.append(len(tasks))
+        return true(self, theta, tasks, seed)
+
+    monkeypatch.setattr(FedAgent, "play_tasks", counted)
+    monkeypatch.setenv("FEDRL_AT_ONCE", "5")
+    agents.evaluate_split(path, "unseen", 0)
+    assert sizes == [5, 5, 2]
+    monkeypatch.setenv("FEDRL_AT_ONCE", "none")
+    with pytest.raises(UserError, match="FEDRL_AT_ONCE is 'none'"):
+        agents.evaluate_split(path, "unseen", 0)
+
+
+def test_a_policy_in_use_is_not_told_of_evaluations(model, monkeypatch):
+    algorithm = build_algorithm(recipe(model))
+    policy = algorithm.policy(algorithm.init(0))
+    monkeypatch.setattr(HFSampler, "generate", full)
+    with pytest.raises(OutOfMemory, match="ask it fewer prompts at a time"):
+        policy.act("look around")
+
+
+def test_a_warm_start_that_runs_out_of_memory_is_one_line(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(torch.Tensor, "backward", full)
+    small = ["--steps", "2", "--batch", "2", "--tasks", "4", "--world.size", "tiny"]
+    out = tmp_path / "model"
+    assert call(["warmstart", "household", "--out", str(out), *small]) == 2
+    said = capsys.readouterr().err
+    assert "out of GPU memory in the warm start: lower --batch or --prompt_tokens" in said
+    assert "Traceback" not in said
+    assert not out.exists()
+    reads = ["--steps", "2", "--batch", "2", "--world.source", "generated", "--world.public", "40"]
+    assert call(["warmstart", "imdb", "--out", str(out), *reads]) == 2
+    assert "lower --batch or --window" in capsys.readouterr().err

@@ -13,7 +13,7 @@ pytest.importorskip("peft", reason="LoRA needs peft (fedrl[llm])")
 
 from support.agent_runs import recipe
 
-from fedrl.algorithms.fedagent import memory_estimate
+from fedrl.algorithms.fedagent import memory_advice, memory_estimate
 from fedrl.algorithms.fedagent.local_trainer import trained_model
 from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core.types import UserError
@@ -201,19 +201,80 @@ def test_a_pass_is_cut_by_tokens_not_by_samples(large):
 
 
 def test_what_cannot_fit_is_refused_with_what_helps_most(large):
-    memory_estimate.require_memory(large, 60 * 10**9)
+    memory_advice.require_memory(large, 0, 60 * 10**9)
     with pytest.raises(UserError) as found:
-        memory_estimate.require_memory(large, 24 * 10**9)
+        memory_advice.require_memory(large, 0, 40 * 10**9)
     words = str(found.value)
     assert len(words.splitlines()) == 1
-    assert "the GPU has 24.0 GB free: algorithm.lora_rank = 32" in words
+    assert "algorithm.model needs 48." in words
+    assert "the GPU has 40.0 GB for it: algorithm.lora_rank = 32" in words
     assert "algorithm.kl = 0 (6.2 GB less)" in words
-    memory_estimate.require_memory(replace(large, lora_rank=32), 24 * 10**9)
-    memory_estimate.require_memory(replace(large, device="cpu"))  # nothing to ask
+    memory_advice.require_memory(replace(large, lora_rank=32), 0, 24 * 10**9)
+
+
+MEASURED = [  # GB at the height of a step, on an H200; passes of at most this many tokens
+    ("135m", {}, 64, 128, 16, 33_333, 6.72),
+    ("135m", {}, 512, 400, 24, 33_333, 20.13),
+    ("135m", {}, 64, 2048, 512, 33_333, 20.35),
+    ("135m", {"save_memory": True}, 512, 1024, 64, 33_333, 20.10),
+    ("135m", {"lora_rank": 32}, 64, 3584, 512, 22_222, 17.08),
+    ("1.5b", {}, 64, 600, 128, 4096, 38.09),
+    ("1.5b", {"lora_rank": 32}, 64, 600, 128, 4096, 18.61),
+    ("1.5b", {"lora_rank": 32, "save_memory": True}, 64, 2048, 512, 4096, 16.74),
+    ("7b", {"lora_rank": 32}, 64, 600, 128, 4096, 64.76),
+]
+SMOLLM2 = {
+    "model_type": "llama", "architectures": ["LlamaForCausalLM"], "hidden_size": 576,
+    "intermediate_size": 1536, "num_hidden_layers": 30, "num_attention_heads": 9,
+    "num_key_value_heads": 3, "vocab_size": 49152, "tie_word_embeddings": True,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "change", "rows", "prompt", "answer", "tokens", "gb"), MEASURED)
+def test_the_estimate_is_within_a_tenth_of_what_was_measured(
+    tmp_path, monkeypatch, name, change, rows, prompt, answer, tokens, gb
+):
+    """Full steps with AdamW's moments in place: before its first step there are none."""
+    shape = {"135m": SMOLLM2, "1.5b": QWEN_1_5B, "7b": QWEN_7B}[name]
+    (tmp_path / "config.json").write_text(json.dumps(shape))
+    monkeypatch.setattr(memory, "pass_tokens", lambda parameters: min(tokens, 32_768))
+    settings = Settings(
+        model=str(tmp_path), device="cuda", kl=0.0, tasks=rows // 2, group=2,
+        prompt_tokens=prompt, answer_tokens=answer, **change,
+    )  # fmt: skip
+    found = memory_estimate.estimate_memory(settings, 0).memory.least / 1e9
+    assert found == pytest.approx(gb, rel=0.1)
+
+
+@pytest.mark.parametrize(
+    ("rows", "prompt", "answer", "gb"), [(64, 128, 16, 11.39), (512, 400, 24, 33.57),
+                                         (64, 2048, 512, 34.80)],
+)  # fmt: skip
+def test_captured_layers_are_counted(tmp_path, monkeypatch, rows, prompt, answer, gb):
+    """What PyTorch held at most on an H200, of a model whose layers become CUDA graphs."""
+    (tmp_path / "config.json").write_text(json.dumps(SMOLLM2))
+    monkeypatch.setattr(memory, "pass_tokens", lambda parameters: 32_768)
+    settings = Settings(
+        model=str(tmp_path), device="cuda", kl=0.0, tasks=rows // 2, group=2,
+        prompt_tokens=prompt, answer_tokens=answer,
+    )  # fmt: skip
+    found = memory_estimate.estimate_memory(settings, 0).memory
+    assert found.total / 1e9 == pytest.approx(gb, rel=0.1)
+    assert found.least == found.total - found.graphs
+    for change in ({"lora_rank": 4}, {"personal_rank": 4}, {"save_memory": True}):
+        other = memory_estimate.estimate_memory(replace(settings, **change), 0).memory
+        assert other.graphs == 0
+
+
+def test_large_models_are_not_captured(large):
+    assert memory_estimate.estimate_memory(large, 0).memory.graphs == 0
 
 
 def test_what_helps_is_told_by_what_it_saves(large):
-    helps = dict(memory_estimate.remedies(large, 134, 9))
+    helps = dict(memory_advice.remedies(large, 134, 9))
+    assert "algorithm.group = 4" in helps
+    longer = replace(large, lora_rank=32, answer_tokens=2048)
+    assert "algorithm.answer_tokens = 1024" in dict(memory_advice.remedies(longer, 134, 9))
     now = memory_estimate.estimate_memory(large, 134).memory.total
     for words, change in {
         "algorithm.kl = 0": {"kl": 0.0},
@@ -224,7 +285,7 @@ def test_what_helps_is_told_by_what_it_saves(large):
         assert helps[words] == now - less
     assert list(helps.values()) == sorted(helps.values(), reverse=True)
     assert not any("eval_tasks" in words for words in helps)
-    plain = dict(memory_estimate.remedies(replace(large, rollouts="plain"), 134, 9))
+    plain = dict(memory_advice.remedies(replace(large, rollouts="plain"), 134, 9))
     assert "algorithm.eval_tasks = 64" in plain
 
 
@@ -286,13 +347,13 @@ def test_a_machine_without_a_gpu_tells_a_gpus_memory_too(folder, monkeypatch):
 
     def told(settings):
         needs = memory_estimate.estimate_memory(settings, 0)
-        return "\n".join(memory_estimate.estimate_lines(needs, settings))
+        return "\n".join(memory_advice.estimate_lines(needs, settings))
 
     gpu = memory_estimate.estimate_memory(replace(settings, device="cuda"), 0).memory.total
-    assert f"on a GPU at most {memory_estimate.in_bytes(gpu)}" in told(settings)
-    assert memory_estimate.fitting(gpu) in told(settings)
-    assert memory_estimate.fitting(gpu) in told(replace(settings, device="cuda"))
-    here = memory_estimate.in_bytes(memory_estimate.device_memory("cpu"))
+    assert f"on a GPU at most {memory_advice.in_bytes(gpu)}" in told(settings)
+    assert memory_advice.fitting(gpu) in told(settings)
+    assert memory_advice.fitting(gpu) in told(replace(settings, device="cuda"))
+    here = memory_advice.in_bytes(memory_advice.device_memory("cpu"))
     assert f"on cpu (which has {here})" in told(settings)
     for asked in ("cpu", "cuda"):
         assert "on a GPU at most" not in told(replace(settings, device=asked))
@@ -300,11 +361,11 @@ def test_a_machine_without_a_gpu_tells_a_gpus_memory_too(folder, monkeypatch):
 
 
 def test_what_vllm_takes_is_not_counted_and_said(folder, monkeypatch):
-    monkeypatch.setattr(memory_estimate, "find_spec", lambda _: None)
+    monkeypatch.setattr(memory_advice, "find_spec", lambda _: None)
     settings = replace(BASE, model=str(folder), device="cuda", rollouts="vllm")
     needs = memory_estimate.estimate_memory(settings, 0)
     assert needs.memory.sampler == needs.memory.cache == 0
-    text = "\n".join(memory_estimate.estimate_lines(needs, settings))
+    text = "\n".join(memory_advice.estimate_lines(needs, settings))
     assert "vllm takes 30% of the GPU's memory beside that, and is not installed here" in text
 
 
@@ -316,5 +377,5 @@ def test_a_plan_says_what_of_the_model_it_could_not_look_at(folder, tmp_path):
 def test_usual_cards_are_named_with_what_cuda_takes_itself():
     said = "fits 8 GB: no, 16 GB: no, 24 GB: {}, 48 GB: yes, 80 GB: yes"
     full = 24 * 10**9 - memory_estimate.CALIBRATION.context
-    assert memory_estimate.fitting(full) == said.format("yes")
-    assert memory_estimate.fitting(full + 1) == said.format("no")
+    assert memory_advice.fitting(full) == said.format("yes")
+    assert memory_advice.fitting(full + 1) == said.format("no")

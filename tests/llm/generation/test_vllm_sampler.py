@@ -17,6 +17,7 @@ from support.tiny_model import nudged, tiny
 from fedrl.core.types import UserError
 from fedrl.llm import lora
 from fedrl.llm.generation.hf import HFSampler
+from fedrl.llm.out_of_memory import OutOfMemory, explain_out_of_memory
 from fedrl.llm.policy import Policy
 from fedrl.llm.rl import ppo
 from fedrl.llm.rl.batches import to_rows
@@ -160,3 +161,25 @@ def test_what_vllm_cannot_do_is_said(vllm):
         vllm(policy_of(tiny(), torch.device("cuda", 1)), 40)
     with pytest.raises(UserError, match="needs a model folder"):
         vllm(policy_of(tiny(), name="model.gguf"), 40)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "No available memory for the cache blocks. Try increasing `gpu_memory_utilization` when …",
+        "Free memory on device (3.1/139.8 GiB) on startup is less than desired GPU memory "
+        "utilization (0.3, 41.9 GiB). Decrease GPU memory utilization …",
+    ],
+)
+def test_a_gpu_without_room_for_vllm_is_one_line(vllm, monkeypatch, words):
+    def full(self, **how):
+        raise ValueError(words)
+
+    monkeypatch.setattr(LLM, "__init__", full)
+    with pytest.raises(OutOfMemory) as found, explain_out_of_memory(doing="loading"):
+        vllm(policy_of(tiny()), 40)
+    assert str(found.value) == (
+        "vLLM finds no room for its weights and cache in 30% of the GPU's memory; lower "
+        'algorithm.prompt_tokens or algorithm.answer_tokens, use rollouts = "auto" or a smaller '
+        "model"
+    )

@@ -6,6 +6,7 @@ alike, and the agent in use once it is trained.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -18,16 +19,25 @@ from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core.agreement import digest
 from fedrl.core.data_outline import DataOutline, outlined
 from fedrl.core.registry import missing_extra
-from fedrl.core.types import Json, Tensors, UserError
+from fedrl.core.types import GpuUse, Json, Tensors, UserError
 from fedrl.envs.client_worlds import ClientWorlds, described
 from fedrl.envs.text import Alike, PartitionedWorld, Task, TextWorld
 
 if TYPE_CHECKING:
     from fedrl.algorithms.fedagent.local_trainer import LocalTrainer
+    from fedrl.llm.gpu_share import Reservation
     from fedrl.llm.text_policy import AgentPolicy, Answering
 
 OWN = "personal"
 """Of what a client keeps: adapters of its own, which nobody else ever sees."""
+
+
+class Place:
+    """On a GPU, which is given back with the model; of nothing where there is no GPU."""
+
+    def __init__(self, reservation: Reservation | None) -> None:
+        if reservation is not None:
+            weakref.finalize(self, reservation.release)
 
 
 class AgentModel:
@@ -40,6 +50,7 @@ class AgentModel:
     client_env_ids: Sequence[Sequence[int]]
     keep_episodes: Callable[[list[Json]], None] | None = None
     _trainer: LocalTrainer | None
+    _place: Place | None = None
 
     @cached_property
     def eval_tasks(self) -> list[Task]:
@@ -144,19 +155,24 @@ class AgentModel:
         held = [len(share) for share in shares]
         return outlined("tasks", held, trained, evaluated, kinds, "eval/success")
 
+    def evaluated(self) -> int:
+        """How many episodes the largest evaluation plays."""
+        own = self.settings.eval_own * sum(map(len, self.client_env_ids))
+        more = (len(tasks) for tasks in self.more_eval_tasks.values())
+        return max(len(self.eval_tasks), own, *more, 2 * self.settings.eval_trained)
+
     def outline(self) -> tuple[Tensors, list[str]]:
         """The server's state in shapes alone, and what a client needs; no weights are read."""
         if not self.settings.model:
             raise UserError("algorithm.model is empty; name a model folder (`fedrl warmstart`)")
         try:
             from fedrl.algorithms.fedagent.local_trainer import chosen_format, require_template
-            from fedrl.algorithms.fedagent.memory_estimate import estimate_lines, estimate_memory
+            from fedrl.algorithms.fedagent.memory_advice import estimate_lines
+            from fedrl.algorithms.fedagent.memory_estimate import estimate_memory
             from fedrl.llm.policy import look_at_folder
         except ModuleNotFoundError as error:
             raise missing_extra(error, f"algorithm.name = {self.settings.name!r}", "llm") from error
-        own = self.settings.eval_own * sum(map(len, self.client_env_ids))
-        more = (len(tasks) for tasks in self.more_eval_tasks.values())
-        evaluated = max(len(self.eval_tasks), own, *more, 2 * self.settings.eval_trained)
+        evaluated = self.evaluated()
         estimate = estimate_memory(self.settings, evaluated)
         nothing = np.zeros((), np.float32)  # seen as if it were an array, without one's memory
         theta = {name: np.broadcast_to(nothing, shape) for name, shape in estimate.trained.items()}
@@ -190,16 +206,27 @@ class AgentModel:
         """In a worker, what is wrong with the model is said at once, not as a client's error."""
         assert self.trainer
 
+    def take_gpu(self, use: GpuUse) -> None:
+        """Reserve what this needs, if the model runs on a GPU: before anything is loaded."""
+        if self._place is not None or not self.settings.model:
+            return
+        try:
+            from fedrl.algorithms.fedagent.gpu_admission import admit
+        except ModuleNotFoundError as error:
+            raise missing_extra(error, f"algorithm.name = {self.settings.name!r}", "llm") from error
+        self._place = Place(admit(self.settings, self._held_side_by_side, use))
+
+    def _held_side_by_side(self) -> int:
+        return 0 if self.dealt.held_out == "clients" else self.evaluated()
+
     @property
     def trainer(self) -> LocalTrainer:
         """The model is loaded when it is first needed, in the process that needs it."""
         if self._trainer is None:
+            self.take_gpu(GpuUse())
             try:
                 from fedrl.algorithms.fedagent.local_trainer import LocalTrainer
-                from fedrl.algorithms.fedagent.memory_estimate import require_memory
 
-                if self.settings.model:
-                    require_memory(self.settings)
                 self._trainer = LocalTrainer(self.settings, self.world)
             except ModuleNotFoundError as error:
                 raise missing_extra(
@@ -208,4 +235,4 @@ class AgentModel:
         return self._trainer
 
     def __getstate__(self) -> dict[str, object]:
-        return self.__dict__ | {"_trainer": None, "keep_episodes": None}
+        return self.__dict__ | {"_trainer": None, "_place": None, "keep_episodes": None}

@@ -315,7 +315,8 @@ class FedAgent(AgentModel):
             shares = self.dealt.shares
             parts = [held_out.in_own_scenes(world, shares[k], count, k) for k in owners]
         ids = [task for part in parts for task in part]
-        won = self.trainer.play(theta, ids, seeding.derive(seed, "own worlds")).won
+        seed = seeding.derive(seed, "own worlds")
+        won = self.trainer.play(theta, ids, seed, doing="evaluating_own").won
         return held_out.mean_over_worlds(won, parts)
 
     def evaluate_clients(self, state: Tensors, seed: int, episodes: int) -> np.ndarray:
@@ -348,7 +349,8 @@ class FedAgent(AgentModel):
 
     def play_tasks(self, theta: Tensors, tasks: Sequence[Task], seed: int) -> Rollout:
         """Episodes of these tasks at the evaluation's temperature, with their transcripts."""
-        return self.trainer.play(theta, [task.id for task in tasks], seed, transcripts=True)
+        ids = [task.id for task in tasks]
+        return self.trainer.play(theta, ids, seed, transcripts=True, doing="playing_parts")
 
 
 def build(

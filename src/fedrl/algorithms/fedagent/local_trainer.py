@@ -20,6 +20,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -34,7 +35,7 @@ from fedrl.llm.actor import Actor
 from fedrl.llm.generation.select import select_sampler
 from fedrl.llm.model_setup import compile_layers, prepare_model
 from fedrl.llm.model_types import LanguageModel, Tokenizer
-from fedrl.llm.out_of_memory import explain_out_of_memory
+from fedrl.llm.out_of_memory import Doing, explain_out_of_memory
 from fedrl.llm.policy import SPREAD, Policy, choose_device, load
 from fedrl.llm.prompts import single_turn
 from fedrl.llm.prompts.prompt_format import PromptFormat, world_format
@@ -93,6 +94,13 @@ def require_template(format: PromptFormat[Any], tokenizer: Tokenizer) -> None:
         single_turn.require_template(tokenizer)
 
 
+def advised(settings: Settings, evaluated: int, doing: Doing) -> str:
+    """What helps against full memory here; `memory_advice` is asked when it happens."""
+    from fedrl.algorithms.fedagent.memory_advice import advice
+
+    return advice(settings, evaluated, doing)
+
+
 class LocalTrainer:
     """Plays and learns as the settings say."""
 
@@ -104,7 +112,7 @@ class LocalTrainer:
         self.pays_success = settings.reward == "success" or (
             settings.reward == "auto" and not graded
         )
-        with explain_out_of_memory(doing="loading"):
+        with explain_out_of_memory(doing="loading", advise=partial(advised, settings, 0)):
             self._load_models(settings)
         format = chosen_format(settings, world)
         require_template(format, self.policy.tokenizer)
@@ -160,7 +168,7 @@ class LocalTrainer:
         round; `rate_shares` say of each epoch what the learning rate is of its highest.
         """
         settings = self.settings
-        with explain_out_of_memory(self.policy.model):
+        with explain_out_of_memory(self.policy.model, advise=partial(advised, settings, 0)):
             self.actor.load(broadcast["theta"])
             rng, generator = np.random.default_rng(seed), self.actor.generator(seed)
             optimizer = LocalOptimizer(self, rule, broadcast, generator, moments)
@@ -198,7 +206,7 @@ class LocalTrainer:
         """Episodes of these tasks with the rewards that are learned from; `scores` gets what the
         world paid."""
         settings = self.settings
-        with explain_out_of_memory(doing="playing"):
+        with explain_out_of_memory(doing="playing", advise=partial(advised, settings, 0)):
             rollout = collect_rollout(
                 self.loop, self.actor.sampler, tasks, settings.temperature, generator,
                 settings.group,
@@ -219,10 +227,12 @@ class LocalTrainer:
         ids: Sequence[str],
         seed: int,
         transcripts: bool | Collection[int] = False,
+        doing: Doing = "evaluating",
     ) -> Rollout:
         """One episode of each task at the evaluation's temperature, with transcripts of all or of
         these."""
-        with explain_out_of_memory(doing="evaluating"):
+        advise = partial(advised, self.settings, len(ids))
+        with explain_out_of_memory(doing=doing, advise=advise):
             self.actor.load(theta)
             return collect_rollout(
                 self.loop, self.actor.sampler, ids, self.settings.eval_temperature,

@@ -18,41 +18,39 @@ P parameters, of which N are trained; weights and what is trained are float32 (4
     activations  of one forward and backward pass of the learner, or one over prompts of the
                  sampler, whichever is larger: `llm.memory` counts both. The packed learner cuts its
                  passes at a number of tokens that follows from P
+    graphs       small models' layers are captured as CUDA graphs (`learner.graphed`): another
+                 pass's activations, which stay, and 4 N for gradients of fixed addresses. Where
+                 there is no room for them nothing is captured, so nothing is refused for their sake
 
 Weights, gradients, optimizer, copies, sampler and cache are exact; activations are within some
 percent for Llama and Qwen2 and a guide for others, with prompts and answers of the lengths that
-settings allow. CUDA itself takes another half gigabyte.
+settings allow. CUDA itself takes another 0.9 GB.
+
+A process that only plays (the driver of workers or of nodes, `fedrl eval`, `fedrl serve`) has no
+gradients, moments, anchors and no pass of the learner: `plays`.
 """
 
 from __future__ import annotations
 
-import os
-from dataclasses import replace
-from importlib.util import find_spec
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
 from fedrl.algorithms.fedagent.local_trainer import rollouts, trained_model
 from fedrl.algorithms.fedagent.settings import Settings
-from fedrl.core.types import UserError
 from fedrl.llm import memory
 from fedrl.llm.generation.decode_buffers import ROUND, bucket_rows, round_up
 from fedrl.llm.generation.packed_weights import is_supported
 from fedrl.llm.generation.select import sampler_name
-from fedrl.llm.generation.vllm import SHARE
+from fedrl.llm.learner import decoder, graphed
 from fedrl.llm.lora import is_personal, linear_layers
 from fedrl.llm.memory import CALIBRATION, HALF, SINGLE, Shape, cache_bytes, shape_of
-from fedrl.llm.policy import SPREAD, choose_device, skeleton
+from fedrl.llm.model_types import LanguageModel
+from fedrl.llm.policy import SPREAD, skeleton
+from fedrl.llm.weights import decoder_and_head
 
 FOUR_BIT = 1 / 2 + 1 / 64 + SINGLE / (64 * 256)
 """Bytes of a number in NF4, with its share of the scales."""
-
-CARDS = (8, 16, 24, 48, 80)
-"""Gigabytes of usual cards."""
-
-SLOTS = {"sgd": 0, "momentum": 1, "adam": 2}
-"""Copies of the model that each server optimiser remembers."""
 
 
 class Memory(NamedTuple):
@@ -65,10 +63,16 @@ class Memory(NamedTuple):
     sampler: int
     cache: int
     activations: int
+    graphs: int = 0
 
     @property
     def total(self) -> int:
         return sum(self)
+
+    @property
+    def least(self) -> int:
+        """Without what is only taken where there is room."""
+        return self.total - self.graphs
 
 
 class Estimate(NamedTuple):
@@ -79,6 +83,7 @@ class Estimate(NamedTuple):
     device: str
     rollouts: str
     kept: int  # numbers of a client's own adapters
+    playing: int  # bytes of a process that plays and does not learn
 
 
 def estimate_memory(settings: Settings, evaluated: int) -> Estimate:
@@ -109,6 +114,7 @@ def estimate_memory(settings: Settings, evaluated: int) -> Estimate:
         if packs
         else padded_pass(settings, shape, plain, on_gpu)
     )
+    reading = reading_pass(settings, shape, rows) if sampler == "cuda" else 0
     parts = Memory(
         weights=SINGLE * total - round((SINGLE - FOUR_BIT) * quantised * settings.four_bit),
         gradients=SINGLE * size,
@@ -116,16 +122,24 @@ def estimate_memory(settings: Settings, evaluated: int) -> Estimate:
         copies=copies(settings, total, size),
         sampler=HALF * plain if sampler == "cuda" else 0,  # adapters are merged
         cache=cache(settings, shape, rows, sampler, HALF if on_gpu else SINGLE),
-        activations=max(learning, reading_pass(settings, shape, rows) if sampler == "cuda" else 0),
+        activations=max(learning, reading),
+        graphs=graphs(settings, base, shape, plain) if packs else 0,
     )
-    return Estimate(total, sent, parts, rows, device, sampler, kept)
+    copied = model_copies(settings, total, size)
+    playing = parts.weights + copied + parts.sampler + parts.cache + reading
+    return Estimate(total, sent, parts, rows, device, sampler, kept, playing)
+
+
+def model_copies(settings: Settings, total: int, trained: int) -> int:
+    """Copies that are there from the beginning: the reference's, and the round's before for β."""
+    reference = total if settings.kl and not settings.lora_rank else 0
+    return SINGLE * (reference + (trained if settings.beta < 1 else 0))
 
 
 def copies(settings: Settings, total: int, trained: int) -> int:
-    reference = total if settings.kl and not settings.lora_rank else 0
     start = trained if settings.prox else 0
-    anchor = 7 * trained if settings.beta < 1 else 0
-    return SINGLE * (reference + start + anchor)
+    anchor = 6 * trained if settings.beta < 1 else 0  # the seventh is the round's before
+    return model_copies(settings, total, trained) + SINGLE * (start + anchor)
 
 
 def cache(settings: Settings, shape: Shape, rows: int, rollouts: str, number: int) -> int:
@@ -138,16 +152,33 @@ def cache(settings: Settings, shape: Shape, rows: int, rollouts: str, number: in
     return cache_bytes(shape, bucket_rows(rows), round_up(length, ROUND), number)
 
 
-def packed_pass(settings: Settings, shape: Shape, parameters: int) -> int:
-    """Of the longest prompts and answers, as many as a pass takes, on a GPU."""
+def pass_size(settings: Settings, parameters: int) -> int:
+    """Tokens of the packed learner's largest pass: of the longest prompts and answers, as many as
+    a pass takes."""
     longest = settings.prompt_tokens + settings.answer_tokens
     rows = min(settings.microbatch, settings.minibatch)
-    tokens = min(rows * longest, max(memory.pass_tokens(parameters), longest))
-    each = memory.packed_bytes(shape, HALF, settings.save_memory)
-    each += memory.backward_bytes(shape, HALF)
-    answers = rows * settings.answer_tokens
-    head = memory.vocabulary_bytes(shape, HALF, not settings.lora_rank, answers)
-    return round(CALIBRATION.activations * tokens * each) + head
+    return min(rows * longest, max(memory.pass_tokens(parameters), longest))
+
+
+def packed_pass(settings: Settings, shape: Shape, parameters: int) -> int:
+    """Of the learner on a GPU: what is kept for the way back, and the height of that."""
+    tokens = pass_size(settings, parameters)
+    answers = min(settings.microbatch, settings.minibatch) * settings.answer_tokens
+    kept = tokens * memory.packed_bytes(shape, HALF, settings.save_memory)
+    height = memory.backward_height(shape, HALF, not settings.lora_rank, tokens, answers)
+    return round(CALIBRATION.activations * (kept + height))
+
+
+def graphs(settings: Settings, model: LanguageModel, shape: Shape, parameters: int) -> int:
+    """Of captured passes: a pool of the largest bucket, and room for the layers' gradients."""
+    adapted = settings.lora_rank or settings.personal_rank
+    layers: Any = decoder_and_head(model)[0]
+    body = sum(p.numel() for p in layers.parameters())
+    if not decoder.GRAPHS or adapted or settings.save_memory or body > graphed.MOST_PARAMETERS:
+        return 0
+    tokens = round_up(pass_size(settings, parameters) + graphed.SPARE, graphed.STEP)
+    learned = sum(p.numel() for p in layers.layers.parameters())
+    return graphed.pass_bytes(shape, tokens, HALF) + SINGLE * learned
 
 
 def padded_pass(settings: Settings, shape: Shape, parameters: int, on_gpu: bool) -> int:
@@ -171,130 +202,3 @@ def reading_pass(settings: Settings, shape: Shape, rows: int) -> int:
     tokens = min(rows * settings.prompt_tokens, memory.read_tokens(shape))
     scratch = round(CALIBRATION.reading * tokens * memory.reading_bytes(shape))
     return scratch + SINGLE * bucket_rows(rows) * shape.vocabulary
-
-
-# What helps, and what cannot be
-
-
-def remedies(settings: Settings, evaluated: int, most: int = 3) -> list[tuple[str, int]]:
-    """Settings that need less, and the bytes that each alone saves: the most helpful first."""
-    longest = settings.prompt_tokens + settings.answer_tokens
-    options: dict[str, dict[str, object]] = {
-        "algorithm.lora_rank = 32": {"lora_rank": 32},
-        "algorithm.kl = 0": {"kl": 0.0},
-        "algorithm.save_memory = true": {"save_memory": True},
-        "algorithm.microbatch = 1": {"microbatch": 1},
-        f"algorithm.tasks = {settings.tasks // 2}": {"tasks": settings.tasks // 2},
-        f"algorithm.prompt_tokens = {settings.prompt_tokens // 2}": {
-            "prompt_tokens": settings.prompt_tokens // 2
-        },
-        f"algorithm.eval_tasks = {settings.tasks * settings.group}": {
-            "eval_tasks": settings.tasks * settings.group
-        },
-    }  # fmt: skip
-    if settings.lora_rank:
-        del options["algorithm.lora_rank = 32"]
-    if settings.tasks < 2:
-        del options[f"algorithm.tasks = {settings.tasks // 2}"]
-    if longest < ROUND:
-        del options[f"algorithm.prompt_tokens = {settings.prompt_tokens // 2}"]
-    now, found = estimate_memory(settings, evaluated).memory.total, []
-    for words, change in options.items():
-        fewer = min(evaluated, int(str(change.get("eval_tasks", evaluated))))
-        saved = now - estimate_memory(replace(settings, **change), fewer).memory.total  # type: ignore[arg-type]
-        if saved > 0.01 * now:
-            found.append((words, saved))
-    return sorted(found, key=lambda remedy: -remedy[1])[:most]
-
-
-def least_memory(settings: Settings, evaluated: int) -> int:
-    """What a run cannot do without, however short its prompts and answers are."""
-    short = replace(settings, prompt_tokens=1, answer_tokens=1)
-    return estimate_memory(short, evaluated).memory.total + CALIBRATION.context
-
-
-def require_memory(settings: Settings, available: int | None = None) -> None:
-    """Refuse what cannot fit, before anything is loaded: by what the GPU has free, if it is one."""
-    if available is None:
-        if settings.device == SPREAD or choose_device(settings.device).type != "cuda":
-            return
-        available = torch.cuda.mem_get_info(choose_device(settings.device))[0]
-    needed = least_memory(settings, 0)
-    if needed <= available:
-        return
-    helps = [f"{words} ({in_bytes(saved)} less)" for words, saved in remedies(settings, 0)]
-    raise UserError(
-        f"algorithm.model needs at least {in_bytes(needed)} to train so, and the GPU has "
-        f"{in_bytes(available)} free: " + (", ".join(helps) or "choose a smaller model")
-    )
-
-
-def estimate_lines(needs: Estimate, settings: Settings, evaluated: int = 0) -> list[str]:
-    """The estimate in words."""
-    sent = sum(torch.Size(shape).numel() for shape in needs.trained.values())
-    trained = sent + needs.kept
-    where = "all GPUs together" if settings.device == SPREAD else f"{needs.device}"
-    if there := device_memory(needs.device):
-        where += f" (which has {in_bytes(there)})"
-    parts = ", ".join(f"{name} {in_bytes(n)}" for name, n in needs.memory._asdict().items() if n)
-    keeps = [
-        f"a client keeps {in_bytes(2 * SINGLE * trained)} of AdamW's moments between its rounds, "
-        "in the checkpoint or on its own disk"
-    ]
-    own = [
-        f"a client keeps {needs.kept:,} of them for itself ({in_bytes(SINGLE * needs.kept)}), in "
-        "the checkpoint or on its own disk"
-    ]
-    helps = [f"{words} ({in_bytes(saved)})" for words, saved in remedies(settings, evaluated)]
-    states = 1 + SLOTS[settings.server_optimizer] + 2 * (settings.beta < 1)
-    return [
-        f"the model has {needs.parameters:,} parameters, {trained:,} of them trained",
-        *(keeps if settings.optimizer_state == "kept" else []),
-        *(own if needs.kept else []),
-        f"memory at most {in_bytes(needs.memory.total)} on {where}, in each process that trains: "
-        f"{parts}",
-        *([fitting(needs.memory.total)] if needs.device.startswith("cuda") else []),
-        *elsewhere(needs, settings, evaluated),
-        f"that is with {needs.rows:,} episodes side by side ({needs.rollouts} rollouts), prompts "
-        f"of {settings.prompt_tokens:,} and answers of {settings.answer_tokens:,} tokens; lower "
-        "algorithm.prompt_tokens if yours are shorter",
-        f"the server's part of a checkpoint holds {in_bytes(SINGLE * sent * states)}",
-        *([f"what would save most, each alone: {', '.join(helps)}"] if helps else []),
-    ]
-
-
-def elsewhere(needs: Estimate, settings: Settings, evaluated: int) -> list[str]:
-    """What the sum does not say: a GPU's, on a machine that has none, and what vLLM takes."""
-    if needs.rollouts == "vllm":
-        absent = find_spec("vllm") is None
-        return [
-            f"vllm takes {SHARE:.0%} of the GPU's memory beside that"
-            + (", and is not installed here: pip install vllm" if absent else "")
-        ]
-    if settings.device != "auto" or needs.device != "cpu":
-        return []
-    gpu = estimate_memory(replace(settings, device="cuda"), evaluated).memory.total
-    return [
-        f"on a GPU at most {in_bytes(gpu)}, as far as this machine without one can tell: "
-        f"--algorithm.device cuda says of what; {fitting(gpu)}"
-    ]
-
-
-def fitting(size: int) -> str:
-    """Into which of the usual cards it fits, with what CUDA takes itself."""
-    needed = size + CALIBRATION.context
-    fits = (f"{card} GB: {'yes' if needed <= card * 1e9 else 'no'}" for card in CARDS)
-    return f"fits {', '.join(fits)}"
-
-
-def device_memory(device: str) -> int:
-    """Bytes that a device of this machine has in all; 0 if it has no such device, or of several."""
-    if device == "cpu":
-        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    if device == SPREAD or not torch.cuda.is_available():
-        return 0
-    return int(torch.cuda.mem_get_info(choose_device(device))[1])
-
-
-def in_bytes(size: int) -> str:
-    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{size / 1e6:.1f} MB"

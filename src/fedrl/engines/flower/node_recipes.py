@@ -29,7 +29,7 @@ from fedrl.config.schema import Config
 from fedrl.core import agreement
 from fedrl.core.own_data import Pins
 from fedrl.core.registry import normal, only_packages
-from fedrl.core.types import Algorithm, Shareable, Spec, UserError
+from fedrl.core.types import Algorithm, GpuUse, Shareable, SharesGpu, Spec, UserError
 from fedrl.engines.flower import approval, own_data_book, policy_check
 from fedrl.engines.flower.adapter.records import Content
 from fedrl.engines.flower.current_policy import Rules
@@ -50,6 +50,9 @@ if TYPE_CHECKING:
 
 PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,99}")
 """A package's name or version, as far as a node repeats it."""
+
+GPU_SECONDS = 300.0
+"""How long a node's worker waits for room on its GPU; it is taken for broken after twice that."""
 
 NAMES = {
     "algorithm.name": "algorithm",
@@ -174,6 +177,8 @@ def build(
             raise UserError(Shareable("it was started without --data: there is nothing of its own"))
         with own_data_book.naming(own, config):
             algorithm = build_algorithm(config, own)
+        if isinstance(algorithm, SharesGpu):
+            algorithm.take_gpu(GpuUse(learns=True, evaluates=False, patience=GPU_SECONDS))
         agreement.require(algorithm, config.agree, 0, "this node")
         return build_clients(config, algorithm, masked=True)
 

@@ -22,6 +22,7 @@ from torch import Tensor
 from fedrl.core.types import UserError
 from fedrl.llm.generation.sampler import Completions, Prompts
 from fedrl.llm.gguf import is_gguf
+from fedrl.llm.out_of_memory import NoRoom, is_out_of_memory
 from fedrl.llm.policy import Policy
 
 SHARE = 0.3
@@ -61,15 +62,25 @@ class VllmSampler:
             ) from error
         self._params = vllm.SamplingParams
         self.end = list(policy.end)
-        self.llm = vllm.LLM(
-            model=policy.name,
-            dtype="bfloat16",
-            max_model_len=length,
-            gpu_memory_utilization=SHARE,
-            logprobs_mode="processed_logprobs",
-            generation_config="vllm",  # not the folder's top_p and penalties
-            seed=0,
-        )
+        try:
+            self.llm = vllm.LLM(
+                model=policy.name,
+                dtype="bfloat16",
+                max_model_len=length,
+                gpu_memory_utilization=SHARE,
+                logprobs_mode="processed_logprobs",
+                generation_config="vllm",  # not the folder's top_p and penalties
+                seed=0,
+            )
+        except (RuntimeError, ValueError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise NoRoom(
+                f"vLLM finds no room for its weights and cache in {SHARE:.0%} of the GPU's memory",
+                'lower algorithm.prompt_tokens or algorithm.answer_tokens, use rollouts = "auto" '
+                "or a smaller model",
+                only=True,
+            ) from error
         self.version = 0
 
     def push(self, weights: Mapping[str, Tensor] | None, version: int) -> None:
