@@ -184,6 +184,10 @@ class Analysis:
                 theirs = mean_of([one.value(SUCCESS, at) for one in several])
                 row += [shown(theirs), against(ours, theirs, start, [found["fedagent"], *several])]
             rows.append(row)
+        if not found["fedagent"].runs:  # clients of earlier runs that the grid has no more
+            there = {row[0] for row in rows}
+            before = self.page.published.get("tables", {}).get(part, ())
+            rows += [[row[0], *[None] * 4] for row in before if row[0] not in there]
         head = ["", f"equal local epochs (round {rounds})", "FedAgent against it",
                 f"equal rollouts (round {last} for the others)", "FedAgent against it"]  # fmt: skip
         columns = 5 if last > rounds else 3  # without longer baselines there is one view
