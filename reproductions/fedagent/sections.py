@@ -24,6 +24,8 @@ WHAT = TITLES | {
     "momentum": "anchored momentum against heterogeneity",
     "environment": "shops that differ from client to client",
     "environment_scenes": "scenes that differ from client to client",
+    "alfworld_settings": "ALFWorld with penalties, with LoRA, with PPO",
+    "webshop_full_settings": "WebShop with penalties, with LoRA, with PPO",
     "optimizer": "AdamW's moments, the demo",
     "alfworld_optimizer": "AdamW's moments, ALFWorld",
 }

@@ -49,7 +49,7 @@ def test_all_learners_have_equal_budgets(cells):
 
 def test_the_best_mean_is_chosen_and_an_end_is_told(cells):
     ours = [cell for cell in cells["tuning"] if cell.labels["learner"] == "fedagent"]
-    means = [0.2, 0.3, 0.6, 0.5, 0.1]
+    means = [0.05, 0.2, 0.3, 0.6, 0.5, 0.1]
     tried = {c.labels["lr"]: trained(c, [m, m + 0.1, m - 0.1]) for c, m in zip(ours, means)}
     assert chosen(tried) == "0.0005"
     assert not at_an_end(tried)

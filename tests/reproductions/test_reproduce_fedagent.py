@@ -104,7 +104,7 @@ def test_every_cell_is_a_run_that_can_begin(scale, tmp_path):
 
 def test_both_views_come_from_one_run(tmp_path):
     """Centralized and Local are evaluated at FedAgent's round, and end with its rollouts."""
-    for scale, part, count in (("small", "main", 4), ("small", "webshop", 2),
+    for scale, part, count in (("small", "main", 4), ("small", "webshop", 4),
                                ("full", "alfworld", 3), ("full", "webshop_full", 3)):  # fmt: skip
         ours, *others = cells_of(tmp_path, scale, part)
         assert len(others) == count
@@ -245,8 +245,9 @@ def test_a_number_is_the_mean_of_the_last_evaluations_of_runs_that_got_there(tmp
     one = read_runs(study.place.store, [cell])["fedagent"]
     rounds = one.runs[0].rounds
     every = cell.resolved().eval_every
-    last, before = cell.rounds, cell.rounds - every
-    expected = (rounds[last]["eval/success"] + rounds[before]["eval/success"]) / 2
+    before = cell.rounds - every
+    late = [rounds[r]["eval/success"] for r in rounds if r >= 0.8 * cell.rounds and r % every == 0]
+    expected = sum(late) / 3
     assert one.value("eval/success") == {0: pytest.approx(expected)}
     assert set(one.value("eval/success", before)) == {0, 1}
     # One evaluation: round 0 is no result of training.
@@ -370,7 +371,8 @@ def test_every_comparison_stands_under_its_own_settings(tmp_path, undrawn):
     assert "20 tasks each" in household
     assert "GRPO" in household
     assert "100 tasks each" in shop
-    assert "RLOO" in shop
+    assert "AdamW 0.0003" in shop
+    assert "at most 8 steps" in shop
 
 
 @pytest.mark.slow
@@ -389,7 +391,7 @@ def test_a_page_of_a_few_runs_names_what_is_missing(tmp_path, undrawn):
 
 @pytest.mark.slow
 def test_one_page_has_both_scales(tmp_path, undrawn):
-    """Whichever scale is asked for; the full one has one seed, which decides nothing."""
+    """Whichever scale is asked for."""
     studies = [study_of(tmp_path, name) for name in ("small", "full")]
     for study in studies:
         fill(study, fedagent=0.3, centralized=0.3, local=0.1)
@@ -399,8 +401,7 @@ def test_one_page_has_both_scales(tmp_path, undrawn):
         assert "## Scale full" in text
         judged = {row.split(" | ")[1]: row for row in rows(text, "FedAgent is better than Local")}
         assert "**holds**" in judged["Generated household, equal rollouts"]
-        assert "**undecided** | +" in judged["ALFWorld, equal local epochs"]
-        assert "(one seed)" in judged["ALFWorld, equal local epochs"]
+        assert "**holds**" in judged["ALFWorld, equal local epochs"]
 
 
 @pytest.mark.slow
@@ -442,9 +443,9 @@ def test_records_plans_and_earlier_numbers_stand_apart(tmp_path, undrawn):
     assert earlier.lstrip().startswith("<details")
     assert earlier.rstrip().endswith("</details>")
     known = now.partition("## What is planned")[0]
-    assert "of 432 planned runs have a record here" in known
-    assert "| FedAgent, the demo | 72.0 ± 2.4 | 5 |" in known
-    assert "Of 18 statements of the paper, 0 are judged by records" in known
+    assert "of 500 planned runs have a record here" in known
+    assert "| FedAgent, the demo | 71.8 ± 2.2 | 5 |" in known
+    assert "Of 22 statements of the paper, 0 are judged by records" in known
     assert "18 only by earlier runs without records, 6 of them withdrawn" in known
     (main,) = rows(now, "main: Generated household")
     assert "| 50 of 50 | 6,000 |" in main
@@ -461,7 +462,10 @@ def test_a_section_comes_back_when_its_records_are_there(tmp_path, undrawn):
     now, _, earlier = text.partition("## Earlier runs without records")
     assert "### Generated household: FedAgent, Centralized, Local" in now
     assert "#### ALFWorld: FedAgent, Centralized, Local" in earlier
-    assert len(rows(now, "FedAgent is better than Local")) == 4
+    claims = rows(now, "FedAgent is better than Local")
+    assert sum("**holds**" in row for row in claims) == 4
+    # Of the full scale's other view nobody has ever had a number.
+    assert sum("not measured | not measured" in row for row in claims) == 2
     assert len(rows(earlier, "FedAgent is better than Local")) == 2
     assert not rows(now, "main: ")
 
@@ -484,7 +488,7 @@ def test_records_about_moments_are_a_section_of_their_own(tmp_path, undrawn):
     text = page_of(study_of(tmp_path), published=True)
     section = text.partition("## AdamW's moments")[2]
     table = rows(section, "Centralized, the demo")[0].split(" | ")
-    assert table[1:] == ["69.8 ± 3.0", "67.1 ± 4.5", "72.2 ± 4.3", "+5.2 ± 6.4 |"]
+    assert table[1:] == ["69.0 ± 3.3", "67.6 ± 4.0", "71.7 ± 4.2", "+4.2 ± 6.4 |"]
     assert rows(text, "local, kept | 0 | 0: 70.1, 4: 75.4")
     assert "2 of 40 runs had to try a round again" in text
 
