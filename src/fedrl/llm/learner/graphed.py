@@ -283,17 +283,18 @@ class Layers(torch.autograd.Function):
         found.grad[: len(grad)].copy_(grad)
         found.grad[len(grad) :].zero_()
         dx = found.backward()[: len(grad)]
-        # Whoever adds gradients up makes a copy of these, which the next pass writes again.
-        gradients = [room for rooms in found.owner.gradients for room in rooms]
+        # Copies, because the next pass writes there again.
+        rooms = [room for rooms in found.owner.gradients for room in rooms]
+        gradients = [None if room is None else room.clone() for room in rooms]
         return dx if ctx.needs_input_grad[0] else None, None, *gradients
 
 
-Identity = frozenset[tuple[int, bool]]
+Identity = frozenset[tuple[int, int, bool]]
 
 
 def identity(parameters: Iterable[Tensor]) -> Identity:
-    """What was captured is of these addresses and of no others."""
-    return frozenset((p.data_ptr(), p.requires_grad) for p in parameters)
+    """What was captured is of these parameters, at these addresses."""
+    return frozenset((id(p), p.data_ptr(), p.requires_grad) for p in parameters)
 
 
 _GRAPHED: weakref.WeakKeyDictionary[nn.Module, GraphedLayers] = weakref.WeakKeyDictionary()
