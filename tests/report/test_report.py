@@ -319,7 +319,10 @@ def test_log_axis_has_labels_that_differ(top: float) -> None:
 
 @pytest.mark.slow
 def test_unfinished_run_and_doubled_seed_are_said_first(tmp_path: Path) -> None:
-    folders = [write_run(tmp_path / "a"), write_run(tmp_path / "b", done=4, status="running")]
+    folders = [
+        write_run(tmp_path / name, done=done, status="running")
+        for name, done in (("a", 6), ("b", 4))
+    ]
     text = Page(report.build(folders, tmp_path / "x.html").read_text(encoding="utf-8")).text
     unfinished = text.index("Unfinished: b is at round 4 of 10 (status: running).")
     doubled = text.index("Seed 0 is there 2 times in pavg")

@@ -60,9 +60,48 @@ def test_a_run_that_broke_before_its_first_line_says_why(tmp_path: Path):
 
 
 def test_the_terminal_marks_what_goes_on(tmp_path: Path):
-    going = write_run(tmp_path / "x", seed=2, done=4, status="running")
-    told = fedrl.Runs(map(fedrl.Run, [*methods(tmp_path / "runs"), going])).summary()
-    assert "unfinished: x is at round 4 of 10 (running)" in told
+    going = write_run(tmp_path / "x", done=4, status="running")
+    told = fedrl.Runs([fedrl.Run(going)]).summary()
+    assert "unfinished: x is at round 4 of 10 (running, or killed: fedrl run --resume" in told
+
+
+def test_a_killed_seed_beside_finished_ones_turns_no_verdict_around(tmp_path: Path):
+    """It would show the others of its group as they were when it was killed."""
+    there = methods(tmp_path / "runs")
+    killed = write_run(
+        tmp_path / "x", seed=9, algorithm='name = "fedprox"', final=81, done=2, status="running"
+    )
+    told = fedrl.Runs(map(fedrl.Run, [*there, killed])).summary()
+    assert "seed by seed, fedprox is told apart from every other one" in told
+    assert "left out: x is at round 2 of 10, beside finished seeds of the same" in told
+    whole = group_runs([load(folder) for folder in (*there, killed)])
+    assert differences.winner(whole, "eval/return") == "fedprox"
+
+
+def test_groups_that_end_apart_are_compared_where_both_have_been(tmp_path: Path):
+    """pavg is at 50 in the end, fedprox, which is better all the way, at 16 in round 2."""
+    short = [
+        write_run(tmp_path / f"s{s}", seed=s, algorithm='name = "fedprox"', final=final, done=2,
+                  status="running")
+        for s, final in enumerate([80.0, 82])
+    ]  # fmt: skip
+    there = group_runs([load(folder) for folder in (*methods(tmp_path / "runs")[:2], *short)])
+    (found,) = differences.differences(there, "eval/return")
+    assert (found.first, found.round) == ("pavg", 2)
+    assert found.values.tolist() == pytest.approx([-6.0, -6.2])
+    assert differences.winner(there, "eval/return") == ""
+    told = fedrl.Runs(fedrl.Run(run.path) for group in there for run in group.runs).summary()
+    assert "no winner by final return: pavg is not told apart from fedprox (-6.1" in told
+    assert "at round 2)" in told
+
+
+def test_the_terminal_warns_as_the_page_does(tmp_path: Path):
+    longer = [
+        write_run(tmp_path / f"l{s}", seed=s, algorithm='name = "fedprox"', rounds=20, done=20)
+        for s in (0, 1)
+    ]
+    told = fedrl.Runs(map(fedrl.Run, [*methods(tmp_path / "runs")[:2], *longer])).summary()
+    assert "These runs differ in more than the method: rounds." in told
 
 
 def test_tables_of_pandas_leave_it_out(tmp_path: Path):

@@ -22,6 +22,7 @@ from fedrl.report.run_groups import Group, common_rounds, curve, no_result, over
 from fedrl.report.run_labels import differing
 from fedrl.report.tables import Table
 from fedrl.report.worlds import by_world
+from fedrl.runs.read import Run
 
 MOST_PAIRS = 15
 OF_A_METHOD = ("algorithm.", "aggregate.")
@@ -35,12 +36,18 @@ class Difference(NamedTuple):
     first: str
     second: str
     values: np.ndarray
+    round: int  # the last that all of these runs have
 
     @property
     def decided(self) -> bool:
         """Whether the t interval of the mean leaves 0 out."""
         mean, half = interval(self.values)
         return bool(abs(mean) > half)
+
+    @property
+    def better(self) -> bool:
+        """Whether all of the interval is above 0."""
+        return self.decided and float(np.mean(self.values)) > 0
 
 
 Values = Callable[[np.ndarray, np.ndarray], np.ndarray]
@@ -52,27 +59,42 @@ def final(rounds: np.ndarray, values: np.ndarray) -> np.ndarray:
     return values[:, -1]
 
 
+def with_result(group: Group, metric: str) -> list[Run]:
+    """Its runs that have a result: beside seeds that are finished, no others count."""
+    runs = [run for run in group.runs if not no_result(run)]
+    finished = [run for run in runs if run.status == "finished"]
+    return common_rounds(finished or runs, metric)[0]
+
+
+def seed_of(run: Run) -> int:
+    return int(run.config.get("seed", 0))
+
+
 def by_seed(group: Group, metric: str, value: Values = final) -> dict[int, float]:
     """Of the runs that have a result."""
-    runs = [run for run in group.runs if not no_result(run)]
-    having, _ = common_rounds(runs, metric)
+    runs = with_result(group, metric)
     rounds, values = curve(runs, metric)
     if not values.size:
         return {}
-    seeds = (int(run.config.get("seed", 0)) for run in having)
-    return dict(zip(seeds, value(rounds, values).tolist(), strict=True))
+    return dict(zip(map(seed_of, runs), value(rounds, values).tolist(), strict=True))
 
 
 def difference(
     first: Group, second: Group, metric: str, value: Values = final
 ) -> Difference | None:
-    """None where they share fewer than two seeds."""
-    one, other = by_seed(first, metric, value), by_seed(second, metric, value)
+    """In the rounds that all these runs have, so that no seed of a group that ended early stands
+    for its end; None where they share fewer than two seeds, or no round."""
+    one, other = ({seed_of(run): run for run in with_result(group, metric)}
+                  for group in (first, second))  # fmt: skip
     seeds = sorted(one.keys() & other.keys())
     if len(seeds) < 2:
         return None
-    values = np.array([one[seed] - other[seed] for seed in seeds])
-    return Difference(first.name, second.name, values)
+    rounds, values = curve([*(one[s] for s in seeds), *(other[s] for s in seeds)], metric)
+    if not values.size:
+        return None
+    each = value(rounds, values)
+    apart = each[: len(seeds)] - each[len(seeds) :]
+    return Difference(first.name, second.name, apart, int(rounds[-1]))
 
 
 def differences(groups: Sequence[Group], metric: str, value: Values = final) -> list[Difference]:
@@ -145,7 +167,7 @@ def rivals(groups: Sequence[Group], metric: str, value: Values = final) -> list[
     """The groups that the best by its mean is not told apart from: none if it wins."""
     ordered = best_first(repeated(groups, metric), metric, value)
     found = [(other.name, difference(ordered[0], other, metric, value)) for other in ordered[1:]]
-    return [name for name, one in found if one is None or not one.decided]
+    return [name for name, one in found if one is None or not one.better]
 
 
 def winner(groups: Sequence[Group], metric: str, value: Values = final) -> str:
@@ -154,6 +176,24 @@ def winner(groups: Sequence[Group], metric: str, value: Values = final) -> str:
     if len(having) < 2 or rivals(having, metric, value):
         return ""
     return best_first(having, metric, value)[0].name
+
+
+def in_words(groups: Sequence[Group], metric: str) -> str:
+    """The difference that decides: the best's smallest, from a group that it is not told apart from
+    where there is one; and its round, if groups end in several."""
+    ordered = best_first(repeated(groups, metric), metric)
+    near = rivals(groups, metric)
+    asked = [one for one in ordered[1:] if not near or one.name in near]
+    known = [one for other in asked if (one := difference(ordered[0], other, metric)) is not None]
+    if not known:
+        return ""
+    nearest = min(known, key=lambda one: float(np.mean(one.values)))
+    scale, share = (100, True) if is_share(metric) else (1, False)
+    mean, half = map(float, interval(nearest.values * scale))
+    said = f" ({mean:.3g}, {_between(mean - half, mean + half, share)}"
+    said += f", from {nearest.second}" if len(known) > 1 else ""
+    ends = {int(curve(with_result(one, metric), metric)[0][-1]) for one in ordered}
+    return f"{said}, at round {nearest.round})" if len(ends) > 1 else f"{said})"
 
 
 def means_say(groups: Sequence[Group], metric: str) -> str:

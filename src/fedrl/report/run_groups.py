@@ -82,12 +82,24 @@ def no_result(run: Run) -> str:
 
 
 def with_results(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
-    """The runs that may be compared, and a line about each that may not. All of them where none
-    may: what there is can still be looked at."""
-    kept = [run for run in runs if not no_result(run)]
+    """The runs that may be compared, and a line about each that may not: beside seeds of its group
+    that are finished, one that is not would cut all of them short. All of them where none may:
+    what there is can still be looked at."""
+    family = dict(zip(map(id, runs), families([run.config for run in runs]), strict=True))
+    done = {family[id(run)] for run in runs if run.status == "finished"}
+
+    def why_not(run: Run) -> str:
+        if run.status == "finished" or family[id(run)] not in done:
+            return no_result(run)
+        return no_result(run) or (
+            f"{run.path.name} is at round {max(run.rounds)} of {run.config.get('rounds', '?')}, "
+            "beside finished seeds of the same"
+        )
+
+    kept = [run for run in runs if not why_not(run)]
     if not kept:
         return list(runs), []
-    return kept, [line for run in runs if (line := no_result(run))]
+    return kept, [line for run in runs if (line := why_not(run))]
 
 
 # Numbers

@@ -10,6 +10,8 @@ from fedrl.report.run_groups import Group, main_metric, no_result, summary_row
 from fedrl.report.worlds import by_world, not_compared
 
 SEEDS = "seeds"
+AS_IT_SEEMS = {"running": "running, or killed: fedrl run --resume goes on"}
+"""Who was killed could not say so."""
 
 
 def summary(groups: Sequence[Group], left_out: Sequence[str] = ()) -> str:
@@ -27,14 +29,16 @@ def summary(groups: Sequence[Group], left_out: Sequence[str] = ()) -> str:
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
     ]
     notes = [*_unfinished(groups), *(f"left out: {line}" for line in left_out)]
-    return "\n".join([*lines, *notes, *_verdicts(groups, metric)])
+    warned = [*differences.more_than_the_method(groups), *differences.tuned_for_another(groups)]
+    return "\n".join([*lines, *notes, *warned, *_verdicts(groups, metric)])
 
 
 def _unfinished(groups: Sequence[Group]) -> list[str]:
     """Runs that go on, or that somebody stopped: their numbers are not the last ones."""
     return [
         f"unfinished: {run.path.name} is at round {max(run.rounds)} of "
-        f"{run.config.get('rounds', '?')} ({'no result, ' if no_result(run) else ''}{run.status})"
+        f"{run.config.get('rounds', '?')} ({'no result, ' if no_result(run) else ''}"
+        f"{AS_IT_SEEMS.get(run.status, run.status)})"
         for group in groups
         for run in group.runs
         if run.status != "finished"
@@ -65,4 +69,6 @@ def _verdict(groups: Sequence[Group], metric: str) -> list[str]:
         said = (
             f"no winner by final {label(metric)}: {best} is not told apart from {', '.join(near)}"
         )
-    return [said, differences.means_say(having, metric), *alone]
+    return [
+        said + differences.in_words(having, metric), differences.means_say(having, metric), *alone
+    ]  # fmt: skip
