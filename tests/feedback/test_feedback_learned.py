@@ -89,6 +89,30 @@ def test_questions_from_before_the_model_learned_say_so(visit, folder):
         expect(page.locator("#items")).to_contain_text("It starts with")
 
 
+@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
+def test_what_is_from_before_says_so_on_its_card(visit, folder, size):
+    """What it is about is folded away by then."""
+    before = "From before the model had learned from you"
+    folder.ask([*(unguessed(name) for name in "abcd"), rate("e")])
+    with running(folder) as server:
+        page = visit(server, viewport=size)
+        expect(page.locator("#items")).not_to_contain_text(before)
+        press(page, "1")
+        sent(page)
+        effect.write(folder, Effect("films", 1, FILM, FILM, round=21), folder.given())
+        page.reload()
+        press(page, "1")
+        expect(page.locator("#items")).to_contain_text("item c")
+        expect(page.locator("#why")).to_be_hidden()
+        expect(page.locator("#items").get_by_text(before)).to_be_visible()
+        expect(page.get_by_role("status").last).to_contain_text(f"4 of 5 stars — {before}")
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        press(page, "11")
+        expect(page.locator("#items")).to_contain_text("item e")
+        expect(page.locator("#items")).not_to_contain_text(before)  # a guess
+        sent(page)
+
+
 def test_an_introduction_is_read_once(visit, folder):
     folder.ask([unguessed("a"), unguessed("b"), rate("c"), unguessed("d")])
     with running(folder) as server:

@@ -218,3 +218,14 @@ def test_the_documentations_example_runs(tmp_path, monkeypatch):
     exec(compile(code, "docs/feedback.md", "exec"), names)
     assert names["folder"].path == Path("private/client-0003")
     assert names["folder"].pending() == names["folder"].answers() == []  # forgotten in the end
+
+
+def test_the_shop_of_the_page_has_as_many_clients_as_customers():
+    """A run whose number is another one than that of the folders is refused."""
+    page = (DOCS / "feedback.md").read_text(encoding="utf-8")
+    shop = page.partition("### Ten customers of a shop")[2].partition("\n## ")[0]
+    (run,) = [line for line in shop.splitlines() if line.startswith("    fedrl run fedrlhf")]
+    (pages,) = [line for line in shop.splitlines() if line.startswith("    for k in ")]
+    customers = pages.removeprefix("    for k in ").partition(";")[0].split()
+    assert f"--federation.clients {len(customers)} " in run
+    assert f"data/customer{customers[-1]}\n" in shop

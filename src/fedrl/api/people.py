@@ -103,3 +103,19 @@ def private_folder(run: Path, client: int) -> Path:
 def has_ended(run: Path) -> bool:
     """Whether nothing more will be asked, unless the run is resumed with more rounds."""
     return RunDir(run).read_meta().get("status") == "finished"
+
+
+def questions_waiting(run: str | Path) -> str:
+    """Of a run that asks people: what waits for them and what was learned from, in a line.
+
+    Empty where it asks nobody, or elsewhere: a node's people have their folder there.
+    """
+    path = Path(run)
+    require_run(path)
+    config = resolve(read_recipe(path / "config.toml"))
+    if getattr(config.algorithm, "feedback", "") != "live" or config.engine == "flower":
+        return ""
+    from fedrl.feedback.waiting import waiting_line
+
+    private = Path(getattr(config.algorithm, "feedback_folder", ""))
+    return waiting_line(path, private, range(config.federation.clients))

@@ -139,7 +139,19 @@ def _trained(train: "Callable[..., Run]", folders: list[Path]) -> int:
         raise
     look = shlex.join(["fedrl", "report", str(run.path)])
     print(f"finished round {run.round}; look at it: {look}")
+    _tell_what_waits(run.path)
     return 0
+
+
+def _tell_what_waits(folder: Path) -> None:
+    """Where people are asked, they are what comes next."""
+    from fedrl.api.people import questions_waiting
+
+    try:
+        if line := questions_waiting(folder):
+            print(line)
+    except UserError as error:  # of the people's folders: the run is done
+        print(error, file=sys.stderr)
 
 
 def _again(folder: Path) -> str:

@@ -25,6 +25,11 @@ export const wordsOf = ({ kind, guessed }) =>
   WORDS[kind === "rate" && !guessed ? "start" : kind];
 export const scoreWord = ({ guessed }) => guessed ? "Our guess" : "It starts with";
 
+// What still waits from the beginning, once the model has learned: on the card itself, for the
+// longer words are folded away by then.
+export const early = (question, now) => now.learned && wordsOf(question).later
+  ? "From before the model had learned from you" : "";
+
 // Whose answer counts, where others answer the same.
 export const together = ({ others }) => others
   ? ` You answer together with ${plural(others, "other person", "other people")}: the model ` +
@@ -67,11 +72,12 @@ export const continuation = (text, prompt) =>
   prompt && text.startsWith(prompt) ? `… ${text.slice(prompt.length).trimStart()}` : text;
 
 // A question as it is read aloud: with all that a person has to know to answer it.
-export function spoken(question) {
+export function spoken(question, now) {
   const { items, prompt, scores } = question;
   const told = items.map((text) => continuation(text, prompt));
   const parts = told.length === 1 ? [told[0], `${scoreWord(question)}: ${starWords(scores[0])}`]
     : told.map((text, place) => `${PLACES[place]}: ${text}`);
+  if (early(question, now)) parts.push(early(question, now));
   return `${wordsOf(question).ask} ${(prompt ? [prompt, ...parts] : parts).join(" — ")}`;
 }
 

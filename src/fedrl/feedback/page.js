@@ -344,7 +344,7 @@ function showQuestion(question) {
   asked = question.id;
   if (conflicts.length) showConflicts(conflicts, decide);
   drawQuestion(question, now, kept);
-  say(spoken(question), true);
+  say(spoken(question, now), true);
 }
 
 talk();

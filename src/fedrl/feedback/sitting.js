@@ -1,6 +1,6 @@
 // What a sitting shows: its question, that nothing waits, its end, and what was said lately.
-import { $, make, plural, stars, continuation, scoreWord, shortItems, together, wordsOf, PLACES,
-         TEXTS_WHY, UNSURE } from "./drawing.js";
+import { $, make, plural, stars, continuation, early, scoreWord, shortItems, together, wordsOf,
+         PLACES, TEXTS_WHY, UNSURE } from "./drawing.js";
 
 const LATELY = 6;
 const LONG = 160;  // characters: a text and no title
@@ -18,7 +18,7 @@ export function drawQuestion(question, now, kept) {
   $("given").querySelector("h2").textContent =
     alone ? "It goes on from this text" : "Both go on from this text";
   $("given").querySelector("p").textContent = question.prompt;
-  $("items").replaceChildren(...question.items.map((_, place) => card(question, place)));
+  $("items").replaceChildren(...question.items.map((_, place) => card(question, place, now)));
   document.querySelectorAll(".choice span").forEach((label, place) => {
     label.textContent = words.choices[place];
   });
@@ -27,7 +27,7 @@ export function drawQuestion(question, now, kept) {
 // What is asked and why stands there until a question of the kind is dealt with, then it is folded.
 export const foldIntro = (kept) => kept.keep("intros", { once: $("why").textContent });
 
-function card(question, place) {
+function card(question, place, now) {
   const alone = question.items.length === 1;
   const made = make("article", alone ? "item alone" : "item");
   const told = continuation(question.items[place], question.prompt);
@@ -41,6 +41,7 @@ function card(question, place) {
     const score = make("div", "score", `${scoreWord(question)} `);
     score.append(stars(question.scores[0]));
     made.append(score);
+    if (early(question, now)) made.append(make("div", "score early", early(question, now)));
   }
   return made;
 }

@@ -49,6 +49,7 @@ from fedrl.runs.absent_clients import absent_clients
 from fedrl.runs.compiled_programs import release_if_crowded
 from fedrl.runs.error_log import ErrorLog
 from fedrl.runs.evaluated_tasks import KEY, evaluated_tasks, few_tasks
+from fedrl.runs.failed_clients import FailureReasons
 from fedrl.runs.interrupt import Interrupt
 from fedrl.runs.open_engine import asynchronous, flower_driver, open_engine
 from fedrl.runs.private_run import check_books, check_packages, mechanism, outlook, secret_cohorts
@@ -286,6 +287,8 @@ def train(
             start_up,
             shown.round_done,
             lambda done: run.say(shown.line(done)),
+            # who was asked is a secret where ε counts on it
+            *([] if secret_cohorts(config) else [FailureReasons(warn, engine)]),
             NoSignal(warn),
             *(partial(_track, sink, warn) for sink in sinks),
             interrupt.check,

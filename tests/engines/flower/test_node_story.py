@@ -219,6 +219,30 @@ def test_a_node_tells_its_rounds_and_refusals(tmp_path: Path, capsys: Any):
     assert "its policy does not allow it" in told
 
 
+def test_attempts_are_no_rounds(tmp_path: Path):
+    """Of a resumed run neither; clients on clocks of their own have an entry each, of one round."""
+    node, hub = AuditLog(tmp_path / "node"), AuditLog(tmp_path / "hub")
+    for number, attempt in ((1, 0), (1, 1), (2, 0), (2, 0), (3, 0)):
+        node.add("update", run="r", recipe="d", round=number, attempt=attempt, sent=10, epsilon=0.1)
+        for answered, failed in (([0], {}), ([], {"1": "away"})):
+            hub.add(
+                "round", run="r", recipe="d", round=number, attempt=attempt, answered=answered,
+                failed=failed,
+            )  # fmt: skip
+    node.add("update", run="other", recipe="d", round=1, attempt=0, sent=10, epsilon=0.1)
+    assert "4 rounds answered and 2 repeated, the last one" in "\n".join(
+        status.status(tmp_path / "node")
+    )
+    (tmp_path / "hub" / "nodes").mkdir()
+    keys.make_node(tmp_path / "0.key")
+    public = (tmp_path / "0.key.pub").read_bytes()
+    (tmp_path / "hub" / "nodes" / "client-0.pub").write_bytes(public)
+    told = "\n".join(status.status(tmp_path / "hub"))
+    assert "client 0 0, key" in told
+    assert ", 3 rounds answered and 2 repeated, not registered" in told
+    assert "\n3 rounds and 4 repeated, the last one" in told  # of both clients
+
+
 def test_both_sides_tell_their_own_digests_in_full(tmp_path: Path):
     """As `keys node`, `keys server` and `register` print them: people compare them by telephone."""
     keys.make_server(tmp_path / "hub", ["localhost"])

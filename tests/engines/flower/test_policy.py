@@ -311,3 +311,12 @@ def test_a_refusal_is_told_from_what_may_come_out_otherwise(tmp_path: Path):
     node.client._compute = meanwhile
     assert "its policy has changed" in node.reason(text(), round=1, sent=broadcast())
     assert not node.refused
+
+
+def test_the_template_says_what_a_least_number_of_clients_is_not_good_for():
+    """The coordinator has read what was sent, whether or not it becomes a model."""
+    said = " ".join(line.removeprefix("#").strip() for line in policy.template().splitlines())
+    about = said.partition("least_clients")[0].rpartition("Least number")[2]
+    assert "one absent member then stops the run" in about
+    assert "not what the coordinator sees" in about
+    assert about.rstrip().endswith("Against that: secure.")

@@ -68,7 +68,10 @@ class Policy:
     # Settings or tables of recipes that are taken as they come ("algorithm.model", "faults").
     allow: tuple[str, ...] = ()
     # Least number of clients whose updates may become one, also if others fail: with 2, a recipe
-    # of 2 clients must set federation.quorum to 1. A secure sum has 3 at least.
+    # of 2 clients must set federation.quorum to 1, and one absent member then stops the run. A
+    # secure sum has 3 at least. This bounds what the model tells of one client, not what the
+    # coordinator sees: it has read each update that was sent, also of a run that stops. Against
+    # that: secure.
     least_clients: int = 1
     # Only secure sums: no update leaves as it is. Started with --peers, a node does so anyway.
     secure: bool = False

@@ -59,7 +59,7 @@ def _node(folder: Path, entries: Sequence[Json]) -> list[str]:
         count = "1 recipe waits" if len(waiting) == 1 else f"{len(waiting)} recipes wait"
         lines.append(f"{count} for a person's yes: fedrl flower approve {folder}")
     if rounds:
-        lines.append(f"{_plural(len(rounds), 'round')} answered, the last one {ago(rounds[-1])}")
+        lines.append(f"{_rounds(rounds, ' answered')}, the last one {ago(rounds[-1])}")
         epsilon = spent(entries)
         lines.append(f"own ε so far: {epsilon:.4g}" if epsilon < float("inf") else "no own ε")
     else:
@@ -118,7 +118,7 @@ def _coordinator(folder: Path, entries: Sequence[Json]) -> list[str]:
     if rounds:
         last = rounds[-1]
         lines.append(
-            f"{_plural(len(rounds), 'round')}, the last one {ago(last)}: number "
+            f"{_rounds(rounds)}, the last one {ago(last)}: number "
             f"{last.get('round')}, {len(last.get('answered', []))} answered, "
             f"{len(last.get('failed', {}))} did not"
         )
@@ -160,9 +160,8 @@ def _member(number: int, name: str, digests: Sequence[str], entries: Sequence[Js
     answered = [e for e in entries if e.get("event") == "round" and number in e.get("answered", [])]
     when = f"last seen {ago(seen[-1])}" if seen else "never seen"
     known = "" if registered else ", not registered yet (is the SuperLink running?)"
-    count = f"{_plural(len(answered), 'round')} answered"
     called = f"client {number} {name}".rstrip()
-    return f"{called}, key {digests[-1][:16]}: {when}, {count}{known}"
+    return f"{called}, key {digests[-1][:16]}: {when}, {_rounds(answered, ' answered')}{known}"
 
 
 def _missing(number: int, entries: Sequence[Json]) -> list[str]:
@@ -225,6 +224,21 @@ def _age(seconds: float) -> str:
         if seconds >= 2 * size:
             return _plural(int(seconds // size), name)
     return _plural(max(int(seconds), 0), "second")
+
+
+def _rounds(entries: Sequence[Json], done: str = "") -> str:
+    """A round that was tried again, or done again by a resumed run, is one; of clients on clocks of
+    their own it has an entry for each."""
+    asked: dict[tuple[object, object], set[str]] = {}
+    repeated = 0
+    for entry in entries:
+        clients = {str(client) for client in entry.get("answered", ["this node"])}
+        clients |= entry.get("failed", {}).keys()
+        before = asked.setdefault((entry.get("run"), entry.get("round")), set())
+        repeated += bool(before & clients)
+        before |= clients
+    again = f" and {repeated} repeated" if repeated else ""
+    return f"{_plural(len(asked), 'round')}{done}{again}"
 
 
 def _plural(count: int, word: str) -> str:
