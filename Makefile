@@ -54,9 +54,10 @@ attacks: $(STAMP)
 quick: $(STAMP)
 	$(BIN)/python -m pytest -n 2 --dist worksteal -m "not slow and not machines"
 
-# `make test` has these tests, too: it needs lint alone.
+# `make test` has these tests but the last, which `make machines` has: it needs lint alone.
 check: $(STAMP) lint
 	$(BIN)/python -m pytest -n 2 -m "not machines" tests/project
+	$(BIN)/python -m pytest -m machines tests/project/test_federation_commands.py
 
 lint: $(STAMP) docs
 	$(BIN)/ruff check .

@@ -1,6 +1,7 @@
 """Tables of settings and of recipes, written from the code when the site is built.
 
     <!-- settings: algorithm fedqhd -->      of a method: its own first, then those of its family
+    <!-- settings: algorithm qavg: lr samples -->  these first, and the others folded
     <!-- settings: world cartpole -->        of a world
     <!-- settings: privacy -->               of a table of every recipe
     <!-- recipes -->                         what comes with fedrl, each with its first line
@@ -29,7 +30,7 @@ from fedrl.config.help import comments
 from fedrl.config.loading import find_recipe, recipes_folder
 from fedrl.config.schema import Config
 
-MARK = re.compile(r"^<!-- settings: (\w+)(?: ([\w-]+))? -->$", re.M)
+MARK = re.compile(r"^<!-- settings: (\w+)(?: ([\w-]+))?(?:: ([\w ]+))? -->$", re.M)
 EVERY = "<!-- every recipe -->"
 RECIPE = re.compile(r"^<!-- recipe: ([\w/]+) -->$", re.M)
 SYMBOL = re.compile(
@@ -41,7 +42,7 @@ MANY = 16
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    written = MARK.sub(lambda found: table(found[1], found[2] or ""), markdown)
+    written = MARK.sub(lambda found: table(found[1], found[2] or "", found[3] or ""), markdown)
     written = written.replace("<!-- recipes -->", recipes())
     every = "\n".join(recipe_file(name) for name in catalogue().recipes)
     return RECIPE.sub(lambda found: recipe_file(found[1]), written.replace(EVERY, every))
@@ -64,15 +65,15 @@ def recipes() -> str:
     return "\n".join(lines)
 
 
-def table(section: str, name: str) -> str:
-    """The table of one settings class, in Markdown."""
+def table(section: str, name: str, first: str = "") -> str:
+    """The table of one settings class, in Markdown; those of `first` before all others."""
     if not name:
         settings = type(getattr(Config(), section))
         return rows(section, settings, [f.name for f in dataclasses.fields(settings)], {})
     part = parts.find(section, name)
     fields = [f.name for f in dataclasses.fields(part.settings)]
-    said = written_in(part.settings)
-    own = [f for f in fields if f in said]
+    said = first.split() or written_in(part.settings)
+    own = first.split() or [f for f in fields if f in said]
     family = [f for f in fields if f not in said and f != "name"]
     text = rows(section, part.settings, own or fields, part.defaults)
     if len(own or fields) > MANY:

@@ -18,12 +18,14 @@ from support.repository import TESTS
 
 pytest.importorskip("flwr", reason="needs the extra flower")
 pytest.importorskip("torch", reason="needs the extra llm")
+from project import test_commands_with_files as with_files
 from project import test_federation_commands as of_a_federation
 from project import test_flower_commands as of_flower
 
 LISTS = {
     "test_every_run.py": {f"fedrl run {line}" for line in of_a_recipe.LEFT} | set(of_a_recipe.WARM),
     "test_every_command_of_a_run.py": set(of_a_run.LEFT),
+    "test_commands_with_files.py": set(with_files.WITH_FILES),
     "test_flower_commands.py": set(of_flower.ALONE),
     "test_federation_commands.py, with machines": set(of_a_federation.FEDERATED),
     "test_reader_paths.py": {

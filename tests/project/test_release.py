@@ -35,6 +35,8 @@ def test_a_tag_says_the_version():
     if not tags:
         pytest.skip("this commit is no release")
     assert tags == [f"v{fedrl.__version__}"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project.get("urls"), "a release says where its source, documentation and issues are"
 
 
 @pytest.mark.parametrize(
@@ -57,8 +59,12 @@ def test_the_readme_fits_its_first_promises():
     """The papers to cite, the platforms, the limits: what a reader decides by."""
     readme = (ROOT / "README.md").read_text("utf-8")
     assert len(re.findall(r"^@\w+\{\w+, title", readme, re.M)) >= 5
-    for word in ("Windows", "macOS", "What it does not do", "Apache-2.0"):
-        assert word in readme
+    first, _, rest = readme.partition("\n## ")
+    for word in ("make demo", "make test", "demo.png", "| methods |", "Three stories",
+                 "What it does not do", "Windows", "macOS"):  # fmt: skip
+        assert word in first  # before any section: one screen
+    assert len(first.splitlines()) < 45
+    assert "Apache-2.0" in rest
     papers = re.search(r"```bibtex\n.*?```", readme, re.S)[0]
     assert papers in (ROOT / "docs" / "citing.md").read_text("utf-8")
 

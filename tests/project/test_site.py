@@ -51,6 +51,27 @@ def test_a_page_for_every_method_and_world():
             assert re.search(rf"`{re.escape(name)}`|: (?:algorithm|world) {name} ", text), name
 
 
+PARTS_OF_A_METHOD = ["The idea", "Pseudocode", "Settings", "Results", "Where we differ"]
+METHOD_PAGES = sorted(p for p in (DOCS / "methods").glob("*.md") if p.stem != "index")
+
+
+@pytest.mark.parametrize("page", METHOD_PAGES, ids=lambda path: path.stem)
+def test_a_method_page_has_its_parts_in_order(page: Path):
+    """The idea in ten lines with a figure, pseudocode, settings from the code, results, and where
+    we differ."""
+    text = page.read_text(encoding="utf-8")
+    headings = re.findall(r"^## ([^,\n]*)", text, re.M)  # "Settings, ratings" and "Settings, texts"
+    assert list(dict.fromkeys(h for h in headings if h in PARTS_OF_A_METHOD)) == PARTS_OF_A_METHOD
+    idea, code = (
+        text.split(f"## {name}\n")[1].split("\n## ")[0] for name in ("The idea", "Pseudocode")
+    )
+    words = [line for line in idea.splitlines() if line.strip() and not line.startswith("!")]
+    assert len(words) <= 10
+    assert re.search(r"!\[.+\]\(\.\./pictures/\w+\.svg\)", idea)
+    assert re.search(r"^    \S", code, re.M)
+    assert re.search(r"^<!-- settings: algorithm ", text, re.M)
+
+
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_is_stored_as_it_was_run(notebook: Path):
     cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
@@ -80,6 +101,15 @@ def test_a_notebook_runs(notebook: Path, tmp_path: Path):
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
+
+
+def test_every_public_name_is_in_the_reference(site: Path):
+    import fedrl
+
+    told = (site / "reference" / "api" / "index.html").read_text(encoding="utf-8")
+    shown = {anchor.rpartition(".")[2] for anchor in re.findall(r'id="(fedrl\.[\w.]+)"', told)}
+    shown |= {"flower"}  # a module: its functions are shown
+    assert set(fedrl.__all__) - shown == set()
 
 
 def test_the_site_builds_without_a_warning_and_fetches_nothing(site: Path):

@@ -20,17 +20,22 @@ SECONDS = 0.7
 class Watch(MetaPathFinder):
     """Finds nothing: it sees that a large package is looked for, and looks again a moment later."""
 
+    def __init__(self) -> None:
+        self.said: set[str] = set()  # it may be looked for several times before it is imported
+
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> None:
         if name in LARGE and name not in sys.modules:
-            timer = threading.Timer(SECONDS, say_if_loading, (name,))
+            timer = threading.Timer(SECONDS, say_if_loading, (name, self.said))
             timer.daemon = True
             timer.start()
 
 
-def say_if_loading(name: str) -> None:
+def say_if_loading(name: str, said: set[str]) -> None:
     """Of a package that was only looked for, or is there by now, there is nothing to say."""
     spec = getattr(sys.modules.get(name), "__spec__", None)
-    if getattr(spec, "_initializing", False) and sys.stderr is not None:
+    loading = getattr(spec, "_initializing", False) and name not in said
+    if loading and sys.stderr is not None:
+        said.add(name)
         with contextlib.suppress(OSError, ValueError):  # nobody reads any more
             print(f"loading {LARGE[name]} …", file=sys.stderr, flush=True)
 

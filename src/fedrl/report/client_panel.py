@@ -14,10 +14,9 @@ import numpy as np
 from fedrl.core.number_format import is_share, label
 from fedrl.report.plots import Panel
 from fedrl.report.run_groups import Group
-from fedrl.runs.read import Run, client_records
+from fedrl.runs.read import OF_LEARNING, Run, client_records
 
 MOST_LINES = 8
-PREFERRED = ("personal/accuracy", "train/success", "train/return", "held/accuracy", "train/reward")
 NO_MEASURE = ("round", "client", "status", "reason", "attempt")
 QUANTILES = {"best": 1.0, "upper quarter": 0.75, "median": 0.5, "lower quarter": 0.25, "worst": 0.0}
 
@@ -53,7 +52,7 @@ def client_values(run: Run) -> tuple[str, np.ndarray, dict[int, np.ndarray]] | N
         key for line in lines for key, value in line.items()
         if key not in NO_MEASURE and isinstance(value, float | int)
     )  # fmt: skip
-    metric = next((one for one in (*PREFERRED, *names) if one in names), None)
+    metric = next((one for one in (*OF_LEARNING, *names) if one in names), None)
     if metric is None:
         return None
     told = [line for line in lines if isinstance(line.get(metric), float | int)]

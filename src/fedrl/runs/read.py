@@ -93,6 +93,15 @@ def _sum(line: Tables) -> float:
     return sum(number for number in found if number is not None)
 
 
+OF_LEARNING = (
+    "personal/accuracy",
+    "train/success",
+    "train/return",
+    "held/accuracy",
+    "train/reward",
+)
+"""Of what clients log, what tells most of learning, in this order; what was counted or spent comes
+after it."""
 OF_A_SEED = re.compile(r"-seed\d+\.[0-9a-f]{12}$")
 """What a grid adds to a variant's name, for a folder of its own."""
 

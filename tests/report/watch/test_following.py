@@ -106,6 +106,15 @@ def test_curves_of_clients(tmp_path: Path):
     assert run.of_clients("nothing") == {}
 
 
+def test_what_tells_of_learning_is_offered_before_what_was_counted(tmp_path: Path):
+    written = Written(tmp_path / "a")
+    line = {"round": 1, "client": 0, "status": "ok", "env/steps": 9, "train/return": 1.0, "a": 2}
+    written.add("clients.jsonl", line)
+    run = Followed(tmp_path / "a")
+    run.read()
+    assert run.client_metrics() == ["train/return", "a", "env/steps"]
+
+
 def test_runs_are_found_below_a_folder_the_newest_first(tmp_path: Path):
     for name in ("x/one", "x/deep/er/two"):
         Written(tmp_path / name)

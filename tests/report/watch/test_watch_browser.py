@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,23 @@ def test_a_run_is_followed_to_its_end_through_a_restart(tmp_path: Path, new_pers
         expect(page.locator("#runs li")).to_have_count(0)
         page.reload()
         expect(page.locator("#runs input:checked")).to_have_count(2)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_on_a_phone_nothing_is_wider_than_the_screen(tmp_path: Path, new_person, scheme):  # noqa: F811
+    for seed in (0, 1):
+        run = Written(tmp_path / "runs" / f"pg-s{seed}", seed=seed, rounds=6)
+        run.round(failed=2)
+        run.round()
+    with serving(tmp_path / "runs") as server:
+        sight = {"viewport": {"width": 390, "height": 844}, "color_scheme": scheme}
+        page = new_person(server.url, [server.url.partition("#")[0]], **sight)
+        expect(page.locator("#chart canvas")).to_be_visible()
+        expect(page.locator("#client-chart canvas")).to_be_visible()
+        assert page.evaluate("() => document.documentElement.scrollWidth") <= 390
+        ground = page.evaluate("() => getComputedStyle(document.body).backgroundColor")
+        light = sum(map(int, re.findall(r"\d+", ground)[:3])) / 3
+        assert (light > 128) == (scheme == "light")
 
 
 def test_a_run_with_something_to_see_comes_first(tmp_path: Path, new_person):  # noqa: F811

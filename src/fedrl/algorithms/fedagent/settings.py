@@ -72,7 +72,7 @@ class Settings:
     value_clip: float = 0.5
     # Learning rate of PPO's value head; only read with estimator = "ppo".
     critic_lr: float = 1e-5
-    # Learning rate of AdamW, at its highest.
+    # η: learning rate of AdamW, at its highest.
     lr: float = 1e-6
     # How the rate goes on over the run's rounds: constant, or along a line or a cosine to 0. All
     # rates follow it. A run that is resumed with more rounds goes on along the longer way.

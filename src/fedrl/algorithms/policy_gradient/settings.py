@@ -19,7 +19,7 @@ class Settings:
     local_steps: int = 10
     # Client i takes K·(1 + local_steps_spread·x_i) local steps, x_i ~ U(-1, 1), at least one.
     local_steps_spread: float = 0.0
-    # Or K_i of every client in turn, from the first again where there are more clients.
+    # K_i of every client in turn, instead; from the first again where there are more clients.
     client_steps: tuple[int, ...] = ()
     # η: local step size.
     lr: float = 0.05

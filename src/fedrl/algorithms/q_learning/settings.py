@@ -37,7 +37,7 @@ class Settings(Practice):
     sync_steps: int = 500
     # Episodes between two copies; 0 is never by episodes.
     sync_episodes: int = 0
-    # Tables: E, updates of all entries between two exchanges.
+    # E of tables: updates of all entries between two exchanges.
     local_steps: int = 10
     # Tables: next states drawn for every state and action in an update; 0 takes the expectation.
     samples: int = 0

@@ -243,9 +243,9 @@ def _clock(off: float) -> str:
 def _known(status: int, key: Path, address: Address, digest: str) -> str:
     if status in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN, HTTPStatus.PRECONDITION_FAILED):
         raise UserError(
-            f"your key is not registered yet: send {key.name}.pub to the coordinator, who puts it "
-            "into the folder nodes/ as client-N.pub; it counts within seconds (its digest: "
-            f"{digest})"
+            f"your key is not registered yet: send {key.name}.pub to the coordinator, who says "
+            f"fedrl flower register HUB {key.name}.pub --client N; it counts within seconds (its "
+            f"digest: {digest})"
         )
     if status not in (HTTPStatus.NOT_FOUND, HTTPStatus.METHOD_NOT_ALLOWED, HTTPStatus.OK):
         raise UserError(f"{address} is no SuperLink of fedrl: it answers {status}")

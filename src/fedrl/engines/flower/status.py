@@ -110,7 +110,9 @@ def _coordinator(folder: Path, entries: Sequence[Json]) -> list[str]:
         lines.append(_member(number, name, digests, entries))
         lines += _missing(number, entries)
     if not members:
-        lines.append("no members: put their public keys into nodes/ as client-0.pub, client-1.pub")
+        lines.append(
+            f"no members yet: fedrl flower register {folder} THEIR.key.pub --client 0 for each"
+        )
     if runs:
         lines.append(
             f"{_plural(len(runs), 'run')}, the last one {ago(runs[-1])}: {runs[-1]['run']}"

@@ -18,7 +18,7 @@ from typing import Any
 from fedrl.core.types import Json
 from fedrl.report.method_colours import method_style
 from fedrl.report.run_labels import beside_namesakes, families
-from fedrl.runs.read import OF_A_SEED, flatten, why_stopped
+from fedrl.runs.read import OF_A_SEED, OF_LEARNING, flatten, why_stopped
 
 MOST_BYTES = 8_000_000
 """Read of a log at once: a long run appears piece by piece instead of late."""
@@ -191,7 +191,10 @@ class Followed:
         return {str(client): list(both) for client, both in sorted(found.items())}
 
     def client_metrics(self) -> list[str]:
-        return sorted({name for measured in self.numbers[-200:] for name in measured})
+        """What tells of learning before what was counted or spent."""
+        found = {name for measured in self.numbers[-200:] for name in measured}
+        first = [name for name in OF_LEARNING if name in found]
+        return [*first, *sorted(found - set(first))]
 
 
 def about_all(runs: Sequence[Followed]) -> list[Json]:
