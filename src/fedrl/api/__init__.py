@@ -69,6 +69,7 @@ from fedrl.core.types import Algorithm, Tables, UserError  # noqa: E402
 from fedrl.federation.round_loop import Round  # noqa: E402
 from fedrl.runs import grid, train  # noqa: E402
 from fedrl.runs.policies import load_policy  # noqa: E402
+from fedrl.runs.preflight import check_model  # noqa: E402
 from fedrl.runs.read import runs_named  # noqa: E402
 from fedrl.runs.run_dir import RunDir, require_run  # noqa: E402
 
@@ -193,7 +194,7 @@ def resume(
     with ExitStack() as stack:
         stack.callback(folder.close)
         algorithm = build_algorithm(config)
-        train.check_model(config, algorithm)
+        check_model(config, algorithm)
         stack.pop_all()
     return _train(config, folder, algorithm, called, progress, started)
 

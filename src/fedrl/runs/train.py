@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import math
-import os
 import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -16,42 +15,43 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from fedrl.aggregation import rules
-from fedrl.config import parts
 from fedrl.config.build import (
     build_algorithm,
     build_clients,
     first_broadcast,
     notes,
-    own_folders,
     packages,
 )
 from fedrl.config.flag_parsing import split_flags
 from fedrl.config.loading import as_dict, dotted, read_recipe, resolve, to_toml
 from fedrl.config.schema import Config
-from fedrl.core import agreement, seeding, tree
-from fedrl.core.own_data import Agrees, ComparesContents
-from fedrl.core.registry import is_file, label
+from fedrl.core import tree
+from fedrl.core.registry import label
 from fedrl.core.types import (
     Algorithm,
-    GpuUse,
-    SharesGpu,
     ShowsEpisodes,
     Tables,
     UserError,
-    WarmUp,
 )
 from fedrl.engines.flower import connection as connections
 from fedrl.engines.in_process import one_line
-from fedrl.envs.simulated import SimulatedWorld, require_repeats
 from fedrl.federation import round_loop
-from fedrl.federation.client_sampling import client_env_ids, first_cohort, groups
+from fedrl.federation.client_sampling import first_cohort
 from fedrl.runs.absent_clients import absent_clients
 from fedrl.runs.compiled_programs import release_if_crowded
 from fedrl.runs.error_log import ErrorLog
 from fedrl.runs.evaluated_tasks import KEY, evaluated_tasks, few_tasks
 from fedrl.runs.failed_clients import FailureReasons
 from fedrl.runs.interrupt import Interrupt
-from fedrl.runs.open_engine import asynchronous, flower_driver, open_engine
+from fedrl.runs.open_engine import asynchronous, open_engine
+from fedrl.runs.preflight import (
+    check_connection,
+    check_model,
+    check_own_data,
+    check_world,
+    clients_at_a_time,
+    take_gpu,
+)
 from fedrl.runs.private_run import check_books, check_packages, mechanism, outlook, secret_cohorts
 from fedrl.runs.progress import NoSignal, StartUp, open_progress
 from fedrl.runs.read import flatten
@@ -92,14 +92,6 @@ def plan(config: Config) -> list[str]:
     ]
 
 
-def clients_at_a_time(config: Config) -> int:
-    """Clients of a round."""
-    return sum(
-        min(len(group), config.federation.cohort or len(group))
-        for group in groups(config.federation)
-    )
-
-
 def start(config: Config, algorithm: Algorithm | None = None) -> RunDir:
     """A new run directory for this configuration; what is missing is said before there is one."""
     check_sinks(config.track)
@@ -120,67 +112,6 @@ def start(config: Config, algorithm: Algorithm | None = None) -> RunDir:
         to_toml(placed(config)),
         private=secret_cohorts(config),
     )
-
-
-def check_model(config: Config, algorithm: Algorithm) -> None:
-    """Load the language model, if one trains: it, its device or an extra may be missing."""
-    take_gpu(config, algorithm)
-    if hasattr(config.algorithm, "model") and isinstance(algorithm, WarmUp):
-        algorithm.warm_up()
-
-
-def take_gpu(config: Config, algorithm: Algorithm) -> None:
-    """Where a language model computes on a GPU, wait for room there: for this process and for its
-    workers, whose clients learn. What could never fit is refused."""
-    if not isinstance(algorithm, SharesGpu):
-        return
-    workers = 0
-    if config.engine == "workers":
-        workers = min(config.workers or os.cpu_count() or 1, clients_at_a_time(config))
-    algorithm.take_gpu(GpuUse(config.engine == "inprocess", workers=workers))
-
-
-def check_own_data(config: Config, algorithm: Algorithm) -> None:
-    """Where clients bring their own: whether what must agree does. Nodes say it themselves."""
-    if (
-        config.partition.strategy != "own"
-        or config.engine == "flower"
-        or not isinstance(algorithm, Agrees)
-    ):
-        return
-    agreed = agreement.written(algorithm.agreement())
-    folders = own_folders(config)
-    for client in range(config.federation.clients):
-        agreement.require(algorithm, agreed, client, folders.named(client))
-    if not isinstance(algorithm, ComparesContents):
-        return
-    for client in range(len(client_env_ids(config.federation))):
-        if count := algorithm.contents_in_common(client):
-            raise UserError(
-                f"{folders.named(client)} trains on {count} of the tasks that the model is "
-                f"evaluated on: take them out of its folder or of {folders.public}"
-            )
-
-
-def check_world(config: Config, algorithm: Algorithm) -> None:
-    """Play a world of one's own for a moment: its episodes must come again from their seeds."""
-    world = getattr(algorithm, "world", None)
-    if parts.world(config.world.name).entry.outside and isinstance(world, SimulatedWorld):
-        require_repeats(world, seeding.derive(config.seed, "world/repeats"))
-
-
-def check_connection(config: Config) -> None:
-    """Say what is wrong with it before there is a folder."""
-    if config.engine == "flower":
-        flower_driver()
-        names = (config.algorithm.name, config.world.name, config.attack.kind)
-        for name in (*names, *parts.rewards(config.world)):
-            if is_file(name):
-                raise UserError(
-                    f'{name} is a file, and engine = "flower" takes installed packages only: '
-                    "`fedrl new` makes one"
-                )
-        connections.find(config.connection)
 
 
 def resume(

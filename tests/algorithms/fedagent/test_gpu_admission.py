@@ -14,6 +14,7 @@ pytest.importorskip("transformers", reason="FedAgent needs the extra llm")
 pytest.importorskip("peft", reason="LoRA needs peft (fedrl[llm])")
 
 from support.agent_runs import recipe
+from support.model_shapes import QWEN_1_5B
 
 from fedrl.algorithms.fedagent import gpu_admission
 from fedrl.algorithms.fedagent.gpu_admission import admit, needed_by_gpu
@@ -23,15 +24,10 @@ from fedrl.config.build import build_algorithm
 from fedrl.core.types import GpuUse, UserError
 from fedrl.llm import gpu_share
 from fedrl.llm.memory import CALIBRATION
-from fedrl.runs import train as runs
+from fedrl.runs import preflight
 
 pytestmark = pytest.mark.slow
 GB = 10**9
-QWEN_1_5B = {
-    "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 1536,
-    "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12,
-    "num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": True,
-}  # fmt: skip
 
 
 @pytest.fixture
@@ -122,8 +118,8 @@ def test_a_place_is_given_back_with_its_algorithm(large, gpu):
     gpu(100)
     config = recipe(large, algorithm={"device": "auto", "lora_rank": 8})
     algorithm = build_algorithm(config)
-    runs.take_gpu(config, algorithm)
-    runs.take_gpu(config, algorithm)  # it has one
+    preflight.take_gpu(config, algorithm)
+    preflight.take_gpu(config, algorithm)  # it has one
     with gpu_share._opened("g0") as state:
         (entry,) = state.entries
     needs = estimate_memory(replace(config.algorithm, device="cuda"), 12).memory.total
@@ -142,7 +138,7 @@ def test_a_run_on_workers_says_how_many_there_will_be(large, gpu):
             asked.append(use)
 
     more = {"federation": {"clients": 5, "cohort": 2}}
-    runs.take_gpu(recipe(large, engine="workers", workers=4, **more), Told())
-    runs.take_gpu(recipe(large, engine="workers", workers=1, **more), Told())
-    runs.take_gpu(recipe(large), Told())
+    preflight.take_gpu(recipe(large, engine="workers", workers=4, **more), Told())
+    preflight.take_gpu(recipe(large, engine="workers", workers=1, **more), Told())
+    preflight.take_gpu(recipe(large), Told())
     assert asked == [GpuUse(workers=2), GpuUse(workers=1), GpuUse(learns=True)]

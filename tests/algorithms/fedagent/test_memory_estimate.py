@@ -12,6 +12,7 @@ transformers = pytest.importorskip("transformers", reason="language models need 
 pytest.importorskip("peft", reason="LoRA needs peft (fedrl[llm])")
 
 from support.agent_runs import recipe
+from support.model_shapes import QWEN_1_5B
 
 from fedrl.algorithms.fedagent import memory_advice, memory_estimate
 from fedrl.algorithms.fedagent.local_trainer import trained_model
@@ -164,13 +165,6 @@ def test_what_the_packed_learner_keeps_is_counted(folder, change):
     else:
         expected -= 4 * shape.heads * shape.layers
     assert sum(size for size, _ in seen.values()) == len(batch.ids) * expected
-
-
-QWEN_1_5B = {
-    "model_type": "qwen2", "architectures": ["Qwen2ForCausalLM"], "hidden_size": 1536,
-    "intermediate_size": 8960, "num_hidden_layers": 28, "num_attention_heads": 12,
-    "num_key_value_heads": 2, "vocab_size": 151936, "tie_word_embeddings": True,
-}  # fmt: skip
 
 
 @pytest.fixture
