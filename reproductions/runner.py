@@ -9,6 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
 
@@ -193,11 +194,21 @@ def record_values(
 # Running
 
 
+def named(tasks: Sequence[Task], patterns: Sequence[str]) -> list[Task]:
+    """Those whose names are like one of these; all of them without patterns."""
+    return [t for t in tasks if not patterns or any(fnmatchcase(t.name, one) for one in patterns)]
+
+
 def run_missing(
-    tasks: Sequence[Task], place: Place, say: Say, processes: int, minutes: float | None = None
-) -> None:
+    tasks: Sequence[Task], place: Place, say: Say, processes: int, minutes: float | None = None,
+    patterns: Sequence[str] = (),
+) -> None:  # fmt: skip
     """Compute what has no record, side by side, as far as the time goes."""
     until = None if minutes is None else time.time() + 60 * minutes
+    asked, tasks = tasks, named(tasks, patterns)
+    if asked and not tasks:
+        some = ", ".join(task.name for task in asked[:: max(1, len(asked) // 4)])
+        raise UserError(f"--cells {' '.join(patterns)}: none is called so; there are {some}, …")
     missing = [task for task in tasks if not task.recorded(place.store)]
     say(f"{len(tasks) - len(missing)} of {len(tasks)} cells have a record")
     if not missing:
@@ -215,7 +226,7 @@ def run_missing(
 
         def following(task: Task) -> list[Job]:
             """What may be made now, where it is new and has no record; needs are there by now."""
-            more = [] if task.then is None else task.then()
+            more = [] if task.then is None else named(task.then(), patterns)
             new = [one for one in more if one.key not in known and not one.recorded(place.store)]
             known.update(one.key for one in new)
             return [job(one) for one in new]

@@ -124,23 +124,24 @@ def wanted(grid: Grid, only: Sequence[str]) -> list[str]:
 
 
 def measure(study: Study, only: Sequence[str], say: Say, processes: int | None = None,
-            minutes: float | None = None) -> Study:  # fmt: skip
-    """Compute what is missing of the wanted parts, as far as the time goes."""
+            minutes: float | None = None, cells: Sequence[str] = ()) -> Study:  # fmt: skip
+    """Compute what is missing of the wanted parts, as far as the time goes; of these `cells` alone,
+    if patterns of names are given."""
     parts = wanted(study.grid, only)
-    cells = [cell for part in parts for cell in study.grid.cells[part]]
-    study = replace(study, absent=unplayable(cells))
+    found = [cell for part in parts for cell in study.grid.cells[part]]
+    study = replace(study, absent=unplayable(found))
     if processes == 0:
         return study
     for world, why in study.absent.items():
         say(f"{world} is skipped: {why}")
-    several = processes or processes_for(cells, study.grid.tables.get("on_a_gpu"))
+    several = processes or processes_for(found, study.grid.tables.get("on_a_gpu"))
     study = replace(study, place=replace(study.place, processes=several))
     analysis = analysis_of(study.paper)
     if hasattr(analysis, "tasks"):
         tasks = analysis.tasks(study, parts)
     else:
-        tasks = tasks_of(playable(cells, study.absent), study.grid, study.place)
-    run_missing(tasks, study.place, say, several, minutes)
+        tasks = tasks_of(playable(found, study.absent), study.grid, study.place)
+    run_missing(tasks, study.place, say, several, minutes, cells)
     return study
 
 

@@ -7,6 +7,7 @@ import os
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,7 @@ from support.records import write_run
 from support.result_pages import row
 
 from fedrl.clients import attacks
+from fedrl.core.types import UserError
 from fedrl.runs.grid import COMPILED, compiled_once
 from fedrl.runs.read import Run
 from reproductions.grid import Cell, Grid
@@ -25,7 +27,7 @@ from reproductions.records import Store
 from reproductions.results import Trained, read_runs
 from reproductions.robustness.analysis import boards
 from reproductions.robustness.shares import Board, _share, percent
-from reproductions.runner import Need, Place, Task, levels, run_missing, tasks_of
+from reproductions.runner import Need, Place, Task, levels, record_values, run_missing, tasks_of
 from reproductions.study import FOLDER, Study, measure, prepare, write_page
 
 PARTS = ("cartpole", "fedagent")
@@ -299,6 +301,23 @@ def test_runs_wait_for_what_they_start_from_and_stop_in_time(tmp_path):
     run_missing(tasks, place, said.append, 1)
     assert said[-1] == "1 of 1 cells have a record"
     assert not model.is_dir()
+
+
+def test_only_cells_of_the_names_that_are_asked_for_are_computed(tmp_path):
+    """Those that follow from what was computed, too."""
+    place, said = Place(tmp_path, Store(tmp_path / "records")), list[str]()
+
+    def task(name: str, *then: Task) -> Task:
+        work = partial(record_values, int, "part", name, "0", place.store)
+        return Task("part", name, "0", work, then=lambda: then)
+
+    tasks = [task("one-seed0", task("one-seed1"), task("three-seed0")), task("two-seed0")]
+    with pytest.raises(UserError, match=r"--cells four\*: none is called so; there are one-seed0"):
+        run_missing(tasks, place, said.append, 1, patterns=("four*",))
+    run_missing(tasks, place, said.append, 1, patterns=("one-*",))
+    names = {path.name.partition("-0.")[0] for path in (tmp_path / "records" / "part").iterdir()}
+    assert names == {"one-seed0", "one-seed1"}
+    assert said[0] == "0 of 1 cells have a record"
 
 
 def test_needs_are_made_in_an_order_in_which_they_can_be(tmp_path):

@@ -47,6 +47,7 @@ def reproduce(
     scale: Literal["smoke", "small", "full", "paper"] = "small",
     *,
     only: Iterable[str] = (),
+    cells: Iterable[str] = (),
     out: str | Path = "runs/reproduce",
     page: str | Path | None = None,
     records: str | Path | None = None,
@@ -57,7 +58,8 @@ def reproduce(
 ) -> Path:
     """Compute what has no record, write the page; where it is.
 
-    `only` are parts to compute, `say` hears how it goes on. Stopped, the same call goes on where it
+    `only` are parts to compute, `cells` patterns of names (`fedagent-seed*`) of what is computed of
+    them, `say` hears how it goes on. Stopped, the same call goes on where it
     was.
     """
     one_of("paper", paper, list(PAPERS))
@@ -82,7 +84,7 @@ def reproduce(
     parts = tuple(only)
     study.wanted(prepared.grid, parts)
     make_writable(folder, place)
-    limits: Json = {"processes": processes, "minutes": minutes}
+    limits: Json = {"processes": processes, "minutes": minutes, "cells": tuple(cells) or None}
     given = {name: value for name, value in limits.items() if value is not None}
     measured = study.measure(prepared, parts, say or logging.getLogger("fedrl").info, **given)
     study.write_page(measured, place, published=scale in PAPERS[paper].published)

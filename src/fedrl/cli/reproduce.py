@@ -29,6 +29,11 @@ def command(argv: list[str]) -> int:
     )  # fmt: skip
     parser.add_argument("--only", nargs="+", default=[], metavar="PART", help="parts to compute")
     parser.add_argument(
+        "--cells", nargs="+", default=[], metavar="NAME", help="of these parts only what is called "
+        "so: fedagent-seed0 'fedagent-*', the names that are said as it goes on. Several machines "
+        "can so share a part"
+    )  # fmt: skip
+    parser.add_argument(
         "--out", type=Path, default=Path("runs/reproduce"), help="where runs are kept"
     )
     parser.add_argument(
@@ -61,6 +66,7 @@ def command(argv: list[str]) -> int:
         asked.paper,
         asked.scale,
         only=asked.only,
+        cells=asked.cells,
         out=asked.out,
         page=asked.page,
         records=asked.records,
