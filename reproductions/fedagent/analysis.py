@@ -13,6 +13,7 @@ from reproductions.fedagent.claims import MARGIN
 from reproductions.fedagent.environment import environment
 from reproductions.fedagent.optimizer import optimizer
 from reproductions.fedagent.sections import Sections, judged, marked_rows, planned
+from reproductions.fedagent.side_parts import SideParts
 from reproductions.fedagent.statements import statements
 from reproductions.fedagent.tables import Analysis
 from reproductions.fedagent.tuning import tuning
@@ -48,6 +49,7 @@ def write(study: Study, page: Page, path: Path) -> None:
     page.write(
         path,
         a=found,
+        sides=SideParts(found),
         tuning=tuning(found.parts.get("tuning"), page),
         optimizer=optimizer(found.parts, page),
         recorded=recorded(found.parts),

@@ -15,19 +15,14 @@ from typing import TYPE_CHECKING, Any
 from fedrl.core.number_format import si
 from reproductions.fedagent import figures
 from reproductions.fedagent.claims import (
-    PARTITIONS,
     SUCCESS,
     TITLES,
     against,
     claims,
-    compared,
-    compared_rows,
-    labels,
     shown,
-    strengths,
 )
 from reproductions.fedagent.environment import worlds_differ
-from reproductions.fedagent.run_settings import ESTIMATORS, differences, settings_of
+from reproductions.fedagent.run_settings import differences, settings_of
 from reproductions.pages import Page, Row
 from reproductions.results import Runs, Trained
 from reproductions.study import Study
@@ -37,13 +32,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PAPER = tomllib.loads((Path(__file__).parent / "paper.toml").read_text(encoding="utf-8"))
-REMEDIES = {
-    "unanchored": "anchored momentum, β → 1",
-    "anchored": "anchored momentum, β = 0.5",
-    "prox": "FedProx, μ = 0.01",
-    "server": "server momentum 0.9, step 0.3",
-}
-"""What is tried against clients that differ, as tables name it."""
+FEWEST = 3
+"""Seeds from which on what is half measured is shown, with how many were planned."""
 
 
 class Analysis:
@@ -109,7 +99,7 @@ class Analysis:
             "title": title,
             "shown": self.page.shows(ours.runs),
             "rounds": plural(rounds, "round"),
-            "settings": self._settings(part, [ours], {
+            "settings": self.settings(part, [ours], {
                 title_of(name): one for name, one in found.items() if name != "fedagent"
             }),
             "gains": self._gains(part, rounds, last),
@@ -141,7 +131,7 @@ class Analysis:
                 return before[0], before[-1]
         return found["fedagent"].cell.rounds, found["centralized"].cell.rounds
 
-    def _settings(self, part: str, lines: Sequence[Trained], beside: Mapping[str, Trained]) -> str:
+    def settings(self, part: str, lines: Sequence[Trained], beside: Mapping[str, Trained]) -> str:
         """Of a chapter's own runs, and in what those beside them differ."""
         said = settings_of(one.cell for one in lines)
         cells = [one.cell for one in lines]
@@ -260,115 +250,6 @@ class Analysis:
         views = ("equal local epochs", "equal rollouts")[: 1 + (last > rounds)]
         return self.page.table(f"{part}_scores", ("score", *views, "the paper's"), rows)
 
-    # One setting changed
-
-    @property
-    def usual(self) -> Trained:
-        return self.parts["main"]["fedagent"]
-
-    def _rounds(self, part: str) -> int:
-        """The rounds that a part's cells run when nothing else scales them."""
-        epochs = self.usual.cell.local_epochs
-        several = self.parts[part].values()
-        return max(one.cell.rounds for one in several if one.cell.local_epochs == epochs)
-
-    def _side(self, part: str, alt: str, panels: Mapping[str, Runs], **more: Any) -> dict[str, Any]:
-        rounds, own = self._rounds(part), self.parts[part]
-        lines = [one for panel in panels.values() for one in panel.values()]
-        draw = partial(figures.sides, panels, rounds)
-        main = {"FedAgent of the main comparison": self.usual} if self.usual in lines else {}
-        return {
-            "rounds": rounds,
-            "settings": self._settings(part, list(own.values()), main),
-            "picture": self.picture(part, alt, lines, draw),
-            **more,
-        }
-
-    @cached_property
-    def decentralized(self) -> dict[str, Any]:
-        found, cell = self.parts["decentralized"], self.usual.cell
-        share = cell.recipe["partition"]["size"]
-        settings: dict[str, Runs] = {}
-        for title, axis, form, name, middle in (
-            ("clients per round", "clients", "M = {}", "clients", cell.clients_per_round),
-            ("epochs per round", "epochs", "τ = {}", "epochs", cell.local_epochs),
-            ("tasks per client", "size", "{} tasks", "tasks", share),
-        ):
-            low, high = labels(found, axis)
-            settings[title] = {
-                form.format(low): found[f"{name}-{low}"],
-                form.format(middle): self.usual,
-                form.format(high): found[f"{name}-{high}"],
-            }
-        rounds = self._rounds("decentralized")
-        rows = [[title, *row] for title, lines in settings.items()
-                for row in compared_rows(lines, rounds, list(lines)[1])]  # fmt: skip
-        head = ("setting", "", "success", "against the middle row")
-        table = self.page.table("decentralized", head, rows, keys=2)
-        return self._side("decentralized", "decentralized settings", settings,
-                          rows=table, epochs=cell.local_epochs)  # fmt: skip
-
-    @cached_property
-    def heterogeneity(self) -> dict[str, Any]:
-        found, rows, panels = self.parts["heterogeneity"], [], {}
-        for name in PARTITIONS:
-            symbol, (weak, strong) = strengths(found, name)
-            mild, extreme = (found[f"{name}-{word}"] for word in ("mild", "extreme"))
-            first, second = mild.value(SUCCESS), extreme.value(SUCCESS)
-            label = f"{name} ({symbol} = {weak:g} and {strong:g})"
-            rows.append(
-                [label, shown(first), shown(second), compared(second, first, [extreme, mild])]
-            )
-            panels[f"{name} ({symbol})"] = {"mild": mild, "extreme": extreme, "uniform": self.usual}
-        uniform = shown(self.usual.value(SUCCESS, self._rounds("heterogeneity")))
-        head = ("clients differ in", "mild", "extreme", "extreme against mild")
-        return self._side("heterogeneity", "three kinds of heterogeneity", panels,
-                          rows=self.page.table("heterogeneity", head, rows),
-                          uniform=self.page.text("uniform", uniform))  # fmt: skip
-
-    @cached_property
-    def estimators(self) -> dict[str, Any]:
-        base = estimator(self.usual)
-        lines = {base: self.usual}
-        lines |= {ESTIMATORS[name]: one for name, one in self.parts["estimators"].items()}
-        rows = compared_rows(lines, self._rounds("estimators"), base)
-        table = self.page.table("estimators", ("", "success", f"against {base}"), rows)
-        return self._side("estimators", "estimators", {"estimators": lines}, rows=table, base=base)
-
-    @cached_property
-    def drift(self) -> str:
-        """FedProx and a server optimiser beside the plain average; nothing without records."""
-        found = self.parts.get("drift", {})
-        if not any_runs(found):
-            return ""
-        lines = {"FedAgent": self.usual} | {REMEDIES[name]: one for name, one in found.items()}
-        rows = compared_rows(lines, self.usual.cell.rounds, "FedAgent")
-        return self.page.table("drift", ("", "success", "against FedAgent"), list(rows))
-
-    @property
-    def drift_settings(self) -> str:
-        lines = list(self.parts["drift"].values())
-        return self._settings("drift", lines, {"FedAgent of the main comparison": self.usual})
-
-    @cached_property
-    def momentum(self) -> dict[str, Any]:
-        found, mild = self.parts["momentum"], self.parts["heterogeneity"]["preference-mild"]
-        hard = found["extreme"]
-        panels: dict[str, Runs] = {
-            word: {"FedAgent": base}
-            | {label: found[f"{word}-{name}"] for name, label in REMEDIES.items()
-               if f"{word}-{name}" in found}
-            for word, base in (("extreme", hard), ("mild", mild))
-        }  # fmt: skip
-        rounds, plain = self._rounds("momentum"), REMEDIES["unanchored"]
-        rows = [[word, *row] for word, lines in panels.items()
-                for row in compared_rows(lines, rounds, plain)]  # fmt: skip
-        head = ("clients", "", "success", "against β → 1")
-        return self._side("momentum", "momentum and heterogeneity", panels,
-                          rows=self.page.table("momentum", head, rows, keys=2),
-                          extreme=hard.cell.recipe["partition"],
-                          mild=mild.cell.recipe["partition"])  # fmt: skip
-
     # What is missing, and what it took
 
     @property
@@ -420,13 +301,18 @@ def any_runs(found: Runs) -> bool:
 
 
 def whole(found: Runs) -> Runs:
-    """Only what every seed has reached the end of."""
+    """What may replace what was published before: lines of which every seed is at its end, or,
+    where all lines of a part have some seeds to their end, these seeds of all of them."""
+    if not all(one.whole for one in found.values()):
+        ended = [{s for s, run in one.runs.items() if max(run.rounds) >= one.cell.rounds}
+                 for one in found.values()]  # fmt: skip
+        common = set.intersection(*ended) if ended else set()
+        if len(common) >= FEWEST:
+            return {
+                name: Trained(one.cell, {s: run for s, run in one.runs.items() if s in common})
+                for name, one in found.items()
+            }
     return {name: one if one.whole else Trained(one.cell, {}) for name, one in found.items()}
-
-
-def estimator(one: Trained) -> str:
-    name = str(one.cell.recipe["algorithm"].get("estimator", "grpo"))
-    return ESTIMATORS.get(name, name)
 
 
 def plural(count: int, word: str) -> str:

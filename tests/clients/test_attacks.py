@@ -20,7 +20,8 @@ from fedrl.clients.faults import Settings as Faults
 from fedrl.config.build import build_algorithm, build_clients
 from fedrl.config.loading import find_recipe, read_recipe, resolve
 from fedrl.core import seeding, tree
-from fedrl.core.types import Batched, Job, UserError, sends_parameters
+from fedrl.core.abilities import Batched, sends_parameters
+from fedrl.core.types import Job, UserError
 from fedrl.engines.in_process import InProcess
 from fedrl.engines.worker_pool import WorkerPool
 from fedrl.federation import round_loop

@@ -15,6 +15,7 @@ pytest.importorskip("jax", reason="needs the extra classic")
 from support.packages import METHOD, install
 
 import fedrl
+import fedrl.algorithms.momentum  # an attribute of its package from here on, whatever ran before
 from fedrl.algorithms import METHODS
 from fedrl.cli.listing import list_
 from fedrl.config import parts

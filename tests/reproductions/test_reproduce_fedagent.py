@@ -430,6 +430,22 @@ def test_what_was_published_before_records_stands_in_for_what_has_none(tmp_path,
 
 
 @pytest.mark.slow
+def test_three_seeds_of_all_learners_replace_what_was_published_without_records(tmp_path, undrawn):
+    """Of the same seeds for all; two are too few, and nobody's fourth counts alone."""
+    study = study_of(tmp_path)
+    for seeds in (2, 3):
+        for order, cell in enumerate(study.grid.cells["main"]):
+            level = 0.3 if cell.name == "fedagent" else 0.1
+            fake(study, replace(cell, seeds=tuple(range(seeds + (order == 0)))), level)
+        text = page_of(study, published=True)
+        assert (f"| FedAgent | 68.7 ± 0.7 {MARK} | – |" in text) == (seeds == 2)
+    now = text.partition("## Earlier runs without records")[0]
+    assert re.search(r"\| FedAgent \| \d\d\.\d ± \d\.\d \| – \|", now)
+    assert "20 rounds, 3 seeds (3 of 10 planned are recorded)." in text
+    assert "- small, main, fedagent: seeds 4-9 not begun" in text
+
+
+@pytest.mark.slow
 def test_records_plans_and_earlier_numbers_stand_apart(tmp_path, undrawn):
     """A reader first sees what records say, then what is planned, and no mark before the end."""
     shutil.copytree(PUBLISHED, tmp_path / "records")

@@ -11,7 +11,8 @@ from support.toy import BatchedToy, Toy
 
 import fedrl
 from fedrl.clients.wrapped_algorithm import Wrapped
-from fedrl.core.types import Failure, Job, Result, UserError, server_step
+from fedrl.core.abilities import server_step
+from fedrl.core.types import Failure, Job, Result, UserError
 from fedrl.engines.in_process import InProcess, Watch
 from fedrl.engines.worker_pool import WorkerPool
 from fedrl.runs.error_log import MOST, ErrorLog

@@ -19,7 +19,7 @@ from fedrl.algorithms.splitmix64 import uniform
 from fedrl.cli import call
 from fedrl.config.build import build_algorithm
 from fedrl.config.loading import to_toml
-from fedrl.core.types import GivesPolicy, Policy
+from fedrl.core.abilities import GivesPolicy, Policy
 from fedrl.envs.control import random_mdp
 from fedrl.envs.discrete import classic_kernels as classic
 

@@ -5,7 +5,7 @@ added. Sums are in double precision and in the order of the stream, which the ro
 client. Nothing here withstands a client that lies: `robust.py` has rules that do.
 
 A weight is what a client says of itself. It counts at most as much as the method's heaviest client
-could (`types.Weighs`): with 1e300 as its weight a liar would be the whole mean.
+could (`abilities.Weighs`): with 1e300 as its weight a liar would be the whole mean.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ updates that are nearest to each other have the same score.
 
 Given fewer updates than that, a rule raises `TooFew` instead of a result that means nothing. Rules
 by number ask what several clients say of one number: where one client holds it and the others send
-0, their answer is 0, and its data are never learned from (`types.HeldApart`).
+0, their answer is 0, and its data are never learned from (`abilities.HeldApart`).
 
 All but the norm bound with a given bound hold all updates of a round, as they were sent. Beside
 them there are a few arrays of n × BLOCK doubles, whatever the size of an update. Distances take

@@ -23,16 +23,9 @@ from fedrl.aggregation import mean as means
 from fedrl.aggregation.rule import Aggregator, Need, Rule, Stream
 from fedrl.aggregation.settings import Settings
 from fedrl.core import tree
+from fedrl.core.abilities import HeldApart, Weighs, sends_parameters
 from fedrl.core.registry import Entry, Table, load
-from fedrl.core.types import (
-    Algorithm,
-    HeldApart,
-    Tensors,
-    TooFew,
-    UserError,
-    Weighs,
-    sends_parameters,
-)
+from fedrl.core.types import Algorithm, Tensors, TooFew, UserError
 from fedrl.core.update_refusal import one_line
 
 KEY = "aggregate.name"

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from fedrl.config.loading import read_recipe
+from fedrl.core.abilities import Policy
 from fedrl.core.registry import suggestion
-from fedrl.core.types import Json, Policy, Tables, UserError
+from fedrl.core.types import Json, Tables, UserError
 from fedrl.runs import read
 from fedrl.runs.evaluate import Evaluation, evaluate
 from fedrl.runs.run_dir import RunDir, require_run

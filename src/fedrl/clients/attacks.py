@@ -34,19 +34,10 @@ import numpy as np
 from fedrl.aggregation.settings import part
 from fedrl.clients.wrapped_algorithm import ResultWrapper
 from fedrl.core import seeding, tree
+from fedrl.core.abilities import Batched, Poisonable, sends_parameters
 from fedrl.core.limits import above_zero
 from fedrl.core.registry import Entry, Table, load
-from fedrl.core.types import (
-    Algorithm,
-    Batched,
-    Job,
-    Poisonable,
-    Result,
-    Tensors,
-    UserError,
-    Word,
-    sends_parameters,
-)
+from fedrl.core.types import Algorithm, Job, Result, Tensors, UserError, Word
 
 Change = dict[str, np.ndarray]
 Attack = Callable[[Change, float, np.random.Generator], Change]

@@ -7,22 +7,17 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from fedrl.core.own_data import Agrees
-from fedrl.core.types import (
-    Algorithm,
+from fedrl.core.abilities import (
     Batched,
     Bounded,
     HeldApart,
-    Job,
-    Metrics,
-    Result,
     SendsParameters,
-    Spec,
-    Tensors,
     WarmUp,
     Weighs,
     server_step,
 )
+from fedrl.core.own_data import Agrees
+from fedrl.core.types import Algorithm, Job, Metrics, Result, Spec, Tensors
 
 
 class Wrapped:

@@ -12,17 +12,15 @@ from fedrl.clients.wrap import wrap
 from fedrl.config import parts
 from fedrl.config.schema import Config
 from fedrl.core import seeding
-from fedrl.core.registry import label
-from fedrl.core.types import (
-    Algorithm,
+from fedrl.core.abilities import (
     HeldApart,
     Outlined,
     ServerSamples,
     TellsWhatIsHeld,
-    Tensors,
-    UserError,
     sends_parameters,
 )
+from fedrl.core.registry import label
+from fedrl.core.types import Algorithm, Tensors, UserError
 from fedrl.envs import WORLDS
 from fedrl.envs.client_worlds import KEPT, ClientWorlds, OwnShares, each_in_its_own
 from fedrl.envs.text import DiffersByClient, PartitionedWorld, TextWorld

@@ -11,17 +11,18 @@ import multiprocessing
 from collections.abc import Iterator
 from types import CodeType, FunctionType
 
-from fedrl.core import types
+from fedrl.core import abilities, types
 from fedrl.envs import interfaces, rendering
 
 LOG = logging.getLogger("fedrl")
 
 ASKED = {
     "algorithm": (
-        types.Algorithm, types.Bounded, types.Batched, types.WarmUp, types.Outlined,
-        types.SavesModel, types.GivesPolicy, types.KeepsPolicies, types.SendsParameters,
-        types.Poisonable, types.Weighs, types.PartialParticipation, types.ServerSamples,
-        types.HeldApart, types.TellsWhatIsHeld,
+        types.Algorithm, abilities.Bounded, abilities.Batched, abilities.WarmUp,
+        abilities.Outlined, abilities.SavesModel, abilities.GivesPolicy, abilities.KeepsPolicies,
+        abilities.SendsParameters, abilities.Poisonable, abilities.Weighs,
+        abilities.PartialParticipation, abilities.ServerSamples, abilities.HeldApart,
+        abilities.TellsWhatIsHeld,
     ),
     "world": (
         interfaces.JaxWorld, interfaces.HostWorld, interfaces.TabularWorld,

@@ -13,7 +13,8 @@ from math import isfinite
 import numpy as np
 
 from fedrl.core import tree
-from fedrl.core.types import Algorithm, Bounded, Failure, JsonValue, Range, Result, Spec
+from fedrl.core.abilities import Bounded
+from fedrl.core.types import Algorithm, Failure, JsonValue, Range, Result, Spec
 
 LONGEST_REASON = 300
 LONGEST_NAMES = 200

@@ -21,7 +21,8 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from fedrl.core.types import Algorithm, Batched, Failure, Job, Result, Shareable, UserError
+from fedrl.core.abilities import Batched
+from fedrl.core.types import Algorithm, Failure, Job, Result, Shareable, UserError
 
 DEBUG = "FEDRL_DEBUG"
 """Environment variable: unless it is empty or 0, clients' errors reach the server with their texts

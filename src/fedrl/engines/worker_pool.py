@@ -19,18 +19,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from multiprocessing.connection import Connection, wait
 
+from fedrl.core.abilities import WarmUp
 from fedrl.core.threads import pinned_children
 from fedrl.core.types import WORKER as NUMBER
-from fedrl.core.types import (
-    Algorithm,
-    Failure,
-    Job,
-    Result,
-    Shareable,
-    Tensors,
-    UserError,
-    WarmUp,
-)
+from fedrl.core.types import Algorithm, Failure, Job, Result, Shareable, Tensors, UserError
 from fedrl.engines import worker_pipe
 from fedrl.engines.in_process import Watch, attempt, debugging, one_line, raised_at, shareable
 

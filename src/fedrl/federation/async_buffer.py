@@ -37,7 +37,8 @@ import numpy as np
 from fedrl.aggregation.rule import Aggregator, Stream
 from fedrl.aggregation.settings import part
 from fedrl.core import seeding, tree
-from fedrl.core.types import Failure, Job, Metrics, Record, Result, Tensors, TooFew, server_step
+from fedrl.core.abilities import server_step
+from fedrl.core.types import Failure, Job, Metrics, Record, Result, Tensors, TooFew
 from fedrl.federation import round_loop, update_check
 from fedrl.federation.async_settings import Settings
 from fedrl.federation.client_sampling import draw_cohort

@@ -11,8 +11,9 @@ import numpy as np
 from fedrl import privacy
 from fedrl.aggregation import rules
 from fedrl.core import tree
+from fedrl.core.abilities import sends_parameters
 from fedrl.core.limits import not_negative
-from fedrl.core.types import Algorithm, Tensors, UserError, sends_parameters
+from fedrl.core.types import Algorithm, Tensors, UserError
 from fedrl.federation import client_sampling
 
 LARGEST = 10.0

@@ -25,6 +25,7 @@ from typing import Protocol
 from fedrl.aggregation.rule import Aggregator
 from fedrl.aggregation.settings import part
 from fedrl.core import seeding, tree
+from fedrl.core.abilities import server_step
 from fedrl.core.compile_time import compile_seconds
 from fedrl.core.types import (
     Algorithm,
@@ -36,7 +37,6 @@ from fedrl.core.types import (
     Tensors,
     TooFew,
     UserError,
-    server_step,
 )
 from fedrl.federation.client_sampling import Settings, client_env_ids, draw_cohort, groups
 from fedrl.federation.simulated_clock import Due

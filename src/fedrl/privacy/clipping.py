@@ -17,7 +17,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from fedrl.core import tree
-from fedrl.core.types import Algorithm, HeldApart, Tensors, UserError, sends_parameters
+from fedrl.core.abilities import HeldApart, sends_parameters
+from fedrl.core.types import Algorithm, Tensors, UserError
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from fedrl.config.build import build_algorithm
 from fedrl.config.loading import as_dict, read_recipe, resolve
 from fedrl.config.schema import Config
 from fedrl.core import seeding
-from fedrl.core.types import KeepsAdapters, Metrics, Tensors, UserError
+from fedrl.core.abilities import KeepsAdapters
+from fedrl.core.types import Metrics, Tensors, UserError
 from fedrl.envs.text import Task, TextWorld
 from fedrl.federation import client_sampling, round_loop
 from fedrl.runs.checkpoint import Damaged, read_checkpoint

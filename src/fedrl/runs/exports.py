@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from fedrl.config.schema import Config
+from fedrl.core.abilities import KeepsAdapters, SavesModel
 from fedrl.core.registry import missing_extra
-from fedrl.core.types import KeepsAdapters, SavesModel, UserError
+from fedrl.core.types import UserError
 from fedrl.engines.flower import connection as connections
 from fedrl.runs import policies
 from fedrl.runs.agents import build, newest_checkpoint

@@ -19,12 +19,13 @@ import tomli_w
 
 import fedrl
 from fedrl.config.schema import Config
+from fedrl.core.abilities import SavesModel
 from fedrl.core.data_outline import DataOutline
 from fedrl.core.intervals import wilson
 from fedrl.core.own_data import Pins
 from fedrl.core.package_files import render
 from fedrl.core.source_code import without_folders
-from fedrl.core.types import CodeName, Json, ModelName, SavesModel, Word
+from fedrl.core.types import CodeName, Json, ModelName, Word
 from fedrl.llm.warmstart_record import shown_tasks
 from fedrl.privacy import accounting
 from fedrl.runs import read

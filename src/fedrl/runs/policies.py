@@ -20,10 +20,11 @@ from safetensors.numpy import load_file, save
 from fedrl.config.build import build_algorithm
 from fedrl.config.loading import read_recipe, resolve
 from fedrl.config.schema import Config
+from fedrl.core.abilities import GivesPolicy, KeepsPolicies, Policy
 from fedrl.core.package_files import render
 from fedrl.core.policies import TensorPolicy, restored
 from fedrl.core.source_code import without_folders
-from fedrl.core.types import GivesPolicy, Json, KeepsPolicies, Policy, UserError
+from fedrl.core.types import Json, UserError
 from fedrl.federation.client_sampling import client_env_ids, groups
 from fedrl.runs import read
 from fedrl.runs.evaluate import newest

@@ -9,9 +9,10 @@ from fedrl.config import parts
 from fedrl.config.build import own_folders
 from fedrl.config.schema import Config
 from fedrl.core import agreement, seeding
+from fedrl.core.abilities import GpuUse, SharesGpu, WarmUp
 from fedrl.core.own_data import Agrees, ComparesContents
 from fedrl.core.registry import is_file
-from fedrl.core.types import Algorithm, GpuUse, SharesGpu, UserError, WarmUp
+from fedrl.core.types import Algorithm, UserError
 from fedrl.engines.flower import connection as connections
 from fedrl.envs.simulated import SimulatedWorld, require_repeats
 from fedrl.federation.client_sampling import client_env_ids, groups

@@ -11,7 +11,8 @@ import numpy as np
 
 from fedrl.config.build import build_world
 from fedrl.config.loading import read_recipe, resolve
-from fedrl.core.types import Policy, UserError
+from fedrl.core.abilities import Policy
+from fedrl.core.types import UserError
 from fedrl.engines.in_process import one_line
 from fedrl.envs.rendering import RenderedEnvironment, drawn
 from fedrl.runs.policies import learned

@@ -26,8 +26,9 @@ from typing import Literal, Protocol, get_args, runtime_checkable
 
 import fedrl
 from fedrl.core import child_process
+from fedrl.core.abilities import SavesModel
 from fedrl.core.registry import suggestion
-from fedrl.core.types import Json, SavesModel, UserError
+from fedrl.core.types import Json, UserError
 from fedrl.runs import provenance
 from fedrl.runs.agents import build, newest_checkpoint
 from fedrl.runs.checkpoint import round_of

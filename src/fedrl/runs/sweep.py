@@ -36,8 +36,9 @@ from fedrl.config.loading import (
 )
 from fedrl.config.schema import Config
 from fedrl.config.seeds import parse_seeds
+from fedrl.core.abilities import Outlined
 from fedrl.core.registry import suggestion
-from fedrl.core.types import Outlined, Tables, UserError
+from fedrl.core.types import Tables, UserError
 from fedrl.runs.grid import RunCell, cost, find, finished, reached, short_hash
 from fedrl.runs.main_metric import main_metrics
 from fedrl.runs.process_pool import Job, cores, finish, pool

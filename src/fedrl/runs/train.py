@@ -26,13 +26,9 @@ from fedrl.config.flag_parsing import split_flags
 from fedrl.config.loading import as_dict, dotted, read_recipe, resolve, to_toml
 from fedrl.config.schema import Config
 from fedrl.core import tree
+from fedrl.core.abilities import ShowsEpisodes
 from fedrl.core.registry import label
-from fedrl.core.types import (
-    Algorithm,
-    ShowsEpisodes,
-    Tables,
-    UserError,
-)
+from fedrl.core.types import Algorithm, Tables, UserError
 from fedrl.engines.flower import connection as connections
 from fedrl.engines.in_process import one_line
 from fedrl.federation import round_loop

@@ -21,7 +21,8 @@ from fedrl.algorithms.fedagent.gpu_admission import admit, needed_by_gpu
 from fedrl.algorithms.fedagent.memory_estimate import estimate_memory
 from fedrl.cli import call
 from fedrl.config.build import build_algorithm
-from fedrl.core.types import GpuUse, UserError
+from fedrl.core.abilities import GpuUse
+from fedrl.core.types import UserError
 from fedrl.llm import gpu_share
 from fedrl.llm.memory import CALIBRATION
 from fedrl.runs import preflight

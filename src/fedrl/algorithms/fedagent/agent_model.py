@@ -16,10 +16,11 @@ import numpy as np
 
 from fedrl.algorithms.fedagent import held_out
 from fedrl.algorithms.fedagent.settings import Settings
+from fedrl.core.abilities import GpuUse
 from fedrl.core.agreement import digest
 from fedrl.core.data_outline import DataOutline, outlined
 from fedrl.core.registry import missing_extra
-from fedrl.core.types import GpuUse, Json, Tensors, UserError
+from fedrl.core.types import Json, Tensors, UserError
 from fedrl.envs.client_worlds import ClientWorlds, described
 from fedrl.envs.text import Alike, PartitionedWorld, Task, TextWorld
 

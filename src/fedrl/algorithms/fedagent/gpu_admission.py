@@ -19,7 +19,8 @@ import torch
 from fedrl.algorithms.fedagent.memory_advice import in_bytes, refusal
 from fedrl.algorithms.fedagent.memory_estimate import Estimate, estimate_memory
 from fedrl.algorithms.fedagent.settings import Settings
-from fedrl.core.types import GpuUse, Shareable, UserError
+from fedrl.core.abilities import GpuUse
+from fedrl.core.types import Shareable, UserError
 from fedrl.llm import gpu_share
 from fedrl.llm.generation.vllm import SHARE
 from fedrl.llm.memory import CALIBRATION

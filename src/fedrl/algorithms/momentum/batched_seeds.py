@@ -17,7 +17,8 @@ from fedrl.algorithms.policy_gradient.algorithm import PolicyGradient, stack
 from fedrl.algorithms.policy_gradient.runners import Start
 from fedrl.algorithms.policy_gradient.settings import Settings
 from fedrl.core import seeding, tree
-from fedrl.core.types import ServerSamples, Tensors, UserError
+from fedrl.core.abilities import ServerSamples
+from fedrl.core.types import Tensors, UserError
 from fedrl.envs.interfaces import ControlWorld
 
 Curves = dict[str, np.ndarray]

@@ -27,9 +27,10 @@ from fedrl.config.loading import resolve
 from fedrl.config.parts import TABLES, code_settings
 from fedrl.config.schema import Config
 from fedrl.core import agreement
+from fedrl.core.abilities import GpuUse, SharesGpu
 from fedrl.core.own_data import Pins
 from fedrl.core.registry import normal, only_packages
-from fedrl.core.types import Algorithm, GpuUse, Shareable, SharesGpu, Spec, UserError
+from fedrl.core.types import Algorithm, Shareable, Spec, UserError
 from fedrl.engines.flower import approval, own_data_book, policy_check
 from fedrl.engines.flower.adapter.records import Content
 from fedrl.engines.flower.current_policy import Rules
