@@ -59,6 +59,7 @@ def write(study: Study, page: Page, path: Path) -> None:
         planned=planned(found.found, found.gone),
         environment=environment(found.parts, page),
         rules=study.grid.tables["rules_commit"],
+        added=study.grid.tables["added"],
         margin=f"{MARGIN:g}",
     )
 

@@ -191,6 +191,8 @@ class Claim(NamedTuple):
     source: str
     """What of the paper says it."""
     cells: Sequence[Trained] = ()
+    seeds: int = 0
+    """Behind the verdict: of several differences, of the one that has fewest."""
 
     @property
     def row(self) -> Row:
@@ -203,13 +205,15 @@ def judged(source: str, claim: str, where: str, rule: Rule, start: BySeed, *pair
     cells = [cell for one in pairs for cell in one.cells]
     if len(gaps) < len(pairs):
         return Claim(claim, where, None, None, source)
+    seeds = min(one.seeds for one in pairs)
     sides = [by for one in pairs for by in ((one.ours,) if rule.gains else (one.ours, one.base))]
     learned = [found for one in sides if (found := points(one, start))]
     if not any(map(may_have_learned, learned)):
-        return Claim(claim, where, NOTHING_LEARNED, "; ".join(map(signed, gaps)), source, cells)
+        numbers = "; ".join(map(signed, gaps))
+        return Claim(claim, where, NOTHING_LEARNED, numbers, source, cells, seeds)
     words = [rule.judge(one) for one in gaps]
     said = (told(*each) for each in zip(words, [rule] * len(gaps), gaps, pairs, strict=True))
-    return Claim(claim, where, f"**{together(words)}**", "; ".join(said), source, cells)
+    return Claim(claim, where, f"**{together(words)}**", "; ".join(said), source, cells, seeds)
 
 
 def federation_pays(found: Runs, title: str) -> Iterator[Claim]:

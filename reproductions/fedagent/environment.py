@@ -7,6 +7,9 @@ they do not, both in the plain world.
 
     "breaks"       D(GRPO) lies below 0        refuted if all of its interval lies above −margin
     "PPO mends"    D(PPO) − D(GRPO) lies above 0, asked only where GRPO breaks
+
+Nothing is said of an estimator that has learned nothing in the plain world: what never rose cannot
+fall.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ from reproductions.verdicts import FAILS, HOLDS, OPEN, BySeed, Difference, above
 
 OWN = "eval/own_success"
 NOBODYS = ("eval/withheld_success", "eval/unseen_success")
-"""In scenes, or with products, that no client has."""
+"""With products that no client has."""
 KEPT = "trained/own_success"
 """In a client's own world, with the model that it has trained and the adapters that it keeps."""
 PARTS = {"environment": "shops", "environment_scenes": "scenes"}
@@ -83,13 +86,13 @@ def worlds_differ(parts: Parts) -> Iterator[Claim]:
         runs = parts.get(part, {})
         if not any(one.runs for one in runs.values()) or "none-grpo" not in runs:
             continue
-        plain, start = ends(runs, "none", "grpo"), runs["none-grpo"].first(SUCCESS)
+        plain = ends(runs, "none", "grpo")
         for name in variants(PARTS[part], runs):
             if f"{name}-grpo" not in runs:
                 continue
             hard = ends(runs, name, "grpo")
             both = Pair(hard, plain, [runs[f"{name}-grpo"], runs["none-grpo"]])
-            word = breaks(points(hard, plain), points(plain, start))
+            word = breaks(points(hard, plain), risen(runs, "grpo"))
             claim = f"GRPO breaks where {PARTS[part]} differ: {name}"
             yield spoken(claim, where, word, breaking, both)
             if word == HOLDS and f"{name}-ppo" in runs:
@@ -100,8 +103,7 @@ def mended(runs: Runs, name: str, where: str) -> Claim:
     keys = [f"{name}-ppo", "none-ppo", f"{name}-grpo", "none-grpo"]
     loss = [lost(ends(runs, name, e), ends(runs, "none", e)) for e in ("ppo", "grpo")]
     both = Pair(loss[0], loss[1], [runs[key] for key in keys if key in runs])
-    gain = points(*loss)
-    word = None if gain is None else above(gain)
+    word = mends(HOLDS, points(*loss), risen(runs, "ppo"))
     return spoken(f"PPO mends a part of it: {name}", where, word, better, both)
 
 
@@ -110,9 +112,9 @@ def spoken(claim: str, where: str, word: str | None, rule: Rule, both: Pair) -> 
     if word is None or difference is None:
         return Claim(claim, where, None, None, SOURCE)
     if word == NOTHING_LEARNED:
-        return Claim(claim, where, word, signed(difference), SOURCE, both.cells)
+        return Claim(claim, where, word, signed(difference), SOURCE, both.cells, both.seeds)
     numbers = told(word, rule, difference, both)
-    return Claim(claim, where, f"**{word}**", numbers, SOURCE, both.cells)
+    return Claim(claim, where, f"**{word}**", numbers, SOURCE, both.cells, both.seeds)
 
 
 def variants(axis: str, runs: Runs) -> list[str]:
@@ -123,17 +125,17 @@ def variants(axis: str, runs: Runs) -> list[str]:
 
 def variant_rows(axis: str, runs: Runs) -> Iterator[Row]:
     plain = {e: ends(runs, "none", e) for e in ("grpo", "ppo")}
-    start = runs["none-grpo"].first(SUCCESS) if "none-grpo" in runs else {}
     for name in variants(axis, runs):
         by = {e: ends(runs, name, e) for e in plain}
         loss = {e: lost(by[e], plain[e]) for e in plain}
         drop = {e: points(by[e], plain[e]) for e in plain}
-        broken = breaks(drop["grpo"], points(plain["grpo"], start))
+        broken = breaks(drop["grpo"], risen(runs, "grpo"))
         own = runs[f"{name}-grpo"].value(OWN) if f"{name}-grpo" in runs else {}
         yield [
             f"{axis}: {name}", shown(by["grpo"]), shown(own) or UNTOLD,
-            shown(in_nobodys(runs, f"{name}-grpo")) or UNTOLD, said(drop["grpo"]), broken,
-            shown(by["ppo"]), said(drop["ppo"]), mends(broken, points(loss["ppo"], loss["grpo"])),
+            shown(in_nobodys(axis, runs, f"{name}-grpo")) or UNTOLD, said(drop["grpo"]), broken,
+            shown(by["ppo"]), said(drop["ppo"]),
+            mends(broken, points(loss["ppo"], loss["grpo"]), risen(runs, "ppo")),
         ]  # fmt: skip
 
 
@@ -158,8 +160,10 @@ def kept(runs: Runs, key: str) -> BySeed:
     return one.late(KEPT, max(1, one.cell.rounds // 5))
 
 
-def in_nobodys(runs: Runs, key: str) -> BySeed:
-    found = [runs[key].value(metric) for metric in NOBODYS] if key in runs else []
+def in_nobodys(axis: str, runs: Runs, key: str) -> BySeed:
+    """Of rooms it is success itself: nobody trains in those of the evaluation."""
+    metrics = (SUCCESS,) if axis == PARTS["environment_scenes"] else NOBODYS
+    found = [runs[key].value(metric) for metric in metrics] if key in runs else []
     return next((by_seed for by_seed in found if by_seed), {})
 
 
@@ -197,10 +201,20 @@ def judge(drop: Difference) -> str:
 breaking = Rule(judge, decisive)
 
 
-def mends(broken: str | None, gain: Difference | None) -> str | None:
+def mends(
+    broken: str | None, gain: Difference | None, rise: Difference | None = None
+) -> str | None:
     if broken is None or gain is None:
         return None
+    if rise is not None and not may_have_learned(rise):
+        return NOTHING_LEARNED
     return above(gain) if broken == HOLDS else UNTOLD
+
+
+def risen(runs: Runs, estimator: str) -> Difference | None:
+    """What it has gained in the plain world."""
+    key = f"none-{estimator}"
+    return points(runs[key].value(SUCCESS), runs[key].first(SUCCESS)) if key in runs else None
 
 
 def said(gap: Difference | None) -> str | None:

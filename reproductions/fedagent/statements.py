@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from reproductions.fedagent.claims import Claim, claims
 from reproductions.fedagent.environment import worlds_differ
-from reproductions.results import Trained
 from reproductions.statements import Statement, judged, records_of
 from reproductions.study import Study
 
@@ -20,11 +19,4 @@ def statements(study: Study) -> list[Statement]:
 def statement(one: Claim) -> Statement:
     text = None if one.word is None else f"{one.word} ({one.said})"
     cells = [cell for cell in one.cells if cell.runs]
-    return judged(
-        one.source, f"{one.claim}: {one.where}", text, records_of(cells), common_seeds(cells)
-    )
-
-
-def common_seeds(cells: list[Trained]) -> int:
-    """That all sides of a claim have."""
-    return len(set.intersection(*(set(one.runs) for one in cells))) if cells else 0
+    return judged(one.source, f"{one.claim}: {one.where}", text, records_of(cells), one.seeds)

@@ -200,8 +200,8 @@ def test_the_clients_figure_shows_trained_models_only_where_all_of_it_has_them()
 def test_tables_say_what_would_decide_as_claims_do():
     wide, base = {s: 0.5 + 0.1 * (-1) ** s + 0.03 for s in range(6)}, dict.fromkeys(range(6), 0.5)
     cells = [of(wide), of(base)]
-    *_, said, _, _ = judged("", "a", "b", better, START, Pair(wide, base, cells))
-    assert compared(wide, base, cells) == f"undecided ({said})"
+    found = judged("", "a", "b", better, START, Pair(wide, base, cells))
+    assert compared(wide, base, cells) == f"undecided ({found.said})"
     assert "would decide" not in str(compared(wide, base))
     firm = {s: 0.7 + 0.001 * s for s in range(6)}
     assert compared(firm, base, cells) == compared(firm, base) == "better (+20.2 ± 0.2)"

@@ -8,8 +8,21 @@ import pytest
 
 pytest.importorskip("scipy", reason="verdicts need the extra report")
 
-from reproductions.fedagent.environment import KEPT, OWN, breaks, mending_rows, mends, variant_rows
+from reproductions.fedagent.environment import (
+    KEPT,
+    OWN,
+    PARTS,
+    breaks,
+    mending_rows,
+    mends,
+    variant_rows,
+    worlds_differ,
+)
+from reproductions.grid import read_grid
+from reproductions.study import FOLDER
 from reproductions.verdicts import FAILS, HOLDS, OPEN
+
+GRID = read_grid(FOLDER / "fedagent" / "grid.toml", "small")
 
 SUCCESS = "eval/success"
 LEARNED = (20.0, 3.0)
@@ -38,14 +51,45 @@ def test_what_is_not_broken_is_not_mended():
     assert mends(HOLDS, None) is None
 
 
+def test_nothing_is_mended_by_whoever_has_learned_nothing():
+    """From 30%, GRPO falls from 60 to 40 where shops differ, and PPO from 30 to 29: it had less to
+    lose."""
+    runs = {
+        "none-grpo": cell("none", 0.6, 0.61, 0.59),
+        "none-ppo": cell("none", 0.3, 0.31, 0.29),
+        "hard-grpo": cell("hard", 0.4, 0.41, 0.39),
+        "hard-ppo": cell("hard", 0.29, 0.3, 0.28),
+    }
+    ((*_, mended),) = variant_rows("shops", runs)
+    assert mended == "nothing was learned"
+    breaking, mending = worlds_differ({"environment": runs})
+    assert (breaking.word, mending.word) == (f"**{HOLDS}**", "nothing was learned")
+
+
+def test_every_run_measures_what_its_columns_show():
+    """In clients' own worlds, in nobody's, and with the adapters that a client keeps."""
+    for part in ("environment", "environment_scenes"):
+        for one in GRID.cells[part]:
+            settings, own = one.resolved(), one.resolved().algorithm
+            assert own.eval_trained > 0
+            if part == "environment":
+                assert own.eval_splits == ("unseen",)
+                assert settings.world.unseen_products > 0
+            else:
+                assert own.eval_split == "unseen"
+            assert own.eval_own > 0 or one.labels.get(PARTS[part]) == "none"
+
+
 def cell(shops: str, *success: float) -> SimpleNamespace:
     seeds = range(len(success))
     by = {SUCCESS: dict(enumerate(success)), OWN: dict.fromkeys(seeds, 0.5)}
     by["eval/withheld_success"] = dict.fromkeys(seeds, 0.25)
     late = {seed: 0.8 if shops.endswith("mended") else 0.6 for seed in seeds}
     return SimpleNamespace(
-        cell=SimpleNamespace(labels={"shops": shops.removesuffix(" mended")}, rounds=20),
-        runs=by,
+        cell=SimpleNamespace(
+            labels={"shops": shops.removesuffix(" mended")}, rounds=20, seeds=tuple(seeds)
+        ),
+        runs={seed: SimpleNamespace(seconds=0.0) for seed in seeds},
         value=lambda metric: by.get(metric, {}),
         late=lambda metric, rounds: late if (metric, rounds) == (KEPT, 4) else {},
         first=lambda metric: dict.fromkeys(range(len(success)), 0.3),

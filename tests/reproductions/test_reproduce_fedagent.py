@@ -24,9 +24,11 @@ from fedrl.core.types import UserError
 from fedrl.runs.grid import cost, digest
 from fedrl.runs.process_pool import perform
 from fedrl.runs.read import Run
+from reproductions.fedagent.analysis import recorded
 from reproductions.fedagent.claims import MARGIN, no_worse, points, the_same
 from reproductions.fedagent.models import read_cells, tasks
 from reproductions.fedagent.sections import planned
+from reproductions.fedagent.statements import statements
 from reproductions.fedagent.tables import PAPER
 from reproductions.grid import SCALES, Cell
 from reproductions.pages import MARK, Page
@@ -443,6 +445,29 @@ def test_three_seeds_of_all_learners_replace_what_was_published_without_records(
     assert re.search(r"\| FedAgent \| \d\d\.\d ± \d\.\d \| – \|", now)
     assert "20 rounds, 3 seeds (3 of 10 planned are recorded)." in text
     assert "- small, main, fedagent: seeds 4-9 not begun" in text
+
+
+@pytest.mark.slow
+def test_the_index_counts_the_seeds_that_reached_the_round_of_a_verdict(tmp_path):
+    """A run that has just begun is no seed of a verdict at the end."""
+    study = study_of(tmp_path)
+    for cell in study.grid.cells["main"]:
+        level = 0.3 if cell.name == "fedagent" else 0.1
+        fake(study, replace(cell, seeds=(0, 1, 2)), level)
+        fake(study, replace(cell, seeds=(3,)), level, reach=cell.rounds // 4)
+    (found,) = (
+        one for one in statements(study)
+        if one.claim == "FedAgent is better than Local: Generated household, equal local epochs"
+    )  # fmt: skip
+    assert found.seeds == 3
+
+
+def test_the_published_page_counts_the_records_beside_it(tmp_path):
+    """Records from elsewhere are no part of what is known until the page is written."""
+    text = (PUBLISHED.parents[1] / "fedagent.md").read_text(encoding="utf-8")
+    studies = [prepare("fedagent", name, tmp_path, PUBLISHED) for name in ("small", "full")]
+    parts = {part: runs for study in studies for part, runs in study.runs().items()}
+    assert recorded(parts) in re.sub(r"\s+", " ", text)
 
 
 @pytest.mark.slow
