@@ -208,7 +208,8 @@ def run_missing(
     asked, tasks = tasks, named(tasks, patterns)
     if asked and not tasks:
         some = ", ".join(task.name for task in asked[:: max(1, len(asked) // 4)])
-        raise UserError(f"--cells {' '.join(patterns)}: none is called so; there are {some}, …")
+        told = f"--cells {' '.join(patterns)}: of what can be computed now none is called so"
+        raise UserError(f"{told}; there are {some}, …")
     missing = [task for task in tasks if not task.recorded(place.store)]
     say(f"{len(tasks) - len(missing)} of {len(tasks)} cells have a record")
     if not missing:

@@ -91,7 +91,14 @@ def test_groups_that_end_apart_are_compared_where_both_have_been(tmp_path: Path)
     assert found.values.tolist() == pytest.approx([-6.0, -6.2])
     assert differences.winner(there, "eval/return") == ""
     told = fedrl.Runs(fedrl.Run(run.path) for group in there for run in group.runs).summary()
-    assert "no winner by final return: pavg is not told apart from fedprox (-6.1" in told
+    assert (
+        "no winner by final return: pavg ends highest, and where both have been fedprox is" in told
+    )
+    assert "better (-6.1" in " ".join(told.split())
+    page = fedrl.Runs(fedrl.Run(run.path) for group in there for run in group.runs).report(
+        tmp_path / "page.html"
+    )
+    assert "is behind fedprox where both have been" in page.read_text(encoding="utf-8")
     assert "at round 2)" in told
 
 

@@ -170,6 +170,13 @@ def rivals(groups: Sequence[Group], metric: str, value: Values = final) -> list[
     return [name for name, one in found if one is None or not one.better]
 
 
+def ahead(groups: Sequence[Group], metric: str, value: Values = final) -> list[str]:
+    """Of the rivals those that are better than the best where both have been: it ends later."""
+    ordered = best_first(repeated(groups, metric), metric, value)
+    found = [(other.name, difference(ordered[0], other, metric, value)) for other in ordered[1:]]
+    return [name for name, one in found if one is not None and one.decided and not one.better]
+
+
 def winner(groups: Sequence[Group], metric: str, value: Values = final) -> str:
     """The group that is told apart from every other one that can be compared, or none."""
     having = repeated(groups, metric)
@@ -183,6 +190,7 @@ def in_words(groups: Sequence[Group], metric: str) -> str:
     where there is one; and its round, if groups end in several."""
     ordered = best_first(repeated(groups, metric), metric)
     near = rivals(groups, metric)
+    near = ahead(groups, metric) or near
     asked = [one for one in ordered[1:] if not near or one.name in near]
     known = [one for other in asked if (one := difference(ordered[0], other, metric)) is not None]
     if not known:

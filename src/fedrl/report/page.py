@@ -191,6 +191,7 @@ class Headline(NamedTuple):
     seeds: int  # most of one group
     winner: str  # the group that is told apart from all others; empty if none is
     rivals: list[tuple[str, str]]  # those that the first is not told apart from, as in `finals`
+    ahead: list[str]  # of these, those that are better where both have been: they ended earlier
     one_seed_each: bool  # nothing follows then, and `finals` are in the groups' own order
     learned: str  # of a single run of a language agent: before training, and after it
     once: list[tuple[str, str]]  # beside `finals`: groups with one seed, which cannot be compared
@@ -216,6 +217,7 @@ def headline(groups: Sequence[Group], metric: str) -> Headline:
         max(len(group.runs) for group in groups),
         differences.winner(groups, metric),
         [shown for _, shown in finals if shown[0] in near],
+        differences.ahead(groups, metric),
         alone,
         learned(groups, metric),
         [shown for _, shown in finals if shown[0] in once],

@@ -65,7 +65,12 @@ def _verdict(groups: Sequence[Group], metric: str) -> list[str]:
         return alone
     best, near = having[0].name, differences.rivals(having, metric)
     said = f"by final {label(metric)}, seed by seed, {best} is told apart from every other one"
-    if near:
+    if front := differences.ahead(having, metric):
+        said = (
+            f"no winner by final {label(metric)}: {best} ends highest, and where both have been "
+            f"{', '.join(front)} is better"
+        )
+    elif near:
         said = (
             f"no winner by final {label(metric)}: {best} is not told apart from {', '.join(near)}"
         )
