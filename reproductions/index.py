@@ -65,7 +65,7 @@ with its commit. Verdicts of fewer seeds than were planned are what they are so 
 ◦ beside a verdict: runs behind it are older than that commit, so the rule was written when somebody
 could have known them. ‡ beside a commit: it cannot be looked up, because it was published folded
 into others; that a rule of such a commit is older than the runs rests on the dates in the records
-alone.
+alone. + behind a commit: the code had changes that were not committed.
 """
 
 

@@ -118,6 +118,17 @@ def test_mistakes_are_exceptions_with_the_line_of_the_command_line(tmp_path: Pat
         fedrl.run(RECIPE, rounds="9")
     with pytest.raises(fedrl.UserError, match=r"no recipe 'momentum/cartpol'; did you mean"):
         fedrl.run("momentum/cartpol")
+    for name in ("./poles.toml", "poles.toml"):
+        with pytest.raises(fedrl.UserError, match=rf"there is no file {name} in .*was started"):
+            fedrl.run(name)
+        with pytest.raises(fedrl.UserError, match=rf"there is no file {name} in .*was started"):
+            fedrl.sweep(name)
+    (tmp_path / "recipe" / "run").mkdir(parents=True)
+    (tmp_path / "recipe" / "run" / "config.toml").touch()
+    with pytest.raises(
+        fedrl.UserError, match=r"is no run but holds some: name them as '.*recipe/\*'"
+    ):
+        fedrl.Run(tmp_path / "recipe")
     with pytest.raises(fedrl.UserError, match=r"names no algorithm: add \[algorithm\] name"):
         fedrl.run({"world": {"name": "random_mdp"}})
     with pytest.raises(fedrl.UserError, match=r"no such place.* does not exist"):

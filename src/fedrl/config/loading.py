@@ -8,10 +8,11 @@ types and impossible values are errors of one or two lines that name the key and
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import logging
 import tomllib
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,16 @@ def find_recipe(name: str) -> Path:
     wanted = name.removeprefix("recipes/").removesuffix(".toml")
     if wanted in known:
         return known[wanted]
-    raise UserError(f"no recipe {name!r}; {suggestion(wanted, known)}")
+    raise UserError(file_missing(name, known) or f"no recipe {name!r}; {suggestion(wanted, known)}")
+
+
+def file_missing(name: str, known: Iterable[str]) -> str:
+    """That there is no such file, of what looks like one and is nearly no name of ours."""
+    near = difflib.get_close_matches(name.removesuffix(".toml"), list(known), n=1, cutoff=0.5)
+    if near or not (name.endswith(".toml") or name.startswith((".", "/", "~"))):
+        return ""
+    seen = "" if Path(name).is_absolute() else f" in {Path.cwd()}, where fedrl was started"
+    return f"there is no file {name}{seen}"
 
 
 def recipe_name(path: Path) -> str:

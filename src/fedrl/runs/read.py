@@ -53,6 +53,9 @@ def load(folder: Path) -> Run:
     if not (folder / "config.toml").is_file():
         inside = sorted(path.name for path in folder.iterdir())
         found = ", ".join(inside[:4]) + (", …" if len(inside) > 4 else "") or "an empty folder"
+        runs = next((form for form in ("*", "*/*") if any(folder.glob(f"{form}/config.toml"))), "")
+        if runs:
+            raise UserError(f"{folder} is no run but holds some: name them as '{folder / runs}'")
         raise UserError(f"{folder} is no run: expected config.toml in it, found {found}")
     try:
         config = tomllib.loads((folder / "config.toml").read_text(encoding="utf-8"))

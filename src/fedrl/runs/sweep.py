@@ -28,6 +28,7 @@ from fedrl.config.flag_parsing import fields
 from fedrl.config.loading import (
     as_dict,
     dotted,
+    file_missing,
     find_recipe,
     read_recipe,
     recipes_folder,
@@ -166,14 +167,14 @@ def find_sweep(name: str) -> Path:
     if wanted in known:
         return known[wanted]
     beside = [file.name for file in sorted(path.parent.glob("*.toml"))]
-    if near := difflib.get_close_matches(path.name, beside, n=1):
+    if near := difflib.get_close_matches(path.name, beside, n=1, cutoff=0.8):
         raise UserError(f"no sweep {name!r}; did you mean {str(path.with_name(near[0]))!r}?")
     if (recipes_folder() / f"{wanted}.toml").is_file():
         raise UserError(
             f"{name} is a recipe: fedrl run {name} --seeds 0-2 is a run per seed; a sweep is a "
             "file with variants of it (fedrl sweep --help)"
         )
-    raise UserError(f"no sweep {name!r}; {suggestion(wanted, known)}")
+    raise UserError(file_missing(name, known) or f"no sweep {name!r}; {suggestion(wanted, known)}")
 
 
 def sweeps() -> dict[str, Path]:

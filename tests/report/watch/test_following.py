@@ -83,6 +83,11 @@ def test_what_a_line_of_the_list_says(tmp_path: Path):
     run.read()
     about = run.about()
     assert (about["round"], about["rounds"], about["status"]) == (2, 8, "running")
+    run.settings |= {
+        "algorithm.name": "/home/me/spring.py:Spring",
+        "world.name": "mine.worlds:Hill",
+    }
+    assert (run.about()["method"], run.about()["world"]) == ("Spring", "Hill")
     assert about["left"] == 6 * 3.0
     old = time.time() - 3600
     for log in ("metrics.jsonl", "clients.jsonl", "timings.jsonl"):

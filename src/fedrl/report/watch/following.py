@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from fedrl.core.registry import label
 from fedrl.core.types import Json
 from fedrl.report.method_colours import method_style
 from fedrl.report.run_labels import beside_namesakes, families
@@ -151,9 +152,9 @@ class Followed:
             "name": OF_A_SEED.sub("", str(self.settings.get("name", self.path.parent.name))),
             "run": self.path.name,
             "id": self.path.name.rpartition("-")[2],
-            "method": method,
+            "method": label(method),
             "style": method_style(method) if kind == "federated" else None,
-            "world": str(self.settings.get("world.name", "")),
+            "world": label(str(self.settings.get("world.name", ""))),
             "kind": kind,
             "seed": self.settings.get("seed"),
             "clients": self.settings.get("federation.clients"),
