@@ -56,6 +56,17 @@ def main() -> None:
     sys.exit(call(sys.argv[1:]))
 
 
+def _tell_cause(error: UserError) -> None:
+    """Where errors may say what they hold: what somebody's own code said, behind our line."""
+    from fedrl.engines.in_process import debugging, one_line, raised_at
+
+    cause: BaseException = error
+    while cause.__cause__ is not None:
+        cause = cause.__cause__
+    if isinstance(cause, Exception) and cause is not error and debugging():
+        print(f"  {one_line(cause)}{raised_at(cause)}", file=sys.stderr)
+
+
 def call(argv: list[str]) -> int:
     """The exit code: 0, 1 for a failed check, 2 for a mistake, 130 for Ctrl-C and SIGTERM."""
     threads.pin()
@@ -84,6 +95,7 @@ def call(argv: list[str]) -> int:
         return code
     except UserError as error:
         print(f"error: {error}", file=sys.stderr)
+        _tell_cause(error)
         return 2
     except MemoryError as error:
         said = f": {error}" if str(error) else ""

@@ -89,6 +89,7 @@ def root(name: str) -> Path:
     named = _named()
     if named is None:
         holds = f"set FEDRL_DATA to the folder that holds {folder.name}/"
+        holds += ', or play what is made here: world.source = "generated"'
         raise UserError(f"{name} is not here; {get}, or {holds}")
     what = doubt() or f"FEDRL_DATA is {named}, which has no {folder.name}/ with data in it"
     raise UserError(f"{what} Otherwise {get}" if what.endswith("?") else f"{what}; {get}")

@@ -50,7 +50,7 @@ class Settings:
         if self.cohort and self.kind != "federated":
             raise UserError(
                 f"federation.cohort is {self.cohort}, but nothing is sampled when federation.kind "
-                f'is "{self.kind}": remove it'
+                f'is "{self.kind}": set it to 0'
             )
         if not 0 <= self.quorum <= 1:
             raise UserError(f"federation.quorum is {self.quorum}; it is a share from 0 to 1")

@@ -28,6 +28,8 @@ MOST_PAIRS = 15
 OF_A_METHOD = ("algorithm.", "aggregate.")
 ALSO_OF_A_METHOD = ("name", "packages", "federation.kind", "federation.client")
 """Settings that belong to a method: learning alone is one, too."""
+COHORT = "federation.cohort"
+"""Who learns alone has none."""
 
 
 class Difference(NamedTuple):
@@ -236,9 +238,12 @@ def _more_differs(groups: Sequence[Group]) -> list[str]:
     keys = differing([group.config for group in groups])
     if not any(key in ("algorithm.name", "federation.kind") for key in keys):
         return []
+    kind = ("federation.kind", "federated")
+    cohorts = {g.config.get(COHORT) for g in groups if g.config.get(*kind) == "federated"}
     others = [
         key for key in keys if not key.startswith(OF_A_METHOD) and key not in ALSO_OF_A_METHOD
-    ]
+        and (key != COHORT or len(cohorts) > 1)
+    ]  # fmt: skip
     if not others:
         return []
     return [f"These runs differ in more than the method: {', '.join(others)}. What differs in the "
