@@ -235,6 +235,18 @@ def test_a_page_warns_where_more_differs_than_the_method(tmp_path: Path):
     assert differences.more_than_the_method(groups(folders)) == []  # that is what is compared
 
 
+def test_who_learns_alone_has_no_cohort_and_nobody_is_warned_of_it(tmp_path: Path):
+    folders = runs(tmp_path, {"pavg": [50, 60], "fedhapg-m": [90]})
+    texts = [(folder / "config.toml").read_text() for folder in folders]
+    cohort = [text.replace("clients = 4", "clients = 4\ncohort = 2") for text in texts]
+    alone = texts[2].replace("clients = 4", 'clients = 4\nkind = "centralized"')
+    for folder, text in zip(folders, (cohort[0], cohort[1], alone), strict=True):
+        (folder / "config.toml").write_text(text)
+    assert differences.more_than_the_method(groups(folders)) == []
+    (folders[2] / "config.toml").write_text(texts[2])  # it is a federated one without a cohort
+    assert "federation.cohort" in differences.more_than_the_method(groups(folders))[0]
+
+
 @pytest.mark.slow
 def test_every_number_is_in_the_file_and_reads_back(tmp_path: Path):
     folders = runs(tmp_path, {"pavg": [50, 60]})
