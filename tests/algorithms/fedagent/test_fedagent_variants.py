@@ -177,7 +177,7 @@ def test_evaluation_is_in_the_plain_shop_and_in_the_clients_own(
     played: list[list[str]] = []
     monkeypatch.setattr(
         type(algorithm.trainer), "play",
-        lambda self, theta, ids, seed, transcripts=False: played.append(list(ids)) or Won(ids),
+        lambda self, theta, ids, *words, **others: played.append(list(ids)) or Won(ids),
     )  # fmt: skip
     own = {"federated": [0, 1, 2, 3], "centralized": [0, 1, 2, 3], "local": [0]}.get(kind, [0])
     said = algorithm.evaluate([{"theta": {}}], [own], 1, 3)
