@@ -19,7 +19,7 @@ from fedrl.api.people import private_folder
 from fedrl.cli import call
 from fedrl.core.loopback import Listen
 from fedrl.core.types import UserError
-from fedrl.feedback import store
+from fedrl.feedback import page, store
 from fedrl.feedback.page import open_page
 from fedrl.feedback.queries import Answer
 from fedrl.feedback.store import Folder, client_folder
@@ -277,6 +277,26 @@ def test_mistakes_are_one_line(tmp_path, capsys):
         assert said in error
         assert error.count("\n") == 1
     assert not (tmp_path / "client-0099").exists()
+
+
+def test_a_space_in_a_name_is_a_forgotten_comma(tmp_path, capsys, monkeypatch):
+    folder = Folder(client_folder(tmp_path, 3))
+    folder.ask([rate("a")])
+    words = ["feedback", "--folder", str(tmp_path), "--client", "3", "--people"]
+    assert call([*words, "eve, anna ben"]) == 2
+    assert capsys.readouterr().err.endswith(
+        "--people names 'anna ben', with a space: write anna,ben if these are several people, "
+        "and anna-ben if this is one\n"
+    )
+    assert folder.people == []
+    served = []
+    monkeypatch.setattr(page, "serve", lambda *words: served.append(words[5]) or 0)
+    assert call([*words, "anna, ben"]) == 0
+    folder.of("anna ben")
+    assert call([*words, "anna ben"]) == 2  # by an older version, and nothing was ever said
+    folder.of("anna ben").answer("a", 1)
+    assert call([*words, "anna ben"]) == 0
+    assert served == [("anna", "ben"), ("anna ben",)]
 
 
 def test_a_run_that_asks_nobody_says_so(tmp_path, capsys):

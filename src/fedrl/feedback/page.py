@@ -78,7 +78,8 @@ class FeedbackServer(KeyedServer):
         super().__init__(port or last[""].port, self._respond, at)
         self.moved = last[""].site if last[""].site != self.site else ""
         for name, one in folders.items():
-            save_address(one, Address(self.server_port, keys[name], self.site))
+            served = None if name else tuple(people)
+            save_address(one, Address(self.server_port, keys[name], self.site, served))
         self.root = f"/{folder.path.name}/"
         self.keys = {key: name for name, key in keys.items()}
         self.key = keys.pop("")
