@@ -256,6 +256,22 @@ def test_a_client_that_is_served_is_not_served_a_second_time(folder, options):
         assert again.links == server.links
 
 
+def test_an_address_with_nothing_behind_it_is_a_page_for_people_and_a_line_for_scripts(folder):
+    folder.ask([rate("a", "a secret item")])
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    with running(folder) as server:
+        for path in ("/", "/client-0003", "/client-0004/", "/a/b", f"{server.root}nothing"):
+            for key in (None, True):
+                status, text = request(server, "GET", path, key=key, headers=browser)
+                assert (status, "nothing at this address</h1>" in text) == (404, True)
+                assert not any(word in text for word in ("secret", "client-0003", server.key))
+            assert request(server, "GET", path)[1] == {"error": "There is nothing at this address."}
+        for part in ("/page.css", "/icon.svg"):
+            assert request(server, "GET", part, key=None)[0] == 200
+        for part in ("/page.js", "/state", "/people"):
+            assert request(server, "GET", part)[0] == 404
+
+
 # The command --------------------------------------------------------------------------------------
 
 
