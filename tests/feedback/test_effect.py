@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from support.feedback_pages import rate
 
 from fedrl.feedback import effect, page_state
-from fedrl.feedback.effect import Effect
+from fedrl.feedback.effect import Effect, Recommendation
 
 
 def learned(folder, round, heard=None):
@@ -67,3 +69,71 @@ def test_a_damaged_effect_is_written_anew(folder):
     folder.answer("a", 1)
     (folder.path / "effect.json").write_text("{")
     assert learned(folder, 2)[""]["round"] == 2
+
+
+BEFORE, WITHOUT, AFTER = ((Recommendation(name, 4.0),) for name in ("first", "without", "after"))
+
+
+def over(folder, round, after):
+    """A round is over."""
+    given = folder.given()
+    effect.write(folder, Effect("films", len(given), WITHOUT, after, round=round), given)
+    return effect.read(folder)
+
+
+def test_how_it_was_before_anybody_answered_is_told_ever_after(folder):
+    """A round's own share begins with what rounds before have learned from the same person."""
+    folder.ask([rate(name) for name in "ab"])
+    over(folder, 1, WITHOUT)
+    over(folder, 2, BEFORE)  # others have gone on learning
+    folder.answer("a", 1)
+    for round in (3, 4):
+        found = over(folder, round, AFTER)
+        assert (found.first, found.without, found.with_answers) == (BEFORE, WITHOUT, AFTER)
+    assert page_state.effect(found, "")["effect"]["first"] == [BEFORE[0]._asdict()]
+
+
+@pytest.mark.parametrize("way", ["forget", "forget_all"])
+def test_nothing_of_a_deleted_answer_stays_and_that_it_was_learned_from_is_told(folder, way):
+    folder.ask([rate(name) for name in "abc"])
+    over(folder, 1, BEFORE)
+    folder.answer("a", 1)
+    folder.answer("b", 1)
+    assert not effect.taken_away(folder)
+    over(folder, 2, AFTER)
+    if way == "forget":
+        folder.forget("a")
+    else:
+        folder.forget_all()
+    assert effect.read(folder) is None
+    assert effect.taken_away(folder)
+    kept = (folder.path / "effect.json").read_text()
+    assert "first" in kept
+    assert not any(word in kept for word in ("after", "without", "mark", "time"))
+    folder.forget("b")
+    assert effect.taken_away(folder)  # still
+    found = over(folder, 3, AFTER)  # nobody stands: but the model is no longer one from before
+    assert found.first == BEFORE
+    assert not effect.taken_away(folder)
+
+
+def test_nothing_is_taken_away_that_was_never_shown(folder):
+    folder.ask([rate("a")])
+    over(folder, 1, BEFORE)
+    folder.answer("a", 1)
+    folder.forget("a")
+    assert not effect.taken_away(folder)
+
+
+def test_a_file_of_before_has_no_beginning_and_one_of_another_kind_is_none_of_this(folder):
+    folder.ask([rate("a")])
+    over(folder, 1, BEFORE)
+    folder.answer("a", 1)
+    texts = (Recommendation("a text", None, "a"),)
+    effect.write(folder, Effect("texts", 1, texts, texts), folder.given())
+    assert effect.read(folder).first == ()
+    rows = json.loads((folder.path / "effect.json").read_text())
+    del rows["first"]
+    (folder.path / "effect.json").write_text(json.dumps(rows))
+    assert effect.read(folder).first == ()
+    assert effect.read(folder).with_answers == texts

@@ -242,7 +242,7 @@ def test_what_others_answered_is_not_told_as_ones_own(folder):
 
 def test_nothing_is_told_of_a_round_that_heard_nobody(folder):
     effect.write(folder, Effect("films", 0, (Recommendation("A film", 4.5),), ()), {})
-    assert page_state.effect(effect.read(folder), "") == {"effect": None}
+    assert page_state.effect(effect.read(folder), "")["effect"] is None
 
 
 # The network --------------------------------------------------------------------------------------

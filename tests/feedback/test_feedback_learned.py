@@ -58,20 +58,20 @@ def test_a_person_is_told_once_what_a_round_has_learned(visit, folder):
         expect(news).to_be_hidden()
         effect.write(folder, Effect("films", 2, FILM, FILM, round=12), folder.given())
         press(page, "1")  # it looks by itself, but not at once
-        expect(news).to_contain_text("Round 12 has learned from 2 of your answers.")
+        expect(news).to_contain_text("The model has learned from 2 of your answers.")
         sent(page)
         page.reload()
         expect(news).to_be_visible()
         page.get_by_role("button", name="See what changed").click()
         expect(page.get_by_role("heading", level=1)).to_have_text("What your answers changed")
-        expect(page.locator("#effect-sum")).to_contain_text("You had given 2 answers.")
+        expect(page.locator("#effect-sum")).to_contain_text("You had given 2 answers when")
         expect(news).to_be_hidden()
         page.reload()
         expect(page.locator("#question")).to_be_visible()
         expect(news).to_be_hidden()
         effect.write(folder, Effect("films", 3, FILM, FILM, round=13), folder.given())
         page.reload()
-        expect(news).to_contain_text("Round 13 has learned from 3 of your answers.")
+        expect(news).to_contain_text("The model has learned from 3 of your answers.")
 
 
 def test_questions_from_before_the_model_learned_say_so(visit, folder):
@@ -83,7 +83,7 @@ def test_questions_from_before_the_model_learned_say_so(visit, folder):
         sent(page)
         effect.write(folder, Effect("films", 1, FILM, FILM, round=21), folder.given())
         page.reload()
-        expect(page.locator("#learned")).to_contain_text("Round 21 has learned from 1")
+        expect(page.locator("#learned")).to_contain_text("has learned from 1 of your")
         expect(page.locator("#why")).to_contain_text("from before the model had learned from you")
         expect(page.locator("#why")).not_to_contain_text("nothing was known")
         expect(page.locator("#items")).to_contain_text("It starts with")
@@ -149,9 +149,9 @@ def test_films_that_are_all_alike_have_no_ranks(visit, folder, size):
         press(page, "1")
         sent(page)
         for before, after, told in [
-            (alike, ranked, "Without your answers the best films are all alike to the model; with"),
-            (ranked, alike, "With your answers the best films are all alike to the model ("),
-            (alike, alike, "With your answers and without, the best films are all alike"),
+            (alike, ranked, "without your answers the best films would have been all alike to the"),
+            (ranked, alike, "with your answers the best films were all alike to the model."),
+            (alike, alike, "with your answers and without, the best films were all alike"),
         ]:
             effect.write(folder, Effect("films", 1, before, after, round=2), folder.given())
             page.reload()
@@ -188,9 +188,7 @@ def test_guesses_come_once_a_run_has_learned(visit, tmp_path):
         sent(page)
         assert call([*resume, "8"]) == 0
         page.reload()
-        expect(page.locator("#learned")).to_contain_text(
-            "Round 6 has learned from 20 of your answers."
-        )
+        expect(page.locator("#learned")).to_contain_text("has learned from 20 of your answers.")
         expect(page.get_by_role("heading", level=1)).to_have_text("Is this guess right?")
         stars = page.locator("#items").get_by_role("img")
         expect(stars).to_have_attribute("aria-label", re.compile(r"[\d.]+ of 5 stars"))

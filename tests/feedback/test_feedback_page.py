@@ -19,7 +19,7 @@ from fedrl.api.people import private_folder
 from fedrl.cli import call
 from fedrl.core.loopback import Listen
 from fedrl.core.types import UserError
-from fedrl.feedback import store
+from fedrl.feedback import page, store
 from fedrl.feedback.page import open_page
 from fedrl.feedback.queries import Answer
 from fedrl.feedback.store import Folder, client_folder
@@ -256,6 +256,22 @@ def test_a_client_that_is_served_is_not_served_a_second_time(folder, options):
         assert again.links == server.links
 
 
+def test_an_address_with_nothing_behind_it_is_a_page_for_people_and_a_line_for_scripts(folder):
+    folder.ask([rate("a", "a secret item")])
+    browser = {"Accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    with running(folder) as server:
+        for path in ("/", "/client-0003", "/client-0004/", "/a/b", f"{server.root}nothing"):
+            for key in (None, True):
+                status, text = request(server, "GET", path, key=key, headers=browser)
+                assert (status, "nothing at this address</h1>" in text) == (404, True)
+                assert not any(word in text for word in ("secret", "client-0003", server.key))
+            assert request(server, "GET", path)[1] == {"error": "There is nothing at this address."}
+        for part in ("/page.css", "/icon.svg"):
+            assert request(server, "GET", part, key=None)[0] == 200
+        for part in ("/page.js", "/state", "/people"):
+            assert request(server, "GET", part)[0] == 404
+
+
 # The command --------------------------------------------------------------------------------------
 
 
@@ -277,6 +293,26 @@ def test_mistakes_are_one_line(tmp_path, capsys):
         assert said in error
         assert error.count("\n") == 1
     assert not (tmp_path / "client-0099").exists()
+
+
+def test_a_space_in_a_name_is_a_forgotten_comma(tmp_path, capsys, monkeypatch):
+    folder = Folder(client_folder(tmp_path, 3))
+    folder.ask([rate("a")])
+    words = ["feedback", "--folder", str(tmp_path), "--client", "3", "--people"]
+    assert call([*words, "eve, anna ben"]) == 2
+    assert capsys.readouterr().err.endswith(
+        "--people names 'anna ben', with a space: write anna,ben if these are several people, "
+        "and anna-ben if this is one\n"
+    )
+    assert folder.people == []
+    served = []
+    monkeypatch.setattr(page, "serve", lambda *words: served.append(words[5]) or 0)
+    assert call([*words, "anna, ben"]) == 0
+    folder.of("anna ben")
+    assert call([*words, "anna ben"]) == 2  # by an older version, and nothing was ever said
+    folder.of("anna ben").answer("a", 1)
+    assert call([*words, "anna ben"]) == 0
+    assert served == [("anna", "ben"), ("anna ben",)]
 
 
 def test_a_run_that_asks_nobody_says_so(tmp_path, capsys):

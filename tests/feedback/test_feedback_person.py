@@ -266,13 +266,15 @@ def test_what_answers_change_is_on_the_page_and_goes_with_them(visit, tmp_path, 
     def films(page):
         page.reload()
         part(page, "What changed")
-        expect(page.get_by_role("heading", level=2)).to_have_count(2)
+        expect(page.get_by_role("region", name="Before you ever answered")).to_be_visible()
+        page.get_by_text("Only the last time it learned").click()
+        expect(page.get_by_role("heading", level=2)).to_have_count(4)
         return [
             page.get_by_role("region", name=name).locator(".film").all_text_contents()
             + page.get_by_role("region", name=name).get_by_role("img").evaluate_all(
                 "all => all.map((one) => one.ariaLabel)"
             )
-            for name in ("Without your answers", "With your answers")
+            for name in ("Without your answers that time", "With your answers that time")
         ]  # fmt: skip
 
     def more(rounds):
@@ -284,8 +286,8 @@ def test_what_answers_change_is_on_the_page_and_goes_with_them(visit, tmp_path, 
         sent(page)
         more(2)
         seen["answered"] = films(page)
-        expect(page.locator("#effect-sum")).to_contain_text("You had given 6 answers.")
-        expect(page.locator("#effect-note")).to_contain_text("something of earlier answers")
+        expect(page.locator("#effect-sum")).to_contain_text("You had given 6 answers when")
+        expect(page.locator("#last-note")).to_contain_text("something of earlier answers")
         expect(page.locator(".side .score").last).to_have_text(re.compile(r"^[0-5]\.\d\d"))
         part(page, "My answers")
         for place in range(6):

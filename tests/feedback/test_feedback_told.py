@@ -39,6 +39,8 @@ def test_deletion_is_told_in_the_same_words_everywhere(visit, folder):
     folder.ask([rate("a")])
     with running(folder) as server:
         page = visit(server)
+        press(page, "1")
+        sent(page)
         part(page, "My answers")
         told = page.locator("#deleting").text_content()
         page.get_by_role("button", name="Delete all my answers").click()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.feedback_pages import live_run, rate
+from support.feedback_pages import live_run, rate, running
 from support.small_runs import SMALL
 
 from fedrl.cli import call
@@ -58,6 +58,26 @@ def test_people_with_names_are_served_by_their_names(tmp_path: Path):
         "up to 2 questions wait for each of 2 people: "
         "fedrl feedback runs/one --client 0 --people anna,ben; "
     )
+
+
+def test_who_is_left_out_and_has_said_nothing_is_not_counted(tmp_path: Path):
+    """A name that was mistyped once would be asked for ever."""
+    folder = asked(tmp_path, 0, "a", "b")
+    with running(folder, 0, people=["annaben", "eve"]):
+        folder.of("eve").answer("a", 1.0)
+    assert "each of 2 people: fedrl feedback runs/one --client 0 --people annaben,eve" in line(
+        tmp_path
+    )
+    with running(folder, 0, people=["anna"]):
+        pass
+    assert line(tmp_path).startswith(
+        "up to 2 questions wait for each of 2 people: "
+        "fedrl feedback runs/one --client 0 --people anna,eve; "
+    )
+    with running(folder, 0):
+        pass
+    assert line(tmp_path).startswith("1 question waits for one person: ")
+    assert "--people eve" in line(tmp_path)
 
 
 @pytest.mark.slow

@@ -68,6 +68,7 @@ def answer_queries(
             f"{private}, the algorithm.feedback_folder of {run}, does not exist: a run makes "
             "it in its first round, on the machine where its clients compute"
         )
+    _require_whole_names(people, place)
     if terminal:
         from fedrl.feedback.terminal import converse
 
@@ -75,6 +76,20 @@ def answer_queries(
     from fedrl.feedback.page import serve
 
     return serve(Folder(place), client, port, limit, over, people, at, new_links)
+
+
+def _require_whole_names(people: Sequence[str], place: Path) -> None:
+    """A space is most likely a forgotten comma; who has answered by such a name goes on."""
+    from fedrl.feedback.store import PEOPLE, Folder
+
+    for name in people:
+        known = (place / PEOPLE / name).is_dir()
+        if len(name.split()) > 1 and not (known and Folder(place).of(name).view().log.closed):
+            apart, joined = ",".join(name.split()), "-".join(name.split())
+            raise UserError(
+                f"--people names {name!r}, with a space: write {apart} if these are several "
+                f"people, and {joined} if this is one"
+            )
 
 
 def _path(name: str | Path | None) -> Path | None:

@@ -35,7 +35,11 @@ def feedback(argv: list[str]) -> int:
     parser.add_argument("--terminal", action="store_true", help="answer here, without a page")
     several = parser.add_argument_group("several people")
     several.add_argument(
-        "--people", type=_names, default=(), metavar="A,B", help="who answers, each by a link"
+        "--people",
+        type=_names,
+        default=(),
+        metavar="A,B",
+        help="who answers, each by a link; no spaces",
     )
     several.add_argument(
         "--new-links", action="store_true", help="links that were printed before open nothing"

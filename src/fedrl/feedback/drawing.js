@@ -27,7 +27,7 @@ export const scoreWord = ({ guessed }) => guessed ? "Our guess" : "It starts wit
 
 // What still waits from the beginning, once the model has learned: on the card itself, for the
 // longer words are folded away by then.
-export const early = (question, now) => now.learned && wordsOf(question).later
+export const early = (question, now) => now.knows && wordsOf(question).later
   ? "From before the model had learned from you" : "";
 
 // Whose answer counts, where others answer the same.

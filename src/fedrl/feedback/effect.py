@@ -1,7 +1,8 @@
 """What a person's answers changed: the client's recommendations with them and without.
 
 The learner writes it after a round's work, beside the answers that it used; the page shows it. It
-is as private as they are: it never leaves the client, and goes when answers are deleted.
+is as private as they are: it never leaves the client, and goes when answers are deleted. What the
+model recommended before anybody had answered holds nothing of them, and stays (`effect_rest`).
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from fedrl.core.types import UserError
 from fedrl.feedback.entries import now
@@ -45,7 +46,9 @@ class Effect(NamedTuple):
     films   what it recommends if it learns as if nobody had answered, and what with the answers
     texts   what the model wrote as it came, and after it has learned here, to the same prompts
 
-    `answers` are queries that somebody had answered, `people` what each person had said.
+    `answers` are queries that somebody had answered, `people` what each person had said. `first` is
+    of the last round before anybody had said anything; rounds since then have learned from others,
+    too. Nothing where no such round was written.
     """
 
     kind: Kind
@@ -55,6 +58,7 @@ class Effect(NamedTuple):
     time: float = 0.0
     people: Mapping[str, Heard] = MappingProxyType({})
     round: int = 0
+    first: tuple[Recommendation, ...] = ()
 
     def of(self, person: str) -> int:
         """This person's answers by then; a file without names is of the only one."""
@@ -69,22 +73,23 @@ class Effect(NamedTuple):
 
 def write(folder: Folder, effect: Effect, heard: Given) -> None:
     """Of a round that `heard` these answers; nothing if one of them was taken back meanwhile."""
-    before = _people(folder)
-    people = {who: _heard(said, effect.round, before.get(who)) for who, said in heard.items()}
-    rows = effect._replace(time=now(), people=people)._asdict()
-    for side in SIDES:
+    try:
+        before = _rows(folder) or {}
+        last = _effect(folder, before) if before else None
+        first = _recommendations(folder, before.get("first", ()))
+    except UserError:  # a damaged file is written anew
+        before, last, first = {}, None, ()
+    if before.get("kind") != effect.kind:
+        first = ()
+    if not heard and folder.untouched():
+        first = effect.with_answers
+    known = last.people if last else {}
+    people = {who: _heard(said, effect.round, known.get(who)) for who, said in heard.items()}
+    rows = effect._replace(time=now(), people=people, first=first)._asdict()
+    for side in (*SIDES, "first"):
         rows[side] = [one._asdict() for one in rows[side]]
     rows["people"] = {who: one._asdict() for who, one in people.items()}
     folder.write_effect(json.dumps(rows).encode(), heard)
-
-
-def _people(folder: Folder) -> Mapping[str, Heard]:
-    """Of the last round; a damaged file is written anew."""
-    try:
-        last = read(folder)
-    except UserError:
-        return {}
-    return last.people if last else {}
 
 
 def _heard(said: Mapping[str, float], round: int, before: Heard | None) -> Heard:
@@ -95,17 +100,49 @@ def _heard(said: Mapping[str, float], round: int, before: Heard | None) -> Heard
 
 def read(folder: Folder) -> Effect | None:
     """None before the first round that heard somebody, and after a deletion until the next one."""
+    rows = _rows(folder)
+    return None if rows is None else _effect(folder, rows)
+
+
+def taken_away(folder: Folder) -> bool:
+    """Whether there was something to show until an answer was deleted."""
+    rows = _rows(folder)
+    return rows is not None and bool(rows.get("deleted"))
+
+
+def _rows(folder: Folder) -> dict[str, Any] | None:
     path = folder.path / EFFECT
     try:
         rows = json.loads(path.read_bytes())
-        without, with_answers = (
-            tuple(Recommendation(**one) for one in rows[side]) for side in SIDES
-        )
+    except FileNotFoundError:
+        return None
+    except ValueError as error:
+        raise _damaged(folder) from error
+    if not isinstance(rows, dict):
+        raise _damaged(folder)
+    return rows
+
+
+def _effect(folder: Folder, rows: dict[str, Any]) -> Effect | None:
+    if "deleted" in rows:
+        return None
+    try:
+        without, with_answers = (_recommendations(folder, rows[side]) for side in SIDES)
         time = float(rows["time"])
         people = {str(name): Heard(**one) for name, one in rows["people"].items()}
         answers, number = int(rows["answers"]), int(rows["round"])
-        return Effect(rows["kind"], answers, without, with_answers, time, people, number)
-    except FileNotFoundError:
-        return None
+        first = _recommendations(folder, rows.get("first", ()))
+        return Effect(rows["kind"], answers, without, with_answers, time, people, number, first)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"{path} is damaged; remove it, the next round writes it") from error
+        raise _damaged(folder) from error
+
+
+def _recommendations(folder: Folder, rows: Any) -> tuple[Recommendation, ...]:
+    try:
+        return tuple(Recommendation(**one) for one in rows)
+    except TypeError as error:
+        raise _damaged(folder) from error
+
+
+def _damaged(folder: Folder) -> UserError:
+    return UserError(f"{folder.path / EFFECT} is damaged; remove it, the next round writes it")

@@ -20,11 +20,15 @@ ADDRESS, SERVED = "page.json", "page.lock"
 
 
 class Address(NamedTuple):
-    """`site` is what links began with; "" where no page has told it."""
+    """`site` is what links began with; "" where no page has told it.
+
+    `people` are those who were served last; None where no page has told it.
+    """
 
     port: int
     key: str
     site: str = ""
+    people: tuple[str, ...] | None = None
 
 
 class AlreadyServed(UserError):
@@ -67,7 +71,11 @@ def last_address(folder: Folder) -> Address:
     name = _file(folder)
     try:
         address = json.loads((folder.path / name).read_text(encoding="utf-8"))
-        return Address(int(address["port"]), str(address["key"]), str(address.get("site", "")))
+        people = address.get("people")
+        return Address(
+            int(address["port"]), str(address["key"]), str(address.get("site", "")),
+            None if people is None else tuple(str(one) for one in people),
+        )  # fmt: skip
     except FileNotFoundError:
         return Address(0, new_key())
     except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -8,8 +8,9 @@
 // Every entry says which version of the question it is about. Where the person has done something
 // else in another place meanwhile, the server writes nothing, and the person decides here.
 import { apply } from "./applying.js";
+import { showEffect } from "./changed.js";
 import { $, make, saidWord, spoken, wordsOf, UNSURE } from "./drawing.js";
-import { showConflicts, showEffect, showHistory, sure } from "./history.js";
+import { showConflicts, showHistory, sure } from "./history.js";
 import { keeper } from "./keeping.js";
 import { drawQuestion, foldIntro, showEnd, showHead, showLately, showLearned, showQuiet } from "./sitting.js";
 import { say, showFor, tell, unsent, READ } from "./telling.js";
@@ -27,7 +28,7 @@ let queue = kept.all("entries");  // not yet known to be on the disk
 let conflicts = kept.all("conflicts");  // what the person has to decide between
 let known = null;      // the server's last word
 let now = null;        // `known` with the queue applied: what is shown
-let view = "ask", history = null, effect = null, edition = "";
+let view = "ask", history = null, deletable = false, effect = null, edition = "";
 let drafts = {};       // notes that were typed to questions which come again
 let talking = false, again = false, failures = 0, timer = 0, entered = 0, shown = "", trouble = "";
 let seen = "", glances = 0;  // what has been on the screen for a glance: `shown`, or nothing yet
@@ -101,8 +102,8 @@ async function lookUp() {
                                     cache: "no-store", signal: AbortSignal.timeout(10000) });
   if (!reply.ok) return;
   const said = await reply.json();
-  if (said.history) history = said.history;
-  else effect = said.effect;
+  if (said.history) [history, deletable] = [said.history, said.kept];
+  else effect = said;
 }
 
 function setApart(conflict) {
@@ -173,7 +174,7 @@ async function forgetAll() {
       headers: { "X-Fedrl-Key": key, "Content-Type": "application/json" },
     });
     if (!reply.ok) throw new Error();
-    history = []; effect = null;
+    history = []; deletable = false; effect = null;
     adopt(await reply.json());
     tell("All your answers are deleted");
     tabs.postMessage("entered");
@@ -290,7 +291,7 @@ function show() {
   showConflicts(conflicts, decide);
   $("renewed").hidden = !edition || now.page === edition;
   showHead(now);
-  if (view === "effect" && effect && now.learned) kept.tell(now.learned.mark);
+  if (view === "effect" && effect?.effect && now.learned) kept.tell(now.learned.mark);
   showLearned(now.learned, kept.told());
   for (const button of document.querySelectorAll("[data-view]")) {
     const current = button.dataset.view === view;
@@ -299,7 +300,7 @@ function show() {
     else button.removeAttribute("aria-current");
   }
   if (view === "history") showMine();
-  if (view === "effect") showEffect(effect, now.progress.answered);
+  if (view === "effect") showEffect(effect, now);
   showAsk();
 }
 
@@ -308,8 +309,10 @@ function showMine() {
   if (history) showHistory(history, edit);
   else $("history").replaceChildren(make("li", "empty",
     trouble ? "Your answers cannot be shown just now; nothing is lost." : "One moment …"));
-  for (const button of document.querySelectorAll("#history-view .data button"))
-    button.disabled = Boolean(trouble);
+  for (const button of document.querySelectorAll("[data-export]"))
+    button.disabled = Boolean(trouble) || !history?.length;
+  // What was taken back stands no longer, and is kept until it is deleted.
+  $("forget-all").disabled = Boolean(trouble) || !(history?.length || deletable);
 }
 
 function showAsk() {

@@ -11,9 +11,10 @@
     POST /client-0003/forget     delete all of them
     GET  /client-0003/overview   of all people, for whoever runs it
 
-All but the page needs a key. The address ends in `#KEY`, which browsers do not send by themselves;
-keys and port are kept in the client's folder, so that an open page goes on when the server comes
-back. Where several people answer, each has a key, and the folder's own opens the overview.
+Anywhere else a browser finds a page that says so. All but the pages needs a key. The address ends
+in `#KEY`, which browsers do not send by themselves; keys and port are kept in the client's folder,
+so that an open page goes on when the server comes back. Where several people answer, each has a
+key, and the folder's own opens the overview.
 """
 
 from __future__ import annotations
@@ -44,10 +45,13 @@ from fedrl.feedback.store import Folder
 
 PARTS = {
     "": "page.html", "page.css": "page.css", "page.js": "page.js", "icon.svg": "icon.svg",
-    "applying.js": "applying.js", "drawing.js": "drawing.js", "history.js": "history.js",
-    "keeping.js": "keeping.js", "sitting.js": "sitting.js", "telling.js": "telling.js",
-    "people": "overview.html", "overview.js": "overview.js",
+    "applying.js": "applying.js", "changed.js": "changed.js", "drawing.js": "drawing.js",
+    "history.js": "history.js", "keeping.js": "keeping.js", "sitting.js": "sitting.js",
+    "telling.js": "telling.js", "people": "overview.html",
+    "overview.js": "overview.js",
 }  # fmt: skip
+LOST, LOST_PARTS = "lost.html", ("page.css", "icon.svg")
+"""Where there is nothing; it may be asked for at any depth, so its parts lie at the top."""
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 Over = Callable[[], bool]
 
@@ -78,7 +82,8 @@ class FeedbackServer(KeyedServer):
         super().__init__(port or last[""].port, self._respond, at)
         self.moved = last[""].site if last[""].site != self.site else ""
         for name, one in folders.items():
-            save_address(one, Address(self.server_port, keys[name], self.site))
+            served = None if name else tuple(people)
+            save_address(one, Address(self.server_port, keys[name], self.site, served))
         self.root = f"/{folder.path.name}/"
         self.keys = {key: name for name, key in keys.items()}
         self.key = keys.pop("")
@@ -105,7 +110,12 @@ class FeedbackServer(KeyedServer):
     def _respond(self, request: Request) -> None:
         path, _, words = request.path.partition("?")
         name = path.removeprefix(self.root)
-        if name == path:
+        if request.command == "GET" and path in (f"/{part}" for part in LOST_PARTS):
+            name = path.removeprefix("/")
+        elif request.command == "GET" and (name == path or name not in PARTS) and _browsed(request):
+            request.send(_text(LOST), "text/html", HTTPStatus.NOT_FOUND)
+            return
+        elif name == path:
             raise _nothing()  # other clients are not here
         if request.command == "GET" and name in PARTS:
             file = PARTS[name]
@@ -126,7 +136,8 @@ class FeedbackServer(KeyedServer):
         elif name == "history":
             request.send_json(page_state.history(view))
         elif name == "effect":
-            request.send_json(page_state.effect(effect.read(folder), folder.person))
+            found, deleted = effect.read(folder), effect.taken_away(folder)
+            request.send_json(page_state.effect(found, folder.person, deleted))
         elif (name, words) == ("export", "as=csv"):
             request.send(export.as_csv(view), "text/csv")
         elif (name, words) == ("export", "as=json"):
@@ -157,7 +168,7 @@ class FeedbackServer(KeyedServer):
         about: dict[str, Json] = {
             "client": self.client, "limit": self.limit, "over": over, "person": folder.person,
             "page": self.page, "others": max(len(self.people) - 1, 0),
-            "learned": _learned(folder),
+            **_learned(folder),
         }  # fmt: skip
         return about | page_state.state(view)
 
@@ -229,13 +240,20 @@ def serve(
     return 0
 
 
-def _learned(folder: Folder) -> Json:
+def _learned(folder: Folder) -> dict[str, Json]:
     """What was learned of a person, as far as it can be read: answering goes on without it, and
-    what is wrong with the file is told where it is shown."""
+    what is wrong with the file is told where it is shown. The model still `knows` of a person from
+    whom an answer was deleted just now."""
     try:
-        return page_state.learned(effect.read(folder), folder.person)
+        learned = page_state.learned(effect.read(folder), folder.person)
+        return {"learned": learned, "knows": bool(learned) or effect.taken_away(folder)}
     except UserError:
-        return None
+        return {"learned": None, "knows": False}
+
+
+def _browsed(request: Request) -> bool:
+    """Whether somebody has typed or followed this address, and no script has asked for it."""
+    return "text/html" in request.headers.get("Accept", "")
 
 
 def _text(file: str) -> str:

@@ -30,7 +30,10 @@ def state(view: FolderView) -> dict[str, Json]:
 
 
 def history(view: FolderView) -> dict[str, Json]:
-    return {"history": [_said(view, query, entry) for query, entry in view.history]}
+    """All that stands, and whether there is anything to delete: what was taken back is kept, too,
+    until it is deleted."""
+    said = [_said(view, query, entry) for query, entry in view.history]
+    return {"history": said, "kept": bool(view.log.entries or view.log.undone)}
 
 
 def conflicts(view: FolderView, found: Sequence[Conflict]) -> list[Json]:
@@ -53,18 +56,18 @@ def _conflict(view: FolderView, entry: Entry, why: str) -> Json:
     return told | {"query": _shown(view, view.queries[entry.question])}
 
 
-def effect(found: Effect | None, person: str) -> dict[str, Json]:
-    """As this person is told it; nothing where nobody was heard."""
+def effect(found: Effect | None, person: str, deleted: bool = False) -> dict[str, Json]:
+    """As this person is told it; nothing where nobody was heard, or an answer was `deleted`."""
     if found is None or not found.answers:
-        return {"effect": None}
+        return {"effect": None, "deleted": deleted}
     sides: dict[str, Json] = {
-        side: [one._asdict() for one in getattr(found, side)] for side in SIDES
+        side: [one._asdict() for one in getattr(found, side)] for side in (*SIDES, "first")
     }
     about = {
         "kind": found.kind, "answers": found.answers, "time": found.time,
         "mine": found.of(person), "several": found.several(person),
     }  # fmt: skip
-    return {"effect": about | sides}
+    return {"effect": about | sides, "deleted": False}
 
 
 def learned(found: Effect | None, person: str) -> Json:

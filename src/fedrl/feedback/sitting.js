@@ -8,7 +8,7 @@ const LONG = 160;  // characters: a text and no title
 export function drawQuestion(question, now, kept) {
   const words = wordsOf(question), alone = question.items.length === 1;
   $("ask").textContent = words.ask;
-  const why = now.learned && words.later ? words.later : words.why;
+  const why = now.knows && words.later ? words.later : words.why;
   $("why").textContent = (question.prompt ? TEXTS_WHY : why) + together(now);
   $("intro").open = !kept.all("intros").some((one) => one.once === $("why").textContent);
   // On a phone the buttons stand below what is to be read, not over it.
@@ -50,7 +50,7 @@ function card(question, place, now) {
 export function showLearned(learned, told) {
   $("learned").hidden = !learned || learned.mark === told;
   if ($("learned").hidden) return;
-  const text = `Round ${learned.round} has learned from ${learned.answers} of your answers.`;
+  const text = `The model has learned from ${learned.answers} of your answers.`;
   const place = $("learned").querySelector("b");
   if (place.textContent !== text) place.textContent = text;  // else it is said aloud again
 }

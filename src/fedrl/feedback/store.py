@@ -34,6 +34,7 @@ from fedrl.core.types import UserError
 from fedrl.feedback import entries as rules
 from fedrl.feedback import folder_lines
 from fedrl.feedback.answer_log import AnswerLog, Entry, FolderView, Line, Progress, about
+from fedrl.feedback.effect_rest import after_deletion
 from fedrl.feedback.entries import Conflict
 from fedrl.feedback.queries import Answer, Query
 
@@ -69,7 +70,7 @@ class Folder:
         self.path, self.most, self.person = path, most, person
         if person and not PERSON.fullmatch(person):
             raise UserError(
-                f"{person!r} is no name for a person: letters, digits, spaces, . and -, at most 40"
+                f"{person!r} is no name for a person: letters, digits, _, . and -, at most 40"
             )
         self.answers_file = f"{PEOPLE}/{person}/{ANSWERS}" if person else ANSWERS
         with self._trouble():
@@ -146,6 +147,11 @@ class Folder:
                 self.replace(EFFECT, data)
             return stands
 
+    def untouched(self) -> bool:
+        """Whether nobody has said anything here yet, nor taken it back."""
+        with self._locked():
+            return not any(log.versions for log in self._logs())
+
     def _given(self) -> Given:
         logs = dict(zip(["", *self.people], self._logs(), strict=True))
         return {name: dict(log.answers) for name, log in logs.items() if log.answers}
@@ -197,7 +203,7 @@ class Folder:
                 for name in sorted(names)
             ]
             self.replace(self.answers_file, folder_lines.json_lines(lines))
-            (self.path / EFFECT).unlink(missing_ok=True)
+            self._strip_effect()
             return self._view()
 
     def skip(self, question: str, once: str = "") -> bool:
@@ -243,7 +249,16 @@ class Folder:
             if "sit" in line or "forget" in line or about(line) not in deleted
         ]  # fmt: skip
         self.replace(self.answers_file, folder_lines.json_lines(kept))
-        (self.path / EFFECT).unlink(missing_ok=True)  # it follows from the answers
+        self._strip_effect()
+
+    def _strip_effect(self) -> None:
+        """What the answers changed follows from them."""
+        path = self.path / EFFECT
+        rest = after_deletion(path.read_bytes()) if path.exists() else b""
+        if rest:
+            self.replace(EFFECT, rest)
+        else:
+            path.unlink(missing_ok=True)
 
     def sit(self, limit: int) -> FolderView:
         """Begin a sitting of `limit` answers, unless the last one is unfinished: then go on."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from fedrl.feedback import effect
+from fedrl.feedback.links import last_address
 from fedrl.feedback.store import Folder, client_folder
 
 
@@ -30,7 +31,7 @@ def waiting_line(run: Path, private: Path, clients: Iterable[int]) -> str:
         place = client_folder(private, client)
         if place.is_dir():
             folder = Folder(place)
-            people = folder.people
+            people = _counted(folder)
             found += [
                 Waiting(len(folder.of(name).pending()), client, people) for name in people or [""]
             ]
@@ -41,6 +42,17 @@ def waiting_line(run: Path, private: Path, clients: Iterable[int]) -> str:
     so_far = f"learned from {learned} answer{'s' * (learned != 1)} so far"
     asked = [one for one in found if one.questions]
     return f"{_wait(asked, run) if asked else 'no questions wait'}; {so_far}"
+
+
+def _counted(folder: Folder) -> list[str]:
+    """Who has a name here, but for those who never said anything and are no longer served: a name
+    that was mistyped once would be asked for ever."""
+    served = last_address(folder).people
+    return [
+        name
+        for name in folder.people
+        if served is None or name in served or folder.of(name).view().log.closed
+    ]
 
 
 def _wait(asked: list[Waiting], run: Path) -> str:
