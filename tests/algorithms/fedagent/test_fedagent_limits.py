@@ -213,6 +213,10 @@ def test_an_evaluation_is_told_of_the_setting_that_its_size_comes_from(model):
     own = advice(replace(plain, eval_own=5), 60, "evaluating_own")  # in 12 worlds
     assert "algorithm.eval_own = 1 (" in own
     assert "eval_tasks" not in own
+    assert "algorithm.eval_own = 0 (" in advice(replace(plain, eval_own=1), 60, "evaluating_own")
+    trained = advice(replace(plain, eval_trained=30), 60, "evaluating_trained")
+    assert "algorithm.eval_trained = 3 (" in trained
+    assert "eval_tasks" not in trained
     streams = settings_of(model, device="cuda", tasks=64, group=8)
     said = advice(streams, 600, "evaluating")
     assert "algorithm.tasks = 32 (" in said

@@ -94,11 +94,12 @@ def require_template(format: PromptFormat[Any], tokenizer: Tokenizer) -> None:
         single_turn.require_template(tokenizer)
 
 
-def advised(settings: Settings, evaluated: int, doing: Doing) -> str:
-    """What helps against full memory here; `memory_advice` is asked when it happens."""
+def advised(settings: Settings, episodes: int, doing: Doing) -> str:
+    """What helps against full memory here, where so many episodes of an evaluation are played;
+    `memory_advice` is asked when it happens."""
     from fedrl.algorithms.fedagent.memory_advice import advice
 
-    return advice(settings, evaluated, doing)
+    return advice(settings, episodes, doing)
 
 
 class LocalTrainer:
