@@ -258,6 +258,29 @@ def test_tasks_are_played_in_parts_of_a_size_that_may_be_said(model, monkeypatch
         agents.evaluate_split(path, "unseen", 0)
 
 
+def test_the_size_of_these_parts_changes_no_episode(model, monkeypatch, tmp_path):
+    """With sampling: every task has random numbers of its own."""
+    path, said = train(recipe(model, rounds=1), tmp_path), {}
+    true = FedAgent.play_tasks
+
+    def noted(self, theta, tasks, seed):
+        found = true(self, theta, tasks, seed)
+        for task, steps in zip(tasks, found.transcripts, strict=True):
+            said.setdefault(task.id, []).append([answer for _, answer, _ in steps])
+        return found
+
+    monkeypatch.setattr(FedAgent, "play_tasks", noted)
+    for size in ("256", "5", "1"):
+        monkeypatch.setenv("FEDRL_AT_ONCE", size)
+        agents.evaluate_split(path, "unseen", 0)
+    assert len(said) == 12
+    for one in said.values():
+        assert one[0] == one[1] == one[2]
+    assert len({str(one[0]) for one in said.values()}) > 6  # and each its own
+    agents.evaluate_split(path, "unseen", 1)
+    assert any(one[3] != one[0] for one in said.values())
+
+
 def test_a_policy_in_use_is_not_told_of_evaluations(model, monkeypatch):
     algorithm = build_algorithm(recipe(model))
     policy = algorithm.policy(algorithm.init(0))
