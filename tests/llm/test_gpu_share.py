@@ -300,3 +300,13 @@ def test_a_folder_of_somebody_elses_is_not_used(tmp_path):
     (tmp_path / f"fedrl-gpus-{os.getuid()}").symlink_to(tmp_path)
     with pytest.raises(Exception, match="is not this user's folder"):
         reserve(of(1), silent, None, fake(100))
+
+
+def test_cudas_context_is_that_of_this_process_on_this_gpu(monkeypatch):
+    """And none, as far as can be told, where PyTorch was built without CUDA."""
+    cuda = gpu_share.torch._C
+    monkeypatch.setattr(cuda, "_cuda_hasPrimaryContext", lambda index: index == 1, raising=False)
+    monkeypatch.setattr("torch.cuda.is_initialized", lambda: True)
+    assert [gpu_share.has_context(index) for index in range(2)] == [False, True]
+    monkeypatch.delattr(cuda, "_cuda_hasPrimaryContext")
+    assert not gpu_share.has_context(1)

@@ -26,7 +26,9 @@ from fedrl.core.abilities import WAITING, GpuBusy, GpuUse
 from fedrl.core.types import UserError
 from fedrl.llm import gpu_file, gpu_share
 from fedrl.llm.memory import CALIBRATION
-from fedrl.runs import preflight
+from fedrl.report import episodes
+from fedrl.runs import open_engine, preflight
+from fedrl.runs.error_log import ErrorLog
 
 pytestmark = pytest.mark.slow
 GB = 10**9
@@ -127,6 +129,27 @@ def test_workers_of_a_driver_that_reserved_for_them_do_not_wait(large, gpu, monk
         make(config).take_gpu(GpuUse())
         assert len(asked) == times
     kept.release()
+
+
+def test_the_workers_of_a_run_are_told_so(large, monkeypatch):
+    begun = []
+    monkeypatch.setattr(open_engine, "WorkerPool", lambda *words: begun.append(words))
+    open_engine.open_engine(recipe(large, engine="workers"), None, None, None, ErrorLog(None, None))
+    assert begun[0][0].func is build_worker
+
+
+def test_a_report_hardly_waits_and_does_without_episodes(monkeypatch):
+    asked = []
+
+    class Crowded:
+        def take_gpu(self, use):
+            asked.append(use)
+            raise GpuBusy("GPU 0 has no room")
+
+    monkeypatch.setattr(episodes, "load_agent", lambda path: (Crowded(), None))
+    with pytest.raises(UserError):  # which the page then says in the episodes' place
+        episodes.play(None, "round-1", None)
+    assert asked == [GpuUse(patience=10.0)]
 
 
 def test_other_children_of_such_a_driver_do(large, gpu, monkeypatch):

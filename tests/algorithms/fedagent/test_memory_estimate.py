@@ -227,7 +227,8 @@ SMOLLM2 = {
 def test_the_estimate_is_within_a_tenth_of_what_was_measured(
     tmp_path, monkeypatch, name, change, rows, prompt, answer, tokens, gb
 ):
-    """Full steps with AdamW's moments in place: before its first step there are none."""
+    """Peaks of docs/benchmarks.md among them, which are of first steps, before which there are no
+    moments of AdamW's; the first of these was measured over whole ones."""
     shape = {"135m": SMOLLM2, "1.5b": QWEN_1_5B, "7b": QWEN_7B}[name]
     (tmp_path / "config.json").write_text(json.dumps(shape))
     monkeypatch.setattr(memory, "pass_tokens", lambda parameters: min(tokens, 32_768))

@@ -360,8 +360,10 @@ class FedAgent(AgentModel):
     def play_tasks(self, theta: Tensors, tasks: Sequence[Task], seed: int) -> Rollout:
         """Episodes of these tasks at the evaluation's temperature, with their transcripts; by the
         seed of each task, so that it does not matter in which parts they are played."""
-        ids, how = [task.id for task in tasks], "playing_parts"
-        return self.trainer.play(theta, ids, seed, transcripts=True, doing=how, apart=True)
+        ids = [task.id for task in tasks]
+        return self.trainer.play(
+            theta, ids, seed, transcripts=True, doing="playing_parts", apart=True
+        )
 
 
 def build(
