@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import multiprocessing
 import time
 from collections.abc import Callable
@@ -15,9 +16,10 @@ from support.toy import Toy
 
 from fedrl.clients.faults import Faulty
 from fedrl.clients.faults import Settings as Faults
+from fedrl.core.abilities import WAITING
 from fedrl.core.types import UserError
 from fedrl.engines.worker_pool import WorkerPool
-from fedrl.runs.process_pool import Job, Speed, finish, perform, pool
+from fedrl.runs.process_pool import LISTEN_SECONDS, Job, Speed, finish, perform, pool
 
 
 def faulty(kind: str, clients: tuple[int, ...]) -> Faulty:
@@ -125,6 +127,29 @@ def test_the_runs_beside_one_that_fails_go_on(tmp_path):
     assert all(file.exists() for file in files)
     assert said[0] == "bad: RuntimeError: CUDA"
     assert len(said) == 3
+
+
+def wait_loudly() -> None:
+    logging.getLogger(WAITING).warning("GPU 0 has no room: waiting")
+    logging.getLogger("fedrl").warning("a client failed")
+    print("talk")
+    time.sleep(3 * LISTEN_SECONDS)
+
+
+@pytest.mark.slow
+def test_what_a_run_waits_for_is_said_while_it_does():
+    said = []
+    with pool(1) as executor:
+        began = time.monotonic()
+
+        def say(line):
+            said.append((line, time.monotonic() - began))
+
+        assert finish(executor, [Job("run", 1.0, wait_loudly)], say, None)
+    (first, when), (last, then) = said
+    assert first == "run: GPU 0 has no room: waiting"
+    assert last.startswith("run in ")
+    assert then - when > LISTEN_SECONDS
 
 
 @pytest.mark.slow

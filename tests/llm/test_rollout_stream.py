@@ -30,14 +30,17 @@ def played(tmp_path_factory):
     tasks = [task.id for task in world.tasks("train")][:6]
     base = AgentLoop(world, world_format("compact", world), policy.tokenizer, 6)
 
-    def play(streams: bool, temperature: float, rows: int | None = None):
+    def play(streams: bool, temperature: float, rows: int | None = None, some: slice | None = None):
         if streams:
             sampler = CudaSampler(policy.model, policy.end, policy.pad, seeded=True)
         else:
             sampler = HFSampler(policy.model, policy.end, policy.pad)
         generator = torch.Generator().manual_seed(3)
         loop = replace(base, rows=rows)
-        return collect_rollout(loop, sampler, tasks, temperature, generator, 2, transcripts=True)
+        some_tasks, seeds = (tasks[some], range(6)[some]) if some else (tasks, None)
+        return collect_rollout(
+            loop, sampler, some_tasks, temperature, generator, 2, transcripts=True, seeds=seeds
+        )
 
     return play
 
@@ -67,3 +70,14 @@ def test_who_waits_for_whom_changes_nothing(played, monkeypatch):
     assert facts(played(True, 1.0, 5)) == first
     monkeypatch.setattr(cuda, "ADMIT", 1)  # only when all rows are free
     assert facts(played(True, 1.0, 4)) == first
+
+
+@pytest.mark.parametrize("streams", [False, True])
+def test_tasks_with_seeds_of_their_own_do_not_depend_on_the_others(played, streams):
+    """In the stream and side by side, where a row draws until the last one has ended."""
+    whole, parts = played(streams, 1.0, some=slice(0, 6)).transcripts, []
+    for some in (slice(0, 1), slice(1, 3), slice(3, 6)):
+        parts += played(streams, 1.0, some=some).transcripts
+    assert parts == whole
+    assert any(whole[i] != whole[i + 1] for i in range(0, 12, 2))  # nor are a group's alike
+    assert played(streams, 1.0).transcripts != whole

@@ -13,9 +13,11 @@ from fedrl.config import parts
 from fedrl.config.schema import Config
 from fedrl.core import seeding
 from fedrl.core.abilities import (
+    GpuUse,
     HeldApart,
     Outlined,
     ServerSamples,
+    SharesGpu,
     TellsWhatIsHeld,
     sends_parameters,
 )
@@ -279,6 +281,14 @@ def build_clients(
         config.seed,
         terms(config) if masked else None,
     )
+
+
+def build_worker(config: Config) -> Algorithm:
+    """The same in a worker of a driver that reserved room on GPUs for its workers, too."""
+    algorithm = build_algorithm(config)
+    if isinstance(algorithm, SharesGpu):
+        algorithm.take_gpu(GpuUse(learns=True, evaluates=False, reserved=True))
+    return build_clients(config, algorithm)
 
 
 def first_broadcast(config: Config, algorithm: Algorithm) -> tuple[Tensors, list[str]]:

@@ -38,6 +38,15 @@ class WarmUp(Protocol):
     def warm_up(self) -> None: ...
 
 
+WAITING = "fedrl.waiting"
+"""The logger of what a process waits for: told where all its other talk goes nowhere, too."""
+
+
+class GpuBusy(UserError):
+    """There was no room on a GPU for as long as there was patience. Says what else runs there,
+    which is the business of this machine's people alone."""
+
+
 class GpuUse(NamedTuple):
     """What a process will do with a language model: by that it takes its place on a GPU."""
 
@@ -45,6 +54,7 @@ class GpuUse(NamedTuple):
     evaluates: bool = True
     workers: int = 0  # processes that it starts and that learn beside it
     patience: float | None = None  # seconds to wait for room; None: as long as it takes
+    reserved: bool = False  # by the driver, of which this is a worker
 
 
 @runtime_checkable

@@ -1,17 +1,19 @@
 """Several processes share a GPU by what they say they need, before they load anything.
 
-A reservation is an entry in a small file of the GPU, in a folder of the user under the system's
-temporary one, read and written under a file lock:
+A reservation is an entry in a small file of the GPU (`gpu_file`), read and written under a lock:
 
     capacity   the GPU's memory less what others hold that did not reserve
-    admitted   if all live reservations and the new one fit into the capacity
+    admitted   if all live reservations and the new one fit into the capacity: with all that it
+               would take (`most`), else with what it cannot do without (`least`)
     waits      if they do not, and says so, once a minute; entries of dead processes are dropped
-    refused    (`TooLarge`) if it would not fit alone
+    refused    (`TooLarge`) if it would not fit alone, seen several times in a row: what a process
+               that has just ended held is used for some moments more. Who has waited waits on
 
 What others hold is only seen where nobody has a reservation: later what is used cannot be told
 apart from what was reserved. It counts as it was seen then, less if less is used by now, more if
-more is used than all reservations explain. A process that has a reservation does not wait for
-another one: two that wait for each other would do so for ever.
+more is used than all reservations explain. A process that has a reservation, on whichever GPU, does
+not wait for another one: two that wait for each other would do so for ever. It is refused what does
+not fit beside its own.
 
 `FEDRL_GPU_SHARE=off` reserves nothing and refuses nothing.
 """
@@ -19,26 +21,26 @@ another one: two that wait for each other would do so for ever.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
-import stat
+import queue
 import subprocess
-import tempfile
+import threading
 import time
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
 
 import torch
 
-from fedrl.core import file_locks
-from fedrl.core.atomic_files import OWNER_ONLY, write_atomically
-from fedrl.core.types import UserError
+from fedrl.llm import gpu_file
+from fedrl.llm.gpu_file import SHARE, Entry, State, born, opened
 
-SHARE = "FEDRL_GPU_SHARE"
 POLL_SECONDS = 2.0
 SAY_SECONDS = 60.0
+LOOKS = 3
+"""So often in a row something must not fit alone before it is refused."""
+SETTLE_SECONDS = 0.5
+"""After a model's place is given back: the model itself goes in the same moment, in any order."""
 MEBIBYTE = 2**20
 
 
@@ -46,6 +48,13 @@ class Gpu(NamedTuple):
     name: str  # the same in all processes: its UUID, where PyTorch tells it
     total: int  # bytes
     free: int
+
+
+class Needed(NamedTuple):
+    """Bytes on a GPU: what cannot be done without, and what is taken where there is room."""
+
+    least: int
+    most: int
 
 
 class TooLarge(Exception):
@@ -60,24 +69,58 @@ class Busy(Exception):
     """It did not fit beside the others for as long as there was patience."""
 
 
-class Entry(NamedTuple):
-    key: str
-    pid: int
-    born: str  # when the process began: a number is given to another process one day
-    bytes: int
-
-
 class Reservation:
     """On some GPUs, until it is released or its process ends."""
 
     def __init__(self) -> None:
-        self.key = uuid.uuid4().hex
+        self.key, self.pid = uuid.uuid4().hex, os.getpid()
         self.names: list[str] = []
 
     def release(self) -> None:
+        """Now. Waits for the GPU's file, so finalizers call `give_back`."""
+        if os.getpid() != self.pid:  # a copy in a forked child: it is the parent's
+            return
+        _held.discard(self.key)
         while self.names:
-            with _opened(self.names.pop()) as state:
+            with opened(self.names.pop()) as state:
                 state.entries = [entry for entry in state.entries if entry.key != self.key]
+        gpu_file.GIVEN_BACK.discard(self.key)
+
+    def give_back(self) -> None:
+        """From a finalizer, which may run while this very thread holds the file's lock: nothing
+        here waits. This process sees it at once, the others once `_release_later` came to it."""
+        if os.getpid() == self.pid:
+            gpu_file.GIVEN_BACK.add(self.key)
+            _held.discard(self.key)
+            _given_back.put(self)
+
+
+_held: set[str] = set()
+"""Keys of this process's reservations, on all GPUs."""
+_given_back: queue.SimpleQueue[Reservation] = queue.SimpleQueue()
+_starts = threading.Lock()
+_releasing: threading.Thread | None = None
+
+
+def _release_later() -> None:
+    """Releases what was given back, for as long as the process lasts. PyTorch keeps memory that was
+    freed, which nobody else could have: it is returned first, unless another model of this process
+    may be capturing a CUDA graph, which that would break."""
+    while True:
+        gone = _given_back.get()
+        time.sleep(SETTLE_SECONDS)
+        with contextlib.suppress(Exception):  # of one: the next one's others wait, too
+            if not _held:
+                torch.cuda.empty_cache()
+            gone.release()
+
+
+def _start_releasing() -> None:
+    global _releasing
+    with _starts:
+        if _releasing is None:
+            _releasing = threading.Thread(target=_release_later, daemon=True)
+            _releasing.start()
 
 
 def is_off() -> bool:
@@ -85,132 +128,87 @@ def is_off() -> bool:
 
 
 def reserve(
-    wanted: Mapping[int, int],
+    wanted: Mapping[int, Needed],
     say: Callable[[str], None],
     patience: float | None = None,
     look: Callable[[int], Gpu] | None = None,
 ) -> Reservation:
-    """So many bytes on these GPUs; waits for room, `patience` seconds at most if it is given."""
+    """So much on these GPUs; waits for room, `patience` seconds at most if it is given."""
     look, reservation = look or gpu_of, Reservation()
+    _start_releasing()  # not in a finalizer: a thread's start is waited for
     try:
         for index in sorted(wanted):  # in one order everywhere: nobody waits in a circle
             _reserve_one(reservation, index, wanted[index], say, patience, look)
     except BaseException:
         reservation.release()
         raise
+    _held.add(reservation.key)
     return reservation
 
 
 def _reserve_one(
     reservation: Reservation,
     index: int,
-    needed: int,
+    needed: Needed,
     say: Callable[[str], None],
     patience: float | None,
     look: Callable[[int], Gpu],
 ) -> None:
-    started = time.monotonic()
-    told = float("-inf")
+    started, told = time.monotonic(), float("-inf")
+    name, waited, hopeless = look(index).name, False, 0
     while True:
-        gpu = look(index)
-        with _opened(gpu.name) as state:
-            others = state.held_by_others(gpu.total - gpu.free)
-            reserved = sum(entry.bytes for entry in state.entries)
-            mine = any(entry.pid == os.getpid() for entry in state.entries)
-            capacity = gpu.total - others
-            if needed > gpu.total or (not state.entries and needed > capacity):
-                raise TooLarge(index, needed, capacity)
-            if mine or reserved + needed <= capacity:
-                entry = Entry(reservation.key, os.getpid(), _born(os.getpid()), needed)
+        with opened(name) as state:
+            gpu = look(index)  # not before: who held it then may have ended since
+            room = _Room(state, gpu)
+            if (size := room.granted(needed)) is not None:
+                entry = Entry(reservation.key, os.getpid(), born(os.getpid()), size)
                 state.entries.append(entry)
-                reservation.names.append(gpu.name)
+                reservation.names.append(name)
                 return
-            count = len({entry.pid for entry in state.entries})
+        waited |= room.others > 0
+        hopeless = hopeless + 1 if room.is_hopeless(needed) else 0
+        refused = hopeless >= LOOKS and (not waited or bool(_held))
+        if needed.least > gpu.total or refused:
+            raise TooLarge(index, needed.least, max(room.alone, 0))
         now = time.monotonic()
-        words = (
-            f"GPU {index} has no room for {needed / 1e9:.1f} GB beside {reserved / 1e9:.1f} GB "
-            f"that {count} other process{'es have' if count > 1 else ' has'} reserved, of "
-            f"{capacity / 1e9:.1f} GB"
-        )
+        words = f"GPU {index} has no room for {needed.least / 1e9:.1f} GB {room}"
         if patience is not None and now - started >= patience:
             raise Busy(words)
-        if now - told >= SAY_SECONDS:
+        if (waited or not hopeless) and now - told >= SAY_SECONDS:
             say(f"{words}: waiting ({SHARE}=off does not)")
             told = now
         time.sleep(POLL_SECONDS)
 
 
-# The file of a GPU
+class _Room:
+    """What a GPU has for this process."""
 
+    def __init__(self, state: State, gpu: Gpu) -> None:
+        here = os.getpid()
+        self.capacity = gpu.total - state.held_by_others(gpu.total - gpu.free)
+        self.reserved = sum(entry.bytes for entry in state.entries)
+        self.others = len({entry.pid for entry in state.entries if entry.pid != here})
+        self.alone = self.capacity - sum(e.bytes for e in state.entries if e.pid == here)
 
-class _State:
-    """What a GPU's file holds."""
+    def granted(self, needed: Needed) -> int | None:
+        for size in (needed.most, needed.least):
+            if self.reserved + size <= self.capacity:
+                return size
+        return needed.least if _held and needed.least <= self.alone else None
 
-    def __init__(self, others: int | None, entries: list[Entry]) -> None:
-        self.others, self.entries = others, entries
+    def is_hopeless(self, needed: Needed) -> bool:
+        """Whether it would not fit alone, as far as can be seen: while others have reservations,
+        what else is held cannot be."""
+        return needed.least > self.alone and (bool(_held) or not self.others)
 
-    def held_by_others(self, used: int) -> int:
-        """Of what is used, what nobody who is live has reserved."""
-        if not self.entries:
-            self.others = used
-            return used
-        self.others = min(self.others or 0, used)
-        return max(self.others, used - sum(entry.bytes for entry in self.entries))
-
-
-@contextlib.contextmanager
-def _opened(name: str) -> Iterator[_State]:
-    """The file's contents, without the dead, for one process at a time; written on leaving."""
-    folder = _folder()
-    path = folder / f"{name}.json"
-    descriptor = os.open(folder / f"{name}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
-    with open(descriptor, "a") as lock:
-        file_locks.lock(lock)
-        state = _read(path)
-        try:
-            yield state
-        finally:
-            held: dict[str, Any] = {"others": state.others, "held": state.entries}
-            write_atomically(path, json.dumps(held).encode(), OWNER_ONLY)
-
-
-def _read(path: Path) -> _State:
-    try:
-        held = json.loads(path.read_bytes())
-        entries = [Entry(*entry) for entry in held["held"]]
-        return _State(held["others"], [entry for entry in entries if _lives(entry)])
-    except (FileNotFoundError, ValueError, TypeError, KeyError):  # the first, or damaged
-        return _State(None, [])
-
-
-def _folder() -> Path:
-    """The user's own: what lies in the temporary folder may be anybody's."""
-    owner = os.getuid() if hasattr(os, "getuid") else 0
-    folder = Path(tempfile.gettempdir()) / f"fedrl-gpus-{owner}"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    found = folder.lstat()
-    if not stat.S_ISDIR(found.st_mode) or (hasattr(os, "getuid") and found.st_uid != owner):
-        raise UserError(f"{folder} is not this user's folder: remove it, or set {SHARE}=off")
-    return folder
-
-
-def _lives(entry: Entry) -> bool:
-    try:
-        os.kill(entry.pid, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return False  # another user's: the number was given away
-    return _born(entry.pid) == entry.born
-
-
-def _born(pid: int) -> str:
-    """In the system's ticks; nothing where there is no /proc."""
-    try:
-        about = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
-    except OSError:
-        return ""
-    return "" if about[0] in "ZX" else about[19]  # a zombie holds nothing
+    def __str__(self) -> str:
+        if not self.others:
+            return f"beside what is held there: {self.alone / 1e9:.1f} GB can be had"
+        return (
+            f"beside {self.reserved / 1e9:.1f} GB that {self.others} other "
+            f"process{'es have' if self.others > 1 else ' has'} reserved, of "
+            f"{self.capacity / 1e9:.1f} GB"
+        )
 
 
 # What the GPU says
@@ -226,6 +224,13 @@ def gpu_of(index: int) -> Gpu:
         free, total = torch.cuda.mem_get_info(index)
         return Gpu(name, total, free)
     return Gpu(name, about.total_memory, max(about.total_memory - used, 0))
+
+
+def has_context(index: int) -> bool:
+    """Whether this process has CUDA's context on a GPU, which then counts as used there.
+    `torch.cuda.is_initialized` says less: asking for a GPU's name is enough for it."""
+    asked = getattr(torch._C, "_cuda_hasPrimaryContext", None)  # of builds with CUDA
+    return bool(asked and torch.cuda.is_initialized() and asked(index))
 
 
 def _used() -> dict[str, int]:

@@ -12,8 +12,8 @@ from torch import nn
 from fedrl.core.types import Shareable, UserError
 
 Doing = Literal[
-    "learning", "playing", "evaluating", "evaluating_own", "playing_parts", "loading", "answering",
-    "teaching", "reading",
+    "learning", "playing", "evaluating", "evaluating_own", "evaluating_trained", "playing_parts",
+    "loading", "answering", "teaching", "reading",
 ]  # fmt: skip
 ADVICE: dict[Doing, str] = {
     "learning": "out of GPU memory: lower algorithm.microbatch, set algorithm.save_memory, or "
@@ -24,6 +24,8 @@ ADVICE: dict[Doing, str] = {
     "algorithm.answer_tokens or algorithm.prompt_tokens",
     "evaluating_own": "out of GPU memory in an evaluation of clients' own worlds: lower "
     "algorithm.eval_own, algorithm.answer_tokens or algorithm.prompt_tokens",
+    "evaluating_trained": "out of GPU memory in an evaluation of a client that has trained: lower "
+    "algorithm.eval_trained, algorithm.answer_tokens or algorithm.prompt_tokens",
     "playing_parts": "out of GPU memory: play fewer tasks side by side, by the environment "
     "variable FEDRL_AT_ONCE (256 where it is not set)",
     "loading": "out of GPU memory while the model was loaded: train adapters with "

@@ -6,7 +6,7 @@ which episode it belongs to. The return of the episode comes at the end.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Generic
 
@@ -19,6 +19,7 @@ from fedrl.envs.text import NamesPlaces, TextWorld
 from fedrl.llm.generation.sampler import (
     Answer,
     Completions,
+    Generators,
     Request,
     Sampler,
     StreamingSampler,
@@ -120,18 +121,30 @@ def collect_rollout(
     generator: torch.Generator,
     group: int = 1,
     transcripts: bool | Collection[int] = False,
+    seeds: Sequence[int] | None = None,
 ) -> Rollout:
     """Play every task `group` times, all side by side.
 
-    `transcripts` are kept of all episodes, or of these.
+    `transcripts` are kept of all episodes, or of these. With `seeds` of the tasks an episode's
+    random numbers are its task's own, whatever is played beside it, and `generator` is not asked.
     """
     play = _Play(loop, sampler.version, tasks, group, transcripts)
+
+    def own_seed(i: int) -> int:
+        assert seeds is not None
+        return seeding.derive(seeds[i // group], "answer", play.batch.steps[i], i % group)
+
     if isinstance(sampler, StreamingSampler) and sampler.streams:
-        _play_in_stream(play, sampler, temperature, generator)
+        own = None if seeds is None else own_seed
+        _play_in_stream(play, sampler, temperature, generator, own)
     else:
+        draws: Generators = generator
         while running := play.batch.running:
             prompts = play.ask(running)
-            completions = sampler.generate(prompts, loop.answer_tokens, temperature, generator)
+            if seeds is not None:  # anew for every answer: a row draws until the last one has ended
+                made = [torch.Generator(generator.device) for _ in running]
+                draws = [g.manual_seed(own_seed(i)) for g, i in zip(made, running, strict=True)]
+            completions = sampler.generate(prompts, loop.answer_tokens, temperature, draws)
             play.answer(running, prompts, completions)
     return play.rollout
 
@@ -141,16 +154,21 @@ def _play_in_stream(
     sampler: StreamingSampler,
     temperature: float,
     generator: torch.Generator,
+    own_seed: Callable[[int], int] | None = None,
 ) -> None:
     """No episode waits for another: its next prompt begins when its answer has ended and there is
     room. What an episode says depends on its number and step, not on who is done when."""
     first = int(torch.randint(2**62, (1,), generator=generator, device=generator.device))
     asked: dict[int, list[int]] = {}
 
+    def seed(i: int) -> int:
+        if own_seed is not None:
+            return own_seed(i)
+        return seeding.derive(first, "answer", play.batch.steps[i], i)
+
     def requests(slots: Sequence[int]) -> list[Request]:
         asked.update(zip(slots, play.ask(slots), strict=True))
-        steps = play.batch.steps
-        return [Request(i, asked[i], seeding.derive(first, "answer", steps[i], i)) for i in slots]
+        return [Request(i, asked[i], seed(i)) for i in slots]
 
     def answered(answers: list[Answer]) -> list[Request]:
         answers = sorted(answers)

@@ -18,6 +18,7 @@ from rich.console import Console
 
 from fedrl.config.loading import read_recipe, resolve
 from fedrl.core import seeding
+from fedrl.core.abilities import GpuUse, SharesGpu
 from fedrl.core.atomic_files import write_atomically
 from fedrl.core.number_format import si
 from fedrl.core.registry import missing_extra
@@ -38,6 +39,8 @@ SHOWN = 3
 SEED = 0
 QUICK = 50_000_000
 """Parameters up to which a CPU plays without being asked."""
+GPU_SECONDS = 10.0
+"""That a report waits for room on a GPU where others train: it does without its episodes."""
 
 
 @dataclass(frozen=True)
@@ -117,6 +120,8 @@ def play(path: Path, checkpoint: str, tell: Callable[[str], None]) -> Played:
     The draw of tasks and the answers depend on `SEED` alone.
     """
     algorithm, snapshot = load_agent(path)
+    if isinstance(algorithm, SharesGpu):
+        algorithm.take_gpu(GpuUse(patience=GPU_SECONDS))
     draw = seeding.generator(SEED, "episodes")
     count = min(TASKS, len(algorithm.eval_tasks))
     chosen = draw.choice(len(algorithm.eval_tasks), count, replace=False)

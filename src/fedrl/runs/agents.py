@@ -152,13 +152,12 @@ def _play(
     algorithm: PlaysTasks, state: Tensors, tasks: Sequence[Task], seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """1 for a task that was won, and what each episode was paid [tasks]."""
-    console, size = Console(stderr=True), at_once()
+    console, size, drawn = Console(stderr=True), at_once(), seeding.derive(seed, "agents")
     won: list[bool] = []
     returns: list[float] = []
     with console.status("playing …") as status:
         for start in range(0, len(tasks), size):
             part = tasks[start : start + size]
-            drawn = seeding.derive(seed, "agents", start)
             rollout = algorithm.play_tasks(state["theta"], part, drawn)
             won += rollout.won
             returns += rollout.returns

@@ -40,7 +40,8 @@ class PlaysTasks(Protocol):
     eval_tasks: Sequence[Task]
 
     def play_tasks(self, theta: Tensors, tasks: Sequence[Task], seed: int) -> Rollout:
-        """Episodes of these tasks at the evaluation's temperature, with their transcripts."""
+        """Episodes of these tasks at the evaluation's temperature, with their transcripts. Of one
+        it is the same, but for rounding, whichever others are played."""
         ...
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from fedrl.config.build import build_clients, packages
+from fedrl.config.build import build_worker, packages
 from fedrl.config.schema import Config
 from fedrl.core.own_data import Pins
 from fedrl.core.registry import missing_extra
@@ -33,7 +33,7 @@ def open_engine(
     """Where the clients run, as long as the context lasts."""
     watch = Watch(errors.failed, texts=bool(packages(config)))
     if config.engine == "workers":
-        return WorkerPool(partial(build_clients, placed(config)), config.workers, watch)
+        return WorkerPool(partial(build_worker, placed(config)), config.workers, watch)
     if config.engine == "flower":
         name = run.path.resolve().name
         if isinstance(config.world, Pins):  # nodes have data of their own

@@ -7,6 +7,7 @@ its time is over as a run hears Ctrl-C: it saves its last finished round and end
 from __future__ import annotations
 
 import contextlib
+import logging
 import multiprocessing
 import os
 import signal
@@ -16,9 +17,13 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
+from multiprocessing.context import SpawnContext
+from multiprocessing.queues import SimpleQueue
 from multiprocessing.sharedctypes import Synchronized
 from types import FrameType
+from typing import TypeAlias
 
+from fedrl.core.abilities import WAITING
 from fedrl.core.number_format import duration
 from fedrl.core.threads import pinned_children
 from fedrl.core.types import WORKER, UserError
@@ -59,18 +64,35 @@ NEVER_BEGAN = (
     "the processes that were to compute ended before they began, as those of a script do that "
     'trains without if __name__ == "__main__":'
 )
+LISTEN_SECONDS = 1.0
 _told_to_stop = threading.Event()
 """Of a process of the pool: jobs that its queue already holds must not begin after that."""
+_job = ""
+"""Of a process of the pool: what it is at."""
+
+Lines: TypeAlias = "SimpleQueue[str]"
+
+
+class Pool(ProcessPoolExecutor):
+    """`heard` are lines of jobs that wait for something (`WAITING`); their other talk goes
+    nowhere."""
+
+    def __init__(self, processes: int, context: SpawnContext) -> None:
+        self.started, self.heard = context.Value("i", 0), context.SimpleQueue()
+        begin = (self.started, provenance.commit(), self.heard)
+        super().__init__(processes, context, initializer=_begin, initargs=begin)
+
+    def lines(self) -> Iterator[str]:
+        while not self.heard.empty():
+            yield self.heard.get()
 
 
 @contextlib.contextmanager
-def pool(processes: int) -> Iterator[ProcessPoolExecutor]:
+def pool(processes: int) -> Iterator[Pool]:
     """Processes that compute on one thread each and end with this one, however it ends."""
     context = multiprocessing.get_context("spawn")
     with pinned_children(), Interrupt():
-        started = context.Value("i", 0)
-        begin = (started, provenance.commit())
-        executor = ProcessPoolExecutor(processes, context, initializer=_begin, initargs=begin)
+        executor = Pool(processes, context)
         try:
             yield executor
         except KeyboardInterrupt:
@@ -78,13 +100,13 @@ def pool(processes: int) -> Iterator[ProcessPoolExecutor]:
                 child.terminate()  # heard as Ctrl-C by a job, which saves what it has
             raise
         except BrokenProcessPool as error:
-            raise UserError(KILLED if started.value else NEVER_BEGAN) from error
+            raise UserError(KILLED if executor.started.value else NEVER_BEGAN) from error
         finally:
             executor.shutdown(cancel_futures=True)
 
 
 def finish(
-    executor: ProcessPoolExecutor,
+    executor: Pool,
     jobs: Sequence[Job],
     say: Callable[[str], None],
     until: float | None,
@@ -92,12 +114,13 @@ def finish(
     slots: int = 0,
     processes: int = 0,
 ) -> bool:
-    """Do the jobs, the longest first, with a line for each; False if some are not finished.
+    """Do the jobs, the longest first, with a line for each, and for what they wait for; False if
+    some are not finished.
 
     `until` is a time of `time.time()`: the processes have no other clock in common. `warn`, if
-    there is one, hears of errors instead of `say`. With `slots`, no more than so many are handed
-    over at a time, so that what follows from a job may come before others that wait. How long the
-    rest takes is told for so many `processes`.
+    there is one, hears of errors and of waiting instead of `say`. With `slots`, no more than so
+    many are handed over at a time, so that what follows from a job may come before others that
+    wait. How long the rest takes is told for so many `processes`.
     """
     waiting = in_order(jobs)
     done, total = 0.0, sum(job.cost for job in jobs)
@@ -108,8 +131,10 @@ def finish(
     while waiting or futures:
         while waiting and (not slots or len(futures) < slots):
             job = waiting.pop(0)
-            futures[executor.submit(perform, job.work, until)] = job
-        ended = wait(futures, return_when=FIRST_COMPLETED).done  # a set, in no order
+            futures[executor.submit(perform, job.work, until, job.name)] = job
+        ended = wait(futures, LISTEN_SECONDS, FIRST_COMPLETED).done  # a set, in no order
+        for line in executor.lines():
+            (warn or say)(line)
         for future in [one for one in futures if one in ended]:
             job, outcome = futures.pop(future), future.result()
             number += 1
@@ -154,9 +179,11 @@ def in_order(jobs: Sequence[Job]) -> list[Job]:
     return sorted(jobs, key=lambda job: (-job.worth, -job.cost))
 
 
-def perform(work: Callable[[], object], until: float | None) -> Outcome:
-    """In a process of the pool: the work, as far as the time allows. Its talk goes nowhere."""
-    started = time.monotonic()
+def perform(work: Callable[[], object], until: float | None, name: str = "") -> Outcome:
+    """In a process of the pool: the work, as far as the time allows. Its talk goes nowhere, but for
+    what it waits for."""
+    global _job
+    started, _job = time.monotonic(), name
     if _told_to_stop.is_set() or (until is not None and until <= time.time()):
         return Outcome(False, 0.0)
     with open(os.devnull, "w") as nowhere, contextlib.redirect_stderr(nowhere):
@@ -201,7 +228,18 @@ def _stopped_at(until: float | None) -> Iterator[None]:
             signal.signal(number, handler)
 
 
-def _begin(started: Synchronized[int], commit: str | None) -> None:
+class _Tell(logging.Handler):
+    """In a process of the pool: what a job waits for, to the one that began the pool."""
+
+    def __init__(self, heard: Lines) -> None:
+        super().__init__()
+        self.heard = heard
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.heard.put(f"{_job}: {record.getMessage()}")
+
+
+def _begin(started: Synchronized[int], commit: str | None, heard: Lines) -> None:
     """A process's first moments: Ctrl-C is the parent's to handle, and so is its end.
 
     `started` counts the pool's processes: each has a number, by which it takes a GPU. `commit` is
@@ -209,6 +247,7 @@ def _begin(started: Synchronized[int], commit: str | None) -> None:
     """
     if commit is not None:
         os.environ[provenance.COMMIT] = commit
+    logging.getLogger(WAITING).addHandler(_Tell(heard))
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     with started.get_lock():
         os.environ[WORKER] = str(started.value)

@@ -54,8 +54,9 @@ def test_it_is_the_trained_model_that_plays_and_with_the_clients_own_adapters(mo
     played = []
     real = type(algorithm.trainer).play
 
-    def noted(self, theta, ids, seed, transcripts=False):
-        found = real(self, theta, ids, seed, transcripts)
+    def noted(self, theta, ids, seed, doing):
+        found = real(self, theta, ids, seed, doing=doing)
+        assert doing == "evaluating_trained"
         played.append((theta, list(ids), found.won))
         return found
 
@@ -107,14 +108,34 @@ def test_a_client_with_a_shop_of_its_own_plays_in_both(tmp_path, monkeypatch):
     real = type(algorithm.trainer).play
     monkeypatch.setattr(
         type(algorithm.trainer), "play",
-        lambda self, theta, ids, *rest: played.append(list(ids)) or real(self, theta, ids, *rest),
+        lambda self, theta, ids, *rest, **more: (
+            played.append(list(ids)) or real(self, theta, ids, *rest, **more)
+        ),
     )  # fmt: skip
     result = algorithm.local(Job(2, algorithm.broadcast(algorithm.init(0), 1), None, 5))
     assert [owner_of(task)[0] for task in played[0]] == [-1] * 3 + [2] * 3
     assert 0 <= result.metrics["trained/own_success"] <= 1
     whole = build_algorithm(shop_recipe(model, tmp_path, federation={"kind": "centralized"}, **own))
-    whole.local(Job(0, whole.broadcast(whole.init(0), 1), None, 5))
-    assert [owner_of(task)[0] for task in played[1]] == [-1] * 3 + [0, 1, 2, 3]
+    sent = whole.broadcast(whole.init(0), 1)
+    for seed in (5, 5, 6):
+        whole.local(Job(0, sent, None, seed))
+    drawn = [[owner_of(task)[0] for task in one[3:]] for one in played[1:]]
+    assert drawn[0] == drawn[1]  # by the seed, of four worlds three
+    assert all(len(set(one)) == 3 and set(one) < set(range(4)) for one in drawn)
+
+
+def test_no_more_is_played_than_was_asked_for(tmp_path, monkeypatch):
+    """Of a client with the worlds of all: some of them, or some more in the first ones."""
+    model = shop_model(tmp_path / "model")
+    own = {"world": {"variants": ("reranking",)}, "federation": {"kind": "centralized"}}
+    algorithm = build_algorithm(shop_recipe(model, tmp_path, **own))
+    for count in (1, 2, 3, 4, 5, 6):
+        drawn = [algorithm._own_parts(Job(0, {}, None, seed), count) for seed in range(9)]
+        assert {sum(map(len, parts)) for parts in drawn} == {count}
+        assert {len(parts) for parts in drawn} == {min(count, 4)}
+        worlds = {tuple(owner_of(part[0])[0] for part in parts) for parts in drawn}
+        assert (len(worlds) > 1) == (count < 4)
+        assert set().union(*worlds) == set(range(4))
 
 
 def test_the_shared_model_plays_in_every_clients_own_scenes(model):

@@ -213,6 +213,10 @@ def test_an_evaluation_is_told_of_the_setting_that_its_size_comes_from(model):
     own = advice(replace(plain, eval_own=5), 60, "evaluating_own")  # in 12 worlds
     assert "algorithm.eval_own = 1 (" in own
     assert "eval_tasks" not in own
+    assert "algorithm.eval_own = 0 (" in advice(replace(plain, eval_own=1), 60, "evaluating_own")
+    trained = advice(replace(plain, eval_trained=30), 60, "evaluating_trained")
+    assert "algorithm.eval_trained = 3 (" in trained
+    assert "eval_tasks" not in trained
     streams = settings_of(model, device="cuda", tasks=64, group=8)
     said = advice(streams, 600, "evaluating")
     assert "algorithm.tasks = 32 (" in said
@@ -252,6 +256,29 @@ def test_tasks_are_played_in_parts_of_a_size_that_may_be_said(model, monkeypatch
     monkeypatch.setenv("FEDRL_AT_ONCE", "none")
     with pytest.raises(UserError, match="FEDRL_AT_ONCE is 'none'"):
         agents.evaluate_split(path, "unseen", 0)
+
+
+def test_the_size_of_these_parts_changes_no_episode(model, monkeypatch, tmp_path):
+    """With sampling: every task has random numbers of its own."""
+    path, said = train(recipe(model, rounds=1), tmp_path), {}
+    true = FedAgent.play_tasks
+
+    def noted(self, theta, tasks, seed):
+        found = true(self, theta, tasks, seed)
+        for task, steps in zip(tasks, found.transcripts, strict=True):
+            said.setdefault(task.id, []).append([answer for _, answer, _ in steps])
+        return found
+
+    monkeypatch.setattr(FedAgent, "play_tasks", noted)
+    for size in ("256", "5", "1"):
+        monkeypatch.setenv("FEDRL_AT_ONCE", size)
+        agents.evaluate_split(path, "unseen", 0)
+    assert len(said) == 12
+    for one in said.values():
+        assert one[0] == one[1] == one[2]
+    assert len({str(one[0]) for one in said.values()}) > 6  # and each its own
+    agents.evaluate_split(path, "unseen", 1)
+    assert any(one[3] != one[0] for one in said.values())
 
 
 def test_a_policy_in_use_is_not_told_of_evaluations(model, monkeypatch):

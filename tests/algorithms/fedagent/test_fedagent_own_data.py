@@ -16,6 +16,7 @@ from support.own_prompts import SIZES, organisations, recipe, rows_of
 from support.prompt_files import prompts
 
 from fedrl.config.build import build_algorithm
+from fedrl.core.abilities import GpuUse
 from fedrl.core.types import UserError
 from fedrl.partition.own_folders import OwnFolders
 from fedrl.runs import train as runs
@@ -48,6 +49,23 @@ def test_a_client_trains_on_all_that_its_folder_holds(place: Path, tmp_path: Pat
     assert kinds[2] == {"words"}
     assert "words" not in kinds[0] | kinds[1]
     assert len(algorithm.eval_tasks) == round(0.1 * SIZES["public"])
+
+
+def test_a_node_counts_what_it_holds_out_and_plays(place: Path, tmp_path: Path):
+    """By its own folder; a simulation by the largest; a driver of nodes has none to count."""
+    client, held = GpuUse(learns=True, evaluates=False), {"held_out": "clients"}
+    config = recipe(place, tmp_path, partition=held)
+    played = build_algorithm(config).evaluations(GpuUse(learns=True))
+    sizes = [len(build_algorithm(config).own_held_out(k)) for k in range(3)]
+    assert [one.episodes for one in played] == sizes
+    assert min(sizes) > 0
+    node = build_algorithm(config, place / "data" / "west").evaluations(client)
+    assert {one.episodes for one in node} == {sizes[2]}
+    assert build_algorithm(config).evaluations(GpuUse()) == []
+    driver = recipe(place, tmp_path, *FLOWER, partition=held | {"folder": str(tmp_path / "hub")})
+    (tmp_path / "hub").mkdir()
+    (tmp_path / "hub" / "public").symlink_to(place / "data" / "public")
+    assert build_algorithm(driver).evaluations(GpuUse(learns=True)) == []
 
 
 def test_a_model_without_a_chat_template_is_refused_before_there_is_a_folder(

@@ -6,6 +6,7 @@ alike, and the agent in use once it is trained.
 
 from __future__ import annotations
 
+import contextlib
 import weakref
 from collections.abc import Callable, Sequence
 from functools import cached_property
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from fedrl.algorithms.fedagent import held_out
+from fedrl.algorithms.fedagent.evaluations import Evaluation, episodes_of
 from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core.abilities import GpuUse
 from fedrl.core.agreement import digest
@@ -33,12 +35,17 @@ OWN = "personal"
 """Of what a client keeps: adapters of its own, which nobody else ever sees."""
 
 
+PATIENCE = 300.0
+"""Seconds that who only looks at an agent waits for room beside those who train."""
+
+
 class Place:
-    """On a GPU, which is given back with the model; of nothing where there is no GPU."""
+    """On a GPU, which is given back with the model; of nothing where there is no GPU. At the
+    process's end the entry stays: it counts until the process is dead, as its memory does."""
 
     def __init__(self, reservation: Reservation | None) -> None:
         if reservation is not None:
-            weakref.finalize(self, reservation.release)
+            weakref.finalize(self, reservation.give_back).atexit = False
 
 
 class AgentModel:
@@ -156,11 +163,24 @@ class AgentModel:
         held = [len(share) for share in shares]
         return outlined("tasks", held, trained, evaluated, kinds, "eval/success")
 
-    def evaluated(self) -> int:
-        """How many episodes the largest evaluation plays."""
-        own = self.settings.eval_own * sum(map(len, self.client_env_ids))
-        more = (len(tasks) for tasks in self.more_eval_tasks.values())
-        return max(len(self.eval_tasks), own, *more, 2 * self.settings.eval_trained)
+    def evaluations(self, use: GpuUse) -> list[Evaluation]:
+        """What a process plays beside its rollouts: of the server's model where it evaluates, as a
+        client where it learns."""
+        found, settings = list[Evaluation](), self.settings
+        apart = self.dealt.held_out == "clients"
+        if use.evaluates and not apart:
+            worlds = sum(map(len, self.client_env_ids))
+            for tasks in (self.eval_tasks, *self.more_eval_tasks.values()):
+                found.append(Evaluation("eval_tasks", 1, len(tasks)))
+            found.append(Evaluation("eval_own", worlds, settings.eval_own * worlds))
+        if use.learns and settings.eval_trained:  # in the world of all, and in its own
+            found.append(Evaluation("eval_trained", 2, 2 * settings.eval_trained))
+        if use.learns and apart:
+            with contextlib.suppress(UserError, IndexError):  # a driver of nodes has no such data
+                for client, owners in enumerate(self.client_env_ids):
+                    held = len(self.own_held_out(client))
+                    found.append(Evaluation("eval_tasks", len(owners), held))
+        return found
 
     def outline(self) -> tuple[Tensors, list[str]]:
         """The server's state in shapes alone, and what a client needs; no weights are read."""
@@ -173,12 +193,12 @@ class AgentModel:
             from fedrl.llm.policy import look_at_folder
         except ModuleNotFoundError as error:
             raise missing_extra(error, f"algorithm.name = {self.settings.name!r}", "llm") from error
-        evaluated = self.evaluated()
-        estimate = estimate_memory(self.settings, evaluated)
+        evaluations = self.evaluations(GpuUse(learns=True))
+        estimate = estimate_memory(self.settings, episodes_of(evaluations))
         nothing = np.zeros((), np.float32)  # seen as if it were an array, without one's memory
         theta = {name: np.broadcast_to(nothing, shape) for name, shape in estimate.trained.items()}
         state = {"theta": theta, "previous": theta, "u": theta}
-        lines = estimate_lines(estimate, self.settings, evaluated)
+        lines = estimate_lines(estimate, self.settings, evaluations)
         tokenizer, absent = look_at_folder(self.settings.model)
         if tokenizer is not None:
             require_template(chosen_format(self.settings, self.world), tokenizer)
@@ -213,20 +233,20 @@ class AgentModel:
         """Reserve what this needs, if the model runs on a GPU: before anything is loaded."""
         if self._place is not None or not self.settings.model:
             return
+        if use.reserved:
+            self._place = Place(None)
+            return
         try:
             from fedrl.algorithms.fedagent.gpu_admission import admit
         except ModuleNotFoundError as error:
             raise missing_extra(error, f"algorithm.name = {self.settings.name!r}", "llm") from error
-        self._place = Place(admit(self.settings, self._held_side_by_side, use))
-
-    def _held_side_by_side(self) -> int:
-        return 0 if self.dealt.held_out == "clients" else self.evaluated()
+        self._place = Place(admit(self.settings, self.evaluations, use))
 
     @property
     def trainer(self) -> LocalTrainer:
         """The model is loaded when it is first needed, in the process that needs it."""
         if self._trainer is None:
-            self.take_gpu(GpuUse())
+            self.take_gpu(GpuUse(patience=PATIENCE))
             try:
                 from fedrl.algorithms.fedagent.local_trainer import LocalTrainer
 

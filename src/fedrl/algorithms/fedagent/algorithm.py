@@ -254,23 +254,33 @@ class FedAgent(AgentModel):
         if not count:
             return {}
         public = [task.id for task in spaced(self.eval_tasks, min(count, len(self.eval_tasks)))]
-        parts = self._own_parts(job.client, count)
+        parts = self._own_parts(job, count)
         owned = [task for part in parts for task in part]
-        won = self.trainer.play(theta, public + owned, seeding.derive(job.seed, "trained")).won
+        seed = seeding.derive(job.seed, "trained")
+        won = self.trainer.play(theta, public + owned, seed, doing="evaluating_trained").won
         found = {"trained/success": float(np.mean(won[: len(public)]))}
         if owned:
             found["trained/own_success"] = held_out.mean_over_worlds(won[len(public) :], parts)
         return found
 
-    def _own_parts(self, client: int, count: int) -> list[list[str]]:
-        """So many held-out tasks of the worlds, or the scenes, that a client trains in."""
-        if not isinstance(self.world, ClientWorlds):
-            return [held_out.in_own_scenes(self.world, self.shares[client], count)]
-        if not self.world.alike:
+    def _own_parts(self, job: Job, count: int) -> list[list[str]]:
+        """So many held-out tasks of the worlds, or the scenes, that a client trains in; of more
+        worlds than that one each in some, which the seed draws: even steps may meet one kind."""
+        world, settings = self.world, self.settings
+        if not isinstance(world, ClientWorlds):
+            return [held_out.in_own_scenes(world, self.shares[job.client], count)]
+        if not world.alike:
             return []
-        owners = self.client_env_ids[client]
-        each = -(-count // len(owners))
-        return held_out.own_parts(self.world, owners, self.settings, self.eval_tasks, each)
+        owners = list(self.client_env_ids[job.client])
+        if count < len(owners):
+            draw = seeding.generator(job.seed, "own worlds")
+            owners = [owners[i] for i in sorted(draw.choice(len(owners), count, replace=False))]
+        each, more = divmod(count, len(owners))
+        parts = []
+        for n, owner in enumerate(owners):
+            size = each + (n < more)
+            parts += held_out.own_parts(world, [owner], settings, self.eval_tasks, size)
+        return parts
 
     def judge(self, job: Job, own: Tensors | None = None) -> np.ndarray:
         """Of every task that a client holds out, whether the model that it was sent wins it [n],
@@ -348,9 +358,12 @@ class FedAgent(AgentModel):
         return rows
 
     def play_tasks(self, theta: Tensors, tasks: Sequence[Task], seed: int) -> Rollout:
-        """Episodes of these tasks at the evaluation's temperature, with their transcripts."""
+        """Episodes of these tasks at the evaluation's temperature, with their transcripts; by the
+        seed of each task, so that it does not matter in which parts they are played."""
         ids = [task.id for task in tasks]
-        return self.trainer.play(theta, ids, seed, transcripts=True, doing="playing_parts")
+        return self.trainer.play(
+            theta, ids, seed, transcripts=True, doing="playing_parts", apart=True
+        )
 
 
 def build(

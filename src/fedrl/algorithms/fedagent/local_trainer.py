@@ -27,6 +27,7 @@ import numpy as np
 
 from fedrl.algorithms.fedagent.local_optimizer import LearningRule, LocalOptimizer
 from fedrl.algorithms.fedagent.settings import Settings
+from fedrl.core import seeding
 from fedrl.core.types import Json, Metrics, Tensors, UserError
 from fedrl.envs.client_worlds import described
 from fedrl.envs.text import Graded, Task, TextWorld
@@ -94,11 +95,12 @@ def require_template(format: PromptFormat[Any], tokenizer: Tokenizer) -> None:
         single_turn.require_template(tokenizer)
 
 
-def advised(settings: Settings, evaluated: int, doing: Doing) -> str:
-    """What helps against full memory here; `memory_advice` is asked when it happens."""
+def advised(settings: Settings, episodes: int, doing: Doing) -> str:
+    """What helps against full memory here, where so many episodes of an evaluation are played;
+    `memory_advice` is asked when it happens."""
     from fedrl.algorithms.fedagent.memory_advice import advice
 
-    return advice(settings, evaluated, doing)
+    return advice(settings, episodes, doing)
 
 
 class LocalTrainer:
@@ -228,15 +230,17 @@ class LocalTrainer:
         seed: int,
         transcripts: bool | Collection[int] = False,
         doing: Doing = "evaluating",
+        apart: bool = False,
     ) -> Rollout:
         """One episode of each task at the evaluation's temperature, with transcripts of all or of
-        these."""
+        these; `apart`: what is said in one does not depend on which others are played."""
+        own = [seeding.derive(seed, task) for task in ids] if apart else None
         advise = partial(advised, self.settings, len(ids))
         with explain_out_of_memory(doing=doing, advise=advise):
             self.actor.load(theta)
             return collect_rollout(
                 self.loop, self.actor.sampler, ids, self.settings.eval_temperature,
-                self.actor.generator(seed), transcripts=transcripts,
+                self.actor.generator(seed), transcripts=transcripts, seeds=own,
             )  # fmt: skip
 
     def evaluate(

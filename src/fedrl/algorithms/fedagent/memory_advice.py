@@ -8,12 +8,14 @@ most; `FEDRL_GPU_SHARE=off` starts it all the same.
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import torch
 
+from fedrl.algorithms.fedagent.evaluations import Evaluation, episodes_of, smaller
 from fedrl.algorithms.fedagent.memory_estimate import Estimate, estimate_memory
 from fedrl.algorithms.fedagent.settings import Settings
 from fedrl.core.types import UserError
@@ -27,6 +29,10 @@ CARDS = (8, 16, 24, 48, 80)
 
 SLOTS = {"sgd": 0, "momentum": 1, "adam": 2}
 """Copies of the model that each server optimiser remembers."""
+
+
+Needs = Callable[[dict[str, Any]], int]
+"""Bytes with these settings changed."""
 
 
 class Remedy(NamedTuple):
@@ -43,12 +49,13 @@ HELPS: dict[Doing, tuple[str, ...]] = {
     "playing": ("tasks", "group", "answer_tokens", "prompt_tokens", "lora_rank", "kl"),
     "evaluating": ("eval_tasks", "tasks", "group", "answer_tokens", "prompt_tokens"),
     "evaluating_own": ("eval_own", "tasks", "group", "answer_tokens", "prompt_tokens"),
+    "evaluating_trained": ("eval_trained", "tasks", "group", "answer_tokens", "prompt_tokens"),
     "loading": ("lora_rank", "kl"),
 }
 """What is asked for less, by what was going on when memory ran out."""
 
 
-def options(settings: Settings, evaluated: int) -> dict[str, dict[str, Any]]:
+def options(settings: Settings, evaluations: Sequence[Evaluation]) -> dict[str, dict[str, Any]]:
     """By setting, the change that needs less, where there is one."""
     found: dict[str, dict[str, Any]] = {
         "lora_rank": {"lora_rank": 32},
@@ -59,8 +66,9 @@ def options(settings: Settings, evaluated: int) -> dict[str, dict[str, Any]]:
         "group": {"group": settings.group // 2},
         "prompt_tokens": {"prompt_tokens": settings.prompt_tokens // 2},
         "answer_tokens": {"answer_tokens": settings.answer_tokens // 2},
-        "eval_tasks": {"eval_tasks": settings.tasks * settings.group},
     }
+    for key, value in smaller(evaluations, settings.tasks * settings.group).items():
+        found[key] = {key: value}
     if settings.lora_rank:
         del found["lora_rank"]
     if settings.save_memory:
@@ -68,49 +76,56 @@ def options(settings: Settings, evaluated: int) -> dict[str, dict[str, Any]]:
     for key, least in (("tasks", 1), ("group", 2), ("prompt_tokens", 64), ("answer_tokens", 1)):
         if found[key][key] < least:
             del found[key]
-    if evaluated <= settings.tasks * settings.group:
-        del found["eval_tasks"]
     return found
 
 
-def measured(settings: Settings, evaluated: int, played: bool = False) -> dict[str, Remedy]:
-    """By setting, what its change alone saves, of all or of what is there while episodes are
-    played; nothing of a change that hardly does."""
+def needs_of(settings: Settings, evaluations: Sequence[Evaluation], played: bool = False) -> Needs:
+    """Of a process that trains, or of what is there while episodes are played."""
 
-    def needed(settings: Settings, evaluated: int) -> int:
-        found = estimate_memory(settings, evaluated)
+    def needed(change: dict[str, Any]) -> int:
+        found = estimate_memory(replace(settings, **change), episodes_of(evaluations, change))
         return found.playing if played else found.memory.least
 
-    now, found = needed(settings, evaluated), {}
-    for key, change in options(settings, evaluated).items():
-        fewer = min(evaluated, int(change.get("eval_tasks", evaluated)))
-        saved = now - needed(replace(settings, **change), fewer)
+    return needed
+
+
+def measured(
+    settings: Settings, evaluations: Sequence[Evaluation], needed: Needs
+) -> dict[str, Remedy]:
+    """By setting, what its change alone saves; nothing of a change that hardly does."""
+    now, found = needed({}), {}
+    for key, change in options(settings, evaluations).items():
+        saved = now - needed(change)
         if saved > 0.01 * now:
             value = str(change[key]).lower().removesuffix(".0")
             found[key] = Remedy(f"algorithm.{key} = {value}", saved)
     return found
 
 
-def remedies(settings: Settings, evaluated: int, most: int = 3) -> list[Remedy]:
-    """Settings that need less, and the bytes that each alone saves: the most helpful first."""
-    found = measured(settings, evaluated).values()
+def remedies(
+    settings: Settings,
+    evaluations: Sequence[Evaluation],
+    most: int = 3,
+    needed: Needs | None = None,
+) -> list[Remedy]:
+    """Settings that need less, and the bytes that each alone saves: the most helpful first. Of what
+    is `needed`, or of a process that trains."""
+    needed = needed or needs_of(settings, evaluations)
+    found = measured(settings, evaluations, needed).values()
     return sorted(found, key=lambda remedy: -remedy.saved)[:most]
 
 
-def advice(settings: Settings, evaluated: int, doing: Doing) -> str:
+def advice(settings: Settings, episodes: int, doing: Doing) -> str:
     """A line for memory that ran out: settings that would have saved some, with how much; first
-    those with which the run can be resumed."""
-    usual = ADVICE[doing]
+    those with which the run can be resumed. So many episodes of an evaluation were played."""
+    usual, evaluations = ADVICE[doing], [evaluation_of(settings, episodes, doing)]
     if doing not in HELPS or settings.device == SPREAD:
         return usual
     try:
-        known = measured(settings, evaluated, doing != "learning")
+        needed = needs_of(settings, evaluations, doing != "learning")
+        known = measured(settings, evaluations, needed)
     except (UserError, OSError, RuntimeError, MemoryError):  # as full as it is, or unreadable
         return usual
-    if doing == "evaluating_own" and (more := known.pop("eval_tasks", None)):
-        worlds = max(evaluated // max(settings.eval_own, 1), 1)
-        fewer = max(settings.tasks * settings.group // worlds, 1)
-        known["eval_own"] = Remedy(f"algorithm.eval_own = {fewer}", more.saved)
     chosen = {key: known[key] for key in HELPS[doing] if key in known}
     if not chosen:
         return usual
@@ -123,29 +138,34 @@ def advice(settings: Settings, evaluated: int, doing: Doing) -> str:
     return f"{usual.partition(': ')[0]}: {resumed}" + (f"; a new run: {later}" if later else "")
 
 
+def evaluation_of(settings: Settings, episodes: int, doing: Doing) -> Evaluation:
+    """What was played, by the setting that it comes from."""
+    key = {"evaluating_own": "eval_own", "evaluating_trained": "eval_trained"}.get(doing)
+    if key is None:
+        return Evaluation("eval_tasks", 1, episodes)
+    return Evaluation(key, max(-(-episodes // max(getattr(settings, key), 1)), 1), episodes)
+
+
 def told(remedy: Remedy) -> str:
     return f"{remedy.words} ({in_bytes(remedy.saved)} less)"
 
 
-def require_memory(settings: Settings, evaluated: int, available: int) -> None:
-    """Refuse a run that trains and could not fit into so many bytes of its GPU."""
-    needed = estimate_memory(settings, evaluated).memory.least + CALIBRATION.context
-    if needed > available:
-        raise UserError(refusal(settings, evaluated, needed, available, "to train so"))
-
-
-def refusal(settings: Settings, evaluated: int, needed: int, available: int, how: str) -> str:
+def refusal(
+    settings: Settings, helps: Sequence[Remedy], needed: int, available: int, how: str
+) -> str:
     """Why a run does not start, and what it could do with less."""
-    helps = ", ".join(map(told, remedies(settings, evaluated, 4)))
+    said = ", ".join(map(told, helps))
     return (
         f"algorithm.model needs {in_bytes(needed)} {how}, with prompts of "
         f"{settings.prompt_tokens:,} and answers of {settings.answer_tokens:,} tokens, and the GPU "
-        f"has {in_bytes(available)} for it: {helps or 'choose a smaller model'}; "
+        f"has {in_bytes(available)} for it: {said or 'choose a smaller model'}; "
         "FEDRL_GPU_SHARE=off tries it all the same"
     )
 
 
-def estimate_lines(needs: Estimate, settings: Settings, evaluated: int = 0) -> list[str]:
+def estimate_lines(
+    needs: Estimate, settings: Settings, evaluations: Sequence[Evaluation] = ()
+) -> list[str]:
     """The estimate in words."""
     sent = sum(torch.Size(shape).numel() for shape in needs.trained.values())
     trained = sent + needs.kept
@@ -161,7 +181,7 @@ def estimate_lines(needs: Estimate, settings: Settings, evaluated: int = 0) -> l
         f"a client keeps {needs.kept:,} of them for itself ({in_bytes(SINGLE * needs.kept)}), in "
         "the checkpoint or on its own disk"
     ]
-    helps = [f"{r.words} ({in_bytes(r.saved)})" for r in remedies(settings, evaluated)]
+    helps = [f"{r.words} ({in_bytes(r.saved)})" for r in remedies(settings, evaluations)]
     states = 1 + SLOTS[settings.server_optimizer] + 2 * (settings.beta < 1)
     return [
         f"the model has {needs.parameters:,} parameters, {trained:,} of them trained",
@@ -170,7 +190,7 @@ def estimate_lines(needs: Estimate, settings: Settings, evaluated: int = 0) -> l
         f"memory at most {in_bytes(needs.memory.total)} on {where}, in each process that trains: "
         f"{parts}",
         *([fitting(needs.memory.least)] if needs.device.startswith("cuda") else []),
-        *elsewhere(needs, settings, evaluated),
+        *elsewhere(needs, settings, episodes_of(evaluations)),
         f"that is with {needs.rows:,} episodes side by side ({needs.rollouts} rollouts), prompts "
         f"of {settings.prompt_tokens:,} and answers of {settings.answer_tokens:,} tokens; lower "
         "algorithm.prompt_tokens if yours are shorter",
@@ -179,7 +199,7 @@ def estimate_lines(needs: Estimate, settings: Settings, evaluated: int = 0) -> l
     ]
 
 
-def elsewhere(needs: Estimate, settings: Settings, evaluated: int) -> list[str]:
+def elsewhere(needs: Estimate, settings: Settings, episodes: int) -> list[str]:
     """What the sum does not say: a GPU's, on a machine that has none, and what vLLM takes."""
     if needs.rollouts == "vllm":
         absent = find_spec("vllm") is None
@@ -189,7 +209,7 @@ def elsewhere(needs: Estimate, settings: Settings, evaluated: int) -> list[str]:
         ]
     if settings.device != "auto" or needs.device != "cpu":
         return []
-    gpu = estimate_memory(replace(settings, device="cuda"), evaluated).memory
+    gpu = estimate_memory(replace(settings, device="cuda"), episodes).memory
     return [
         f"on a GPU at most {in_bytes(gpu.total)}, as far as this machine without one can tell: "
         f"--algorithm.device cuda says of what; {fitting(gpu.least)}"

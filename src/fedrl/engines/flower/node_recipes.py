@@ -27,7 +27,7 @@ from fedrl.config.loading import resolve
 from fedrl.config.parts import TABLES, code_settings
 from fedrl.config.schema import Config
 from fedrl.core import agreement
-from fedrl.core.abilities import GpuUse, SharesGpu
+from fedrl.core.abilities import GpuBusy, GpuUse, SharesGpu
 from fedrl.core.own_data import Pins
 from fedrl.core.registry import normal, only_packages
 from fedrl.core.types import Algorithm, Shareable, Spec, UserError
@@ -179,9 +179,19 @@ def build(
         with own_data_book.naming(own, config):
             algorithm = build_algorithm(config, own)
         if isinstance(algorithm, SharesGpu):
-            algorithm.take_gpu(GpuUse(learns=True, evaluates=False, patience=GPU_SECONDS))
+            take_gpu(algorithm)
         agreement.require(algorithm, config.agree, 0, "this node")
         return build_clients(config, algorithm, masked=True)
+
+
+def take_gpu(algorithm: SharesGpu) -> None:
+    """What else runs on the node's GPU is its owner's to know."""
+    try:
+        algorithm.take_gpu(GpuUse(learns=True, evaluates=False, patience=GPU_SECONDS))
+    except GpuBusy as error:
+        say(str(error))
+        told = f"no room on this node's GPU within {GPU_SECONDS:.0f} s"
+        raise UserError(Shareable(told)) from error
 
 
 def outline(

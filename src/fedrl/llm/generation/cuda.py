@@ -26,7 +26,16 @@ from fedrl.llm.generation.decode_room import DecodeRoom
 from fedrl.llm.generation.packed_weights import PackedWeights
 from fedrl.llm.generation.reading import read, readings, rest_of_layer
 from fedrl.llm.generation.row_noise import Draws
-from fedrl.llm.generation.sampler import Answer, Answered, Completions, Prompts, Request
+from fedrl.llm.generation.sampler import (
+    Answer,
+    Answered,
+    Completions,
+    Generators,
+    Prompts,
+    Request,
+    draw_seeds,
+    fill_uniform,
+)
 from fedrl.llm.generation.torch_ops import DecodeOps
 from fedrl.llm.memory import read_tokens
 from fedrl.llm.model_types import LanguageModel
@@ -82,16 +91,15 @@ class CudaSampler:
 
     @torch.no_grad()
     def generate(
-        self, prompts: Prompts, limit: int, temperature: float, generator: torch.Generator
+        self, prompts: Prompts, limit: int, temperature: float, generator: Generators
     ) -> Completions:
         count, longest = len(prompts), max(map(len, prompts))
         buffers = self._open(count, longest + limit, temperature)
         seeds = [0] * count
         if self.streams and temperature:
-            drawn = torch.randint(2**62, (count,), generator=generator, device=generator.device)
-            seeds = drawn.tolist()
+            seeds = draw_seeds(count, 2**62, generator)
         elif temperature:
-            buffers.noise[:count].uniform_(generator=generator)
+            fill_uniform(buffers.noise[:count], generator)
         self._admit(buffers, prompts, list(range(count)), seeds, [limit] * count)
         step, looked = 1, 0
         every = CHECK if self.graphs else 1
@@ -99,7 +107,7 @@ class CudaSampler:
             looked = step if step - looked >= every else looked
             steps = CHECK if self.graphs and self.streams and limit - step >= CHECK else 1
             if temperature and not self.streams:
-                buffers.noise[:count].uniform_(generator=generator)
+                fill_uniform(buffers.noise[:count], generator)
             step += steps
             self._advance(buffers, longest + step - 1, steps)
         return Completions(*self._told(buffers, list(range(count))))

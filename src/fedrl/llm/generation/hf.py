@@ -12,7 +12,14 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
-from fedrl.llm.generation.sampler import Completions, Prompts, cut_at_end, pad_right
+from fedrl.llm.generation.sampler import (
+    Completions,
+    Generators,
+    Prompts,
+    cut_at_end,
+    fill_uniform,
+    pad_right,
+)
 from fedrl.llm.model_types import LanguageModel
 from fedrl.llm.weights import decoder_and_head
 
@@ -39,7 +46,7 @@ class HFSampler:
 
     @torch.no_grad()
     def generate(
-        self, prompts: Prompts, limit: int, temperature: float, generator: torch.Generator
+        self, prompts: Prompts, limit: int, temperature: float, generator: Generators
     ) -> Completions:
         unique = {tuple(prompt): None for prompt in prompts}
         number = {prompt: i for i, prompt in enumerate(unique)}
@@ -98,7 +105,7 @@ class HFSampler:
 
 
 def sample_token(
-    logits: Tensor, temperature: float, generator: torch.Generator
+    logits: Tensor, temperature: float, generator: Generators
 ) -> tuple[Tensor, Tensor]:
     """A token per row and its log-probability at this temperature (of the softmax, if 0)."""
     scaled = logits.float() / (temperature or 1.0)
@@ -106,6 +113,6 @@ def sample_token(
     if temperature == 0:
         token = logprobs.argmax(-1)
     else:
-        noise = torch.rand(logprobs.shape, generator=generator, device=logprobs.device)
+        noise = fill_uniform(torch.empty_like(logprobs), generator)
         token = (logprobs - (-noise.clamp_min(1e-20).log()).log()).argmax(-1)
     return token, logprobs.gather(-1, token[:, None])[:, 0]

@@ -7,13 +7,18 @@ learner believes is the classic silent bug.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, TypeAlias, runtime_checkable
 
 import torch
 from torch import Tensor
 
 Prompts = Sequence[Sequence[int]]
 """Token ids of every prompt of a batch."""
+
+
+Generators: TypeAlias = torch.Generator | Sequence[torch.Generator]
+"""Where random numbers come from: one for all prompts, or each its own, so that what it says does
+not depend on who is completed beside it."""
 
 
 class Completions(NamedTuple):
@@ -36,7 +41,7 @@ class Sampler(Protocol):
         ...
 
     def generate(
-        self, prompts: Prompts, limit: int, temperature: float, generator: torch.Generator
+        self, prompts: Prompts, limit: int, temperature: float, generator: Generators
     ) -> Completions:
         """Sample up to `limit` tokens each; temperature 0 takes the most likely."""
         ...
@@ -79,6 +84,23 @@ class StreamingSampler(Sampler, Protocol):
         """Complete these prompts and all that `answered` asks for, `rows` at a time (None: all), of
         no more than `most` tokens each."""
         ...
+
+
+def fill_uniform(rows: Tensor, generator: Generators) -> Tensor:
+    """Numbers in [0, 1) in every row, of its own generator where each has one."""
+    if isinstance(generator, torch.Generator):
+        return rows.uniform_(generator=generator)
+    for row, own in zip(rows, generator, strict=True):
+        row.uniform_(generator=own)
+    return rows
+
+
+def draw_seeds(count: int, below: int, generator: Generators) -> list[int]:
+    """A whole number for each prompt."""
+    one = [generator] if isinstance(generator, torch.Generator) else generator
+    each = count if isinstance(generator, torch.Generator) else 1
+    drawn = [torch.randint(below, (each,), generator=g, device=g.device).tolist() for g in one]
+    return [seed for seeds in drawn for seed in seeds]
 
 
 def pad_right(rows: Prompts, pad: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -16,11 +16,10 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
-import torch
 from torch import Tensor
 
 from fedrl.core.types import UserError
-from fedrl.llm.generation.sampler import Completions, Prompts
+from fedrl.llm.generation.sampler import Completions, Generators, Prompts, draw_seeds
 from fedrl.llm.gguf import is_gguf
 from fedrl.llm.out_of_memory import NoRoom, is_out_of_memory
 from fedrl.llm.policy import Policy
@@ -98,11 +97,9 @@ class VllmSampler:
         self.version = version
 
     def generate(
-        self, prompts: Prompts, limit: int, temperature: float, generator: torch.Generator
+        self, prompts: Prompts, limit: int, temperature: float, generator: Generators
     ) -> Completions:
-        seeds = torch.randint(
-            2**31, (len(prompts),), generator=generator, device=generator.device
-        ).tolist()
+        seeds = draw_seeds(len(prompts), 2**31, generator)
         parameters = [
             self._params(
                 temperature=temperature,
