@@ -109,11 +109,16 @@ def beside_namesakes(
 ) -> list[str]:
     """Of runs that are called alike, what tells each apart: the settings that differ among them, or
     its id where these do not. Empty for a run whose call is its own."""
+    alike: dict[str, list[Config]] = {}
+    for config, call in zip(configs, calls, strict=True):
+        alike.setdefault(call, []).append(config)
+    differ = {
+        call: [key for key in differing(same) if key not in MOVE_NOTHING]
+        for call, same in alike.items()
+    }
     said = []
     for config, call in zip(configs, calls, strict=True):
-        alike = [other for other, theirs in zip(configs, calls, strict=True) if theirs == call]
-        keys = [key for key in differing(alike) if key not in MOVE_NOTHING]
-        words = [_word(key, config[key], keys) for key in keys if key in config]
+        words = [_word(key, config[key], differ[call]) for key in differ[call] if key in config]
         said.append(", ".join(words[:MOST_WORDS]))
     often = Counter(zip(calls, said, strict=True))
     return [
