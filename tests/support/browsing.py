@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Collection
 
 import pytest
@@ -15,6 +16,14 @@ CHROMIUM = next(
 )
 if not CHROMIUM:
     pytest.skip("needs Chromium on the PATH", allow_module_level=True)
+
+
+def until(page, expression: str, patience: float = 20.0) -> None:
+    """Wait for it to hold; the page's own policy forbids `wait_for_function`, which is `eval`."""
+    end = time.monotonic() + patience
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, expression
+        page.wait_for_timeout(50)
 
 
 @pytest.fixture(scope="module")

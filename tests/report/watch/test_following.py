@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 from pathlib import Path
 
+import pytest
 from support.watched_runs import Written, an_episode
 
+from fedrl.report import run_labels
 from fedrl.report.watch.episode_log import EpisodeLog
-from fedrl.report.watch.following import Followed, about_all, find_runs
+from fedrl.report.watch.following import Followed, about_all, find_runs, folder_ids
 
 
 def test_what_is_new_is_told_once(tmp_path: Path):
@@ -56,7 +59,12 @@ def test_half_a_line_waits_for_its_end_and_a_broken_one_is_left_out(tmp_path: Pa
     assert run.rounds == [0, 1]
     written.add("metrics.jsonl", {"round": 2, "x": float("nan"), "y": True, "z": 1})
     run.read()
-    assert run.metrics[-1] == {"z": 1.0}
+    written.add("metrics.jsonl", {"round": 3, "x": -float("inf")})
+    run.read()
+    assert run.metrics[-2:] == [{"x": "nan", "z": 1.0}, {"x": "-inf"}]
+    assert json.loads(json.dumps(run.news(0, 2, 0)["metrics"])) == {
+        "x": ["nan", "-inf"], "z": [1.0, None],
+    }  # fmt: skip
 
 
 def test_a_run_that_was_resumed_from_an_earlier_round_is_read_anew(tmp_path: Path):
@@ -118,6 +126,10 @@ def test_what_tells_of_learning_is_offered_before_what_was_counted(tmp_path: Pat
     run = Followed(tmp_path / "a")
     run.read()
     assert run.client_metrics() == ["train/return", "a", "env/steps"]
+    for _ in range(60):
+        written.round()  # what was told long ago is offered still
+    run.read()
+    assert "env/steps" in run.client_metrics()
 
 
 def test_runs_are_found_below_a_folder_the_newest_first(tmp_path: Path):
@@ -133,6 +145,22 @@ def test_runs_are_found_below_a_folder_the_newest_first(tmp_path: Path):
     of_a_sweep = tmp_path / "x" / "poles" / "runs" / "pavg-seed0.0123456789ab" / "pavg-s0-f00d"
     Written(of_a_sweep)
     assert of_a_sweep in find_runs([tmp_path / "x"])
+
+
+def test_a_folder_that_goes_away_during_a_look_hides_no_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    for name in ("a/one", "b/two"):
+        Written(tmp_path / name)
+    scan = os.scandir
+
+    def deleting(path):
+        if str(path).endswith("one"):
+            shutil.rmtree(path, ignore_errors=True)
+        return scan(path)
+
+    monkeypatch.setattr(os, "scandir", deleting)
+    assert tmp_path / "b" / "two" in find_runs([tmp_path / "a", tmp_path / "b"])
 
 
 # Episodes
@@ -226,7 +254,7 @@ def test_a_stopped_run_says_why(tmp_path: Path):
     written.status("stopped")
     run = Followed(tmp_path / "pg-s0-abc123")
     run.read()
-    assert (run.about()["id"], run.about()["why"]) == ("abc123", "")
+    assert run.about()["why"] == ""
     log.write_text("2026-01-01 10:00:00 stopped: OSError no room\nTraceback\n")
     assert run.about()["why"] == "OSError no room"
     with log.open("a") as file:
@@ -245,6 +273,48 @@ def test_runs_that_are_called_alike_are_told_apart(tmp_path: Path):
     apart = [line["apart"] for line in about_all(runs)]
     assert apart == ["lr=0.1", "lr=0.2, 222222", "lr=0.2, 333333", ""]
     assert [line["apart"] for line in about_all(runs[1:3])] == ["222222", "333333"]
+
+
+def test_folders_have_the_shortest_name_that_no_other_has():
+    paths = [Path(text) for text in (
+        "/runs/demo/pg-s0-f00d", "/runs/copy/pg-s0-f00d", "/runs/demo/pg-s1-beef",
+        "/runs/demo/mine-1", "/runs/demo/yours-1", "/runs/a",
+    )]  # fmt: skip
+    assert folder_ids(paths) == [
+        "demo/pg-s0-f00d", "copy/pg-s0-f00d", "beef", "mine-1", "yours-1", "a",
+    ]  # fmt: skip
+
+
+def test_a_copied_run_is_told_from_its_original(tmp_path: Path):
+    for place in ("demo", "copy"):
+        Written(tmp_path / place / "pg-s0-f00d")
+    runs = [Followed(tmp_path / place / "pg-s0-f00d") for place in ("demo", "copy")]
+    for run in runs:
+        run.read()
+    assert [line["apart"] for line in about_all(runs)] == ["demo/pg-s0-f00d", "copy/pg-s0-f00d"]
+
+
+def test_many_runs_that_are_called_alike_are_compared_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Once for each of 200 runs took the server nine seconds, every second."""
+    compared, differing = [], run_labels.differing
+    monkeypatch.setattr(
+        run_labels, "differing", lambda dicts: compared.append(len(dicts)) or differing(dicts)
+    )
+    for name in "abc":
+        Written(tmp_path / name)
+    Written(tmp_path / "d", seed=1)
+    runs = [Followed(tmp_path / name) for name in "abcd"]
+    for run in runs:
+        run.read()
+    about_all(runs)
+    assert compared == [3, 1]
+
+
+def test_a_path_that_is_no_text_can_be_asked_for():
+    run = Followed(Path(os.fsdecode(b"/runs/\xff")))
+    assert run.address == run.about()["path"] == "/runs/?"
 
 
 def test_a_run_of_a_sweep_is_called_by_its_variant(tmp_path: Path):

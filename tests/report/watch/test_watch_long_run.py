@@ -81,7 +81,7 @@ def test_a_long_run_is_followed_through_kills_in_little_memory(tmp_path: Path, n
         reach(page, run, ROUNDS)
         run.status("finished")
         expect(page.locator("#tiles")).to_contain_text("finished")
-        shown = page.evaluate("() => [chosen, focus].flat().map((n) => runs[n].seed)")
+        shown = page.evaluate("() => [chosen, focus].flat().map((path) => runs.get(path).seed)")
         assert shown == [0, 0]
         read = "() => [kept.get(focus).rounds, kept.get(focus).clients.length]"
         assert page.evaluate(read) == [list(range(ROUNDS + 1)), ROUNDS * CLIENTS]

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
+import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from support.watched_runs import Written, an_episode, serving
@@ -36,8 +39,8 @@ def test_numbers_need_the_key_and_the_page_does_not(tmp_path: Path):
             assert status == 200
             assert body
             assert "default-src 'none'" in headers["Content-Security-Policy"]
-        private = ("/runs", "/run?run=0&edition=0&rounds=0&lines=0", "/clients?run=0")
-        for path in (*private, "/events?run=0", "/episodes?run=0&round=0"):
+        private = ("/runs", "/run?run=a&edition=0&rounds=0&lines=0", "/clients?run=a")
+        for path in (*private, "/events?run=a", "/episodes?run=a&round=0"):
             assert get(server, path)[0] == 403
             assert get(server, path, "wrong")[0] == 403
         assert get(server, "/runs", server.key)[0] == 200
@@ -53,17 +56,49 @@ def test_a_page_follows_runs_and_those_that_begin_later(tmp_path: Path):
         first.round(failed=1)
         Written(tmp_path / "runs" / "b", seed=1)
         told = json.loads(get(server, "/runs", server.key)[1])
-        assert [one["seed"] for one in told] == [0, 1]  # numbers that a page knows stay
-        edition = told[0]["edition"]
-        path = f"/run?run=0&edition={edition}&rounds=1&lines=0"
+        assert sorted(one["seed"] for one in told) == [0, 1]
+        run, edition = quote(about["path"]), about["edition"]
+        path = f"/run?run={run}&edition={edition}&rounds=1&lines=0"
         news = json.loads(get(server, path, server.key)[1])
         assert news["rounds"] == [1]
         assert [1, 1, "NaN"] in news["clients"]
-        told = json.loads(get(server, "/clients?run=0&metric=train%2Fsuccess", server.key)[1])
+        told = json.loads(get(server, f"/clients?run={run}&metric=train%2Fsuccess", server.key)[1])
         assert told["metrics"] == ["train/success"]
         assert told["lines"]["0"] == [[1], [0.2]]
-        for wrong in ("run=7&edition=0&rounds=0&lines=0", "run=x", "run=-1&edition=0"):
+        first = get(server, f"/clients?run={run}&metric=nothing", server.key)[1]
+        assert json.loads(first) == told  # what there is not is the first that there is
+        for wrong in ("run=7&edition=0&rounds=0&lines=0", "edition=0", f"run={run}&edition=x"):
             assert get(server, f"/run?{wrong}", server.key)[0] in (400, 404)
+
+
+def test_a_deleted_run_is_forgotten_and_another_in_its_folder_is_another(tmp_path: Path):
+    run = Written(tmp_path / "runs" / "a")
+    run.round()
+    Written(tmp_path / "runs" / "b", seed=1)
+    with serving(tmp_path / "runs") as server:
+        told = {one["seed"]: one for one in json.loads(get(server, "/runs", server.key)[1])}
+        path = f"/run?run={quote(told[0]['path'])}&edition={told[0]['edition']}&rounds=2&lines=5"
+        assert json.loads(get(server, path, server.key)[1])["rounds"] == []
+        shutil.rmtree(run.path)
+        (left,) = json.loads(get(server, "/runs", server.key)[1])
+        assert left["seed"] == 1
+        assert get(server, path, server.key)[0] == 404
+        Written(tmp_path / "runs" / "a")
+        assert len(json.loads(get(server, "/runs", server.key)[1])) == 2
+        news = json.loads(get(server, path, server.key)[1])
+        assert (news["since"], news["rounds"]) == (0, [0])
+
+
+def test_the_newest_run_is_the_first(tmp_path: Path):
+    for at, name in enumerate("abc"):
+        run = Written(tmp_path / "runs" / name, seed=at)
+        os.utime(run.path / "config.toml", (at, at))
+        if name == "a":
+            server = WatchServer([tmp_path / "runs"])
+            server._look()
+    server._look()
+    server.server_close()
+    assert [run.path.name for run in server.followed.values()] == ["c", "b", "a"]
 
 
 def events(answer: http.client.HTTPResponse) -> Iterator[dict]:
@@ -79,10 +114,13 @@ def test_episodes_are_told_as_they_are_played(tmp_path: Path, monkeypatch: pytes
     run.episodes(True, False)
     with serving(tmp_path / "runs") as server:
         get(server, "/runs", server.key)
-        for wrong in ("/events?run=9", "/events", "/episodes?run=0&round=x", "/episodes?run=x"):
+        path = quote(str(run.path))
+        for wrong in ("/events?run=9", "/events", f"/episodes?run={path}&round=x", "/episodes"):
             assert get(server, wrong, server.key)[0] in (400, 404)
         connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
-        connection.request("GET", "/events?run=0", headers={KEY_HEADER: server.key})
+        connection.request(
+            "GET", f"/events?run={quote(str(run.path))}", headers={KEY_HEADER: server.key}
+        )
         answer = connection.getresponse()
         assert answer.headers["Content-Type"].startswith("text/event-stream")
         told = events(answer)
@@ -92,11 +130,11 @@ def test_episodes_are_told_as_they_are_played(tmp_path: Path, monkeypatch: pytes
         with (run.path / "episodes.jsonl").open("a") as log:
             log.write(half[:40])
             log.flush()
-            shown = json.loads(get(server, "/episodes?run=0&round=1", server.key)[1])
+            shown = json.loads(get(server, f"/episodes?run={path}&round=1", server.key)[1])
             assert shown == []
             log.write(half[40:] + "\n")
         assert next(told) == {"anew": False, "rounds": [[1, 1, 1]]}
-        (shown,) = json.loads(get(server, "/episodes?run=0&round=1", server.key)[1])
+        (shown,) = json.loads(get(server, f"/episodes?run={path}&round=1", server.key)[1])
         assert shown["task"] == "late"
         assert shown["html"].startswith("<details class=episode>")
         (run.path / "episodes.jsonl").write_text("")  # the run goes back to its start
@@ -110,7 +148,7 @@ def test_who_hangs_up_is_noticed_though_nothing_happens(
 ):
     monkeypatch.setattr(server_module, "EVERY", 0.01)
     monkeypatch.setattr(server_module, "HEARTBEAT", 0.01)
-    Written(tmp_path / "runs" / "a")
+    run = Written(tmp_path / "runs" / "a")
     ended = threading.Event()
     tell = WatchServer._tell
 
@@ -124,7 +162,9 @@ def test_who_hangs_up_is_noticed_though_nothing_happens(
     with serving(tmp_path / "runs") as server:
         get(server, "/runs", server.key)
         connection = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
-        connection.request("GET", "/events?run=0", headers={KEY_HEADER: server.key})
+        connection.request(
+            "GET", f"/events?run={quote(str(run.path))}", headers={KEY_HEADER: server.key}
+        )
         answer = connection.getresponse()
         assert answer.readline()
         answer.close()

@@ -1,4 +1,4 @@
-// Curves of several runs over rounds, and one run's clients as a map: drawing only.
+// Curves of several runs over rounds: drawing only.
 "use strict";
 
 const STYLES = getComputedStyle(document.documentElement);
@@ -14,12 +14,14 @@ function style(index, shade = 0) {
   return {stroke: palette[index % palette.length] + SHADES[shade % SHADES.length], dash: DASHES[Math.floor(index / palette.length) % DASHES.length]};
 }
 
+const said = (value) => typeof value === "number";  // else nothing, or a word as "nan"
+
 // An exponential mean that begins at the first value; a gap stays a gap.
 function smoothed(values, weight) {
   if (!weight) return values;
   let mean = null;
   return values.map((value) => {
-    if (value === null || value === undefined) return value;
+    if (!said(value)) return null;
     mean = mean === null ? value : weight * mean + (1 - weight) * value;
     return mean;
   });
@@ -31,14 +33,14 @@ function aligned(lines) {
   const at = new Map(all.map((x, i) => [x, i]));
   const columns = lines.map((line) => {
     const column = new Array(all.length).fill(undefined);
-    line.x.forEach((x, i) => { const y = line.y[i]; if (y !== null && y !== undefined) column[at.get(x)] = y; });
+    line.x.forEach((x, i) => { const y = line.y[i]; if (said(y)) column[at.get(x)] = y; });
     return column;
   });
   return [all, ...columns];
 }
 
 function short(value) {
-  if (value === null || value === undefined) return "–";
+  if (!said(value)) return value ?? "–";
   const size = Math.abs(value);
   if (size !== 0 && (size >= 1e6 || size < 1e-3)) return value.toExponential(2);
   return String(Number(value.toPrecision(5)));
@@ -55,17 +57,23 @@ class Curves {
   size() { return {width: Math.max(280, this.place.clientWidth), height: 300}; }
   resize() { if (this.plot) this.plot.setSize(this.size()); }
 
+  clear() {
+    if (this.plot) this.plot.destroy();
+    this.plot = null;
+    this.shape = "";
+  }
+
   // A new picture only where the lines are others; else the same with more points, so that zoom and
   // hidden lines stay as they are.
   draw(lines, options) {
     const data = aligned(lines);
     const shape = JSON.stringify([lines.map((line) => [line.label, line.index, line.shade]), options, PALETTE()]);
     if (this.plot && shape === this.shape) {
-      const zoomed = this.zoomed;
-      this.plot.setData(data, !zoomed);
+      this.plot.setData(data, !this.zoomed);
+      if (this.zoomed) this.plot.redraw();  // data that leave the scales alone are not drawn
       return;
     }
-    if (this.plot) this.plot.destroy();
+    this.clear();
     this.shape = shape;
     this.zoomed = false;
     const ink = colour("--ink"), grid = {stroke: colour("--line"), width: 1};
@@ -84,56 +92,20 @@ class Curves {
         {label: "round", value: (_, round) => (round === null || round === undefined ? "" : round)},
         ...lines.map((line) => ({
           label: line.label, ...style(line.index, line.shade), width: thin ? 1 : 1.8, spanGaps: true,
-          points: {show: line.x.length === 1}, value: (_, v) => short(v),
+          points: {show: (plot, at) => plot.data[at].filter(said).length === 1}, value: (_, v) => short(v),
         })),
       ],
       hooks: {setSelect: [() => { this.zoomed = true; }]},
     }, data, this.place);
     this.place.ondblclick = () => { this.zoomed = false; };
-  }
-}
-
-// A column per round and a row per client; long runs share columns.
-class ClientMap {
-  constructor(canvas, tip) {
-    this.canvas = canvas;
-    this.tip = tip;
-    canvas.onmousemove = (event) => this.point(event);
-    canvas.onmouseleave = () => { tip.hidden = true; };
-  }
-
-  draw(lines, clients, rounds) {
-    this.lines = lines;
-    const rows = Math.max(1, clients), columns = Math.max(1, rounds);
-    const wide = Math.max(1, Math.min(14, (this.canvas.parentElement.clientWidth - 14) / columns));
-    const high = rows > 60 ? 4 : rows > 25 ? 7 : 12;
-    this.cell = {wide, high};
-    const scale = window.devicePixelRatio || 1;
-    this.canvas.width = columns * wide * scale;
-    this.canvas.height = rows * high * scale;
-    this.canvas.style.width = `${columns * wide}px`;
-    this.canvas.style.height = `${rows * high}px`;
-    const pen = this.canvas.getContext("2d");
-    pen.scale(scale, scale);
-    pen.fillStyle = colour("--card");
-    pen.fillRect(0, 0, columns * wide, rows * high);
-    const good = colour("--c0"), bad = colour("--bad"), gap = wide > 2 ? 1 : 0;
-    this.at = new Map();
-    for (const [round, client, why] of lines) {
-      pen.fillStyle = why ? bad : good;
-      pen.fillRect((round - 1) * wide, client * high, wide - gap, high - 1);
-      this.at.set(`${round}/${client}`, why);
+    for (const name of this.place.querySelectorAll(".u-legend .u-series:not(:first-child) th")) {
+      name.tabIndex = 0;
+      name.setAttribute("role", "button");
+      name.onkeydown = (event) => {
+        if (event.key !== "Enter" && event.key !== " ") return;
+        event.preventDefault();
+        name.click();
+      };
     }
-  }
-
-  point(event) {
-    if (!this.cell) return;
-    const round = Math.floor(event.offsetX / this.cell.wide) + 1, client = Math.floor(event.offsetY / this.cell.high);
-    const why = this.at.get(`${round}/${client}`);
-    const what = why === undefined ? "not in the cohort" : why ? `failed: ${why}` : "took part";
-    this.tip.textContent = `client ${client}, round ${round}: ${what}`;
-    this.tip.hidden = false;
-    this.tip.style.left = `${Math.min(event.offsetX + 14, this.canvas.parentElement.clientWidth - 200)}px`;
-    this.tip.style.top = `${event.offsetY + 14}px`;
   }
 }

@@ -17,26 +17,24 @@ class EpisodePanel {
     $("newest").onclick = () => this.choose(this.order()[0]);
     // A browser gives all its pages together six connections to a server: only who is seen has one.
     document.addEventListener("visibilitychange", () => {
-      if (document.hidden) this.hangUp(); else this.follow(this.number, this.path);
+      if (document.hidden) this.hangUp(); else this.follow(this.path);
     });
   }
 
   order() { return [...this.rounds.keys()].sort((a, b) => b - a); }
 
   // Called again and again: goes on after a lost connection, and changes the run.
-  follow(number, path) {
+  follow(path) {
     if (path !== this.path) {
       this.hangUp();
-      this.path = path ?? null;
-      this.number = number;
+      this.path = path;
       this.rounds = new Map();
       this.round = null;
       this.newest = true;
       this.open = new Set();
       this.list();
     }
-    this.number = number;
-    if (this.path !== null && this.stop === null && !document.hidden) this.listen(number);
+    if (this.path !== null && this.stop === null && !document.hidden) this.listen();
   }
 
   hangUp() {
@@ -44,11 +42,11 @@ class EpisodePanel {
     this.stop = null;
   }
 
-  async listen(number) {
+  async listen() {
     const mine = new AbortController();
     this.stop = mine;
     try {
-      const answer = await fetch(`events?run=${number}`, {headers: {"X-Fedrl-Key": this.key}, signal: mine.signal});
+      const answer = await fetch(`events?run=${encodeURIComponent(this.path)}`, {headers: {"X-Fedrl-Key": this.key}, signal: mine.signal});
       if (!answer.ok) return;
       const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
       for (let text = "", part = await reader.read(); !part.done; part = await reader.read()) {
@@ -114,7 +112,7 @@ class EpisodePanel {
     let shown;
     const path = this.path;
     try {
-      shown = await this.ask(`episodes?run=${this.number}&round=${round}`);
+      shown = await this.ask(`episodes?${new URLSearchParams({run: path, round})}`);
     } catch {
       if (this.round === round && this.path === path) this.round = null;  // the next news asks again
       return;

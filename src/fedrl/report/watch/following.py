@@ -10,6 +10,7 @@ import json
 import math
 import time
 import tomllib
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -85,11 +86,15 @@ class Followed:
     edition: int = 0
     settings: Json = field(default_factory=dict)
     rounds: list[int] = field(default_factory=list)
-    metrics: list[dict[str, float]] = field(default_factory=list)
+    metrics: list[dict[str, float | str]] = field(default_factory=list)
+    """By round; what is not finite is a word, so that a run that diverges is not seen as one that
+    did not measure."""
     clients: list[tuple[int, int, str]] = field(default_factory=list)
     """Round, client, and why it failed; nothing if it did not."""
     numbers: list[dict[str, float]] = field(default_factory=list)
     """Of the lines of `clients`, what they measured."""
+    measured: set[str] = field(default_factory=set)
+    """The names in `numbers`."""
     seconds: list[float] = field(default_factory=list)
 
     def __post_init__(self) -> None:
@@ -108,7 +113,7 @@ class Followed:
             if not isinstance(number, int) or (self.rounds and number <= self.rounds[-1]):
                 continue
             self.rounds.append(number)
-            self.metrics.append(finite(line))
+            self.metrics.append(numbers(line))
         for line in self.tails["clients.jsonl"].lines():
             number, client = line.pop("round", None), line.pop("client", None)
             if isinstance(number, int) and isinstance(client, int):
@@ -116,6 +121,7 @@ class Followed:
                 why = str(line.get("reason") or line.get("error") or "failed") if failed else ""
                 self.clients.append((number, client, why))
                 self.numbers.append(finite(line))
+                self.measured |= self.numbers[-1].keys()
         for line in self.tails["timings.jsonl"].lines():
             line.pop("round", None)
             compiled = line.get("compile")
@@ -126,10 +132,16 @@ class Followed:
         self.edition += 1
         for log in (self.rounds, self.metrics, self.clients, self.numbers, self.seconds):
             log.clear()
+        self.measured.clear()
         for tail in self.tails.values():
             tail.at = 0
 
     # What readers ask for
+
+    @property
+    def address(self) -> str:
+        """Its path as a page can say it: a folder's name need not be text."""
+        return str(self.path).encode("utf-8", "replace").decode()
 
     def about(self) -> Json:
         """A line of the list of runs."""
@@ -148,10 +160,9 @@ class Followed:
             status = "silent"
         left = each * (planned - done) if status == "running" and each else None
         return {
-            "path": str(self.path),
+            "path": self.address,
             "name": OF_A_SEED.sub("", str(self.settings.get("name", self.path.parent.name))),
             "run": self.path.name,
-            "id": self.path.name.rpartition("-")[2],
             "method": label(method),
             "style": method_style(method) if kind == "federated" else None,
             "world": label(str(self.settings.get("world.name", ""))),
@@ -193,19 +204,28 @@ class Followed:
 
     def client_metrics(self) -> list[str]:
         """What tells of learning before what was counted or spent."""
-        found = {name for measured in self.numbers[-200:] for name in measured}
-        first = [name for name in OF_LEARNING if name in found]
-        return [*first, *sorted(found - set(first))]
+        first = [name for name in OF_LEARNING if name in self.measured]
+        return [*first, *sorted(self.measured - set(first))]
 
 
 def about_all(runs: Sequence[Followed]) -> list[Json]:
     """A line about each; `apart` tells those apart that have the same name, method and seed, and
     `family` is the same of runs that differ in their seed alone."""
-    lines = [run.about() for run in runs]
+    ids = folder_ids([run.path for run in runs])
+    lines = [run.about() | {"id": one} for run, one in zip(runs, ids, strict=True)]
     calls = ["/".join(str(line[key]) for key in CALLED) for line in lines]
-    apart = beside_namesakes([run.settings for run in runs], calls, [one["id"] for one in lines])
+    apart = beside_namesakes([run.settings for run in runs], calls, ids)
     told = zip(lines, apart, families([run.settings for run in runs]), strict=True)
     return [line | {"apart": words, "family": family} for line, words, family in told]
+
+
+def folder_ids(paths: Sequence[Path]) -> list[str]:
+    """By folder the shortest that no other has of: what its name ends with, its name, and its name
+    with the folders above."""
+    ends = [["/".join(path.parts[-n:]) for n in range(1, len(path.parts) + 1)] for path in paths]
+    forms = [[path.name.rpartition("-")[2], *own] for path, own in zip(paths, ends, strict=True)]
+    often = Counter(form for own in forms for form in set(own))
+    return [next((form for form in own if often[form] == 1), own[-1]) for own in forms]
 
 
 def settings_of(path: Path) -> Json:
@@ -230,16 +250,21 @@ def changed(path: Path) -> float:
         return 0.0
 
 
-def finite(line: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a line that JSON can say."""
-    return {
+def numbers(line: Mapping[str, Any]) -> dict[str, float | str]:
+    """The numbers of a line; "nan", "inf" and "-inf" are what JSON cannot say."""
+    found = {
         name: float(value)
         for name, value in line.items()
-        if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+        if isinstance(value, int | float) and not isinstance(value, bool)
     }
+    return {name: one if math.isfinite(one) else str(one) for name, one in found.items()}
 
 
-def columns(rows: Sequence[Mapping[str, float]]) -> dict[str, list[float | None]]:
+def finite(line: Mapping[str, Any]) -> dict[str, float]:
+    return {name: value for name, value in numbers(line).items() if not isinstance(value, str)}
+
+
+def columns(rows: Sequence[Mapping[str, float | str]]) -> dict[str, list[float | str | None]]:
     """By metric, its values; None where a round has none."""
     names = dict.fromkeys(name for row in rows for name in row)
     return {name: [row.get(name) for row in rows] for name in names}
@@ -251,7 +276,11 @@ def find_runs(places: Iterable[Path], most: int = 200) -> list[Path]:
     found: dict[Path, float] = {}
     for place in places:
         for depth in ("", "*/", "*/*/", "*/*/*/", "*/runs/*/*/"):
-            for config in place.glob(f"{depth}config.toml"):
+            try:
+                configs = list(place.glob(f"{depth}config.toml"))
+            except FileNotFoundError:  # a folder went away meanwhile: the next look finds the rest
+                continue
+            for config in configs:
                 if (config.parent / "meta.json").is_file():
                     found[config.parent] = changed(config)
     return sorted(found, key=lambda path: found[path], reverse=True)[:most]

@@ -2,10 +2,12 @@
 
     GET  /                          the page, its style and scripts: the same for everybody
     GET  /runs                      a line about every run
-    GET  /run?run=N&edition=E&rounds=R&lines=L     what run N has after so much
-    GET  /clients?run=N&metric=M    by client, a metric that clients tell
-    GET  /events?run=N              server-sent: rounds that have episodes, as they are played
-    GET  /episodes?run=N&round=R    the episodes of a round
+    GET  /run?run=P&edition=E&rounds=R&lines=L     what the run in folder P has after so much
+    GET  /clients?run=P&metric=M    by client, a metric that clients tell, or the first of them
+    GET  /events?run=P              server-sent: rounds that have episodes, as they are played
+    GET  /episodes?run=P&round=R    the episodes of a round
+
+P is a path as `/runs` tells it: others are refused.
 
 All but the page needs the key that the printed address holds, in a header: the page reads events
 with `fetch`, because an `EventSource` sends none. Key and port are kept beside the
@@ -34,7 +36,8 @@ from fedrl.runs.logs import EPISODES
 
 PARTS = {
     "/": "watch/watch.html", "/watch.css": "watch/watch.css", "/watch.js": "watch/watch.js",
-    "/charts.js": "watch/charts.js", "/icon.svg": "watch/icon.svg",
+    "/charts.js": "watch/charts.js", "/client_map.js": "watch/client_map.js",
+    "/run_list.js": "watch/run_list.js", "/icon.svg": "watch/icon.svg",
     "/episodes.js": "watch/episodes.js", "/episodes.css": "episodes.css",
     "/uplot.js": "watch/uplot/uplot.js", "/uplot.css": "watch/uplot/uplot.css",
 }  # fmt: skip
@@ -48,16 +51,15 @@ HEARTBEAT = 10.0
 
 
 class WatchServer(KeyedServer):
-    """Follows the runs in `places`, those that begin later, too. `url` holds the key."""
+    """Follows the runs in `places`, those that begin later, too, until their folders are gone.
+    `url` holds the key."""
 
     def __init__(self, places: Sequence[Path], port: int = 0) -> None:
         self.places = [place.absolute() for place in places]
-        self.followed: dict[Path, Followed] = {}
+        self.followed: dict[str, Followed] = {}
         self.episodes: dict[Path, EpisodeLog] = {}
         self.closing = threading.Event()
-        self.order: list[Path] = []
         self.reading = threading.Lock()
-        self.first_edition = secrets.randbits(30)  # a page may know another server's
         if not find_runs(self.places, 1):
             told = ", ".join(map(str, places))
             raise UserError(f"there are no runs in {told}: begin one with fedrl run RECIPE")
@@ -86,15 +88,17 @@ class WatchServer(KeyedServer):
         with self.reading:
             if asked.path == "/runs":
                 self._look()
-                return request.send_json(about_all([self.followed[path] for path in self.order]))
+                return request.send_json(about_all(list(self.followed.values())))
             if asked.path == "/run":
                 run = self._run(words)
                 return request.send_json(run.news(*(number(words, n) for n in COUNTS)))
             if asked.path == "/clients":
                 run = self._run(words)
-                metric = words.get("metric", "")
-                lines = run.of_clients(metric) if metric else {}
-                return request.send_json({"metrics": run.client_metrics(), "lines": lines})
+                metrics, metric = run.client_metrics(), words.get("metric", "")
+                if metric not in metrics:
+                    metric = metrics[0] if metrics else ""
+                lines = run.of_clients(metric)
+                return request.send_json({"metrics": metrics, "metric": metric, "lines": lines})
             if asked.path == "/episodes":
                 log = self._episodes(words)
                 log.read()
@@ -124,19 +128,21 @@ class WatchServer(KeyedServer):
         return self.episodes.setdefault(path, EpisodeLog(path / EPISODES))
 
     def _look(self) -> None:
-        """New runs are added behind those that a page knows by their numbers."""
-        for path in find_runs(self.places):
-            if path not in self.followed:
-                self.followed[path] = Followed(path, self.first_edition)
-                self.order.append(path)
-        for one in self.followed.values():
+        """The newest run first. One whose folder is gone is forgotten; what comes in its place is
+        another edition, as it is for a page that knew another server's."""
+        found = find_runs(self.places)
+        known = {run.path: run for run in self.followed.values()}
+        older = [path for path in known if path not in found and path.is_dir()]
+        runs = [known.get(path) or Followed(path, secrets.randbits(30)) for path in found + older]
+        self.followed = {run.address: run for run in runs}
+        self.episodes = {path: log for path, log in self.episodes.items() if path.is_dir()}
+        for one in runs:
             one.read()
 
     def _run(self, words: dict[str, str]) -> Followed:
-        at = number(words, "run")
-        if not 0 <= at < len(self.order):
+        if (run := self.followed.get(words.get("run", ""))) is None:
             raise Refused(HTTPStatus.NOT_FOUND, "There is no such run.")
-        return self.followed[self.order[at]]
+        return run
 
 
 COUNTS = ("edition", "rounds", "lines")

@@ -1,5 +1,5 @@
-// Asks every second for what is new, keeps it, and shows the runs that are chosen. Episodes come as
-// they are played (episodes.js).
+// Asks every second for what is new, keeps it, and shows the runs that are chosen, each of which goes
+// by its folder's path. Episodes come as they are played (episodes.js).
 "use strict";
 
 const KEY = location.hash.slice(1) || sessionStorage.getItem("fedrl-watch-key") || "";
@@ -7,91 +7,117 @@ if (location.hash) sessionStorage.setItem("fedrl-watch-key", KEY);
 const $ = (id) => document.getElementById(id);
 const FIRST = ["eval/success", "eval/return", "eval/reward", "eval/accuracy", "train/return_last100", "train/return"];
 const EVERY = 1000;
+const PATIENCE = 20 * EVERY;
+const GONE = "the server is gone: start fedrl watch again, this page goes on";
 const AT_FIRST = 6;  // as many as there are colours
+const MOST_CLIENTS = 2000, MOST_CURVES = 200;  // that are drawn
 
-const kept = new Map();  // by a run's number: edition, rounds, metrics, clients
-let runs = [], chosen = [], focus = null, metric = null;
+const MEMORY = "fedrl-watch-view";
+// What a person has set, which a page that is loaded again has; null is what nobody has said.
+const view = {
+  chosen: null, focus: null, metric: null, smooth: "0", log: false, client_metric: null, cell: null,
+  ...JSON.parse(sessionStorage.getItem(MEMORY) || "{}"),
+};
+
+function remember(set) {
+  Object.assign(view, set);
+  sessionStorage.setItem(MEMORY, JSON.stringify(view));
+}
+
+const kept = new Map();    // by a run's path: edition, rounds, metrics, clients
+const asking = new Map();  // by a run's path: the request for its news that is under way
+let runs = new Map(), chosen = [], focus = null, metric = null, drawn = "";
 const curves = new Curves($("chart")), byClient = new Curves($("client-chart"));
-const map = new ClientMap($("map"), $("tip"));
+const map = new ClientMap($("map"), $("cell"), $("tip"), (cell) => {
+  remember({cell: cell && {...cell, run: focus}});
+  pickOut();
+});
 const episodes = new EpisodePanel(KEY, ask);
+const rows = new RunList($("runs"), tick, open);
 
 async function ask(path) {
-  const answer = await fetch(path, {headers: {"X-Fedrl-Key": KEY}});
-  const value = await answer.json();
+  let answer, value;
+  try {
+    answer = await fetch(path, {headers: {"X-Fedrl-Key": KEY}, signal: AbortSignal.timeout(PATIENCE)});
+    value = await answer.json();
+  } catch {
+    throw new Error(GONE);
+  }
   if (!answer.ok) throw new Error(value.error);
   return value;
 }
 
-async function follow(number) {
-  const mine = kept.get(number) || {edition: -1, rounds: [], metrics: {}, clients: []};
-  const query = `run=${number}&edition=${mine.edition}&rounds=${mine.rounds.length}&lines=${mine.clients.length}`;
-  const news = await ask(`run?${query}`);
-  if (news.since === 0) { mine.rounds = []; mine.metrics = {}; }
-  if (news.lines === 0) mine.clients = [];
+// One request at a time: who asks for the same run meanwhile waits for the same news.
+function follow(path) {
+  if (!asking.has(path)) asking.set(path, take(path).finally(() => asking.delete(path)));
+  return asking.get(path);
+}
+
+async function take(path) {
+  const mine = kept.get(path) || {edition: -1, rounds: [], metrics: {}, clients: []};
+  const said = {run: path, edition: mine.edition, rounds: mine.rounds.length, lines: mine.clients.length};
+  const news = await ask(`run?${new URLSearchParams(said)}`);
+  const anew = news.edition !== mine.edition;
+  if (anew) Object.assign(mine, {edition: news.edition, rounds: [], metrics: {}, clients: []});
   const before = mine.rounds.length;
-  mine.edition = news.edition;
-  mine.rounds.push(...news.rounds);
+  if (news.since !== before || news.lines !== mine.clients.length) return false;  // does not go on where this ends
+  for (const round of news.rounds) mine.rounds.push(round);
   for (const [name, values] of Object.entries(news.metrics)) {
     const column = (mine.metrics[name] ||= []);
     while (column.length < before) column.push(null);
-    column.push(...values);
+    for (const value of values) column.push(value);
   }
   for (const column of Object.values(mine.metrics)) while (column.length < mine.rounds.length) column.push(null);
   for (const line of news.clients) mine.clients.push(line);
-  kept.set(number, mine);
-  return news.rounds.length > 0 || news.clients.length > 0 || news.since === 0;
+  if (runs.has(path)) kept.set(path, mine);
+  return news.rounds.length > 0 || news.clients.length > 0 || anew;
 }
+
+const followed = () => [...new Set([focus, ...chosen])].filter((path) => runs.has(path));
 
 async function look() {
   try {
-    renumber(await ask("runs"));
-    if (focus === null && runs.length) { chosen = restored() || alike(); focus = chosen[0] ?? 0; }
+    settle(await ask("runs"));
     let fresh = false;
-    for (const number of new Set([focus, ...chosen])) if (number < runs.length) fresh = (await follow(number)) || fresh;
-    $("link").textContent = `${runs.length} run${runs.length === 1 ? "" : "s"}, ${runs.filter((r) => r.status === "running").length} running`;
-    $("link").className = "";
-    list();
-    if (fresh || !curves.plot) show(); else tiles();
-    episodes.follow(focus, runs[focus]?.path);
+    for (const path of followed()) fresh = (await follow(path)) || fresh;
+    const running = [...runs.values()].filter((run) => run.status === "running").length;
+    say(`${runs.size} run${runs.size === 1 ? "" : "s"}, ${running} running`);
+    draw(fresh);
   } catch (error) {
-    $("link").textContent = error.message === "Failed to fetch" ? "the server is gone: start fedrl watch again, this page goes on" : error.message;
-    $("link").className = "lost";
+    say(error.message, "lost");
   }
   setTimeout(look, document.hidden ? 5 * EVERY : EVERY);
 }
 
-// A server that was restarted numbers runs anew: what is shown goes by their folders.
-function renumber(now) {
-  const same = runs.every((run, number) => now[number]?.path === run.path);
-  if (!same) {
-    const place = (number) => now.findIndex((run) => run.path === runs[number]?.path);
-    chosen = chosen.map(place).filter((number) => number >= 0);
-    focus = focus === null || place(focus) < 0 ? chosen[0] ?? null : place(focus);
-    kept.clear();
-  }
-  runs = now;
+function say(text, kind = "") {
+  put($("link"), text);
+  $("link").className = kind;
 }
 
-function restored() {
-  const paths = JSON.parse(sessionStorage.getItem("fedrl-watch-chosen") || "[]");
-  const found = paths.map((path) => runs.findIndex((run) => run.path === path)).filter((n) => n >= 0);
-  return found.length ? found : null;
+// What there is now. Where all that was shown is gone, what a person had chosen, else what is alike.
+function settle(now) {
+  runs = new Map(now.map((run) => [run.path, run]));
+  for (const path of kept.keys()) if (!runs.has(path)) kept.delete(path);
+  chosen = chosen.filter((path) => runs.has(path));
+  if (!runs.has(focus)) focus = chosen[0] ?? null;
+  if (focus !== null || !runs.size) return;
+  const found = view.chosen?.filter((path) => runs.has(path));
+  chosen = found?.length || view.chosen?.length === 0 ? found : alike();
+  focus = runs.has(view.focus) ? view.focus : chosen[0] ?? runs.keys().next().value;
 }
 
 // At first: the newest run with something to see, one that goes on if there is any, and beside it the others of its recipe.
 function alike() {
   const worth = (run) => 2 * (run.status === "running") + (run.round > 0);
-  const best = Math.max(...runs.map(worth));
-  const first = runs.findIndex((run) => worth(run) === best);
-  const same = runs.map((_, number) => number).filter((number) => number !== first && runs[number].name === runs[first].name);
-  return [first, ...same.sort((a, b) => worth(runs[b]) - worth(runs[a]))].slice(0, AT_FIRST);
+  const best = [...runs.values()].sort((a, b) => worth(b) - worth(a));
+  return best.filter((run) => run.name === best[0].name).slice(0, AT_FIRST).map((run) => run.path);
 }
 
 // By chosen run, its style and shade. Runs that differ in their seed alone have one style and fade from seed to seed; the
 // first such family of a method has the method's own, the others what is free.
 function looks() {
-  const families = new Map();
-  for (const number of chosen) if (runs[number]) families.set(runs[number].family, runs[number].style);
+  const shown = chosen.map((path) => runs.get(path));
+  const families = new Map(shown.map((run) => [run.family, run.style]));
   const own = new Map();
   for (const [family, at] of families) if (at !== null && ![...own.values()].includes(at)) own.set(family, at);
   const taken = new Set(own.values());
@@ -101,118 +127,84 @@ function looks() {
     while (taken.has(free)) free += 1;
     own.set(family, free++);
   }
-  const seeds = runs.map((_, number) => number).sort((a, b) => runs[a].seed - runs[b].seed);
-  return new Map(chosen.filter((number) => runs[number]).map((number) => {
-    const alike = seeds.filter((other) => runs[other].family === runs[number].family);  // shown or not: a shade stays
-    return [number, {index: own.get(runs[number].family), shade: alike.indexOf(number)}];
+  const seeds = [...runs.values()].sort((a, b) => a.seed - b.seed);
+  return new Map(shown.map((run) => {
+    const alike = seeds.filter((other) => other.family === run.family);  // shown or not: a shade stays
+    return [run.path, {index: own.get(run.family), shade: alike.indexOf(run)}];
   }));
 }
 
-function choose(numbers) {
-  chosen = numbers;
-  sessionStorage.setItem("fedrl-watch-chosen", JSON.stringify(numbers.map((n) => runs[n].path)));
+function tick(path, on) {
+  turn(on ? [...chosen, path] : chosen.filter((one) => one !== path), on ? path : focus);
 }
 
-// `apart`: what differs from other runs of the same name, method and seed.
-const label = (run) => `${run.method}${run.kind === "federated" ? "" : `, ${run.kind}`}, seed ${run.seed}${run.apart ? ` (${run.apart})` : ""}`;
+function open(path) {
+  turn(chosen.includes(path) ? chosen : [...chosen, path], path);
+}
+
+// What is looked at changes at once, and has its numbers as soon as they are there.
+async function turn(paths, path) {
+  [chosen, focus] = [paths, path];
+  remember({chosen, focus});
+  draw(true);
+  await Promise.allSettled(followed().map(follow));
+  draw(true);
+}
 
 function list() {
-  const words = $("find").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const items = [];
-  runs.forEach((run, number) => {
-    const all = `${run.name} ${run.run} ${run.method} ${run.world} ${run.status}`.toLowerCase();
-    if (!words.every((word) => all.includes(word))) return;
-    const item = document.createElement("li");
-    if (number === focus) item.className = "focus";
-    const head = document.createElement("label");
-    const box = document.createElement("input");
-    box.type = "checkbox";
-    box.checked = chosen.includes(number);
-    box.setAttribute("aria-label", `show ${run.name}, ${label(run)}`);
-    box.onchange = () => {
-      choose(box.checked ? [...chosen, number] : chosen.filter((n) => n !== number));
-      if (box.checked) focus = number;
-      look_now();
-    };
-    const swatch = document.createElement("span");
-    swatch.className = "swatch";
-    const look = looks().get(number);
-    swatch.style.background = look ? style(look.index, look.shade).stroke : "transparent";
-    const name = document.createElement("span");
-    name.className = "name";
-    name.textContent = label(run);  // what differs: a recipe's runs share their name
-    const badge = document.createElement("span");
-    badge.className = `badge ${run.status}`;
-    badge.textContent = run.status === "silent" ? `silent for ${time(run.quiet)}` : run.status;
-    head.append(box, swatch, name, badge);
-    const more = document.createElement("small");
-    more.textContent = `${run.name} · round ${run.round} of ${run.rounds} · ${run.id}`;
-    more.title = run.path;
-    if (run.why) badge.title = run.why;
-    const bar = document.createElement("div");
-    bar.className = "bar";
-    const done = document.createElement("span");
-    done.style.width = `${run.rounds ? (100 * run.round) / run.rounds : 0}%`;
-    bar.append(done);
-    item.append(head, more, bar);
-    item.onclick = (event) => {
-      if (event.target === box || head.contains(event.target)) return;
-      focus = number;
-      if (!chosen.includes(number)) choose([...chosen, number]);
-      look_now();
-    };
-    items.push(item);
-  });
-  $("runs").replaceChildren(...items);
+  rows.draw(runs, $("find").value.toLowerCase().split(/\s+/).filter(Boolean), looks(), chosen, focus);
 }
 
-async function look_now() {
-  for (const number of new Set([focus, ...chosen])) await follow(number).catch(() => {});
+// `fresh`: there are numbers that were not drawn yet.
+function draw(fresh) {
   list();
-  show();
-  episodes.follow(focus, runs[focus]?.path);
+  const now = JSON.stringify([focus, chosen.map((path) => label(runs.get(path))), [...looks()]]);
+  if (fresh || now !== drawn) show(); else tiles();
+  drawn = now;
+  episodes.follow(focus);
 }
 
 function time(seconds) {
   if (seconds === null || seconds === undefined) return "–";
-  const [h, m, s] = [Math.floor(seconds / 3600), Math.floor((seconds % 3600) / 60), Math.round(seconds % 60)];
+  const whole = Math.round(seconds);
+  const [h, m, s] = [Math.floor(whole / 3600), Math.floor((whole % 3600) / 60), whole % 60];
   return h ? `${h} h ${String(m).padStart(2, "0")} min` : m ? `${m} min ${String(s).padStart(2, "0")} s` : `${s} s`;
 }
 
 function bytes(value) {
-  if (value === undefined || value === null) return "–";
+  if (!said(value)) return "–";
   const units = ["B", "kB", "MB", "GB", "TB"];
   let at = 0;
   while (value >= 1000 && at < units.length - 1) { value /= 1000; at += 1; }
   return `${Number(value.toPrecision(3))} ${units[at]}`;
 }
 
-function last(number, name) {
-  const column = (kept.get(number)?.metrics[name] || []).filter((v) => v !== null && v !== undefined);
-  return column.at(-1);
+function last(path, name) {
+  return (kept.get(path)?.metrics[name] || []).findLast((value) => value !== null);
 }
 
-function tiles() {
-  const run = runs[focus];
-  if (!run) return;
-  $("title").textContent = `${run.name} · ${label(run)} · ${run.world} · ${run.id}`;
-  const failed = (kept.get(focus)?.clients || []).filter((line) => line[2]).length;
+function facts(run) {
   const found = {
     "round": `${run.round} of ${run.rounds}`, "status": run.status === "silent" ? `silent for ${time(run.quiet)}` : run.status,
     "time left": time(run.left), "sent up": bytes(last(focus, "comm/bytes_up")), "sent down": bytes(last(focus, "comm/bytes_down")),
-    "clients": run.clients ?? "–", "failed updates": failed,
+    "clients": run.clients ?? "–", "failed updates": (kept.get(focus)?.clients || []).filter((line) => line[2]).length,
   };
   const epsilon = last(focus, "privacy/epsilon");
   if (epsilon !== undefined) found["ε spent"] = short(epsilon);
   if (run.why) found["why it stopped"] = run.why;
   if (metric && last(focus, metric) !== undefined) found[metric] = short(last(focus, metric));
-  $("tiles").replaceChildren(...Object.entries(found).map(([name, value]) => {
-    const tile = document.createElement("div"), term = document.createElement("dt"), what = document.createElement("dd");
-    term.textContent = name;
-    what.textContent = value;
-    tile.append(term, what);
-    return tile;
-  }));
+  return Object.entries(found);
+}
+
+function tiles() {
+  const run = runs.get(focus), found = run ? facts(run) : [];
+  put($("title"), run ? `${run.name} · ${label(run)} · ${run.world} · ${run.id}` : "No run chosen");
+  const have = [...$("tiles").children], names = have.map((tile) => tile.firstChild.textContent);
+  if (JSON.stringify(names) === JSON.stringify(found.map(([name]) => name))) {
+    found.forEach(([, value], at) => put(have[at].lastChild, String(value)));
+  } else {
+    $("tiles").replaceChildren(...found.map(([name, value]) => element("div", "", element("dt", "", name), element("dd", "", value))));
+  }
 }
 
 function fill(select, names, wanted) {
@@ -220,79 +212,94 @@ function fill(select, names, wanted) {
   if (JSON.stringify(have) !== JSON.stringify(names)) {
     select.replaceChildren(...names.map((name) => new Option(name, name)));
   }
-  if (names.includes(wanted)) select.value = wanted;
-  return select.value;
+  select.disabled = !names.length;
+  if (names.length) select.value = wanted;
 }
 
+// The chosen runs whose numbers are there.
+const there = () => chosen.filter((path) => kept.has(path));
+
 function show() {
-  const shown = chosen.filter((number) => kept.has(number) && runs[number]);
-  const names = [...new Set(shown.flatMap((number) => Object.keys(kept.get(number).metrics)))].sort();
-  if (!metric || !names.includes(metric)) metric = FIRST.find((name) => names.includes(name)) || names[0];
-  metric = fill($("metric"), names, metric);
-  const weight = Number($("smooth").value);
-  const several = new Set(shown.map((number) => runs[number].name)).size > 1;
-  const lines = shown.map((number) => ({
-    label: `${several ? `${runs[number].name}: ` : ""}${label(runs[number])}`, ...looks().get(number),
-    x: kept.get(number).rounds, y: smoothed(kept.get(number).metrics[metric] || [], weight),
+  const names = [...new Set(there().flatMap((path) => Object.keys(kept.get(path).metrics)))].sort();
+  if (names.length) metric = [view.metric, metric, ...FIRST].find((name) => names.includes(name)) ?? names[0];
+  fill($("metric"), names, metric);
+  const several = new Set(there().map((path) => runs.get(path).name)).size > 1, look = looks();
+  const lines = there().map((path) => ({
+    label: `${several ? `${runs.get(path).name}: ` : ""}${label(runs.get(path))}`, ...look.get(path),
+    x: kept.get(path).rounds, y: smoothed(kept.get(path).metrics[metric] || [], Number(view.smooth)),
   }));
-  if (lines.length) curves.draw(lines, {log: $("log").checked});
+  if (lines.length) curves.draw(lines, {log: view.log}); else curves.clear();
+  $("not-positive").hidden = !view.log || !lines.some((line) => line.y.some((value) => said(value) && value <= 0));
+  $("csv").disabled = !names.length;
   tiles();
   clients();
 }
 
 let asked = "";
 async function clients() {
-  const mine = kept.get(focus), run = runs[focus];
-  if (!mine || !run) return;
-  const most = Math.max(0, ...mine.clients.slice(-5000).map((line) => line[1])) + 1;
+  const mine = kept.get(focus), run = runs.get(focus);
+  $("clients").hidden = !mine;
+  if (!mine) return;
+  const most = mine.clients.reduce((most, line) => Math.max(most, line[1] + 1), 0);
   const count = Math.max(most, Number(run.clients) || 0);
-  map.draw(mine.clients, Math.min(count, 2000), Math.max(run.round, 1));
+  const cell = view.cell?.run === focus ? view.cell : null;
+  map.draw(mine.clients, Math.min(count, MOST_CLIENTS), run.round, cell);
   const cohort = mine.clients.filter((line) => line[0] === run.round);
-  $("cohort").textContent = cohort.length
-    ? `${count} clients; round ${run.round}: ${cohort.length} in the cohort, ${cohort.filter((line) => line[2]).length} failed.`
-    : `${count} clients.`;
+  const cut = count > MOST_CLIENTS ? `, of which the first ${MOST_CLIENTS} are drawn` : "";
+  put($("cohort"), cohort.length
+    ? `${count} clients${cut}; round ${run.round}: ${cohort.length} in the cohort, ${cohort.filter((line) => line[2]).length} failed.`
+    : `${count} clients${cut}.`);
   const why = new Map();
   for (const line of mine.clients) if (line[2]) why.set(line[2], (why.get(line[2]) || 0) + 1);
-  $("failures").replaceChildren(...[...why].sort((a, b) => b[1] - a[1]).slice(0, 8).map(([reason, times]) => {
-    const item = document.createElement("li");
-    item.textContent = `${times} × ${reason}`;
-    return item;
-  }));
-  const wanted = $("client-metric").value;
-  const mark = `${focus}/${mine.edition}/${mine.clients.length}/${wanted}`;
+  const often = [...why].sort((a, b) => b[1] - a[1]).slice(0, 8);
+  $("failures").replaceChildren(...often.map(([reason, times]) => element("li", "", `${times} × ${reason}`)));
+  const mark = JSON.stringify([focus, mine.edition, mine.clients.length, view.client_metric]);
   if (mark === asked) return;
   asked = mark;
   try {
-    const told = await ask(`clients?run=${focus}&metric=${encodeURIComponent(wanted)}`);
-    const name = fill($("client-metric"), told.metrics, wanted);
-    if (name && name !== wanted) { asked = ""; return clients(); }
-    const lines = Object.entries(told.lines).slice(0, 200).map(([client, [x, y]], index) => ({label: `client ${client}`, index, x, y}));
-    $("client-chart").hidden = !lines.length;
-    if (lines.length) byClient.draw(lines, {log: false});
+    const told = await ask(`clients?${new URLSearchParams({run: focus, metric: view.client_metric ?? ""})}`);
+    if (asked !== mark) return;
+    fill($("client-metric"), told.metrics, told.metric);
+    const lines = Object.entries(told.lines).slice(0, MOST_CURVES).map(([client, [x, y]], index) => ({label: `client ${client}`, index, x, y}));
+    $("by-client").hidden = !lines.length;
+    if (lines.length) byClient.draw(lines, {log: false}); else byClient.clear();
+    pickOut();
   } catch { asked = ""; }
 }
 
+// The curve of the client that is chosen on the map stands out.
+function pickOut() {
+  if (!byClient.plot) return;
+  const at = byClient.plot.series.findIndex((line) => line.label === `client ${map.cell?.client}`);
+  byClient.plot.setSeries(at < 0 ? null : at, {focus: true});
+}
+
+const quoted = (text) => `"${text.replaceAll('"', '""')}"`;
+
 function csv() {
-  const shown = chosen.filter((number) => kept.has(number));
-  const rows = ["run,round,metric,value"];
-  for (const number of shown) {
-    const mine = kept.get(number);
+  const names = there().map((path) => runs.get(path).run);
+  const lines = ["run,round,metric,value"];
+  there().forEach((path, at) => {
+    const mine = kept.get(path), alone = names.indexOf(names[at]) === names.lastIndexOf(names[at]);
     (mine.metrics[metric] || []).forEach((value, i) => {
-      if (value !== null && value !== undefined) rows.push(`"${runs[number].run}",${mine.rounds[i]},"${metric}",${value}`);
+      if (value !== null) lines.push(`${quoted(alone ? names[at] : path)},${mine.rounds[i]},${quoted(metric)},${value}`);
     });
-  }
+  });
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([rows.join("\n") + "\n"], {type: "text/csv"}));
+  link.href = URL.createObjectURL(new Blob([lines.join("\n") + "\n"], {type: "text/csv"}));
   link.download = `${metric.replaceAll("/", "_")}.csv`;
   link.click();
   URL.revokeObjectURL(link.href);
 }
 
-$("metric").onchange = () => { metric = $("metric").value; show(); };
-$("smooth").oninput = show;
-$("log").onchange = show;
+$("smooth").value = view.smooth;
+$("log").checked = view.log;
+$("metric").onchange = () => { remember({metric: $("metric").value}); show(); };
+$("smooth").oninput = () => { remember({smooth: $("smooth").value}); show(); };
+$("log").onchange = () => { remember({log: $("log").checked}); show(); };
+$("client-metric").onchange = () => { remember({client_metric: $("client-metric").value}); clients(); };
 $("find").oninput = list;
 $("csv").onclick = csv;
-$("client-metric").onchange = () => { asked = ""; clients(); };
-matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { show(); });
+$("skip").onclick = () => $("metric").focus();
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { list(); show(); });
 look();
