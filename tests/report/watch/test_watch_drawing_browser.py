@@ -58,6 +58,24 @@ def test_the_map_answers_to_keys(tmp_path: Path, new_person):  # noqa: F811
         expect(tip).to_contain_text("arrow keys")
 
 
+def test_a_cell_of_a_high_map_is_seen_together_with_what_is_told_of_it(
+    tmp_path: Path,
+    new_person,  # noqa: F811
+):
+    run = Written(tmp_path / "runs" / "a", clients=300)
+    run.round()
+    with serving(tmp_path / "runs") as server:
+        size = {"viewport": {"width": 1280, "height": 500}}
+        page = new_person(server.url, [server.url.partition("#")[0]], **size)
+        expect(page.locator("#client-chart canvas")).to_be_visible()
+        page.locator("#map").focus()
+        for _ in range(152):
+            page.keyboard.press("ArrowDown")
+        expect(page.locator("#tip")).to_have_text("client 151, round 1: took part")
+        expect(page.locator("#tip")).to_be_in_viewport()
+        expect(page.locator("#cell")).to_be_in_viewport()
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 def test_long_runs_share_columns(tmp_path: Path, new_person, width: int):  # noqa: F811
     """One failure in a thousand rounds is seen, and none are drawn outside of the canvas."""

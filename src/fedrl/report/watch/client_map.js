@@ -63,7 +63,7 @@ class ClientMap {
   choose(cell) {
     this.cell = cell;
     this.point();
-    if (cell) this.mark.scrollIntoView({block: "nearest"});
+    if (cell) for (const one of [this.mark, this.tip]) one.scrollIntoView({block: "nearest"});
     this.chosen(cell);
   }
 
