@@ -10,6 +10,7 @@ from support.pages import Page, write_run
 from fedrl.report import differences, plots
 from fedrl.report import page as report
 from fedrl.report.comparison_file import paired_differences
+from fedrl.report.confounders import more_than_the_method
 from fedrl.report.panels import main_panels, other_panels
 from fedrl.report.run_groups import Group, group_runs
 from fedrl.report.terminal import summary
@@ -54,7 +55,7 @@ def test_differences_are_within_a_world(folders: list[Path]):
     names += [(one["first"], one["second"]) for one in paired_differences(there, "eval/return")]
     assert len(names) == 2 + 4
     assert all(("CartPole" in one) == ("CartPole" in other) for one, other in names)
-    assert differences.more_than_the_method(there) == []  # within each world nothing else differs
+    assert more_than_the_method(there) == []  # within each world nothing else differs
 
 
 def test_the_terminal_says_so_and_judges_each_world(folders: list[Path]):
