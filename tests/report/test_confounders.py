@@ -134,3 +134,11 @@ def test_settings_that_were_chosen_for_another_method_are_a_warning(tmp_path: Pa
     assert more_than_the_method(there) == []  # no setting of its own
     assert tuned_for_another(there[1:]) == []  # compared with nothing
     assert len(groups([*folders, *runs(tmp_path / "own", {"fedhapg-m": [82.0]}, 2)])) == 2
+
+
+def test_a_run_that_was_resumed_for_more_rounds_says_so(tmp_path: Path):
+    folders = runs(tmp_path, {"pavg": [50, 60]})
+    meta = folders[0] / "meta.json"
+    meta.write_text(json.dumps(json.loads(meta.read_text()) | {"begun_for_rounds": 4}))
+    (line,) = confounders(groups(folders), "eval/return")
+    assert line.startswith("pavg-0 was begun for 4 rounds and resumed for more, up to 10:")

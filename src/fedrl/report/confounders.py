@@ -13,6 +13,7 @@ from fedrl.report.differences import with_result
 from fedrl.report.run_groups import Group
 from fedrl.report.run_labels import differing
 from fedrl.report.worlds import by_world
+from fedrl.runs.run_dir import BEGUN_FOR
 
 OF_A_METHOD = ("algorithm.", "aggregate.")
 ALSO_OF_A_METHOD = ("name", "packages", "federation.kind", "federation.client")
@@ -35,6 +36,7 @@ def confounders(groups: Sequence[Group], metric: str) -> list[str]:
         *more_than_the_method(groups),
         *unequal_samples(groups, metric),
         *tuned_for_another(groups),
+        *resumed_for_more(groups),
     ]
 
 
@@ -106,3 +108,15 @@ def tuned_for_another(groups: Sequence[Group]) -> list[str]:
                 f"{MAY_COME}"
             )
     return lines
+
+
+def resumed_for_more(groups: Sequence[Group]) -> list[str]:
+    """A run that got more rounds later is not always the one that has them from the start."""
+    return [
+        f"{run.path.name} was begun for {begun} rounds and resumed for more, up to "
+        f"{run.config.get('rounds', '?')}: what a method computes from its number of rounds (the "
+        "first batch of FedSVRPG-M, schedules of step sizes) was of the smaller one until then."
+        for group in groups
+        for run in group.runs
+        if isinstance(begun := run.meta.get(BEGUN_FOR), int)
+    ]
