@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support.pages import Page, write_run
+from support.pages import Page, groups, write_run, write_runs
 
 from fedrl.report import page as report
 from fedrl.report.confounders import (
@@ -15,23 +15,7 @@ from fedrl.report.confounders import (
     tuned_for_another,
     unequal_samples,
 )
-from fedrl.report.run_groups import Group, group_runs
 from fedrl.report.terminal import summary
-from fedrl.runs.read import load
-
-
-def runs(folder: Path, finals: dict[str, list[float]], first_seed: int = 0) -> list[Path]:
-    return [
-        write_run(
-            folder / f"{name}-{seed}", seed=seed, algorithm=f'name = "{name}"', final=final
-        )
-        for name, values in finals.items()
-        for seed, final in enumerate(values, first_seed)
-    ]  # fmt: skip
-
-
-def groups(folders: list[Path]) -> list[Group]:
-    return group_runs([load(folder) for folder in folders])
 
 
 def settings(folder: Path, of: str, **values: object) -> None:
@@ -51,7 +35,7 @@ def count(folder: Path, factor: float, name: str = "env/steps") -> None:
 
 def test_who_learned_from_more_samples_is_named(tmp_path: Path):
     """Settings of a method may give it five times the samples of another one in a round."""
-    folders = runs(tmp_path, {"pavg": [50, 60], "fedhapg-m": [90, 91]})
+    folders = write_runs(tmp_path, {"pavg": [50, 60], "fedhapg-m": [90, 91]})
     assert confounders(groups(folders), "eval/return") == []
     for folder in folders[2:]:
         settings(folder, "algorithm", trajectories=5)
@@ -67,7 +51,7 @@ def test_who_learned_from_more_samples_is_named(tmp_path: Path):
 
 def test_episodes_are_counted_where_a_run_has_them(tmp_path: Path):
     """Agents' episodes are of different lengths: as many of them are as many samples."""
-    folders = runs(tmp_path, {"pavg": [50], "fedhapg-m": [90]})
+    folders = write_runs(tmp_path, {"pavg": [50], "fedhapg-m": [90]})
     for folder in folders:
         count(folder, 0.01, "env/episodes")
     count(folders[1], 1.3)
@@ -77,7 +61,7 @@ def test_episodes_are_counted_where_a_run_has_them(tmp_path: Path):
 
 
 def test_rounds_that_are_not_reached_yet_are_no_fewer_samples(tmp_path: Path):
-    folders = runs(tmp_path / "long", {"pavg": [50]})
+    folders = write_runs(tmp_path / "long", {"pavg": [50]})
     folders.append(
         write_run(
             tmp_path / "short", algorithm='name = "fedhapg-m"', done=4, status="running"
@@ -89,7 +73,7 @@ def test_rounds_that_are_not_reached_yet_are_no_fewer_samples(tmp_path: Path):
 def test_another_model_is_more_than_another_method(tmp_path: Path):
     """It stands in the method's table, and is no part of one where all that are compared have it;
     where one has none, it belongs to those that do."""
-    folders = runs(tmp_path, {"pavg": [50], "fedhapg-m": [90]})
+    folders = write_runs(tmp_path, {"pavg": [50], "fedhapg-m": [90]})
     settings(folders[0], "algorithm", model="small")
     assert more_than_the_method(groups(folders)) == []
     settings(folders[1], "algorithm", model="large")
@@ -99,7 +83,7 @@ def test_another_model_is_more_than_another_method(tmp_path: Path):
 
 @pytest.mark.slow
 def test_a_page_warns_where_more_differs_than_the_method(tmp_path: Path):
-    folders = runs(tmp_path, {"pavg": [50], "fedhapg-m": [90]})
+    folders = write_runs(tmp_path, {"pavg": [50], "fedhapg-m": [90]})
     assert more_than_the_method(groups(folders)) == []
     config = folders[1] / "config.toml"
     config.write_text(config.read_text().replace("clients = 4", "clients = 5"))
@@ -110,7 +94,7 @@ def test_a_page_warns_where_more_differs_than_the_method(tmp_path: Path):
 
 
 def test_who_learns_alone_has_no_cohort_and_nobody_is_warned_of_it(tmp_path: Path):
-    folders = runs(tmp_path, {"pavg": [50, 60], "fedhapg-m": [90]})
+    folders = write_runs(tmp_path, {"pavg": [50, 60], "fedhapg-m": [90]})
     texts = [(folder / "config.toml").read_text() for folder in folders]
     cohort = [text.replace("clients = 4", "clients = 4\ncohort = 2") for text in texts]
     alone = texts[2].replace("clients = 4", 'clients = 4\nkind = "centralized"')
@@ -122,7 +106,7 @@ def test_who_learns_alone_has_no_cohort_and_nobody_is_warned_of_it(tmp_path: Pat
 
 
 def test_settings_that_were_chosen_for_another_method_are_a_warning(tmp_path: Path):
-    folders = runs(tmp_path, {"fedsvrpg-m": [90.0, 91], "fedhapg-m": [80.0, 84]})
+    folders = write_runs(tmp_path, {"fedsvrpg-m": [90.0, 91], "fedhapg-m": [80.0, 84]})
     for folder in folders[2:]:
         config = folder / "config.toml"
         text = 'borrowed = ["fedsvrpg-m:lr", "fedsvrpg-m:beta"]\n' + config.read_text()
@@ -133,11 +117,11 @@ def test_settings_that_were_chosen_for_another_method_are_a_warning(tmp_path: Pa
     assert line.startswith("fedhapg-m")
     assert more_than_the_method(there) == []  # no setting of its own
     assert tuned_for_another(there[1:]) == []  # compared with nothing
-    assert len(groups([*folders, *runs(tmp_path / "own", {"fedhapg-m": [82.0]}, 2)])) == 2
+    assert len(groups([*folders, *write_runs(tmp_path / "own", {"fedhapg-m": [82.0]}, 2)])) == 2
 
 
 def test_a_run_that_was_resumed_for_more_rounds_says_so(tmp_path: Path):
-    folders = runs(tmp_path, {"pavg": [50, 60]})
+    folders = write_runs(tmp_path, {"pavg": [50, 60]})
     meta = folders[0] / "meta.json"
     meta.write_text(json.dumps(json.loads(meta.read_text()) | {"begun_for_rounds": 4}))
     (line,) = confounders(groups(folders), "eval/return")
