@@ -85,7 +85,8 @@ def test_a_discount_scales_exact_values_alone(tmp_path: Path):
     def apart(name: str) -> bool:
         world = f'name = "{name}"\ngamma = '
         there = [
-            write_runs(tmp_path / name / g, world + g, {"pavg": [1.0, 2]}) for g in ("0.9", "0.99")
+            write_runs(tmp_path / name / g, {"pavg": [1.0, 2]}, world=world + g)
+            for g in ("0.9", "0.99")
         ]
         return len(by_world(groups([run for same in there for run in same]))) == 2
 
