@@ -13,6 +13,7 @@ from fedrl.core.number_format import duration
 from reproductions.pages import Row
 from reproductions.results import Runs, Trained
 from reproductions.verdicts import (
+    FAILS,
     HOLDS,
     OPEN,
     BySeed,
@@ -72,10 +73,11 @@ def points(ours: BySeed, base: BySeed) -> Difference | None:
 def against(
     ours: BySeed, theirs: BySeed, start: BySeed, cells: Sequence[Trained] = ()
 ) -> str | None:
-    """No verdict where FedAgent is not above the warm start: others that fell are no achievement
-    of it."""
+    """Not "better" where FedAgent is not above the warm start: others that fell are no achievement
+    of it. That it is worse stands also there."""
     rise, difference = points(ours, start), points(ours, theirs)
-    if rise is None or difference is None or may_have_learned(rise):
+    worse = difference is not None and above(difference) == FAILS
+    if rise is None or difference is None or may_have_learned(rise) or worse:
         return compared(ours, theirs, cells)
     return f"{NOTHING_LEARNED} ({signed(difference)})"
 
@@ -200,18 +202,19 @@ class Claim(NamedTuple):
 
 
 def judged(source: str, claim: str, where: str, rule: Rule, start: BySeed, *pairs: Pair) -> Claim:
-    """A claim of one or more differences, judged by a rule; `start` is untrained."""
+    """A claim of one or more differences, judged by a rule; `start` is untrained. Where nobody
+    learned anything it is not confirmed, but what refutes it does so there, too."""
     gaps = [found for one in pairs if (found := points(one.ours, one.base)) is not None]
     cells = [cell for one in pairs for cell in one.cells]
-    if len(gaps) < len(pairs):
+    if len(gaps) < len(pairs) or not start:
         return Claim(claim, where, None, None, source)
     seeds = min(one.seeds for one in pairs)
     sides = [by for one in pairs for by in ((one.ours,) if rule.gains else (one.ours, one.base))]
     learned = [found for one in sides if (found := points(one, start))]
-    if not any(map(may_have_learned, learned)):
+    words = [rule.judge(one) for one in gaps]
+    if FAILS not in words and not any(map(may_have_learned, learned)):
         numbers = "; ".join(map(signed, gaps))
         return Claim(claim, where, NOTHING_LEARNED, numbers, source, cells, seeds)
-    words = [rule.judge(one) for one in gaps]
     said = (told(*each) for each in zip(words, [rule] * len(gaps), gaps, pairs, strict=True))
     return Claim(claim, where, f"**{together(words)}**", "; ".join(said), source, cells, seeds)
 
@@ -240,7 +243,8 @@ def labels(found: Runs, axis: str) -> list[str]:
 
 def settings_matter(parts: Parts) -> list[Claim]:
     found, main, where = parts["decentralized"], parts["main"]["fedagent"], TITLES["main"]
-    start = main.first(SUCCESS)
+    cells = [main, *found.values()]
+    start = {seed: end for one in cells for seed, end in one.first(SUCCESS).items()}
     usual = main.value(SUCCESS, next(iter(found.values())).cell.rounds)
     fewer, more = labels(found, "clients")
     little, much = labels(found, "epochs")

@@ -67,6 +67,10 @@ def test_a_stopped_and_resumed_run_has_the_numbers_of_one_that_was_not(tmp_path:
     longer = fedrl.resume(half.path, rounds=8)
     assert longer.round == 8
     assert numbers(longer).startswith(numbers(whole))
+    assert json.loads((half.path / "meta.json").read_text())["begun_for_rounds"] == 6
+    fedrl.resume(half.path, rounds=9)
+    assert json.loads((half.path / "meta.json").read_text())["begun_for_rounds"] == 6  # not 8
+    assert "begun_for_rounds" not in json.loads((whole.path / "meta.json").read_text())
 
 
 @pytest.mark.slow
@@ -128,7 +132,7 @@ def test_mistakes_are_exceptions_with_the_line_of_the_command_line(tmp_path: Pat
     with pytest.raises(
         fedrl.UserError, match=r"is no run but holds some: name them as '.*recipe/\*'"
     ):
-        fedrl.Run(tmp_path / "recipe")
+        _ = fedrl.Run(tmp_path / "recipe").rounds
     with pytest.raises(fedrl.UserError, match=r"names no algorithm: add \[algorithm\] name"):
         fedrl.run({"world": {"name": "random_mdp"}})
     with pytest.raises(fedrl.UserError, match=r"no such place.* does not exist"):

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,11 @@ def test_run_report_and_eval(fedrl, tmp_path):
     assert "all 20 clients" in fedrl("eval", str(run)).stdout
     told = json.loads(fedrl("eval", str(run), "--json").stdout)
     assert told["round"] == 12
+    config = tomllib.loads((run / "config.toml").read_text())
+    assert (told["run"], told["run_seed"]) == (str(run.relative_to(tmp_path)), config["seed"])
+    assert (told["method"], told["world"]) == ("fedsvrpg-m", "cartpole")
+    again = json.loads(fedrl("eval", str(run), "--json", "--seed", "7", "--episodes", "3").stdout)
+    assert (again["seed"], again["episodes"]) == (7, 3)
     assert len(told["by_client"]) == 20
     assert told["mean"] == pytest.approx(sum(told["by_client"]) / 20)
 

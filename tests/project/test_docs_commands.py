@@ -31,14 +31,6 @@ def test_no_page_calls_a_setting_by_its_old_name(page: Path):
         assert f"[{old}]" not in text(page)
 
 
-def test_the_recipe_in_the_readme_is_the_recipe():
-    said = re.search(
-        r"# recipes/(momentum/cartpole\.toml)\n((?: {4}.*\n)+)", text(ROOT / "README.md")
-    )
-    lines = [line.strip() for line in said[2].splitlines()]
-    assert lines == text(ROOT / "recipes" / said[1]).splitlines()[1:]
-
-
 def test_files_of_python_that_are_named_exist():
     there = {path.name for folder in FOLDERS for path in (ROOT / folder).rglob("*.py")} | NOT_OURS
     missing = {

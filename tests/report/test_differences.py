@@ -8,29 +8,15 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.pages import Page, write_run
+from support.pages import Page, groups, write_runs
 
 from fedrl.core.iqm import bootstrap_interval, iqm
 from fedrl.report import differences
 from fedrl.report import page as report
 from fedrl.report.client_panel import client_panels, client_values
-from fedrl.report.run_groups import Group, group_runs, over_rounds
+from fedrl.report.run_groups import over_rounds
 from fedrl.report.terminal import summary
 from fedrl.runs.read import load
-
-
-def runs(folder: Path, finals: dict[str, list[float]], first_seed: int = 0) -> list[Path]:
-    return [
-        write_run(
-            folder / f"{name}-{seed}", seed=seed, algorithm=f'name = "{name}"', final=final
-        )
-        for name, values in finals.items()
-        for seed, final in enumerate(values, first_seed)
-    ]  # fmt: skip
-
-
-def groups(folders: list[Path]) -> list[Group]:
-    return group_runs([load(folder) for folder in folders])
 
 
 @pytest.mark.parametrize("count", [4, 8, 20])
@@ -62,7 +48,7 @@ def test_pairs_take_out_what_a_seed_does_to_both(tmp_path: Path):
     """Seeds lie far apart, methods by 2 in each of them: intervals over seeds overlap, pairs do
     not."""
     easy = [10.0, 50.0, 90.0, 130.0]
-    there = groups(runs(tmp_path, {"pavg": easy, "fedhapg-m": [v + 2 for v in easy]}))
+    there = groups(write_runs(tmp_path, {"pavg": easy, "fedhapg-m": [v + 2 for v in easy]}))
     (found,) = differences.differences(there, "eval/return")
     assert (found.first, found.second) == ("fedhapg-m", "pavg")
     np.testing.assert_allclose(found.values, 2)
@@ -72,7 +58,7 @@ def test_pairs_take_out_what_a_seed_does_to_both(tmp_path: Path):
 
 @pytest.mark.slow
 def test_of_one_seed_each_nothing_follows(tmp_path: Path):
-    folders = runs(tmp_path / "runs", {"fedprox": [40.0], "scaffold": [90.0], "pavg": [50.0]})
+    folders = write_runs(tmp_path / "runs", {"fedprox": [40.0], "scaffold": [90.0], "pavg": [50.0]})
     there = groups(folders)
     found = report.headline(there, "eval/return")
     assert found.one_seed_each
@@ -85,7 +71,7 @@ def test_of_one_seed_each_nothing_follows(tmp_path: Path):
     assert "One seed each: nothing is told apart." in page.text
     assert summary(there).splitlines()[-1].startswith("one seed each: nothing follows")
     # One of several seeds among them: the sentence is of intervals again.
-    more = [*folders, *runs(tmp_path / "more", {"fedprox": [41.0]}, first_seed=1)]
+    more = [*folders, *write_runs(tmp_path / "more", {"fedprox": [41.0]}, first_seed=1)]
     assert not report.headline(groups(more), "eval/return").one_seed_each
     # A single run has nobody beside it.
     assert not report.headline(groups(folders[:1]), "eval/return").one_seed_each
@@ -93,7 +79,7 @@ def test_of_one_seed_each_nothing_follows(tmp_path: Path):
 
 @pytest.mark.slow
 def test_no_winner_where_the_interval_holds_0(tmp_path: Path):
-    folders = runs(tmp_path, {"pavg": [50, 60, 70, 64], "fedhapg-m": [60, 55, 75, 62]})
+    folders = write_runs(tmp_path, {"pavg": [50, 60, 70, 64], "fedhapg-m": [60, 55, 75, 62]})
     assert differences.winner(groups(folders), "eval/return") == ""
     page = Page(report.build(folders, tmp_path / "page.html").read_text())
     assert "no winner by final return, as far as these seeds tell" in page.text
@@ -102,9 +88,30 @@ def test_no_winner_where_the_interval_holds_0(tmp_path: Path):
     assert "final IQM" in page.text
 
 
+def test_two_seeds_that_differ_alike_decide_nothing(tmp_path: Path):
+    """Both solved three tasks more: an interval without width is no knowledge."""
+    finals = {"pavg": [50.0, 61], "fedhapg-m": [53.0, 64]}
+    folders = write_runs(tmp_path / "two", finals)
+    (found,) = differences.differences(groups(folders), "eval/return")
+    assert not found.decided
+    assert differences.winner(groups(folders), "eval/return") == ""
+    table = differences.table(groups(folders), "eval/return")
+    assert table is not None
+    assert table.rows[0][-1] == "no: two seeds that differ alike say nothing of others"
+    third = {name: [*values, values[0] + 30] for name, values in finals.items()}
+    assert (
+        differences.winner(groups(write_runs(tmp_path / "three", third)), "eval/return")
+        == "fedhapg-m"
+    )
+    # Two seeds that differ by nearly the same are told apart, as their interval says.
+    near = {"pavg": [50.0, 61], "fedhapg-m": [53.0, 64.1]}
+    (found,) = differences.differences(groups(write_runs(tmp_path / "near", near)), "eval/return")
+    assert found.decided
+
+
 def test_the_best_of_three_has_to_be_told_apart_from_both(tmp_path: Path):
-    finals = {"pavg": [50.0, 50], "fedhapg-m": [80.0, 80], "fedsvrpg-m": [70.0, 89]}
-    there = groups(runs(tmp_path, finals))
+    finals = {"pavg": [50.0, 50], "fedhapg-m": [80.0, 80.5], "fedsvrpg-m": [70.0, 89]}
+    there = groups(write_runs(tmp_path, finals))
     assert differences.winner(there, "eval/return") == ""
     assert differences.winner(there[:2], "eval/return") == "fedhapg-m"
 
@@ -113,7 +120,7 @@ def test_the_headline_names_whom_the_best_is_not_told_apart_from(tmp_path: Path)
     """Second by its mean is one who is told apart; the rival comes after it."""
     finals = {"fedprox": [80.0, 60, 70, 90], "pavg": [76.0, 55.5, 66, 85.5],
               "scaffold": [40.0, 99, 40, 99]}  # fmt: skip
-    there = groups(runs(tmp_path, finals))
+    there = groups(write_runs(tmp_path, finals))
     assert differences.rivals(there, "eval/return") == ["scaffold"]
     found = report.headline(there, "eval/return")
     assert found.winner == ""
@@ -135,7 +142,7 @@ def test_the_headline_names_whom_the_best_is_not_told_apart_from(tmp_path: Path)
 @pytest.mark.slow
 def test_a_headline_says_what_both_measures_say(tmp_path: Path):
     """Equal in the end, and one was ahead all the way there."""
-    folders = runs(tmp_path, {"pavg": [100.0, 101, 99], "fedprox": [101.0, 99, 100]})
+    folders = write_runs(tmp_path, {"pavg": [100.0, 101, 99], "fedprox": [101.0, 99, 100]})
     for folder in folders[3:]:
         log = folder / "metrics.jsonl"
         lines = [json.loads(line) for line in log.read_text().splitlines()]
@@ -155,7 +162,9 @@ def test_a_headline_says_what_both_measures_say(tmp_path: Path):
 @pytest.mark.slow
 def test_one_seed_beside_several_is_not_compared(tmp_path: Path):
     """Also where it is the highest: nobody knows how far its other seeds would lie."""
-    folders = runs(tmp_path, {"pavg": [50.0, 52, 51], "fedprox": [70.0, 71, 73], "scaffold": [99]})
+    folders = write_runs(
+        tmp_path, {"pavg": [50.0, 52, 51], "fedprox": [70.0, 71, 73], "scaffold": [99]}
+    )
     there = groups(folders)
     assert differences.winner(there, "eval/return") == "fedprox"
     assert summary(there).splitlines()[-1] == "one seed, cannot be compared: scaffold"
@@ -176,7 +185,7 @@ def test_one_seed_beside_several_is_not_compared(tmp_path: Path):
 def test_an_interval_that_ends_near_0_shows_where(tmp_path: Path):
     quantile = 12.7062047  # of t with one degree of freedom
     values = 10.83 + np.array([-1, 1]) * 10.77 / quantile
-    there = groups(runs(tmp_path, {"pavg": [50, 50], "fedprox": list(50 + values)}))
+    there = groups(write_runs(tmp_path, {"pavg": [50, 50], "fedprox": list(50 + values)}))
     ((name, seeds, mean, between, *_, told),) = differences.table(there, "eval/return").rows
     assert (name, seeds, mean, told) == ("fedprox − pavg", "2", "10.8", "yes")
     assert between == "0.06 to 21.6"
@@ -184,7 +193,7 @@ def test_an_interval_that_ends_near_0_shows_where(tmp_path: Path):
 
 def test_means_over_rounds_are_compared_too(tmp_path: Path):
     """A run that rises in a straight line to its final value has half of it on the way."""
-    there = groups(runs(tmp_path, {"pavg": [50, 60], "fedprox": [70, 82]}))
+    there = groups(write_runs(tmp_path, {"pavg": [50, 60], "fedprox": [70, 82]}))
     (last,) = differences.differences(there, "eval/return")
     (mean,) = differences.differences(there, "eval/return", over_rounds)
     np.testing.assert_allclose(mean.values, last.values / 2)
@@ -192,7 +201,7 @@ def test_means_over_rounds_are_compared_too(tmp_path: Path):
 
 @pytest.mark.slow
 def test_what_is_compared_lies_beside_the_page(tmp_path: Path):
-    folders = runs(tmp_path, {"pavg": [50, 60, 70, 80], "fedprox": [55, 66, 77, 88]})
+    folders = write_runs(tmp_path, {"pavg": [50, 60, 70, 80], "fedprox": [55, 66, 77, 88]})
     page = report.build(folders, tmp_path / "page.html")
     with (tmp_path / "page_plots" / "differences.csv").open() as file:
         final, over = csv.DictReader(file)
@@ -216,7 +225,9 @@ def test_what_is_compared_lies_beside_the_page(tmp_path: Path):
 
 @pytest.mark.slow
 def test_other_seeds_and_single_ones_are_not_compared(tmp_path: Path):
-    folders = runs(tmp_path, {"pavg": [50, 50]}) + runs(tmp_path, {"fedhapg-m": [90, 90]}, 5)
+    folders = write_runs(tmp_path, {"pavg": [50, 50]}) + write_runs(
+        tmp_path, {"fedhapg-m": [90, 90]}, 5
+    )
     assert differences.table(groups(folders), "eval/return") is None
     page = Page(report.build(folders, tmp_path / "page.html").read_text())
     assert "nothing is told apart" in page.text
@@ -224,32 +235,8 @@ def test_other_seeds_and_single_ones_are_not_compared(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_a_page_warns_where_more_differs_than_the_method(tmp_path: Path):
-    folders = runs(tmp_path, {"pavg": [50], "fedhapg-m": [90]})
-    assert differences.more_than_the_method(groups(folders)) == []
-    config = folders[1] / "config.toml"
-    config.write_text(config.read_text().replace("clients = 4", "clients = 5"))
-    page = Page(report.build(folders, tmp_path / "page.html").read_text())
-    assert "differ in more than the method: federation.clients." in page.text
-    config.write_text(config.read_text().replace("fedhapg-m", "pavg"))
-    assert differences.more_than_the_method(groups(folders)) == []  # that is what is compared
-
-
-def test_who_learns_alone_has_no_cohort_and_nobody_is_warned_of_it(tmp_path: Path):
-    folders = runs(tmp_path, {"pavg": [50, 60], "fedhapg-m": [90]})
-    texts = [(folder / "config.toml").read_text() for folder in folders]
-    cohort = [text.replace("clients = 4", "clients = 4\ncohort = 2") for text in texts]
-    alone = texts[2].replace("clients = 4", 'clients = 4\nkind = "centralized"')
-    for folder, text in zip(folders, (cohort[0], cohort[1], alone), strict=True):
-        (folder / "config.toml").write_text(text)
-    assert differences.more_than_the_method(groups(folders)) == []
-    (folders[2] / "config.toml").write_text(texts[2])  # it is a federated one without a cohort
-    assert "federation.cohort" in differences.more_than_the_method(groups(folders))[0]
-
-
-@pytest.mark.slow
 def test_every_number_is_in_the_file_and_reads_back(tmp_path: Path):
-    folders = runs(tmp_path, {"pavg": [50, 60]})
+    folders = write_runs(tmp_path, {"pavg": [50, 60]})
     report.build(folders, tmp_path / "page.html")
     with (tmp_path / "page_plots" / "numbers.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -275,7 +262,7 @@ def clients(run: Path, count: int, rounds: int = 4) -> None:
 
 @pytest.mark.slow
 def test_clients_have_a_panel_and_keep_their_last_value(tmp_path: Path):
-    (folder,) = runs(tmp_path, {"pavg": [50]})
+    (folder,) = write_runs(tmp_path, {"pavg": [50]})
     clients(folder, 3)
     metric, rounds, table = client_values(load(folder))
     assert (metric, rounds.tolist()) == ("train/return", [1, 2, 3, 4])
@@ -289,7 +276,7 @@ def test_clients_have_a_panel_and_keep_their_last_value(tmp_path: Path):
 
 
 def test_many_clients_are_quantiles(tmp_path: Path):
-    (folder,) = runs(tmp_path, {"pavg": [50]})
+    (folder,) = write_runs(tmp_path, {"pavg": [50]})
     clients(folder, 21)
     (panel,) = client_panels(groups([folder]))
     ends = {name: values[0, -1] for name, values in panel.lines.items()}
@@ -299,20 +286,5 @@ def test_many_clients_are_quantiles(tmp_path: Path):
 
 
 def test_runs_whose_clients_say_nothing_have_no_panel(tmp_path: Path):
-    (folder,) = runs(tmp_path, {"pavg": [50]})
+    (folder,) = write_runs(tmp_path, {"pavg": [50]})
     assert client_panels(groups([folder])) == []
-
-
-def test_settings_that_were_chosen_for_another_method_are_a_warning(tmp_path: Path):
-    folders = runs(tmp_path, {"fedsvrpg-m": [90.0, 91], "fedhapg-m": [80.0, 84]})
-    for folder in folders[2:]:
-        config = folder / "config.toml"
-        text = 'borrowed = ["fedsvrpg-m:lr", "fedsvrpg-m:beta"]\n' + config.read_text()
-        config.write_text(text)
-    there = groups(folders)
-    (line,) = differences.tuned_for_another(there)
-    assert "ran with beta, lr that the recipe had chosen for fedsvrpg-m" in line
-    assert line.startswith("fedhapg-m")
-    assert differences.more_than_the_method(there) == []  # no setting of its own
-    assert differences.tuned_for_another(there[1:]) == []  # compared with nothing
-    assert len(groups([*folders, *runs(tmp_path / "own", {"fedhapg-m": [82.0]}, 2)])) == 2

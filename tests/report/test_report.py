@@ -261,7 +261,7 @@ def test_page_of_several_runs_is_self_contained(
     folders = [
         write_run(tmp_path / f"{name}-{seed}", seed=seed, algorithm=f'name = "{name}"', final=final)
         for name, final in (("pavg", 50.0), ("fedhapg-m", 80.0))
-        for seed in (0, 1)
+        for seed in (0, 1, 2)
     ]
     monkeypatch.chdir(tmp_path)
     text = report.build(folders, None).read_text(encoding="utf-8")
@@ -320,12 +320,12 @@ def test_log_axis_has_labels_that_differ(top: float) -> None:
 @pytest.mark.slow
 def test_unfinished_run_and_doubled_seed_are_said_first(tmp_path: Path) -> None:
     folders = [
-        write_run(tmp_path / name, done=done, status="running")
-        for name, done in (("a", 6), ("b", 4))
+        write_run(tmp_path / name, seed=seed, done=done, status="running")
+        for name, seed, done in (("a", 0, 6), ("b", 1, 4), ("c", 0, 5))
     ]
     text = Page(report.build(folders, tmp_path / "x.html").read_text(encoding="utf-8")).text
     unfinished = text.index("Unfinished: b is at round 4 of 10 (status: running).")
-    doubled = text.index("Seed 0 is there 2 times in pavg")
+    doubled = text.index("Left out: c has seed 0 of the same settings as a, so it is no further")
     assert "up to 10 rounds" in text
     assert max(unfinished, doubled) < text.index("Settings")
 

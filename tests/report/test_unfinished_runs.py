@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import fedrl
 from fedrl.report import differences
 from fedrl.report import page as report
 from fedrl.report.panels import other_panels
-from fedrl.report.run_groups import group_runs, no_result, with_results
+from fedrl.report.run_groups import group_runs, no_result, summary_row, with_results
 from fedrl.runs.read import load
 
 ERROR = "QuorumLost round 1: only 0 of 5 clients gave a usable update"
@@ -125,6 +126,35 @@ def test_where_none_has_a_result_there_is_no_verdict(tmp_path: Path):
     groups = group_runs(kept)
     assert differences.rivals(groups, "eval/return") == []
     assert "no result, stopped" in fedrl.Runs(fedrl.Run(run.path) for run in runs).summary()
+
+
+def test_a_seed_that_is_there_twice_counts_once(tmp_path: Path):
+    """Two seeds 60 apart have an interval wider than any return; with each of them three times it
+    would be narrow enough to decide."""
+    folders = [
+        write_run(tmp_path / f"{seed}-{copy}", seed=seed, final=final)
+        for seed, final in ((0, 0.0), (1, 60.0))
+        for copy in range(3)
+    ]
+    for folder in folders:
+        meta = json.loads((folder / "meta.json").read_text())
+        begun = {"started": f"2026-01-0{9 - int(folder.name[-1])}T00:00:00Z"}
+        (folder / "meta.json").write_text(json.dumps(meta | begun))
+    runs = [load(folder) for folder in folders]
+    kept, lines = with_results(runs)
+    assert [run.path.name for run in kept] == ["0-0", "1-0"]  # the ones that began last
+    assert lines[0] == (
+        "0-1 has seed 0 of the same settings as 0-0, so it is no further seed"
+    )  # fmt: skip
+    assert len(lines) == 4
+    (group,) = group_runs(kept)
+    row = summary_row(group, "eval/return")
+    assert (row["final return"], row["seeds"]) == ("30 ± 381", "2: 0, 1")
+    # Of one that is finished and one that is not, the finished one; another setting is another run.
+    late = write_run(tmp_path / "late", done=4, status="running")
+    other = write_run(tmp_path / "other", algorithm='name = "pavg"\nlr = 0.5')
+    kept, _ = with_results([runs[1], load(late), load(other)])
+    assert [run.path.name for run in kept] == ["0-1", "other"]
 
 
 def test_failures_of_the_round_that_broke_are_no_flat_line(tmp_path: Path):

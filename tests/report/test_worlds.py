@@ -5,42 +5,26 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.pages import Page, write_run
+from support.pages import Page, groups, write_runs
 
 from fedrl.report import differences, plots
 from fedrl.report import page as report
 from fedrl.report.comparison_file import paired_differences
+from fedrl.report.confounders import more_than_the_method
 from fedrl.report.panels import main_panels, other_panels
-from fedrl.report.run_groups import Group, group_runs
 from fedrl.report.terminal import summary
 from fedrl.report.worlds import by_world
-from fedrl.runs.read import load
 
 POLES = 'name = "gymnasium"\nid = "CartPole-v1"'
 ACROBOT = 'name = "gymnasium"\nid = "Acrobot-v1"'
-
-
-def runs(folder: Path, world: str, finals: dict[str, list[float]]) -> list[Path]:
-    return [
-        write_run(
-            folder / f"{name}-{seed}", seed=seed, algorithm=f'name = "{name}"', final=final,
-            world=world,
-        )
-        for name, values in finals.items()
-        for seed, final in enumerate(values)
-    ]  # fmt: skip
-
-
-def groups(folders: list[Path]) -> list[Group]:
-    return group_runs([load(folder) for folder in folders])
 
 
 @pytest.fixture
 def folders(tmp_path: Path) -> list[Path]:
     """By final return pavg wins on CartPole, and nobody on Acrobot."""
     return [
-        *runs(tmp_path / "a", POLES, {"pavg": [400.0, 401], "fedprox": [200.0, 202]}),
-        *runs(tmp_path / "b", ACROBOT, {"pavg": [-90.0, -91], "fedprox": [-92.0, -89]}),
+        *write_runs(tmp_path / "a", {"pavg": [400.0, 401], "fedprox": [200.0, 202]}, world=POLES),
+        *write_runs(tmp_path / "b", {"pavg": [-90.0, -91], "fedprox": [-92.0, -89]}, world=ACROBOT),
     ]
 
 
@@ -54,7 +38,7 @@ def test_differences_are_within_a_world(folders: list[Path]):
     names += [(one["first"], one["second"]) for one in paired_differences(there, "eval/return")]
     assert len(names) == 2 + 4
     assert all(("CartPole" in one) == ("CartPole" in other) for one, other in names)
-    assert differences.more_than_the_method(there) == []  # within each world nothing else differs
+    assert more_than_the_method(there) == []  # within each world nothing else differs
 
 
 def test_the_terminal_says_so_and_judges_each_world(folders: list[Path]):
@@ -87,19 +71,23 @@ def test_a_figure_of_several_worlds_names_all_lines(folders: list[Path]):
 def test_what_makes_clients_differ_leaves_a_world_comparable(tmp_path: Path):
     spread = 'name = "cartpole"\nhorizon = 100\nlength_spread = {}'
     alike = [
-        *runs(tmp_path / "a", spread.format(0.0), {"pavg": [50.0, 51]}),
-        *runs(tmp_path / "b", spread.format(0.5), {"pavg": [40.0, 42]}),
+        *write_runs(tmp_path / "a", {"pavg": [50.0, 51]}, world=spread.format(0.0)),
+        *write_runs(tmp_path / "b", {"pavg": [40.0, 42]}, world=spread.format(0.5)),
     ]
     assert list(by_world(groups(alike))) == [""]
     assert len(differences.differences(groups(alike), "eval/return")) == 1
-    longer = runs(tmp_path / "c", 'name = "cartpole"\nhorizon = 500', {"pavg": [200.0, 210]})
+    world = 'name = "cartpole"\nhorizon = 500'
+    longer = write_runs(tmp_path / "c", {"pavg": [200.0, 210]}, world=world)
     assert list(by_world(groups([*alike, *longer]))) == ["horizon=100", "horizon=500"]
 
 
 def test_a_discount_scales_exact_values_alone(tmp_path: Path):
     def apart(name: str) -> bool:
         world = f'name = "{name}"\ngamma = '
-        there = [runs(tmp_path / name / g, world + g, {"pavg": [1.0, 2]}) for g in ("0.9", "0.99")]
+        there = [
+            write_runs(tmp_path / name / g, {"pavg": [1.0, 2]}, world=world + g)
+            for g in ("0.9", "0.99")
+        ]
         return len(by_world(groups([run for same in there for run in same]))) == 2
 
     assert apart("random_mdp")

@@ -17,10 +17,12 @@ from reproductions.fedagent.claims import (
     NOTHING_LEARNED,
     SUCCESS,
     Pair,
+    against,
     better,
     compared,
     judged,
     no_worse,
+    settings_matter,
     the_same,
 )
 from reproductions.fedagent.environment import breaking, worlds_differ
@@ -125,6 +127,45 @@ def test_worlds_that_differ_are_claims_like_all_others():
     (nothing,) = worlds_differ(shops(0.29, 0.3, none=0.295))
     assert nothing[2] == NOTHING_LEARNED
     assert not list(worlds_differ({}))
+
+
+def test_what_refutes_a_claim_does_so_where_nothing_was_learned():
+    """FedAgent falls from its start of 30 to 21, Local stands at 80."""
+    fallen, alone = ({s: end + 0.001 * s for s in range(6)} for end in (0.21, 0.8))
+    for rule in (better, no_worse):
+        _, _, word, said, *_ = judged("", "a", "b", rule, START, both(fallen, alone))
+        assert (word, said.split(" ±")[0]) == (f"**{FAILS}**", "-59.0")
+    assert against(fallen, alone, START) == "worse (-59.0 ± 0.0)"
+    # Both fell: less deep is no achievement, and not as deep as is allowed confirms nothing.
+    deeper = {s: end - 0.1 for s, end in fallen.items()}
+    assert judged("", "a", "b", better, START, both(fallen, deeper))[2] == NOTHING_LEARNED
+    assert judged("", "a", "b", no_worse, START, both(fallen, fallen))[2] == NOTHING_LEARNED
+    assert against(fallen, deeper, START).startswith(NOTHING_LEARNED)
+
+
+def test_a_claim_is_not_judged_without_the_start_it_is_judged_by():
+    learned, alone = ({s: end + 0.001 * s for s in range(6)} for end in (0.8, 0.5))
+    assert judged("", "a", "b", better, {}, both(learned, alone))[2] is None
+
+
+def test_side_parts_take_the_start_of_their_own_runs():
+    """Those of the main comparison may have no record, and one of the cells neither."""
+    ends = {s: 0.7 + 0.002 * s for s in range(6)}
+    found = {
+        f"{'tasks' if axis == 'size' else axis}-{value}": of(
+            {s: end + rise for s, end in ends.items()} if rise is not None else {}, **{axis: value}
+        )
+        for axis, value, rise in (
+            ("clients", "1", None), ("clients", "4", 0.0), ("epochs", "1", 0.0),
+            ("epochs", "5", 0.1), ("size", "10", 0.0), ("size", "40", 0.001),
+        )
+    }  # fmt: skip
+    main = of({})
+    main.cell.clients_per_round = 2
+    for one in found.values():
+        one.cell.rounds = 8
+    rows = settings_matter({"decentralized": found, "main": {"fedagent": main}})
+    assert [row.word for row in rows] == [f"**{HOLDS}**", None, f"**{HOLDS}**"]
 
 
 def test_the_share_of_failures_is_of_each_seeds_own_start():

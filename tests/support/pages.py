@@ -7,6 +7,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
+from fedrl.report.run_groups import Group, group_runs
+from fedrl.runs.read import load
+
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 
 
@@ -91,3 +94,24 @@ def write_run(
     clients.append({"round": 1, "client": 0, "status": "ok"})
     (folder / "clients.jsonl").write_text("".join(json.dumps(line) + "\n" for line in clients))
     return folder
+
+
+def write_runs(
+    folder: Path,
+    finals: dict[str, list[float]],
+    first_seed: int = 0,
+    world: str = 'name = "cartpole"',
+) -> list[Path]:
+    """By method its final returns, a run for each."""
+    return [
+        write_run(
+            folder / f"{name}-{seed}", seed=seed, algorithm=f'name = "{name}"', final=final,
+            world=world,
+        )
+        for name, values in finals.items()
+        for seed, final in enumerate(values, first_seed)
+    ]  # fmt: skip
+
+
+def groups(folders: list[Path]) -> list[Group]:
+    return group_runs([load(folder) for folder in folders])

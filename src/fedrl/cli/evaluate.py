@@ -36,11 +36,22 @@ def eval_(argv: list[str]) -> int:
     run = api.Run(asked.run)
     if asked.split is not None:
         split = run.evaluate_split(asked.split, asked.seed)
-        print(json.dumps(split_numbers(split), indent=1)) if asked.json else show_split(split)
+        said = of_what(run, asked.seed) | split_numbers(split)
+        print(json.dumps(said, indent=1)) if asked.json else show_split(split)
         return 0
     found = run.evaluate(asked.episodes, asked.seed)
-    print(json.dumps(numbers(found), indent=1)) if asked.json else show(run, found)
+    said = of_what(run, asked.seed) | {"episodes": asked.episodes} | numbers(found)
+    print(json.dumps(said, indent=1)) if asked.json else show(run, found)
     return 0
+
+
+def of_what(run: "Run", seed: int) -> "Json":
+    """Who keeps many of these files wants to know what each is of. `seed` is of these episodes, the
+    run's own stands beside its settings."""
+    config = run.config
+    method, world = (label(config[table]["name"]) for table in ("algorithm", "world"))
+    of = {"run": str(run.path), "method": method, "world": world, "run_seed": config["seed"]}
+    return of | {"seed": seed}
 
 
 def numbers(found: "Evaluation") -> "Json":

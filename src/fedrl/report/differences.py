@@ -19,17 +19,14 @@ from fedrl.core.intervals import interval
 from fedrl.core.iqm import FEWEST, bootstrap_interval, iqm
 from fedrl.core.number_format import is_share
 from fedrl.report.run_groups import Group, common_rounds, curve, no_result, over_rounds
-from fedrl.report.run_labels import differing
 from fedrl.report.tables import Table
 from fedrl.report.worlds import by_world
 from fedrl.runs.read import Run
 
 MOST_PAIRS = 15
-OF_A_METHOD = ("algorithm.", "aggregate.")
-ALSO_OF_A_METHOD = ("name", "packages", "federation.kind", "federation.client")
-"""Settings that belong to a method: learning alone is one, too."""
-COHORT = "federation.cohort"
-"""Who learns alone has none."""
+FEWEST_ALIKE = 3
+"""Seeds whose differences are all the same say something from this number on."""
+ROUNDING = 1e-9
 
 
 class Difference(NamedTuple):
@@ -42,9 +39,15 @@ class Difference(NamedTuple):
 
     @property
     def decided(self) -> bool:
-        """Whether the t interval of the mean leaves 0 out."""
+        """Whether the t interval of the mean leaves 0 out. Two seeds that differ alike to the last
+        digit (of some tasks as many more were solved) do so by chance, and their interval has no
+        width: nothing follows."""
         mean, half = interval(self.values)
-        return bool(abs(mean) > half)
+        return bool(abs(mean) > half) and not self.alike
+
+    @property
+    def alike(self) -> bool:
+        return len(self.values) < FEWEST_ALIKE and bool(np.ptp(self.values) <= ROUNDING)
 
     @property
     def better(self) -> bool:
@@ -137,6 +140,8 @@ def _row(one: Difference, share: bool) -> list[str]:
         middle = f"{float(iqm(one.values * scale)):.3g}"
         between = _between(*bootstrap_interval(one.values * scale), share)
     told = "yes" if one.decided else "no: 0 is within the interval"
+    if one.alike and not one.decided:
+        told = "no: two seeds that differ alike say nothing of others"
     return [
         f"{one.first} − {one.second}", str(count), f"{mean:.3g}{'%' if share else ''}",
         _between(mean - half, mean + half, share), middle, between, told,
@@ -226,40 +231,3 @@ def iqm_text(samples: np.ndarray, metric: str) -> str:
     share = is_share(metric)
     scaled = samples * 100 if share else samples
     return f"{float(iqm(scaled)):.3g} ({_between(*bootstrap_interval(scaled), share)})"
-
-
-def more_than_the_method(groups: Sequence[Group]) -> list[str]:
-    """A warning, where methods are compared and something else differs as well."""
-    lines = (line for same in by_world(groups).values() for line in _more_differs(same))
-    return list(dict.fromkeys(lines))
-
-
-def _more_differs(groups: Sequence[Group]) -> list[str]:
-    keys = differing([group.config for group in groups])
-    if not any(key in ("algorithm.name", "federation.kind") for key in keys):
-        return []
-    kind = ("federation.kind", "federated")
-    cohorts = {g.config.get(COHORT) for g in groups if g.config.get(*kind) == "federated"}
-    others = [
-        key for key in keys if not key.startswith(OF_A_METHOD) and key not in ALSO_OF_A_METHOD
-        and (key != COHORT or len(cohorts) > 1)
-    ]  # fmt: skip
-    if not others:
-        return []
-    return [f"These runs differ in more than the method: {', '.join(others)}. What differs in the "
-            "results may come from that."]  # fmt: skip
-
-
-def tuned_for_another(groups: Sequence[Group]) -> list[str]:
-    """Where runs are compared, a warning for each group whose method was given settings that the
-    recipe had chosen for another one."""
-    lines = []
-    for group in groups if len(groups) > 1 else ():
-        named = {str(one) for run in group.runs for one in run.config.get("borrowed") or ()}
-        for other in sorted({one.rpartition(":")[0] for one in named}):
-            keys = sorted(key for one, _, key in (n.rpartition(":") for n in named) if one == other)
-            lines.append(
-                f"{group.name} ran with {', '.join(keys)} that the recipe had chosen for {other}. "
-                "What differs in the results may come from that."
-            )
-    return lines

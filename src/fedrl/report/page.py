@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -24,6 +23,7 @@ from fedrl.core.types import UserError
 from fedrl.report import comparison_file, differences, numbers_file, plots, tables
 from fedrl.report.chart_data import chart_data
 from fedrl.report.client_panel import client_panels
+from fedrl.report.confounders import confounders
 from fedrl.report.episodes_section import agents_episodes
 from fedrl.report.learned import few_tasks_warnings, learned
 from fedrl.report.panels import group_styles, main_panels, other_panels
@@ -118,8 +118,7 @@ def html_page(
         worlds=not_compared(list(worlds), label(metric)) if len(worlds) > 1 else "",
         headlines={world: one for world, one in headlines.items() if one.finals},
         warnings=[
-            *differences.more_than_the_method(groups),
-            *differences.tuned_for_another(groups),
+            *confounders(groups, metric),
             *warnings(groups, left_out),
             *few_tasks_warnings(groups),
         ],
@@ -251,7 +250,7 @@ def _what_was_run(groups: Sequence[Group]) -> list[str]:
 
 
 def warnings(groups: Sequence[Group], left_out: Sequence[str] = ()) -> list[str]:
-    """What a reader must know first: runs that are not there or not finished, seeds twice."""
+    """What a reader must know first: runs that are not there or not finished."""
     lines = [f"Left out: {line}." for line in left_out]
     for group in groups:
         for run in group.runs:
@@ -262,12 +261,6 @@ def warnings(groups: Sequence[Group], left_out: Sequence[str] = ()) -> list[str]
                 if len(group.runs) > 1:
                     line += f" All seeds of {group.name} are shown only as far as this one goes."
                 lines.append(line)
-        seeds = Counter(run.config.get("seed") for run in group.runs)
-        lines += [
-            f"Seed {seed} is there {times} times in {group.name}: its interval is too narrow."
-            for seed, times in seeds.items()
-            if times > 1
-        ]
     return lines
 
 

@@ -7,6 +7,7 @@ cost (steps, bytes, time, failures) is of its runs as far as each went.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -83,8 +84,8 @@ def no_result(run: Run) -> str:
 
 def with_results(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
     """The runs that may be compared, and a line about each that may not: beside seeds of its group
-    that are finished, one that is not would cut all of them short. All of them where none may:
-    what there is can still be looked at."""
+    that are finished, one that is not would cut all of them short, and a seed that is there twice
+    would count as two. All of them where none may: what there is can still be looked at."""
     family = dict(zip(map(id, runs), families([run.config for run in runs]), strict=True))
     done = {family[id(run)] for run in runs if run.status == "finished"}
 
@@ -97,9 +98,29 @@ def with_results(runs: Sequence[Run]) -> tuple[list[Run], list[str]]:
         )
 
     kept = [run for run in runs if not why_not(run)]
-    if not kept:
-        return list(runs), []
-    return kept, [line for run in runs if (line := why_not(run))]
+    lines = [line for run in runs if (line := why_not(run))] if kept else []
+    once = _once_per_seed(kept or runs)
+    again = [
+        f"{run.path.name} has seed {run.config.get('seed', 0)} of the same settings as "
+        f"{twin.path.name}, so it is no further seed"
+        for run in kept or runs
+        if (twin := once[_repetition(run)]) is not run
+    ]
+    return [run for run in kept or runs if once[_repetition(run)] is run], [*lines, *again]
+
+
+def _repetition(run: Run) -> str:
+    """The same of runs that repeat each other, seed and all."""
+    said = {"seed": run.config.get("seed", 0), **repeated(run.config)}
+    return json.dumps(said, sort_keys=True, default=str)
+
+
+def _once_per_seed(runs: Sequence[Run]) -> dict[str, Run]:
+    """Of runs that repeat each other the one that went farthest; of these the one begun last."""
+    order = sorted(runs, key=lambda run: (
+        run.status == "finished", max(run.rounds), str(run.meta.get("started", ""))
+    ))  # fmt: skip
+    return {_repetition(run): run for run in order}
 
 
 # Numbers

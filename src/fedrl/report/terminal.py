@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fedrl.core.number_format import label
 from fedrl.report import differences
+from fedrl.report.confounders import confounders
 from fedrl.report.run_groups import Group, main_metric, no_result, summary_row
 from fedrl.report.worlds import by_world, not_compared
 
@@ -29,8 +30,8 @@ def summary(groups: Sequence[Group], left_out: Sequence[str] = ()) -> str:
         "  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows
     ]
     notes = [*_unfinished(groups), *(f"left out: {line}" for line in left_out)]
-    warned = [*differences.more_than_the_method(groups), *differences.tuned_for_another(groups)]
-    return "\n".join([*lines, *notes, *warned, *_verdicts(groups, metric)])
+    verdicts = _verdicts(groups, metric)
+    return "\n".join([*lines, *notes, *confounders(groups, metric), *verdicts])
 
 
 def _unfinished(groups: Sequence[Group]) -> list[str]:

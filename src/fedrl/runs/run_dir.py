@@ -44,6 +44,8 @@ KEPT = 3
 """Checkpoints kept: the newest, and two to fall back to."""
 SIGNATURE = ".sig"
 """After the name of a checkpoint: its signature (`core/signatures.py`)."""
+BEGUN_FOR = "begun_for_rounds"
+"""In meta.json, of a run that was resumed for more: the R that its method began with."""
 FILES = (*LOGS, "config.toml", "meta.json", "summary.json", "log.txt", ".lock")
 
 
@@ -66,6 +68,7 @@ class RunDir:
         self.warn = warn
         self.settings: Tables = {}  # what a resumed run must not change
         self.pending: str | None = None  # config.toml of a resumed run that has not begun yet
+        self.begun_for: int | None = None  # its rounds at first, where a resumed one has more now
         self._lock: TextIO | None = None
         self._logs = Logs(path)
         self._recalled: Recalled | None = None
@@ -269,7 +272,8 @@ class RunDir:
             meta = self.path / "meta.json"
             if meta.is_file() and not self.read_meta():
                 self.warn(f"meta.json cannot be read; kept as {set_aside(meta).name}")
-            self.write_meta(self.read_meta() | {"status": "running"})
+            begun = {} if self.begun_for is None else {BEGUN_FOR: self.begun_for}
+            self.write_meta(begun | self.read_meta() | {"status": "running"})
 
     def make_private(self) -> None:
         """Keep everybody but the owner out, of what is there already, too."""

@@ -157,6 +157,7 @@ def resume(
     except (UserError, OSError):
         run.close()
         raise
+    run.begun_for = before.rounds if config.rounds > before.rounds else None
     run.pending = to_toml(replace(config, packages=packages(config)))
     return config, run
 

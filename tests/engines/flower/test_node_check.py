@@ -196,6 +196,22 @@ def test_a_key_that_others_can_read_and_files_that_are_none(
         assert "it is the public half, --key is the other" in half
 
 
+def test_files_that_are_missing_are_told_even_if_nobody_listens(
+    hub: Path, north: Joining, tmp_path: Path
+):
+    """A technician who has to wait for the coordinator mends them in the meantime."""
+    away, none = tmp_path / "no.pem", tmp_path / "no.key"
+    found = [one.what for one in check(at(north, "localhost:1", ca=away, key=none)) if not one.good]
+    assert found[0].startswith("nothing listens at localhost:1")
+    assert found[1].endswith("no.pem cannot be read: No such file or directory")
+    assert found[2].endswith("no.key cannot be read: No such file or directory")
+    with listening(hub) as address:
+        found = [one.what for one in check(at(north, address, key=none)) if not one.good]
+    assert len(found) == 1  # once
+    (line,) = [one for one in check(at(north, "hub", ca=away)) if "HOST:PORT" in one.what]
+    assert not line.good
+
+
 def test_a_policy_for_another_coordinator_is_told_even_if_nobody_listens(
     hub: Path, north: Joining, tmp_path: Path
 ):

@@ -8,7 +8,8 @@
     folder     the node can write there; its policy can be read, and names this coordinator
     data       what its folder holds; whether the coordinator's model was copied
 
-A step that fails ends those that need it. The request that asks about the key changes nothing; if
+A step that fails ends those that need it; files that are missing are told whether or not something
+listens. The request that asks about the key changes nothing; if
 it is refused, that is a line in the coordinator's log.
 """
 
@@ -16,13 +17,14 @@ from __future__ import annotations
 
 import contextlib
 import email.utils
+import functools
 import http.client
 import os
 import shutil
 import socket
 import ssl
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -78,8 +80,29 @@ class Joining:
 
 def check(node: Joining) -> Iterator[Finding]:
     """All of it; what can be known without the SuperLink is told even if that is away."""
-    yield from reach(node)
+    bad = list(unusable(node))
+    yield from _address(node) if bad else reach(node)
+    yield from bad
     yield from own(node)
+
+
+def unusable(node: Joining) -> Iterator[Finding]:
+    """The files that a node shows and trusts, where they are missing or none."""
+    looks: list[Callable[[], object]] = []
+    if node.ca is not None and node.key is not None:
+        looks = [functools.partial(_trusting, node.ca), functools.partial(_private_key, node.key)]
+    for look in looks:
+        try:
+            look()
+        except UserError as error:
+            yield Finding(False, str(error))
+
+
+def _address(node: Joining) -> Iterator[Finding]:
+    try:
+        yield from _listens(parse(node.superlink))
+    except UserError as error:
+        yield Finding(False, str(error))
 
 
 def reach(node: Joining) -> Iterator[Finding]:

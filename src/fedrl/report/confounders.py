@@ -1,0 +1,122 @@
+"""What else differs between runs that are compared, so that what differs in their results may come
+from it: settings that are no part of a method, samples, settings that were tuned for another
+method."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from fedrl.core.number_format import si
+from fedrl.report.differences import with_result
+from fedrl.report.run_groups import Group
+from fedrl.report.run_labels import differing
+from fedrl.report.worlds import by_world
+from fedrl.runs.run_dir import BEGUN_FOR
+
+OF_A_METHOD = ("algorithm.", "aggregate.")
+ALSO_OF_A_METHOD = ("name", "packages", "federation.kind", "federation.client")
+"""Settings that belong to a method: learning alone is one, too."""
+OF_ALL_METHODS = ("algorithm.model",)
+"""Settings of a method's table that are no part of it, where all methods that are compared have
+them."""
+COHORT = "federation.cohort"
+"""Who learns alone has none."""
+SAMPLES = {"env/episodes": "episodes", "env/steps": "environment steps"}
+"""What is counted of a run, the first that it has."""
+ALIKE = 1.1
+"""Samples that differ by less are as many."""
+MAY_COME = "What differs in the results may come from that."
+
+
+def confounders(groups: Sequence[Group], metric: str) -> list[str]:
+    """A line about each."""
+    return [
+        *more_than_the_method(groups),
+        *unequal_samples(groups, metric),
+        *tuned_for_another(groups),
+        *resumed_for_more(groups),
+    ]
+
+
+def more_than_the_method(groups: Sequence[Group]) -> list[str]:
+    """Where methods are compared and something else differs as well."""
+    lines = (line for same in by_world(groups).values() for line in _more_differs(same))
+    return list(dict.fromkeys(lines))
+
+
+def _more_differs(groups: Sequence[Group]) -> list[str]:
+    keys = differing([group.config for group in groups])
+    if not any(key in ("algorithm.name", "federation.kind") for key in keys):
+        return []
+    kind = ("federation.kind", "federated")
+    cohorts = {g.config.get(COHORT) for g in groups if g.config.get(*kind) == "federated"}
+
+    def is_of_a_method(key: str) -> bool:
+        if key in OF_ALL_METHODS:
+            return not all(key in group.config for group in groups)
+        return key.startswith(OF_A_METHOD) or key in ALSO_OF_A_METHOD
+
+    others = [
+        key for key in keys if not is_of_a_method(key) and (key != COHORT or len(cohorts) > 1)
+    ]
+    said = f"These runs differ in more than the method: {', '.join(others)}. {MAY_COME}"
+    return [said] if others else []
+
+
+def unequal_samples(groups: Sequence[Group], metric: str) -> list[str]:
+    """Where one learned from more than another by the same round: of other settings, or because a
+    federation of M clients plays with all of them at once."""
+    lines = []
+    for same in by_world(groups).values():
+        found = {group.name: count for group in same if (count := _samples(group, metric))}
+        for unit in dict.fromkeys(unit for _, unit in found.values()):
+            counts = {name: count for name, (count, its) in found.items() if its == unit}
+            most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
+            if counts[most] > ALIKE * counts[least]:
+                lines.append(
+                    f"{most} learned from {counts[most] / counts[least]:.1f} times the {unit} of "
+                    f"{least} ({si(counts[most])} and {si(counts[least])} a round). {MAY_COME}"
+                )
+    return lines
+
+
+def _samples(group: Group, metric: str) -> tuple[float, str] | None:
+    """A round's, the mean over its runs, and what they are."""
+    for name, unit in SAMPLES.items():
+        each = [
+            run.rounds[last][name] / last
+            for run in with_result(group, metric)
+            if (last := max(run.rounds)) and name in run.rounds[last]
+        ]
+        if each and min(each) > 0:
+            return float(np.mean(each)), unit
+    return None
+
+
+def tuned_for_another(groups: Sequence[Group]) -> list[str]:
+    """Where runs are compared, a line for each group whose method was given settings that the
+    recipe had chosen for another one."""
+    lines = []
+    for group in groups if len(groups) > 1 else ():
+        named = {str(one) for run in group.runs for one in run.config.get("borrowed") or ()}
+        for other in sorted({one.rpartition(":")[0] for one in named}):
+            keys = sorted(key for one, _, key in (n.rpartition(":") for n in named) if one == other)
+            lines.append(
+                f"{group.name} ran with {', '.join(keys)} that the recipe had chosen for {other}. "
+                f"{MAY_COME}"
+            )
+    return lines
+
+
+def resumed_for_more(groups: Sequence[Group]) -> list[str]:
+    """A run that got more rounds later is not always the one that has them from the start."""
+    return [
+        f"{run.path.name} was begun for {begun} rounds and resumed for more, up to "
+        f"{run.config.get('rounds', '?')}: what a method computes from its number of rounds (the "
+        "first batch of FedSVRPG-M, schedules of step sizes) was of the smaller one until then."
+        for group in groups
+        for run in group.runs
+        if isinstance(begun := run.meta.get(BEGUN_FOR), int)
+    ]

@@ -1,0 +1,128 @@
+"""What a report warns of where runs differ in more than the method that is compared."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support.pages import Page, groups, write_run, write_runs
+
+from fedrl.report import page as report
+from fedrl.report.confounders import (
+    confounders,
+    more_than_the_method,
+    tuned_for_another,
+    unequal_samples,
+)
+from fedrl.report.terminal import summary
+
+
+def settings(folder: Path, of: str, **values: object) -> None:
+    """More of them in a run's table `[of]`."""
+    config = folder / "config.toml"
+    lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
+    config.write_text(config.read_text().replace(f"[{of}]\n", f"[{of}]\n{lines}"))
+
+
+def count(folder: Path, factor: float, name: str = "env/steps") -> None:
+    """As if each of its rounds had so many times the samples."""
+    file = folder / "metrics.jsonl"
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    told = [line | {name: line["env/steps"] * factor} for line in lines]
+    file.write_text("".join(json.dumps(line) + "\n" for line in told))
+
+
+def test_who_learned_from_more_samples_is_named(tmp_path: Path):
+    """Settings of a method may give it five times the samples of another one in a round."""
+    folders = write_runs(tmp_path, {"pavg": [50, 60], "fedhapg-m": [90, 91]})
+    assert confounders(groups(folders), "eval/return") == []
+    for folder in folders[2:]:
+        settings(folder, "algorithm", trajectories=5)
+        count(folder, 5)
+    (line,) = unequal_samples(groups(folders), "eval/return")
+    assert line.startswith(
+        "fedhapg-m learned from 5.0 times the environment steps of pavg (5002 and 1000 a round)."
+    )
+    page = Page(report.build(folders, tmp_path / "page.html").read_text())
+    assert line in page.text
+    assert line in summary(groups(folders))
+
+
+def test_episodes_are_counted_where_a_run_has_them(tmp_path: Path):
+    """Agents' episodes are of different lengths: as many of them are as many samples."""
+    folders = write_runs(tmp_path, {"pavg": [50], "fedhapg-m": [90]})
+    for folder in folders:
+        count(folder, 0.01, "env/episodes")
+    count(folders[1], 1.3)
+    assert unequal_samples(groups(folders), "eval/return") == []
+    count(folders[1], 0.02, "env/episodes")
+    assert "2.6 times the episodes of pavg" in unequal_samples(groups(folders), "eval/return")[0]
+
+
+def test_rounds_that_are_not_reached_yet_are_no_fewer_samples(tmp_path: Path):
+    folders = write_runs(tmp_path / "long", {"pavg": [50]})
+    folders.append(
+        write_run(
+            tmp_path / "short", algorithm='name = "fedhapg-m"', done=4, status="running"
+        )
+    )  # fmt: skip
+    assert unequal_samples(groups(folders), "eval/return") == []
+
+
+def test_another_model_is_more_than_another_method(tmp_path: Path):
+    """It stands in the method's table, and is no part of one where all that are compared have it;
+    where one has none, it belongs to those that do."""
+    folders = write_runs(tmp_path, {"pavg": [50], "fedhapg-m": [90]})
+    settings(folders[0], "algorithm", model="small")
+    assert more_than_the_method(groups(folders)) == []
+    settings(folders[1], "algorithm", model="large")
+    (line,) = more_than_the_method(groups(folders))
+    assert "algorithm.model" in line
+
+
+@pytest.mark.slow
+def test_a_page_warns_where_more_differs_than_the_method(tmp_path: Path):
+    folders = write_runs(tmp_path, {"pavg": [50], "fedhapg-m": [90]})
+    assert more_than_the_method(groups(folders)) == []
+    config = folders[1] / "config.toml"
+    config.write_text(config.read_text().replace("clients = 4", "clients = 5"))
+    page = Page(report.build(folders, tmp_path / "page.html").read_text())
+    assert "differ in more than the method: federation.clients." in page.text
+    config.write_text(config.read_text().replace("fedhapg-m", "pavg"))
+    assert more_than_the_method(groups(folders)) == []  # that is what is compared
+
+
+def test_who_learns_alone_has_no_cohort_and_nobody_is_warned_of_it(tmp_path: Path):
+    folders = write_runs(tmp_path, {"pavg": [50, 60], "fedhapg-m": [90]})
+    texts = [(folder / "config.toml").read_text() for folder in folders]
+    cohort = [text.replace("clients = 4", "clients = 4\ncohort = 2") for text in texts]
+    alone = texts[2].replace("clients = 4", 'clients = 4\nkind = "centralized"')
+    for folder, text in zip(folders, (cohort[0], cohort[1], alone), strict=True):
+        (folder / "config.toml").write_text(text)
+    assert more_than_the_method(groups(folders)) == []
+    (folders[2] / "config.toml").write_text(texts[2])  # it is a federated one without a cohort
+    assert "federation.cohort" in more_than_the_method(groups(folders))[0]
+
+
+def test_settings_that_were_chosen_for_another_method_are_a_warning(tmp_path: Path):
+    folders = write_runs(tmp_path, {"fedsvrpg-m": [90.0, 91], "fedhapg-m": [80.0, 84]})
+    for folder in folders[2:]:
+        config = folder / "config.toml"
+        text = 'borrowed = ["fedsvrpg-m:lr", "fedsvrpg-m:beta"]\n' + config.read_text()
+        config.write_text(text)
+    there = groups(folders)
+    (line,) = tuned_for_another(there)
+    assert "ran with beta, lr that the recipe had chosen for fedsvrpg-m" in line
+    assert line.startswith("fedhapg-m")
+    assert more_than_the_method(there) == []  # no setting of its own
+    assert tuned_for_another(there[1:]) == []  # compared with nothing
+    assert len(groups([*folders, *write_runs(tmp_path / "own", {"fedhapg-m": [82.0]}, 2)])) == 2
+
+
+def test_a_run_that_was_resumed_for_more_rounds_says_so(tmp_path: Path):
+    folders = write_runs(tmp_path, {"pavg": [50, 60]})
+    meta = folders[0] / "meta.json"
+    meta.write_text(json.dumps(json.loads(meta.read_text()) | {"begun_for_rounds": 4}))
+    (line,) = confounders(groups(folders), "eval/return")
+    assert line.startswith("pavg-0 was begun for 4 rounds and resumed for more, up to 10:")
