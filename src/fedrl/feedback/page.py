@@ -46,8 +46,8 @@ from fedrl.feedback.store import Folder
 PARTS = {
     "": "page.html", "page.css": "page.css", "page.js": "page.js", "icon.svg": "icon.svg",
     "applying.js": "applying.js", "changed.js": "changed.js", "drawing.js": "drawing.js",
-    "history.js": "history.js", "keeping.js": "keeping.js", "sitting.js": "sitting.js",
-    "telling.js": "telling.js", "people": "overview.html",
+    "history.js": "history.js", "keeping.js": "keeping.js", "presses.js": "presses.js",
+    "sitting.js": "sitting.js", "telling.js": "telling.js", "people": "overview.html",
     "overview.js": "overview.js",
 }  # fmt: skip
 LOST, LOST_PARTS = "lost.html", ("page.css", "icon.svg")
