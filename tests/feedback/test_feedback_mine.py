@@ -132,6 +132,38 @@ def test_a_note_that_is_left_for_a_button_costs_no_click(visit, folder):
     assert folder.view().log.standing("b").comment == "one"
 
 
+def test_a_double_click_on_delete_only_asks(visit, folder):
+    folder.ask([rate("a")])
+    folder.answer("a", 1)
+    with running(folder) as server:
+        page = visit(server)
+        part(page, "My answers")
+        page.get_by_role("button", name="Delete your answer: item a").click()
+        for name in ("Delete", "Keep"):  # the second click falls where the dialog has come
+            page.get_by_role("dialog").get_by_role("button", name=name).dispatch_event(
+                "click", {"detail": 2}
+            )
+        expect(page.get_by_role("dialog")).to_be_visible()
+        page.keyboard.press("Escape")
+        expect(page.get_by_role("dialog")).to_be_hidden()
+        sent(page)
+    assert folder.answers() == [Answer("a", 1)]
+
+
+def test_what_is_decided_in_one_tab_is_not_asked_in_the_other(visit, folder):
+    folder.ask([rate(name) for name in "ab"])
+    with running(folder) as server:
+        page = visit(server)
+        conflict(page, folder, "a")
+        other = page.context.new_page()
+        other.goto(server.url)
+        expect(other.locator("#conflicts")).to_contain_text(SECRET)
+        page.get_by_role("button", name="Use “Too low”").click()
+        expect(other.locator("#conflicts")).to_be_hidden()
+        sent(page)
+    assert folder.answers() == [Answer("a", 1)]
+
+
 def test_what_is_deleted_leaves_no_conflict_in_any_tab(visit, folder):
     folder.ask([rate(name) for name in "abc"])
     with running(folder) as server:
@@ -162,6 +194,7 @@ def test_delete_all_leaves_nothing_in_the_browser(visit, folder):
         expect(other.locator("#conflicts")).to_contain_text(SECRET)
         part(page, "My answers")
         delete(page, "Delete all my answers")
+        expect(page.get_by_role("list", name="My answers")).to_be_focused()  # and not nothing
         for tab in (page, other):
             expect(tab.locator("#conflicts")).to_be_hidden()
             assert SECRET not in tab.content()

@@ -111,14 +111,14 @@ def test_keys_can_be_switched_off_and_stay_off(visit, folder, size):
     with running(folder) as server:
         page = visit(server, viewport=size)
         press(page, "1")
-        switch = page.get_by_role("checkbox", name="Single keys answer")
+        switch = page.get_by_role("checkbox", name="Answer by single keys")
         button = page.get_by_role("button", name="Too low")
         expect(button).to_have_attribute("aria-keyshortcuts", "ArrowRight 3")
         other = page.context.new_page()
         other.goto(server.url)
         expect(other.locator("#question")).to_be_visible()
         switch.uncheck()
-        expect(other.get_by_role("checkbox", name="Single keys answer")).not_to_be_checked()
+        expect(other.get_by_role("checkbox", name="Answer by single keys")).not_to_be_checked()
         for tab in (page, other):
             tab.locator("body").press("Tab")
             expect(tab.get_by_role("button", name="Undo")).not_to_have_attribute(

@@ -6,7 +6,7 @@ const rows = new Map();  // by question: a row stays that of its answer, whateve
 
 export function showHistory(history, edit) {
   const list = $("history"), stays = new Set(history.map((one) => one.id));
-  const held = document.activeElement;
+  const focus = document.activeElement;
   for (const [id, row] of rows) if (!stays.has(id) && !typed(row)) takeAway(id, row);
   list.querySelector(".empty")?.remove();
   let next = list.firstElementChild;
@@ -19,7 +19,7 @@ export function showHistory(history, edit) {
     else list.insertBefore(row.item, next);
     redraw(row, one);
   }
-  if (list.contains(held)) held.focus({ preventScroll: true });  // where its row was moved
+  if (list.contains(focus)) focus.focus({ preventScroll: true });  // where its row was moved
   if (!rows.size) showNoHistory("You have no answers here now.");
 }
 
@@ -27,8 +27,9 @@ export function showNoHistory(text) {
   if ($("history").textContent !== text) $("history").replaceChildren(make("li", "empty", text));
 }
 
-const typed = ({ item, one, note }) =>
-  item.contains(document.activeElement) && note.value.trim() !== one.note;
+const held = ({ item }) =>
+  item.contains(document.activeElement) && item !== document.activeElement;
+const typed = (row) => held(row) && row.note.value.trim() !== row.one.note;
 
 // The focus goes to what is beside it, and not into it: the next key must not change another answer.
 function takeAway(id, { item }) {
@@ -40,7 +41,7 @@ function takeAway(id, { item }) {
 
 // Nothing is changed under a person's hands: what was done elsewhere meanwhile is told as a conflict.
 function redraw(row, one) {
-  if (row.item.contains(document.activeElement) && document.hasFocus()) return;
+  if (held(row) && document.hasFocus()) return;
   row.one = one;
   row.select.value = one.value === null ? "" : String(Math.sign(one.value));
   if (row.note.value !== one.note) row.note.value = one.note;

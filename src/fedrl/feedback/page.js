@@ -176,11 +176,16 @@ function letGo(id = null) {
 
 // Of two answers to one question, given in two places.
 function decide(one, mine) {
-  conflicts = conflicts.filter((other) => other.once !== one.once);
+  settle(one.once);
   kept.drop("conflicts", one);
+  tabs.postMessage({ settle: one.once });
   if (!mine) { show(); return; }
   const act = one.stands === "answered" ? "change" : "question";
   enter({ [act]: one.query.id, value: one.mine, version: one.query.version, note: one.note });
+}
+
+function settle(once) {
+  conflicts = conflicts.filter((other) => other.once !== once);
 }
 
 async function forgetAll() {
@@ -208,6 +213,7 @@ async function forgetAll() {
   }
   talking = false;
   show();
+  if (!refused) $("history").focus();  // its button can do nothing more
   plan();
 }
 
@@ -264,6 +270,7 @@ $("see-learned").addEventListener("click", () => turnTo("effect"));
 $("reload").addEventListener("click", () => location.reload());
 tabs.addEventListener("message", ({ data }) => {
   if (data.letGo !== undefined) letGo(data.letGo);
+  if (data.settle) settle(data.settle);
   talk();
 });
 $("history").addEventListener("focusout", () => setTimeout(show));  // what was kept under its hands

@@ -68,6 +68,8 @@ export function onKeys(kept, answering, act) {
       else pressed = { seen };
       return;
     }
+    // A text that is longer than its place is read with these keys.
+    if (event.key.startsWith("Arrow") && event.target.matches?.("p")) return;
     const key = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
     if (key === undefined || !kept.keys()) return;
     event.preventDefault();
