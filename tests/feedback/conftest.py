@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from fedrl.feedback.store import Folder, client_folder
+from fedrl.feedback.store import MOST, Folder, client_folder
 
 
 @pytest.fixture
-def folder(tmp_path) -> Folder:
-    return Folder(client_folder(tmp_path / "private", 3))
+def folder(tmp_path, request) -> Folder:
+    """A file of tests may say how many queries wait at most: `MOST_WAITING`."""
+    most = getattr(request.module, "MOST_WAITING", MOST)
+    return Folder(client_folder(tmp_path / "private", 3), most)
 
 
 @pytest.fixture

@@ -117,6 +117,20 @@ def test_nothing_of_a_deleted_answer_stays_and_that_it_was_learned_from_is_told(
     assert not effect.taken_away(folder)
 
 
+@pytest.mark.parametrize("learned", [False, True])
+def test_what_was_taken_back_before_all_was_deleted_may_have_been_learned(folder, learned):
+    folder.ask([rate("a")])
+    over(folder, 1, BEFORE)
+    folder.answer("a", 1)
+    if learned:
+        over(folder, 2, AFTER)
+    folder.undo()
+    folder.forget_all()
+    assert not folder.untouched()
+    assert over(folder, 3, AFTER).first == BEFORE
+    assert [query.id for query in folder.pending()] == ["a"]  # it waits
+
+
 def test_nothing_is_taken_away_that_was_never_shown(folder):
     folder.ask([rate("a")])
     over(folder, 1, BEFORE)

@@ -126,6 +126,20 @@ def test_versions_go_on_after_a_deletion(folder):
     assert Folder(folder.path).view().log.version("a") > seen
 
 
+def test_versions_go_on_after_all_was_deleted_also_of_what_was_taken_back_or_skipped(folder):
+    folder.ask([rate(name) for name in "ab"])
+    folder.answer("a", 1)
+    seen = folder.view().log.version("a")
+    folder.undo()
+    folder.skip("b")
+    log = folder.forget_all().log
+    assert log.version("a") > seen
+    assert log.version("b") > 1
+    assert (log.entries, log.undone) == ([], [])  # nothing is left to delete
+    (told,) = folder.take([Entry("a", -1.0, "1", version=seen)]).conflicts
+    assert told.why == "elsewhere"
+
+
 def test_a_comment_has_an_end(folder):
     folder.ask([rate("a")])
     with pytest.raises(UserError, match="at most 500"):

@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 from support.children import python
-from support.feedback_pages import rate, running
+from support.feedback_pages import rate, request, running
 
 from fedrl.api.people import private_folder
 from fedrl.cli import call
@@ -25,21 +25,6 @@ from fedrl.feedback.queries import Answer
 from fedrl.feedback.store import Folder, client_folder
 
 # The server ---------------------------------------------------------------------------------------
-
-
-def request(server, method, path, body=None, key=True, headers=None, raw=None):
-    """Status and JSON (or text) of one request."""
-    line = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
-    sent = {"X-Fedrl-Key": server.key} if key is True else {"X-Fedrl-Key": key} if key else {}
-    if body is not None:
-        raw = json.dumps(body)
-        sent["Content-Type"] = "application/json"
-    line.request(method, path, raw, sent | (headers or {}))
-    reply = line.getresponse()
-    text = reply.read().decode()
-    line.close()
-    kind = reply.headers.get_content_type()
-    return reply.status, json.loads(text) if kind == "application/json" else text
 
 
 def entries(*some):

@@ -92,6 +92,23 @@ def test_a_key_held_down_is_one_answer(visit, folder, key):
     assert folder.answers() == [Answer("a", 1)]
 
 
+def test_a_long_text_is_read_by_keys_and_not_answered(visit, folder):
+    folder.ask([rate("a", "word " * 900), rate("b")])
+    with running(folder) as server:
+        page = visit(server, viewport={"width": 1100, "height": 700})
+        looked(page)
+        text = page.locator(".item p")
+        text.focus()
+        page.keyboard.press("ArrowDown")
+        page.wait_for_timeout(300)
+        assert text.evaluate("text => text.scrollTop") > 0
+        expect(text).to_contain_text("word")
+        page.keyboard.press("2")
+        expect(page.locator(".item")).to_contain_text("item b")
+        sent(page)
+    assert folder.answers() == [Answer("a", 0)]
+
+
 def test_a_press_counts_for_the_question_that_was_there_when_it_began(visit, folder):
     """Another tab answers while the pointer is down: its release is no answer to the next one."""
     folder.ask([rate(name) for name in "abc"])

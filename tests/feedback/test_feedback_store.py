@@ -19,14 +19,11 @@ from fedrl.core.types import UserError
 from fedrl.feedback.queries import Answer, Query
 from fedrl.feedback.store import ANSWERS, QUESTIONS, Entry, Folder, Progress, client_folder
 
+MOST_WAITING = 4
+
 
 def ids(questions) -> list[str]:
     return [one.id for one in questions]
-
-
-@pytest.fixture
-def folder(tmp_path) -> Folder:
-    return Folder(client_folder(tmp_path / "private", 3), most=4)
 
 
 # The whole against a simple model -----------------------------------------------------------------

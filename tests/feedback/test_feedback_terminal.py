@@ -9,7 +9,6 @@ import re
 from pathlib import Path
 from typing import ClassVar
 
-import pytest
 from support.feedback_pages import compare, rate
 from support.repository import DOCS
 
@@ -19,14 +18,11 @@ from fedrl.feedback.queries import Answer
 from fedrl.feedback.sources import live, logged
 from fedrl.feedback.store import ANSWERS, Folder, Progress, client_folder
 
+MOST_WAITING = 4
+
 
 def ids(questions) -> list[str]:
     return [one.id for one in questions]
-
-
-@pytest.fixture
-def folder(tmp_path) -> Folder:
-    return Folder(client_folder(tmp_path / "private", 3), most=4)
 
 
 # Cannot say, and skip -----------------------------------------------------------------------------

@@ -171,3 +171,15 @@ def test_keys_are_explained_where_they_answer_and_targets_fit_a_finger(visit, fo
             expect(page.get_by_role("combobox")).to_have_count(1)
             expect(page.locator("#keys")).to_be_hidden()
             assert page.evaluate(small) == []
+
+
+def test_a_long_name_makes_no_page_wider_than_the_screen(visit, folder):
+    folder.ask([rate("a"), rate("b")])
+    name = "maximiliane-" * 3
+    with running(folder, people=[name]) as server:
+        page = visit(server, link=server.links[name], viewport={"width": 320, "height": 480})
+        press(page, "1")
+        expect(page.locator("#saved")).to_be_visible()
+        expect(page.locator("#count")).to_be_in_viewport(ratio=1)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 320
+        sent(page)

@@ -7,7 +7,8 @@ from support.browsing import playwright
 expect = playwright.expect
 PHONE, DESKTOP = {"width": 360, "height": 740}, {"width": 1100, "height": 800}
 
-UNSENT = """Object.keys(localStorage).filter((name) => !name.startsWith("fedrl-told")).length"""
+UNSENT = """Object.keys(localStorage).filter(
+  (name) => !/^fedrl-(told|keys)/.test(name)).length"""
 
 
 def visits(new_person):
@@ -50,3 +51,8 @@ def part(page, name):
 
 def count(page, text):
     expect(page.locator("#count")).to_have_text(text)
+
+
+def look_again(page):
+    """The page asks the server at once, as when a person comes back to it."""
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import http.client
+import json
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +35,21 @@ def running(folder: Folder, client: int = 3, **options) -> Iterator[FeedbackServ
         finally:
             server.shutdown()
             thread.join()
+
+
+def request(server, method, path, body=None, key=True, headers=None, raw=None):
+    """Status and JSON (or text) of one request."""
+    line = http.client.HTTPConnection("127.0.0.1", server.server_port, timeout=20)
+    sent = {"X-Fedrl-Key": server.key} if key is True else {"X-Fedrl-Key": key} if key else {}
+    if body is not None:
+        raw = json.dumps(body)
+        sent["Content-Type"] = "application/json"
+    line.request(method, path, raw, sent | (headers or {}))
+    reply = line.getresponse()
+    text = reply.read().decode()
+    line.close()
+    kind = reply.headers.get_content_type()
+    return reply.status, json.loads(text) if kind == "application/json" else text
 
 
 def live_run(

@@ -42,3 +42,12 @@ export function apply(state, entry) {
     else { progress.answered++; progress.sitting++; }
   }
 }
+
+// The same for all answers that stand.
+export function applyToAll(history, entry) {
+  if (entry.forget !== undefined) return history.filter((one) => one.id !== entry.forget);
+  return history.map((one) => one.id === entry.change ? changed(one, entry) : one);
+}
+
+export const changed = (one, { value, note }) =>
+  ({ ...one, value, note: note ?? one.note, version: one.version + 1, time: Date.now() / 1000 });

@@ -1,5 +1,5 @@
 // What changed: since before the person ever answered, and by what the model learned last.
-import { $, make, plural, stars, continuation, when } from "./drawing.js";
+import { $, isNew, make, plural, stars, continuation, when } from "./drawing.js";
 
 const BEST = 10;
 
@@ -10,6 +10,7 @@ const ALL = { answers: "the answers of all of you", ever: "before any of you had
 const whose = ({ several }) => several ? ALL : ONE;
 
 export function showEffect(told, { progress: { answered }, others }) {
+  if (!isNew("effect", [told, answered, others])) return;
   const effect = told?.effect;
   $("last").hidden = !effect || effect.kind === "texts" || !effect.first.length;
   if (!effect) {

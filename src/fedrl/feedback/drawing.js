@@ -44,6 +44,15 @@ export const $ = (id) => document.getElementById(id);
 export const plural = (count, one, many) => `${count} ${count === 1 ? one : many}`;
 export const number = (value) => String(Math.round(value * 100) / 100);
 
+// Whether something is other than when it was drawn last: what is drawn anew all the time cannot be
+// read, by ear or with a finger on it.
+const drawn = new Map();
+export function isNew(name, value) {
+  const text = JSON.stringify(value), before = drawn.get(name);
+  drawn.set(name, text);
+  return text !== before;
+}
+
 export function make(tag, kind, text) {
   const element = document.createElement(tag);
   if (kind) element.className = kind;

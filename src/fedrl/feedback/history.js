@@ -2,23 +2,57 @@
 import { $, make, stars, continuation, saidWord, shortItems, when, wordsOf, UNSURE }
   from "./drawing.js";
 
-// Rows are kept while somebody is in one of them: nothing is taken from under their hands.
+const rows = new Map();  // by question: a row stays that of its answer, whatever comes before it
+
 export function showHistory(history, edit) {
-  const list = $("history");
-  if (list.contains(document.activeElement) && document.activeElement !== document.body &&
-      document.activeElement.matches("textarea")) return;
-  const focus = document.activeElement && document.activeElement.id;
-  if (!history.length) {
-    list.replaceChildren(make("li", "empty", "You have no answers here now."));
-    return;
+  const list = $("history"), stays = new Set(history.map((one) => one.id));
+  const focus = document.activeElement;
+  for (const [id, row] of rows) if (!stays.has(id) && !typed(row)) takeAway(id, row);
+  list.querySelector(".empty")?.remove();
+  let next = list.firstElementChild;
+  for (const one of history) {
+    let row = rows.get(one.id);
+    if (!row) rows.set(one.id, row = makeRow(one, edit));
+    while (next && next !== row.item && !stays.has(next.dataset.question))
+      next = next.nextElementSibling;  // a note is being typed to what was deleted elsewhere
+    if (next === row.item) next = next.nextElementSibling;
+    else list.insertBefore(row.item, next);
+    redraw(row, one);
   }
-  list.replaceChildren(...history.map((one, place) => row(one, place, edit)));
-  list.querySelectorAll("textarea").forEach(fit);
-  if (focus && $(focus)) $(focus).focus({ preventScroll: true });
+  if (list.contains(focus)) focus.focus({ preventScroll: true });  // where its row was moved
+  if (!rows.size) showNoHistory("You have no answers here now.");
 }
 
-function row(one, place, edit) {
+export function showNoHistory(text) {
+  if ($("history").textContent !== text) $("history").replaceChildren(make("li", "empty", text));
+}
+
+const held = ({ item }) =>
+  item.contains(document.activeElement) && item !== document.activeElement;
+const typed = (row) => held(row) && row.note.value.trim() !== row.one.note;
+
+// The focus goes to what is beside it, and not into it: the next key must not change another answer.
+function takeAway(id, { item }) {
+  const beside = item.nextElementSibling ?? item.previousElementSibling;
+  if (item.contains(document.activeElement)) (beside ?? $("history")).focus();
+  item.remove();
+  rows.delete(id);
+}
+
+// Nothing is changed under a person's hands: what was done elsewhere meanwhile is told as a conflict.
+function redraw(row, one) {
+  if (held(row) && document.hasFocus()) return;
+  row.one = one;
+  row.select.value = one.value === null ? "" : String(Math.sign(one.value));
+  if (row.note.value !== one.note) row.note.value = one.note;
+  if (row.when.textContent !== when(one.time)) row.when.textContent = when(one.time);
+  fit(row.note);
+}
+
+function makeRow(one, edit) {
   const item = make("li"), body = make("div", "what");
+  item.dataset.question = one.id;
+  item.tabIndex = -1;
   if (one.prompt) body.append(make("p", "prompt", one.prompt));
   for (const text of one.items) body.append(make("p", "", continuation(text, one.prompt)));
   if (one.kind === "rate") {
@@ -26,51 +60,51 @@ function row(one, place, edit) {
     guess.append(stars(one.scores[0]));
     body.append(guess);
   }
-  body.append(make("span", "when", when(one.time)));
-  const controls = make("div", "controls"), about = shortItems(one).slice(0, 80);
-  controls.append(choices(one, place, about, edit), remove(one, place, about, edit));
-  item.append(body, controls, note(one, place, about, edit));
-  return item;
+  const about = shortItems(one).slice(0, 80), row = { item, one };
+  row.when = make("span", "when");
+  row.select = choices(row, about, edit);
+  row.note = noting(row, about, edit);
+  body.append(row.when);
+  const controls = make("div", "controls");
+  controls.append(row.select, remove(row, about, edit));
+  item.append(body, controls, row.note);
+  return row;
 }
 
-function choices(one, place, about, edit) {
+function choices(row, about, edit) {
   const select = make("select");
-  select.id = `answer-${place}`;
   select.setAttribute("aria-label", `Your answer: ${about}`);
-  const words = [...wordsOf(one).choices, UNSURE];
-  for (const [at, word] of words.entries()) {
+  for (const [at, word] of [...wordsOf(row.one).choices, UNSURE].entries()) {
     const option = make("option", "", word);
     option.value = at < 3 ? String(at - 1) : "";
-    option.selected = one.value === null ? at === 3 : Math.sign(one.value) === at - 1;
     select.append(option);
   }
   select.addEventListener("change", () => {
-    edit.change(one, select.value === "" ? null : Number(select.value), undefined);
+    row.one = edit.change(row.one, select.value === "" ? null : Number(select.value));
   });
   return select;
 }
 
-function remove(one, place, about, edit) {
+function remove(row, about, edit) {
   const button = make("button", "quiet danger", "Delete");
-  button.id = `delete-${place}`;
   button.setAttribute("aria-label", `Delete your answer: ${about}`);
   button.addEventListener("click", async () => {
     if (await sure(`Delete your answer about “${about}”? It cannot be brought back, and you ` +
-      "will not be asked about it again.")) edit.forget(one);
+      "will not be asked about it again.")) edit.forget(row.one);
   });
   return button;
 }
 
-function note(one, place, about, edit) {
+function noting(row, about, edit) {
   const box = make("textarea", "noted");
-  box.id = `note-${place}`;
   box.rows = 1;
   box.maxLength = 500;
   box.placeholder = "A note";
-  box.value = one.note;
   box.setAttribute("aria-label", `Your note: ${about}`);
   box.addEventListener("input", () => fit(box));
-  box.addEventListener("change", () => edit.change(one, one.value, box.value));
+  box.addEventListener("change", () => {
+    row.one = edit.change(row.one, row.one.value, box.value.trim());
+  });
   return box;
 }
 
@@ -86,20 +120,36 @@ export function sure(text) {
   box.showModal();
   $("sure-no").focus();
   return new Promise((resolve) => {
-    const end = (answer) => { box.close(); resolve(answer); };
-    $("sure-no").onclick = () => end(false);
-    $("sure-yes").onclick = () => end(true);
+    const end = (answer) => ({ detail }) => {
+      if (detail === 2) return;  // the second of the double click that has asked
+      box.close();
+      resolve(answer);
+    };
+    $("sure-no").onclick = end(false);
+    $("sure-yes").onclick = end(true);
     box.oncancel = () => resolve(false);
   });
 }
 
 // Two answers to one question ----------------------------------------------------------------------
 
-// `decide(conflict, mine)` is called with true if what was said here is to count.
+const cards = new Map();
+
+// `decide(conflict, mine)` is called with true if what was said here is to count. Cards stay as long
+// as their conflicts: one that is drawn anew is said aloud again.
 export function showConflicts(conflicts, decide) {
-  const box = $("conflicts");
+  const box = $("conflicts"), stays = new Set(conflicts.map((one) => one.once));
+  for (const [once, card] of cards) {
+    if (stays.has(once)) continue;
+    card.remove();
+    cards.delete(once);
+  }
+  for (const one of conflicts) {
+    if (cards.has(one.once)) continue;
+    cards.set(one.once, conflict(one, decide));
+    box.append(cards.get(one.once));
+  }
   box.hidden = !conflicts.length;
-  box.replaceChildren(...conflicts.map((one) => conflict(one, decide)));
 }
 
 function conflict(one, decide) {
@@ -136,6 +186,8 @@ function conflict(one, decide) {
 
 function choice(text, act) {
   const button = make("button", "quiet", text);
-  button.addEventListener("click", act);
+  button.addEventListener("click", ({ detail }) => {
+    if (detail !== 2) act();  // 2: of a double click on the card that was here before
+  });
   return button;
 }

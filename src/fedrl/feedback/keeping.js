@@ -1,6 +1,6 @@
 // What outlives a reload: entries that are not yet known to be on the disk, answers that wait for a
-// decision, and what the person was told or has read. A browser may have no room or may not allow it: then a
-// reload loses just that, and the page works all the same.
+// decision, what the person was told or has read, and whether keys answer. A browser may have no room
+// or may not allow it: then a reload loses just that, and the page works all the same.
 const place = (() => { try { return localStorage; } catch { return null; } })();
 
 // Every entry is stored under its own name: two tabs then cannot overwrite each other's. The server
@@ -10,11 +10,12 @@ export function keeper(key) {
   const about = `${location.pathname} ${key} `;
   const boxes = { entries: `fedrl-feedback ${about}`, conflicts: `fedrl-conflict ${about}`,
                   intros: `fedrl-told-intro ${about}` };
-  const told = `fedrl-told ${about}`;
+  const told = `fedrl-told ${about}`, keys = `fedrl-keys ${about}`;
   const names = (box) =>
     Object.keys(place ?? {}).filter((name) => name.startsWith(boxes[box])).sort();
   const stamp = (name) => parseInt(name.slice(boxes.entries.length).split("-")[0], 36) || 0;
-  let known = place?.getItem(told) ?? "";
+  const stored = () => place?.getItem(keys) !== "off";
+  let known = place?.getItem(told) ?? "", keyed = stored();
   let latest = Math.max(0, ...names("entries").map(stamp)), entered = 0;
 
   function write(name, text) {
@@ -33,6 +34,12 @@ export function keeper(key) {
       const random = crypto.getRandomValues(new Uint32Array(1))[0].toString(36);
       const number = String(entered++).padStart(6, "0");
       return `${latest.toString(36).padStart(9, "0")}-${number}-${random}`;
+    },
+    keys: () => keyed,
+    keysElsewhere() { keyed = stored(); },
+    useKeys(on) {
+      keyed = on;
+      write(keys, on ? "on" : "off");
     },
     told: () => known,
     tell(mark) {

@@ -1,7 +1,8 @@
 """Who may open a page: keys that are kept in the private folder, one for each person.
 
-Whoever has the link of a person answers as that person. The folder's own key opens the page of its
-only person or, where several people answer, the overview of whoever runs it.
+Whoever has the link of a person answers as that person. The folder itself has two keys: one opens
+the page of its only person, the other, where several people answer, the overview of whoever runs
+it. They are never the same: a person who answered alone must not read what others say later.
 """
 
 from __future__ import annotations
@@ -22,13 +23,15 @@ ADDRESS, SERVED = "page.json", "page.lock"
 class Address(NamedTuple):
     """`site` is what links began with; "" where no page has told it.
 
-    `people` are those who were served last; None where no page has told it.
+    `people` are those who were served last; None where no page has told it. `overview` is the key
+    of that page, in the folder's own address; "" where there was none yet.
     """
 
     port: int
     key: str
     site: str = ""
     people: tuple[str, ...] | None = None
+    overview: str = ""
 
 
 class AlreadyServed(UserError):
@@ -71,10 +74,12 @@ def last_address(folder: Folder) -> Address:
     name = _file(folder)
     try:
         address = json.loads((folder.path / name).read_text(encoding="utf-8"))
-        people = address.get("people")
+        people, key, overview = address.get("people"), address["key"], address.get("overview", "")
+        if not overview and not folder.person and folder.people:
+            key = new_key()  # of an older fedrl: it may have opened the overview
         return Address(
-            int(address["port"]), str(address["key"]), str(address.get("site", "")),
-            None if people is None else tuple(str(one) for one in people),
+            int(address["port"]), str(key), str(address.get("site", "")),
+            None if people is None else tuple(str(one) for one in people), str(overview),
         )  # fmt: skip
     except FileNotFoundError:
         return Address(0, new_key())

@@ -1,5 +1,6 @@
 // How far people are and how far they agree, for whoever runs the page.
-import { $, make, plural, shortItems, when } from "./drawing.js";
+import { $, isNew, make, plural, shortItems, when } from "./drawing.js";
+import { showTrouble } from "./telling.js";
 
 const key = decodeURIComponent(location.hash.slice(1)), EVERY = 5000;
 const NEARER = {
@@ -48,15 +49,13 @@ async function talk() {
     const reply = await fetch("overview", { headers: { "X-Fedrl-Key": key }, cache: "no-store",
       credentials: "omit", signal: AbortSignal.timeout(10000) });
     const said = await reply.json();
-    $("trouble").hidden = reply.ok;
     $("overview").hidden = reply.status === 403;
-    if (reply.ok) show(said);
-    else $("trouble").replaceChildren(make("span", "", reply.status === 403
+    if (reply.ok && isNew("overview", said)) show(said);
+    showTrouble(reply.ok ? "" : reply.status === 403
       ? "This link is not complete, or no longer valid: open the whole one that fedrl feedback " +
-        "prints for the overview." : said.error));
+        "prints for the overview." : said.error);
   } catch {
-    $("trouble").hidden = false;
-    $("trouble").replaceChildren(make("span", "", "The page cannot reach fedrl."));
+    showTrouble("The page cannot reach fedrl.");
   }
   setTimeout(talk, EVERY);
 }

@@ -1,24 +1,18 @@
 // One question at a time. What a person does is put into a queue that outlives a reload, and sent
 // in order; the page shows the server's state with the queue applied to it, so it never waits.
 //
-// Nobody answers what they have not seen: a press counts for the question that was on the screen
-// when the pointer or the key went down, and only if that had been there for a glance by then. The
-// second half of a double click falls on the next question, and is nothing.
-//
 // Every entry says which version of the question it is about. Where the person has done something
 // else in another place meanwhile, the server writes nothing, and the person decides here.
-import { apply } from "./applying.js";
+import { apply, applyToAll, changed } from "./applying.js";
 import { showEffect } from "./changed.js";
 import { $, make, saidWord, spoken, wordsOf, UNSURE } from "./drawing.js";
-import { showConflicts, showHistory, sure } from "./history.js";
+import { showConflicts, showHistory, showNoHistory, sure } from "./history.js";
 import { keeper } from "./keeping.js";
+import { look, onKeys, onPress } from "./presses.js";
 import { drawQuestion, foldIntro, showEnd, showHead, showLately, showLearned, showQuiet } from "./sitting.js";
-import { say, showFor, tell, unsent, READ } from "./telling.js";
+import { say, showFor, showTrouble, tell, unsent, READ } from "./telling.js";
 
 const BATCH = 100, SOON = 2000, LATER = 15000, AGAIN = [300, 1000, 2000, 4000];
-const GLANCE = 500;  // longer than the two clicks of a double click are apart
-const KEYS = { ArrowLeft: -1, 1: -1, ArrowDown: 0, 2: 0, ArrowRight: 1, 3: 1,
-               0: "unsure", s: "skip", u: "undo", Backspace: "undo" };
 const OTHERWISE = { unsure: UNSURE, skip: "Skipped" };
 const key = decodeURIComponent(location.hash.slice(1));
 const kept = keeper(key);
@@ -28,11 +22,10 @@ let queue = kept.all("entries");  // not yet known to be on the disk
 let conflicts = kept.all("conflicts");  // what the person has to decide between
 let known = null;      // the server's last word
 let now = null;        // `known` with the queue applied: what is shown
-let view = "ask", history = null, deletable = false, effect = null, edition = "";
+let view = "ask", history = null, deletable = false, effect = null, edition = "";  // as told
 let drafts = {};       // notes that were typed to questions which come again
-let talking = false, again = false, failures = 0, timer = 0, entered = 0, shown = "", trouble = "";
-let seen = "", glances = 0;  // what has been on the screen for a glance: `shown`, or nothing yet
-let pressed = null;          // what `seen` was when the pointer or a key went down on a button
+let talking = false, again = false, failures = 0, timer = 0, shown = "";
+let trouble = "", refused = "";  // with the connection, and with what the person has asked for
 
 // The queue ------------------------------------------------------------------------------------
 
@@ -72,10 +65,15 @@ async function talk() {
     });
     const said = await reply.json();
     if (reply.ok) {
-      queue.splice(0, batch.length);
+      const deleted = queue.map((entry) => entry.forget);
+      queue = queue.filter((entry) => !batch.includes(entry));
       for (const entry of batch) kept.drop("entries", entry);
       failures = 0; trouble = "";
-      for (const one of said.conflicts ?? []) setApart(one);
+      history &&= batch.reduce(applyToAll, history);  // until it is told again
+      for (const one of said.conflicts ?? []) {
+        const about = questionOf(batch.find((entry) => entry.once === one.once));
+        if (!deleted.includes(about)) setApart({ ...one, about });
+      }
       adopt(said);
       if (batch.length) tabs.postMessage("entered");
       if (batch.length && !queue.length) showFor("saved", 2 * READ);
@@ -105,6 +103,8 @@ async function lookUp() {
   if (said.history) [history, deletable] = [said.history, said.kept];
   else effect = said;
 }
+
+const questionOf = ({ question, change, skip }) => question ?? change ?? skip;
 
 function setApart(conflict) {
   conflicts.push(conflict);
@@ -141,50 +141,84 @@ function choose(choice, of) {
 }
 
 const edit = {
+  // What it is from then on; a note alone where there is one.
   change(one, value, note) {
     const entry = { change: one.id, value, version: one.version };
+    if (note !== undefined) entry.note = note;
     tell(note === undefined ? `Changed to ${saidWord(one, value)}` : "Note kept");
-    one.version++;  // until the server says so, too
-    one.value = value;
-    one.time = Date.now() / 1000;
-    one.note = note ?? one.note;
-    enter(note === undefined ? entry : { ...entry, note });
+    enter(entry);
+    return changed(one, entry);
   },
   forget(one) {
     tell("Deleted");
-    history = history.filter((other) => other.id !== one.id);
+    letGo(one.id);
+    tabs.postMessage({ letGo: one.id });
     enter({ forget: one.id });
   },
 };
 
+// What this browser keeps of an answer that is deleted, or of all. An answer that waits to be sent
+// goes with its deletion.
+function letGo(id = null) {
+  const ofIt = (about) => id === null || about === id;
+  const parted = (list, box, gone) => list.filter((one) => {
+    if (gone(one)) kept.drop(box, one);
+    return !gone(one);
+  });
+  conflicts = parted(conflicts, "conflicts", (one) => ofIt(one.about ?? one.query?.id));
+  queue = parted(queue, "entries", (entry) => id === null || entry.change === id);
+  for (const name of Object.keys(drafts)) if (ofIt(name)) delete drafts[name];
+  if (id !== null) return;
+  $("note").value = "";
+  $("noting").open = false;
+  kept.tell("");
+}
+
 // Of two answers to one question, given in two places.
 function decide(one, mine) {
-  conflicts = conflicts.filter((other) => other.once !== one.once);
+  settle(one.once);
   kept.drop("conflicts", one);
+  tabs.postMessage({ settle: one.once });
   if (!mine) { show(); return; }
   const act = one.stands === "answered" ? "change" : "question";
   enter({ [act]: one.query.id, value: one.mine, version: one.query.version, note: one.note });
 }
 
+function settle(once) {
+  conflicts = conflicts.filter((other) => other.once !== once);
+}
+
 async function forgetAll() {
+  refused = "";
   if (!await sure(`Delete all your answers and notes? ${$("deleting").textContent}`)) return;
+  // What is on its way would be written after the deletion.
+  while (talking) await new Promise((done) => { setTimeout(done, 20); });
+  talking = true;
+  clearTimeout(timer);
   try {
     const reply = await fetch("forget", {
       method: "POST", body: JSON.stringify({ all: true }), credentials: "omit",
       headers: { "X-Fedrl-Key": key, "Content-Type": "application/json" },
+      signal: AbortSignal.timeout(10000),
     });
     if (!reply.ok) throw new Error();
+    const said = await reply.json();
+    letGo();
+    tabs.postMessage({ letGo: null });
     history = []; deletable = false; effect = null;
-    adopt(await reply.json());
+    adopt(said);
     tell("All your answers are deleted");
-    tabs.postMessage("entered");
   } catch {
-    trouble = "Your answers could not be deleted: there is no connection just now. Try it again.";
+    refused = "Your answers could not be deleted: there is no connection just now. Try it again.";
   }
+  talking = false;
   show();
+  if (!refused) $("history").focus();  // its button can do nothing more
+  plan();
 }
 
 async function download(kind) {
+  refused = "";
   try {
     const reply = await fetch(`export?as=${kind}`, { headers: { "X-Fedrl-Key": key } });
     if (!reply.ok) throw new Error();
@@ -195,14 +229,15 @@ async function download(kind) {
     URL.revokeObjectURL(link.href);
     tell("Downloaded");
   } catch {
-    trouble = "Your answers could not be downloaded: there is no connection just now. " +
+    refused = "Your answers could not be downloaded: there is no connection just now. " +
       "Try it again.";
-    show();
   }
+  show();
 }
 
 function turnTo(name) {
   view = name;
+  refused = "";
   show();
   talk();
 }
@@ -218,36 +253,9 @@ function goOn(of) {
   if (now && ended() && of && of === shown) enter({ more: true });
 }
 
-document.addEventListener("keydown", (event) => {
-  if (event.ctrlKey || event.metaKey || event.altKey || view !== "ask") return;
-  if (event.target instanceof Element && event.target.matches("textarea, select, summary")) return;
-  const onButton = event.target instanceof HTMLButtonElement;
-  if (onButton && (event.key === "Enter" || event.key === " ")) {
-    if (event.repeat) event.preventDefault();  // a key that is held down is one press
-    else pressed = { seen };
-    return;
-  }
-  const act = KEYS[event.key.length === 1 ? event.key.toLowerCase() : event.key];
-  if (act === undefined) return;
-  event.preventDefault();
-  if (event.repeat) return;
-  if (act === "undo") undo(); else choose(act, seen);
+onKeys(kept, () => view === "ask", (act, of) => {
+  if (act === "undo") undo(); else choose(act, of);
 });
-document.addEventListener("pointerdown", () => { pressed = { seen }; });
-for (const name of ["pointerup", "pointercancel", "keyup"])
-  document.addEventListener(name, () => {
-    const over = pressed;
-    setTimeout(() => { if (pressed === over) pressed = null; }, GLANCE);  // its click has been
-  });
-
-// A screen reader may click without a pointer or a key: then what is seen now counts.
-function onPress(button, act) {
-  button.addEventListener("click", (event) => {
-    const of = (pressed ?? { seen }).seen;
-    pressed = null;
-    if (event.detail !== 2) act(of);  // 2: the second of a double click, however slow
-  });
-}
 for (const button of document.querySelectorAll("[data-choice]")) {
   const name = button.dataset.choice;
   onPress(button, (of) => choose(name in OTHERWISE ? name : Number(name), of));
@@ -260,33 +268,24 @@ for (const button of document.querySelectorAll("[data-export]"))
 $("forget-all").addEventListener("click", forgetAll);
 $("see-learned").addEventListener("click", () => turnTo("effect"));
 $("reload").addEventListener("click", () => location.reload());
-tabs.addEventListener("message", () => talk());
+tabs.addEventListener("message", ({ data }) => {
+  if (data.letGo !== undefined) letGo(data.letGo);
+  if (data.settle) settle(data.settle);
+  talk();
+});
+$("history").addEventListener("focusout", () => setTimeout(show));  // what was kept under its hands
 $("undo").addEventListener("click", (event) => { if (event.detail !== 2) undo(); });
 document.addEventListener("visibilitychange", () => {
-  look();
+  look(shown);
   if (!document.hidden) talk();
 });
-addEventListener("pageshow", (event) => { if (event.persisted) { look(); talk(); } });
+addEventListener("pageshow", (event) => { if (event.persisted) { look(shown); talk(); } });
 addEventListener("hashchange", () => location.reload());
-
-// From now on `shown` is being looked at, if it can be: a hidden page draws nothing.
-function look() {
-  const glance = ++glances;
-  seen = "";
-  document.body.classList.remove("seen");
-  if (document.hidden) return;
-  requestAnimationFrame(() => setTimeout(() => {  // drawn, and then for a while
-    if (glance !== glances) return;
-    seen = shown;
-    document.body.classList.add("seen");
-  }, GLANCE));
-}
 
 // What a person sees: all text is set as text, never as HTML -------------------------------------
 
 function show() {
-  $("trouble").hidden = !trouble;
-  if (trouble) $("trouble").replaceChildren(make("span", "", trouble));
+  showTrouble(refused || trouble);
   if (!now) return;
   showConflicts(conflicts, decide);
   $("renewed").hidden = !edition || now.page === edition;
@@ -306,13 +305,14 @@ function show() {
 
 // While answers cannot be had, the last ones that were known; an empty list looks like a loss.
 function showMine() {
-  if (history) showHistory(history, edit);
-  else $("history").replaceChildren(make("li", "empty",
-    trouble ? "Your answers cannot be shown just now; nothing is lost." : "One moment …"));
+  const mine = history && queue.reduce(applyToAll, history);
+  if (mine) showHistory(mine, edit);
+  else showNoHistory(trouble ? "Your answers cannot be shown just now; nothing is lost."
+    : "One moment …");
   for (const button of document.querySelectorAll("[data-export]"))
-    button.disabled = Boolean(trouble) || !history?.length;
+    button.disabled = Boolean(trouble) || !mine?.length;
   // What was taken back stands no longer, and is kept until it is deleted.
-  $("forget-all").disabled = Boolean(trouble) || !(history?.length || deletable);
+  $("forget-all").disabled = Boolean(trouble) || !(mine?.length || deletable);
 }
 
 function showAsk() {
@@ -332,14 +332,14 @@ function showAsk() {
   if (!fresh) return;
   shown = mark;
   scrollTo(0, 0);  // the question may be out of sight, far above the buttons
-  look();
+  look(shown);
 }
 
 let asked = "";  // the question that a note was typed to
 function showQuestion(question) {
   const draft = $("note").value.trim();
   if (draft && asked && asked !== question.id)  // it was answered elsewhere meanwhile
-    setApart({ once: `note ${asked} ${Date.now()}`, why: "gone", note: draft });
+    setApart({ once: `note ${asked} ${Date.now()}`, about: asked, why: "gone", note: draft });
   if (asked !== question.id) {
     $("note").value = drafts[question.id] ?? "";
     $("noting").open = Boolean($("note").value);

@@ -14,7 +14,7 @@
 Anywhere else a browser finds a page that says so. All but the pages needs a key. The address ends
 in `#KEY`, which browsers do not send by themselves; keys and port are kept in the client's folder,
 so that an open page goes on when the server comes back. Where several people answer, each has a
-key, and the folder's own opens the overview.
+key, and the overview has one of its own.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from fedrl.feedback.store import Folder
 PARTS = {
     "": "page.html", "page.css": "page.css", "page.js": "page.js", "icon.svg": "icon.svg",
     "applying.js": "applying.js", "changed.js": "changed.js", "drawing.js": "drawing.js",
-    "history.js": "history.js", "keeping.js": "keeping.js", "sitting.js": "sitting.js",
-    "telling.js": "telling.js", "people": "overview.html",
+    "history.js": "history.js", "keeping.js": "keeping.js", "presses.js": "presses.js",
+    "sitting.js": "sitting.js", "telling.js": "telling.js", "people": "overview.html",
     "overview.js": "overview.js",
 }  # fmt: skip
 LOST, LOST_PARTS = "lost.html", ("page.css", "icon.svg")
@@ -74,19 +74,23 @@ class FeedbackServer(KeyedServer):
         new_links: bool = False,
     ) -> None:
         self.folder, self.client, self.limit, self.over = folder, client, limit, over
+        last = last_address(folder)
         self.people = {name: folder.of(name) for name in people}
-        folders = {"": folder} | self.people
-        last = {name: last_address(one) for name, one in folders.items()}
-        keys = {name: new_key() if new_links else one.key for name, one in last.items()}
+        keys = {name: last_address(one).key for name, one in self.people.items()}
+        alone, overview = last.key, last.overview or new_key()
+        if new_links:  # also of those who are left out now: they may be named again
+            keys = {name: new_key() for name in folder.people}
+            alone, overview = new_key(), new_key()
         self.serving = Serving(folder, client)
-        super().__init__(port or last[""].port, self._respond, at)
-        self.moved = last[""].site if last[""].site != self.site else ""
-        for name, one in folders.items():
-            served = None if name else tuple(people)
-            save_address(one, Address(self.server_port, keys[name], self.site, served))
+        super().__init__(port or last.port, self._respond, at)
+        self.moved = last.site if last.site != self.site else ""
+        for name, key in keys.items():
+            save_address(folder.of(name), Address(self.server_port, key, self.site))
+        save_address(folder, Address(self.server_port, alone, self.site, tuple(people), overview))
         self.root = f"/{folder.path.name}/"
-        self.keys = {key: name for name, key in keys.items()}
-        self.key = keys.pop("")
+        self.key = overview if people else alone
+        keys = {name: keys[name] for name in people}
+        self.keys = {self.key: ""} | {key: name for name, key in keys.items()}
         place = f"{self.site}{self.root}"
         self.url = f"{place}people#{self.key}" if people else f"{place}#{self.key}"
         self.links = {name: f"{place}#{key}" for name, key in keys.items()}

@@ -1,5 +1,5 @@
 // What a sitting shows: its question, that nothing waits, its end, and what was said lately.
-import { $, make, plural, stars, continuation, early, scoreWord, shortItems, together, wordsOf,
+import { $, isNew, make, plural, stars, continuation, early, scoreWord, shortItems, together, wordsOf,
          PLACES, TEXTS_WHY, UNSURE } from "./drawing.js";
 
 const LATELY = 6;
@@ -92,6 +92,7 @@ export function showEnd({ progress: { answered, sitting, pending }, limit }) {
 }
 
 export function showLately(now) {
+  if (!isNew("lately", now.recent)) return;
   $("lately").hidden = !now.recent.length;
   $("recent").replaceChildren(...now.recent.slice(0, LATELY).map((one) => {
     if (one.value === null) {

@@ -194,13 +194,15 @@ class Folder:
 
     def forget_all(self) -> FolderView:
         """Delete all that this person ever said, and what was made of it; nothing of it is asked
-        again."""
+        again. What was skipped or taken back waits, and leaves that something was done about it:
+        a round may have learned from it."""
         with self._locked():
-            view = self._view()
-            names = view.log.closed | view.log.forgotten
+            log = self._view().log
+            deleted, time = log.closed | log.forgotten, rules.now()
             lines = [
-                Line(time=rules.now(), forget=name, version=view.log.version(name) + 1)
-                for name in sorted(names)
+                Line(time=time, version=version + 1)
+                | (Line(forget=name) if name in deleted else Line(undo=name))
+                for name, version in sorted(log.versions.items())
             ]
             self.replace(self.answers_file, folder_lines.json_lines(lines))
             self._strip_effect()

@@ -1,5 +1,5 @@
 // What the page says: aloud to those who listen, and for a while to those who look.
-import { $ } from "./drawing.js";
+import { $, make } from "./drawing.js";
 
 export const READ = 3000;  // long enough for a few words
 
@@ -15,6 +15,12 @@ export function showFor(name, time) {
   $(name).hidden = false;
   clearTimeout(fading[name]);
   fading[name] = setTimeout(() => { $(name).hidden = true; }, time);
+}
+
+// Drawn when it changes: an alert that is drawn anew is said aloud again.
+export function showTrouble(text) {
+  $("trouble").hidden = !text;
+  if (text && $("trouble").textContent !== text) $("trouble").replaceChildren(make("span", "", text));
 }
 
 let saying = "";
