@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import weakref
+from typing import ClassVar
 
 import pytest
 from hypothesis import given, settings
@@ -242,6 +244,27 @@ def test_no_memory_to_capture_means_launch_by_launch(capturing, monkeypatch, cap
     assert not graphs.gradients
     assert graphs.buffers.numel() == 0
     assert "no memory for CUDA graphs" in caplog.text
+
+
+def test_memory_is_not_given_away_while_another_stream_writes_to_it(small, monkeypatch):
+    class Stream:
+        waits: ClassVar[list[Stream]] = []
+
+        def wait_stream(self, other):
+            self.waits.append(other)
+
+    def full(one):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    aside, here = Stream(), Stream()
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: aside)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: here)
+    monkeypatch.setattr(torch.cuda, "stream", contextlib.nullcontext)
+    monkeypatch.setattr(graphed.Pass, "_go", full)
+    one = with_graphs(tiny())._new(graphed.bucket_of(to_packed(samples(4), CPU)))
+    with pytest.raises(torch.OutOfMemoryError):
+        one.capture()
+    assert Stream.waits == [here, aside]
 
 
 def test_what_else_goes_wrong_while_capturing_is_said(capturing, monkeypatch):

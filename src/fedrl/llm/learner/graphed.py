@@ -141,9 +141,11 @@ class Pass:
         them stays where it is, and other buckets may have the same memory afterwards."""
         aside, here = torch.cuda.Stream(self.x.device), torch.cuda.current_stream(self.x.device)
         aside.wait_stream(here)
-        with torch.cuda.stream(aside):
-            self._come(self._go())
-        here.wait_stream(aside)
+        try:
+            with torch.cuda.stream(aside):
+                self._come(self._go())
+        finally:  # where memory runs out, what is being written is given away
+            here.wait_stream(aside)
         torch.cuda.empty_cache()
         there, back = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         with torch.cuda.graph(there, pool=self.owner.pool):
