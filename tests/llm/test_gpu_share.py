@@ -15,6 +15,7 @@ pytest.importorskip("torch", reason="language models need torch (fedrl[llm])")
 
 from fedrl.llm import gpu_file, gpu_share
 from fedrl.llm.gpu_share import Busy, Gpu, Needed, TooLarge, reserve
+from fedrl.llm.memory import CALIBRATION
 
 pytestmark = pytest.mark.slow
 GB = 10**9
@@ -195,6 +196,86 @@ def test_who_has_waited_is_not_refused_when_the_one_before_ends(begin):
     assert "waiting" in said[0]
 
 
+def test_who_has_waited_is_refused_once_it_is_sure_that_it_never_fits(begin, monkeypatch):
+    """80 GB, of which strangers hold 60: what the one before held has been returned."""
+    monkeypatch.setattr(gpu_share, "RETURN_SECONDS", 0.5)
+    holder, said = begin(60), []
+    holder.stdout.readline()
+
+    def say(words):
+        said.append(words)
+        holder.kill()
+        holder.wait()
+
+    started = time.monotonic()
+    with pytest.raises(TooLarge) as found:
+        reserve(of(50), say, 30.0, fake(20, total=80))
+    assert said
+    assert time.monotonic() - started > 0.5
+    assert (found.value.needed, found.value.available) == (50 * GB, 20 * GB)
+
+
+def test_a_reservation_knows_whether_it_is_of_all(begin):
+    all_of_it = reserve(of(60, 72), silent, 0.1, fake(80, total=80))
+    assert all_of_it.whole
+    all_of_it.release()
+    begin(30, free=100).stdout.readline()
+    least = reserve(of(60, 72), silent, 0.1, fake(100))
+    assert not least.whole
+    least.release()
+
+
+CONTEXT = CALIBRATION.context
+
+
+def entries() -> dict[str, int]:
+    with gpu_file.opened("fake") as state:
+        return {entry.key: entry.bytes for entry in state.entries}
+
+
+def test_cudas_context_counts_for_as_long_as_its_process_lasts(monkeypatch):
+    """A process of a pool that does one run after the other: the first counts its context."""
+    first = reserve(of(10), silent, None, fake(100))
+    assert list(entries().values()) == [10 * GB]
+    monkeypatch.setattr(gpu_share, "has_context", lambda index: True)
+    first.release()
+    assert entries() == {gpu_file.CONTEXT: CONTEXT}
+    for _ in range(2):
+        again = reserve(of(20), silent, None, fake(100))
+        assert sorted(entries().values()) == [CONTEXT, 20 * GB]
+        again.release()
+        assert entries() == {gpu_file.CONTEXT: CONTEXT}
+
+
+def test_who_comes_while_another_is_there_counts_the_context_that_it_has(begin, monkeypatch):
+    """It made one before it asked for room: what the other reserved hides it."""
+    begin(50).stdout.readline()
+    monkeypatch.setattr(gpu_share, "has_context", lambda index: True)
+    with pytest.raises(Busy):
+        reserve(of(50), silent, 0.1, fake(99))
+    reserve(of(49), silent, 0.1, fake(99)).release()
+
+
+def test_a_context_alone_is_nobody_to_wait_for():
+    """Another process's, which has nothing reserved; strangers hold 10 GB."""
+    parent = os.getppid()
+    with gpu_file.opened("fake") as state:
+        entry = gpu_file.Entry(gpu_file.CONTEXT, parent, gpu_file.born(parent), CONTEXT)
+        state.entries.append(entry)
+        state.others = 10 * GB
+
+    def look(index):
+        return Gpu("fake", 100 * GB, 90 * GB - CONTEXT)
+
+    with pytest.raises(TooLarge) as found:
+        reserve(of(90), silent, 1.0, look)
+    assert found.value.available == 90 * GB - CONTEXT
+    reserve({0: Needed(90 * GB - CONTEXT, 90 * GB - CONTEXT)}, silent, 1.0, look).release()
+    rest = 100 * GB - CONTEXT  # once the strangers have gone
+    gpu = Gpu("fake", 100 * GB, rest)
+    reserve({0: Needed(rest, rest)}, silent, 1.0, lambda index: gpu).release()
+
+
 def test_who_waits_for_what_nobody_reserved_says_so(begin, monkeypatch):
     monkeypatch.setattr(gpu_share, "SAY_SECONDS", 0.0)
     holder, said = begin(60), []
@@ -250,6 +331,7 @@ def test_what_is_freed_is_returned_before_others_hear_of_it(monkeypatch):
     """But not beside another model of the process, which may be capturing a graph."""
     told = []
     monkeypatch.setattr(gpu_share, "SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr(gpu_share.gc, "collect", lambda: told.append("collected"))
     monkeypatch.setattr(gpu_share.torch.cuda, "empty_cache", lambda: told.append("emptied"))
     real = gpu_share.Reservation.release
     monkeypatch.setattr(
@@ -264,7 +346,7 @@ def test_what_is_freed_is_returned_before_others_hear_of_it(monkeypatch):
     one, other = (reserve(of(10), silent, None, fake(100)) for _ in range(2))
     given_back(one)
     given_back(other)
-    assert told == ["released", "emptied", "released"]
+    assert told == ["released", "collected", "emptied", "released"]
 
 
 def test_the_folder_is_the_same_whatever_tmpdir_says(tmp_path):

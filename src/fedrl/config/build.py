@@ -283,11 +283,12 @@ def build_clients(
     )
 
 
-def build_worker(config: Config) -> Algorithm:
-    """The same in a worker of a driver that reserved room on GPUs for its workers, too."""
+def build_worker(config: Config, whole: bool = True) -> Algorithm:
+    """The same in a worker of a driver that reserved room on GPUs for its workers, too: `whole`
+    says whether for all that they would take."""
     algorithm = build_algorithm(config)
     if isinstance(algorithm, SharesGpu):
-        algorithm.take_gpu(GpuUse(learns=True, evaluates=False, reserved=True))
+        algorithm.take_gpu(GpuUse(learns=True, evaluates=False, reserved=True, whole=whole))
     return build_clients(config, algorithm)
 
 

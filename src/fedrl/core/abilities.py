@@ -55,13 +55,16 @@ class GpuUse(NamedTuple):
     workers: int = 0  # processes that it starts and that learn beside it
     patience: float | None = None  # seconds to wait for room; None: as long as it takes
     reserved: bool = False  # by the driver, of which this is a worker
+    whole: bool = True  # if so: it could reserve all that would be taken
 
 
 @runtime_checkable
 class SharesGpu(Protocol):
     """An algorithm with a model that takes room on a GPU, which may be waited for or refused."""
 
-    def take_gpu(self, use: GpuUse) -> None: ...
+    def take_gpu(self, use: GpuUse) -> bool:
+        """Whether it is all that would be taken, not the least alone that is needed."""
+        ...
 
 
 @runtime_checkable

@@ -28,11 +28,19 @@ GIVEN_BACK: set[str] = set()
 take the lock, which this very process may have."""
 
 
+CONTEXT = "context"
+"""The key of CUDA's own part in a process, once no reservation of it counts that any more."""
+
+
 class Entry(NamedTuple):
     key: str
     pid: int
     born: str  # when the process began: a number is given to another process one day
     bytes: int
+
+    @property
+    def reserved(self) -> bool:
+        return self.key != CONTEXT
 
 
 class State:
@@ -43,11 +51,12 @@ class State:
 
     def held_by_others(self, used: int) -> int:
         """Of what is used, what nobody who is live has reserved."""
-        if not self.entries:
-            self.others = used
-            return used
-        self.others = min(self.others or 0, used)
-        return max(self.others, used - sum(entry.bytes for entry in self.entries))
+        unknown = used - sum(entry.bytes for entry in self.entries)
+        if any(entry.reserved for entry in self.entries):
+            self.others = min(self.others or 0, used)
+        else:  # contexts alone, which are used as they stand
+            self.others = max(unknown, 0)
+        return max(self.others, unknown)
 
 
 @contextlib.contextmanager

@@ -7,13 +7,15 @@ A reservation is an entry in a small file of the GPU (`gpu_file`), read and writ
                would take (`most`), else with what it cannot do without (`least`)
     waits      if they do not, and says so, once a minute; entries of dead processes are dropped
     refused    (`TooLarge`) if it would not fit alone, seen several times in a row: what a process
-               that has just ended held is used for some moments more. Who has waited waits on
+               that has just ended held is used for some moments more, and minutes at most: who
+               has waited is refused when these are over
 
 What others hold is only seen where nobody has a reservation: later what is used cannot be told
 apart from what was reserved. It counts as it was seen then, less if less is used by now, more if
-more is used than all reservations explain. A process that has a reservation, on whichever GPU, does
-not wait for another one: two that wait for each other would do so for ever. It is refused what does
-not fit beside its own.
+more is used than all reservations explain. What CUDA itself takes in a process that has given its
+reservation back counts until that process ends. A process that has a reservation, on whichever GPU,
+does not wait for another one: two that wait for each other would do so for ever. It is refused what
+does not fit beside its own.
 
 `FEDRL_GPU_SHARE=off` reserves nothing and refuses nothing.
 """
@@ -21,6 +23,7 @@ not fit beside its own.
 from __future__ import annotations
 
 import contextlib
+import gc
 import os
 import queue
 import subprocess
@@ -33,12 +36,15 @@ from typing import NamedTuple
 import torch
 
 from fedrl.llm import gpu_file
-from fedrl.llm.gpu_file import SHARE, Entry, State, born, opened
+from fedrl.llm.gpu_file import CONTEXT, SHARE, Entry, State, born, opened
+from fedrl.llm.memory import CALIBRATION
 
 POLL_SECONDS = 2.0
 SAY_SECONDS = 60.0
 LOOKS = 3
 """So often in a row something must not fit alone before it is refused."""
+RETURN_SECONDS = 300.0
+"""So long what a process held may be used after its end: who waited for it is not refused yet."""
 SETTLE_SECONDS = 0.5
 """After a model's place is given back: the model itself goes in the same moment, in any order."""
 MEBIBYTE = 2**20
@@ -74,7 +80,8 @@ class Reservation:
 
     def __init__(self) -> None:
         self.key, self.pid = uuid.uuid4().hex, os.getpid()
-        self.names: list[str] = []
+        self.names: dict[str, int] = {}  # of the GPUs, with their numbers here
+        self.whole = True  # it is of all that would be taken, on each of them
 
     def release(self) -> None:
         """Now. Waits for the GPU's file, so finalizers call `give_back`."""
@@ -82,8 +89,10 @@ class Reservation:
             return
         _held.discard(self.key)
         while self.names:
-            with opened(self.names.pop()) as state:
+            name, index = self.names.popitem()
+            with opened(name) as state:
                 state.entries = [entry for entry in state.entries if entry.key != self.key]
+                _count_context(state, index)
         gpu_file.GIVEN_BACK.discard(self.key)
 
     def give_back(self) -> None:
@@ -111,6 +120,7 @@ def _release_later() -> None:
         time.sleep(SETTLE_SECONDS)
         with contextlib.suppress(Exception):  # of one: the next one's others wait, too
             if not _held:
+                gc.collect()  # what of the model is in a cycle
                 torch.cuda.empty_cache()
             gone.release()
 
@@ -155,22 +165,25 @@ def _reserve_one(
     look: Callable[[int], Gpu],
 ) -> None:
     started, told = time.monotonic(), float("-inf")
-    name, waited, hopeless = look(index).name, False, 0
+    name, waited, hopeless, since = look(index).name, False, 0, started
     while True:
         with opened(name) as state:
+            _count_context(state, index)
             gpu = look(index)  # not before: who held it then may have ended since
             room = _Room(state, gpu)
             if (size := room.granted(needed)) is not None:
                 entry = Entry(reservation.key, os.getpid(), born(os.getpid()), size)
                 state.entries.append(entry)
-                reservation.names.append(name)
+                reservation.names[name] = index
+                reservation.whole &= size == needed.most
                 return
+        now = time.monotonic()
         waited |= room.others > 0
         hopeless = hopeless + 1 if room.is_hopeless(needed) else 0
-        refused = hopeless >= LOOKS and (not waited or bool(_held))
-        if needed.least > gpu.total or refused:
+        since = since if hopeless else now
+        returned = not waited or bool(_held) or now - since >= RETURN_SECONDS
+        if needed.least > gpu.total or (hopeless >= LOOKS and returned):
             raise TooLarge(index, needed.least, max(room.alone, 0))
-        now = time.monotonic()
         words = f"GPU {index} has no room for {needed.least / 1e9:.1f} GB {room}"
         if patience is not None and now - started >= patience:
             raise Busy(words)
@@ -180,6 +193,13 @@ def _reserve_one(
         time.sleep(POLL_SECONDS)
 
 
+def _count_context(state: State, index: int) -> None:
+    """CUDA's, if this process has it on that GPU and no other entry of its own counts it."""
+    here = os.getpid()
+    if has_context(index) and all(entry.pid != here for entry in state.entries):
+        state.entries.append(Entry(CONTEXT, here, born(here), CALIBRATION.context))
+
+
 class _Room:
     """What a GPU has for this process."""
 
@@ -187,8 +207,9 @@ class _Room:
         here = os.getpid()
         self.capacity = gpu.total - state.held_by_others(gpu.total - gpu.free)
         self.reserved = sum(entry.bytes for entry in state.entries)
-        self.others = len({entry.pid for entry in state.entries if entry.pid != here})
-        self.alone = self.capacity - sum(e.bytes for e in state.entries if e.pid == here)
+        self.others = len({e.pid for e in state.entries if e.pid != here and e.reserved})
+        stays = (e.bytes for e in state.entries if e.pid == here or not e.reserved)
+        self.alone = self.capacity - sum(stays)
 
     def granted(self, needed: Needed) -> int | None:
         for size in (needed.most, needed.least):

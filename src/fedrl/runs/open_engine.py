@@ -29,11 +29,13 @@ def open_engine(
     algorithm: Algorithm,
     warn: Callable[[str], None],
     errors: ErrorLog,
+    whole: bool = True,
 ) -> contextlib.AbstractContextManager[round_loop.Engine]:
-    """Where the clients run, as long as the context lasts."""
+    """Where the clients run, as long as the context lasts; `whole` is what `preflight.take_gpu`
+    said."""
     watch = Watch(errors.failed, texts=bool(packages(config)))
     if config.engine == "workers":
-        return WorkerPool(partial(build_worker, placed(config)), config.workers, watch)
+        return WorkerPool(partial(build_worker, placed(config), whole), config.workers, watch)
     if config.engine == "flower":
         name = run.path.resolve().name
         if isinstance(config.world, Pins):  # nodes have data of their own

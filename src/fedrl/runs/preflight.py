@@ -34,15 +34,16 @@ def check_model(config: Config, algorithm: Algorithm) -> None:
         algorithm.warm_up()
 
 
-def take_gpu(config: Config, algorithm: Algorithm) -> None:
+def take_gpu(config: Config, algorithm: Algorithm) -> bool:
     """Where a language model computes on a GPU, wait for room there: for this process and for its
-    workers, whose clients learn. What could never fit is refused."""
+    workers, whose clients learn. What could never fit is refused. Whether there was room for all
+    that would be taken."""
     if not isinstance(algorithm, SharesGpu):
-        return
+        return True
     workers = 0
     if config.engine == "workers":
         workers = min(config.workers or os.cpu_count() or 1, clients_at_a_time(config))
-    algorithm.take_gpu(GpuUse(config.engine == "inprocess", workers=workers))
+    return algorithm.take_gpu(GpuUse(config.engine == "inprocess", workers=workers))
 
 
 def check_own_data(config: Config, algorithm: Algorithm) -> None:

@@ -201,10 +201,10 @@ def train(
             warn(line)
         if isinstance(algorithm, ShowsEpisodes):
             algorithm.keep_episodes = run.keep_episodes
-        take_gpu(config, algorithm)
+        whole = take_gpu(config, algorithm)
         algorithm = build_clients(config, algorithm)
         errors = ErrorLog(run.say, shown.note)
-        engine = stack.enter_context(open_engine(config, run, algorithm, warn, errors))
+        engine = stack.enter_context(open_engine(config, run, algorithm, warn, errors, whole))
         interrupt = stack.enter_context(Interrupt())
         if isinstance(engine, Prepares):
             engine.prepare(first_cohort(config.federation, config.seed, 1))

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
+import weakref
+from typing import ClassVar
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +17,7 @@ transformers = pytest.importorskip("transformers", reason="needs transformers")
 from support.learning import close, learned, some_advantages
 from support.tiny_model import samples, tiny
 
+from fedrl.llm import memory
 from fedrl.llm.learner import decoder, graphed
 from fedrl.llm.learner.decoder import new_graphs, packed_states, plans
 from fedrl.llm.rl import logprobs
@@ -128,6 +134,147 @@ def test_frozen_weights_and_moved_ones(small):
     assert graphed.graphed_layers(model.get_decoder()) is graphs
     model.get_decoder().layers[0].requires_grad_(True)
     assert graphed.graphed_layers(model.get_decoder()) is None
+
+
+def test_an_embedding_learns_below_frozen_layers(small):
+    model, rows = tiny(), to_packed(samples(6), CPU)
+    model.get_decoder().layers.requires_grad_(False)
+    table = model.get_input_embeddings().weight
+
+    def gradient():
+        return torch.autograd.grad(packed_states(model, rows)[:, 3].exp().sum(), table)[0]
+
+    expected, graphs = gradient(), with_graphs(model)
+    for _ in range(3):
+        torch.testing.assert_close(gradient(), expected)
+    assert not graphs.passes, "what learns nothing has no way back that could be captured"
+
+
+def test_a_models_graphs_go_with_it(small):
+    """At once: whoever waits for their memory does not wait for the garbage collector."""
+    model, batch = tiny(), samples(6)
+    graphs = with_graphs(model)
+    for _ in range(2):
+        learned(model, batch, some_advantages(6), Loss(kl=0.0))
+    gone = [weakref.ref(graphs), *map(weakref.ref, graphs.passes.values())]
+    assert len(gone) == 2
+    gc.disable()
+    try:
+        del graphed._GRAPHED[model.get_decoder()], graphs
+        assert [one() for one in gone] == [None, None]
+    finally:
+        gc.enable()
+
+
+LONG, SHORT = 40, 6
+"""Rows that fill buckets of different sizes."""
+
+
+def passes_of(model, graphs, *counts):
+    """Two passes of so many rows each; the tokens of the buckets that are kept."""
+    for count in counts:
+        for _ in range(2):
+            packed_states(model, to_packed(samples(count), CPU)).sum().backward()
+    return sorted(bucket.tokens for bucket in graphs.passes)
+
+
+def test_all_buckets_share_the_buffers_of_the_largest(small):
+    """Which `pass_bytes` counts, in the last norm's place."""
+    model = tiny()
+    graphs = with_graphs(model)
+    short, long = passes_of(model, graphs, LONG, SHORT)
+    rooms = {one.untyped_storage().data_ptr(): one.untyped_storage().nbytes()
+             for each in graphs.passes.values() for one in (each.x, each.y)}  # fmt: skip
+    shape = memory.shape_of(model.config)
+    layers = memory.packed_bytes(shape._replace(layers=0), 4, False)
+    assert sum(rooms.values()) == long * layers
+    assert short < long
+
+
+def test_a_larger_bucket_begins_anew(small):
+    """What was captured before is of smaller buffers; it is seen again, and captured again."""
+    model = tiny()
+    graphs = with_graphs(model)
+    assert len(passes_of(model, graphs, SHORT)) == 1
+    assert len(passes_of(model, graphs, LONG)) == 1
+    assert len(passes_of(model, graphs, SHORT)) == 2
+
+
+@pytest.fixture
+def capturing(small, monkeypatch):
+    """Graphs that would be captured on a GPU; what is asked for it is in the list."""
+    asked = []
+    monkeypatch.setattr(graphed.Pass, "capture", lambda one: asked.append(one.bucket.tokens))
+    monkeypatch.setattr(torch.cuda, "graph_pool_handle", object)
+    model = tiny()
+    body = model.get_decoder()
+    graphs = graphed.keep_graphed(body, new_graphs(model, plans(body, model.config)))
+    return model, graphs, asked
+
+
+def test_every_larger_bucket_asks_for_room(capturing, monkeypatch):
+    """Not the first alone: what is free is enough for that one."""
+    model, graphs, asked = capturing
+    sizes = [graphed.bucket_of(to_packed(samples(n), CPU)).tokens for n in (SHORT, LONG)]
+    small, large = (graphed.pass_bytes(graphs.shape, size, 4) for size in sizes)
+    monkeypatch.setattr(graphed, "free_bytes", lambda device: int(2.2 * small) + 1)
+    assert passes_of(model, graphs, SHORT, LONG) == sizes[:1]
+    monkeypatch.setattr(graphed, "free_bytes", lambda device: int(2.2 * large) + 1)
+    pool = graphs.pool
+    assert passes_of(model, graphs, LONG) == sizes[1:]
+    assert graphs.pool is not pool, "one whose graphs are gone is PyTorch's to free"
+    assert set(asked) == set(sizes)
+
+
+def test_no_memory_to_capture_means_launch_by_launch(capturing, monkeypatch, caplog):
+    model, graphs, asked = capturing
+    batch, advantages = samples(9), some_advantages(9)
+
+    def full(one):
+        asked.append(one.bucket.tokens)
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(graphed.Pass, "capture", full)
+    expected = learned(tiny(), batch, advantages, Loss(kl=0.0))[1]
+    for _ in range(4):
+        model.zero_grad(set_to_none=True)
+        close(learned(model, batch, advantages, Loss(kl=0.0))[1], expected, 2e-5)
+    assert len(asked) == 1, "it is not tried again"
+    assert not graphs.passes
+    assert not graphs.gradients
+    assert graphs.buffers.numel() == 0
+    assert "no memory for CUDA graphs" in caplog.text
+
+
+def test_memory_is_not_given_away_while_another_stream_writes_to_it(small, monkeypatch):
+    class Stream:
+        waits: ClassVar[list[Stream]] = []
+
+        def wait_stream(self, other):
+            self.waits.append(other)
+
+    def full(one):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    aside, here = Stream(), Stream()
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: aside)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: here)
+    monkeypatch.setattr(torch.cuda, "stream", contextlib.nullcontext)
+    monkeypatch.setattr(graphed.Pass, "_go", full)
+    one = with_graphs(tiny())._new(graphed.bucket_of(to_packed(samples(4), CPU)))
+    with pytest.raises(torch.OutOfMemoryError):
+        one.capture()
+    assert Stream.waits == [here, aside]
+
+
+def test_what_else_goes_wrong_while_capturing_is_said(capturing, monkeypatch):
+    def wrong(one):
+        raise RuntimeError("operation not permitted when stream is capturing")
+
+    model, graphs, _ = capturing
+    monkeypatch.setattr(graphed.Pass, "capture", wrong)
+    with pytest.raises(RuntimeError, match="not permitted"):
+        passes_of(model, graphs, SHORT)
 
 
 @settings(max_examples=60, deadline=None)

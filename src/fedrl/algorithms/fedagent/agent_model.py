@@ -43,7 +43,8 @@ class Place:
     """On a GPU, which is given back with the model; of nothing where there is no GPU. At the
     process's end the entry stays: it counts until the process is dead, as its memory does."""
 
-    def __init__(self, reservation: Reservation | None) -> None:
+    def __init__(self, reservation: Reservation | None, whole: bool = True) -> None:
+        self.whole = whole if reservation is None else reservation.whole
         if reservation is not None:
             weakref.finalize(self, reservation.give_back).atexit = False
 
@@ -229,28 +230,29 @@ class AgentModel:
         """In a worker, what is wrong with the model is said at once, not as a client's error."""
         assert self.trainer
 
-    def take_gpu(self, use: GpuUse) -> None:
-        """Reserve what this needs, if the model runs on a GPU: before anything is loaded."""
-        if self._place is not None or not self.settings.model:
-            return
-        if use.reserved:
-            self._place = Place(None)
-            return
+    def take_gpu(self, use: GpuUse) -> bool:
+        """Reserve what this needs, if the model runs on a GPU: before anything is loaded. Whether
+        there was room for the learner's CUDA graphs, too."""
+        if self._place is None and self.settings.model:
+            self._place = Place(None, use.whole) if use.reserved else Place(self._admitted(use))
+        return self._place is None or self._place.whole
+
+    def _admitted(self, use: GpuUse) -> Reservation | None:
         try:
             from fedrl.algorithms.fedagent.gpu_admission import admit
         except ModuleNotFoundError as error:
             raise missing_extra(error, f"algorithm.name = {self.settings.name!r}", "llm") from error
-        self._place = Place(admit(self.settings, self.evaluations, use))
+        return admit(self.settings, self.evaluations, use)
 
     @property
     def trainer(self) -> LocalTrainer:
         """The model is loaded when it is first needed, in the process that needs it."""
         if self._trainer is None:
-            self.take_gpu(GpuUse(patience=PATIENCE))
+            captures = self.take_gpu(GpuUse(patience=PATIENCE))
             try:
                 from fedrl.algorithms.fedagent.local_trainer import LocalTrainer
 
-                self._trainer = LocalTrainer(self.settings, self.world)
+                self._trainer = LocalTrainer(self.settings, self.world, captures)
             except ModuleNotFoundError as error:
                 raise missing_extra(
                     error, f"algorithm.name = {self.settings.name!r}", "llm"

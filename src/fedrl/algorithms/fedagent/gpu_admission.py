@@ -76,7 +76,7 @@ def needed_by_gpu(
 ) -> dict[int, list[Needed]]:
     """Of every process, by the GPU that it takes: this one and its workers."""
     context = CALIBRATION.context
-    mine = 0 if gpu_share.has_context(first) else context  # which is used already: others' by looks
+    mine = 0 if gpu_share.has_context(first) else context  # which `gpu_share` counts
     memory, learner = here.memory, there.memory
     found: dict[int, list[Needed]] = defaultdict(list)
     if use.learns:

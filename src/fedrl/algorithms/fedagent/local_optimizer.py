@@ -146,7 +146,9 @@ class LocalOptimizer:
     def _update_with_critic(self, rollout: Rollout, critic: ppo.Critic) -> dict[str, float]:
         """PPO: advantages by GAE over the critic's values, both learned in the same passes."""
         model, batching = self.trainer.policy.model, self.batching
-        targets = ppo.gae_targets(model, rollout, critic, batching.pad, batching.microbatch)
+        targets = ppo.gae_targets(
+            model, rollout, critic, batching.pad, batching.microbatch, None, batching.pass_tokens
+        )
         compared = {"zero_advantage": zero_advantage_share(targets.advantages, rollout)}
         targets = targets._replace(advantages=subtract_penalties(targets.advantages, rollout))
         samples, gap = self._old_logprobs(rollout.samples)

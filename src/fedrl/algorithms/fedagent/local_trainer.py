@@ -34,6 +34,7 @@ from fedrl.envs.text import Graded, Task, TextWorld
 from fedrl.llm import lora
 from fedrl.llm.actor import Actor
 from fedrl.llm.generation.select import select_sampler
+from fedrl.llm.learner.decoder import without_graphs
 from fedrl.llm.model_setup import compile_layers, prepare_model
 from fedrl.llm.model_types import LanguageModel, Tokenizer
 from fedrl.llm.out_of_memory import Doing, explain_out_of_memory
@@ -104,9 +105,9 @@ def advised(settings: Settings, episodes: int, doing: Doing) -> str:
 
 
 class LocalTrainer:
-    """Plays and learns as the settings say."""
+    """Plays and learns as the settings say; `captures`: with CUDA graphs where these pay."""
 
-    def __init__(self, settings: Settings, world: TextWorld) -> None:
+    def __init__(self, settings: Settings, world: TextWorld, captures: bool = True) -> None:
         if not settings.model:
             raise UserError("algorithm.model is empty; name a model folder (`fedrl warmstart`)")
         self.settings = settings
@@ -115,7 +116,7 @@ class LocalTrainer:
             settings.reward == "auto" and not graded
         )
         with explain_out_of_memory(doing="loading", advise=partial(advised, settings, 0)):
-            self._load_models(settings)
+            self._load_models(settings, captures)
         format = chosen_format(settings, world)
         require_template(format, self.policy.tokenizer)
         self.loop = AgentLoop(
@@ -127,7 +128,7 @@ class LocalTrainer:
             rows=settings.tasks * settings.group,  # an evaluation takes no more room than training
         )
 
-    def _load_models(self, settings: Settings) -> None:
+    def _load_models(self, settings: Settings, captures: bool) -> None:
         loaded = load(
             settings.model,
             choose_device(settings.device),
@@ -143,8 +144,13 @@ class LocalTrainer:
         policy = replace(loaded, model=model)
         self.reference: LanguageModel | None = None
         if settings.kl:  # shared adapters leave the model that the run began with as it was
-            self.reference = model if settings.lora_rank else copy.deepcopy(model)
+            shared = settings.lora_rank
+            self.reference = model if shared else copy.deepcopy(model).requires_grad_(False)
         self.previous = lora.copy_trained(model) if settings.beta < 1 else None
+        if self.previous is not None:  # one model's graphs are counted
+            without_graphs(self.previous)
+        if not captures:
+            without_graphs(model)
         longest = settings.prompt_tokens + settings.answer_tokens
         self.actor = Actor(policy, select_sampler(rollouts(settings), policy, longest))
         if settings.compile:  # after the copies, which must not call this model's body

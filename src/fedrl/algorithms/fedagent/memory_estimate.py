@@ -18,9 +18,10 @@ P parameters, of which N are trained; weights and what is trained are float32 (4
     activations  of one forward and backward pass of the learner, or one over prompts of the
                  sampler, whichever is larger: `llm.memory` counts both. The packed learner cuts its
                  passes at a number of tokens that follows from P
-    graphs       small models' layers are captured as CUDA graphs (`learner.graphed`): another
-                 pass's activations, which stay, and 4 N for gradients of fixed addresses. Where
-                 there is no room for them nothing is captured, so nothing is refused for their sake
+    graphs       a small model's layers are captured as CUDA graphs (`learner.graphed`), those of
+                 its copies are not: another pass's activations, which stay, and 4 N for gradients
+                 of fixed addresses. Where there is no room for them nothing is captured, so nothing
+                 is refused for their sake
 
 Weights, gradients, optimizer, copies, sampler and cache are exact; activations are within some
 percent for Llama and Qwen2 and a guide for others, with prompts and answers of the lengths that

@@ -14,14 +14,14 @@ import json
 import os
 import re
 import tomllib
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from fedrl.config.build import build_algorithm, build_clients, packages, terms
+from fedrl.config.build import build_algorithm, build_clients, first_broadcast, packages, terms
 from fedrl.config.flag_parsing import split_flags
 from fedrl.config.loading import resolve
 from fedrl.config.parts import TABLES, code_settings
@@ -154,15 +154,17 @@ def _listed(found: Sequence[str]) -> str:
     return ", ".join(found) or "none"
 
 
-def build(
+@contextlib.contextmanager
+def method_of(
     recipe: str,
     folder: str,
     data: str,
     flags: tuple[str, ...],
-    fetch: bool = True,
-    allowed: frozenset[str] = frozenset(),
-) -> Algorithm:
-    """In the node's worker process: the recipe's paths are relative to the node's folder.
+    fetch: bool,
+    allowed: frozenset[str],
+) -> Iterator[tuple[Config, Algorithm]]:
+    """A recipe's method here, with the settings in force; its paths are relative to the node's
+    folder.
 
     Without `fetch` no library gets a model from elsewhere, whatever a model's own files name.
     """
@@ -178,6 +180,19 @@ def build(
             raise UserError(Shareable("it was started without --data: there is nothing of its own"))
         with own_data_book.naming(own, config):
             algorithm = build_algorithm(config, own)
+        yield config, algorithm
+
+
+def build(
+    recipe: str,
+    folder: str,
+    data: str,
+    flags: tuple[str, ...],
+    fetch: bool = True,
+    allowed: frozenset[str] = frozenset(),
+) -> Algorithm:
+    """In the node's worker process."""
+    with method_of(recipe, folder, data, flags, fetch, allowed) as (config, algorithm):
         if isinstance(algorithm, SharesGpu):
             take_gpu(algorithm)
         agreement.require(algorithm, config.agree, 0, "this node")
@@ -197,10 +212,12 @@ def take_gpu(algorithm: SharesGpu) -> None:
 def outline(
     recipe: str, folder: str, data: str, flags: tuple[str, ...], allowed: frozenset[str]
 ) -> Outline:
-    """In a process of its own, for a person who decides: nothing is computed, fetched or sent."""
-    algorithm = build(recipe, folder, data, flags, False, allowed)
-    sent = algorithm.broadcast(algorithm.init(0), 1)
-    return Outline(dict(algorithm.declare(sent)), sorted(algorithm.reports))
+    """In a process of its own, for a person who decides: nothing is computed, fetched or sent, and
+    of a large model no weights are read."""
+    with method_of(recipe, folder, data, flags, False, allowed) as (config, algorithm):
+        broadcast, _ = first_broadcast(config, algorithm)
+        client = build_clients(config, algorithm, masked=True)
+        return Outline(dict(client.declare(broadcast)), sorted(client.reports))
 
 
 def plan(

@@ -34,6 +34,8 @@ from fedrl.llm.weights import base_model, decoder_and_head
 
 RECOMPUTED = "_recomputed"
 """Set on layers whose activations are computed again on the way back (`model_setup`)."""
+UNCAPTURED = "_uncaptured"
+"""Set on a body whose layers never become CUDA graphs (`without_graphs`)."""
 GRAPHS = True
 """Whether small models' layers become CUDA graphs (`graphed`)."""
 
@@ -120,11 +122,16 @@ def plans(body: Any, config: Any) -> list[Layered]:
 def pays(layered: Sequence[Layered], body: nn.Module) -> bool:
     """Whether the layers become CUDA graphs: those of a small model on a GPU, in whole weights,
     with no adapters on them and all activations kept."""
-    if not (GRAPHS and layered[0][1][0].is_cuda):
+    if not (GRAPHS and layered[0][1][0].is_cuda) or UNCAPTURED in vars(body):
         return False
     projections = [p for plan, _ in layered for p in (plan.qkv, plan.out, plan.up, plan.down)]
     changing = any(plan.again for plan, _ in layered) or any(p.adapters for p in projections)
     return not changing and sum(p.numel() for p in body.parameters()) <= MOST_PARAMETERS
+
+
+def without_graphs(model: LanguageModel) -> None:
+    """Its layers are computed launch by launch: nobody has reserved what graphs would take."""
+    object.__setattr__(decoder_and_head(model)[0], UNCAPTURED, True)
 
 
 def new_graphs(

@@ -8,14 +8,17 @@ and sizes, so
 - rows are filled up to a bucket of tokens, with rows of zeros that nobody reads and whose gradient
   is nothing (`padding`);
 - a bucket is captured when it is seen for the second time: the first pass compiles its kernels;
-- all buckets share one store of memory, so a pass must end before the next begins. One that begins
-  earlier (a reference's, beside a learner's) is computed launch by launch.
+- all buckets share one store of memory, which has room for the largest: a larger one begins anew.
+  So a pass must end before the next begins; one that begins earlier is computed launch by launch.
+
+Layers that learn nothing are not captured, nor any once memory ran out for it.
 
 The numbers are those of the same kernels, added up in the same order within a row.
 """
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -28,6 +31,7 @@ from fedrl.llm import memory
 from fedrl.llm.generation.decode_buffers import free_bytes
 from fedrl.llm.learner.layer import Kept, Plan, Tokens, backward, forward
 from fedrl.llm.learner.plain_ops import LearnerOps
+from fedrl.llm.out_of_memory import is_out_of_memory
 from fedrl.llm.rl.batches import PackedRows
 from fedrl.llm.varlen_attention import Sequences
 
@@ -42,7 +46,8 @@ LONGEST = 512
 MOST_PARAMETERS = 600_000_000
 """Larger models keep the GPU busy by themselves."""
 MOST_BUCKETS = 16
-"""Each has inputs and results of its own, some 10 kB a token at a width of 576."""
+"""Rows of others are computed launch by launch."""
+LOG = logging.getLogger("fedrl")
 
 
 Layered = tuple[Plan, list[Tensor]]
@@ -83,10 +88,11 @@ class Pass:
     """One bucket: its inputs, and the two graphs. Without `captures` the same is run anew."""
 
     def __init__(self, owner: GraphedLayers, bucket: Bucket) -> None:
-        device, width = owner.device, owner.width
-        self.owner, self.bucket = owner, bucket
-        self.x = torch.zeros(bucket.tokens, width, device=device)
-        self.grad = torch.zeros_like(self.x)
+        device, self.bucket = owner.device, bucket
+        # Who has this: in a cycle, a GPU's memory would wait for the garbage collector.
+        self.owner: GraphedLayers = weakref.proxy(owner)
+        # y is the last layer's result, then the gradient of that, then the gradient of x.
+        self.x, self.y = owner.buffers[:, : bucket.tokens]
         self.positions = torch.zeros(bucket.tokens, dtype=torch.long, device=device)
         self.asked = torch.zeros(bucket.rows + 1, dtype=torch.int32, device=device)
         self.read = self.asked
@@ -94,7 +100,6 @@ class Pass:
         if bucket.read:
             self.read = torch.zeros_like(self.asked)
             self.where = torch.zeros(bucket.read, dtype=torch.long, device=device)
-        self.y, self.dx = self.x, self.x
         self.kept: list[Kept] = []
         self.there: torch.cuda.CUDAGraph | None = None
         self.back: torch.cuda.CUDAGraph | None = None
@@ -136,18 +141,18 @@ class Pass:
         them stays where it is, and other buckets may have the same memory afterwards."""
         aside, here = torch.cuda.Stream(self.x.device), torch.cuda.current_stream(self.x.device)
         aside.wait_stream(here)
-        with torch.cuda.stream(aside):
-            self._come(self._go())
-        here.wait_stream(aside)
+        try:
+            with torch.cuda.stream(aside):
+                self._come(self._go())
+        finally:  # where memory runs out, what is being written is given away
+            here.wait_stream(aside)
         torch.cuda.empty_cache()
         there, back = torch.cuda.CUDAGraph(), torch.cuda.CUDAGraph()
         with torch.cuda.graph(there, pool=self.owner.pool):
             known = self._go()
-        if self.owner.learns:
-            with torch.cuda.graph(back, pool=self.owner.pool):
-                self._come(known)
-            self.back = back
-        self.there, self.kept = there, []
+        with torch.cuda.graph(back, pool=self.owner.pool):
+            self._come(known)
+        self.there, self.back, self.kept = there, back, []
 
     def forward(self) -> Tensor:
         if self.there is not None:
@@ -161,8 +166,7 @@ class Pass:
             self.back.replay()
         else:
             self._come(self.known)
-            self.kept = []
-        return self.dx
+        return self.y
 
     @torch.no_grad()
     def _go(self) -> Tokens:
@@ -170,15 +174,12 @@ class Pass:
         for plan, parameters in self.owner.layers:
             x, kept = forward(x, plan, known, parameters)
             self.kept.append(kept)
-        self.y = x
+        self.y.copy_(x)
         return known
 
     @torch.no_grad()
     def _come(self, known: Tokens) -> None:
-        if not self.owner.learns:
-            self.kept = []
-            return
-        grad, layers = self.grad, self.owner.layers
+        grad, layers = self.y, self.owner.layers
         for number in reversed(range(len(layers))):
             plan, parameters = layers[number]
             learned = [p.requires_grad for p in parameters]
@@ -186,7 +187,7 @@ class Pass:
             for i, room in enumerate(self.owner.gradients[number]):
                 if room is not None:
                     room.copy_(found[i])
-        self.dx = grad
+        self.y.copy_(grad)
 
 
 class GraphedLayers:
@@ -208,9 +209,10 @@ class GraphedLayers:
         self.identity = identity(self.parameters)
         self.device, self.width = self.parameters[0].device, len(layers[0][1][0])
         self.frequencies = frequencies.to(self.device)
-        self.learns = any(p.requires_grad for p in self.parameters)
+        self.on = any(p.requires_grad for p in self.parameters)
         self.gradients: list[list[Tensor | None]] = []
-        self.pool = torch.cuda.graph_pool_handle() if captures else None
+        self.buffers = torch.zeros(2, 0, self.width, device=self.device)
+        self.pool: Any = None
         self.passes: dict[Bucket, Pass] = {}
         self.seen: Counter[Bucket] = Counter()
         self.lease: weakref.ref[Lease] | None = None
@@ -218,33 +220,59 @@ class GraphedLayers:
     def run(self, x: Tensor, rows: PackedRows) -> Tensor | None:
         """The last layer's result [N, d]; None where it must be computed launch by launch."""
         running = self.lease() if self.lease is not None else None
-        if running is not None and not running.ended:
+        if not self.on or (running is not None and not running.ended):
             return None
-        bucket = bucket_of(rows)
-        self.seen[bucket] += 1
-        found = self.passes.get(bucket)
+        found = self._filled(x.detach(), rows)
         if found is None:
-            if self.seen[bucket] == 1 or len(self.passes) == MOST_BUCKETS or not self._fits(bucket):
-                return None
-            found = self._new(bucket)
-        found.fill(x.detach(), rows)
-        if self.captures and found.there is None:
-            found.capture()
-        lease = Lease(found)
+            return None
+        lease = Lease(self, found)
         if torch.is_grad_enabled():
             self.lease = weakref.ref(lease)
         y: Tensor = Layers.apply(x, lease, *self.parameters)
         return y
 
+    def _filled(self, x: Tensor, rows: PackedRows) -> Pass | None:
+        """A pass of these rows that can be run; None where there is none, or no room for one."""
+        bucket = bucket_of(rows)
+        self.seen[bucket] += 1
+        found = self.passes.get(bucket)
+        if found is None and (
+            self.seen[bucket] == 1 or len(self.passes) == MOST_BUCKETS or not self._fits(bucket)
+        ):
+            return None
+        try:
+            found = found or self._new(bucket)
+            found.fill(x, rows)
+            if self.captures and found.there is None:
+                found.capture()
+            return found
+        except RuntimeError as error:
+            if not is_out_of_memory(error):
+                raise
+        self._clear(0)
+        self.on, self.gradients = False, []
+        LOG.warning("no memory for CUDA graphs of the learner: it goes on without, and more slowly")
+        return None
+
     def _fits(self, bucket: Bucket) -> bool:
-        """Beside it there must be room for a pass that is computed launch by launch."""
-        if not self.captures or self.passes:
+        """Beside the store of a larger bucket there must be room for a pass that is computed launch
+        by launch. What the smaller store holds is free by then."""
+        if not self.captures or bucket.tokens <= self.buffers.shape[1]:
             return True
         needed = pass_bytes(self.shape, bucket.tokens, self.dtype.itemsize)
         free = free_bytes(self.device)
         return free is None or free > 2.2 * needed
 
+    def _clear(self, tokens: int) -> None:
+        """Nothing is captured, and the store is for passes of so many tokens. Its addresses are
+        others, and a pool of which all graphs are gone cannot be used again."""
+        self.passes.clear()
+        self.buffers = torch.zeros(2, tokens, self.width, device=self.device)
+        self.pool = torch.cuda.graph_pool_handle() if self.captures else None
+
     def _new(self, bucket: Bucket) -> Pass:
+        if bucket.tokens > self.buffers.shape[1]:
+            self._clear(bucket.tokens)
         if not self.gradients:
             self.gradients = [
                 [torch.empty_like(p) if p.requires_grad else None for p in parameters]
@@ -255,7 +283,8 @@ class GraphedLayers:
 
 
 def pass_bytes(shape: memory.Shape, tokens: int, number: int) -> int:
-    """What a pass of so many tokens holds at its height, but for the vocabulary's part."""
+    """What a pass of so many tokens holds at its height, but for the vocabulary's part. Where
+    `packed_bytes` counts the last norm, captured layers have their buffers: as much."""
     each = memory.packed_bytes(shape, number, False) + memory.backward_bytes(shape, number)
     return tokens * each
 
@@ -263,8 +292,8 @@ def pass_bytes(shape: memory.Shape, tokens: int, number: int) -> int:
 class Lease:
     """A pass between its way there and its way back; it ends when nobody can ask for that."""
 
-    def __init__(self, found: Pass) -> None:
-        self.found, self.ended = found, False
+    def __init__(self, owner: GraphedLayers, found: Pass) -> None:
+        self.owner, self.found, self.ended = owner, found, False
 
 
 class Layers(torch.autograd.Function):
@@ -280,11 +309,11 @@ class Layers(torch.autograd.Function):
         lease: Lease = ctx.lease
         assert not lease.ended, "what a pass kept is gone after its way back"
         lease.ended, found = True, lease.found
-        found.grad[: len(grad)].copy_(grad)
-        found.grad[len(grad) :].zero_()
+        found.y[: len(grad)].copy_(grad)
+        found.y[len(grad) :].zero_()
         dx = found.backward()[: len(grad)]
         # Copies, because the next pass writes there again.
-        rooms = [room for rooms in found.owner.gradients for room in rooms]
+        rooms = [room for rooms in lease.owner.gradients for room in rooms]
         gradients = [None if room is None else room.clone() for room in rooms]
         return dx if ctx.needs_input_grad[0] else None, None, *gradients
 

@@ -78,12 +78,16 @@ def state_values(model: nn.Module, hidden: Tensor) -> Tensor:
 
 @torch.no_grad()
 def sample_values(
-    model: LanguageModel, samples: Sequence[Sample], pad: int, microbatch: int
+    model: LanguageModel,
+    samples: Sequence[Sample],
+    pad: int,
+    microbatch: int,
+    tokens: int | None = None,
 ) -> np.ndarray:
-    """V at the end of every sample's prompt [samples]."""
+    """V at the end of every sample's prompt [samples], by passes of at most so many tokens."""
     device = next(model.parameters()).device
     values = np.zeros(len(samples))
-    for part in microbatches(range(len(samples)), samples, microbatch):
+    for part in microbatches(range(len(samples)), samples, microbatch, tokens):
         batch = learner_rows(model, [samples[i] for i in part], pad, device)
         values[part] = state_values(model, hidden_states(model, batch)[batch.before]).cpu()
     return values
@@ -108,12 +112,13 @@ def gae_targets(
     pad: int,
     microbatch: int,
     groups: Sequence[int] | None = None,
+    tokens: int | None = None,
 ) -> Targets:
-    """Advantages and returns of a rollout by the model's own values.
+    """Advantages and returns of a rollout by the model's own values (`sample_values`).
 
     Advantages have mean 0 and deviation 1 over the rollout, or over each of the samples' `groups`.
     """
-    before = sample_values(model, rollout.samples, pad, microbatch)
+    before = sample_values(model, rollout.samples, pad, microbatch, tokens)
     raw = gae(rollout, before, critic.gamma, critic.trace)
     alike = [0] * len(raw) if groups is None else groups
     return Targets(normalised(raw, alike, scale=True), raw + before, before)
