@@ -411,7 +411,8 @@ def test_what_a_language_agent_lacks_is_said_before_there_is_a_folder(
     assert call(["run", "fedagent/demo", *flags]) == 2
     said = capfd.readouterr().err
     assert message in said
-    assert said.count("\n") == 1
+    # A busy machine is told what it waits for, too.
+    assert len([line for line in said.splitlines() if not line.startswith("loading ")]) == 1
     assert not (tmp_path / "runs").exists()
 
 
