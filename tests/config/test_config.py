@@ -147,7 +147,7 @@ SHARED_BY_Q_LEARNERS = {"epsilon_decay": 0.9, "sync_steps": 70, "gradient_steps"
 
 def test_recipes_to_choose_from_are_in_order():
     with pytest.raises(UserError) as told:
-        find_recipe("./mine.py:Recipe")
+        find_recipe("zzz/qqq")
     names = str(told.value).partition("choose from ")[2].split(", ")
     assert len(names) > 20
     assert names == sorted(names)
