@@ -62,7 +62,7 @@ def test_run_report_and_eval(fedrl, tmp_path):
     assert told["round"] == 12
     config = tomllib.loads((run / "config.toml").read_text())
     assert (told["run"], told["run_seed"]) == (str(run), config["seed"])
-    assert (told["method"], told["world"]) == ("fedsvrpg-m", "cartpole")
+    assert (told["method"], told["world"]) == ("fedsvrpg-m", "random_mdp")
     again = json.loads(fedrl("eval", str(run), "--json", "--seed", "7", "--episodes", "3").stdout)
     assert (again["seed"], again["episodes"]) == (7, 3)
     assert len(told["by_client"]) == 20
