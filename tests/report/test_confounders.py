@@ -49,6 +49,16 @@ def test_who_learned_from_more_samples_is_named(tmp_path: Path):
     assert line in summary(groups(folders))
 
 
+def test_longer_episodes_are_a_result_and_no_other_samples(tmp_path: Path):
+    """A pole that stands for longer: as many episodes, more steps."""
+    folders = write_runs(tmp_path, {"pavg": [50], "fedhapg-m": [90]})
+    count(folders[1], 1.8)
+    assert unequal_samples(groups(folders), "eval/return") == []
+    config = folders[1] / "config.toml"
+    config.write_text(config.read_text().replace("clients = 4", 'clients = 4\nkind = "local"'))
+    assert len(unequal_samples(groups(folders), "eval/return")) == 1
+
+
 def test_episodes_are_counted_where_a_run_has_them(tmp_path: Path):
     """Agents' episodes are of different lengths: as many of them are as many samples."""
     folders = write_runs(tmp_path, {"pavg": [50], "fedhapg-m": [90]})
@@ -126,3 +136,12 @@ def test_a_run_that_was_resumed_for_more_rounds_says_so(tmp_path: Path):
     meta.write_text(json.dumps(json.loads(meta.read_text()) | {"begun_for_rounds": 4}))
     (line,) = confounders(groups(folders), "eval/return")
     assert line.startswith("pavg-0 was begun for 4 rounds and resumed for more, up to 10:")
+
+
+def test_groups_with_the_same_foreign_settings_are_one_line(tmp_path: Path):
+    folders = write_runs(tmp_path, {"fedsvrpg-m": [90.0], "fedhapg-m": [80.0], "pavg": [70.0]})
+    for folder in folders[1:]:
+        config = folder / "config.toml"
+        config.write_text('borrowed = ["fedsvrpg-m:lr"]\n' + config.read_text())
+    (line,) = tuned_for_another(groups(folders))
+    assert line.startswith("fedhapg-m, pavg ran with lr that the recipe had chosen for fedsvrpg-m")

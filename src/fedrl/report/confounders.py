@@ -4,7 +4,7 @@ method."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import numpy as np
 
@@ -27,6 +27,9 @@ SAMPLES = {"env/episodes": "episodes", "env/steps": "environment steps"}
 """What is counted of a run, the first that it has."""
 ALIKE = 1.1
 """Samples that differ by less are as many."""
+HOW_MANY = ("trajectories", "steps", "episodes", "tasks", "group", "queries", "epochs")
+"""What settings end with that say how much is played. Where they are the same, a policy whose
+episodes last longer takes more steps: that is a result."""
 MAY_COME = "What differs in the results may come from that."
 
 
@@ -73,6 +76,8 @@ def unequal_samples(groups: Sequence[Group], metric: str) -> list[str]:
         found = {group.name: count for group in same if (count := _samples(group, metric))}
         for unit in dict.fromkeys(unit for _, unit in found.values()):
             counts = {name: count for name, (count, its) in found.items() if its == unit}
+            if unit == SAMPLES["env/steps"] and not _play_differently(same, counts):
+                continue
             most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
             if counts[most] > ALIKE * counts[least]:
                 lines.append(
@@ -80,6 +85,11 @@ def unequal_samples(groups: Sequence[Group], metric: str) -> list[str]:
                     f"{least} ({si(counts[most])} and {si(counts[least])} a round). {MAY_COME}"
                 )
     return lines
+
+
+def _play_differently(groups: Sequence[Group], named: Container[str]) -> bool:
+    keys = differing([group.config for group in groups if group.name in named])
+    return any(key.startswith("federation.") or key.endswith(HOW_MANY) for key in keys)
 
 
 def _samples(group: Group, metric: str) -> tuple[float, str] | None:
@@ -96,18 +106,18 @@ def _samples(group: Group, metric: str) -> tuple[float, str] | None:
 
 
 def tuned_for_another(groups: Sequence[Group]) -> list[str]:
-    """Where runs are compared, a line for each group whose method was given settings that the
-    recipe had chosen for another one."""
-    lines = []
+    """Where runs are compared, a line for groups whose method was given settings that the recipe
+    had chosen for another one."""
+    found: dict[tuple[str, str], list[str]] = {}
     for group in groups if len(groups) > 1 else ():
         named = {str(one) for run in group.runs for one in run.config.get("borrowed") or ()}
         for other in sorted({one.rpartition(":")[0] for one in named}):
             keys = sorted(key for one, _, key in (n.rpartition(":") for n in named) if one == other)
-            lines.append(
-                f"{group.name} ran with {', '.join(keys)} that the recipe had chosen for {other}. "
-                f"{MAY_COME}"
-            )
-    return lines
+            found.setdefault((", ".join(keys), other), []).append(group.name)
+    return [
+        f"{', '.join(names)} ran with {keys} that the recipe had chosen for {other}. {MAY_COME}"
+        for (keys, other), names in found.items()
+    ]
 
 
 def resumed_for_more(groups: Sequence[Group]) -> list[str]:

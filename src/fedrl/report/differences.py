@@ -218,10 +218,16 @@ def means_say(groups: Sequence[Group], metric: str) -> str:
         return ""
     best = best_first(having, metric, over_rounds)[0].name
     if near := rivals(having, metric, over_rounds):
-        told = f"{best} is not told apart from {', '.join(near)}"
-        return f"by the mean over rounds {told}"
+        return f"by the mean over rounds {best} is {not_told_apart(near, len(having))}"
     too = ", too," if best == winner(having, metric) else ""
     return f"by the mean over rounds{too} {best} is told apart from every other one"
+
+
+def not_told_apart(near: Sequence[str], count: int) -> str:
+    """From whom the best of so many is not, and from how many it is."""
+    others = count - 1 - len(near)
+    from_others = f"; from {others} other{'s' if others > 1 else ''} it is" if others else ""
+    return f"not told apart from {', '.join(near)}{from_others}"
 
 
 def iqm_text(samples: np.ndarray, metric: str) -> str:

@@ -26,6 +26,7 @@ from fedrl.report.client_panel import client_panels
 from fedrl.report.confounders import confounders
 from fedrl.report.episodes_section import agents_episodes
 from fedrl.report.learned import few_tasks_warnings, learned
+from fedrl.report.level_panels import level_panels
 from fedrl.report.panels import group_styles, main_panels, other_panels
 from fedrl.report.run_groups import (
     Group,
@@ -38,7 +39,7 @@ from fedrl.report.run_groups import (
     with_results,
 )
 from fedrl.report.run_labels import differing
-from fedrl.report.worlds import by_world, not_compared
+from fedrl.report.worlds import by_world, not_compared, one_world
 from fedrl.runs.read import load_all
 
 NUMBERS = "numbers.csv"
@@ -115,7 +116,8 @@ def html_page(
         groups=groups,
         styles=group_styles(groups),
         headline=whole,
-        worlds=not_compared(list(worlds), label(metric)) if len(worlds) > 1 else "",
+        worlds=not_compared(worlds, label(metric)) if len(worlds) > 1 else "",
+        within="At" if one_world(groups) else "On",
         headlines={world: one for world, one in headlines.items() if one.finals},
         warnings=[
             *confounders(groups, metric),
@@ -131,7 +133,10 @@ def html_page(
         numbers=f"{pictures.name}/{NUMBERS}",
         client_panels=[picture(panel, names=True) for panel in clients],
         metric=sentence_case(label(metric)),
-        panels=[picture(panel) for panel in main],
+        panels=[
+            *(picture(panel, names=True) for panel in level_panels(groups, metric)),
+            *map(picture, main),
+        ],
         notes=notes(groups, main),
         episodes=[] if episodes is False else agents_episodes(groups, metric, bool(episodes)),
         more_panels=[picture(panel) for same in others.values() for panel in same],

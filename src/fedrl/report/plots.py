@@ -259,7 +259,8 @@ def curves(panels: Sequence[Panel], *, names: bool = True) -> Figure:
                 _tick_labels(axes.yaxis, share=True)
             axes.set_title(panel.title)
             axes.set_xlabel(panel.x_label)
-            axes.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+            whole = all((x == x.round()).all() for x in panel.x.values())
+            axes.xaxis.set_major_locator(MaxNLocator(5, integer=whole))
             _tick_labels(axes.xaxis, panel.x_unit)
         if names and max(len(axes.lines) for axes in row) > 1:
             legend(result, *row)

@@ -53,7 +53,7 @@ def _verdicts(groups: Sequence[Group], metric: str) -> list[str]:
     lines = [
         f"{world}: {line}" for world, same in worlds.items() for line in _verdict(same, metric)
     ]
-    return [not_compared(list(worlds), label(metric)), *lines]
+    return [not_compared(worlds, label(metric)), *lines]
 
 
 def _verdict(groups: Sequence[Group], metric: str) -> list[str]:
@@ -72,9 +72,8 @@ def _verdict(groups: Sequence[Group], metric: str) -> list[str]:
             f"{', '.join(front)} is better"
         )
     elif near:
-        said = (
-            f"no winner by final {label(metric)}: {best} is not told apart from {', '.join(near)}"
-        )
+        told = differences.not_told_apart(near, len(having))
+        said = f"no winner by final {label(metric)}: {best} is {told}"
     return [
         said + differences.in_words(having, metric), differences.means_say(having, metric), *alone
     ]  # fmt: skip

@@ -2,12 +2,15 @@
 
 A return of CartPole and one of Acrobot have nothing to do with each other, so neither a difference
 nor a winner is taken between them. What makes clients differ (a spread, κ, keywords of an
-environment) leaves the scale as it is: such runs stay comparable.
+environment, a partition) leaves the scale as it is: such runs stay comparable. But where several
+methods were run at several levels of it, the question is which method is better at each level, and
+whether that changes from level to level: then methods are compared within a level.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Collection, Mapping, Sequence
 
 from fedrl.core.registry import label
 from fedrl.report.run_groups import Group
@@ -20,6 +23,10 @@ SCALE = (
     "world.weights", "world.wrappers", "world.horizon", "world.states", "world.actions",
 )  # fmt: skip
 """Settings of worlds that say what is played, and what a return is the sum of."""
+OF_CLIENTS = ("world.", "partition.")
+"""Tables that say how clients differ, beside the scale."""
+METHODS = ("algorithm.name", "aggregate.name", "federation.kind")
+OF_METHODS = ("algorithm.", "aggregate.", "federation.kind", "federation.client")
 DISCOUNTED = "random_mdp"
 """Its returns are exact values, which the discount scales; the others' are plain sums."""
 
@@ -31,25 +38,66 @@ def scale(config: Config) -> Config:
 
 
 def by_world(groups: Sequence[Group]) -> dict[str, list[Group]]:
-    """Groups that may be compared, by what tells their world from the others; "" where all may."""
+    """Groups that may be compared, by what tells their world, and the level at which their clients
+    differ, from the others; "" where all may."""
     scales = [scale(group.config) for group in groups]
     keys = differing(scales)
-    found: dict[str, list[Group]] = {}
+    worlds: dict[str, list[Group]] = {}
     for group, one in zip(groups, scales, strict=True):
-        found.setdefault(_name(one, keys), []).append(group)
-    return found
+        worlds.setdefault(_name(one, keys), []).append(group)
+    return {
+        " ".join(filter(None, (world, level))): same
+        for world, whole in worlds.items()
+        for level, same in by_level(whole).items()
+    }
 
 
-def _name(scale: Config, keys: Sequence[str]) -> str:
+def by_level(groups: Sequence[Group]) -> dict[str, list[Group]]:
+    """Groups of one world by how their clients differ, where that was varied with the method: two
+    levels at least have the same two methods. Else all of them, as ""."""
+    keys = level_keys(groups)
+    levels: dict[str, list[Group]] = {}
+    for group in groups:
+        levels.setdefault(_name(group.config, keys), []).append(group)
+    crossed = any(_crossed(levels.values(), told) for told in (METHODS, OF_METHODS))
+    return levels if crossed else {"": list(groups)}
+
+
+def _crossed(levels: Collection[Sequence[Group]], keys: tuple[str, ...]) -> bool:
+    """Whether two levels have the same two methods, told apart by these of their settings: their
+    names, since each may be tuned for its level; or all, since one may stand there in two ways."""
+    methods = [
+        {
+            str(sorted(pair for pair in one.config.items() if pair[0].startswith(keys)))
+            for one in same
+        }
+        for same in levels
+    ]
+    return any(len(one & two) > 1 for one, two in itertools.combinations(methods, 2))
+
+
+def level_keys(groups: Sequence[Group]) -> list[str]:
+    """What differs between groups of one world in how unlike each other their clients are."""
+    keys = differing([group.config for group in groups])
+    return [key for key in keys if key.startswith(OF_CLIENTS)]
+
+
+def _name(config: Config, keys: Sequence[str]) -> str:
     words = []
     for key in keys:
-        if key in scale:
-            value = scale[key]
+        if key in config:
+            value = config[key]
             text = value if isinstance(value, str) else setting_text(value)
             words.append(label(text) if key in NAMES else f"{key.rpartition('.')[2]}={text}")
     return " ".join(words)
 
 
-def not_compared(worlds: Sequence[str], metric: str) -> str:
+def one_world(groups: Sequence[Group]) -> bool:
+    return not differing([scale(group.config) for group in groups])
+
+
+def not_compared(worlds: Mapping[str, Sequence[Group]], metric: str) -> str:
     """A line that says so."""
-    return f"{metric} of different worlds is not compared: {', '.join(worlds)}"
+    if not one_world([group for same in worlds.values() for group in same]):
+        return f"{metric} of different worlds is not compared: {', '.join(worlds)}"
+    return f"methods are compared within a level: {', '.join(worlds)}"

@@ -1,0 +1,94 @@
+"""Methods at several levels of heterogeneity: compared within a level, and drawn against it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.pages import Page, groups, write_run, write_runs
+
+from fedrl.report import differences
+from fedrl.report import page as report
+from fedrl.report.confounders import confounders
+from fedrl.report.level_panels import level_panels
+from fedrl.report.terminal import summary
+from fedrl.report.worlds import by_world
+
+SPREAD = 'name = "cartpole"\nlength_spread = {}'
+
+
+def crossed(folder: Path, levels: dict[float, dict[str, list[float]]]) -> list[Path]:
+    return [
+        run
+        for level, finals in levels.items()
+        for run in write_runs(folder / str(level), finals, world=SPREAD.format(level))
+    ]
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> list[Path]:
+    """PAvg is better where poles are alike, the other one where they differ."""
+    return crossed(tmp_path, {
+        0.0: {"pavg": [90.0, 91, 92], "fedhapg-m": [80.0, 82, 81]},
+        0.6: {"pavg": [50.0, 53, 51], "fedhapg-m": [71.0, 70, 72]},
+    })  # fmt: skip
+
+
+def test_methods_are_compared_within_a_level(folders: list[Path]):
+    there = groups(folders)
+    assert list(by_world(there)) == ["length_spread=0.0", "length_spread=0.6"]
+    found = differences.differences(there, "eval/return")
+    assert len(found) == 2  # of six pairs
+    signs = {one.first.split()[0]: one.values.mean() > 0 for one in found}
+    assert signs == {"pavg": True, "fedhapg-m": True}  # each is the better one once
+    assert confounders(there, "eval/return") == []  # a level is what is asked about
+
+
+def test_the_page_and_the_terminal_judge_each_level(folders: list[Path], tmp_path: Path):
+    told = summary(groups(folders))
+    assert "methods are compared within a level: length_spread=0.0, length_spread=0.6" in told
+    assert "different worlds" not in told
+    text = Page(report.build(folders, tmp_path / "page.html").read_text()).text
+    assert "At length_spread=0.0: highest final return pavg" in text
+    assert "At length_spread=0.6: highest final return fedhapg-m" in text
+
+
+def test_final_values_are_drawn_against_the_level(folders: list[Path]):
+    (panel,) = level_panels(groups(folders), "eval/return")
+    assert (panel.title, panel.x_label) == ("final return", "length_spread")
+    assert {name: x.tolist() for name, x in panel.x.items()} == {
+        "pavg": [0.0, 0.6], "fedhapg-m": [0.0, 0.6],
+    }  # fmt: skip
+    np.testing.assert_allclose(panel.lines["pavg"], [[90, 50], [91, 53], [92, 51]])
+
+
+def test_step_sizes_may_be_tuned_for_each_level(tmp_path: Path):
+    folders = [
+        write_run(
+            tmp_path / f"{name}-{level}-{seed}", seed=seed, final=50.0 + seed + lr,
+            algorithm=f'name = "{name}"\nlr = {lr}', world=SPREAD.format(level),
+        )
+        for seed in (0, 1)
+        for name, level, lr in (
+            ("pavg", 0.0, 0.1), ("pavg", 0.6, 0.2), ("fedprox", 0.0, 0.3), ("fedprox", 0.6, 0.4),
+        )
+    ]  # fmt: skip
+    assert len(by_world(groups(folders))) == 2
+
+
+def test_one_method_at_several_levels_is_compared_between_them(tmp_path: Path):
+    one = crossed(tmp_path / "one", {0.0: {"pavg": [90.0, 91]}, 0.6: {"pavg": [50.0, 53]}})
+    assert list(by_world(groups(one))) == [""]
+    assert len(differences.differences(groups(one), "eval/return")) == 1
+    assert level_panels(groups(one), "eval/return") == []
+    # Two methods, each at a level of its own: nothing is varied with the method.
+    two = crossed(tmp_path / "two", {0.0: {"pavg": [90.0, 91]}, 0.6: {"fedprox": [50.0, 53]}})
+    assert list(by_world(groups(two))) == [""]
+    assert "world.length_spread" in confounders(groups(two), "eval/return")[0]
+
+
+def test_the_rest_from_whom_the_best_is_told_apart_is_counted(tmp_path: Path):
+    finals = {"a": [90.0, 92, 91], "b": [90.0, 91, 92], "c": [10.0, 11, 12], "d": [5.0, 6, 8]}
+    told = summary(groups(write_runs(tmp_path, finals)))
+    assert "a is not told apart from b; from 2 others it is" in told
