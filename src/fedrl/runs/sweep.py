@@ -144,7 +144,7 @@ def _checked(data: Tables, path: Path) -> Sweep:
                 f'quotes: "{name}.{rest}" = …'
             )
     if odd := [name for name in runs if not re.fullmatch(FOLDER_NAME, name)]:
-        raise UserError(f"{path}: {odd[0]!r} names a folder: use letters, digits, - and _")
+        raise UserError(f"{path}: {odd[0]!r} names a folder: use letters, digits, ., - and _")
     return Sweep(path.stem, recipe, parse_seeds(seeds, f"{path}: seeds"), dict(runs))
 
 
