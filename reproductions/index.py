@@ -53,8 +53,9 @@ RULES = (
             "margin that counts"),
     (OPEN, "everything else; then the number of seeds that would decide it, if mean and deviation "
            "stay what they are, and their cost stand beside it. Nothing follows from one seed"),
-    (NOT_JUDGED, "what it is compared with has not been tuned as the method was, or explores more "
-                 "to the end, or no side has learned anything"),
+    (NOT_JUDGED, "one of two sides has not been tuned for the comparison as the other was, or is "
+                 "best at an end of what was tried, or explores more to the end; or neither has "
+                 "learned anything; or a bound up to a constant that is not named is exceeded"),
     (NOT_MEASURED, "there is no record yet"),
 )  # fmt: skip
 FROM = "In the tables *from* is the commit of the code and the machine: {}."
@@ -62,10 +63,11 @@ SIGNS = """
 Margins, numbers of seeds and what a rule means for a statement are in a file that each table names
 with its commit. Verdicts of fewer seeds than were planned are what they are so far.
 
-◦ beside a verdict: runs behind it are older than that commit, so the rule was written when somebody
-could have known them. ‡ beside a commit: it cannot be looked up, because it was published folded
-into others; that a rule of such a commit is older than the runs rests on the dates in the records
-alone. + behind a commit: the code had changes that were not committed.
+◦ beside a verdict: runs behind it are older than that commit, or its rule was written anew when
+they were there, so somebody could have known them. ‡ beside a commit: it cannot be looked up,
+because it was published folded into others; that a rule of such a commit is older than the runs
+rests on the dates in the records alone. + behind a commit: the code had changes that were not
+committed.
 """
 
 
@@ -213,10 +215,11 @@ def gathered(statements: Iterable[Statement]) -> list[list[str]]:
 
 
 def row(one: Statement, letters: Mapping[str, str], since: str = "") -> list[str]:
-    """◦ where a record is older than the rules of that date."""
+    """◦ where the rule came after a record, by that date or by its own account."""
     claim = f"*{one.claim}*" if one.ours else one.claim
     verdict = f"**{one.verdict}**"
-    if one.verdict in (HOLDS, FAILS, OPEN) and older(one.records, since):
+    late = one.afterwards or older(one.records, since)
+    if one.verdict in (HOLDS, FAILS, OPEN) and late:
         verdict += " ◦"
     return [one.where, claim, verdict, one.found, str(one.seeds), origin(one.records, letters)]
 

@@ -30,6 +30,8 @@ class Statement:
     records: Sequence[Data] = field(repr=False)
     ours: bool = False
     """Not the paper's: what a claim of it rests on."""
+    afterwards: bool = False
+    """Its rule was written, or written anew, when its runs were there."""
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ from fedrl.core.types import Json
 from fedrl.envs.control import random_mdp
 from fedrl.report import plots
 from reproductions.momentum import comparisons, figures
-from reproductions.momentum.claims import claims, shown
+from reproductions.momentum.claims import claims
+from reproductions.momentum.fairness import tuned_as
 from reproductions.momentum.judging import RULES
-from reproductions.momentum.parts import ERROR, METHODS, WEIGHT, Part
+from reproductions.momentum.parts import ERROR, METHODS, WEIGHT, Part, shown
 from reproductions.momentum.theorems import Theorems
 from reproductions.momentum.theory import Constants
 from reproductions.momentum.tuning import Tuning, tasks
@@ -285,6 +286,7 @@ class Analysis:
         draw = partial(figures.learner_curves, part) if part.whole else None
         return {
             "cell": part.first,
+            "tuned": tuned_as(self.tuning, part),
             "algorithm": part.first.recipe["algorithm"],
             "horizon": part.first.recipe["world"].get("horizon", 100),
             "steps": self.page.text(f"{name}_steps", millions),

@@ -6,14 +6,14 @@ it; None where a record is missing.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
 from fedrl.core.types import Tables
 from fedrl.report import plots
+from reproductions.momentum.fairness import fair, sampled, unjudged, unmarked
 from reproductions.momentum.judging import (
     RULES,
     better,
@@ -23,7 +23,7 @@ from reproductions.momentum.judging import (
     no_difference,
     some,
 )
-from reproductions.momentum.parts import METHODS, TASKS, Part
+from reproductions.momentum.parts import METHODS, TASKS, Part, shown
 from reproductions.momentum.theorems import WHERE, Theorems, direction
 from reproductions.momentum.tuning import Tuning
 from reproductions.records import Data
@@ -48,19 +48,22 @@ class Claim:
     """Those behind it; all of the part if None."""
     ours: bool = False
     more: Sequence[Data] = field(default=(), repr=False)
+    rule: str = ""
+    """Of `verdicts.toml`, where the claim has one by name."""
 
     @property
     def statement(self) -> Statement:
         records = [*self.part.records(self.cells), *self.more]
-        return judged(self.where, self.claim, self.text, records, ours=self.ours)
+        said = judged(self.where, self.claim, self.text, records, ours=self.ours)
+        return replace(said, afterwards=self.rule in RULES["afterwards"])
 
 
 def claims(parts: Parts, tuning: Tuning, paper: Tables) -> list[Claim]:
     return [
         *of_table2(parts, paper["table2"]),
-        *of_figure1(parts),
+        *of_figure1(parts, tuning),
         *of_figure2(parts),
-        *of_table3(parts, paper["table3"]),
+        *of_table3(parts, paper["table3"], tuning),
         *of_theorems(parts),
         *of_rivals(parts, tuning),
         *of_unequal(parts),
@@ -151,20 +154,6 @@ def flat(parts: Parts) -> str | None:
 # Figures and Table 3
 
 
-def sampled(parts: Parts, task: str, cells: Sequence[str]) -> Part:
-    """The best measurement that has these rows: tuned, and with the power that was planned."""
-    tuned = parts["best_cartpole" if task == "cartpole" else f"long_{task}"]
-    return tuned if all(map(tuned.get, cells)) else parts[f"figure1_{task}"]
-
-
-def fair(part: Part, text: str | None) -> str | None:
-    """Nothing is judged by rows whose step sizes come from an earlier, smaller tuning."""
-    if text is None or not part.name.startswith("figure1_"):
-        return text
-    plain = re.sub(rf"\*\*(?:{HOLDS}|{FAILS}|{OPEN})\*\*", "", text).strip()
-    return f"{NOT_JUDGED} {plain} by an earlier, smaller tuning"
-
-
 def named(method: str) -> dict[str, str]:
     return {f"β = {beta}": f"{method} beta={beta}" for beta in BETAS}
 
@@ -173,7 +162,7 @@ def planned(task: str) -> int:
     return int(SEEDS["cartpole" if task == "cartpole" else "mujoco"])
 
 
-def of_figure1(parts: Parts) -> Iterator[Claim]:
+def of_figure1(parts: Parts, tuning: Tuning) -> Iterator[Claim]:
     for task in ("cartpole", "halfcheetah"):
         title, margin, seeds = TASKS[task], MARGIN[task], planned(task)
         for method, name in METHODS.items():
@@ -181,22 +170,25 @@ def of_figure1(parts: Parts) -> Iterator[Claim]:
             pair = (f"{method} beta={beta}", "pavg")
             part = sampled(parts, task, pair)
             yield Claim("Figure 1", f"{title}: {name} with β = {beta} beats PAvg over the run",
-                        fair(part, better(part, *pair, margin, seeds)), part, pair)  # fmt: skip
+                        fair(tuning, part, pair, better(part, *pair, margin, seeds)), part,
+                        pair)  # fmt: skip
             every = ["pavg", *rows.values()]
             part = sampled(parts, task, every)
             yield Claim("Figure 1", f"{title}: {name} with some β < 1 beats PAvg over the run",
-                        fair(part, some(part, rows, "pavg", margin, seeds, "area")), part,
-                        every)  # fmt: skip
+                        fair(tuning, part, every, some(part, rows, "pavg", margin, seeds, "area")),
+                        part, every)  # fmt: skip
         pairs = {b: (f"fedhapg-m beta={b}", f"fedsvrpg-m beta={b}") for b in BETAS}
         cells = [name for pair in pairs.values() for name in pair]
         part = sampled(parts, task, cells)
         yield Claim("Figure 1", f"{title}: FedHAPG-M has less variance than FedSVRPG-M",
-                    fair(part, less_variance(part, pairs, seeds)), part, cells)  # fmt: skip
+                    fair(tuning, part, cells, less_variance(part, pairs, seeds)), part, cells,
+                        rule="less_variance")  # fmt: skip
         if task == "cartpole":
             part = parts["equal_step"]
             yield Claim("Figure 1", f"{title}: FedHAPG-M has less variance than "
                         "FedSVRPG-M, with one step size for both",
-                        less_variance(part, pairs, seeds), part, cells, True)  # fmt: skip
+                        less_variance(part, pairs, seeds), part, cells, True,
+                        rule="less_variance")  # fmt: skip
 
 
 def of_figure2(parts: Parts) -> Iterator[Claim]:
@@ -205,20 +197,20 @@ def of_figure2(parts: Parts) -> Iterator[Claim]:
         for said, part, start in (
             ("η = 0.05, λ = 0.5, its own", parts["paper_agents"], "formula,"),
             ("its steps, returns standardised", parts["paper_agents"], "standardised,"),
-            ("tuned steps", parts["figure2"], ""),
+            ("steps as tuned for N = 5", parts["figure2"], ""),
         ):
             eight, four = (f"{start}{method} beta=0.2,N={n}" for n in (8, 4))
             yield Claim("Figure 2", f"more agents are better: {name}, N = 8 against 4 ({said})",
                         better(part, eight, four, margin, seeds), part, (eight, four))  # fmt: skip
 
 
-def of_table3(parts: Parts, paper: Tables) -> Iterator[Claim]:
+def of_table3(parts: Parts, paper: Tables, tuning: Tuning) -> Iterator[Claim]:
     for task in ("cartpole", "walker2d"):
         pair = ("fedhapg-m beta=0.8", "pavg")
         part = sampled(parts, task, pair)
-        text = fair(part, better(part, *pair, MARGIN[task], planned(task), "final"))
+        text = better(part, *pair, MARGIN[task], planned(task), "final")
         said = f"{TASKS[task]}: FedHAPG-M with β = 0.8 ends above PAvg"
-        yield Claim("Table 3", said, text, part, pair)
+        yield Claim("Table 3", said, fair(tuning, part, pair, text), part, pair)
     for said, part, start in (
         ("η = 0.75, λ = 0.6, g as written", parts["paper_steps"], "eta=0.75,lambda=0.6,formula,"),
         ("the same, returns standardised", parts["paper_steps"],
@@ -247,21 +239,31 @@ def levels(part: Part, start: str, paper: Tables) -> str | None:
 # Theorems
 
 
+def together_told(told: Mapping[str, str | None]) -> str | None:
+    """Of both methods; nothing is judged of both where one is not."""
+    known = {name: text for name, text in told.items() if text is not None}
+    if len(known) < len(told):
+        return None
+    text = "; ".join(f"{name}: {said}" for name, said in known.items())
+    if any(said.startswith(NOT_JUDGED) for said in known.values()):
+        return f"{NOT_JUDGED}: {unmarked(text)}"
+    return text
+
+
 def of_theorems(parts: Parts) -> Iterator[Claim]:
     part = parts["theorems"]
-    for method, where in WHERE.items():
-        one = Theorems(part, method)
-        yield Claim(where, "mean ‖∇J‖² is below the bound, at the parameters it prescribes",
-                    one.bound(), part, one.names)  # fmt: skip
-        yield Claim(where, "linear speed-up: mean ‖∇J‖², at its parameters, falls with N as the "
-                    "bound's first term", one.speed_up(), part, one.names)  # fmt: skip
-    for method, name in METHODS.items():
-        one = Theorems(part, method)
+    methods = {name: Theorems(part, method) for method, name in METHODS.items()}
+    for one in methods.values():
+        yield Claim(WHERE[one.method], "mean ‖∇J‖² is below the bound, at the parameters it "
+                    "prescribes", one.bound(), part, one.names, rule="bound")  # fmt: skip
+    for name, one in methods.items():
         yield Claim("Corollary 6.6", f"trajectories per agent to an ε-FOSP fall as 1/N: {name}",
-                    one.complexity(), part, one.names)  # fmt: skip
-    both = [Theorems(part, method).speed_up() for method in METHODS]
-    text = None if None in both else "; ".join(f"{n}: {t}" for n, t in zip(METHODS.values(), both))
-    yield Claim("Table 1", "linear speed-up in N of both methods", text, part)
+                    one.complexity(), part, one.names, rule="complexity")  # fmt: skip
+    told = {name: one.speed_up() for name, one in methods.items()}
+    text = together_told(told)
+    yield Claim("Table 1", "linear speed-up in N of both methods: mean ‖∇J‖², at the theorems' "
+                "parameters, falls with N as the bounds' first term", text, part,
+                rule="speed_up")  # fmt: skip
     speedup = parts["speedup"]
     for beta in speedup.axis("beta"):
         cells = [name for name in speedup.cells if name.endswith(f"beta={beta}")]
@@ -292,19 +294,21 @@ def of_rivals(parts: Parts, tuning: Tuning) -> Iterator[Claim]:
         part = parts[key]
         ours = champion(tuning, tuning.after[key])
         for rival in (n for n in part.cells if not n.startswith(tuple(METHODS))):
-            text = None if ours is None else better(part, ours, rival, margin, int(seeds), "area",
-                                                    digits)  # fmt: skip
-            said = "" if ours is None else f" (β = {ours.partition('=')[2]})"
-            yield Claim("Section 7", f"{title}: FedSVRPG-M{said} is better than "
-                        f"{shown(rival)} over the run, both tuned", text, part,
-                        [one for one in (ours, rival) if one], True)  # fmt: skip
+            text, said, pair = None, "", [rival]
+            if ours is not None:
+                pair, said = [ours, rival], f" (β = {ours.partition('=')[2]})"
+                text = better(part, ours, rival, margin, int(seeds), "area", digits)
+            yield Claim("Section 7", f"{title}: FedSVRPG-M{said} is better than {shown(rival)} "
+                        "over the run, each with the steps that its tuning found",
+                        fair(tuning, part, pair, text), part, pair, True)  # fmt: skip
 
 
 def of_unequal(parts: Parts) -> Iterator[Claim]:
     part, pair = parts["unequal_cartpole"], ("fedsvrpg-m beta=0.8", "fednova")
+    text = better(part, *pair, MARGIN["cartpole"], int(SEEDS["cartpole"]))
     yield Claim("Section 7", "CartPole, clients with 2 to 24 local steps: FedSVRPG-M (β = 0.8) is "
-                "better than FedNova over the run", better(part, *pair, MARGIN["cartpole"],
-                int(SEEDS["cartpole"])), part, pair, True)  # fmt: skip
+                "better than FedNova over the run", unjudged(text, "steps as tuned for equal "
+                "numbers"), part, pair, True)  # fmt: skip
 
 
 def of_bodies(parts: Parts, tuning: Tuning) -> Iterator[Claim]:
@@ -316,15 +320,8 @@ def of_bodies(parts: Parts, tuning: Tuning) -> Iterator[Claim]:
             pair = (f"{knob},{ours}", f"{knob},pavg")
             text = better(part, *pair, MARGIN[task], planned(task)) if known else None
             yield Claim("Section 7", f"{TASKS[task]}, clients that differ ({knob}): FedSVRPG-M "
-                        "beats PAvg over the run", text, part, pair, True)  # fmt: skip
+                        "beats PAvg over the run", unjudged(text, "steps as tuned without "
+                        "these"), part, pair, True)  # fmt: skip
 
 
 BETA_OF_CHEETAH = "fedsvrpg-m beta=0.5"
-TITLES = {"pavg": "PAvg", "scaffold": "SCAFFOLD", "fednova": "FedNova", "qavg": "QAvg",
-          "fedpg-br": "FedPG-BR", "fedprox": "FedProx", "fedsvrpg-m": "FedSVRPG-M",
-          "fedhapg-m": "FedHAPG-M"}  # fmt: skip
-
-
-def shown(learner: str) -> str:
-    name, _, own = learner.partition(" ")
-    return f"{TITLES[name]} {own.replace('beta=', 'β=').replace('mu=', 'μ=')}".strip()

@@ -1,4 +1,4 @@
-"""Rows side by side: the paper's own steps, rivals tuned alike, clients that differ, and tuning."""
+"""Rows side by side: the paper's own steps, rivals, clients that differ, and tuning."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from functools import cached_property, partial
 
 from fedrl.core.types import Json
 from reproductions.momentum import figures
-from reproductions.momentum.claims import shown
+from reproductions.momentum.fairness import unfair
 from reproductions.momentum.judging import RULES, difference
-from reproductions.momentum.parts import TASKS, WEIGHT, Part
+from reproductions.momentum.parts import TASKS, WEIGHT, Part, shown
 from reproductions.momentum.tuning import WEIGHT_VARIANCE, Try, Tuning, constants
 from reproductions.pages import Page, Row
 from reproductions.verdicts import FAILS, HOLDS, alike, number, signed, verdict
@@ -23,6 +23,8 @@ TUNED = {
 """Parts in which η and λ were found."""
 RANGE = {"best_cartpole": 1, "best_mdp": 3, "long_halfcheetah": 1, "long_walker2d": 1}
 """Digits of a return."""
+UNTRIED = ("qavg", "fedpg-br")
+"""Methods of whose server no step λ was tried."""
 
 
 class Comparisons:
@@ -80,7 +82,7 @@ class Comparisons:
         head = ("", "method", "", "mean over the run", "at the end", "over the run, against N = 4")
         return self.page.table("paper_agents", head, rows, keys=3)
 
-    # Everybody tuned alike
+    # Everybody with tuned steps
 
     def best(self, name: str) -> Json:
         """Every row with the steps that its tuning found, against PAvg on the same seeds."""
@@ -90,7 +92,8 @@ class Comparisons:
             steps: list[str | None] = [None, None]
             if "lr" in algorithm:
                 apart = algorithm.get("server_lr")
-                steps = [f"{algorithm['lr']:g}", "ηK" if apart is None else f"{apart:g}"]
+                far = "ηK" if apart is None else f"{apart:g}"
+                steps = [f"{algorithm['lr']:g}", "–" if learner in UNTRIED else far]
             rows.append([
                 shown(learner), *steps, number(part.area(learner), digits),
                 "–" if learner == "pavg" else verdict(*part.pair(learner, "pavg", "area"), digits),
@@ -104,8 +107,9 @@ class Comparisons:
         return {
             "shown": self.page.shows(part.found),
             "cell": part.first,
+            "ends": unfair(self.tuning, part, part.cells) or "none is at an end of what was tried",
             "rows": self.page.table(name, head, rows),
-            "picture": self.page.picture(name, "return by round, every row tuned", draw),
+            "picture": self.page.picture(name, "return by round, every row with tuned steps", draw),
         }
 
     def bodies(self, task: str) -> Json:
@@ -151,10 +155,11 @@ class Comparisons:
                 rows.append([
                     TASKS.get(task, task), shown(learner),
                     None if rates is None else in_words(rates, "rate"),
-                    None if rates is None else at_an_end(self.tuning, first, learner),
+                    None if rates is None else at_an_end(self.tuning, first, learner, "rate"),
                     None if lengths is None else in_words(lengths, "factor") or "–",
+                    at_an_end(self.tuning, second, learner, "factor"),
                 ])  # fmt: skip
-        head = ("task", "method", "η: score", "best η", "λ/(ηK): score, with that η")
+        head = ("task", "method", "η: score", "best η", "λ/(ηK): score, with that η", "best λ/(ηK)")
         return self.page.table("tuning", head, rows, keys=2)
 
     @cached_property
@@ -178,14 +183,16 @@ def in_words(tries: Mapping[str, Try], label: str) -> str:
     )
 
 
-def at_an_end(tuning: Tuning, part: str, learner: str) -> str | None:
+def at_an_end(tuning: Tuning, part: str, learner: str, label: str) -> str | None:
     """The best step size, and whether it is the smallest or the largest that was tried."""
     winner, tries = tuning.choice(part, learner), tuning.tries(part, learner)
     if winner is None or not tries:
         return None
-    rates = [float(one.cell.labels["rate"]) for one in tries.values()]
-    rate = float(winner.cell.labels["rate"])
-    return f"{rate:g}" + (" (an end)" if rate in (min(rates), max(rates)) else "")
+    if not any(label in one.cell.labels for one in tries.values()):
+        return "–"
+    told = {"rate": "η", "factor": "λ"}[label]
+    end = " (an end)" if told in tuning.ends(part, learner) else ""
+    return f"{float(winner.cell.labels.get(label, 1)):g}{end}"
 
 
 def constants_in_words(part: Part) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from fedrl.report import plots
 from fedrl.report.method_colours import styles
-from reproductions.momentum.parts import ERROR, METHODS, Found, Part
+from reproductions.momentum.parts import ERROR, METHODS, Found, Part, shown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -85,8 +85,6 @@ def agents(part: Part) -> Figure:
 
 def rows(part: Part) -> Figure:
     """The momentum methods beside PAvg, and PAvg beside its rivals."""
-    from reproductions.momentum.claims import shown
-
     ours = [name for name in part.found if name.startswith(tuple(METHODS))]
     rivals = [name for name in part.found if name not in ours]
     panels = [

@@ -14,20 +14,24 @@ from scipy import stats
 
 from fedrl.report import plots
 from reproductions.momentum.parts import Part
+from reproductions.statements import NOT_JUDGED
 from reproductions.verdicts import (
     FAILS,
     HOLDS,
     OPEN,
     Difference,
+    above,
     alike,
     in_words,
     quantile,
+    signed,
     together,
     would_decide,
 )
 
 RULES = tomllib.loads((Path(__file__).parent / "verdicts.toml").read_text(encoding="utf-8"))
 RESAMPLES = 10_000
+OVER = {"final": "at the end", "area": "over the run"}
 
 
 def is_better(difference: Difference, margin: float) -> str:
@@ -58,8 +62,51 @@ def better(
     if found is None:
         return None
     told, seeds = found
+    word = where_learned(part, (ours, base), over, told, is_better(told, margin))
+    if word == NOT_JUDGED:
+        start, *ends = (f"{level:.1f}" for level in levels_of(part, (ours, base), over))
+        return (
+            f"{NOT_JUDGED} ({signed(told, digits)}): neither has learned anything, "
+            f"{start} at the beginning, {' and '.join(ends)} {OVER[over]}"
+        )
     each = seconds_of(part, (ours, base))
-    return in_words(is_better(told, margin), told, seeds, planned, each, margin, digits)
+    return in_words(word, told, seeds, planned, each, margin, digits)
+
+
+# Whether anything was learned
+
+
+def change(part: Part, name: str, over: str) -> Difference | None:
+    """What training changed of a row's mean return, with both intervals."""
+    samples = part.final(name) if over == "final" else part.area(name)
+    if samples is None:
+        return None
+    mean, half = plots.interval(samples)
+    _, means, halves = part.found[name].band()
+    return float(mean - means[0]), float(np.hypot(half, halves[0]))
+
+
+def may_have_learned(part: Part, name: str, over: str) -> bool:
+    """Above its own beginning; one seed cannot tell."""
+    found = change(part, name, over)
+    return found is not None and (above(found) == HOLDS or found[1] != found[1])
+
+
+def where_learned(part: Part, pair: Sequence[str], over: str, told: Difference, word: str) -> str:
+    """Where neither side has learned anything nothing is judged; only below one that kept its
+    level a side is no better there, too."""
+    if any(may_have_learned(part, name, over) for name in pair):
+        return word
+    base = change(part, pair[1], over)
+    kept = base is not None and above(base) != FAILS
+    return FAILS if kept and above(told) == FAILS else NOT_JUDGED
+
+
+def levels_of(part: Part, names: Sequence[str], over: str) -> list[float]:
+    """The mean return before training, and that of each row at the end or over the run."""
+    ends = (part.final(name) if over == "final" else part.area(name) for name in names)
+    start = float(part.found[names[0]].band()[1][0])
+    return [start, *(float(np.mean(end)) for end in ends if end is not None)]
 
 
 def no_difference(
@@ -91,15 +138,18 @@ def some(
         (mean, half), seeds = found
         wide = stats.t.ppf(1 - 0.025 / len(ours), seeds - 1) / quantile(seeds) if seeds > 1 else 1.0
         one = (mean, half * float(wide))
-        words.append(is_better(one, margin))
+        words.append(where_learned(part, (name, base), over, one, is_better(one, margin)))
         told.append(f"{label}: {mean:+.1f} ± {one[1]:.1f}")
         if words[-1] == OPEN and half == half:
             each = seconds_of(part, (name, base))
             far = max(abs(mean), margin - mean)
             told[-1] += f", {would_decide(one[1], seeds, far, each, 'seeds')}"
-    word = HOLDS if HOLDS in words else FAILS if set(words) == {FAILS} else OPEN
     fewer = f"; {seeds} of {planned} seeds" if seeds < planned else ""
-    return f"**{word}** ({'; '.join(told)}{fewer})"
+    numbers = f"({'; '.join(told)}{fewer})"
+    if NOT_JUDGED in words and HOLDS not in words:
+        return f"{NOT_JUDGED} {numbers}: in some neither has learned anything"
+    word = HOLDS if HOLDS in words else FAILS if set(words) == {FAILS} else OPEN
+    return f"**{word}** {numbers}"
 
 
 # Deviations
@@ -132,7 +182,10 @@ def less_variance(part: Part, pairs: Mapping[str, tuple[str, str]], planned: int
             line += f", {would_decide(half, fewest, max(abs(middle), 1e-3), each, 'seeds')}"
         told.append(line)
     more = f"; {fewest} of {planned} seeds" if fewest < planned else ""
-    return f"**{together(words)}** ({'; '.join(told)}{more})"
+    numbers = f"({'; '.join(told)}{more})"
+    if not any(may_have_learned(part, name, "final") for names in pairs.values() for name in names):
+        return f"{NOT_JUDGED} {numbers}: nobody has learned anything"
+    return f"**{together(words)}** {numbers}"
 
 
 def log_ratio(ours: np.ndarray, base: np.ndarray) -> np.ndarray:

@@ -17,6 +17,14 @@ from reproductions.verdicts import BySeed, Samples, paired
 WEIGHT, ERROR = "train/weight_mean", "eval/direction_error"
 METHODS = {"fedsvrpg-m": "FedSVRPG-M", "fedhapg-m": "FedHAPG-M"}
 TASKS = {"cartpole": "CartPole", "halfcheetah": "HalfCheetah", "walker2d": "Walker2d"}
+TITLES = {"pavg": "PAvg", "scaffold": "SCAFFOLD", "fednova": "FedNova", "qavg": "QAvg",
+          "fedpg-br": "FedPG-BR", "fedprox": "FedProx", "fedsvrpg-m": "FedSVRPG-M",
+          "fedhapg-m": "FedHAPG-M"}  # fmt: skip
+
+
+def shown(learner: str) -> str:
+    name, _, own = learner.partition(" ")
+    return f"{TITLES[name]} {own.replace('beta=', 'β=').replace('mu=', 'μ=')}".strip()
 
 
 @dataclass(frozen=True)

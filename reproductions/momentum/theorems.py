@@ -10,6 +10,7 @@ from reproductions.momentum.judging import below, bootstrapped, slope_of, slope_
 from reproductions.momentum.parts import ERROR, METHODS, Part, Together
 from reproductions.momentum.tuning import constants
 from reproductions.pages import Row
+from reproductions.statements import NOT_JUDGED
 from reproductions.verdicts import FAILS, HOLDS, OPEN, Difference, alike, signed
 
 NORM = "eval/grad_norm_sq"
@@ -74,8 +75,9 @@ class Theorems:
     # Verdicts
 
     def bound(self) -> str | None:
-        """Whether the bound holds in every cell, with 1 for its unnamed constant."""
-        words, ratios = [], []
+        """Whether the bound holds in every cell with 1 for its unnamed constant. That it does not
+        refutes nothing: another constant may be meant."""
+        ends, ratios = [], []
         for n in self.sizes:
             for r in self.rounds:
                 one = self.cell(int(n), int(r))
@@ -85,29 +87,37 @@ class Theorems:
                 right = constants(one.cell).bound(int(n), steps, int(r), self.method)
                 mean, half = (one.summary(NORM, "all", over) for over in ("mean", "half"))
                 ratios.append(mean / right)
-                words.append(HOLDS if mean + half <= right else FAILS if mean - half > right
-                             else OPEN)  # fmt: skip
-        word = FAILS if FAILS in words else HOLDS if set(words) == {HOLDS} else OPEN
-        said = f"**{word}**: mean ‖∇J‖² is {min(ratios):.2f} to {max(ratios):.2f} of the bound"
-        if word != HOLDS:
-            said += (
-                f", above it in {words.count(FAILS)} of {len(words)} cells; the theorem names no "
-                "constant, with one of that size it holds"
-            )
-        return said
+                ends.append((mean + half) / right)
+        said = f"mean ‖∇J‖² is {min(ratios):.2f} to {max(ratios):.2f} of the bound"
+        if max(ends) <= 1:
+            return f"**{HOLDS}**: {said}"
+        return (
+            f"{NOT_JUDGED}: {said} with 1 for the constant that the theorem does not name, "
+            f"above it in {sum(ratio > 1 for ratio in ratios)} of {len(ratios)} cells; with a "
+            f"constant of {max(ends):.1f} the bound holds in all; its speed-up in N: Table 1"
+        )
 
     def speed_up(self) -> str | None:
+        """Whether mean ‖∇J‖² falls with N as the bound's first term, where every N has moved. An
+        upper bound is not refuted by what falls more slowly."""
         norms = self.norms()
         if norms is None:
             return None
-        last = norms[:, -1]
+        last, cells = norms[:, -1], [self.cell(int(n), int(self.rounds[-1])) for n in self.sizes]
+        starts = np.array([float(one.band(NORM)[1][0]) for one in cells if one])
         told = resampled_slope(self.sizes, last)
         word = below(told, -2 / 3 + 0.1)
-        ends = " to ".join(f"{value:.4f}" for value in (last[0].mean(), last[-1].mean()))
-        return (
-            f"**{word}** (slope {signed(told, 2)}): mean ‖∇J‖² over {self.rounds[-1]:,} rounds is "
-            f"{ends} from N = {self.sizes[0]} to {self.sizes[-1]}"
+        means = last.mean(-1)
+        said = (
+            f"(slope {signed(told, 2)}): mean ‖∇J‖² over {self.rounds[-1]:,} rounds is "
+            f"{means[0]:.4f} to {means[-1]:.4f} from N = {self.sizes[0]} to {self.sizes[-1]}"
         )
+        if not (moved := means <= starts / 2).all():
+            who = "not every N" if moved.any() else "no N"
+            return f"{NOT_JUDGED} {said}; {who} came to half of what it is at θ_0, {starts[0]:.4f}"
+        if word == FAILS:
+            return f"{NOT_JUDGED} {said}; an upper bound is not refuted by what falls more slowly"
+        return f"**{word}** {said}"
 
     def complexity(self) -> str | None:
         """Trajectories per agent until mean ‖∇J‖² ≤ ε, half of what it is at θ_0.

@@ -71,6 +71,20 @@ class Tuning:
             self._tries[part, learner] = self._read(part, learner)
         return self._tries[part, learner]
 
+    def ends(self, part: str, learner: str) -> list[str]:
+        """Which of η and λ is best at the smallest or the largest that was tried."""
+        found, tries, best = [], self.tries(part, learner), self.choice(part, learner)
+        label, told = "rate", "η"
+        if before := self.after.get(part):
+            found, label, told = self.ends(before, learner), "factor", "λ"
+        if not tries or best is None:
+            return found
+        tried = [float(one.cell.labels.get(label, 1)) for one in tries.values()]  # ηK is ηK times 1
+        own = any(label in one.cell.labels for one in tries.values())
+        if own and float(best.cell.labels.get(label, 1)) in (min(tried), max(tried)):
+            found.append(told)
+        return found
+
     def _read(self, part: str, learner: str) -> dict[str, Try] | None:
         found: dict[str, Try] = {}
         if before := self.after.get(part):

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.children import python
+from support.repository import DOCS
 
 from fedrl.core.types import UserError
 from fedrl.runs import train
@@ -147,6 +148,15 @@ def test_reproduce_keeps_cells_and_writes_its_page(fedrl, tmp_path):
     again = fedrl(*words)
     assert " in " not in again.stderr  # nothing is computed twice
     assert page.read_text() == text
+
+
+def test_a_page_without_records_names_the_option_for_them(fedrl, tmp_path):
+    words = ("reproduce", "exposure", "--processes", "0", "--page", "elsewhere/page.md")
+    said = fedrl(*words).stderr
+    assert "0 records of the scale small under elsewhere/page/records" in said
+    assert "--records" in said
+    records = str(DOCS / "results" / "exposure" / "records")
+    assert "0 records" not in fedrl(*words, "--records", records).stderr
 
 
 def test_a_hung_client_is_stopped_and_named(fedrl, tmp_path):

@@ -160,5 +160,7 @@ def test_a_rule_that_is_younger_than_the_runs_is_marked():
     letters = {"a CPU, 2 cores": "A", "B, ? cores": "B"}
     assert index.row(said, letters, "2026-01-01T23:59:59Z")[2] == "**holds**"
     assert index.row(said, letters, "2026-01-02T12:00:00Z")[2] == "**holds** ◦"
+    anew = dataclasses.replace(said, afterwards=True)
+    assert index.row(anew, letters, "2026-01-01T23:59:59Z")[2] == "**holds** ◦"
     waits = dataclasses.replace(said, verdict=NOT_JUDGED)
     assert index.row(waits, letters, "2027")[2] == "**not judged**"

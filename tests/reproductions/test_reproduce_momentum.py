@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -10,19 +12,24 @@ import pytest
 
 pytest.importorskip("jax", reason="the momentum methods need jax")
 
+from support.repository import DOCS
 from support.result_pages import row
 
 from fedrl.envs.control import random_mdp
 from reproductions.grid import SCALES, read_grid
+from reproductions.momentum import theorems
 from reproductions.momentum.analysis import Analysis, statements
+from reproductions.momentum.claims import together_told
 from reproductions.momentum.judging import (
     RULES,
     below,
+    better,
     is_better,
     less_variance,
     log_ratio,
     slope_of,
     slope_of_means,
+    some,
 )
 from reproductions.momentum.parts import Part, Separate
 from reproductions.momentum.theorems import Theorems, reached, resampled_slope
@@ -31,7 +38,7 @@ from reproductions.momentum.tuning import Tuning, best, tasks, worth
 from reproductions.pages import MARK, Page
 from reproductions.records import Store, as_run, of_seeds
 from reproductions.results import Trained
-from reproductions.statements import WORDS
+from reproductions.statements import NOT_JUDGED, WORDS, Statement, verdict_of
 from reproductions.study import FOLDER, prepare, wanted, write_page
 from reproductions.verdicts import FAILS, HOLDS, OPEN, number, slope, verdict
 
@@ -198,6 +205,56 @@ def test_what_was_not_reached_decides_nothing():
     assert "more than 10¹² for N = 1" in never
 
 
+class KnownTheorems(Theorems):
+    """Of three numbers of agents; `part` is mean ‖∇J‖² by agents, at θ_0 it is 1."""
+
+    sizes, rounds = np.array([1, 2, 4]), np.array([1600])
+    right = 1.0
+
+    def norms(self):
+        return np.repeat(np.array(self.part)[:, None, None], 5, -1)
+
+    def cell(self, clients, rounds):
+        mean = self.part[list(self.sizes).index(clients)]
+        recipe = {"algorithm": {"local_steps": 2}}
+        return SimpleNamespace(
+            band=lambda name: (None, [1.0]), cell=SimpleNamespace(recipe=recipe),
+            summary=lambda name, of, over: {"mean": mean, "half": 0.1}[over],
+        )  # fmt: skip
+
+
+def test_an_upper_bound_is_not_refuted_by_what_falls_more_slowly():
+    norms = [0.4, 0.4 / 2**0.8, 0.4 / 4**0.8]
+    assert KnownTheorems(norms, "fedsvrpg-m").speed_up().startswith(f"**{HOLDS}** (slope -0.80")
+    slow = KnownTheorems([0.4, 0.38, 0.36], "fedsvrpg-m").speed_up()
+    assert verdict_of(slow) == NOT_JUDGED
+    assert slow.endswith("an upper bound is not refuted by what falls more slowly")
+    for first, who in ((0.99, "not every N"), (0.999, "no N")):
+        still = [first, *(norms[1:] if who == "not every N" else [0.9, 0.8])]
+        said = KnownTheorems(still, "fedsvrpg-m").speed_up()
+        assert verdict_of(said) == NOT_JUDGED
+        assert said.endswith(f"{who} came to half of what it is at θ_0, 1.0000")
+
+
+def test_a_bound_without_its_constant_cannot_be_refuted(monkeypatch):
+    monkeypatch.setattr(
+        theorems, "constants", lambda cell: SimpleNamespace(bound=lambda *at: KnownTheorems.right)
+    )
+    assert KnownTheorems([0.4, 0.3, 0.2], "fedsvrpg-m").bound().startswith(f"**{HOLDS}**")
+    said = KnownTheorems([6.0, 3.0, 0.5], "fedsvrpg-m").bound()
+    assert verdict_of(said) == NOT_JUDGED
+    assert "0.50 to 6.00 of the bound" in said
+    assert "above it in 2 of 3 cells; with a constant of 6.1" in said
+
+
+def test_nothing_is_judged_of_both_methods_where_one_is_not():
+    told = {"A": f"**{HOLDS}** (1)", "B": f"{NOT_JUDGED} (2)"}
+    assert verdict_of(together_told(told)) == NOT_JUDGED
+    assert together_told(told) == "not judged: A: (1); B: (2)"
+    assert verdict_of(together_told({"A": f"**{HOLDS}** (1)"})) == HOLDS
+    assert together_told(told | {"B": None}) is None
+
+
 def test_slope_of_a_power_law():
     x = np.array([1.0, 2, 4, 8])
     assert slope(x, 3 / x) == pytest.approx(-1)
@@ -230,6 +287,51 @@ def test_parts_are_asked_for_by_their_names_or_their_tasks():
 
 
 # A page of records that never were
+
+
+ROWS = ("ours", "base")
+
+
+def rows(ours: tuple[float, float], base: tuple[float, float]) -> SimpleNamespace:
+    """Two rows of 20 seeds that go from a level to another, which is the mean over the run, too."""
+    noise = 0.1 * np.random.default_rng(0).standard_normal((2, 20))
+    ends = {name: np.array(levels[1] + some) for name, levels, some in
+            zip(ROWS, (ours, base), noise)}  # fmt: skip
+    starts = {name: levels[0] for name, levels in zip(ROWS, (ours, base))}
+    found = {name: SimpleNamespace(
+        seconds=1.0, finals=lambda: range(20),
+        band=lambda name=name: (None, np.array([starts[name]]), np.array([0.1])),
+    ) for name in ROWS}  # fmt: skip
+    return SimpleNamespace(
+        found=found, get=found.get, final=ends.get, area=ends.get,
+        pair=lambda a, b, over="final": (ends[a], ends[b]),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("ours", "base", "word"),
+    [
+        ((22.0, 9.0), (22.0, 9.0), NOT_JUDGED),  # both fell
+        ((22.0, 12.0), (22.0, 9.0), NOT_JUDGED),  # that one fell less is no achievement
+        ((22.0, 9.0), (22.0, 12.0), NOT_JUDGED),  # nor is that one fell more a refutation
+        ((22.0, 22.0), (22.0, 22.0), NOT_JUDGED),
+        ((22.0, 9.0), (22.0, 22.0), FAILS),  # the other kept its level
+        ((22.0, 9.0), (22.0, 60.0), FAILS),
+        ((22.0, 60.0), (22.0, 60.0), FAILS),
+        ((22.0, 60.0), (22.0, 9.0), HOLDS),
+    ],
+)
+def test_nothing_is_better_where_nobody_learned(ours, base, word):
+    part = rows(ours, base)
+    assert verdict_of(better(part, *ROWS, 4.0, 20)) == word
+    assert verdict_of(some(part, {"β": "ours"}, "base", 4.0, 20, "area")) == word
+    learned = NOT_JUDGED in less_variance(part, {"β": ROWS}, 20)
+    assert learned == (max(ours[1], base[1]) < 60)
+
+
+def test_the_levels_of_those_who_learned_nothing_are_told():
+    said = better(rows((22.0, 9.0), (22.0, 9.0)), *ROWS, 4.0, 20)
+    assert said.endswith("learned anything, 22.0 at the beginning, 9.0 and 9.0 over the run")
 
 
 def fake(study, part: str, level) -> None:
@@ -283,6 +385,8 @@ def test_the_page_says_what_the_records_say(tmp_path):
     assert (tmp_path / "page" / "table2.png").is_file()
     assert MARK not in text
     assert "- figure2: 4 of 4 records are missing" in text
+    assert "At the scale smoke nothing is counted" in text
+    assert "Of 29 claims" not in text
 
 
 @pytest.mark.slow
@@ -298,6 +402,63 @@ def test_every_part_has_a_section_and_every_figure_is_drawn(tmp_path):
                      "figure1_halfcheetah", "figure1_walker2d", "best_cartpole", "best_mdp",
                      "long_halfcheetah", "long_walker2d"}  # fmt: skip
     assert "records are missing" not in text
+
+
+@pytest.fixture(scope="module")
+def published() -> dict[str, Statement]:
+    """What the published records say, by claim."""
+    study = prepare("momentum", "full", Path("runs"), DOCS / "results" / "momentum" / "records")
+    return {f"{one.where}: {one.claim}": one for one in statements(study)}
+
+
+def verdicts_of(published: Mapping[str, Statement], words: str) -> list[str]:
+    return [one.verdict for name, one in published.items() if words in name]
+
+
+@pytest.mark.slow
+def test_a_winner_at_an_end_of_what_was_tried_judges_nothing(published):
+    """On random MDPs FedSVRPG-M's best η and λ are; on CartPole nobody's is."""
+    assert set(verdicts_of(published, "random MDPs: ")) == {NOT_JUDGED}
+    fedpg = next(one for name, one in published.items() if "MDPs" in name and "FedPG-BR" in name)
+    assert fedpg.found.endswith("tried: η and λ of FedSVRPG-M β=0.2, η of FedPG-BR")
+    assert NOT_JUDGED not in verdicts_of(published, "Section 7: CartPole: ")
+
+
+@pytest.mark.slow
+def test_steps_that_were_tuned_for_something_else_judge_nothing(published):
+    assert set(verdicts_of(published, "CartPole, clients ")) == {NOT_JUDGED}
+    assert len(verdicts_of(published, "CartPole, clients ")) == 9
+
+
+@pytest.mark.slow
+def test_the_speed_up_is_judged_once(published):
+    assert len(verdicts_of(published, "linear speed-up")) == 1
+    assert "its speed-up in N: Table 1" in next(
+        one.found for name, one in published.items() if name.startswith("Theorem 6.5")
+    )
+
+
+@pytest.mark.slow
+def test_rules_that_came_after_their_runs_are_marked(published):
+    late = [name for name, one in published.items() if one.afterwards]
+    assert sum("less variance" in name for name in late) == 3
+    assert sum("Corollary 6.6" in name for name in late) == 2
+    assert not any(name.startswith("Section 7") for name in late)
+
+
+@pytest.mark.slow
+def test_the_page_says_where_fixed_steps_come_from(tmp_path):
+    """CartPole's are those that the tuning found, HalfCheetah's come from an earlier one."""
+    study = prepare("momentum", "full", tmp_path, DOCS / "results" / "momentum" / "records")
+    write_page(study, tmp_path / "page.md")
+    text = " ".join((tmp_path / "page.md").read_text(encoding="utf-8").split())
+    cartpole = text.partition("## Figure 1: CartPole")[2].partition("##")[0]
+    cheetah = text.partition("## Figure 1: HalfCheetah")[2].partition("##")[0]
+    assert "η as its tuning found it" in cartpole
+    assert "η by an earlier, smaller tuning" in cheetah
+    assert "tuned alike" not in text
+    assert "*less variance* (a mean over β, which it had asked for, hid that one β" in text
+    assert "0.333 (an end)" in text
 
 
 @pytest.mark.slow

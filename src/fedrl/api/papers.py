@@ -40,6 +40,10 @@ PAPERS = {
     "gymnasium": Paper(("small",)),
 }
 SCALES = ("smoke", "small", "full", "paper")
+NO_RECORDS = (
+    "0 records of the scale {scale} under {folder}: the page has no numbers of them; --records "
+    "names the folder where they are"
+)
 
 
 def reproduce(
@@ -87,6 +91,8 @@ def reproduce(
     limits: Json = {"processes": processes, "minutes": minutes, "cells": tuple(cells) or None}
     given = {name: value for name, value in limits.items() if value is not None}
     measured = study.measure(prepared, parts, say or logging.getLogger("fedrl").info, **given)
+    if processes == 0 and scale != "paper" and not any(measured.records().values()):
+        logging.getLogger("fedrl").warning(NO_RECORDS.format(scale=scale, folder=kept))
     study.write_page(measured, place, published=scale in PAPERS[paper].published)
     return place
 

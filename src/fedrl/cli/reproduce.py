@@ -23,7 +23,7 @@ def command(argv: list[str]) -> int:
     names = (*PAPERS, INDEX, PARTITIONS)
     parser.add_argument("paper", choices=names, metavar="PAPER", help=", ".join(names))
     parser.add_argument(
-        "--scale", choices=SCALES, default="small", help="smoke: some minutes. small: hours "
+        "--scale", choices=SCALES, default="small", help="smoke: minutes. small: hours "
         "on two cores. full: hours more, for fedagent on a GPU. paper: fedagent's "
         "Table 1 with the authors' models, days on several GPUs (--processes 0 only plans it)."
     )  # fmt: skip
