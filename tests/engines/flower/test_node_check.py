@@ -19,7 +19,8 @@ from support.check_server import listening
 
 from fedrl.engines.flower import keys, node_check
 from fedrl.engines.flower.address import Address, parse
-from fedrl.engines.flower.node_check import Joining, check, own, reach
+from fedrl.engines.flower.node_check import check, reach
+from fedrl.engines.flower.own_check import Joining, own
 
 
 @pytest.mark.parametrize(
@@ -116,8 +117,10 @@ def test_a_key_that_is_not_registered_says_what_to_send(hub: Path, north: Joinin
 
 def test_a_key_that_is_filed_under_another_number(hub: Path, north: Joining):
     """The driver would leave it out, and its technician would wait for work for ever."""
-    with listening(hub, client="0") as address:
+    heard: list[str | None] = []
+    with listening(hub, client="0", heard=heard) as address:
         told = failure(at(north, address, client=5))
+        assert heard == ["5"]  # the coordinator's side knows, too
         assert all(one.good for one in reach(at(north, address, client=0)))
         assert all(one.good for one in reach(at(north, address)))  # nothing is said of a number
     assert "filed as that of client 0, and this node says --client 5: use --client 0" in told

@@ -35,8 +35,8 @@ from fedrl.engines.flower.audit_log import AuditLog
 from fedrl.engines.flower.messages import Job, to_json
 from fedrl.engines.flower.node import NodeClient
 from fedrl.engines.flower.node_audit import NodeAudit
-from fedrl.engines.flower.node_check import Finding, Joining
 from fedrl.engines.flower.node_story import Story
+from fedrl.engines.flower.own_check import Finding, Joining
 from fedrl.engines.flower.owner_log import say
 
 pytestmark = pytest.mark.slow  # of waits for messages: seconds of the clock, few of a core
@@ -291,7 +291,7 @@ def test_a_coordinator_tells_its_members(tmp_path: Path):
     assert "1 round, the last one just now: number 1, 1 answered, 1 did not" in told
     assert "  did not answer (round 1, just now): away\n" in told
     assert "1 request turned away at the door, the last:" in told
-    assert "a key that is not registered, or a clock that is off: /v1/fleet/activate-node" in told
+    assert "just now: a key that is not registered: /v1/fleet/activate-node" in told
 
 
 def test_who_has_answered_since_is_not_told_as_missing(tmp_path: Path):
@@ -311,6 +311,24 @@ def test_what_a_restart_leaves_is_told_as_such():
     found = status._why({"asked": "/v1/fleet/push-messages from 10.0.0.7", "status": 403})
     assert found.startswith("a node with work of before, as after a restart of the SuperLink")
     assert "restart" not in status._why({"asked": "/v1/control/x from 10.0.0.7", "status": 403})
+
+
+@pytest.mark.parametrize(
+    "said, told",
+    [
+        ({"status": 401}, "no signature that holds, as of a node whose clock is off: "),
+        ({"status": 401, "key": "ab" * 32}, f"a key that is not registered, {'ab' * 8}: "),
+        ({"status": 412, "key": "ab" * 32}, f"a key that is not registered, {'ab' * 8}: "),
+        (
+            {"status": 412, "key": "ab" * 32, "client": "1"},
+            f"client 1's key, {'ab' * 8}, which is connected already (a second node has it, or its "
+            "own was killed just before): ",
+        ),
+    ],
+)
+def test_a_clock_a_stranger_and_a_second_node_are_told_apart(said: dict[str, Any], told: str):
+    asked = "/v1/fleet/activate-node from 10.0.0.7"
+    assert status._why({"asked": asked} | said) == f"{told}{asked} ({said['status']})"
 
 
 def test_a_mistake_in_its_policy_is_in_a_nodes_status(tmp_path: Path):

@@ -65,7 +65,8 @@ def _told(entry: Json) -> str:
         "registered": f"registered {entry.get('file')}, key {_short(entry.get('key'))}",
         "activated": f"node with key {_short(entry.get('key'))} connected from "
         f"{entry.get('address')}",
-        "unknown": f"refused {entry.get('asked')} ({entry.get('status')})",
+        "unknown": f"refused {entry.get('asked')} ({entry.get('status')})"
+        + (f", key {_short(entry.get('key'))}" if entry.get("key") else ""),
         "run": f"a run of {entry.get('clients')} clients begins: {about}",
         "revoked": f"revoked {entry.get('file')}, key {_short(entry.get('key'))}",
         "certificate": f"the SuperLink has a new certificate, valid until {entry.get('until')}",

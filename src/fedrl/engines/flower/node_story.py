@@ -27,7 +27,8 @@ from fedrl.core.serialization import Damaged
 from fedrl.core.update_refusal import one_line
 from fedrl.engines.flower import messages, running_lock
 from fedrl.engines.flower.adapter import records
-from fedrl.engines.flower.node_check import Finding, Joining, reach
+from fedrl.engines.flower.node_check import reach
+from fedrl.engines.flower.own_check import Finding, Joining
 from fedrl.engines.flower.owner_log import say
 
 NOW = "now.json"

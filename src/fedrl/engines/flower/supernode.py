@@ -22,8 +22,8 @@ from fedrl.core.types import UserError
 from fedrl.engines.flower import adapter, child_processes, node_executor
 from fedrl.engines.flower.keys import key_digest
 from fedrl.engines.flower.node import NodeClient
-from fedrl.engines.flower.node_check import Joining
 from fedrl.engines.flower.node_story import LATER_SECONDS, Story, telling
+from fedrl.engines.flower.own_check import Joining
 from fedrl.engines.flower.owner_log import in_words, say
 from fedrl.privacy.secure_aggregation import identity
 from fedrl.privacy.secure_aggregation.identity import Identity
