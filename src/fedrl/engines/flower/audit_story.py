@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from fedrl.core.types import Json
 from fedrl.engines.flower.node_audit import GAVE
+from fedrl.engines.flower.policy import in_toml
 
 NOT_THE_NODES = (
     "no node of this client",
@@ -116,8 +117,7 @@ def _short(digest: object) -> str:
 
 
 def _keys(said: object) -> str:
-    pairs = said.items() if isinstance(said, dict) else ()
-    return ", ".join(f"{key} = {value}" for key, value in pairs) or "the defaults"
+    return in_toml(said if isinstance(said, dict) else {}) or "the defaults"
 
 
 def differences(coordinator: Iterable[Json], node: Sequence[Json], client: int) -> list[str]:

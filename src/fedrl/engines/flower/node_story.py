@@ -144,8 +144,9 @@ class Story:
 
 
 @contextlib.contextmanager
-def telling(story: Story) -> Iterator[Story]:
-    """Look at the connection from time to time, until the node ends."""
+def telling(story: Story, begin: Callable[[], None] = lambda: None) -> Iterator[Story]:
+    """Look at the connection from time to time, until the node ends. What `begin` finds wrong in
+    the folder, which is this node's alone by then, is told before anybody is called."""
     over = threading.Event()
     # Two would take turns with one client's state and secret.
     taken = (
@@ -154,8 +155,9 @@ def telling(story: Story) -> Iterator[Story]:
     )
     with running_lock.alone(story.folder, taken, running_lock.PATIENCE_SECONDS, say):
         thread = threading.Thread(target=_follow, args=(story, over), daemon=True)
-        thread.start()
         try:
+            begin()
+            thread.start()
             yield story
         finally:
             over.set()

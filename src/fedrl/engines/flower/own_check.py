@@ -9,17 +9,22 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
+from fedrl.config.parts import TABLES
+from fedrl.core.registry import only_packages
 from fedrl.core.types import UserError
 from fedrl.engines.flower import key_folder, keys, policy
 
 LEAST_DISK = 2**30
 MODEL = "model"
+HUGGING_FACE = re.compile(r"[\w-][\w.-]*/[\w.-]+")
+"""What is surely meant for an id there, and no folder."""
 MOST_NAMED = 8
 """Of what lies in the data's folder."""
 
@@ -62,6 +67,9 @@ def own(node: Joining) -> Iterator[Finding]:
                 yield found
             elif found:
                 yield Finding(True, found)
+        if step is _policy:
+            with contextlib.suppress(UserError):  # which it has told
+                yield from _doubts(node)
 
 
 def _folder(node: Joining) -> str:
@@ -79,9 +87,8 @@ def _folder(node: Joining) -> str:
 
 
 def _policy(node: Joining) -> str:
-    if node.folder is None and node.policy is None:
+    if (file := _policy_file(node)) is None:
         return ""
-    file = node.policy or (node.folder or Path()) / policy.FILE
     beside = node.key.parent / policy.FILE if node.key else file
     if not file.is_file() and beside.is_file():
         raise UserError(f"{beside} lies beside the key, and the node reads {file}: move it there")
@@ -98,6 +105,42 @@ def _policy(node: Joining) -> str:
     return f"{file} can be read; it names no coordinator"
 
 
+def _doubts(node: Joining) -> Iterator[Finding]:
+    """What a policy can say and mean something else: what differs from the defaults, and names of
+    nothing that is here."""
+    file = _policy_file(node)
+    if file is None:
+        return
+    rules = policy.read(file)
+    said = {key: value for key, value in rules.said().items() if key != "coordinators"}
+    if said:
+        yield _note(f"{file.name} differs from the defaults: {policy.in_toml(said)}")
+    for key, table in (("methods", "algorithm"), ("worlds", "world")):
+        for name in getattr(rules, key):
+            try:
+                with only_packages(rules.packages):
+                    _ = name == policy.ANY or TABLES[table].find(name, key)
+            except UserError as error:
+                yield _note(f"{file.name} names nothing that is here: {error}")
+    for name in rules.models if node.folder else ():
+        known = name == policy.ANY or HUGGING_FACE.fullmatch(name)
+        if node.folder and not known and not (node.folder / name).exists():
+            yield _note(
+                f"{file.name}: models names {name}, and there is no {node.folder / name}: a model "
+                "of this name would be fetched from Hugging Face"
+            )
+
+
+def _note(what: str) -> Finding:
+    return Finding(True, what, doubtful=True)
+
+
+def _policy_file(node: Joining) -> Path | None:
+    if node.policy is not None or node.folder is None:
+        return node.policy
+    return node.folder / policy.FILE
+
+
 def _data(node: Joining) -> str | Finding:
     """With what it holds: a folder too high or too low is seen by that."""
     if node.data is None:
@@ -110,9 +153,9 @@ def _data(node: Joining) -> str | Finding:
         if not path.name.startswith(".")
     )
     if not held:
-        return Finding(True, f"--data {node.data} is empty", doubtful=True)
+        return _note(f"--data {node.data} is empty")
     named = ", ".join(held[:MOST_NAMED]) + (", …" if held[MOST_NAMED:] else "")
-    return f"{node.data} holds {named}: what recipes name (world.source) lies in it"
+    return f"{node.data} holds {named}: what a recipe names (world.source) must lie in it"
 
 
 def _model(node: Joining) -> str | Finding:
@@ -120,12 +163,11 @@ def _model(node: Joining) -> str | Finding:
     if node.folder is None or (node.folder / MODEL).exists():
         return ""
     with contextlib.suppress(UserError):  # `_policy` has told it
-        if policy.ANY not in policy.read(node.policy or node.folder / policy.FILE).models:
+        file = node.policy or node.folder / policy.FILE
+        if policy.ANY not in policy.read(file).models:
             return ""
     place = node.folder / MODEL
-    return Finding(
-        True,
+    return _note(
         f"there is no {place}: for a language model copy the coordinator's there (cp -r "
-        f"{MODEL} {place})",
-        doubtful=True,
+        f"{MODEL} {place})"
     )
