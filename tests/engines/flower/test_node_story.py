@@ -32,7 +32,7 @@ from fedrl.engines.flower import (
 )
 from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.audit_log import AuditLog
-from fedrl.engines.flower.messages import Job, to_json
+from fedrl.engines.flower.messages import Answer, Job, to_json
 from fedrl.engines.flower.node import NodeClient
 from fedrl.engines.flower.node_audit import NodeAudit
 from fedrl.engines.flower.node_story import Story
@@ -58,7 +58,7 @@ def test_a_story_says_what_changes_and_keeps_it(tmp_path: Path, capsys: Any):
     def work(content: Any) -> Any:
         story.begins(job)
         seen.append(status.status(tmp_path)[0])
-        return content
+        return records.content(to_json(Answer("0" * 32, 0)))
 
     story.told(work)(records.content(to_json(job)))
     lines = [line[9:] for line in capsys.readouterr().err.splitlines()]
@@ -102,6 +102,42 @@ def test_what_a_node_takes_on_is_told_before_and_after(tmp_path: Path, capsys: A
         "run run: training, round 1",
         "answered after; waiting for work",
     ]
+
+
+def test_an_answer_without_an_update_does_not_read_as_one(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(*_: object) -> None:
+        raise RuntimeError("its disk is gone")
+
+    node = AskedNode(tmp_path)
+    story = Story(Joining("hub:9092", None, Path("north.key")), 0, tmp_path)
+    node.client.log, node.client.begins = say, story.begins
+    node.client.answer = story.told(node.client.answer)
+    monkeypatch.setattr(node.client, "_start", broken)
+    monkeypatch.setattr(node.client, "_compute", broken)
+    assert node.ready(text())
+    assert node.reason(text(), round=1, sent=broadcast())
+    told = [line[9:] for line in capsys.readouterr().err.splitlines()]
+    ends = [re.sub(r"after \d+ s", "after", line) for line in told if "answered" in line]
+    assert ends == [
+        "answered that it is not ready, after; waiting for work",
+        "answered that there is no update, after; waiting for work",
+    ]
+
+
+def test_the_owner_reads_both_values_and_the_coordinator_one(tmp_path: Path, capsys: Any):
+    (tmp_path / "policy.toml").write_text('methods = ["fedqhd", "q-avg"]')
+    node = AskedNode(tmp_path)
+    told = node.reason(text(), round=1, sent=broadcast())
+    assert told == "algorithm.name: this node runs only methods that its owner names (methods)"
+    both = f'{told} [recipe: pavg; policy: methods = ["fedqhd", "q-avg"]]'
+    assert node.said == [f"run run: refused, round 1: {both}"]
+    assert any(line.endswith(both) for line in status.status(tmp_path))
+    assert call(["flower", "audit", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert both in said
+    assert re.search(r'policy \w{16}: methods = \["fedqhd", "q-avg"\]$', said, re.M)  # as TOML
 
 
 def test_a_node_that_is_gone_was_last_alive(tmp_path: Path):

@@ -58,7 +58,7 @@ def _told(entry: Json) -> str:
         "masked": f"sent masked numbers, {size}, with clients {members}: {about}{_epsilon(entry)}",
         "agreed": f"signed that clients {members} are in the sum: {about}",
         "opened": f"helped to open the sum of clients {members}: {about}",
-        "refused": f"refused: {about}{entry.get('reason', '')}",
+        "refused": f"refused: {about}{with_own(entry)}",
         "failed": f"no update: {about}{entry.get('reason', '')}",
         "approved": f"{entry.get('person')} approved recipe {_short(entry.get('recipe'))}",
         "rejected": f"{entry.get('person')} rejected recipe {_short(entry.get('recipe'))}",
@@ -80,6 +80,12 @@ def _told(entry: Json) -> str:
         said = _outcomes(entry, about)
     later = f" (and {entry['untold']} refusals before it)" if "untold" in entry else ""
     return said.rstrip(": ") + later
+
+
+def with_own(entry: Json) -> str:
+    """The reason of a refusal, with what only the node's owner knows of it."""
+    own = f" [{entry['own']}]" if entry.get("own") else ""
+    return f"{entry.get('reason', '')}{own}"
 
 
 def _outcomes(entry: Json, about: str) -> str:

@@ -71,13 +71,15 @@ class Story:
         def telling(content: records.Content) -> records.Content:
             if _is_work(content):
                 self.found(True)  # whoever is asked something is connected
-            began = time.monotonic()
+            began, what = time.monotonic(), ""
             try:
-                return answer(content)
+                reply = answer(content)
+                what = _answered(content, reply) if self._working else ""
+                return reply
             finally:
                 if self._working:
                     self._working = False
-                    self._turn(IDLE, f"after {time.monotonic() - began:.0f} s")
+                    self._turn(IDLE, f"{what}after {time.monotonic() - began:.0f} s")
 
         return telling
 
@@ -196,6 +198,15 @@ def _is_work(content: records.Content) -> bool:
     except Damaged:
         return False
     return isinstance(asked, messages.Ready | messages.Job)
+
+
+def _answered(asked: records.Content, reply: records.Content) -> str:
+    """What was answered to work, where that is no result of it."""
+    if not messages.from_json(records.heading(reply), messages.Answer).reason:
+        return ""
+    text = records.heading(asked)
+    job = isinstance(messages.from_json(text, messages.Ready, messages.Job), messages.Job)
+    return "that there is no update, " if job else "that it is not ready, "
 
 
 def _run(asked: messages.Ready | messages.Job) -> str:

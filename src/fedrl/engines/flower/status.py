@@ -18,7 +18,7 @@ from pathlib import Path
 
 from fedrl.core.types import Json, UserError
 from fedrl.engines.flower import approval, audit_log, keys, policy, running_lock
-from fedrl.engines.flower.audit_story import spent
+from fedrl.engines.flower.audit_story import spent, with_own
 from fedrl.engines.flower.node_audit import GAVE
 from fedrl.engines.flower.node_story import BEAT_SECONDS, NOW, Now
 from fedrl.privacy.secure_aggregation.public_keys import NUMBERED, Malformed, parse
@@ -201,7 +201,7 @@ def _refusals(
 
 def _why(entry: Json) -> str:
     if "reason" in entry:
-        return str(entry["reason"])
+        return with_own(entry)
     asked = str(entry.get("asked"))
     words = _of_a_node(entry) if asked.startswith("/v1/fleet/") else ""
     return f"{words}{asked} ({entry.get('status')})"
