@@ -18,12 +18,19 @@ from fedrl.engines.flower.node_check import CLIENT
 
 @contextmanager
 def listening(
-    hub: Path, registered: bool = True, ahead: float = 0.0, client: str = "0"
+    hub: Path,
+    registered: bool = True,
+    ahead: float = 0.0,
+    client: str = "0",
+    heard: list[str | None] | None = None,
 ) -> Iterator[str]:
-    """A SuperLink that knows a key or not, by the same rules; its clock may be wrong."""
+    """A SuperLink that knows a key or not, by the same rules; its clock may be wrong. `heard` gets
+    what each node calls itself."""
 
     class Reply(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
+            if heard is not None:
+                heard.append(self.headers.get(CLIENT))
             known = superlink.signing_key({k.lower(): v for k, v in self.headers.items()})
             self.send_response_only(200 if known and registered else 401)
             self.send_header(CLIENT, client)

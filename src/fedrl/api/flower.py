@@ -128,7 +128,16 @@ def link(
     from fedrl.engines.flower import connection, superlink
 
     place = place.resolve()
-    if name:
+    if name and (other := connection.owner(name)) not in (None, place):
+        raise UserError(
+            f"--name {name} is the connection of --folder {other}: give this one another name, or "
+            f"remove {connection.folder() / name}.toml"
+        )
+
+    def listening() -> None:
+        """Before that it may still fail, and the name would lead nowhere."""
+        if not name:
+            return
         ca = "" if insecure else str(place / "ca.pem")
         address = f"{superlink.local(host)}:{port}"
         here = connection.Connection(address, ca, str(place / "secret"), str(place / "nodes"))
@@ -136,7 +145,8 @@ def link(
         written = connection.save(name, here)
         if named is not None:
             named(written, replaced)
-    superlink.serve(host, port, place, insecure, list(drivers))
+
+    superlink.serve(host, port, place, insecure, list(drivers), listening)
 
 
 def _check_folder(folder: Path, insecure: bool) -> None:

@@ -10,7 +10,7 @@ from fedrl.api.flower_review import needs_flower
 from fedrl.core.types import UserError
 
 if TYPE_CHECKING:
-    from fedrl.engines.flower.node_check import Finding
+    from fedrl.engines.flower.own_check import Finding
 
 
 @needs_flower
@@ -26,13 +26,13 @@ def check(
     client: int | None = None,
 ) -> Iterator[Finding]:
     """What a node with these words would find, step by step; nothing is changed."""
-    from fedrl.engines.flower import node_check
+    from fedrl.engines.flower import node_check, own_check
 
     if insecure == bool(ca and key):
         raise UserError("a node needs --ca and --key, or --insecure and neither")
     names = {"ca": ca, "key": key, "folder": folder, "policy": policy, "data": data}
     paths = {name: None if path is None else Path(path) for name, path in names.items()}
-    return node_check.check(node_check.Joining(superlink, **paths, client=client))
+    return node_check.check(own_check.Joining(superlink, **paths, client=client))
 
 
 @needs_flower

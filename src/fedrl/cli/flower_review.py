@@ -59,7 +59,7 @@ def approve(argv: list[str]) -> int:
     print("\n".join(words), end="\n\n")
     yes = asked.yes or (not asked.no and _said_yes())
     if not (yes or asked.no):
-        print("it waits on")
+        print("it goes on waiting")
         return 1
     name = parts.approve(asked.folder, asked.recipe, yes)
     print(f"{'approved' if yes else 'rejected'} {name}: from the next job on")

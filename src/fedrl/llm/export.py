@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import torch
 from safetensors import SafetensorError
 
+from fedrl.core.atomic_files import is_private
 from fedrl.core.types import Tensors, UserError
 from fedrl.llm import lora, warmstart_record
 from fedrl.llm.model_types import LanguageModel, Tokenizer
@@ -76,6 +77,14 @@ def _answer_alike(policy: Policy, model: PreTrainedModel, answering: Answering) 
     keep_template(tokenizer, answering.template(tokenizer))
 
 
+def _readable_as_neighbours(out: Path) -> None:
+    """Weights come for their owner's eyes only, and nobody else could load the folder."""
+    if not is_private(out):
+        mode = (out / "tokenizer_config.json").stat().st_mode & 0o777
+        for weights in out.glob("*.safetensors"):
+            weights.chmod(mode)
+
+
 def write_model(
     model: LanguageModel, tokenizer: Tokenizer, out: Path, record: Path | None = None
 ) -> None:
@@ -87,6 +96,7 @@ def write_model(
         else:
             base_model(model).save_pretrained(out)
         tokenizer.save_pretrained(out)
+        _readable_as_neighbours(out)
         if record is not None:
             shutil.copyfile(record, out / record.name)
     except (OSError, SafetensorError) as error:

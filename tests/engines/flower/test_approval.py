@@ -110,7 +110,8 @@ def test_the_command_shows_it_in_words_and_asks(node: AskedNode, capsys, monkeyp
     assert "into a secure sum of at least 4 clients: the coordinator sees the sum" in told
     assert "- no metrics of its training" in told
     assert "* privacy.secure = True" in told
-    assert told.endswith("it waits on\n")
+    assert told.endswith("it goes on waiting\n")
+    assert "\n1 round with 5 of 5 clients each" in told
     monkeypatch.setattr("sys.stdin", io.StringIO("yes\n"))
     assert call(["flower", "approve", home, name[:6]]) == 0
     assert f"approved {name}" in capsys.readouterr().out

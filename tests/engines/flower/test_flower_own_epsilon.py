@@ -90,7 +90,7 @@ def test_a_killed_node_neither_forgets_nor_pays_twice(up: LocalFederation, tmp_p
         on_flower(MOMENTUM, tmp_path / "more", *SECRET, "--seed", "9", rounds=8)
     assert all(charges(up.folder / f"node-{c}") <= ANSWERS for c in range(CLIENTS))
     plain = on_plain(tmp_path)
-    assert "privacy.secure: this node sends updates only into secure sums (secure)" in plain
+    assert "privacy.secure: this node sends updates only into secure sums: run it with" in plain
 
 
 def on_plain(tmp_path: Path) -> str:

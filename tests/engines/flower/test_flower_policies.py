@@ -96,7 +96,10 @@ def test_the_run_goes_on_with_those_who_allow_it(followed: Followed):
     assert re.fullmatch(
         r"recipe \w{16} waits for a person of this organisation \(approval\)", waits
     )
-    refused = {"privacy.secure: this node sends updates only into secure sums (secure)"}
+    refused = {
+        "privacy.secure: this node sends updates only into secure sums: run it with "
+        "--privacy.clip 1 --privacy.secure true (secure)"
+    }
     assert first[WEST] == second[WEST] == refused
     for run in followed.runs:
         rounds = [json.loads(x)["round"] for x in (run.parent / "metrics.jsonl").open()]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -88,3 +89,45 @@ def test_a_connection_that_is_replaced_is_told_from_one_that_stays(
     connection.save("hub", here)
     assert not connection.differs("hub", here)
     assert connection.differs("hub", connection.Connection("hub:9093", "/a/ca.pem", "/a/secret"))
+
+
+@pytest.fixture
+def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv(connection.FOLDER, str(tmp_path / "connections"))
+    keys.make_server(tmp_path / "hub", ["localhost"])
+    return tmp_path / "hub"
+
+
+def test_a_link_that_cannot_listen_writes_no_connection(hub: Path, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        words = ["flower", "link", "--folder", str(hub), "--name", "hub", "--host", "127.0.0.1"]
+        assert call([*words, "--port", port]) == 2
+    told = capsys.readouterr()
+    assert "cannot listen" in told.err
+    assert "connection hub" not in told.out
+    assert not (connection.folder() / "hub.toml").exists()
+
+
+def test_the_name_of_another_folders_connection_is_not_taken(
+    hub: Path, tmp_path: Path, capsys, monkeypatch: pytest.MonkeyPatch
+):
+    said = []
+
+    def served(*words: object) -> None:
+        words[-1]()  # type: ignore[operator]
+        said.append(words)
+
+    monkeypatch.setattr("fedrl.engines.flower.superlink.serve", served)
+    keys.make_server(tmp_path / "hub2", ["localhost"])
+    assert call(["flower", "link", "--folder", str(hub), "--name", "hub"]) == 0
+    before = (connection.folder() / "hub.toml").read_text()
+    assert call(["flower", "link", "--folder", str(tmp_path / "hub2"), "--name", "hub"]) == 2
+    told = capsys.readouterr().err
+    assert f"--name hub is the connection of --folder {hub}: give this one another name" in told
+    assert len(told.splitlines()) == 1
+    assert (connection.folder() / "hub.toml").read_text() == before
+    assert call(["flower", "link", "--folder", str(hub), "--name", "hub", "--port", "9095"]) == 0
+    hub.rename(tmp_path / "moved")  # its connection leads nowhere
+    assert call(["flower", "link", "--folder", str(tmp_path / "hub2"), "--name", "hub"]) == 0
+    assert len(said) == 3

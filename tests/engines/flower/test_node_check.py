@@ -19,7 +19,8 @@ from support.check_server import listening
 
 from fedrl.engines.flower import keys, node_check
 from fedrl.engines.flower.address import Address, parse
-from fedrl.engines.flower.node_check import Joining, check, own, reach
+from fedrl.engines.flower.node_check import check, reach
+from fedrl.engines.flower.own_check import Joining, own
 
 
 @pytest.mark.parametrize(
@@ -116,8 +117,10 @@ def test_a_key_that_is_not_registered_says_what_to_send(hub: Path, north: Joinin
 
 def test_a_key_that_is_filed_under_another_number(hub: Path, north: Joining):
     """The driver would leave it out, and its technician would wait for work for ever."""
-    with listening(hub, client="0") as address:
+    heard: list[str | None] = []
+    with listening(hub, client="0", heard=heard) as address:
         told = failure(at(north, address, client=5))
+        assert heard == ["5"]  # the coordinator's side knows, too
         assert all(one.good for one in reach(at(north, address, client=0)))
         assert all(one.good for one in reach(at(north, address)))  # nothing is said of a number
     assert "filed as that of client 0, and this node says --client 5: use --client 0" in told
@@ -236,7 +239,8 @@ def test_a_model_that_was_not_copied_is_noted(hub: Path, north: Joining, tmp_pat
                          f"coordinator's there (cp -r model {folder}/model)")  # fmt: skip
     folder.mkdir()
     (folder / "policy.toml").write_text('models = ["org/ours"]\n')  # its owner names them
-    assert not any(one.doubtful for one in own(at(north, "", folder=folder)))
+    (noted,) = [one for one in own(at(north, "", folder=folder)) if one.doubtful]
+    assert noted.what == 'policy.toml differs from the defaults: models = ["org/ours"]'
     (folder / "policy.toml").unlink()
     (folder / "model").mkdir()
     assert not any(one.doubtful for one in own(at(north, "", folder=folder)))
@@ -248,7 +252,36 @@ def test_what_the_datas_folder_holds_is_listed(north: Joining, tmp_path: Path):
     (data / "tasks" / "train.jsonl").touch()
     (empty := tmp_path / "empty").mkdir()
     found = [list(own(at(north, "", data=place)))[-1] for place in (data, data / "tasks", empty)]
-    assert f"{data} holds tasks/: what recipes name" in found[0].what
+    assert found[0].what == (
+        f"{data} holds tasks/: what a recipe names (world.source) must lie in it"
+    )
     assert f"{data}/tasks holds train.jsonl: " in found[1].what
     assert found[2].doubtful
     assert found[2].what == f"--data {empty} is empty"
+
+
+def test_a_policy_that_nothing_can_keep_to_is_noted(north: Joining, tmp_path: Path):
+    """It is no mistake: what is named may be installed or copied tomorrow."""
+    assert north.ca is not None
+    said = {
+        f'coordinators = ["{keys.coordinator_digest(north.ca)}"]': [],
+        'worlds = ["cartpole"]': ['differs from the defaults: worlds = ["cartpole"]'],
+        'methods = ["fedavg"]\nleast_clients = 99': [
+            'differs from the defaults: methods = ["fedavg"], least_clients = 99',
+            "names nothing that is here: methods is 'fedavg'; did you mean",
+        ],
+        'worlds = ["cartpol"]': ["differs", "names nothing that is here: worlds is 'cartpol'"],
+        'worlds = ["nowhere.world:World"]': ["differs", "names nothing that is here: worlds is"],
+        'models = ["modle"]': ["differs", "models names modle, and there is no "],
+    }  # fmt: skip
+    (tmp_path / "model").mkdir()
+    for text, notes in said.items():
+        (tmp_path / "policy.toml").write_text(text)
+        found = list(own(at(north, "", folder=tmp_path)))
+        assert all(one.good for one in found)
+        doubts = [one.what for one in found if one.doubtful]
+        assert len(doubts) == len(notes), doubts
+        for doubt, note in zip(doubts, notes, strict=True):
+            assert doubt.startswith(f"policy.toml{':' * note.startswith('models')} {note}"), doubt
+    (tmp_path / "policy.toml").write_text("methods = 1")  # told as a mistake, once
+    assert len([one for one in own(at(north, "", folder=tmp_path)) if not one.good]) == 1

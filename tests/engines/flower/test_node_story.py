@@ -32,11 +32,11 @@ from fedrl.engines.flower import (
 )
 from fedrl.engines.flower.adapter import records
 from fedrl.engines.flower.audit_log import AuditLog
-from fedrl.engines.flower.messages import Job, to_json
+from fedrl.engines.flower.messages import Answer, Job, to_json
 from fedrl.engines.flower.node import NodeClient
 from fedrl.engines.flower.node_audit import NodeAudit
-from fedrl.engines.flower.node_check import Finding, Joining
 from fedrl.engines.flower.node_story import Story
+from fedrl.engines.flower.own_check import Finding, Joining
 from fedrl.engines.flower.owner_log import say
 
 pytestmark = pytest.mark.slow  # of waits for messages: seconds of the clock, few of a core
@@ -58,7 +58,7 @@ def test_a_story_says_what_changes_and_keeps_it(tmp_path: Path, capsys: Any):
     def work(content: Any) -> Any:
         story.begins(job)
         seen.append(status.status(tmp_path)[0])
-        return content
+        return records.content(to_json(Answer("0" * 32, 0)))
 
     story.told(work)(records.content(to_json(job)))
     lines = [line[9:] for line in capsys.readouterr().err.splitlines()]
@@ -102,6 +102,42 @@ def test_what_a_node_takes_on_is_told_before_and_after(tmp_path: Path, capsys: A
         "run run: training, round 1",
         "answered after; waiting for work",
     ]
+
+
+def test_an_answer_without_an_update_does_not_read_as_one(
+    tmp_path: Path, capsys: Any, monkeypatch: pytest.MonkeyPatch
+):
+    def broken(*_: object) -> None:
+        raise RuntimeError("its disk is gone")
+
+    node = AskedNode(tmp_path)
+    story = Story(Joining("hub:9092", None, Path("north.key")), 0, tmp_path)
+    node.client.log, node.client.begins = say, story.begins
+    node.client.answer = story.told(node.client.answer)
+    monkeypatch.setattr(node.client, "_start", broken)
+    monkeypatch.setattr(node.client, "_compute", broken)
+    assert node.ready(text())
+    assert node.reason(text(), round=1, sent=broadcast())
+    told = [line[9:] for line in capsys.readouterr().err.splitlines()]
+    ends = [re.sub(r"after \d+ s", "after", line) for line in told if "answered" in line]
+    assert ends == [
+        "answered that it is not ready, after; waiting for work",
+        "answered that there is no update, after; waiting for work",
+    ]
+
+
+def test_the_owner_reads_both_values_and_the_coordinator_one(tmp_path: Path, capsys: Any):
+    (tmp_path / "policy.toml").write_text('methods = ["fedqhd", "q-avg"]')
+    node = AskedNode(tmp_path)
+    told = node.reason(text(), round=1, sent=broadcast())
+    assert told == "algorithm.name: this node runs only methods that its owner names (methods)"
+    both = f'{told} [recipe: pavg; policy: methods = ["fedqhd", "q-avg"]]'
+    assert node.said == [f"run run: refused, round 1: {both}"]
+    assert any(line.endswith(both) for line in status.status(tmp_path))
+    assert call(["flower", "audit", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert both in said
+    assert re.search(r'policy \w{16}: methods = \["fedqhd", "q-avg"\]$', said, re.M)  # as TOML
 
 
 def test_a_node_that_is_gone_was_last_alive(tmp_path: Path):
@@ -291,7 +327,7 @@ def test_a_coordinator_tells_its_members(tmp_path: Path):
     assert "1 round, the last one just now: number 1, 1 answered, 1 did not" in told
     assert "  did not answer (round 1, just now): away\n" in told
     assert "1 request turned away at the door, the last:" in told
-    assert "a key that is not registered, or a clock that is off: /v1/fleet/activate-node" in told
+    assert "just now: a key that is not registered: /v1/fleet/activate-node" in told
 
 
 def test_who_has_answered_since_is_not_told_as_missing(tmp_path: Path):
@@ -311,6 +347,24 @@ def test_what_a_restart_leaves_is_told_as_such():
     found = status._why({"asked": "/v1/fleet/push-messages from 10.0.0.7", "status": 403})
     assert found.startswith("a node with work of before, as after a restart of the SuperLink")
     assert "restart" not in status._why({"asked": "/v1/control/x from 10.0.0.7", "status": 403})
+
+
+@pytest.mark.parametrize(
+    "said, told",
+    [
+        ({"status": 401}, "no signature that holds, as of a node whose clock is off: "),
+        ({"status": 401, "key": "ab" * 32}, f"a key that is not registered, {'ab' * 8}: "),
+        ({"status": 412, "key": "ab" * 32}, f"a key that is not registered, {'ab' * 8}: "),
+        (
+            {"status": 412, "key": "ab" * 32, "client": "1"},
+            f"client 1's key, {'ab' * 8}, which is connected already (a second node has it, or its "
+            "own was killed just before): ",
+        ),
+    ],
+)
+def test_a_clock_a_stranger_and_a_second_node_are_told_apart(said: dict[str, Any], told: str):
+    asked = "/v1/fleet/activate-node from 10.0.0.7"
+    assert status._why({"asked": asked} | said) == f"{told}{asked} ({said['status']})"
 
 
 def test_a_mistake_in_its_policy_is_in_a_nodes_status(tmp_path: Path):

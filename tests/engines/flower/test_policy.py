@@ -17,7 +17,7 @@ import fedrl
 from fedrl.cli import call
 from fedrl.config.help import comments
 from fedrl.core.types import UserError
-from fedrl.engines.flower import audit_log, keys, policy, supernode
+from fedrl.engines.flower import audit_log, keys, node_story, policy, supernode
 from fedrl.engines.flower.policy import FILE, Flags, Policy, read
 
 pytestmark = pytest.mark.slow  # of waits for messages: seconds of the clock, few of a core
@@ -68,6 +68,11 @@ def test_the_template_is_the_defaults_with_the_comments_of_the_fields(tmp_path: 
         ("least_clients = 0", "least_clients is 0; it must be at least 1"),
         ("delta = 0", "delta is 0.0; it must lie in (0, 1)"),
         ("clip = ", "not valid TOML"),
+        ("secure = yes", "secure is yes: say true or false, in small letters"),
+        (
+            "keep_model = true\nsecure = True  # or not",
+            "secure is True: say true or false, in small",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_that_names_the_key(said: str, told: str, tmp_path: Path):
@@ -250,7 +255,7 @@ def test_a_node_says_at_its_start_by_which_policy_it_goes(
         fedrl.flower.node("hub:1", tmp_path, least_clients=4, allow=["faults"], **started)
     told = capsys.readouterr().err
     coordinator = keys.coordinator_digest(started["ca"])
-    assert f"coordinator {coordinator}; policy: allow = ['faults'], least_clients = 4" in told
+    assert f'coordinator {coordinator}; policy: allow = ["faults"], least_clients = 4' in told
     entries, damage, _ = audit_log.read(tmp_path)
     assert damage == []
     assert [e["event"] for e in entries] == ["begin", "start", "policy"]
@@ -264,6 +269,21 @@ def test_another_coordinator_is_not_even_called(tmp_path: Path, started: dict):
         fedrl.flower.node("hub:1", tmp_path, **started)
     with pytest.raises(UserError, match="have not one without a CA"):
         fedrl.flower.node("hub:1", tmp_path, client=0, insecure=True)
+
+
+def test_a_policy_that_is_none_is_told_before_anybody_is_called(
+    tmp_path: Path, started: dict, monkeypatch: pytest.MonkeyPatch
+):
+    called: list[object] = []
+    monkeypatch.setattr(node_story, "_follow", lambda *words: called.append(words))
+    (tmp_path / FILE).write_text("secure = yes")
+    with pytest.raises(UserError, match="not valid TOML"):
+        fedrl.flower.node("hub:1", tmp_path, **started)
+    assert called == []
+    (tmp_path / FILE).write_text("secure = true")
+    with pytest.raises(KeyboardInterrupt):
+        fedrl.flower.node("hub:1", tmp_path, **started)
+    assert len(called) == 1
 
 
 def test_a_node_does_not_start_with_a_damaged_log(tmp_path: Path, started: dict):

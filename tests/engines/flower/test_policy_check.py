@@ -166,6 +166,11 @@ def test_methods_and_worlds_are_those_that_are_named(key: str):
     assert refusals(config, Policy(**{key: ("other", "any")}), ALONE) == []
     (line,) = refusals(config, Policy(**{key: ("other",)}), ALONE)
     assert f"({key})" in line
+    assert "other" not in line
+    with pytest.raises(Refused) as error:  # of both values: for the node's own logs
+        check(config, Policy(**{key: ("other",)}), ALONE)
+    assert str(error.value) == line
+    assert error.value.own == f'recipe: {name}; policy: {key} = ["other"]'
     setting = {"methods": "algorithm.name", "worlds": "world.name"}[key]
     assert refusals(config, Policy(**{key: ()}), Node(Path(), frozenset({setting}))) == []
 
@@ -216,6 +221,22 @@ def test_what_is_fetched_is_what_the_owner_names(tmp_path: Path):
     assert fetches(config, Policy(models=("mine",)), Node(tmp_path))
     assert fetches(config, Policy(allow=("algorithm.model",)), Node(tmp_path))
     assert fetches(config, Policy(), Node(tmp_path, frozenset({"algorithm.model"})))
+
+
+@pytest.mark.parametrize(
+    ("privacy", "policy", "flags"),
+    [
+        ({}, Policy(secure=True), "--privacy.clip 1 --privacy.secure true"),
+        ({"clip": 0.5}, Policy(secure=True), "with --privacy.secure true"),
+        ({}, Policy(secure=True, clip=0.2), "--privacy.clip 0.2 --privacy.secure true"),
+    ],
+)
+def test_who_asks_for_a_plain_update_is_told_what_would_do(privacy, policy, flags):
+    line = refusals(resolve(BASE | {"privacy": privacy}), policy, ALONE)[0]
+    assert line.startswith("privacy.secure: this node sends updates only into secure sums: run it")
+    assert f"{flags} (secure)" in line
+    words = [word for word in line.split() if word.startswith("--") or word in ("1", "0.2", "true")]
+    assert refusals(resolve(BASE | {"privacy": privacy}, words), policy, ALONE) == []
 
 
 def test_folders_that_the_owner_names_are_read_and_no_others(tmp_path: Path):

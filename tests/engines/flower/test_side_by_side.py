@@ -17,7 +17,8 @@ from fedrl.cli import call
 from fedrl.engines.flower import child_processes, keys, local_federation
 from fedrl.engines.flower.connection import FOLDER
 from fedrl.engines.flower.local_federation import LocalFederation
-from fedrl.engines.flower.node_check import Joining, reach
+from fedrl.engines.flower.node_check import reach
+from fedrl.engines.flower.own_check import Joining
 from fedrl.engines.flower.status import status
 
 pytestmark = [pytest.mark.slow, pytest.mark.machines]

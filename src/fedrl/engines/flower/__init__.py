@@ -11,7 +11,7 @@ round waits for the SuperNode to ask for messages and not for processes to start
 
     driver      driver, engine, node_calls, client_nodes, superlink_client, secure_rounds
     node        supernode, node_executor, node, node_plan, node_recipes, client_state_store
-      tells     node_check (before it joins), node_story (while it runs), status
+      tells     node_check, own_check (before it joins), node_story (while it runs), status
       decides   policy, policy_check, setting_classes, approval, recipe_words
     SuperLink   superlink, superlink_guard, superlink_listener, driver_auth
     logs        audit_log: node_audit, coordinator_audit; audit_story reads and compares them

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from fedrl.core.types import Json
 from fedrl.engines.flower.node_audit import GAVE
+from fedrl.engines.flower.policy import in_toml
 
 NOT_THE_NODES = (
     "no node of this client",
@@ -57,7 +58,7 @@ def _told(entry: Json) -> str:
         "masked": f"sent masked numbers, {size}, with clients {members}: {about}{_epsilon(entry)}",
         "agreed": f"signed that clients {members} are in the sum: {about}",
         "opened": f"helped to open the sum of clients {members}: {about}",
-        "refused": f"refused: {about}{entry.get('reason', '')}",
+        "refused": f"refused: {about}{with_own(entry)}",
         "failed": f"no update: {about}{entry.get('reason', '')}",
         "approved": f"{entry.get('person')} approved recipe {_short(entry.get('recipe'))}",
         "rejected": f"{entry.get('person')} rejected recipe {_short(entry.get('recipe'))}",
@@ -65,7 +66,8 @@ def _told(entry: Json) -> str:
         "registered": f"registered {entry.get('file')}, key {_short(entry.get('key'))}",
         "activated": f"node with key {_short(entry.get('key'))} connected from "
         f"{entry.get('address')}",
-        "unknown": f"refused {entry.get('asked')} ({entry.get('status')})",
+        "unknown": f"refused {entry.get('asked')} ({entry.get('status')})"
+        + (f", key {_short(entry.get('key'))}" if entry.get("key") else ""),
         "run": f"a run of {entry.get('clients')} clients begins: {about}",
         "revoked": f"revoked {entry.get('file')}, key {_short(entry.get('key'))}",
         "certificate": f"the SuperLink has a new certificate, valid until {entry.get('until')}",
@@ -78,6 +80,12 @@ def _told(entry: Json) -> str:
         said = _outcomes(entry, about)
     later = f" (and {entry['untold']} refusals before it)" if "untold" in entry else ""
     return said.rstrip(": ") + later
+
+
+def with_own(entry: Json) -> str:
+    """The reason of a refusal, with what only the node's owner knows of it."""
+    own = f" [{entry['own']}]" if entry.get("own") else ""
+    return f"{entry.get('reason', '')}{own}"
 
 
 def _outcomes(entry: Json, about: str) -> str:
@@ -115,8 +123,7 @@ def _short(digest: object) -> str:
 
 
 def _keys(said: object) -> str:
-    pairs = said.items() if isinstance(said, dict) else ()
-    return ", ".join(f"{key} = {value}" for key, value in pairs) or "the defaults"
+    return in_toml(said if isinstance(said, dict) else {}) or "the defaults"
 
 
 def differences(coordinator: Iterable[Json], node: Sequence[Json], client: int) -> list[str]:

@@ -107,6 +107,15 @@ def find(name: str) -> Connection:
     return Connection(**{key: str(value) for key, value in data.items()})
 
 
+def owner(name: str) -> Path | None:
+    """The folder of the coordinator whose connection has this name, if both are there."""
+    try:
+        secret = Path(find(name).secret)
+    except UserError:
+        return None
+    return secret.parent if secret.is_file() else None
+
+
 def differs(name: str, connection: Connection) -> bool:
     """Whether there is one of this name that is another, or cannot be read."""
     if not (folder() / f"{name}.toml").exists():

@@ -100,20 +100,21 @@ class NodeClient:
             return records.content(messages.to_json(name))
         assert isinstance(asked, messages.Asked)
         counted = records.Counted(pieces)
-        told = self._work(asked, counted)
-        heading, body, event = self._written(told, asked, counted.bytes)
+        told = self._written(self._work(asked, counted), asked, counted.bytes)
+        heading, body, event, own = told
         self.sent = body.size
         ongoing = self._sum is not None and not (
             isinstance(asked, messages.Step) and asked.step == LAST_STEP
         )
         self._sum_until = time.monotonic() + SUM_SECONDS if ongoing else 0.0
         if heading.reason:
-            self.log(f"{not_done(asked, refused=event == 'refused')}: {heading.reason}")
+            beside = f" [{own}]" if own else ""
+            self.log(f"{not_done(asked, refused=event == 'refused')}: {heading.reason}{beside}")
         return records.content(messages.to_json(heading), body.body)
 
     def _written(self, told: Told, asked: messages.Asked | None, received: int) -> Told:
         """The same answer once it is in the audit log; what cannot be written there is not told."""
-        heading, body, event = told
+        heading, body, event, own = told
         fields: dict[str, JsonValue] = {"received": received, "sent": body.size}
         job = None if isinstance(asked, messages.Step) else asked
         if isinstance(asked, messages.Step):
@@ -125,7 +126,7 @@ class NodeClient:
                 fields["noise"] = self._noise
                 if self._ledger is not None:
                     fields |= self._audit.counted(self._ledger.spent())
-            self._audit.answered(event, job, heading.reason, **fields)
+            self._audit.answered(event, job, heading.reason, own, **fields)
         except Exception as error:  # noqa: BLE001 - what is not written down is not told
             self.log(f"nothing was answered, for {self.folder} is not written: {in_words(error)}")
             why = str(error) if isinstance(error, StateError) else "its audit log cannot be written"
@@ -142,8 +143,8 @@ class NodeClient:
     def _work(self, asked: messages.Asked, pieces: Iterable[records.Bytes]) -> Told:
         answer = partial(messages.Answer, asked.nonce, self.number)
 
-        def refused(why: str, event: str = "refused", final: bool = False) -> Told:
-            return Told(answer(why, refused=final), records.NOTHING, event)
+        def refused(why: str, event: str = "refused", final: bool = False, own: str = "") -> Told:
+            return Told(answer(why, refused=final), records.NOTHING, event, own)
 
         if asked.client != self.number:
             return refused(f"this node is client {self.number}")
@@ -169,7 +170,8 @@ class NodeClient:
             packed = serialization.Packed(result.update, plan.precision)
             body = records.sealed(packed, plan.piece)
         except (serialization.Damaged, StateError, ProtocolError, Refused, TooFew) as error:
-            return refused(str(error), final=getattr(error, "final", False))
+            final, own = getattr(error, "final", False), getattr(error, "own", "")
+            return refused(str(error), final=final, own=own)
         except Unreadable as error:
             self.log(str(error))
             return refused("this node's policy cannot be read (its own log says why)", final=True)

@@ -42,11 +42,12 @@ def last_start(folder: Path) -> Json:
 
 
 class Told(NamedTuple):
-    """An answer, and what the audit log calls it."""
+    """An answer, what the audit log calls it, and what its owner reads beside it."""
 
     heading: messages.Answer
     body: records.Sealed
     event: str
+    own: str = ""
 
 
 class NodeAudit:
@@ -86,15 +87,18 @@ class NodeAudit:
         event: str,
         job: messages.Job | messages.Ready | None,
         reason: str = "",
+        own: str = "",
         **fields: JsonValue,
     ) -> None:
-        """`job` is what was asked for, or what began the sum that a step was of."""
+        """`job` is what was asked for, or what began the sum that a step was of; `own` is beside
+        the reason, and travels nowhere."""
         about: dict[str, JsonValue] = {"coordinator": self.coordinator[:16]}
         if job is not None:
             about |= {"run": one_line(job.run)[:LONGEST], "recipe": digest(job.recipe)}
         if isinstance(job, messages.Job):
             about |= {"round": job.round, "attempt": job.attempt}
         if reason:
+            about |= {"own": one_line(own)} if own else {}
             self.log.refuse(event, **about, reason=one_line(reason))  # as the driver reads it
         else:
             self.log.add(event, **about, **fields)

@@ -5,8 +5,7 @@
     TLS        its certificate is of the federation's CA (ca.pem), for this name, and valid now
     clock      it differs by less than signatures allow
     key        the SuperLink knows it, as that of this client
-    folder     the node can write there; its policy can be read, and names this coordinator
-    data       what its folder holds; whether the coordinator's model was copied
+    own        its folder, policy, data and model (`own_check.py`)
 
 A step that fails ends those that need it; files that are missing are told whether or not something
 listens. The request that asks about the key changes nothing; if
@@ -15,67 +14,33 @@ it is refused, that is a line in the coordinator's log.
 
 from __future__ import annotations
 
-import contextlib
 import email.utils
 import functools
 import http.client
-import os
-import shutil
 import socket
 import ssl
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
-from typing import NamedTuple
 
 from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 
 from fedrl.core.types import UserError
-from fedrl.engines.flower import key_folder, keys, policy
+from fedrl.engines.flower import keys
 from fedrl.engines.flower.adapter import node_auth
 from fedrl.engines.flower.address import Address, parse
+from fedrl.engines.flower.own_check import Finding, Joining, own
 
 PATIENCE = 10.0
 PATH, CLIENT = "/v1/fleet/check", "x-fedrl-client"
 """Where a SuperLink is asked who a key's owner is, and the header that says it: a number, or
-nothing of a key that is filed under none."""
+nothing of a key that is filed under none. A node says there which client it is started as."""
 ANOTHER_AUTHORITY = (18, 19, 20, 21, 7)
 """OpenSSL's: self-signed, an issuer that is not known, a signature that is not its."""
 WRONG_NAME, NOT_YET, EXPIRED = (62, 64), 9, 10
-LEAST_DISK = 2**30
-MODEL = "model"
-MOST_NAMED = 8
-"""Of what lies in the data's folder."""
-
-
-class Finding(NamedTuple):
-    """`doubtful` is what may be as it should be: a person looks at it."""
-
-    good: bool
-    what: str
-    doubtful: bool = False
-
-
-@dataclass(frozen=True)
-class Joining:
-    """A node as it would be started."""
-
-    superlink: str
-    ca: Path | None = None
-    key: Path | None = None
-    folder: Path | None = None
-    policy: Path | None = None
-    data: Path | None = None
-    client: int | None = None
-
-    @property
-    def name(self) -> str:
-        """By its key's file: north.key is north."""
-        return self.key.name.removesuffix(".key") if self.key else "a node without a key"
 
 
 def check(node: Joining) -> Iterator[Finding]:
@@ -116,7 +81,7 @@ def reach(node: Joining) -> Iterator[Finding]:
         key = _private_key(node.key)
         context = _trusting(node.ca)
         yield Finding(True, _secured(address, context, node.ca))
-        status, off, client = _asked(address, context, key)
+        status, off, client = _asked(address, context, key, node.client)
         yield Finding(True, _clock(off))
         yield Finding(True, _known(status, node.key, address, keys.key_digest(key.public_key())))
         if client is not None and node.client is not None:
@@ -231,15 +196,17 @@ def _distrusted(error: ssl.SSLCertVerificationError, address: Address, ca: Path)
 
 
 def _asked(
-    address: Address, context: ssl.SSLContext, key: ec.EllipticCurvePrivateKey
+    address: Address, context: ssl.SSLContext, key: ec.EllipticCurvePrivateKey, client: int | None
 ) -> tuple[int, float, str | None]:
     """The SuperLink's answer to a signed request, how far this clock is before its own, and as
-    which client it knows the key."""
+    which client it knows the key. It hears as which client the node is started, so that its side
+    knows of two that were mixed up."""
+    said = {} if client is None else {CLIENT: str(client)}
     line = http.client.HTTPSConnection(
         address.host, address.port, timeout=PATIENCE, context=context
     )
     try:
-        line.request("POST", PATH, headers=node_auth.signed_headers(key))
+        line.request("POST", PATH, headers=node_auth.signed_headers(key) | said)
         reply = line.getresponse()
         reply.read()
     except (OSError, http.client.HTTPException) as error:
@@ -287,84 +254,3 @@ def _numbered(filed: str, client: int) -> str:
             f"use --client {filed}, or ask the coordinator"
         )
     return f"it is that of client {client}"
-
-
-def own(node: Joining) -> Iterator[Finding]:
-    """What lies on this machine."""
-    for step in (_folder, _policy, _data, _model):
-        try:
-            found = step(node)
-        except UserError as error:
-            yield Finding(False, str(error))
-        else:
-            if isinstance(found, Finding):
-                yield found
-            elif found:
-                yield Finding(True, found)
-
-
-def _folder(node: Joining) -> str:
-    if node.folder is None:
-        return ""
-    place = node.folder
-    while not place.exists():
-        place = place.parent
-    if not place.is_dir() or not os.access(place, os.W_OK | os.X_OK):
-        raise UserError(f"--folder {node.folder}: {place} is no folder that you can write to")
-    free = shutil.disk_usage(place).free
-    if free < LEAST_DISK:
-        raise UserError(f"--folder {node.folder}: only {free / 2**20:.0f} MiB of disk are free")
-    return f"{node.folder} can be written, {free / 2**30:.0f} GiB are free"
-
-
-def _policy(node: Joining) -> str:
-    if node.folder is None and node.policy is None:
-        return ""
-    file = node.policy or (node.folder or Path()) / policy.FILE
-    beside = node.key.parent / policy.FILE if node.key else file
-    if not file.is_file() and beside.is_file():
-        raise UserError(f"{beside} lies beside the key, and the node reads {file}: move it there")
-    if node.key and node.folder and not node.policy:
-        key_folder.require(node.key, node.folder)
-    if not file.is_file():
-        return f"there is no {file}: the defaults hold (docs/policy.md)"
-    rules = policy.read(file)
-    if node.ca and rules.coordinators:
-        called = keys.coordinator_digest(node.ca)
-        if called not in rules.coordinators:
-            raise UserError(f"coordinators in {file} do not name that of {node.ca}, {called}")
-        return f"{file} allows this coordinator, {called[:16]}"
-    return f"{file} can be read; it names no coordinator"
-
-
-def _data(node: Joining) -> str | Finding:
-    """With what it holds: a folder too high or too low is seen by that."""
-    if node.data is None:
-        return ""
-    if not node.data.is_dir():
-        raise UserError(f"--data {node.data} is no folder")
-    held = sorted(
-        f"{path.name}/" if path.is_dir() else path.name
-        for path in node.data.iterdir()
-        if not path.name.startswith(".")
-    )
-    if not held:
-        return Finding(True, f"--data {node.data} is empty", doubtful=True)
-    named = ", ".join(held[:MOST_NAMED]) + (", …" if held[MOST_NAMED:] else "")
-    return f"{node.data} holds {named}: what recipes name (world.source) lies in it"
-
-
-def _model(node: Joining) -> str | Finding:
-    """Recipes of language models name a folder in the node's own; most call it so."""
-    if node.folder is None or (node.folder / MODEL).exists():
-        return ""
-    with contextlib.suppress(UserError):  # `_policy` has told it
-        if policy.ANY not in policy.read(node.policy or node.folder / policy.FILE).models:
-            return ""
-    place = node.folder / MODEL
-    return Finding(
-        True,
-        f"there is no {place}: for a language model copy the coordinator's there (cp -r "
-        f"{MODEL} {place})",
-        doubtful=True,
-    )

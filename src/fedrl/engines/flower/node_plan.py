@@ -40,9 +40,14 @@ OWN = frozenset(
 
 
 class Refused(Exception):
-    """What this node does not do for a recipe, in one line that may be told to the server."""
+    """What this node does not do for a recipe, in one line that may be told to the server; `own` is
+    what its owner reads beside it, and nobody else."""
 
     final = True  # the same job would be refused again
+
+    def __init__(self, line: str, own: str = "") -> None:
+        super().__init__(line)
+        self.own = own
 
 
 class PolicyChanged(Refused):

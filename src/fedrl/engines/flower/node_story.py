@@ -27,7 +27,8 @@ from fedrl.core.serialization import Damaged
 from fedrl.core.update_refusal import one_line
 from fedrl.engines.flower import messages, running_lock
 from fedrl.engines.flower.adapter import records
-from fedrl.engines.flower.node_check import Finding, Joining, reach
+from fedrl.engines.flower.node_check import reach
+from fedrl.engines.flower.own_check import Finding, Joining
 from fedrl.engines.flower.owner_log import say
 
 NOW = "now.json"
@@ -70,13 +71,15 @@ class Story:
         def telling(content: records.Content) -> records.Content:
             if _is_work(content):
                 self.found(True)  # whoever is asked something is connected
-            began = time.monotonic()
+            began, what = time.monotonic(), ""
             try:
-                return answer(content)
+                reply = answer(content)
+                what = _answered(content, reply) if self._working else ""
+                return reply
             finally:
                 if self._working:
                     self._working = False
-                    self._turn(IDLE, f"after {time.monotonic() - began:.0f} s")
+                    self._turn(IDLE, f"{what}after {time.monotonic() - began:.0f} s")
 
         return telling
 
@@ -143,8 +146,9 @@ class Story:
 
 
 @contextlib.contextmanager
-def telling(story: Story) -> Iterator[Story]:
-    """Look at the connection from time to time, until the node ends."""
+def telling(story: Story, begin: Callable[[], None] = lambda: None) -> Iterator[Story]:
+    """Look at the connection from time to time, until the node ends. What `begin` finds wrong in
+    the folder, which is this node's alone by then, is told before anybody is called."""
     over = threading.Event()
     # Two would take turns with one client's state and secret.
     taken = (
@@ -153,8 +157,9 @@ def telling(story: Story) -> Iterator[Story]:
     )
     with running_lock.alone(story.folder, taken, running_lock.PATIENCE_SECONDS, say):
         thread = threading.Thread(target=_follow, args=(story, over), daemon=True)
-        thread.start()
         try:
+            begin()
+            thread.start()
             yield story
         finally:
             over.set()
@@ -193,6 +198,15 @@ def _is_work(content: records.Content) -> bool:
     except Damaged:
         return False
     return isinstance(asked, messages.Ready | messages.Job)
+
+
+def _answered(asked: records.Content, reply: records.Content) -> str:
+    """What was answered to work, where that is no result of it."""
+    if not messages.from_json(records.heading(reply), messages.Answer).reason:
+        return ""
+    text = records.heading(asked)
+    job = isinstance(messages.from_json(text, messages.Ready, messages.Job), messages.Job)
+    return "that there is no update, " if job else "that it is not ready, "
 
 
 def _run(asked: messages.Ready | messages.Job) -> str:

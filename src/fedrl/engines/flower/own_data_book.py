@@ -12,6 +12,7 @@ from pathlib import Path
 from fedrl.config.schema import Config
 from fedrl.core.private_files import write_private
 from fedrl.core.types import Shareable, UserError
+from fedrl.engines.flower.owner_log import say
 from fedrl.partition import own_folders
 
 BOOK = "own_data"
@@ -34,13 +35,15 @@ def check(folder: Path, run: str, data: Path) -> str:
 @contextmanager
 def naming(data: Path | None, config: Config) -> Iterator[None]:
     """Where what was to be built failed because nothing lies in the data's folder under the name
-    that the recipe has for it, say that, and which folder it should be."""
+    that the recipe has for it, say that, and which folder it should be; to the owner what is
+    missing."""
     try:
         yield
     except UserError as error:
         source = getattr(config.world, "source", "")
         if data is None or config.partition.strategy != "own" or Path(data, source).exists():
             raise
+        say(f"there is no {Path(data, source)}, which this recipe names (world.source)")
         raise UserError(Shareable(NOT_THERE)) from error
 
 

@@ -17,7 +17,7 @@ import json
 import re
 import textwrap
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -32,6 +32,9 @@ from fedrl.core.types import Json, UserError
 
 FILE = "policy.toml"
 ANY = "any"
+YES_OR_NO = re.compile(
+    r"^\s*(\w+)\s*=\s*([Yy]es|YES|[Nn]o|NO|[Oo]n|ON|[Oo]ff|OFF|T(?:rue|RUE)|F(?:alse|ALSE))\b", re.M
+)
 DIGEST = re.compile(r"[0-9a-f]{64}")
 LISTS = ("allow", "packages")
 """Keys of which the file's and the command line's count together."""
@@ -174,7 +177,7 @@ def parsed(text: str, path: Path) -> Policy:
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UserError(f"{path}: not valid TOML: {error}") from error
+        raise UserError(f"{path}: not valid TOML: {error}{_small_letters(text)}") from error
     hints = fields(Policy)
     values: Json = {}
     try:
@@ -185,6 +188,17 @@ def parsed(text: str, path: Path) -> Policy:
         return Policy(**values)
     except UserError as error:
         raise UserError(f"{path}: {error}") from error
+
+
+def _small_letters(text: str) -> str:
+    """Of the first line that has a word which is none in TOML."""
+    found = YES_OR_NO.search(text)
+    return f"; {found[1]} is {found[2]}: say true or false, in small letters" if found else ""
+
+
+def in_toml(said: Mapping[str, object]) -> str:
+    """What `Policy.said` says, in a line, as one would write it into the file."""
+    return ", ".join(f"{key} = {json.dumps(v, ensure_ascii=False)}" for key, v in said.items())
 
 
 def template(**said: object) -> str:

@@ -38,10 +38,11 @@ from fedrl.core.types import (
     ModelName,
     Word,
 )
+from fedrl.core.update_refusal import one_line
 from fedrl.engines.flower import fewest_updates
 from fedrl.engines.flower.node_plan import OWN, Refused
 from fedrl.engines.flower.owner_log import say
-from fedrl.engines.flower.policy import ANY, Policy
+from fedrl.engines.flower.policy import ANY, Policy, in_toml
 from fedrl.privacy import secure_aggregation
 
 SWITCHES = ("attack.clients", "attack.share", "faults.clients")
@@ -61,6 +62,9 @@ WORD = re.compile(r"([A-Za-z0-9_][A-Za-z0-9_.+:-]{0,99})?")
 ASSIGNMENT = re.compile(rf"[A-Za-z_]\w{{0,49}}=-?{WORD.pattern}", re.ASCII)
 NOT_HERE = "opens only models of its own folder, and has none of this name there"
 """Whether it is missing or is nobody's to open: which of both is told to nobody."""
+NOT_NAMED = "opens only models that its owner names (models)"
+LONGEST_VALUE = 100
+"""Characters of a recipe's setting in the node's own logs."""
 STRANGE = frozenset('\\:%$*?"<>|\x7f')
 """In no path of a recipe: what some system or library takes for another place than the text."""
 
@@ -75,6 +79,13 @@ class Node:
     peers: bool = False
     coordinator: str = ""
     private: tuple[Path, ...] = ()
+
+
+class Refusal(typing.NamedTuple):
+    """A line that the coordinator is told, and what the node's owner reads beside it."""
+
+    line: str
+    own: str = ""
 
 
 class Setting(typing.NamedTuple):
@@ -104,63 +115,77 @@ def _hints(settings_class: type) -> dict[str, Any]:
 def check(config: Config, policy: Policy, node: Node) -> None:
     """Raise `Refused` with all lines of `refusals`, if there are any. The node's own log has what
     is missing here: its owner should not allow what only has to be copied."""
-    if lines := refusals(config, policy, node):
+    if found := list(_refusals(config, policy, node)):
         for place in missing_models(config, policy, node):
             say(f"there is no {place}: copy the coordinator's model there")
-        raise Refused("; ".join(lines))
+        own = "; ".join(one.own for one in found if one.own)
+        raise Refused("; ".join(one.line for one in found), own)
 
 
 def refusals(config: Config, policy: Policy, node: Node) -> list[str]:
     """Why this node does not take this recipe: a line each, with the setting and the policy's key.
     Nothing of the node's own files is told."""
-    return [
-        *_names(config, policy, node),
-        *_settings(config, policy, node),
-        *_floors(config, policy, node),
-    ]
+    return [one.line for one in _refusals(config, policy, node)]
+
+
+def _refusals(config: Config, policy: Policy, node: Node) -> Iterator[Refusal]:
+    yield from _names(config, policy, node)
+    yield from _settings(config, policy, node)
+    yield from _floors(config, policy, node)
+
+
+def _both(value: object, policy: Policy, key: str) -> str:
+    """What the recipe has and what the policy, for the node's own logs."""
+    has = one_line(", ".join(map(str, value)) if isinstance(value, tuple) else str(value))
+    return f"recipe: {has[:LONGEST_VALUE]}; policy: {in_toml({key: getattr(policy, key)})}"
 
 
 def trusts(policy: Policy, node: Node, key: str) -> bool:
     return key in node.own or bool({key, key.split(".")[0]} & {*policy.allow})
 
 
-def _names(config: Config, policy: Policy, node: Node) -> Iterator[str]:
+def _names(config: Config, policy: Policy, node: Node) -> Iterator[Refusal]:
     if policy.coordinators and node.coordinator not in policy.coordinators:
-        yield "coordinator: this node answers others than this one (coordinators)"
+        yield Refusal("coordinator: this node answers others than this one (coordinators)")
     for key, name, allowed in (
         ("algorithm.name", config.algorithm.name, policy.methods),
         ("world.name", config.world.name, policy.worlds),
     ):
         if ANY not in allowed and name not in allowed and key not in node.own:
             which = "methods" if key == "algorithm.name" else "worlds"
-            yield f"{key}: this node runs only {which} that its owner names ({which})"
+            line = f"{key}: this node runs only {which} that its owner names ({which})"
+            yield Refusal(line, _both(name, policy, which))
 
 
-def _settings(config: Config, policy: Policy, node: Node) -> Iterator[str]:
+def _settings(config: Config, policy: Policy, node: Node) -> Iterator[Refusal]:
     common = terms(config)
     for setting in settings(config):
         if trusts(policy, node, setting.key):
             continue
         if setting.key in PER_CLIENT and common is not None and len(set(setting.value)) > 1:
-            yield _line(setting.key, "adds up only with clients that all do the same")
+            yield _refusal(setting, "adds up only with clients that all do the same", policy)
             continue
         if setting.key in SWITCHES and setting.value:
-            yield _line(setting.key, "rehearses no attacks and faults")
+            yield _refusal(setting, "rehearses no attacks and faults", policy)
             continue
         many = isinstance(setting.value, tuple)
         hint = typing.get_args(setting.hint)[0] if many else setting.hint
         for value in setting.value if many else (setting.value,):
             why = _objection(setting.key, hint, value, policy, node)
             if value != setting.default and why:
-                yield _line(setting.key, why)
+                yield _refusal(setting, why, policy)
                 break
 
 
-def _line(key: str, why: str) -> str:
+def _refusal(setting: Setting, why: str, policy: Policy) -> Refusal:
     """What is only missing is mended by copying it, not by allowing more."""
+    key = setting.key
     if why == NOT_HERE:
-        return f"{key}: this node {why}: its owner copies the coordinator's model into it"
-    return f"{key}: this node {why}, unless its owner says so (allow, or --allow {key})"
+        cure = "its owner copies the coordinator's model into it"
+        return Refusal(f"{key}: this node {why}: {cure}", _both(setting.value, policy, "models"))
+    named = "models" if why == NOT_NAMED else "allow"
+    line = f"{key}: this node {why}, unless its owner says so (allow, or --allow {key})"
+    return Refusal(line, _both(setting.value, policy, named))
 
 
 def own_noise(config: Config, peers: bool) -> float:
@@ -174,29 +199,38 @@ def own_noise(config: Config, peers: bool) -> float:
     return secure_aggregation.part(chosen.noise, common.needed)
 
 
-def _floors(config: Config, policy: Policy, node: Node) -> Iterator[str]:
+def _floors(config: Config, policy: Policy, node: Node) -> Iterator[Refusal]:
     chosen, common = config.privacy, terms(config)
     if fewest_updates.fewest(config) < policy.least_clients:
-        yield _too_few(config, policy.least_clients)
+        yield Refusal(_too_few(config, policy.least_clients))
     if policy.secure and common is None:
-        yield "privacy.secure: this node sends updates only into secure sums (secure)"
+        clip = "" if chosen.clip else f"--privacy.clip {policy.clip or 1:g} "
+        yield Refusal(
+            "privacy.secure: this node sends updates only into secure sums: run it with "
+            f"{clip}--privacy.secure true (secure)",
+            _both("privacy.secure = false", policy, "secure"),
+        )
     if policy.clip and not 0 < chosen.clip <= policy.clip:
-        yield (
+        yield Refusal(
             f"privacy.clip is {chosen.clip:g}: this node's updates are at most {policy.clip:g} "
             "long (clip)"
         )
     noise = own_noise(config, node.peers)
     if noise < policy.noise:
-        yield (
+        yield Refusal(
             f"privacy.noise: {noise:.4g} of this recipe's is noise that this node can be sure of, "
             f"and its floor is {policy.noise:g} (noise)"
         )
     if policy.epsilon and not noise:
-        yield "privacy.noise: this node counts its own ε, and its update would have none (epsilon)"
+        yield Refusal(
+            "privacy.noise: this node counts its own ε, and its update would have none (epsilon)"
+        )
     floors = [key for key in ("secure", "noise", "epsilon") if getattr(policy, key)]
     for key in UNPROTECTED if floors else ():
         if getattr(chosen, key.partition(".")[2]) and not trusts(policy, node, key):
-            yield f"{key}: this node's owner asks for protection that it takes away ({floors[0]})"
+            yield Refusal(
+                f"{key}: this node's owner asks for protection that it takes away ({floors[0]})"
+            )
 
 
 def _too_few(config: Config, least: int) -> str:
@@ -248,7 +282,7 @@ def _model(value: str, policy: Policy, node: Node) -> str:
     held = readable(value, policy, node) and os.path.exists(node.folder / value)
     if ANY in policy.models:
         return "" if held else NOT_HERE
-    return "opens only models that its owner names (models)"
+    return NOT_NAMED
 
 
 def missing_models(config: Config, policy: Policy, node: Node) -> list[Path]:

@@ -63,11 +63,15 @@ def _does(config: Config) -> Iterator[str]:
     yield f"{method.name}: {method.entry.summary or 'of a package from outside'}"
     yield f"on {world.name}: {world.entry.summary or 'of a package from outside'}"
     yield (
-        f"{config.rounds:,} rounds with {federation.clients_per_round} of {federation.clients} "
+        f"{_rounds(config)} with {federation.clients_per_round} of {federation.clients} "
         f"clients each, from seed {config.seed}"
     )
     for package in config.packages:
         yield f"with code of {' '.join(package.split(':')[:2])}"
+
+
+def _rounds(config: Config) -> str:
+    return f"{config.rounds:,} round{'s' * (config.rounds != 1)}"
 
 
 def _leaves(config: Config, policy: Policy, node: Node) -> Iterator[str]:
@@ -87,7 +91,7 @@ def _leaves(config: Config, policy: Policy, node: Node) -> Iterator[str]:
     if noise:
         yield f"- with noise of {noise:.4g} times that length, which this node can be sure of"
         epsilon = accounting.full_view(noise, config.rounds, policy.delta)
-        yield f"  all {config.rounds:,} rounds: ε = {epsilon:.4g} at δ = {policy.delta:g}"
+        yield f"  all {_rounds(config)}: ε = {epsilon:.4g} at δ = {policy.delta:g}"
     else:
         yield "- without noise of its own: nothing bounds what it tells (no ε)"
     yield (

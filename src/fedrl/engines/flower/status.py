@@ -18,7 +18,7 @@ from pathlib import Path
 
 from fedrl.core.types import Json, UserError
 from fedrl.engines.flower import approval, audit_log, keys, policy, running_lock
-from fedrl.engines.flower.audit_story import spent
+from fedrl.engines.flower.audit_story import spent, with_own
 from fedrl.engines.flower.node_audit import GAVE
 from fedrl.engines.flower.node_story import BEAT_SECONDS, NOW, Now
 from fedrl.privacy.secure_aggregation.public_keys import NUMBERED, Malformed, parse
@@ -201,15 +201,27 @@ def _refusals(
 
 def _why(entry: Json) -> str:
     if "reason" in entry:
-        return str(entry["reason"])
-    asked, number = str(entry.get("asked")), entry.get("status")
-    of_a_node = asked.startswith("/v1/fleet/")
-    words = ""
-    if of_a_node and number in (401, 412):
-        words = "a key that is not registered, or a clock that is off: "
-    elif of_a_node and number == 403:
-        words = "a node with work of before, as after a restart of the SuperLink: "
-    return f"{words}{asked} ({number})"
+        return with_own(entry)
+    asked = str(entry.get("asked"))
+    words = _of_a_node(entry) if asked.startswith("/v1/fleet/") else ""
+    return f"{words}{asked} ({entry.get('status')})"
+
+
+def _of_a_node(entry: Json) -> str:
+    """What is wrong with its key or its signature."""
+    number, key = entry.get("status"), str(entry.get("key", ""))[:16]
+    if number == 403:
+        return "a node with work of before, as after a restart of the SuperLink: "
+    if number not in (401, 412):
+        return ""
+    if key and "client" in entry:
+        twice = (
+            ", which is connected already (a second node has it, or its own was killed just before)"
+        )
+        return f"client {entry['client']}'s key, {key}{twice if number == 412 else ''}: "
+    if number == 401 and not key:
+        return "no signature that holds, as of a node whose clock is off: "
+    return f"a key that is not registered{f', {key}' if key else ''}: "
 
 
 def ago(entry: Json) -> str:

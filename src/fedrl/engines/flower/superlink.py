@@ -18,7 +18,7 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 import fedrl
@@ -51,13 +51,22 @@ def serve(
     folder: Path,
     insecure: bool,
     insiders: Collection[str],
+    listening: Callable[[], None] = lambda: None,
 ) -> None:
-    """Until it is stopped. `folder` holds server.pem, server.key, ca.pem, secret and nodes/."""
+    """Until it is stopped; `listening` is called once it listens. `folder` holds server.pem,
+    server.key, ca.pem, secret and nodes/."""
     with running_lock.alone(folder, f"--folder {folder}: another SuperLink runs in it"):
-        _serve(host, port, folder, insecure, insiders)
+        _serve(host, port, folder, insecure, insiders, listening)
 
 
-def _serve(host: str, port: int, folder: Path, insecure: bool, insiders: Collection[str]) -> None:
+def _serve(
+    host: str,
+    port: int,
+    folder: Path,
+    insecure: bool,
+    insiders: Collection[str],
+    listening: Callable[[], None],
+) -> None:
     import uvicorn
 
     from fedrl.engines.flower.superlink_listener import (
@@ -112,6 +121,7 @@ def _serve(host: str, port: int, folder: Path, insecure: bool, insiders: Collect
         for kept in (register.keep, certificate.keep):
             threading.Thread(target=kept, daemon=True).start()
     listeners = listen(host, port, Doorkeeper(known=drivers))
+    listening()
     members = sum(1 for _ in (folder / "nodes").glob("*.pub"))
     say(f"the SuperLink listens at {host}:{port}; {members} keys of members in {folder / 'nodes'}")
     uvicorn.Server(settings).run(list(listeners))

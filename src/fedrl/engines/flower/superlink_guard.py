@@ -24,6 +24,7 @@ from typing import Any
 
 from fedrl.config.flower import LARGEST_PIECE_MB
 from fedrl.core.loopback import length
+from fedrl.core.types import JsonValue
 from fedrl.core.update_refusal import one_line
 from fedrl.engines.flower import driver_auth
 from fedrl.engines.flower.coordinator_audit import CoordinatorAudit
@@ -58,6 +59,8 @@ TOLD_SECONDS = 5.0
 """For the rest of a small request that is refused, so that its sender reads why."""
 REFUSALS = (400, 401, 403, 404, 408, 411, 412, 413)
 """HTTP statuses: ours, and Flower's."""
+KEY, NUMBER = "fedrl.key", re.compile(r"[0-9]{1,6}")
+"""Where a request's scope has the key that has signed it; what a node may call itself."""
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Scope]]
@@ -117,12 +120,9 @@ class Guard:
             return
 
         async def logged(event: Scope) -> None:
-            """A node whose key is not registered is refused by Flower, which does not say so."""
-            if event["type"] == "http.response.start" and event["status"] in REFUSALS:
-                status, what = event["status"], _who_and_what(scope)
-                self._seldom.say(f"refused {what} ({status})")
-                if self.audit.admits("unknown"):
-                    await asyncio.to_thread(self.audit.add, "unknown", asked=what, status=status)
+            told = scope.get("path") == ACTIVATE or event.get("status") in REFUSALS
+            if event["type"] == "http.response.start" and told:
+                await asyncio.to_thread(self._log, scope, event["status"])
             await send(event)
 
         try:
@@ -136,6 +136,20 @@ class Guard:
         except Gone:  # uvicorn closes what has no answer
             self._seldom.say(f"gave up {_who_and_what(scope)}")
 
+    def _log(self, scope: Scope, status: int) -> None:
+        """Flower, which refuses nodes too, does not say so, and a second node with a key that is
+        connected only to that one."""
+        key = pem_digest(scope[KEY]) if KEY in scope else ""
+        if status in REFUSALS:
+            what = _who_and_what(scope)
+            self._seldom.say(f"refused {what} ({status}){f', key {key[:16]}' if key else ''}")
+            whose: dict[str, JsonValue] = {"key": key} if key else {}
+            if key and self.node_of(scope[KEY]):
+                whose["client"] = self.client_of(scope[KEY])
+            self.audit.refuse("unknown", asked=what, status=status, **whose)
+        elif status < 400:
+            self.audit.refuse("activated", key=key, address=_sender(scope))
+
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             raise Refused(403)
@@ -147,8 +161,12 @@ class Guard:
             raise Refused(413)
         peer, node, digest = await asyncio.to_thread(self._authenticated, scope)
         if path == CHECK and not size:
-            client = self.client_of(bytes.fromhex(peer)).encode()
-            head = [(CLIENT.encode(), client), (b"content-length", b"0")]
+            client = self.client_of(bytes.fromhex(peer))
+            said = _headers(scope).get(CLIENT, client)
+            if client and said != client and NUMBER.fullmatch(said):
+                why = f"client {client}'s key came from a node that says it is client {said}"
+                self.audit.refuse("left out", reason=f"{why}, from {_sender(scope)}")
+            head = [(CLIENT.encode(), client.encode()), (b"content-length", b"0")]
             await send({"type": "http.response.start", "status": 200, "headers": head})
             await send({"type": "http.response.body", "body": b""})
             return
@@ -215,11 +233,10 @@ class Guard:
         key = self.signer(headers)
         if key is None:
             raise Refused(401)
+        scope[KEY] = key
         node = self.node_of(key)
         if not node and not (self.opened and path == REGISTER):
             raise Refused(412 if path == ACTIVATE else 401)  # as Flower does: nodes know these
-        if path == ACTIVATE:
-            self.audit.refuse("activated", key=pem_digest(key), address=_sender(scope))
         return key.hex(), node, None
 
 

@@ -13,6 +13,7 @@ import secrets
 import subprocess
 import time
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import fedrl
@@ -22,9 +23,10 @@ from fedrl.core.types import UserError
 from fedrl.engines.flower import adapter, child_processes, node_executor
 from fedrl.engines.flower.keys import key_digest
 from fedrl.engines.flower.node import NodeClient
-from fedrl.engines.flower.node_check import Joining
 from fedrl.engines.flower.node_story import LATER_SECONDS, Story, telling
+from fedrl.engines.flower.own_check import Joining
 from fedrl.engines.flower.owner_log import in_words, say
+from fedrl.engines.flower.policy import in_toml
 from fedrl.privacy.secure_aggregation import identity
 from fedrl.privacy.secure_aggregation.identity import Identity
 
@@ -55,9 +57,8 @@ def serve(node: SuperNode, client: NodeClient) -> None:
         raise UserError(f"--folder {client.folder}: {error.strerror}") from error
     joining = Joining(node.superlink, node.ca, node.key, client=client.number)
     story = Story(joining, client.number, client.folder)
-    client.begins = story.begins
-    with child_processes.ended_by_signals(), contextlib.closing(client), telling(story):
-        _begin(client)  # with the folder's lock: the log of a node that runs is its own
+    client.begins, begin = story.begins, partial(_begin, client)
+    with child_processes.ended_by_signals(), contextlib.closing(client), telling(story, begin):
         pause = PAUSE_SECONDS
         while True:
             _serve_once(node, client, story)
@@ -95,8 +96,8 @@ def _begin(client: NodeClient) -> None:
             f"coordinators of the policy have not {audit.coordinator or 'one without a CA'}, which "
             "this node is started for: is this its ca.pem?"
         )
-    said = ", ".join(f"{key} = {value}" for key, value in policy.said().items())
-    say(f"coordinator {audit.coordinator or '(none: --insecure)'}; policy: {said or 'defaults'}")
+    said = in_toml(policy.said()) or "defaults"
+    say(f"coordinator {audit.coordinator or '(none: --insecure)'}; policy: {said}")
 
 
 def _serve_once(node: SuperNode, client: NodeClient, story: Story | None = None) -> None:
