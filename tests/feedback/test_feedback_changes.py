@@ -115,6 +115,21 @@ def test_an_entry_of_an_old_version_writes_nothing_and_is_told(folder):
     assert folder.answers() == []
 
 
+@pytest.mark.parametrize("way", ["forget", "forget_all"])
+def test_guesses_that_wait_say_that_an_answer_was_deleted_since(folder, way):
+    start = rate("b")._replace(guessed=False)
+    folder.ask([rate("a"), start, rate("c"), compare("d", "one", "two")])
+    folder.answer("a", 1)
+    if way == "forget":
+        folder.forget("a")
+    else:
+        folder.forget_all()
+    folder.ask([rate("c"), rate("e")])  # a round asks again what waits, and something new
+    assert {one.id: one.stale for one in folder.pending()} == {
+        "b": False, "c": True, "d": False, "e": False,
+    }  # fmt: skip
+
+
 def test_versions_go_on_after_a_deletion(folder):
     """Else a page that saw the answer once would match what came after."""
     folder.ask([rate("a")])

@@ -159,7 +159,7 @@ def test_the_terminal_takes_doubt_and_skips(folder, capsys):
     assert folder.progress().unsure == 1
     out = capsys.readouterr().out
     assert "0 cannot say   s skip" in out
-    assert f"2 answers kept in {folder.path}" in out
+    assert f"2 answers and 1 “cannot say” kept in {folder.path}" in out
 
 
 def test_the_terminal_takes_nothing_that_was_typed_before_the_question(folder, monkeypatch):
