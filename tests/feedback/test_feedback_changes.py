@@ -22,6 +22,7 @@ from fedrl.core.loopback import HERE, Listen
 from fedrl.core.types import UserError
 from fedrl.feedback import agreement as agreeing
 from fedrl.feedback import effect, entries, export, network, page_state
+from fedrl.feedback import page as serving_page
 from fedrl.feedback.answer_log import Entry
 from fedrl.feedback.effect import Effect, Recommendation
 from fedrl.feedback.queries import Answer
@@ -211,6 +212,14 @@ def test_a_learner_hears_the_mean_of_several_people(folder, tmp_path):
     ben.forget_all()
     assert learner.answers(queries, seed=0) == [Answer("a", 1)]
     assert [query.id for query in anna.pending()] == ["b", "c"]
+
+
+def test_whoever_runs_it_is_told_of_doubt_too(folder):
+    folder.ask([rate(name) for name in "abc"])
+    folder.of("anna").answer("a", None)
+    folder.of("ben").answer("a", 1)
+    folder.of("ben").answer("b", None)
+    assert serving_page._kept(folder) == "1 answer and 2 “cannot say” kept"
 
 
 def test_what_one_person_answered_is_not_dropped_for_another(tmp_path):

@@ -27,6 +27,12 @@ export function showNoHistory(text) {
   if ($("history").textContent !== text) $("history").replaceChildren(make("li", "empty", text));
 }
 
+// On a phone what belongs to all answers is far below them.
+export function turnToData() {
+  $("my-data").scrollIntoView();
+  $("my-data").focus({ preventScroll: true });
+}
+
 const held = ({ item }) =>
   item.contains(document.activeElement) && item !== document.activeElement;
 const typed = (row) => held(row) && row.note.value.trim() !== row.one.note;

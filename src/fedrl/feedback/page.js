@@ -6,7 +6,7 @@
 import { apply, applyToAll, changed } from "./applying.js";
 import { showEffect } from "./changed.js";
 import { $, make, saidWord, spoken, wordsOf, UNSURE } from "./drawing.js";
-import { showConflicts, showHistory, showNoHistory, sure } from "./history.js";
+import { showConflicts, showHistory, showNoHistory, sure, turnToData } from "./history.js";
 import { keeper } from "./keeping.js";
 import { look, onKeys, onPress } from "./presses.js";
 import { drawQuestion, foldIntro, showEnd, showHead, showLately, showLearned, showQuiet } from "./sitting.js";
@@ -267,10 +267,7 @@ for (const button of document.querySelectorAll("[data-view]"))
 for (const button of document.querySelectorAll("[data-export]"))
   button.addEventListener("click", () => download(button.dataset.export));
 $("forget-all").addEventListener("click", forgetAll);
-$("to-data").addEventListener("click", () => {
-  $("my-data").scrollIntoView();
-  $("my-data").focus({ preventScroll: true });
-});
+$("to-data").addEventListener("click", turnToData);
 $("see-learned").addEventListener("click", () => turnTo("effect"));
 $("reload").addEventListener("click", () => location.reload());
 tabs.addEventListener("message", ({ data }) => {

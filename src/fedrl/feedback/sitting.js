@@ -40,8 +40,8 @@ function card(question, place, now) {
   made.append(make("p", "", told));
   if (alone) {
     if (question.guessed) {  // else the question names the stars: they are not the film's
-      const score = make("div", "score", "Our guess "), [guess] = question.scores;
-      score.append(stars(guess), tenths(guess));
+      const score = make("div", "score"), [guess] = question.scores;
+      score.append(make("span", "word", "Our guess "), stars(guess), tenths(guess));
       made.append(score);
     }
     if (early(question, now)) made.append(make("div", "score early", early(question, now)));
