@@ -22,7 +22,6 @@ from fedrl.core.loopback import HERE, Listen
 from fedrl.core.types import UserError
 from fedrl.feedback import agreement as agreeing
 from fedrl.feedback import effect, entries, export, network, page_state
-from fedrl.feedback import page as serving_page
 from fedrl.feedback.answer_log import Entry
 from fedrl.feedback.effect import Effect, Recommendation
 from fedrl.feedback.queries import Answer
@@ -116,21 +115,6 @@ def test_an_entry_of_an_old_version_writes_nothing_and_is_told(folder):
     assert folder.answers() == []
 
 
-@pytest.mark.parametrize("way", ["forget", "forget_all"])
-def test_guesses_that_wait_say_that_an_answer_was_deleted_since(folder, way):
-    start = rate("b")._replace(guessed=False)
-    folder.ask([rate("a"), start, rate("c"), compare("d", "one", "two")])
-    folder.answer("a", 1)
-    if way == "forget":
-        folder.forget("a")
-    else:
-        folder.forget_all()
-    folder.ask([rate("c"), rate("e")])  # a round asks again what waits, and something new
-    assert {one.id: one.stale for one in folder.pending()} == {
-        "b": False, "c": True, "d": False, "e": False,
-    }  # fmt: skip
-
-
 def test_versions_go_on_after_a_deletion(folder):
     """Else a page that saw the answer once would match what came after."""
     folder.ask([rate("a")])
@@ -212,14 +196,6 @@ def test_a_learner_hears_the_mean_of_several_people(folder, tmp_path):
     ben.forget_all()
     assert learner.answers(queries, seed=0) == [Answer("a", 1)]
     assert [query.id for query in anna.pending()] == ["b", "c"]
-
-
-def test_whoever_runs_it_is_told_of_doubt_too(folder):
-    folder.ask([rate(name) for name in "abc"])
-    folder.of("anna").answer("a", None)
-    folder.of("ben").answer("a", 1)
-    folder.of("ben").answer("b", None)
-    assert serving_page._kept(folder) == "1 answer and 2 “cannot say” kept"
 
 
 def test_what_one_person_answered_is_not_dropped_for_another(tmp_path):

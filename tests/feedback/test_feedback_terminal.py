@@ -13,7 +13,7 @@ from support.feedback_pages import compare, rate
 from support.repository import DOCS
 
 from fedrl.algorithms.fedrlhf.text import preference_queries
-from fedrl.feedback import export, terminal
+from fedrl.feedback import export, page, terminal
 from fedrl.feedback.queries import Answer
 from fedrl.feedback.sources import live, logged
 from fedrl.feedback.store import ANSWERS, Folder, Progress, client_folder
@@ -150,6 +150,14 @@ def test_the_terminal_takes_answers_and_undo(folder, capsys):
     assert "\x1b" not in out
     assert "1, 2 or 3; 0 cannot say" in out
     assert f"2 answers kept in {folder.path}" in out
+
+
+def test_whoever_runs_it_is_told_of_doubt_too(folder):
+    folder.ask([rate(name) for name in "abc"])
+    folder.of("anna").answer("a", None)
+    folder.of("ben").answer("a", 1)
+    folder.of("ben").answer("b", None)
+    assert page._kept(folder) == "1 answer and 2 “cannot say” kept"
 
 
 def test_the_terminal_takes_doubt_and_skips(folder, capsys):
