@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.feedback_pages import rate
+from support.feedback_pages import compare, rate
 
 from fedrl.feedback import effect, page_state
 from fedrl.feedback.effect import Effect, Recommendation
@@ -151,3 +151,18 @@ def test_a_file_of_before_has_no_beginning_and_one_of_another_kind_is_none_of_th
     (folder.path / "effect.json").write_text(json.dumps(rows))
     assert effect.read(folder).first == ()
     assert effect.read(folder).with_answers == texts
+
+
+@pytest.mark.parametrize("way", ["forget", "forget_all"])
+def test_guesses_that_wait_say_that_an_answer_was_deleted_since(folder, way):
+    start = rate("b")._replace(guessed=False)
+    folder.ask([rate("a"), start, rate("c"), compare("d", "one", "two")])
+    folder.answer("a", 1)
+    if way == "forget":
+        folder.forget("a")
+    else:
+        folder.forget_all()
+    folder.ask([rate("c"), rate("e")])  # a round asks again what waits, and something new
+    assert {one.id: one.stale for one in folder.pending()} == {
+        "b": False, "c": True, "d": False, "e": False,
+    }  # fmt: skip

@@ -24,11 +24,11 @@ def ranked(top, first=0):
     )
 
 
-def over(folder, round, without, after):
+def over(folder, round, without, after, films=0):
     """A round is over."""
     given = folder.given()
     answers = len({name for said in given.values() for name in said})
-    effect.write(folder, Effect("films", answers, without, after, round=round), given)
+    effect.write(folder, Effect("films", answers, without, after, round=round, films=films), given)
 
 
 @pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
@@ -46,7 +46,7 @@ def test_the_headline_is_of_all_that_was_learned_not_of_the_last_round(visit, fo
         told, note = page.locator("#effect-sum"), page.locator("#effect-note")
         expect(told).to_contain_text("You had given 2 answers when the model last learned")
         expect(told).to_contain_text(
-            "Before you ever answered the best films were all alike to the model; now they have"
+            "Before you ever answered all films were alike to the model; now they have"
         )
         expect(told).not_to_contain_text("guesses moved")
         assert note.bounding_box()["y"] < page.locator("#sides").bounding_box()["y"]
@@ -63,6 +63,71 @@ def test_the_headline_is_of_all_that_was_learned_not_of_the_last_round(visit, fo
             "(+0.10)"
         )
         assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+
+
+def sharing(score, films, first=0):
+    """Ten of so many films with one score."""
+    return tuple(
+        Recommendation(f"film {place}", score, sharing=films) for place in range(first, first + 10)
+    )
+
+
+@pytest.mark.parametrize("size", [PHONE, DESKTOP], ids=["phone", "desktop"])
+def test_films_that_share_the_first_place_are_listed_where_others_are_liked_less(
+    visit, folder, size
+):
+    """Films of the same kinds have one score: of who answers alone the best ten often do."""
+    folder.ask([rate(name) for name in "ab"])
+    all_alike = sharing(3.75, 400)
+    over(folder, 1, all_alike, all_alike, 400)
+    with running(folder) as server:
+        page = visit(server, viewport=size)
+        press(page, "1")
+        sent(page)
+        told, now = page.locator("#effect-sum"), page.get_by_role("region", name="Now")
+
+        def after(round, without, with_answers):
+            over(folder, round, without, with_answers, 400)
+            page.reload()
+            part(page, "What changed")
+
+        after(2, all_alike, sharing(3.88, 10, first=50))
+        expect(told).to_contain_text(
+            "Before you ever answered all films were alike to the model; "
+            "now these 10 share the first place, 3.88 stars."
+        )
+        expect(now.locator("ul .film")).to_have_count(10)
+        expect(now).to_contain_text("film 50")
+        after(3, sharing(3.88, 10, first=50), sharing(3.9, 12, first=53))
+        expect(told).to_contain_text("these 10 and 2 more share the first place, 3.90 stars")
+        page.get_by_text("Only the last time it learned").click()
+        expect(page.locator("#last-note")).to_contain_text("3 recommendations are new")
+        last = page.get_by_role("region", name="With your answers that time")
+        expect(last.locator("em")).to_have_text(["new"] * 3)  # a tie has no ranks to rise in
+        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+
+        after(4, all_alike, sharing(3.88, 400))  # nothing is liked more than anything else
+        expect(told).to_contain_text(
+            "all films are alike to the model, as they were before", ignore_case=True
+        )
+        expect(page.locator(".film")).to_have_count(0)
+
+
+def test_what_others_made_of_the_model_is_not_called_ones_own_beginning(visit, folder):
+    folder.ask([rate("a")])
+    over(folder, 1, sharing(4.2, 7), sharing(4.2, 7), 400)
+    said = "If people elsewhere had answered by then, it is what their answers had made of"
+    with running(folder) as server:
+        page = visit(server)
+        press(page, "1")
+        sent(page)
+        over(folder, 2, sharing(4.2, 7), ranked(4.5), 400)
+        page.reload()
+        part(page, "What changed")
+        first = page.get_by_role("region", name="Before you ever answered")
+        expect(first).to_contain_text(said)
+        expect(page.get_by_text(said)).to_have_count(1)
+        expect(page.locator("#where")).to_contain_text("others can see what you liked")
 
 
 def test_what_moved_since_the_beginning_is_marked_in_the_list_of_now(visit, folder):

@@ -31,7 +31,7 @@ RATING = """
     - button "Too high"
     - button "About right"
     - button "Too low"
-    - button "Cannot say"
+    - button "Not seen / cannot say"
     - button "Skip, ask me later"
   - group: Add a note
 - contentinfo
@@ -135,7 +135,7 @@ def test_the_keyboard_alone_is_enough(page):
         reached.append(page.evaluate("document.activeElement.lastChild.textContent"))
     assert reached == [
         "Questions", "My answers", "What changed", "What this is about", "Too high",
-        "About right", "Too low", "Cannot say", "Skip, ask me later", "Add a note",
+        "About right", "Too low", "Not seen / cannot say", "Skip, ask me later", "Add a note",
     ]  # fmt: skip
     click(page, "Too high")
     count(page, "1 left")

@@ -13,7 +13,7 @@ from support.feedback_pages import compare, rate
 from support.repository import DOCS
 
 from fedrl.algorithms.fedrlhf.text import preference_queries
-from fedrl.feedback import export, terminal
+from fedrl.feedback import export, page, terminal
 from fedrl.feedback.queries import Answer
 from fedrl.feedback.sources import live, logged
 from fedrl.feedback.store import ANSWERS, Folder, Progress, client_folder
@@ -152,6 +152,14 @@ def test_the_terminal_takes_answers_and_undo(folder, capsys):
     assert f"2 answers kept in {folder.path}" in out
 
 
+def test_whoever_runs_it_is_told_of_doubt_too(folder):
+    folder.ask([rate(name) for name in "abc"])
+    folder.of("anna").answer("a", None)
+    folder.of("ben").answer("a", 1)
+    folder.of("ben").answer("b", None)
+    assert page._kept(folder) == "1 answer and 2 “cannot say” kept"
+
+
 def test_the_terminal_takes_doubt_and_skips(folder, capsys):
     folder.ask([rate(name) for name in "abcd"])
     assert terminal.converse(folder, 50, typed("0", "s", "3", "s", "u", "1", "q")) == 0
@@ -159,7 +167,7 @@ def test_the_terminal_takes_doubt_and_skips(folder, capsys):
     assert folder.progress().unsure == 1
     out = capsys.readouterr().out
     assert "0 cannot say   s skip" in out
-    assert f"2 answers kept in {folder.path}" in out
+    assert f"2 answers and 1 “cannot say” kept in {folder.path}" in out
 
 
 def test_the_terminal_takes_nothing_that_was_typed_before_the_question(folder, monkeypatch):

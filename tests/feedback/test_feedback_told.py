@@ -45,6 +45,10 @@ def test_deletion_is_told_in_the_same_words_everywhere(visit, folder):
         told = page.locator("#deleting").text_content()
         page.get_by_role("button", name="Delete all my answers").click()
         expect(page.get_by_role("dialog")).to_contain_text(told)
+        expect(page.get_by_role("dialog")).to_contain_text(
+            "You will not be asked about these again"
+        )
+        assert "others can see which films you liked, by name" in told
     for name in ("feedback.md", "start/person.md"):
         assert told in " ".join((DOCS / name).read_text("utf-8").split()), name
 
@@ -171,6 +175,44 @@ def test_keys_are_explained_where_they_answer_and_targets_fit_a_finger(visit, fo
             expect(page.get_by_role("combobox")).to_have_count(1)
             expect(page.locator("#keys")).to_be_hidden()
             assert page.evaluate(small) == []
+
+
+def test_a_phone_has_no_keys_and_what_was_said_can_be_deleted_without_scrolling_past_it(
+    visit, folder
+):
+    names = "abcdefgh"
+    folder.ask([rate(name) for name in names])
+    for name in names[1:]:
+        folder.answer(name, 1)
+    with running(folder) as server:
+        page = visit(server, viewport=PHONE, has_touch=True, is_mobile=True)
+        expect(page.locator("#question")).to_be_visible()
+        for hidden in ("#switch", "#keys", "#undo kbd"):
+            expect(page.locator(hidden)).to_be_hidden()
+        expect(page.locator("body.seen")).to_be_attached()
+        page.get_by_role("button", name="Too low").tap()
+        sent(page)
+        part(page, "My answers")
+        every = page.get_by_role("button", name="Delete all my answers")
+        expect(every).not_to_be_in_viewport()
+        page.get_by_role("button", name="Download or delete all").tap()
+        expect(every).to_be_in_viewport()
+
+
+def test_no_frame_stays_where_a_finger_was(visit, folder):
+    """A touch leaves the pointer over the button, and so over the next question's."""
+    folder.ask([rate(name) for name in "ab"])
+    frame = "(one) => getComputedStyle(one).borderColor"
+    with running(folder) as server:
+        page = visit(server, viewport=PHONE, has_touch=True, is_mobile=True)
+        expect(page.locator("body.seen")).to_be_attached()
+        low, high = (page.get_by_role("button", name=name) for name in ("Too low", "Too high"))
+        plain = high.evaluate(frame)
+        low.tap()
+        expect(page.locator("#items")).to_contain_text("item b")
+        page.wait_for_timeout(600)
+        assert low.evaluate(frame) == plain
+        sent(page)
 
 
 def test_a_long_name_makes_no_page_wider_than_the_screen(visit, folder):

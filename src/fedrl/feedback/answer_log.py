@@ -75,6 +75,12 @@ class Progress(NamedTuple):
     sitting: int
     unsure: int = 0
 
+    @property
+    def kept(self) -> str:
+        """In words, for whoever runs it."""
+        unsure = f" and {self.unsure} “cannot say”" if self.unsure else ""
+        return f"{self.answered} answer{'s' * (self.answered != 1)}{unsure} kept"
+
 
 @dataclass
 class AnswerLog:

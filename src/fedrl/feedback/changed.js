@@ -39,11 +39,12 @@ function showFilms(effect, since) {
   const who = whose(effect);
   const [first, without, after] =
     [effect.first, effect.without, effect.with_answers].map((rows) => rows.slice(0, BEST));
-  const last = `${capital(lastTime(without, after, who))}.`;
+  const last = `${capital(lastTime(without, after, who, effect))}.`;
   const note = "Both lists begin with what the model knew just before it learned that time. That " +
     `holds something of earlier answers, too, so “without” is not how it was ${who.ever}.`;
+  const films = (...side) => listed(effect, ...side);
   const lists = [films("without-answers", `Without ${who.answers} that time`, without),
-    films("with-answers", `With ${who.answers} that time`, after, tied(without) ? [] : without)];
+    films("with-answers", `With ${who.answers} that time`, after, without)];
   $("sides").className = "sides";
   if (!first.length) {
     $("effect-sum").textContent = `${counted(effect)} ${last}${since}`;
@@ -51,49 +52,65 @@ function showFilms(effect, since) {
     $("sides").replaceChildren(...lists);
     return;
   }
-  $("effect-sum").textContent = `${counted(effect)} ${capital(sinceFirst(first, after, who))}.${since}`;
+  $("effect-sum").textContent = `${counted(effect)} ${capital(sinceFirst(first, after, who, effect))}.` +
+    since;
   $("effect-note").textContent = "In between the model may have learned from other people, too: " +
     "not all of the difference has to be yours.";
   $("sides").replaceChildren(films("before-answers", capital(who.ever), first, [], PAST),
-    films("now", "Now", after, tied(first) ? [] : first));
+    films("now", "Now", after, first));
   $("last-note").textContent = `${last} ${note}`;
   $("last-sides").replaceChildren(...lists);
 }
 
-function lastTime(before, after, { answers }) {
-  if (tied(before) && tied(after))
-    return `that time, with ${answers} and without, the best films were all alike to the model`;
-  if (tied(after)) return `that time, with ${answers} the best films were all alike to the model`;
-  if (tied(before)) return `that time, without ${answers} the best films would have been all ` +
-    "alike to the model; with them they have an order";
+function lastTime(before, after, { answers }, effect) {
+  const [was, is] = [before, after].map((rows) => alike(rows, effect));
+  if (was && is) return `that time, with ${answers} and without, all films were alike to the model`;
+  if (is) return `that time, with ${answers} all films were alike to the model`;
+  if (was) return `that time, without ${answers} all films would have been alike to the model; ` +
+    `with them ${order(after)}`;
   return `that time, ${difference(before, after)}`;
 }
 
-function sinceFirst(before, after, { ever }) {
-  if (tied(before) && tied(after))
-    return `the best films are all alike to the model, as they were ${ever}`;
-  if (tied(after)) return "the best films are all alike to the model now";
-  if (tied(before))
-    return `${ever} the best films were all alike to the model; now they have an order`;
+function sinceFirst(before, after, { ever }, effect) {
+  const [was, is] = [before, after].map((rows) => alike(rows, effect));
+  if (was && is) return `all films are alike to the model, as they were ${ever}`;
+  if (is) return "all films are alike to the model now";
+  if (was) return `${ever} all films were alike to the model; now ${order(after)}`;
   return `compared with ${ever}, ${difference(before, after)}`;
 }
+
+const order = (rows) => tied(rows) ? shared(rows) : "they have an order";
 
 function difference(before, after) {
   const known = before.map((one) => one.item), all = `first ${after.length} recommendations`;
   const fresh = after.filter((one) => !known.includes(one.item)).length;
   if (fresh) return `${plural(fresh, "recommendation is", "recommendations are")} new among the ` +
     `first ${after.length}`;
-  if (known.join() !== after.map((one) => one.item).join()) return `the ${all} have another order`;
+  if (!(tied(before) && tied(after)) && known.join() !== after.map((one) => one.item).join())
+    return `the ${all} have another order`;
   return unmoved(before, after) ? `the ${all} are the same`
     : `our guesses moved, and not the order of the ${all}`;
 }
 
+const OTHERS = "Nothing that was said here is in it. If people elsewhere had answered by then, it " +
+  "is what their answers had made of the model.";
 const PRESENT = ["are", "is"], PAST = ["were", "was"];
 const capital = (text) => text[0].toUpperCase() + text.slice(1);
 
 // Scores that look the same put no film before another: their order is that of a file.
 const tied = (rows) =>
   rows.length > 1 && rows.every((one) => one.score.toFixed(2) === rows[0].score.toFixed(2));
+
+// Nothing is liked more than anything else. Films of the same kinds often share the first place:
+// the best ten alone do not tell, and an older file does not say how many share a score.
+const alike = (rows, { films }) =>
+  tied(rows) && (!rows[0].sharing || rows[0].sharing >= films);
+
+function shared(rows) {
+  const more = rows[0].sharing - rows.length;
+  const place = `share the first place, ${rows[0].score.toFixed(2)} stars`;
+  return more > 0 ? `these ${rows.length} and ${more} more ${place}` : `these ${rows.length} ${place}`;
+}
 
 // Whose answers these are: of several people everybody reads what is their own.
 function counted({ answers, mine, several, time }) {
@@ -106,31 +123,34 @@ function counted({ answers, mine, several, time }) {
 const unmoved = (before, after) =>
   before.every((one, place) => Math.abs(one.score - after[place].score) < 0.005);
 
-// `before` is what the rows are compared with, where there is an order to compare.
-function films(name, title, rows, before = [], verbs = PRESENT) {
+// `before` is what the rows are compared with, where not everything was alike.
+function listed(effect, name, title, rows, before = [], verbs = PRESENT) {
   const side = make("section", "side"), head = make("h2", "", title);
   head.id = name;
   side.setAttribute("aria-labelledby", name);
   side.append(head);
-  if (tied(rows)) {
-    const alike = make("p", "", `The best ${verbs[0]} all alike to the model, so there ` +
+  if (alike(rows, effect)) {
+    const all = make("p", "", `All films ${verbs[0]} alike to the model, so there ` +
       `${verbs[1]} no order to show: `);
-    alike.append(stars(rows[0].score), make("small", "score", rows[0].score.toFixed(2)));
-    side.append(alike);
+    all.append(stars(rows[0].score), make("small", "score", rows[0].score.toFixed(2)));
+    side.append(all);
     return side;
   }
-  const list = make("ol"), known = before.map((one) => one.item);
+  if (name === "before-answers") side.append(make("p", "small", OTHERS));
+  if (tied(rows)) side.append(make("p", "", `${capital(shared(rows))}:`));
+  const list = make(tied(rows) ? "ul" : "ol"), known = before.map((one) => one.item);
   for (const [place, one] of rows.entries()) {
     const item = make("li"), text = make("span", "film", one.item);
     item.append(text, stars(one.score), make("small", "score", one.score.toFixed(2)));
-    if (before.length) compare(item, one, place, known.indexOf(one.item), before);
+    if (before.length && !alike(before, effect))
+      compare(item, one, place, known.indexOf(one.item), before, !tied(rows) && !tied(before));
     list.append(item);
   }
   side.append(list);
   return side;
 }
 
-function compare(item, one, place, was, before) {
+function compare(item, one, place, was, before, ranked) {
   if (was < 0) {
     item.append(make("em", "new", "new"));
     return;
@@ -138,7 +158,7 @@ function compare(item, one, place, was, before) {
   const moved = one.score - before[was].score, up = was - place;
   if (Math.abs(moved) >= 0.005) item.lastChild.textContent +=
     ` (${moved > 0 ? "+" : "−"}${Math.abs(moved).toFixed(2)})`;
-  if (up) item.append(make("em", up > 0 ? "up" : "down",
+  if (up && ranked) item.append(make("em", up > 0 ? "up" : "down",
     `${up > 0 ? "↑" : "↓"} ${Math.abs(up)}`));
 }
 

@@ -5,7 +5,8 @@ const WORDS = {
           short: ["Too high", "About right", "Too low"],
           why: "Here is a guess of how many stars you would give; say whether it is too high, " +
             "about right or too low. Your recommendations learn from that what you like." },
-  start: { ask: "Would you give it this many stars?",
+  start: { ask: ({ scores: [stars] }) => `Would you give fewer than ${number(stars)} stars, about ` +
+             `${number(stars)}, or more?`,
            choices: ["Fewer stars", "About that", "More stars"],
            short: ["Fewer stars", "About that", "More stars"],
            why: "The first questions all start with the same stars, because nothing was known of " +
@@ -23,12 +24,17 @@ const WORDS = {
 // A model that scores everything alike has no guess: its score is where everything starts.
 export const wordsOf = ({ kind, guessed }) =>
   WORDS[kind === "rate" && !guessed ? "start" : kind];
-export const scoreWord = ({ guessed }) => guessed ? "Our guess" : "It starts with";
+export const asks = (question) => {
+  const { ask } = wordsOf(question);
+  return typeof ask === "function" ? ask(question) : ask;
+};
 
-// What still waits from the beginning, once the model has learned: on the card itself, for the
-// longer words are folded away by then.
-export const early = (question, now) => now.knows && wordsOf(question).later
-  ? "From before the model had learned from you" : "";
+// What still waits from the beginning, once the model has learned, and guesses from before a
+// deletion: on the card itself, for the longer words are folded away by then.
+export function early(question, now) {
+  if (question.stale) return "A guess from before an answer was deleted";
+  return now.knows && wordsOf(question).later ? "From before the model had learned from you" : "";
+}
 
 // Whose answer counts, where others answer the same.
 export const together = ({ others }) => others
@@ -37,6 +43,7 @@ export const together = ({ others }) => others
 export const TEXTS_WHY = "A computer wrote both texts. Say which one you would rather read; what " +
   "better means is up to you, and the computer learns to write like that.";
 export const UNSURE = "Cannot say";
+export const unsureWord = ({ kind }) => kind === "rate" ? "Not seen / cannot say" : UNSURE;
 export const MOST_STARS = 5;
 export const PLACES = ["First", "Second"];
 
@@ -76,6 +83,13 @@ export function stars(score) {
   return box;
 }
 
+// Beside stars, whose halves hide that two guesses differ; they say it aloud themselves.
+export function tenths(score) {
+  const beside = make("small", "tenths", starred(score) ? score.toFixed(1) : "");
+  beside.setAttribute("aria-hidden", "true");
+  return beside;
+}
+
 // An item without what was given: a person judges what the model wrote.
 export const continuation = (text, prompt) =>
   prompt && text.startsWith(prompt) ? `… ${text.slice(prompt.length).trimStart()}` : text;
@@ -84,10 +98,10 @@ export const continuation = (text, prompt) =>
 export function spoken(question, now) {
   const { items, prompt, scores } = question;
   const told = items.map((text) => continuation(text, prompt));
-  const parts = told.length === 1 ? [told[0], `${scoreWord(question)}: ${starWords(scores[0])}`]
-    : told.map((text, place) => `${PLACES[place]}: ${text}`);
+  const parts = told.length > 1 ? told.map((text, place) => `${PLACES[place]}: ${text}`)
+    : question.guessed ? [told[0], `Our guess: ${starWords(scores[0])}`] : told;
   if (early(question, now)) parts.push(early(question, now));
-  return `${wordsOf(question).ask} ${(prompt ? [prompt, ...parts] : parts).join(" — ")}`;
+  return `${asks(question)} ${(prompt ? [prompt, ...parts] : parts).join(" — ")}`;
 }
 
 export function saidWord(one, value) {

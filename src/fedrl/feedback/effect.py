@@ -22,11 +22,15 @@ SIDES = ("without", "with_answers")
 
 
 class Recommendation(NamedTuple):
-    """An item and its score in stars; of a text, what it goes on from and no score."""
+    """An item and its score in stars; of a text, what it goes on from and no score.
+
+    `sharing` counts the films that have this score, itself included: 0 where that is not known.
+    """
 
     item: str
     score: float | None = None
     prompt: str = ""
+    sharing: int = 0
 
 
 class Heard(NamedTuple):
@@ -48,7 +52,8 @@ class Effect(NamedTuple):
 
     `answers` are queries that somebody had answered, `people` what each person had said. `first` is
     of the last round before anybody had said anything; rounds since then have learned from others,
-    too. Nothing where no such round was written.
+    too. Nothing where no such round was written. `films` is how many were scored: where all of
+    them share one score, the best are no better than the rest.
     """
 
     kind: Kind
@@ -59,6 +64,7 @@ class Effect(NamedTuple):
     people: Mapping[str, Heard] = MappingProxyType({})
     round: int = 0
     first: tuple[Recommendation, ...] = ()
+    films: int = 0
 
     def of(self, person: str) -> int:
         """This person's answers by then; a file without names is of the only one."""
@@ -132,7 +138,8 @@ def _effect(folder: Folder, rows: dict[str, Any]) -> Effect | None:
         people = {str(name): Heard(**one) for name, one in rows["people"].items()}
         answers, number = int(rows["answers"]), int(rows["round"])
         first = _recommendations(folder, rows.get("first", ()))
-        return Effect(rows["kind"], answers, without, with_answers, time, people, number, first)
+        kind, films = rows["kind"], int(rows.get("films", 0))
+        return Effect(kind, answers, without, with_answers, time, people, number, first, films)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(folder) from error
 

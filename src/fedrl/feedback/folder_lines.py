@@ -19,8 +19,8 @@ def query(line: bytes) -> Query:
     if {len(keys), len(items), len(scores)} != {ITEMS[fields["kind"]]}:
         raise ValueError
     prompt = str(fields.get("prompt", ""))
-    guessed = bool(fields.get("guessed", True))
-    return Query(str(fields["id"]), fields["kind"], keys, items, scores, prompt, guessed)
+    guessed, stale = bool(fields.get("guessed", True)), bool(fields.get("stale", False))
+    return Query(str(fields["id"]), fields["kind"], keys, items, scores, prompt, guessed, stale)
 
 
 def answer_line(line: bytes) -> Line:

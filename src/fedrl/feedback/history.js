@@ -1,6 +1,6 @@
 // My answers, to be changed and deleted; and two answers to one question.
-import { $, make, stars, continuation, saidWord, shortItems, when, wordsOf, UNSURE }
-  from "./drawing.js";
+import { $, make, stars, continuation, saidWord, shortItems, tenths, when, wordsOf,
+         UNSURE } from "./drawing.js";
 
 const rows = new Map();  // by question: a row stays that of its answer, whatever comes before it
 
@@ -25,6 +25,12 @@ export function showHistory(history, edit) {
 
 export function showNoHistory(text) {
   if ($("history").textContent !== text) $("history").replaceChildren(make("li", "empty", text));
+}
+
+// On a phone what belongs to all answers is far below them.
+export function turnToData() {
+  $("my-data").scrollIntoView();
+  $("my-data").focus({ preventScroll: true });
 }
 
 const held = ({ item }) =>
@@ -56,8 +62,9 @@ function makeRow(one, edit) {
   if (one.prompt) body.append(make("p", "prompt", one.prompt));
   for (const text of one.items) body.append(make("p", "", continuation(text, one.prompt)));
   if (one.kind === "rate") {
-    const guess = make("span", "guess", one.guessed ? "Our guess was " : "It started with ");
-    guess.append(stars(one.scores[0]));
+    const guess = make("span", "guess", one.guessed ? "Our guess was "
+      : "You were asked about ");
+    guess.append(stars(one.scores[0]), tenths(one.scores[0]));
     body.append(guess);
   }
   const about = shortItems(one).slice(0, 80), row = { item, one };
@@ -66,7 +73,7 @@ function makeRow(one, edit) {
   row.note = noting(row, about, edit);
   body.append(row.when);
   const controls = make("div", "controls");
-  controls.append(row.select, remove(row, about, edit));
+  controls.append(row.select, unfold(row, about), remove(row, about, edit));
   item.append(body, controls, row.note);
   return row;
 }
@@ -91,6 +98,17 @@ function remove(row, about, edit) {
   button.addEventListener("click", async () => {
     if (await sure(`Delete your answer about “${about}”? It cannot be brought back, and you ` +
       "will not be asked about it again.")) edit.forget(row.one);
+  });
+  return button;
+}
+
+// On a phone an empty note is folded: most answers have none.
+function unfold(row, about) {
+  const button = make("button", "quiet unfold", "Note");
+  button.setAttribute("aria-label", `Add a note: ${about}`);
+  button.addEventListener("click", () => {
+    row.item.classList.add("noting");
+    row.note.focus();
   });
   return button;
 }

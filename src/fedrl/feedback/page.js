@@ -6,7 +6,7 @@
 import { apply, applyToAll, changed } from "./applying.js";
 import { showEffect } from "./changed.js";
 import { $, make, saidWord, spoken, wordsOf, UNSURE } from "./drawing.js";
-import { showConflicts, showHistory, showNoHistory, sure } from "./history.js";
+import { showConflicts, showHistory, showNoHistory, sure, turnToData } from "./history.js";
 import { keeper } from "./keeping.js";
 import { look, onKeys, onPress } from "./presses.js";
 import { drawQuestion, foldIntro, showEnd, showHead, showLately, showLearned, showQuiet } from "./sitting.js";
@@ -190,7 +190,8 @@ function settle(once) {
 
 async function forgetAll() {
   refused = "";
-  if (!await sure(`Delete all your answers and notes? ${$("deleting").textContent}`)) return;
+  if (!await sure(`Delete all your answers and notes? ${$("deleting").textContent} ` +
+    "You will not be asked about these again.")) return;
   // What is on its way would be written after the deletion.
   while (talking) await new Promise((done) => { setTimeout(done, 20); });
   talking = true;
@@ -266,6 +267,7 @@ for (const button of document.querySelectorAll("[data-view]"))
 for (const button of document.querySelectorAll("[data-export]"))
   button.addEventListener("click", () => download(button.dataset.export));
 $("forget-all").addEventListener("click", forgetAll);
+$("to-data").addEventListener("click", turnToData);
 $("see-learned").addEventListener("click", () => turnTo("effect"));
 $("reload").addEventListener("click", () => location.reload());
 tabs.addEventListener("message", ({ data }) => {

@@ -29,7 +29,7 @@ from itertools import groupby
 from fedrl.core.loopback import HERE, Listen
 from fedrl.core.types import UserError
 from fedrl.feedback import effect, export, page_state
-from fedrl.feedback.answer_log import Entry, FolderView
+from fedrl.feedback.answer_log import Entry, FolderView, Progress
 from fedrl.feedback.entries import Conflict
 from fedrl.feedback.http_server import Json, KeyedServer, Refused, Request
 from fedrl.feedback.links import (
@@ -239,9 +239,14 @@ def serve(
                 print(f"client {client} answers at {server.url} (Ctrl-C closes it)", flush=True)
             server.serve_forever()
         except KeyboardInterrupt:
-            count = len(folder.answers())
-            print(f"\nclosed; {count} answer{'s' * (count != 1)} kept in {folder.path}")
+            print(f"\nclosed; {_kept(folder)} in {folder.path}")
     return 0
+
+
+def _kept(folder: Folder) -> str:
+    """How much all have said, in words."""
+    unsure = sum(folder.of(name).progress().unsure for name in ["", *folder.people])
+    return Progress(len(folder.answers()), 0, 0, unsure).kept
 
 
 def _learned(folder: Folder) -> dict[str, Json]:

@@ -65,7 +65,7 @@ def effect(found: Effect | None, person: str, deleted: bool = False) -> dict[str
     }
     about = {
         "kind": found.kind, "answers": found.answers, "time": found.time,
-        "mine": found.of(person), "several": found.several(person),
+        "mine": found.of(person), "several": found.several(person), "films": found.films,
     }  # fmt: skip
     return {"effect": about | sides, "deleted": False}
 
@@ -85,7 +85,7 @@ def _shown(view: FolderView, query: Query) -> dict[str, Json]:
     """Without the keys: they say nothing to a person."""
     return {
         "id": query.id, "kind": query.kind, "items": query.items, "scores": query.scores,
-        "prompt": query.prompt, "guessed": query.guessed,
+        "prompt": query.prompt, "guessed": query.guessed, "stale": query.stale,
         "version": view.log.version(query.id),
     }  # fmt: skip
 

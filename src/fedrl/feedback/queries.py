@@ -27,6 +27,7 @@ class Query(NamedTuple):
     scores: tuple[float, ...]  # the model's, on the scale that the query is about
     prompt: str = ""  # how all items begin, where a model went on from something that was given
     guessed: bool = True  # whether scores tell items apart; else each is where all items start
+    stale: bool = False  # an answer was deleted since: the guess may follow from it
 
 
 class Answer(NamedTuple):

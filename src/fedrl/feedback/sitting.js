@@ -1,13 +1,13 @@
 // What a sitting shows: its question, that nothing waits, its end, and what was said lately.
-import { $, isNew, make, plural, stars, continuation, early, scoreWord, shortItems, together, wordsOf,
-         PLACES, TEXTS_WHY, UNSURE } from "./drawing.js";
+import { $, isNew, make, plural, stars, asks, continuation, early, shortItems, tenths, together,
+         unsureWord, wordsOf, PLACES, TEXTS_WHY, UNSURE } from "./drawing.js";
 
 const LATELY = 6;
 const LONG = 160;  // characters: a text and no title
 
 export function drawQuestion(question, now, kept) {
   const words = wordsOf(question), alone = question.items.length === 1;
-  $("ask").textContent = words.ask;
+  $("ask").textContent = asks(question);
   const why = now.knows && words.later ? words.later : words.why;
   $("why").textContent = (question.prompt ? TEXTS_WHY : why) + together(now);
   $("intro").open = !kept.all("intros").some((one) => one.once === $("why").textContent);
@@ -22,6 +22,7 @@ export function drawQuestion(question, now, kept) {
   document.querySelectorAll(".choice span").forEach((label, place) => {
     label.textContent = words.choices[place];
   });
+  $("unsure").textContent = unsureWord(question);
 }
 
 // What is asked and why stands there until a question of the kind is dealt with, then it is folded.
@@ -38,9 +39,11 @@ function card(question, place, now) {
   }
   made.append(make("p", "", told));
   if (alone) {
-    const score = make("div", "score", `${scoreWord(question)} `);
-    score.append(stars(question.scores[0]));
-    made.append(score);
+    if (question.guessed) {  // else the question names the stars: they are not the film's
+      const score = make("div", "score"), [guess] = question.scores;
+      score.append(make("span", "word", "Our guess "), stars(guess), tenths(guess));
+      made.append(score);
+    }
     if (early(question, now)) made.append(make("div", "score early", early(question, now)));
   }
   return made;

@@ -205,7 +205,7 @@ class Folder:
                 for name, version in sorted(log.versions.items())
             ]
             self.replace(self.answers_file, folder_lines.json_lines(lines))
-            self._strip_effect()
+            self._strip_learned()
             return self._view()
 
     def skip(self, question: str, once: str = "") -> bool:
@@ -251,10 +251,14 @@ class Folder:
             if "sit" in line or "forget" in line or about(line) not in deleted
         ]  # fmt: skip
         self.replace(self.answers_file, folder_lines.json_lines(kept))
-        self._strip_effect()
+        self._strip_learned()
 
-    def _strip_effect(self) -> None:
-        """What the answers changed follows from them."""
+    def _strip_learned(self) -> None:
+        """What the answers changed follows from them, as do guesses that wait: these say so."""
+        queries = self._parsed(QUESTIONS, folder_lines.query)
+        marked = [one._replace(stale=one.guessed and one.kind == "rate") for one in queries]
+        if marked != queries:
+            self.replace(QUESTIONS, folder_lines.json_lines(one._asdict() for one in marked))
         path = self.path / EFFECT
         rest = after_deletion(path.read_bytes()) if path.exists() else b""
         if rest:

@@ -42,8 +42,7 @@ def converse(
             view = folder.give([_entry(view.pending[0], word)])
     except (KeyboardInterrupt, EOFError):
         print()
-    count = view.progress.answered
-    print(f"thank you: {count} answer{'s' * (count != 1)} kept in {folder.path}")
+    print(f"thank you: {view.progress.kept} in {folder.path}")
     return 0
 
 

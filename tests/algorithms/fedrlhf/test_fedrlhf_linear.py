@@ -14,9 +14,9 @@ from support.ratings import world
 from fedrl.aggregation import mean as aggregate
 from fedrl.algorithms.fedrlhf.ratings.algorithm import build
 from fedrl.algorithms.fedrlhf.ratings.bound import measure
-from fedrl.algorithms.fedrlhf.ratings.client_data import MARK
+from fedrl.algorithms.fedrlhf.ratings.client_data import MARK, shown_text
 from fedrl.algorithms.fedrlhf.ratings.linear import LinearFedRLHF, popularity
-from fedrl.algorithms.fedrlhf.ratings.rating_queries import ALIKE
+from fedrl.algorithms.fedrlhf.ratings.rating_queries import ALIKE, half_stars
 from fedrl.algorithms.fedrlhf.ratings.settings import Settings
 from fedrl.clients.wrapped_algorithm import Wrapped
 from fedrl.config.build import build_algorithm
@@ -24,7 +24,9 @@ from fedrl.config.loading import find_recipe, read_recipe, resolve
 from fedrl.core import tree
 from fedrl.core.types import Failure, Job, Tensors, UserError
 from fedrl.core.update_refusal import refusal
+from fedrl.datasets.movielens import Movie
 from fedrl.envs.movielens.world import World
+from fedrl.feedback import effect
 from fedrl.feedback.queries import Answer, Query
 from fedrl.feedback.store import Folder, client_folder
 from fedrl.privacy import clipping
@@ -131,6 +133,53 @@ def test_a_person_who_is_away_is_asked_about_some_films_until_there_are_guesses(
     guesses = [query.scores[0] for query in queries if query.guessed]
     assert len(guesses) == len(queries) - ALIKE
     assert len(set(guesses)) > 2
+    assert any((2 * guess) % 1 for guess in guesses)  # in tenths, where halves would look alike
+
+
+def test_a_guess_that_moves_by_a_tenth_is_not_asked_again(tmp_path):
+    found = world(ratings=100, movies=400)
+    options = {"feedback": "live", "feedback_folder": str(tmp_path), "ask_again": True}
+    algorithm = linear(found, rating_queries=100, **options)
+    state, kept = algorithm.init(0), None
+    for step in range(2):
+        spread = np.linspace(-2, 2, 400, dtype=np.float32)[:, None] + np.float32(0.05 * step)
+        moved = algorithm.broadcast(state | {"movie": state["movie"] + spread}, 1)
+        kept = algorithm.local(Job(0, moved, kept, 1)).state
+    asked = Folder(client_folder(tmp_path, 0)).pending()
+    about = [(query.keys, half_stars(query.scores[0])) for query in asked]
+    assert len(about) == len(set(about)) > 50
+
+
+@pytest.mark.parametrize(
+    "filed, shown",
+    {
+        "Shawshank Redemption, The (1994)": "The Shawshank Redemption (1994)",
+        "Misérables, Les (1995)": "Les Misérables (1995)",
+        "American in Paris, An (1951)": "An American in Paris (1951)",
+        "City of Lost Children, The (Cité des enfants perdus, La) (1995)":
+            "The City of Lost Children (Cité des enfants perdus, La) (1995)",
+        "Cook, the Thief, The (1989)": "The Cook, the Thief (1989)",
+        "Vitamins, A": "Vitamins, A",
+        "Good, the Bad and the Ugly": "Good, the Bad and the Ugly",
+    }.items(),
+)  # fmt: skip
+def test_a_film_is_called_as_people_call_it(filed, shown):
+    assert shown_text(Movie(1, filed, ("Drama",))) == f"{shown}: Drama"
+
+
+def test_the_best_films_are_told_with_how_many_share_their_score(tmp_path):
+    """Nobody has answered: all do. Somebody has: not all."""
+    algorithm = linear(feedback="live", feedback_folder=str(tmp_path))
+    folder = Folder(client_folder(tmp_path, 0))
+    sent, kept = algorithm.broadcast(algorithm.init(0), 1), None
+    kept = algorithm.local(Job(0, sent, kept, 1)).state
+    for value, query in zip((1, -1) * 3, folder.pending()):
+        folder.answer(query.id, value)
+    algorithm.local(Job(0, sent, kept, 2))
+    found = effect.read(folder)
+    assert found.films > 10
+    assert {one.sharing for one in (*found.first, *found.without)} == {found.films}
+    assert all(1 <= one.sharing < found.films for one in found.with_answers)
 
 
 def test_stars_that_all_questions_of_a_person_show_are_no_guess(tmp_path):

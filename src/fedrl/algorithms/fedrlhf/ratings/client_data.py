@@ -15,6 +15,7 @@ sends a mark where it holds a row and 0 elsewhere, and with clients' weights w_i
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -36,6 +37,7 @@ MARK = 2.0**-10
 """Of a row that is held. Small beside changes, which are what a bound on the whole update
 (`privacy.clip`) is for; far above the grid of a secure sum; a power of two: marks round nothing."""
 
+FILED = re.compile(r"^([^()]+), (The|An?|Les?|La|Las|Los|El|Il|Der|Die|Das)(?= \(.*\d{4}\)$)")
 
 Part = Literal["train", "held", "all"]
 
@@ -74,11 +76,16 @@ class ClientRatings(NamedTuple):
 
     def text(self, place: int) -> str:
         """A movie as a person reads it."""
-        movie = self._movie(place)
-        return f"{movie.title}: {', '.join(movie.genres)}" if movie.genres else movie.title
+        return shown_text(self._movie(place))
 
     def _movie(self, place: int) -> Movie:
         return self.catalogue[int(self.movies[self.train.movie[place]])]
+
+
+def shown_text(movie: Movie) -> str:
+    """Title and genres. MovieLens files "Matrix, The (1999)" under M; people know "The Matrix"."""
+    title = FILED.sub(r"\2 \1", movie.title, count=1)
+    return f"{title}: {', '.join(movie.genres)}" if movie.genres else title
 
 
 def client_ratings(

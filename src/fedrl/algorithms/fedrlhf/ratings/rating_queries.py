@@ -2,10 +2,10 @@
 
 Every round some of the movies that the client trains on are drawn to be rated and some pairs to be
 compared, with the scores of the policy that was just received. A rating's score is shown in half
-stars and is part of the query's name, because the answer is about that score; an answer to a
-comparison holds whatever the scores were. What was answered is not asked again. What was not is
-asked again in the next round: a person may take longer than a round. People give few answers:
-`most` is how many a person is asked for in all.
+stars, a guess to a living person in tenths, and is part of the query's name, because the answer is
+about that score; an answer to a comparison holds whatever the scores were. What was answered is not
+asked again. What was not is asked again in the next round: a person may take longer than a round.
+People give few answers: `most` is how many a person is asked for in all.
 
 A living person's answers are private and may be taken back, rounds later. So a client's state,
 which a run's checkpoints stand for, does not hold them but only which queries were asked: all of
@@ -136,6 +136,8 @@ def ask(
             names = {to_query(data, query, stars).id for query in put if query.second < 0}
             new = _fewer_ratings(new, max(ALIKE - len(names - living.declined()), 0))
         new = new[:room]
+        if living and guessed:
+            new = _in_tenths(new, put, stars)
         asked = dict.fromkeys(query for query in (*new, *late) if query not in answered)
         if not asked:
             continue
@@ -186,6 +188,23 @@ def draw_queries(
 
 def half_stars(score: float) -> float:
     return float(np.clip(np.round(2 * score) / 2, 0.5, 5.0))
+
+
+def _in_tenths(
+    new: Sequence[RatingQuery], put: Iterable[RatingQuery], stars: np.ndarray
+) -> list[RatingQuery]:
+    """Ratings with a score in tenths; what was put before with the same half stars as it was."""
+    known = {(query.first, half_stars(query.score)): query for query in put if query.second < 0}
+    return [
+        known.get((query.first, query.score), query._replace(score=tenths(stars[query.first])))
+        if query.second < 0
+        else query
+        for query in new
+    ]
+
+
+def tenths(score: float) -> float:
+    return float(np.clip(np.round(10 * float(score)) / 10, 0.5, 5.0))
 
 
 def tells_apart(stars: np.ndarray) -> bool:

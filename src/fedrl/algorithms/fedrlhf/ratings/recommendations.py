@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from fedrl.algorithms.fedrlhf.ratings import metrics
-from fedrl.algorithms.fedrlhf.ratings.client_data import ClientRatings
+from fedrl.algorithms.fedrlhf.ratings.client_data import ClientRatings, shown_text
 from fedrl.algorithms.fedrlhf.ratings.rating_queries import QueryMemory
 from fedrl.algorithms.fedrlhf.ratings.settings import Settings
 from fedrl.core.types import Tensors
@@ -31,20 +31,25 @@ def recommendations(
     data: ClientRatings, policy: Policy, high: High, genres: Single
 ) -> tuple[Recommendation, ...]:
     """The best movies of those that the client's person has not rated, with their stars."""
-    (person,), (row,) = data.people, data.users.tolist()
-    new = np.setdiff1d(np.arange(len(data.catalogue)), person.ratings.movie)
+    (row,) = data.users.tolist()
+    new = _new(data)
     scores = high(policy, Examples(np.full(len(new), row, np.int64), new, genres[new]))
     best = np.argsort(-scores, kind="stable")[:BEST]
-    stars = metrics.stars(scores[best]).tolist()
+    stars = np.round(metrics.stars(scores).astype(np.float64), 2)
     return tuple(
-        Recommendation(_title(data, int(new[place])), round(float(score), 2))
-        for place, score in zip(best.tolist(), stars, strict=True)
+        Recommendation(
+            shown_text(data.catalogue[int(new[place])]),
+            float(stars[place]),
+            sharing=int((stars == stars[place]).sum()),
+        )
+        for place in best.tolist()
     )
 
 
-def _title(data: ClientRatings, movie: int) -> str:
-    found = data.catalogue[movie]
-    return f"{found.title}: {', '.join(found.genres)}" if found.genres else found.title
+def _new(data: ClientRatings) -> np.ndarray:
+    """Movies that the client's person has not rated."""
+    (person,) = data.people
+    return np.setdiff1d(np.arange(len(data.catalogue)), person.ratings.movie)
 
 
 def write_effect(
@@ -64,5 +69,5 @@ def write_effect(
         recommendations(data, policy, high, genres) for policy in (without(), with_answers)
     )
     folder = Folder(client_folder(Path(settings.feedback_folder), int(data.people[0].name)))
-    found = Effect("films", len(memory.answered), before, after, round=round)
+    found = Effect("films", len(memory.answered), before, after, round=round, films=len(_new(data)))
     effect.write(folder, found, memory.given)
