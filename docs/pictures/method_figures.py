@@ -28,7 +28,7 @@ def draw_momentum() -> Figure:
 
 def draw_fedqhd() -> Figure:
     f = Figure(
-        "FedQHD with encoders of its own",
+        "FedQHD with encoders of their own",
         "clients whose features differ agree on values of common states, the anchors",
         height=330,
     )
@@ -36,8 +36,9 @@ def draw_fedqhd() -> Figure:
         y = 75 + 82 * i
         f.card(25, y, 210, 66, name, f"Φ_{i}: {size:,} features, W_{i}", fill=CLIENT)
         f.arrow(238, y + 33, 318, 190, BLUE)
-        f.path([(238, y + 50), (318, 207)], ORANGE, dashed=True)
+        f.arrow(318, 207, 240, y + 50, ORANGE, dashed=True)
     f.text(255, 84, "Q on m anchors", size=12, colour=BLUE)
+    f.text(255, 290, "the teacher comes back", size=12, colour=ORANGE)
     f.card(324, 155, 150, 74, "server", "mean of the values:", "the teacher", fill=SERVER)
     f.arrow(478, 192, 520, 192, ORANGE)
     f.card(
