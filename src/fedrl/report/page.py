@@ -250,6 +250,8 @@ def _what_was_run(groups: Sequence[Group]) -> list[str]:
         so_far = "" if finished else f"{reached} of " if len(runs) == 1 else "up to "
         parts.append(so_far + counted(rounds, "round"))
     fewest, *_, most = sorted(len(group.runs) for group in (*groups, groups[0]))
+    if most == 1 and len(groups) > 1:
+        return parts  # which the verdict says
     seeds = counted(most, "seed") + (" each" if len(groups) > 1 else "")
     return [*parts, seeds if fewest == most else f"{fewest} to {most} seeds"]
 
