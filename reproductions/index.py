@@ -38,10 +38,10 @@ INDEXED = ("fedagent", "fedqhd", "momentum", "fedrlhf")
 NOWHERE = "–"
 
 ABOUT = """
-What {papers} papers say, and what came out here: of {all} statements {judged} are judged by their
-intervals, and {holding} of those hold. The command `fedrl reproduce index` writes this page from
-the records beside the pages of [FedAgent](fedagent.md), [FedQHD](fedqhd.md),
-[momentum](momentum.md) and [FedRLHF](fedrlhf.md); nothing here is written by hand.
+What {papers} papers say, and what came out here: of {all} statements {decided} are decided by their
+intervals: {holding} hold and {failing} do not; {open} more are undecided. The command
+`fedrl reproduce index` writes this page from the records beside the pages of
+[FedAgent](fedagent.md), [FedQHD](fedqhd.md), [momentum](momentum.md) and [FedRLHF](fedrlhf.md); nothing here is written by hand.
 """
 RULE = """
 Every interval is a 95% t-interval over seeds, seed by seed between two methods, or over draws
@@ -127,10 +127,11 @@ def write(path: Path, results: Path, papers: Iterable[str] = INDEXED) -> None:
 
 def told(counts: Sequence[Counter[str]]) -> str:
     total = sum(counts, Counter())
-    judged = sum(total[word] for word in (HOLDS, FAILS, OPEN))
     number = {2: "two", 3: "three", 4: "four"}.get(len(counts), str(len(counts)))
-    return filled(ABOUT.format(papers=number, all=total.total(), judged=judged,
-                               holding=total[HOLDS]))  # fmt: skip
+    decided = total[HOLDS] + total[FAILS]
+    return filled(ABOUT.format(papers=number, all=total.total(), decided=decided,
+                               holding=total[HOLDS], failing=total[FAILS],
+                               open=total[OPEN]))  # fmt: skip
 
 
 def rule() -> str:

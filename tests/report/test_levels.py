@@ -92,3 +92,22 @@ def test_the_rest_from_whom_the_best_is_told_apart_is_counted(tmp_path: Path):
     finals = {"a": [90.0, 92, 91], "b": [90.0, 91, 92], "c": [10.0, 11, 12], "d": [5.0, 6, 8]}
     told = summary(groups(write_runs(tmp_path, finals)))
     assert "a is not told apart from b; from 2 others it is" in told
+
+
+def test_runs_beside_a_sweeps_are_called_by_their_method(tmp_path: Path):
+    """Two of one method, each at a level, beside variants of a sweep."""
+    there = groups([
+        *(
+            write_run(
+                tmp_path / f"{variant}-{seed}", seed=seed,
+                name=f"{variant}-seed{seed}.0123456789ab",
+                algorithm=f'name = "{variant.partition("-")[0]}"', world=SPREAD.format(level),
+            )
+            for variant, level in (("pavg-alike", 0.0), ("pavg-differ", 0.6))
+            for seed in (0, 1)
+        ),
+        *crossed(tmp_path, {0.0: {"fedprox": [3.0, 4]}, 0.6: {"fedprox": [3.0, 4]}}),
+    ])  # fmt: skip
+    assert [one.name for one in there] == [
+        "pavg-alike", "pavg-differ", "fedprox length_spread=0.0", "fedprox length_spread=0.6",
+    ]  # fmt: skip

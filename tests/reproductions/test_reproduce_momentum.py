@@ -428,6 +428,20 @@ def test_a_winner_at_an_end_of_what_was_tried_judges_nothing(published):
 def test_steps_that_were_tuned_for_something_else_judge_nothing(published):
     assert set(verdicts_of(published, "CartPole, clients ")) == {NOT_JUDGED}
     assert len(verdicts_of(published, "CartPole, clients ")) == 9
+    assert verdicts_of(published, "(steps as tuned for N = 5)") == [NOT_JUDGED] * 2
+    assert verdicts_of(published, "Section 5.1: the variance reduction itself") == [NOT_JUDGED]
+
+
+@pytest.mark.slow
+def test_levels_that_settings_were_chosen_by_are_no_evidence(published):
+    (one,) = (one for name, one in published.items() if "thirty cells" in name)
+    assert one.verdict == NOT_JUDGED
+    assert "29 of 30 agree" in one.found
+
+
+@pytest.mark.slow
+def test_a_rival_without_its_filter_is_called_so(published):
+    assert all("without its filter" in name for name in published if "FedPG-BR" in name)
 
 
 @pytest.mark.slow

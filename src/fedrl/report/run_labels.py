@@ -64,7 +64,8 @@ def families(configs: Sequence[Config]) -> list[int]:
 
 def group_names(configs: Sequence[Config], variants: Sequence[str] = ()) -> list[str]:
     """Short names. A group of a sweep has its variant's; the settings are added only where two
-    groups have the same one. Others are named by what differs: see `_by_settings`."""
+    groups have the same one. Others are named by what differs between them and all: see
+    `_by_settings`."""
     said = list(variants) or [""] * len(configs)
     often = Counter(said)
     names: list[str] = []
@@ -72,7 +73,8 @@ def group_names(configs: Sequence[Config], variants: Sequence[str] = ()) -> list
         if variant and often[variant] == 1:
             name = variant
         else:
-            alike = [one for one, other in zip(configs, said, strict=True) if other == variant]
+            same = [one for one, other in zip(configs, said, strict=True) if other == variant]
+            alike = configs if len(same) > 1 and not variant else same
             name = f"{variant} {_by_settings(config, alike, bool(variant))}".strip()
         # A name is also a key: two settings that only look the same (1 and "1") must stay two.
         names.append(name if name not in names else f"{name} #{len(names) + 1}")
