@@ -41,7 +41,8 @@ ABOUT = """
 What {papers} papers say, and what came out here: of {all} statements {decided} are decided by their
 intervals: {holding} hold and {failing} do not; {open} more are undecided. The command
 `fedrl reproduce index` writes this page from the records beside the pages of
-[FedAgent](fedagent.md), [FedQHD](fedqhd.md), [momentum](momentum.md) and [FedRLHF](fedrlhf.md); nothing here is written by hand.
+[FedAgent](fedagent.md), [FedQHD](fedqhd.md), [momentum](momentum.md) and [FedRLHF](fedrlhf.md);
+nothing here is written by hand.
 """
 RULE = """
 Every interval is a 95% t-interval over seeds, seed by seed between two methods, or over draws

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import socket
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -98,14 +100,16 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "hub"
 
 
-def test_a_link_that_cannot_listen_writes_no_connection(hub: Path, capsys):
+def test_a_link_that_cannot_listen_writes_no_connection(hub: Path):
+    """In a process of its own: a SuperLink takes over what its process writes to."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         words = ["flower", "link", "--folder", str(hub), "--name", "hub", "--host", "127.0.0.1"]
-        assert call([*words, "--port", port]) == 2
-    told = capsys.readouterr()
-    assert "cannot listen" in told.err
-    assert "connection hub" not in told.out
+        asked = [sys.executable, "-m", "fedrl", *words, "--port", port]
+        told = subprocess.run(asked, capture_output=True, text=True, check=False, timeout=60)
+    assert told.returncode == 2
+    assert "cannot listen" in told.stderr
+    assert "connection hub" not in told.stdout
     assert not (connection.folder() / "hub.toml").exists()
 
 
