@@ -5,8 +5,7 @@
     revoked         a key that is in no file any more, whose node is out
     certificate     the SuperLink has taken up a new one
     activated       a node with a registered key has connected, and from where
-    unknown         a request that was refused, from where, and by which key, if any has signed it,
-                    with its client if it is registered (so many a minute)
+    unknown         a request that was refused, from where, by whose key (so many a minute)
     run             a driver begins: the run's name, its recipe's digest, its clients
     joined          the node of this key is this client, and its name in the register
     left out        a node that is none, or that says another number than its key's, and why
