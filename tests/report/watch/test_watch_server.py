@@ -217,5 +217,5 @@ def test_before_the_first_run_the_page_waits(
 
 
 def test_a_named_place_that_is_not_there_is_one_line(tmp_path: Path):
-    with pytest.raises(UserError, match="there is no folder .*nowhere"):
+    with pytest.raises(UserError, match=r"there is no folder .*nowhere"):
         fedrl.watch([tmp_path / "nowhere"])
