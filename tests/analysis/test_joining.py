@@ -58,6 +58,7 @@ def test_of_one_client_alone_both_models_are_the_same(place: Path, tmp_path: Pat
     )  # fmt: skip
     found = fedrl.joining(train(config), progress=False)
     assert found.rounds == 2
+    assert found.measure == "success"
     assert len(found.start) == 2  # a tenth of 20
     assert np.array_equal(found.federated, found.alone)
 
@@ -213,3 +214,27 @@ def test_a_client_that_holds_nothing_out_is_told_before_it_trains(place: Path, t
     with pytest.raises(UserError, match="holds nothing out to be judged on"):
         fedrl.joining(path, client=0)
     assert not list((path / "alone").glob("alone-*"))
+
+
+PAYS = """
+def graded(prompts, completions, **columns):
+    return [0.1 + 0.3 * len(said) for said in completions]
+"""
+
+
+def test_a_reward_of_ones_own_is_compared_by_what_it_pays(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture
+):
+    """As `fedrl eval` does: success is a threshold that nobody may have thought of."""
+    (tmp_path / "mine.py").write_text(PAYS)
+    world = {"reward": [f"{tmp_path / 'mine.py'}:graded"], "success": 100.0}
+    path = train(recipe(place, tmp_path, rounds=1, world=world))
+    words = ["--client", "0", "--evaluations", "1", "--json", str(tmp_path / "told")]
+    assert call(["joining", str(path), *words]) == 0
+    told = json.loads((tmp_path / "told").read_text())
+    assert told["measure"] == "mean return"
+    assert min(told["start"], told["alone"], told["federated"]) >= 0.1
+    assert told["success"] == {"start": 0.0, "federated": 0.0, "alone": 0.0}
+    out = capsys.readouterr().out
+    assert "mean return" in out
+    assert "success" in out

@@ -230,3 +230,9 @@ def test_many_clients_with_scenes_are_a_histogram_of_how_many_they_hold():
 )
 def test_the_kind_of_a_room_is_its_name_without_the_number(scene, kind):
     assert partition_figure.room_kind(scene) == kind
+
+
+def test_where_nothing_is_dealt_no_source_is_opened(capsys: pytest.CaptureFixture):
+    words = ["prompts", "--world.source", "tasks", "--world.reward", "exact_match"]
+    assert call(["partition", *words, "--strategy", "own", "--folder", "data"]) == 2
+    assert 'strategy is "own", which deals nothing' in capsys.readouterr().err

@@ -49,6 +49,16 @@ def test_who_learned_from_more_samples_is_named(tmp_path: Path):
     assert line in summary(groups(folders))
 
 
+def test_all_who_learned_from_fewer_samples_are_named(tmp_path: Path):
+    folders = write_runs(tmp_path, {"pavg": [50], "fedhapg-m": [90], "fedsvrpg-m": [70]})
+    for folder, times in zip(folders, (0.01, 0.04, 0.02), strict=True):
+        count(folder, times, "env/episodes")
+    (line,) = unequal_samples(groups(folders), "eval/return")
+    assert line.startswith(
+        "fedhapg-m learned from 4.0 times the episodes of pavg, 2.0 times those of fedsvrpg-m ("
+    )
+
+
 def test_longer_episodes_are_a_result_and_no_other_samples(tmp_path: Path):
     """A pole that stands for longer: as many episodes, more steps."""
     folders = write_runs(tmp_path, {"pavg": [50], "fedhapg-m": [90]})

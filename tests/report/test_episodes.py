@@ -112,6 +112,13 @@ def test_long_texts_are_folded_and_whole() -> None:
     assert "<div class=world><span class=text>short</span></div>" in short
 
 
+def test_a_prompt_is_shown_as_it_is_and_a_goal_as_a_sentence() -> None:
+    prompt = Episode("t", "k", "rev gfab=", "rev gfab=", True, ())
+    assert "</span> rev gfab= <span" in html_of(prompt)
+    goal = Episode("t", "k", "find a mug", "You are in a room.", True, ())
+    assert "</span> Find a mug <span" in html_of(goal)
+
+
 def test_the_goal_is_not_told_twice() -> None:
     begin = "You are in a room.\n\nYour task is to: put a mug on the desk."
     one = Episode("t", "k", "put a mug on the desk.", begin, True, ())

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import tomllib
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -185,6 +187,13 @@ def test_no_adapters_where_none_were_trained(model: Path, tmp_path: Path, capsys
     assert not (tmp_path / "x").exists()
 
 
+def test_settings_are_toml_as_a_recipe_has_it(model: Path) -> None:
+    config = replace(recipe(model), packages=("reward.py:file:f7e1",))
+    told = tomllib.loads("\n".join(model_card.settings_lines(config)))
+    assert told["packages"] == ["reward.py:file:f7e1"]
+    assert told["algorithm"]["name"] == "fedagent"
+
+
 def test_digests_are_of_all_ids_in_any_order() -> None:
     one, other = (
         outlined("tasks", [2], ["a", "b"], ["c"]),
@@ -205,7 +214,10 @@ def test_of_clients_who_bring_their_own_data_nothing_is_counted(
     run.export(tmp_path / "agent")
     text = (tmp_path / "agent" / "README.md").read_text("utf-8")
     assert CANARY not in text
-    assert "| tasks for training | each client's own, on its own machine |" in text
+    assert "| tasks for training | each client's own; a simulation on one machine |" in text
+    record = (tmp_path / "agent" / "warmstart.json").read_text("utf-8")
+    assert str(tmp_path) not in record
+    assert json.loads(record)["world"]["source"] == "sums.jsonl"
     if held_out == "public":
         assert "| tasks for evaluation | 3" in text
         assert "over the 3 tasks" in text

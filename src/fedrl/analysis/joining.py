@@ -11,12 +11,14 @@ A node has the model that it was sent last, which comes from the rounds before t
 has the model of the run's end.
 
 All three are judged on what this client holds out, by the same random numbers, so their scores are
-compared task by task. Nothing is sent anywhere: this is for the client to know.
+compared task by task: success, or the return where rewards are numbers, as `fedrl eval` has it.
+Nothing is sent anywhere: this is for the client to know.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -27,16 +29,18 @@ from fedrl import privacy
 from fedrl.aggregation.settings import Settings as Aggregate
 from fedrl.clients import attacks, faults
 from fedrl.config.build import build_algorithm, own_folders
-from fedrl.config.loading import read_recipe, resolve
+from fedrl.config.loading import as_dict, read_recipe, resolve
 from fedrl.config.schema import Config
 from fedrl.core import seeding
 from fedrl.core.intervals import interval
-from fedrl.core.own_data import JudgesOwn
+from fedrl.core.own_data import JudgesEpisodes, JudgesOwn
 from fedrl.core.types import Algorithm, Job, Tensors, UserError
 from fedrl.federation import async_settings
 from fedrl.federation.client_sampling import Settings as Federation
 from fedrl.runs import train as runs
 from fedrl.runs.evaluate import newest
+from fedrl.runs.main_metric import pays_numbers
+from fedrl.runs.read import flatten
 from fedrl.runs.run_dir import RunDir, require_run
 
 
@@ -54,13 +58,19 @@ class Member:
 
 @dataclass(frozen=True)
 class Joining:
-    """Scores of every held-out task [n], means over evaluations; alone for `rounds` rounds."""
+    """Scores of every held-out task [n], means over evaluations; alone for `rounds` rounds.
+
+    `measure` is what their mean is called. Where that is the return, `success` stands beside it, by
+    model.
+    """
 
     client: int
     rounds: int
     start: np.ndarray
     federated: np.ndarray
     alone: np.ndarray
+    measure: str = "mean score"
+    success: Mapping[str, float] | None = None
 
     def gain(self) -> tuple[float, float]:
         """Of the federation's model over the one alone: mean, and half of a 95% interval over
@@ -111,7 +121,7 @@ def joining(member: Member, out: Path, evaluations: int = 3, progress: bool = Tr
         )
     first = algorithm.broadcast(algorithm.init(seeding.derive(config.seed, "init")), 1)
     start = _scores(algorithm, first, None, config.seed, evaluations)
-    if not len(start):
+    if not start.size:
         raise UserError(f"client {member.client} holds nothing out to be judged on")
     run = runs.start(config, algorithm)
     last = runs.train(config, run, algorithm, progress=progress)
@@ -125,15 +135,28 @@ def joining(member: Member, out: Path, evaluations: int = 3, progress: bool = Tr
     )
     federated = _scores(joined, member.broadcast, member.state, config.seed, evaluations)
     alone_ = _scores(algorithm, own, last.clients.get(0), config.seed, evaluations)
-    return Joining(member.client, member.rounds, start, federated, alone_)
+    judged = {"start": start, "federated": federated, "alone": alone_}
+    who = member.client, member.rounds
+    if not isinstance(algorithm, JudgesEpisodes):
+        return Joining(*who, *(score for (score,) in judged.values()))
+    won = [scores[1] for scores in judged.values()]
+    if not pays_numbers(flatten(as_dict(config))):
+        return Joining(*who, *won, measure="success")
+    rates = {model: float(scores[1].mean()) for model, scores in judged.items()}
+    paid = [scores[0] for scores in judged.values()]
+    return Joining(*who, *paid, measure="mean return", success=rates)
 
 
 def _scores(
     algorithm: Algorithm, broadcast: Tensors, state: Tensors | None, seed: int, evaluations: int
 ) -> np.ndarray:
+    """Of each held-out item the score, or what it was paid and whether it was won [1 or 2, n]."""
+    drawn = (seeding.derive(seed, "joining", number) for number in range(evaluations))
+    jobs = [Job(0, broadcast, state, each) for each in drawn]
+    if isinstance(algorithm, JudgesEpisodes):
+        return np.mean([algorithm.judge_episodes(job) for job in jobs], axis=0)
     assert isinstance(algorithm, JudgesOwn)
-    drawn = [seeding.derive(seed, "joining", number) for number in range(evaluations)]
-    return np.mean([algorithm.judge(Job(0, broadcast, state, each)) for each in drawn], axis=0)
+    return np.mean([[algorithm.judge(job)] for job in jobs], axis=0)
 
 
 def alone(member: Member, out: Path) -> Config:

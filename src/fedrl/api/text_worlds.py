@@ -130,6 +130,7 @@ def partition_tasks(
 
     ours, theirs = _split(flags)
     how = _settings(dealing.Settings, ours, settings)
+    dealing.require_dealt(how)  # before a source is opened that lies in each folder, not here
     if how.labels and success_rate is not None:
         raise UserError("--labels and --success-rate are two sources of labels; give one of them")
     tasks = open_world(world, theirs).tasks("train")

@@ -10,8 +10,9 @@ if TYPE_CHECKING:
     from fedrl.report.watch.server import WatchServer
 
 
-def watch(places: Sequence[str | Path] = ("runs",), *, port: int = 0) -> WatchServer:
-    """A server on loopback that follows these runs, or all in these folders; `url` is its address.
+def watch(places: Sequence[str | Path] = (), *, port: int = 0) -> WatchServer:
+    """A server on loopback that follows these runs, or all in these folders (./runs, which may
+    not be there yet); `url` is its address.
 
     `serve_forever()` answers until it is stopped.
     """

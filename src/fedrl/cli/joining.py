@@ -9,6 +9,7 @@ from fedrl.cli.parser import Parser
 
 if TYPE_CHECKING:
     from fedrl.analysis.joining import Joining
+    from fedrl.core.types import Json
 
 JOINING = """\
 Compare, on one client's own held-out data, the federation's model with the client's own training
@@ -50,19 +51,20 @@ def joining(argv: list[str]) -> int:
     return 0
 
 
-def numbers(found: "Joining") -> dict[str, float]:
+def numbers(found: "Joining") -> "Json":
     """Means, and the gain with half of its interval; no task's own score."""
     gain, half = found.gain()
     return {
         "client": found.client,
         "rounds": found.rounds,
         "held_out": len(found.start),
+        "measure": found.measure,
         "start": float(found.start.mean()),
         "alone": float(found.alone.mean()),
         "federated": float(found.federated.mean()),
         "gain": gain,
         "half": half,
-    }
+    } | ({} if found.success is None else {"success": dict(found.success)})
 
 
 def show(found: "Joining") -> None:
@@ -72,15 +74,18 @@ def show(found: "Joining") -> None:
     told = numbers(found)
     table = Table(title=f"client {found.client}: {len(found.start)} held-out items of its own")
     table.add_column("model")
-    table.add_column("mean score", justify="right")
-    table.add_row("at the start", f"{told['start']:.3f}")
-    table.add_row(f"alone, {found.rounds} rounds", f"{told['alone']:.3f}")
-    table.add_row("federated", f"{told['federated']:.3f}")
+    table.add_column(found.measure, justify="right")
+    if found.success is not None:
+        table.add_column("success", justify="right")
+    alone = f"alone, {found.rounds} rounds"
+    for called, model in (("at the start", "start"), (alone, "alone"), ("federated", "federated")):
+        beside = [] if found.success is None else [f"{found.success[model]:.3f}"]
+        table.add_row(called, f"{told[model]:.3f}", *beside)
     console = Console(highlight=False)
     console.print(table)
     console.print(
-        f"joining brings {told['gain']:+.3f} ± {told['half']:.3f} (95% over held-out items): "
-        + verdict(told["gain"], told["half"], len(found.start))
+        f"joining brings {told['gain']:+.3f} ± {told['half']:.3f} of {found.measure} "
+        "(95% over held-out items): " + verdict(told["gain"], told["half"], len(found.start))
     )
 
 

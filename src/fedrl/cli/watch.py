@@ -15,7 +15,7 @@ def watch(argv: list[str]) -> int:
     """Serve the page until Ctrl-C."""
     parser = Parser("fedrl watch", description=WATCH)
     parser.add_argument(
-        "places", nargs="*", type=Path, default=[Path("runs")], metavar="RUN",
+        "places", nargs="*", type=Path, metavar="RUN",
         help="runs, or folders with runs in them (runs)",
     )  # fmt: skip
     parser.add_argument("--port", type=int, default=0, help="that of last time, or any free one")
@@ -24,6 +24,8 @@ def watch(argv: list[str]) -> int:
     from fedrl import api
 
     with api.watch(asked.places, port=asked.port) as server:
+        if server.nothing_yet:
+            print(f"there are no runs in {server.nothing_yet} yet: they appear when they begin")
         print(f"watching at {server.url}  (Ctrl-C ends it)", flush=True)
         if not asked.no_browser and sys.stdout.isatty():
             import webbrowser

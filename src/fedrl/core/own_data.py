@@ -31,6 +31,15 @@ class JudgesOwn(Protocol):
 
 
 @runtime_checkable
+class JudgesEpisodes(JudgesOwn, Protocol):
+    """One whose held-out items are episodes, which are paid and won or lost."""
+
+    def judge_episodes(self, job: Job) -> tuple[np.ndarray, np.ndarray]:
+        """Of each held-out item what it was paid, and whether it was won [n]."""
+        ...
+
+
+@runtime_checkable
 class ComparesContents(Protocol):
     """An algorithm that can tell whether a client trains on what all are evaluated on."""
 

@@ -90,7 +90,8 @@ class ClientWorlds:
         if self.alike:
             return self.plain.tasks(split)
         if split != "train":
-            return self.plain.tasks(split) or self.plain.tasks("train")
+            splits = dict.fromkeys((split, "train", *self.splits))
+            return next((found for each in splits if (found := self.plain.tasks(each))), ())
         return [task for client in range(self.clients) for task in self.tasks_of(client, split)]
 
     def tasks_of(self, client: int, split: str) -> OwnTasks:

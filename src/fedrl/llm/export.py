@@ -9,10 +9,10 @@ be evaluated on it. LoRA's adapters can also be written alone, as peft reads the
 
 from __future__ import annotations
 
-import shutil
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from safetensors import SafetensorError
@@ -57,8 +57,7 @@ def save(
     if hasattr(model, "value"):  # adapters had it beside the model
         del model.value
     _answer_alike(policy, base_model(model), answering)
-    record = Path(name) / warmstart_record.FILE
-    write_model(model, policy.tokenizer, out, record if record.is_file() else None)
+    write_model(model, policy.tokenizer, out, warmstart_record.told_record(name))
 
 
 def _answer_alike(policy: Policy, model: PreTrainedModel, answering: Answering) -> None:
@@ -86,7 +85,7 @@ def _readable_as_neighbours(out: Path) -> None:
 
 
 def write_model(
-    model: LanguageModel, tokenizer: Tokenizer, out: Path, record: Path | None = None
+    model: LanguageModel, tokenizer: Tokenizer, out: Path, record: Mapping[str, Any] | None = None
 ) -> None:
     """A model folder, of adapters alone where there are any; a place that takes no more is one
     line."""
@@ -97,8 +96,8 @@ def write_model(
             base_model(model).save_pretrained(out)
         tokenizer.save_pretrained(out)
         _readable_as_neighbours(out)
-        if record is not None:
-            shutil.copyfile(record, out / record.name)
+        if record:
+            warmstart_record.write_record(out, record)
     except (OSError, SafetensorError) as error:
         why = str(error).strip().splitlines()[0]
         raise UserError(f"cannot write the model to {out}: {why}; name another place") from error

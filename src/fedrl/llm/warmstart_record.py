@@ -11,6 +11,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fedrl.core.source_code import without_folders
 from fedrl.envs.text import Configured, Fingerprinted, TextWorld
 
 FILE = "warmstart.json"
@@ -54,11 +55,29 @@ def shown_record(model: str, world: object, shown: Iterable[str]) -> dict[str, l
     return kept | ({"contents": sorted(contents)} if contents else {})
 
 
+def told_record(model: str) -> dict[str, Any]:
+    """The record as others may have it: of files their names alone; empty if there is none."""
+    record = _record(model)
+    return record | {k: _without_folders(record[k]) for k in ("settings", "world") if k in record}
+
+
+def _without_folders(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _without_folders(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_folders(each) for each in value]
+    if not isinstance(value, str):
+        return value
+    here = value.startswith(".") or Path(value.partition(":")[0]).exists()
+    return value if value.count("/") == 1 and not here else without_folders(value)  # an id of a hub
+
+
 def _same_data(record: Mapping[str, Any], world: TextWorld) -> bool:
     """Whether the warm start was in this world with these data, as far as its record says."""
     then = record.get("world") or {}
     now = asdict(world.settings) if isinstance(world, Configured) else {}
-    return all(then[key] == now.get(key) for key in ("name", "source") if key in then)
+    keys = [key for key in ("name", "source") if key in then]
+    return all(then[key] in (now.get(key), _without_folders(now.get(key))) for key in keys)
 
 
 def _record(model: str) -> dict[str, Any]:

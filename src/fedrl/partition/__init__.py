@@ -19,7 +19,7 @@ from fedrl.partition.labels import draw_labels, load_labels, read_labels, write_
 from fedrl.partition.measures import Measures, measure
 from fedrl.partition.own_folders import OwnFolders
 from fedrl.partition.settings import Settings, TaskLike
-from fedrl.partition.strategies import partition
+from fedrl.partition.strategies import partition, require_dealt
 
 __all__ = [
     "Measures",
@@ -31,5 +31,6 @@ __all__ = [
     "measure",
     "partition",
     "read_labels",
+    "require_dealt",
     "write_labels",
 ]

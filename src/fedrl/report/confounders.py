@@ -78,11 +78,16 @@ def unequal_samples(groups: Sequence[Group], metric: str) -> list[str]:
             counts = {name: count for name, (count, its) in found.items() if its == unit}
             if unit == SAMPLES["env/steps"] and not _play_differently(same, counts):
                 continue
-            most, least = max(counts, key=counts.__getitem__), min(counts, key=counts.__getitem__)
-            if counts[most] > ALIKE * counts[least]:
+            most, *others = sorted(counts, key=counts.__getitem__, reverse=True)
+            fewer = [name for name in others if counts[most] > ALIKE * counts[name]][::-1]
+            if fewer:
+                times = [f"{counts[most] / counts[name]:.1f} times" for name in fewer]
+                whose = [f"the {unit} of {fewer[0]}", *(f"those of {name}" for name in fewer[1:])]
+                said = ", ".join(map(" ".join, zip(times, whose, strict=True)))
+                each = ", ".join(si(counts[name]) for name in (most, *fewer[:-1]))
                 lines.append(
-                    f"{most} learned from {counts[most] / counts[least]:.1f} times the {unit} of "
-                    f"{least} ({si(counts[most])} and {si(counts[least])} a round). {MAY_COME}"
+                    f"{most} learned from {said} ({each} and {si(counts[fewer[-1]])} a round). "
+                    f"{MAY_COME}"
                 )
     return lines
 

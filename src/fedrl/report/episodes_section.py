@@ -81,9 +81,15 @@ def episode_html(episode: Episode) -> str:
 def _words() -> dict[str, Callable[..., object]]:
     """What the template of an episode calls."""
     return {
-        "sentence_case": sentence_case, "counted": counted, "fold": fold, "turns": turns,
+        "heading": heading, "counted": counted, "fold": fold, "turns": turns,
         "without_goal": without_goal, "ending": ending,
     }  # fmt: skip
+
+
+def heading(episode: Episode) -> str:
+    """The goal as a sentence; a prompt, which is all that its world shows, as it is."""
+    goal = episode.goal
+    return goal if episode.begin.strip() == goal.strip() else sentence_case(goal)
 
 
 def without_goal(episode: Episode) -> str:

@@ -151,7 +151,8 @@ def _changed(prefix: str, table: object) -> Iterator[str]:
         ):
             continue
         if (value != field.default or named) and (told := _told(value, hints[field.name])):
-            yield tomli_w.dumps({f"{prefix}{field.name}": told[0]}).strip().replace('"', "", 2)
+            # The key goes by hand: with its points it would be in quotes.
+            yield f"{prefix}{field.name} {tomli_w.dumps({'_': told[0]}).strip().removeprefix('_ ')}"
 
 
 def _told(value: object, hint: object) -> list[object]:

@@ -343,10 +343,10 @@ def test_a_machine_without_a_gpu_tells_a_gpus_memory_too(folder, monkeypatch):
         needs = memory_estimate.estimate_memory(settings, 0)
         return "\n".join(memory_advice.estimate_lines(needs, settings))
 
-    gpu = memory_estimate.estimate_memory(replace(settings, device="cuda"), 0).memory.total
-    assert f"on a GPU at most {memory_advice.in_bytes(gpu)}" in told(settings)
-    assert memory_advice.fitting(gpu) in told(settings)
-    assert memory_advice.fitting(gpu) in told(replace(settings, device="cuda"))
+    gpu = memory_estimate.estimate_memory(replace(settings, device="cuda"), 0).memory
+    assert f"on a GPU at most {memory_advice.in_bytes(gpu.total)}" in told(settings)
+    assert memory_advice.fitting(gpu.least) in told(settings)
+    assert memory_advice.fitting(gpu.least) in told(replace(settings, device="cuda"))
     here = memory_advice.in_bytes(memory_advice.device_memory("cpu"))
     assert f"on cpu (which has {here})" in told(settings)
     for asked in ("cpu", "cuda"):
@@ -370,6 +370,7 @@ def test_a_plan_says_what_of_the_model_it_could_not_look_at(folder, tmp_path):
 
 def test_usual_cards_are_named_with_what_cuda_takes_itself():
     said = "fits 8 GB: no, 16 GB: no, 24 GB: {}, 48 GB: yes, 80 GB: yes"
+    said += " (with CUDA's own 0.9 GB: 24.0 GB)"
     full = 24 * 10**9 - memory_estimate.CALIBRATION.context
     assert memory_advice.fitting(full) == said.format("yes")
     assert memory_advice.fitting(full + 1) == said.format("no")

@@ -63,6 +63,19 @@ def test_a_coordinator_may_have_test_jsonl_alone(place: Path, tmp_path: Path):
         alone.row("x")
 
 
+@pytest.mark.parametrize("split", ["train", "test", "public"])
+def test_a_coordinator_may_have_any_of_the_files(place: Path, tmp_path: Path, split: str):
+    for member in ("north", "south", "west", "public"):
+        at = tmp_path / "data" / member / "sums"
+        write_lines(at / "train.jsonl", [] if member == "public" else lines(rows_of(member)))
+    write_lines(at / f"{split}.jsonl", lines(rows_of("public")))
+    config = recipe(
+        place, tmp_path, world={"source": "sums", "test": 0.0},
+        partition={"folder": str(tmp_path / "data")},
+    )  # fmt: skip
+    assert len(build_algorithm(config).eval_tasks) == len(rows_of("public"))
+
+
 def test_a_coordinator_without_the_split_is_evaluated_on_with_all_that_it_has(
     place: Path, tmp_path: Path
 ):

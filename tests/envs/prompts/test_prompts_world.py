@@ -191,7 +191,7 @@ def test_a_million_rows_take_some_megabytes(tmp_path: Path):
         ({"category": "kinds"}, r"world.category is 'kinds', .*did you mean 'kind'\?"),
         ({"answer": "anwser"}, r"world.answer is 'anwser', .*did you mean 'answer'\?"),
         ({"weights": (1.0, 2.0)}, "world.weights has 2 numbers for 1 functions"),
-        ({"test": 0.6, "public": 0.4}, "nothing is left to train on"),
+        ({"test": 0.6, "public": 0.5}, "world.test . world.public is 1.1: shares of the prompts"),
         ({"reward": ()}, "world.reward is empty; it names functions, such as"),
         (
             {"reward": ("exact_mach",)},
@@ -228,6 +228,25 @@ def test_a_line_that_is_wrong_is_named_when_the_file_is_opened(file: Path, line:
         prompts(file)
 
 
+def test_where_nobody_trains_any_of_the_files_is_enough(tmp_path: Path):
+    """A warm start's: it asks for what is public, and for what is evaluated on."""
+    (tmp_path / "a").mkdir()
+    write_rows(tmp_path / "a" / "test.jsonl", ROWS[:5])
+    write_rows(tmp_path / "a" / "public.jsonl", ROWS[5:12])
+    for empty in (False, True):
+        if empty:
+            (tmp_path / "a" / "train.jsonl").write_text("\n")
+        world = prompts(tmp_path / "a")
+        assert (len(world.tasks("test")), len(world.tasks("public"))) == (5, 7)
+        with pytest.raises(UserError, match=r"has no train\.jsonl with prompts"):
+            world.tasks("train")
+    write_rows(tmp_path / "b" / "train.jsonl", ROWS[:10])
+    write_rows(tmp_path / "b" / "test.jsonl", ROWS[10:13])
+    assert len(prompts(tmp_path / "b", public=1.0).tasks("public")) == 10  # no share is tested
+    with pytest.raises(UserError, match="10 prompts, and none is left to train on"):
+        prompts(tmp_path / "b", public=1.0).tasks("train")
+
+
 def test_files_without_a_prompt(tmp_path: Path):
     (tmp_path / "empty.jsonl").write_text("\n\n")
     with pytest.raises(UserError, match="holds no prompts"):
@@ -236,7 +255,7 @@ def test_files_without_a_prompt(tmp_path: Path):
     with pytest.raises(UserError, match="line 1 is no JSON: it is not UTF-8"):
         prompts(tmp_path / "bytes.jsonl")
     with pytest.raises(UserError, match="1 prompts, and none is left to train on"):
-        prompts(write_rows(tmp_path / "one.jsonl", ROWS[:1]))
+        prompts(write_rows(tmp_path / "one.jsonl", ROWS[:1])).tasks("train")
     assert len(prompts(tmp_path / "one.jsonl", test=0.0).tasks("train")) == 1
     with pytest.raises(UserError, match=r"has no train\.jsonl"):
         prompts(tmp_path)

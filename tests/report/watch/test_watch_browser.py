@@ -52,6 +52,16 @@ def test_a_run_is_followed_to_its_end_through_a_restart(tmp_path: Path, new_pers
         expect(page.locator("#runs input:checked")).to_have_count(2)
 
 
+def test_before_the_first_run_the_page_says_that_it_waits(tmp_path: Path, new_person):  # noqa: F811
+    (tmp_path / "runs").mkdir()
+    with serving(tmp_path / "runs") as server:
+        page = new_person(server.url, [server.url.partition("#")[0]])
+        expect(page.locator("#link")).to_have_text("no runs yet: they appear here when they begin")
+        Written(tmp_path / "runs" / "a").round()
+        expect(page.locator("#link")).to_have_text("1 run, 1 running")
+        expect(page.locator("#tiles")).to_contain_text("1 of 8")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_on_a_phone_nothing_is_wider_than_the_screen(tmp_path: Path, new_person, scheme):  # noqa: F811
     for seed in (0, 1):

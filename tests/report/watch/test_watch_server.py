@@ -15,6 +15,7 @@ import pytest
 from support.watched_runs import Written, an_episode, serving
 
 import fedrl
+from fedrl.cli import call
 from fedrl.core.types import UserError
 from fedrl.feedback.http_server import KEY_HEADER
 from fedrl.report.watch import server as server_module
@@ -195,6 +196,26 @@ def test_a_run_alone_keeps_its_folder_as_it_is(tmp_path: Path):
     assert sorted(path.name for path in (tmp_path / "runs" / "a").iterdir()) == before
 
 
-def test_nothing_to_watch_is_one_line(tmp_path: Path):
-    with pytest.raises(UserError, match=r"there are no runs in .*: begin one with fedrl run"):
-        fedrl.watch([tmp_path])
+def test_before_the_first_run_the_page_waits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
+):
+    monkeypatch.chdir(tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr(WatchServer, "serve_forever", lambda _: None)
+        assert call(["watch", "--no-browser"]) == 0
+    assert "there are no runs in runs yet" in capsys.readouterr().out
+    with serving() as server:
+        assert json.loads(get(server, "/runs", server.key)[1]) == []
+        Written(tmp_path / "runs" / "a")
+        assert len(json.loads(get(server, "/runs", server.key)[1])) == 1
+        before = server.url
+    (tmp_path / "empty").mkdir()
+    with serving() as server, serving(tmp_path / "empty") as other:
+        assert server.url == before
+        assert server.nothing_yet == ""
+        assert other.nothing_yet == str(tmp_path / "empty")
+
+
+def test_a_named_place_that_is_not_there_is_one_line(tmp_path: Path):
+    with pytest.raises(UserError, match=r"there is no folder .*nowhere"):
+        fedrl.watch([tmp_path / "nowhere"])

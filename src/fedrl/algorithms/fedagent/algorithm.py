@@ -285,14 +285,19 @@ class FedAgent(AgentModel):
     def judge(self, job: Job, own: Tensors | None = None) -> np.ndarray:
         """Of every task that a client holds out, whether the model that it was sent wins it [n],
         with the adapters that it keeps, or with those of `own`."""
+        return self.judge_episodes(job, own)[1]
+
+    def judge_episodes(self, job: Job, own: Tensors | None = None) -> tuple[np.ndarray, np.ndarray]:
+        """The same with what each episode was paid before it."""
         tasks = [task.id for task in self.own_held_out(job.client)]
         seed = seeding.derive(job.seed, "held out")
         if not tasks:
-            return np.zeros(0)
+            return np.zeros(0), np.zeros(0)
         if own is None:
             own = (job.state or {}).get(OWN, {})
         theta = job.broadcast["theta"] | own
-        return np.array(self.trainer.play(theta, tasks, seed).won, float)
+        played = self.trainer.play(theta, tasks, seed)
+        return np.array(played.returns, float), np.array(played.won, float)
 
     # Evaluation
 

@@ -220,7 +220,8 @@ def fitting(size: int) -> str:
     """Into which of the usual cards it fits, with what CUDA takes itself."""
     needed = size + CALIBRATION.context
     fits = (f"{card} GB: {'yes' if needed <= card * 1e9 else 'no'}" for card in CARDS)
-    return f"fits {', '.join(fits)}"
+    own = CALIBRATION.context / 1e9
+    return f"fits {', '.join(fits)} (with CUDA's own {own:.1f} GB: {in_bytes(needed)})"
 
 
 def device_memory(device: str) -> int:

@@ -12,7 +12,7 @@ import json
 import os
 import re
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -218,17 +218,17 @@ def _folder(path: Path) -> dict[str, Rows]:
             found[split] = JsonLines(files)
     if not found:
         require_train(str(path), found)
-    return found
+    return {split: rows for split, rows in found.items() if len(rows)} or found
 
 
-def require_train(source: str, found: Mapping[str, Rows]) -> None:
+def require_train(source: str, found: Collection[str]) -> None:
     """Whether there is something to train on."""
     if "train" in found:
         return
     if Path(source).is_dir() and not _saved_to_disk(Path(source)):
         raise UserError(
-            f"world.source: {source} has no train.jsonl, no folder train with .jsonl files, and is "
-            "no dataset of save_to_disk"
+            f"world.source: {source} has no train.jsonl with prompts, no folder train with .jsonl "
+            "files, and is no dataset of save_to_disk"
         )
     raise UserError(f"world.source: {source} has no split train; it has {', '.join(found)}")
 

@@ -53,11 +53,6 @@ class Settings:
                 "in world.reward: give one each, or none"
             )
         not_negative(self, "world.", "test", "public", "split_seed")
-        if self.test + self.public >= 1:
-            raise UserError(
-                f"world.test + world.public is {self.test + self.public:g}: nothing is left to "
-                "train on; together they are less than 1"
-            )
 
     def pinned(self, digest: str | None = None) -> Settings:
         """With the digest of the data as it is now, and files of code as named from anywhere."""

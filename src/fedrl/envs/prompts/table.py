@@ -123,10 +123,12 @@ class Tasks(Sequence[Task]):
 def split(tables: Mapping[str, Table], settings: Settings, own: bool = False) -> dict[str, Tasks]:
     """The tasks of every split: a table's own, or a share of `train` by `split_seed`.
 
-    Of a client's `own` prompts one at least is trained on, however few there are.
+    Of a client's `own` prompts one at least is trained on, however few there are; of others none
+    may be left, for a warm start on all of them.
     """
     if "train" not in tables:
         return _without_train(tables)
+    _require_shares([name for name in SPLITS[1:] if name not in tables], settings)
     train = tables["train"]
     prompts = np.unique(train.digests)
     most = len(prompts) - 1 if own else len(prompts)
@@ -143,11 +145,16 @@ def split(tables: Mapping[str, Table], settings: Settings, own: bool = False) ->
     for tasks in found.values():
         if tasks.table is train:
             left[tasks.numbers] = False
-    if not left.any():
-        raise UserError(f"world.source has {len(train)} prompts, and none is left to train on")
     found["train"] = Tasks(train, np.flatnonzero(left))
     _require_apart(found)
     return found
+
+
+def _require_shares(names: Sequence[str], settings: Settings) -> None:
+    """Those that are cut off `train`, as the source has no file of them, are not more than it."""
+    if (total := sum(getattr(settings, name) for name in names)) > 1:
+        said = " + ".join(f"world.{name}" for name in names)
+        raise UserError(f"{said} is {total:g}: shares of the prompts are at most 1 together")
 
 
 def _without_train(tables: Mapping[str, Table]) -> dict[str, Tasks]:

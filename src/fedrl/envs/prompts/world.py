@@ -72,13 +72,16 @@ class Prompts:
         for column, function in self.rewards.columns().items():
             for table in self.tables.values():
                 table.require_column(column, f"world.reward {function!r} reads the column")
-        if not own:
-            require_train(settings.source, source)
         self._tasks = split(self.tables, settings, own)
 
     def tasks(self, split: str) -> Sequence[Task]:
         one_of("split", split, self.splits)
-        return self._tasks[split]
+        found = self._tasks[split]
+        if split == "train" and not found and not self.own:
+            require_train(self.settings.source, self.tables)
+            count = len(self.tables["train"])
+            raise UserError(f"world.source has {count} prompts, and none is left to train on")
+        return found
 
     def start(self, task: str, seed: int = 0) -> tuple[PromptEpisode, Turn]:
         """The seed changes nothing here: a prompt is what it is."""

@@ -43,6 +43,7 @@ PARTS = {
 }  # fmt: skip
 """Files of `fedrl.report`; an episode looks as it does in a report."""
 KINDS = {"html": "text/html", "css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+RUNS = Path("runs")
 ADDRESS = ".watch.json"
 EVERY = 0.5
 """Seconds between looks at a file of episodes that somebody follows."""
@@ -52,17 +53,20 @@ HEARTBEAT = 10.0
 
 class WatchServer(KeyedServer):
     """Follows the runs in `places`, those that begin later, too, until their folders are gone.
-    `url` holds the key."""
+    `url` holds the key; `nothing_yet` says where, if there is no run so far. Of no places ./runs is
+    followed, from when it is there."""
 
     def __init__(self, places: Sequence[Path], port: int = 0) -> None:
+        for place in places:
+            if not place.is_dir():
+                raise UserError(f"there is no folder {place}")
+        places = places or [RUNS]
         self.places = [place.absolute() for place in places]
         self.followed: dict[str, Followed] = {}
         self.episodes: dict[Path, EpisodeLog] = {}
         self.closing = threading.Event()
         self.reading = threading.Lock()
-        if not find_runs(self.places, 1):
-            told = ", ".join(map(str, places))
-            raise UserError(f"there are no runs in {told}: begin one with fedrl run RECIPE")
+        self.nothing_yet = "" if find_runs(self.places, 1) else ", ".join(map(str, places))
         self.memory = folder_of(self.places[0]) / ADDRESS
         last_port, self.key = remembered(self.memory)
         try:
@@ -134,6 +138,8 @@ class WatchServer(KeyedServer):
         known = {run.path: run for run in self.followed.values()}
         older = [path for path in known if path not in found and path.is_dir()]
         runs = [known.get(path) or Followed(path, secrets.randbits(30)) for path in found + older]
+        if runs and not self.memory.exists():  # its folder was not there yet
+            keep(self.memory, self.server_port, self.key)
         self.followed = {run.address: run for run in runs}
         self.episodes = {path: log for path, log in self.episodes.items() if path.is_dir()}
         for one in runs:

@@ -9,6 +9,7 @@ const FIRST = ["eval/success", "eval/return", "eval/reward", "eval/accuracy", "t
 const EVERY = 1000;
 const PATIENCE = 20 * EVERY;
 const GONE = "the server is gone: start fedrl watch again, this page goes on";
+const NO_RUNS = "no runs yet: they appear here when they begin";
 const AT_FIRST = 6;  // as many as there are colours
 const MOST_CLIENTS = 2000, MOST_CURVES = 200;  // that are drawn
 
@@ -81,7 +82,7 @@ async function look() {
     let fresh = false;
     for (const path of followed()) fresh = (await follow(path)) || fresh;
     const running = [...runs.values()].filter((run) => run.status === "running").length;
-    say(`${runs.size} run${runs.size === 1 ? "" : "s"}, ${running} running`);
+    say(runs.size ? `${runs.size} run${runs.size === 1 ? "" : "s"}, ${running} running` : NO_RUNS);
     draw(fresh);
   } catch (error) {
     say(error.message, "lost");
