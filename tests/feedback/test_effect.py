@@ -166,3 +166,5 @@ def test_guesses_that_wait_say_that_an_answer_was_deleted_since(folder, way):
     assert {one.id: one.stale for one in folder.pending()} == {
         "b": False, "c": True, "d": False, "e": False,
     }  # fmt: skip
+    assert folder.drop_stale() == {"a", "b", "d", "e"}
+    assert [one.id for one in folder.pending()] == ["e", "b", "d"]

@@ -304,12 +304,12 @@ def test_what_answers_change_is_on_the_page_and_goes_with_them(visit, tmp_path, 
         page.get_by_role("dialog").get_by_role("button", name="Delete").click()
         expect(page.locator("#history")).to_contain_text("You have no answers here now")
         part(page, "What changed")
-        expect(page.locator("#effect-sum")).to_contain_text("Answer some questions first")
+        expect(page.locator("#effect-sum")).to_contain_text("You have deleted your answers")
         assert effect.read(folder) is None
         more(4)
         page.reload()
         part(page, "What changed")
-        expect(page.locator("#effect-sum")).to_contain_text("Answer some questions first")
+        expect(page.locator("#effect-sum")).to_contain_text("You have deleted your answers")
     for moment in ("answered", "changed"):
         without, with_answers = seen[moment]
         assert without != with_answers

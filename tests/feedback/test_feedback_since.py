@@ -113,6 +113,32 @@ def test_films_that_share_the_first_place_are_listed_where_others_are_liked_less
         expect(page.locator(".film")).to_have_count(0)
 
 
+def test_a_first_place_that_fewer_share_is_told_though_the_same_films_are_listed(visit, folder):
+    folder.ask([rate("a")])
+    over(folder, 1, sharing(3.7, 2520), sharing(3.7, 2520), 3000)
+    with running(folder) as server:
+        page = visit(server)
+        press(page, "1")
+        sent(page)
+        over(folder, 2, sharing(3.7, 2520), sharing(3.8, 39), 3000)
+        page.reload()
+        part(page, "What changed")
+        expect(page.locator("#effect-sum")).to_contain_text(
+            "Before you ever answered 2520 films shared the first place; now 39 do."
+        )
+        page.get_by_text("Only the last time it learned").click()
+        told = page.locator("#last-note")
+        expect(told).to_contain_text(
+            "Without your answers 2520 films shared the first place; with them 39 do."
+        )
+        expect(told).not_to_contain_text("guesses moved")
+        over(folder, 3, sharing(3.7, 2520), ranked(3.8), 3000)
+        part(page, "What changed")
+        expect(told).to_contain_text(
+            "2520 films shared the first place; with them the first 10 have an order."
+        )
+
+
 def test_what_others_made_of_the_model_is_not_called_ones_own_beginning(visit, folder):
     folder.ask([rate("a")])
     over(folder, 1, sharing(4.2, 7), sharing(4.2, 7), 400)
@@ -127,7 +153,7 @@ def test_what_others_made_of_the_model_is_not_called_ones_own_beginning(visit, f
         first = page.get_by_role("region", name="Before you ever answered")
         expect(first).to_contain_text(said)
         expect(page.get_by_text(said)).to_have_count(1)
-        expect(page.locator("#where")).to_contain_text("others can see what you liked")
+        expect(page.locator("#where")).to_contain_text("others can see how you judged films")
 
 
 def test_what_moved_since_the_beginning_is_marked_in_the_list_of_now(visit, folder):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from support.browsing import browser, new_person, playwright  # noqa: F401
-from support.feedback_browsing import DESKTOP, PHONE, part, press, sent
+from support.feedback_browsing import DESKTOP, PHONE, click, part, press, sent
 from support.feedback_pages import compare, rate, running
 from support.repository import DOCS
 
@@ -13,12 +13,15 @@ from fedrl.feedback.queries import Query
 pytestmark = pytest.mark.slow
 
 expect = playwright.expect
+SEEN = "if few people answer, others can see how you judged films, and it stays."
+LOW, SMALL = {"width": 360, "height": 640}, {"width": 390, "height": 844}
 
 
 def test_on_a_phone_nothing_covers_a_text_that_is_to_be_judged(visit, folder):
     """Buttons that lie over a text can be pressed before it was read."""
     texts = tuple(f"Once {word} " + "and so it went on " * 20 for word in ("more", "less"))
-    folder.ask([Query("c", "compare", ("1", "2"), texts, (0.5, 0.5), "Once"), rate("d")])
+    query = Query("c", "compare", ("1", "2"), texts, (0.5, 0.5), "Once")
+    folder.ask([query, rate("d"), rate("e")])
     with running(folder) as server:
         page = visit(server, viewport=PHONE)
         expect(page.locator("body.seen")).to_be_attached()
@@ -31,8 +34,50 @@ def test_on_a_phone_nothing_covers_a_text_that_is_to_be_judged(visit, folder):
         )
         first.click()
         expect(page.locator(".item")).to_contain_text("item d")
+        click(page, "Too high")  # what it is about is folded from now on
+        expect(page.locator(".item")).to_contain_text("item e")
         expect(first).to_be_in_viewport(ratio=1)  # a film is short: they stay at hand
         sent(page)
+
+
+@pytest.mark.parametrize("size", [LOW, PHONE, SMALL], ids=["low", "phone", "larger"])
+def test_no_button_lies_over_a_guess_while_it_is_told_what_this_is_about(visit, folder, size):
+    folder.ask([rate(name, "A film with a name that is rather long (2001)") for name in "ab"])
+    with running(folder) as server:
+        page = visit(server, viewport=size)
+        expect(page.locator("#who-reads")).to_contain_text(SEEN)
+        guess, first = page.locator(".item .score"), page.locator(".choice").first
+        for _ in "ab":
+            box = guess.bounding_box()
+            assert box["y"] + box["height"] <= first.bounding_box()["y"]
+            click(page, "Too low")
+            sent(page)
+            if page.locator("#quiet").is_visible():
+                break
+            expect(page.locator("#why")).to_be_hidden()
+    assert len(folder.answers()) == 2
+
+
+def test_a_press_on_what_covers_the_guess_shows_it_and_is_no_answer(visit, folder):
+    folder.ask([rate(name) for name in "abc"])
+    with running(folder) as server:
+        page = visit(server, viewport=PHONE)
+        click(page, "Too low")
+        sent(page)
+        page.locator("#intro").evaluate("one => { one.style.paddingBottom = '400px'; }")
+        guess = page.locator(".item .score")
+        top = page.locator(".choices").bounding_box()["y"]
+        assert guess.bounding_box()["y"] > top
+        click(page, "Too high")
+        expect(page.locator(".item")).to_contain_text("item b")
+        page.wait_for_timeout(300)
+        box = guess.bounding_box()
+        assert box["y"] + box["height"] <= top
+        assert len(folder.answers()) == 1
+        click(page, "Too high")
+        expect(page.locator(".item")).to_contain_text("item c")
+        sent(page)
+    assert len(folder.answers()) == 2
 
 
 def test_deletion_is_told_in_the_same_words_everywhere(visit, folder):
@@ -48,9 +93,13 @@ def test_deletion_is_told_in_the_same_words_everywhere(visit, folder):
         expect(page.get_by_role("dialog")).to_contain_text(
             "You will not be asked about these again"
         )
-        assert "others can see which films you liked, by name" in told
+        assert SEEN in told
+        for place in ("#who-reads", "#where"):
+            assert SEEN in page.locator(place).text_content()
     for name in ("feedback.md", "start/person.md"):
-        assert told in " ".join((DOCS / name).read_text("utf-8").split()), name
+        text = " ".join((DOCS / name).read_text("utf-8").split())
+        assert told in text, name
+        assert "see which films" not in text, name
 
 
 def test_two_texts_begin_on_one_line(visit, folder):

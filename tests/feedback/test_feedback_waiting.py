@@ -50,6 +50,20 @@ def test_learned_is_what_rounds_have_heard_not_what_was_said(tmp_path: Path):
     assert line(tmp_path) == "no questions wait; learned from 1 answer so far"
 
 
+@pytest.mark.parametrize("way", ["forget_all", "undo"])
+def test_after_a_deletion_it_says_what_stands_now(tmp_path: Path, way: str):
+    """The model has learned from what is gone: "from 0 so far" would be wrong."""
+    folder = asked(tmp_path, 0, "a", "b")
+    folder.answer("a", 1.0)
+    effect.write(folder, Effect("films", 1, (), ()), folder.given())
+    getattr(folder, way)()
+    assert line(tmp_path).endswith("; 0 answers stand now")
+    effect.write(folder, Effect("films", 0, (), ()), folder.given())
+    assert line(tmp_path).endswith("; 0 answers stand now")
+    folder.answer("b", 1.0)
+    assert line(tmp_path).endswith("; 1 answer stands now")
+
+
 def test_people_with_names_are_served_by_their_names(tmp_path: Path):
     folder = asked(tmp_path, 0, "a", "b")
     folder.of("anna").answer("a", 1.0)

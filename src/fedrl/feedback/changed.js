@@ -26,6 +26,10 @@ export function showEffect(told, { progress: { answered }, others }) {
 }
 
 function nothing(told, answered, others) {
+  if (!answered && told?.deleted)
+    return `${others ? "Answers were deleted" : "You have deleted your answers"}, so there is no ` +
+      "comparison to show. What the model had learned from them and sent on stays. Once it has " +
+      "learned from new answers, you see here what they changed.";
   if (!answered) return "Answer some questions first: once the model has learned from them, you " +
     "see here what they changed.";
   if (told?.deleted) return `${others ? "An answer was deleted" : "You have deleted an answer"}, ` +
@@ -68,6 +72,8 @@ function lastTime(before, after, { answers }, effect) {
   if (is) return `that time, with ${answers} all films were alike to the model`;
   if (was) return `that time, without ${answers} all films would have been alike to the model; ` +
     `with them ${order(after)}`;
+  if (sharedOtherwise(before, after))
+    return places(before, after, `without ${answers}`, "with them");
   return `that time, ${difference(before, after)}`;
 }
 
@@ -76,14 +82,33 @@ function sinceFirst(before, after, { ever }, effect) {
   if (was && is) return `all films are alike to the model, as they were ${ever}`;
   if (is) return "all films are alike to the model now";
   if (was) return `${ever} all films were alike to the model; now ${order(after)}`;
+  if (sharedOtherwise(before, after)) return places(before, after, ever, "now");
   return `compared with ${ever}, ${difference(before, after)}`;
 }
 
 const order = (rows) => tied(rows) ? shared(rows) : "they have an order";
 
+// Of the same films: how many share the first place, and 0 where they have ranks.
+const inFront = (rows) => tied(rows) ? Math.max(rows[0].sharing ?? 0, rows.length) : 0;
+const sharedOtherwise = (before, after) =>
+  !newAmong(before, after) && inFront(before) !== inFront(after);
+
+function places(before, after, was, is) {
+  const [many, left] = [before, after].map(inFront), best = `the first ${after.length}`;
+  const then = many ? `${many} films shared the first place` : `${best} had an order`;
+  const now = !left ? `${best} have an order`
+    : many ? `${left} do` : `${left} films share the first place`;
+  return `${was} ${then}; ${is} ${now}`;
+}
+
+function newAmong(before, after) {
+  const known = before.map((one) => one.item);
+  return after.filter((one) => !known.includes(one.item)).length;
+}
+
 function difference(before, after) {
   const known = before.map((one) => one.item), all = `first ${after.length} recommendations`;
-  const fresh = after.filter((one) => !known.includes(one.item)).length;
+  const fresh = newAmong(before, after);
   if (fresh) return `${plural(fresh, "recommendation is", "recommendations are")} new among the ` +
     `first ${after.length}`;
   if (!(tied(before) && tied(after)) && known.join() !== after.map((one) => one.item).join())

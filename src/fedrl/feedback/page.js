@@ -8,7 +8,7 @@ import { showEffect } from "./changed.js";
 import { $, make, saidWord, spoken, wordsOf, UNSURE } from "./drawing.js";
 import { showConflicts, showHistory, showNoHistory, sure, turnToData } from "./history.js";
 import { keeper } from "./keeping.js";
-import { look, onKeys, onPress } from "./presses.js";
+import { covered, look, onKeys, onPress } from "./presses.js";
 import { drawQuestion, foldIntro, showEnd, showHead, showLately, showLearned, showQuiet } from "./sitting.js";
 import { say, showFor, showTrouble, tell, unsent, READ } from "./telling.js";
 
@@ -127,6 +127,7 @@ function choose(choice, of) {
   if (!now || ended() || !now.questions.length || !of || of !== shown) return;
   const question = now.questions[0];
   if (choice === "skip" && now.progress.pending < 2) return;  // nothing could come before it
+  if (choice !== "skip" && covered()) { look(shown); return; }
   const button = document.querySelector(`[data-choice="${choice}"]`);
   button.classList.add("pressed");
   setTimeout(() => button.classList.remove("pressed"), 130);
@@ -206,7 +207,7 @@ async function forgetAll() {
     const said = await reply.json();
     letGo();
     tabs.postMessage({ letGo: null });
-    history = []; deletable = false; effect = null;
+    history = []; deletable = false; effect = { effect: null, deleted: true };
     adopt(said);
     tell("All your answers are deleted");
   } catch {

@@ -140,8 +140,8 @@ class FeedbackServer(KeyedServer):
         elif name == "history":
             request.send_json(page_state.history(view))
         elif name == "effect":
-            found, deleted = effect.read(folder), effect.taken_away(folder)
-            request.send_json(page_state.effect(found, folder.person, deleted))
+            deleted = effect.taken_away(folder) or _all_deleted(view)
+            request.send_json(page_state.effect(effect.read(folder), folder.person, deleted))
         elif (name, words) == ("export", "as=csv"):
             request.send(export.as_csv(view), "text/csv")
         elif (name, words) == ("export", "as=json"):
@@ -241,6 +241,11 @@ def serve(
         except KeyboardInterrupt:
             print(f"\nclosed; {_kept(folder)} in {folder.path}")
     return 0
+
+
+def _all_deleted(view: FolderView) -> bool:
+    """Whether nothing stands because it was deleted: also after a round without it."""
+    return bool(view.log.forgotten) and not view.progress.answered
 
 
 def _kept(folder: Folder) -> str:

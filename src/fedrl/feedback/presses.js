@@ -23,6 +23,16 @@ export function look(shown) {
   }, GLANCE));
 }
 
+// Whether the buttons lie over what is to be judged; then it is brought into sight instead.
+export function covered() {
+  const bar = document.querySelector(".choices");
+  const last = document.querySelector(".item.alone > :last-child");
+  const lies = last && getComputedStyle(bar).position === "fixed" &&
+    last.getBoundingClientRect().bottom > bar.getBoundingClientRect().top;
+  if (lies) last.scrollIntoView({ block: "center" });
+  return lies;
+}
+
 document.addEventListener("pointerdown", () => { pressed = { seen }; });
 for (const name of ["pointerup", "pointercancel", "keyup"])
   document.addEventListener(name, () => {

@@ -133,6 +133,19 @@ class Folder:
         given = {answer.question for log in logs for answer in log.answers}
         return {name for log in logs for name in log.closed | log.forgotten} - given
 
+    def drop_stale(self) -> set[str]:
+        """Drop guesses from before a deletion that nobody has dealt with; the queries that stay.
+
+        One that somebody has deleted stays: it is what is not to be asked again.
+        """
+        with self._locked():
+            queries = self._parsed(QUESTIONS, folder_lines.query)
+            dealt = {name for log in self._logs() for name in log.closed | log.forgotten}
+            kept = [one for one in queries if not one.stale or one.id in dealt]
+            if kept != queries:
+                self.replace(QUESTIONS, folder_lines.json_lines(one._asdict() for one in kept))
+            return {one.id for one in kept}
+
     def given(self) -> Given:
         """What each has answered, by query; a person without a name is ""."""
         with self._locked():

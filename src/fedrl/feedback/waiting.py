@@ -26,7 +26,8 @@ class Waiting(NamedTuple):
 def waiting_line(run: Path, private: Path, clients: Iterable[int]) -> str:
     """Empty where nobody was asked on this machine."""
     found: list[Waiting] = []
-    learned = 0
+    learned = stand = 0
+    taken_back = False
     for client in clients:
         place = client_folder(private, client)
         if place.is_dir():
@@ -35,13 +36,23 @@ def waiting_line(run: Path, private: Path, clients: Iterable[int]) -> str:
             found += [
                 Waiting(len(folder.of(name).pending()), client, people) for name in people or [""]
             ]
+            stand += len(folder.answers())
+            taken_back |= _taken_back(folder)
             last = effect.read(folder)
             learned += sum(heard.answers for heard in last.people.values()) if last else 0
     if not found:
         return ""
     so_far = f"learned from {learned} answer{'s' * (learned != 1)} so far"
+    if taken_back:  # it may have learned from more than that
+        so_far = f"{stand} answer{'s stand' if stand != 1 else ' stands'} now"
     asked = [one for one in found if one.questions]
     return f"{_wait(asked, run) if asked else 'no questions wait'}; {so_far}"
+
+
+def _taken_back(folder: Folder) -> bool:
+    """Whether something that was said is deleted or undone."""
+    logs = [folder.of(name).view().log for name in ["", *folder.people]]
+    return any(log.forgotten or log.undone for log in logs)
 
 
 def _counted(folder: Folder) -> list[str]:

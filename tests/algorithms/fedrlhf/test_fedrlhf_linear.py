@@ -150,6 +150,37 @@ def test_a_guess_that_moves_by_a_tenth_is_not_asked_again(tmp_path):
     assert len(about) == len(set(about)) > 50
 
 
+def test_guesses_from_before_a_deletion_are_made_anew_in_the_next_round(tmp_path):
+    """Also where that round is begun twice: a run may be killed in it."""
+    found = world(ratings=100, movies=400)
+    options = {"feedback": "live", "feedback_folder": str(tmp_path), "rating_queries": 30}
+    algorithm = linear(found, **options)
+    folder = Folder(client_folder(tmp_path, 0))
+    spread = np.linspace(-2, 2, 400, dtype=np.float32)[:, None]
+
+    def asked(turned: int, kept: Tensors | None, seed: int) -> tuple[Tensors, dict[str, Query]]:
+        state = algorithm.init(0)
+        moved = algorithm.broadcast(state | {"movie": state["movie"] + turned * spread}, 1)
+        kept = algorithm.local(Job(0, moved, kept, seed)).state
+        return kept, {query.keys[0]: query for query in folder.pending()}
+
+    kept, before = asked(1, None, 1)
+    answered = next(iter(before.values()))
+    folder.answer(answered.id, 1)
+    folder.forget_all()
+    assert all(query.stale for query in folder.pending())
+    for _ in range(2):
+        _, after = asked(-1, kept, 2)
+        assert not any(query.stale for query in after.values())
+        assert before.keys() - after.keys() == {answered.keys[0]}  # that is asked no more
+        stars = np.array(
+            [[some[key].scores[0] for key in before.keys() & after.keys()]
+             for some in (before, after)]
+        )  # fmt: skip
+        assert np.corrcoef(stars)[0, 1] < -0.5
+        assert len(folder.pending()) == len(after)
+
+
 @pytest.mark.parametrize(
     "filed, shown",
     {

@@ -30,6 +30,10 @@ class LivePerson:
         """What stands, by person and query."""
         return self.folder.given()
 
+    def still_asked(self) -> set[str]:
+        """Names of the queries that stay: guesses from before a deletion are dropped here."""
+        return self.folder.drop_stale()
+
     def declined(self) -> set[str]:
         """Queries that stay without an answer: nobody can say, or what was said is deleted."""
         return self.folder.declined()

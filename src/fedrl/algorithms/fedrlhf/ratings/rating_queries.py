@@ -10,6 +10,8 @@ People give few answers: `most` is how many a person is asked for in all.
 A living person's answers are private and may be taken back, rounds later. So a client's state,
 which a run's checkpoints stand for, does not hold them but only which queries were asked: all of
 these are asked again in every round, and the answers that stand are read from the person's folder.
+Guesses that wait while an answer is deleted may follow from it: the next round drops them, and asks
+about their movies with its own scores.
 
 A model that has learned nothing scores all movies alike, which is no guess; nor is a score that all
 questions of a person show, whatever the model thinks of movies that were not asked about. A person
@@ -123,13 +125,16 @@ def ask(
         person, told_apart = source(user), tells_apart(stars[own])
         late = [query for query in memory.waiting if data.train.user[query.first] == row]
         own = own if among is None else own[np.isin(own, among)]
-        put = before.get(row, [])
-        room = max(most - len(put), 0) if most else sum(counts)
+        living = person if isinstance(person, LivePerson) else None
+        lost = _lost(data, late, stars, living.still_asked()) if living else []
+        late = [query for query in late if query not in lost]
+        put = [query for query in before.get(row, []) if query not in lost]
+        room = max(most - len(put), 0) if most else sum(counts) + len(lost)
         rated = {query.first for query in put if query.second < 0} if once else set()
         fresh = own[[place not in rated for place in own.tolist()]] if rated else own
         random = seeding.generator(seed, "questions", client=user)
-        living = person if isinstance(person, LivePerson) else None
         new = draw_queries(own, stars, counts, random, fresh)
+        new += [query._replace(score=half_stars(stars[query.first])) for query in lost]
         shown = {query: query.score for query in (*put, *new[:room]) if query.second < 0}
         guessed = told_apart and tells_apart(np.array(list(shown.values())))
         if living and not guessed:
@@ -152,6 +157,16 @@ def ask(
         answered |= {query: values[put.id] for query, put in worded.items() if put.id in values}
         waiting += [query for query, put in worded.items() if put.id not in values][:WAITING]
     return QueryMemory(answered, waiting, given)
+
+
+def _lost(
+    data: ClientRatings, late: Iterable[RatingQuery], stars: np.ndarray, known: set[str]
+) -> list[RatingQuery]:
+    """Ratings that the person's folder no longer holds."""
+    return [
+        query for query in late
+        if query.second < 0 and to_query(data, query, stars).id not in known
+    ]  # fmt: skip
 
 
 def _fewer_ratings(queries: Sequence[RatingQuery], most: int) -> list[RatingQuery]:
